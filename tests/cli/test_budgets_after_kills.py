@@ -70,7 +70,7 @@ async def test_requests_of_a_killed_sub_agent_count_with_their_reservations(
         assert server.request_count == 2
     assert resumed.code == LIMIT_REACHED
     listed = (await shoal("cost")).text
-    assert f"counts with {unsettled['tokens']} tokens" in listed
+    assert f"counted as {unsettled['tokens']} tokens" in listed
 
 
 @pytest.mark.spec("LIM-02")

@@ -103,7 +103,7 @@ class _ModelStreamListener:
             agent.state.has_noted_missing_usage = True
             text = (
                 f"The provider reports no usage for {reservation.card.id}; "
-                "its requests count against the limits by estimate."
+                "so Shoal estimates the usage of its requests."
             )
             await agent.emit(NoteAdded(agent=agent.identity.agent, text=text))
 

@@ -31,7 +31,7 @@ from shoal.app.isolation.machine_checks import check_permission_bypass
 from shoal.app.isolation.sandbox_policies import create_sandbox
 from shoal.app.mcp.deferred_tools import ToolDeferral
 from shoal.app.mcp.mcp_servers import McpPromptCommands, SessionMcpServerManager
-from shoal.app.options import Options
+from shoal.app.options import AgentExtras, Options
 from shoal.app.runtime.event_bus import EventBus
 from shoal.app.runtime.plan_registry import AgentPlanRegistry
 from shoal.app.runtime.session_knowledge import load_skills_and_instructions
@@ -259,6 +259,8 @@ class AgentServices(Struct, frozen=True, kw_only=True):
     """Which tools of MCP servers an agent has to search for."""
     ids: IdGenerator
     """Source of the ids of agents other than the lead."""
+    extras: dict[str, AgentExtras]
+    """Python tools and output types of the program's agents, by the name of the definition."""
 
 
 class ProcessServices(Struct, frozen=True, kw_only=True):
@@ -402,6 +404,7 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
             trace_parents=SessionTraceParents(),
             deferral=deferral,
             ids=ids.derive_generator(),
+            extras=dict(options.agent_extras),
         ),
         processes=ProcessServices(
             launcher=processes, shells=shells, sandbox=sandbox, startup_notes=process_notes

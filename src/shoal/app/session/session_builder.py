@@ -404,7 +404,8 @@ def _describe_unknown_events(recovered: RecoveredSessionState | None) -> tuple[s
 def _recover_session_state(runtime: Runtime) -> RecoveredSessionState | None:
     """Recover the state of an earlier process and continue its counters."""
     config = runtime.config
-    if not config.history.turns or not config.options.persist:
+    # A session without turns may have agents too, which its program started.
+    if config.history.last is None or not config.options.persist:
         return None
     store, history = runtime.store, config.history
     sources = RecoverySources(

@@ -93,10 +93,10 @@ class _HookMovedToBackgroundException(Exception):
 
 class NullHookServices:
     async def ask_model(self, prompt: str, model: str, *, agent: AgentId) -> str:
-        raise ShoalError("no model can be asked here")
+        raise ShoalError("no model is available here")
 
     async def call_mcp_tool(self, action: McpToolHookAction, *, agent: AgentId) -> str:
-        raise ShoalError("no MCP server can be called here")
+        raise ShoalError("no MCP server is available here")
 
 
 class HookRunner:

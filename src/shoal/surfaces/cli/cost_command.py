@@ -58,7 +58,7 @@ def cost_command(*, session: str | None, as_json: bool) -> int:
         click.echo(
             f"  unsettled: {unsettled.request} to {to_one_line(unsettled.model)} "
             f"by {unsettled.agent}: {to_one_line(unsettled.reason)}; "
-            f"counts with {unsettled.tokens} tokens, ${unsettled.usd:.4f}"
+            f"counted as {unsettled.tokens} tokens, ${unsettled.usd:.4f}"
         )
     return exit_codes.OK
 
