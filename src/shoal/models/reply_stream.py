@@ -96,7 +96,7 @@ class ReplyStreamReader:
         self._event_count = 0
 
     def count_events(self) -> int:
-        """Return the number of events so far, without keep-alives."""
+        """Return the number of events so far, without keep-alive messages."""
         return self._event_count
 
     async def feed(self, chunk: bytes) -> bool:
