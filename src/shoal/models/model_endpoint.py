@@ -91,8 +91,8 @@ class ModelEndpoint:
     ) -> None:
         """Post the body and pass chunks to `on_chunk` until it has the whole answer.
 
-        `count_events` returns the number of events so far, without keep-alive messages. Raises a `ModelError`;
-        `StreamCut` if the answer started and did not end.
+        `count_events` returns the number of events so far, without keep-alive messages. Raises a
+        `ModelError`; `StreamCut` if the answer started and did not end.
         """
         if count_events is not None:
             on_chunk = self._limit_keep_alives(on_chunk, count_events)
@@ -105,7 +105,7 @@ class ModelEndpoint:
             ) from None
 
     def _limit_keep_alives(self, on_chunk: ChunkHandler, count_events: Callable[[], int]) -> ChunkHandler:
-        """Return a handler that raises `StreamStalled` if a stream consists only of keep-alive messages for long."""
+        """Return a handler that raises `StreamStalled` if only keep-alive messages arrive for long."""
         limit = self._deadlines.gap * _KEEP_ALIVE_GAPS
         last_count, last_event_at = 0, self._clock.monotonic()
 
