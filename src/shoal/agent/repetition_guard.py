@@ -88,11 +88,11 @@ class RepetitionGuard(Struct, kw_only=True):
             self.last, self.repeats, self.was_told_of_calls = calls, times, False
 
     def forget_calls(self) -> None:
-        """Count calls anew: something new arrived for the agent."""
+        """Start the count of calls again: something new arrived for the agent."""
         self.last, self.repeats, self.was_told_of_calls = [], 0, False
 
     def forget_all(self) -> None:
-        """Count anew, because a person wants the agent to go on."""
+        """Start all counts again, because a person wants the agent to continue."""
         self.forget_calls()
         self.sent.clear()
         self.journal_offset, self.was_told_of_messages = None, False
@@ -184,7 +184,7 @@ async def _tell_or_ask(agent: AgentRunner, *, was_told: bool, subject: str, noti
         question=f"{name} seems to be in a loop: {subject}. Should it continue?",
         header="Loop",
         options=(
-            ChoiceOption(label=CONTINUE_LABEL, description="It goes on, and the count starts again."),
+            ChoiceOption(label=CONTINUE_LABEL, description="It continues, and the count starts again."),
             ChoiceOption(label=STOP_LABEL, description="It ends now, and its conversation is kept."),
         ),
     )
