@@ -12,10 +12,11 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shoal.app.mcp.mcp_channels import McpChannelMessageQueue
 from shoal.app.settings.mcp_files import ConfiguredMcpServers
-from shoal.core.agents.agent_definitions import AgentDefinition
+from shoal.core.agents.agent_definitions import AgentDefinition, ToolSelection
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.extensions.mcp_servers import (
@@ -30,6 +31,7 @@ from shoal.core.extensions.mcp_servers import (
 from shoal.core.extensions.skills import ExternalSlashPrompt
 from shoal.tools.mcp.client_context import McpClientContext, McpRequestRefused
 from shoal.tools.mcp.managed_server import ManagedMcpServer
+from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT, StructuredOutputTool
 from shoal.wire.mcp_codec import InvalidMcpServerConfigError, parse_mcp_server
 
 REQUIRED_TIMEOUT = 30.0
@@ -48,6 +50,13 @@ class AgentTools(Struct, frozen=True, kw_only=True):
     """Tools of the servers that the definition names; the agent has them regardless of its `tools`."""
     close: Callable[[], Awaitable[None]] = _close_nothing
     """Stops the agent's own servers."""
+    output_tool: StructuredOutputTool | None = None
+    """Receives the structured answer that the agent owes, if any; also in `tools`."""
+
+    def add_output_tool_name(self, toolset: ToolSelection) -> ToolSelection:
+        """Return the selection with the agent's own output tool, and never with that of the lead."""
+        names = tuple(name for name in toolset.names if name != STRUCTURED_OUTPUT)
+        return replace(toolset, names=names if self.output_tool is None else (*names, STRUCTURED_OUTPUT))
 
     @asynccontextmanager
     async def close_on_failure(self) -> AsyncIterator[None]:
@@ -259,7 +268,7 @@ class SessionMcpServerManager:
                 if not self._is_permitted(server):
                     raise AgentRequestRefused(
                         f"The agent {agent} ({source}) was not started: it defines the MCP server {name}, "
-                        "which allowedMcpServers or deniedMcpServers of the settings does not permit."
+                        "which allowedMcpServers or deniedMcpServers in the settings does not permit."
                     )
                 yield server
 

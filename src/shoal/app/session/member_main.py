@@ -25,7 +25,7 @@ from shoal.team.members.member_host import MemberHost, TeamMembership
 from shoal.wire.journal_codec import encode_journal_line
 from shoal.wire.member_channel_codec import MemberEventForwardedMessage, MemberStartRefusedMessage
 
-TERMINATED_REASON = "its process was told to end"
+TERMINATED_REASON = "its process was asked to end"
 
 
 def main(fd: int) -> None:

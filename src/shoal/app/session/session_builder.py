@@ -314,6 +314,7 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
             clock=options.clock,
             ids=config.ids,
             emit=runtime.events.publish_event,
+            journal=runtime.store.journal,
         ),
         permissions=runtime.lead.permissions,
         hooks=runtime.hooks.create_agent_hooks(
@@ -368,6 +369,7 @@ def _collect_startup_notes(runtime: Runtime) -> tuple[str, ...]:
         *config.notes,
         *(problem for problem in problems if not _is_unknown_event(problem)),
         *config.plugins.startup_notes,
+        *runtime.processes.startup_notes,
         *config.definitions.describe_agent_file_problems(),
         *runtime.knowledge.list_skill_and_instruction_notices(),
         *runtime.servers.configured.problems,
@@ -404,7 +406,8 @@ def _describe_unknown_events(recovered: RecoveredSessionState | None) -> tuple[s
 def _recover_session_state(runtime: Runtime) -> RecoveredSessionState | None:
     """Recover the state of an earlier process and continue its counters."""
     config = runtime.config
-    if not config.history.turns or not config.options.persist:
+    # A session without turns may have agents too, which its program started.
+    if config.history.last is None or not config.options.persist:
         return None
     store, history = runtime.store, config.history
     sources = RecoverySources(

@@ -415,5 +415,5 @@ async def _add_helper_headers(config: McpHttpConfig, name: str, context: McpClie
     except ValueError as error:
         raise McpConnectionLost("its headersHelper did not print a JSON object") from error
     if not isinstance(headers, dict) or not all(isinstance(each, str) for each in headers.values()):
-        raise McpConnectionLost("its headersHelper did not print a JSON object of texts")
+        raise McpConnectionLost("its headersHelper did not print a JSON object with string values")
     return replace(config, headers={**config.headers, **headers})
