@@ -191,14 +191,15 @@ NOT_NARROWING = {
             "event",
             "Stop SubagentStop TeammateIdle PreCompact PostToolUseFailure SubagentStart SessionStart"
             " SessionEnd Notification WorktreeRemove InstructionsLoaded PermissionDenied PostCompact"
-            " StopFailure",
+            " StopFailure Setup",
         )
         | _list_items(
             "output",
             "reason stopReason suppressOutput systemMessage hookSpecificOutput.additionalContext"
             " hookSpecificOutput.hookEventName hookSpecificOutput.permissionDecisionReason"
             " hookSpecificOutput.decision.message hookSpecificOutput.decision.updatedInput"
-            " hookSpecificOutput.worktreePath hookSpecificOutput.retry",
+            " hookSpecificOutput.worktreePath hookSpecificOutput.retry hookSpecificOutput.initialUserMessage"
+            " hookSpecificOutput.sessionTitle",
         )
     ),
     "it is about what a person can type": _list_items("skill", "user-invocable"),
@@ -243,12 +244,13 @@ NOT_NARROWING = {
             "flag",
             "--continue --resume --fork-session --session-id --no-session-persistence --print --record"
             " --output-format --input-format --include-partial-messages --replay-user-messages --verbose"
-            " --quiet --plain --debug --debug-file --debug-filter --include-hook-events --ide --name",
+            " --quiet --plain --debug --debug-file --debug-filter --include-hook-events --ide --name"
+            " --worktree --init --init-only --maintenance",
         )
         | _list_items(
             "option",
             "name team cwd begun clock continue_last debug debug_file debug_filter fork persist record resume"
-            " seed session_id store title trace",
+            " seed session_id setup store title trace",
         )
     ),
     "it describes the machine, the terminal or another program": _list_items(

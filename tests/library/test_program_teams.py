@@ -236,8 +236,8 @@ def look_up(key: str) -> str:
             "a has Python tools, which only exist in this process",
         ),
         ({"members": [ANA], "lead": "boss"}, "lead: expected an Agent, got 'boss'"),
-        ({"members": [ANA], "bakend": "process"}, r"unknown option 'bakend'. Did you mean backend\?"),
-        ({"members": [ANA], "backend": "proces"}, r"backend: unknown value 'proces'. Did you mean process\?"),
+        ({"members": [ANA], "backendd": "process"}, r"unknown option 'backendd'. Did you mean backend\?"),
+        ({"members": [ANA], "backend": "processs"}, r"backend: unknown value 'processs'. Did you mean process\?"),
     ],
 )
 async def test_a_team_that_cannot_work_is_refused(

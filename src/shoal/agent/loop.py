@@ -80,6 +80,7 @@ async def run_agent_loop(
         )
     finally:
         agent.permissions.drop_turn_permissions()
+        agent.state.turn_thinking_tokens = None
         agent.budget.stop_work_timer()
 
 

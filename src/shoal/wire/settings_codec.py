@@ -119,8 +119,9 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     """Characters of a tool's output that enter the conversation; the rest is stored in a file."""
     max_output_tokens: Tokens | None = None
     """Maximum length of a requested answer; None means the model's maximum."""
-    thinking_tokens: Annotated[int, Meta(ge=0)] = 0
-    """Thinking tokens before an answer; 0 disables thinking."""
+    thinking_tokens: Annotated[int, Meta(ge=0)] | None = None
+    """Thinking tokens before an answer; 0 disables thinking. None: models that decide themselves how much to
+    think (Claude 4.6 and newer) do so, others do not think."""
     max_turns: Annotated[int, Meta(gt=0)] | None = None
     """Maximum requests in one turn of the lead."""
     max_budget_usd: Dollars | None = None

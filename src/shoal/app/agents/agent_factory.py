@@ -149,7 +149,6 @@ class AgentFactory:
         self._runtime = runtime
         self.transcripts = AgentTranscriptStore(
             config.history.store,
-            durable=config.settings.own.durable,
             clock=runtime.clock,
             ids=runtime.agents.ids,
         )

@@ -196,20 +196,24 @@ def create_default_loop_limits(options: Options, settings: Settings) -> LoopLimi
     """Create the default limits of each agent, unless its definition overrides them."""
     own, foreign = settings.own, settings.foreign
     mcp_tokens = foreign.mcp_output_tokens
+    thinking_tokens = resolve_thinking_tokens(options, settings)
     return LoopLimits(
         max_turns=options.max_turns or own.max_turns,
         result_limit=own.output_limit,
         compact_at=own.compact_at,
         max_tokens=own.max_output_tokens,
-        thinking_tokens=resolve_thinking_tokens(options, settings),
+        thinking_tokens=thinking_tokens or 0,
+        adaptive_thinking=thinking_tokens is None,
         auto_compact=not foreign.is_compaction_disabled,
         bash_result_limit=foreign.bash_output_length,
         mcp_result_limit=None if mcp_tokens is None else mcp_tokens * BYTES_PER_TOKEN,
     )
 
 
-def resolve_thinking_tokens(options: Options, settings: Settings) -> int:
+def resolve_thinking_tokens(options: Options, settings: Settings) -> int | None:
     """Return the thinking tokens of the lead: from options, variables, or settings, in this order.
+
+    None leaves the decision to models that can decide.
 
     An effort from the environment overrides one of a flag.
     """
@@ -356,7 +360,8 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
     if options.lead_channel is None and any(
         (each / ".git").exists() for each in (workspace.root, *workspace.root.parents)
     ):
-        mover = LeadWorktreeMover(workspace, settings.environ, options.clock, ids.derive_generator())
+        is_hidden = permissions.build_unreadable_file_filter("Read", str(workspace.root))
+        mover = LeadWorktreeMover(workspace, settings, options.clock, ids.derive_generator(), is_hidden)
         tools |= {tool.schema.name: tool for tool in build_worktree_tools(mover)}
     web_search = create_web_search_tool(settings, model.card, tools, running_agents.require_agent)
     tools |= {} if web_search is None else {web_search.schema.name: web_search}
