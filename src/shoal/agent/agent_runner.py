@@ -8,6 +8,7 @@ from typing import TypeAlias
 from msgspec import Struct, field
 
 from shoal.agent.conversation import Conversation
+from shoal.agent.repetition_guard import RepetitionGuard
 from shoal.core.agents.agent_definitions import name_effort_level
 from shoal.core.agents.identity import AgentIdentity
 from shoal.core.budgets.agent_budgets import AgentBudget
@@ -33,6 +34,7 @@ from shoal.core.permissions.sandbox import Sandbox
 from shoal.core.plan_mode_model import PlanModeModel
 from shoal.core.ports import (
     AgentInbox,
+    Journal,
     Model,
     PermissionPolicy,
     ProcessLauncher,
@@ -63,6 +65,8 @@ class AgentEnvironment(Struct, frozen=True, kw_only=True):
     emit: EmitEvent
     sandbox: Sandbox | None = None
     """Sandbox of this agent alone, as in a worktree; None is that of the session."""
+    journal: Journal | None = None
+    """Journal of the run, in which changes by other agents are found."""
 
 
 class LoopLimits(Struct, frozen=True, kw_only=True):
@@ -81,6 +85,10 @@ class LoopLimits(Struct, frozen=True, kw_only=True):
     """Maximum characters of a shell command's output, if it differs."""
     mcp_result_limit: int | None = None
     """Maximum characters of a result of an MCP tool, if it differs."""
+    max_repeated_calls: int | None = None
+    """Times in a row that a call may have the same result before the agent counts as looping."""
+    max_unproductive_messages: int | None = None
+    """Messages to one agent without a change of a task or a file before the sender counts as looping."""
 
     def get_result_limit(self, tool: str) -> int:
         limit = self.bash_result_limit if tool == "Bash" else None
@@ -111,6 +119,7 @@ class AgentLoopState(Struct, kw_only=True):
     turn_thinking_tokens: int | None = None
     """Thinking tokens until the turn ends, in place of the agent's, if it thinks at all."""
     has_noted_missing_usage: bool = False
+    repetition: RepetitionGuard = field(default_factory=RepetitionGuard)
 
 
 class AgentRunner(Struct, kw_only=True):
