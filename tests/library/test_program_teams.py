@@ -237,7 +237,10 @@ def look_up(key: str) -> str:
         ),
         ({"members": [ANA], "lead": "boss"}, "lead: expected an Agent, got 'boss'"),
         ({"members": [ANA], "backendd": "process"}, r"unknown option 'backendd'. Did you mean backend\?"),
-        ({"members": [ANA], "backend": "processs"}, r"backend: unknown value 'processs'. Did you mean process\?"),
+        (
+            {"members": [ANA], "backend": "processs"},
+            r"backend: unknown value 'processs'. Did you mean process\?",
+        ),
     ],
 )
 async def test_a_team_that_cannot_work_is_refused(
