@@ -22,7 +22,12 @@ from shoal.surfaces.cli.cli_output import (
 )
 from shoal.surfaces.cli.team_store_access import run_with_team_store
 from shoal.surfaces.cli.teams.team_attach_command import attach_to_team
-from shoal.surfaces.cli.teams.team_control_commands import resume_command, send_to_team, stop_team
+from shoal.surfaces.cli.teams.team_control_commands import (
+    restart_members,
+    resume_command,
+    send_to_team,
+    stop_team,
+)
 from shoal.surfaces.cli.teams.team_export_command import export_team_data
 from shoal.surfaces.cli.teams.team_overview import (
     build_team_overview,
@@ -54,6 +59,7 @@ _STATE_STYLES = {
     "waiting": YELLOW,
     "idle": DIM,
     "cut off": YELLOW,
+    "down": RED,
     "ended": DIM,
     "died": RED,
 }
@@ -71,6 +77,7 @@ def team_commands() -> None:
 for part in (
     send_to_team,
     stop_team,
+    restart_members,
     resume_command,
     attach_to_team,
     export_team_data,
@@ -202,7 +209,7 @@ def _print_teams(overviews: Sequence[TeamOverview]) -> None:
             CliTableCell(view.team.name, CYAN),
             CliTableCell(view.lead, _LEAD_STYLES[view.lead]),
             CliTableCell(*_style_nonzero_number(view.count_members("working", "waiting"), GREEN)),
-            CliTableCell(*_style_nonzero_number(view.count_members("idle", "cut off"), "")),
+            CliTableCell(*_style_nonzero_number(view.count_members("idle", "cut off", "down"), "")),
             CliTableCell(f"{view.open_task_count} open", "" if view.open_task_count else DIM),
             CliTableCell(format_dollars(view.usd)),
             CliTableCell(_format_local_time(view.team.created_at, "%m-%d %H:%M")),
