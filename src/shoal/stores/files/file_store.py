@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 class FileStore:
     """Each part is imported when it is first opened: a session without a team needs no board."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, *, read_only: bool = False) -> None:
+        """With `read_only`, teams are only read: nothing of theirs is created, repaired, released or renamed."""
         self.home = home
+        self._read_only = read_only
 
     @property
     def url(self) -> str:
@@ -68,21 +70,25 @@ class FileStore:
     def open_rosters(self, *, clock: Clock, report: Callable[[str], None]) -> FileRosterStore:
         from shoal.stores.files.teams.file_roster_store import FileRosterStore
 
-        return FileRosterStore(self.home, clock=clock, report_problem=report)
+        return FileRosterStore(self.home, clock=clock, report_problem=report, read_only=self._read_only)
 
     def open_board(
         self, name: str, *, clock: Clock, ids: IdGenerator, report: Callable[[str], None]
     ) -> FileTaskBoard:
         from shoal.stores.files.board.file_task_board import FileTaskBoard
 
-        return FileTaskBoard(self.home, name, clock=clock, ids=ids, report_problem=report)
+        return FileTaskBoard(
+            self.home, name, clock=clock, ids=ids, report_problem=report, read_only=self._read_only
+        )
 
     def open_mailboxes(
         self, team: TeamName, *, clock: Clock, ids: IdGenerator, report: Callable[[str], None]
     ) -> FileMailboxStore:
         from shoal.stores.files.mailboxes.file_mailbox_store import FileMailboxStore
 
-        return FileMailboxStore(self.home, team, clock=clock, ids=ids, report_problem=report)
+        return FileMailboxStore(
+            self.home, team, clock=clock, ids=ids, report_problem=report, read_only=self._read_only
+        )
 
     def load_signing_key(self, team: TeamName) -> bytes:
         from shoal.stores.files.teams.team_keys import load_or_create_team_mail_key

@@ -118,7 +118,10 @@ class FileTaskBoard:
         report_problem: ProblemReporter = ignore_problem,
         lock_timeout: float = LOCK_TIMEOUT,
         foreign_timeout: float = FOREIGN_TASK_TIMEOUT,
+        read_only: bool = False,
     ) -> None:
+        """With `read_only`, readers see the files as they are: nothing is repaired or released."""
+        self._read_only = read_only
         self._home = home
         self._clock = clock
         self._ids = ids
@@ -340,6 +343,8 @@ class FileTaskBoard:
     async def _read_repaired_board(self) -> TaskBoardIndex:
         """Return the board for readers, with dependencies repaired and abandoned tasks released."""
         index = self._files.refresh_board_index()
+        if self._read_only:
+            return index
         abandoned = self._find_abandoned_if_check_due(index)
         # Reading works even if writing does not.
         with suppress(LockUnavailable, StateFileError):

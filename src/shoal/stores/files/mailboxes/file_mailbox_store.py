@@ -7,7 +7,7 @@ from collections.abc import Collection, Container, Iterable
 from pathlib import Path
 
 from shoal.core.clock import Clock
-from shoal.core.errors import TeamNotFound
+from shoal.core.errors import InboxNotFound, TeamNotFound
 from shoal.core.ids import IdGenerator
 from shoal.core.names import AgentName, TeamName, parse_agent_name, parse_team_name
 from shoal.core.teams.mail import MailMessage, MailPostReceipt
@@ -36,8 +36,11 @@ class FileMailboxStore:
         report_problem: ProblemReporter = ignore_problem,
         lock_timeout: float = LOCK_TIMEOUT,
         durable: bool = False,
+        read_only: bool = False,
     ) -> None:
+        """With `read_only`, nothing is created, and damaged inboxes are reported and never changed."""
         self._home = home
+        self._read_only = read_only
         self._team = parse_team_name(team)
         self._clock = clock
         self._ids = ids
@@ -137,7 +140,13 @@ class FileMailboxStore:
             raise TeamNotFound(f"The team {self._team} was deleted.")
         if self._directories is None:
             with DirectoryHandle.open_root(self._home) as root:
-                self._directories = TeamMailDirectories.open_for_team(root, self._team)
+                self._directories = (
+                    TeamMailDirectories.open_existing(root, self._team)
+                    if self._read_only
+                    else TeamMailDirectories.open_for_team(root, self._team)
+                )
+            if self._directories is None:
+                raise InboxNotFound(f"The team {self._team} has no mailboxes.")
         if name not in self._boxes:
             self._boxes[name] = FileMailbox(
                 self._directories,
@@ -147,6 +156,7 @@ class FileMailboxStore:
                 report_problem=self._report_problem,
                 lock_timeout=self._lock_timeout,
                 durable=self._durable,
+                read_only=self._read_only,
             )
         mailbox = self._cached_boxes[name] = self._boxes[name]
         mailbox.is_cached = True

@@ -98,7 +98,7 @@ def list_teams(*, as_json: bool) -> int:
         rosters = [await store.rosters.read_team_roster(name) for name in await store.rosters.list_teams()]
         return [await build_team_overview(store, team) for team in rosters if team is not None]
 
-    overviews = run_with_team_store(load_all_overviews)
+    overviews = run_with_team_store(load_all_overviews, read_only=True)
     if as_json:
         print_json([team_overview_to_dict(view) for view in overviews])
     elif overviews:
@@ -118,7 +118,7 @@ def show_team(*, name: str | None, as_json: bool) -> int:
     async def load_team_overview(store: TeamStore) -> TeamOverview:
         return await build_team_overview(store, await find_named_or_running_team(store, name))
 
-    view = run_with_team_store(load_team_overview)
+    view = run_with_team_store(load_team_overview, read_only=True)
     if as_json:
         print_json(team_overview_to_dict(view))
         return exit_codes.OK
