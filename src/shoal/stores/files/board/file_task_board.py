@@ -118,10 +118,9 @@ class FileTaskBoard:
         report_problem: ProblemReporter = ignore_problem,
         lock_timeout: float = LOCK_TIMEOUT,
         foreign_timeout: float = FOREIGN_TASK_TIMEOUT,
-        read_only: bool = False,
     ) -> None:
-        """With `read_only`, readers see the files as they are: nothing is repaired or released."""
-        self._read_only = read_only
+        self.read_only = False
+        """If True, readers see the files as they are: nothing is repaired or released."""
         self._home = home
         self._clock = clock
         self._ids = ids
@@ -343,7 +342,7 @@ class FileTaskBoard:
     async def _read_repaired_board(self) -> TaskBoardIndex:
         """Return the board for readers, with dependencies repaired and abandoned tasks released."""
         index = self._files.refresh_board_index()
-        if self._read_only:
+        if self.read_only:
             return index
         abandoned = self._find_abandoned_if_check_due(index)
         # Reading works even if writing does not.

@@ -36,11 +36,10 @@ class FileMailboxStore:
         report_problem: ProblemReporter = ignore_problem,
         lock_timeout: float = LOCK_TIMEOUT,
         durable: bool = False,
-        read_only: bool = False,
     ) -> None:
-        """With `read_only`, nothing is created, and damaged inboxes are reported and never changed."""
         self._home = home
-        self._read_only = read_only
+        self.read_only = False
+        """If True, nothing is created, and damaged inboxes are reported and never changed."""
         self._team = parse_team_name(team)
         self._clock = clock
         self._ids = ids
@@ -142,7 +141,7 @@ class FileMailboxStore:
             with DirectoryHandle.open_root(self._home) as root:
                 self._directories = (
                     TeamMailDirectories.open_existing(root, self._team)
-                    if self._read_only
+                    if self.read_only
                     else TeamMailDirectories.open_for_team(root, self._team)
                 )
             if self._directories is None:
@@ -156,8 +155,8 @@ class FileMailboxStore:
                 report_problem=self._report_problem,
                 lock_timeout=self._lock_timeout,
                 durable=self._durable,
-                read_only=self._read_only,
             )
+            self._boxes[name].read_only = self.read_only
         mailbox = self._cached_boxes[name] = self._boxes[name]
         mailbox.is_cached = True
         self._cached_boxes.move_to_end(name)
