@@ -125,7 +125,8 @@ NOT_NARROWING = {
             " --channels --permission-prompt-tool",
         )
         | _list_items(
-            "option", "allowed_tools add_dirs skip_permissions allow_bypass channels tools attended"
+            "option",
+            "allowed_tools add_dirs skip_permissions allow_bypass channels tools agent_extras attended",
         )
         | _list_items("variable", "IS_SANDBOX container SHOAL_FORK_SUBAGENT FEATURE_FORK_SUBAGENT")
         | _list_items("agent", "memory")
@@ -159,7 +160,8 @@ NOT_NARROWING = {
         )
         | _list_items(
             "option",
-            "assistant system_prompt append_system_prompt thinking_tokens effort output_schema teammate_mode",
+            "assistant system_prompt append_system_prompt thinking_tokens effort output_schema output"
+            " teammate_mode",
         )
         | _list_items(
             "variable",

@@ -105,6 +105,7 @@ class AgentLoopState(Struct, kw_only=True):
     reply_count: int = 0
     """Number of replies of the model."""
     tool_restriction: TemporaryToolRestriction | None = None
+    has_noted_missing_usage: bool = False
 
 
 class AgentRunner(Struct, kw_only=True):
@@ -222,7 +223,10 @@ class AgentRunner(Struct, kw_only=True):
             )
         else:
             entry = self.conversation.add_message(message, billing=billing, meta=meta)
-            self.state.context_tokens = billing.usage.total_tokens
+            if billing.usage.is_count_of_reply:
+                self.state.context_tokens = billing.usage.total_tokens
+            else:
+                self.state.context_tokens += sum(map(estimate_block_tokens, message.content))
             await self.emit(
                 MessageAdded(
                     agent=self.identity.agent,

@@ -131,7 +131,9 @@ class ModelEndpoint:
             connection.write_bytes(b"%s%d\r\n\r\n" % (head, len(body)), body)
             await self._read_response(connection, on_chunk)
         except MalformedHttpResponseError as error:
-            raise self._build_endpoint_error(BadReply, f"does not respond in HTTP/1.1: {error}") from error
+            raise self._build_endpoint_error(
+                BadReply, f"did not send a valid HTTP/1.1 response: {error}"
+            ) from error
         finally:
             self._pool.release(connection)
 

@@ -78,5 +78,5 @@ async def _link_directory(git: GitRunner, checkout: Path, worktree: Path, name: 
     if ignored.status != 0:
         # Otherwise it would count as work that the agent left.
         target.unlink()
-        return f"git does not ignore it; write {name} without a slash at the end into .gitignore"
+        return f"git does not ignore it; add {name} to .gitignore, without a slash at the end"
     return None

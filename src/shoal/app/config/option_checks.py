@@ -32,7 +32,9 @@ _FLAGS = (
     "skip_permissions", "coordinator", "assistant", "strict_mcp_config", "continue_last", "fork", "attended",
     "persist", "debug", "bare", "slash_commands", "allow_bypass",
 )  # fmt: skip
-_NUMBERS = ("thinking_tokens", "max_turns", "max_budget_usd", "max_total_tokens", "max_agents", "deadline")
+_COUNTS = {"thinking_tokens": 0, "max_turns": 1, "max_total_tokens": 1, "max_agents": 0}
+"""Lowest value of each whole number."""
+_AMOUNTS = ("max_budget_usd", "deadline")
 _SETTING_SOURCES = ("user", "project", "local")
 _OPTIONAL = frozenset(name for name in Options.__struct_fields__ if getattr(Options(), name) is None)
 
@@ -55,8 +57,7 @@ def _iter_option_problems(options: Options) -> Iterator[str]:
         yield from _check_type(options, name, str, "a text")
     for name in _FLAGS:
         yield from _check_type(options, name, bool, "True or False")
-    for name in _NUMBERS:
-        yield from _check_number(options, name)
+    yield from _check_numbers(options)
     yield from _check_type(options, "hooks", Mapping, "a mapping of events to lists of hooks")
     yield from _check_store(options)
     if options.mode is not None:
@@ -106,12 +107,25 @@ def _check_type(options: Options, name: str, expected: type[Any], description: s
         yield f"{name}: expected {description}, got {_describe(value)}."
 
 
-def _check_number(options: Options, name: str) -> Iterator[str]:
+def _check_numbers(options: Options) -> Iterator[str]:
+    for name, minimum in _COUNTS.items():
+        yield from _check_count(options, name, minimum)
+    for name in _AMOUNTS:
+        yield from _check_amount(options, name)
+
+
+def _check_count(options: Options, name: str, minimum: int) -> Iterator[str]:
+    value = getattr(options, name)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < minimum):
+        yield f"{name}: expected a whole number of at least {minimum}, got {_describe(value)}."
+
+
+def _check_amount(options: Options, name: str) -> Iterator[str]:
     value = getattr(options, name)
     if value is None:
         return
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
-        yield f"{name}: expected a number, got {_describe(value)}."
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value <= 0:
+        yield f"{name}: expected a number above 0, got {_describe(value)}."
 
 
 def _check_choice(name: str, value: Any, choices: Collection[str]) -> Iterator[str]:

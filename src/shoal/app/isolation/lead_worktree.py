@@ -40,9 +40,9 @@ class LeadWorktreeMover:
 
     async def enter_worktree(self, name: str | None, path: str | None) -> str:
         if self._entered is not None:
-            raise WorktreeError("You are in a worktree already. Leave it with ExitWorktree first.")
+            raise WorktreeError("You are already in a worktree. Leave it with ExitWorktree first.")
         if name is not None and path is not None:
-            raise WorktreeError("Give the name of a new worktree or the path of one that exists, not both.")
+            raise WorktreeError("Pass the name of a new worktree or the path of an existing one, not both.")
         former = self._workspace.cwd
         self._entered = (
             await self._create_worktree(name or self._ids.new_short_id(), former)
@@ -55,7 +55,7 @@ class LeadWorktreeMover:
                 f"{escape_filename(place)} is outside your working directories. A person can add it: /add-dir"
             )
         branch = f" on the branch {self._entered.branch}" if self._entered.branch else ""
-        return f"You work in {escape_filename(self._entered.path)}{branch} now. Use paths below it."
+        return f"You now work in {escape_filename(self._entered.path)}{branch}. Use paths below it."
 
     async def exit_worktree(self, *, remove: bool, discard_changes: bool) -> str:
         entered = self._entered
@@ -67,7 +67,7 @@ class LeadWorktreeMover:
         self._workspace.change_directory(entered.former)
         state = "was removed" if remove else "is kept"
         former = escape_filename(entered.former)
-        return f"The worktree {escape_filename(entered.path)} {state}. You work in {former} again."
+        return f"The worktree {escape_filename(entered.path)} {state}. You are back in {former}."
 
     async def _create_worktree(self, name: str, former: Path) -> _EnteredWorktree:
         if _NAME.fullmatch(name) is None:
@@ -91,7 +91,7 @@ class LeadWorktreeMover:
 
     async def _remove_worktree(self, entered: _EnteredWorktree, *, discard_changes: bool) -> None:
         if not entered.branch:
-            raise WorktreeError("This worktree existed before; leave it with action keep.")
+            raise WorktreeError("You did not create this worktree, so you cannot remove it. Use action keep.")
         changes = (await self._git("status", "--porcelain", at=entered.path)).text
         commits = (await self._git("rev-list", "--count", f"{entered.base}..HEAD", at=entered.path)).text
         if (changes or commits != "0") and not discard_changes:

@@ -30,9 +30,8 @@ from shoal.app.isolation.lead_worktree import LeadWorktreeMover
 from shoal.app.isolation.machine_checks import check_permission_bypass
 from shoal.app.isolation.sandbox_policies import create_sandbox
 from shoal.app.mcp.deferred_tools import ToolDeferral
-from shoal.app.mcp.mcp_prompts import McpPromptCommands
-from shoal.app.mcp.mcp_servers import SessionMcpServerManager
-from shoal.app.options import Options
+from shoal.app.mcp.mcp_servers import McpPromptCommands, SessionMcpServerManager
+from shoal.app.options import AgentExtras, Options
 from shoal.app.runtime.event_bus import EventBus
 from shoal.app.runtime.plan_registry import AgentPlanRegistry
 from shoal.app.runtime.session_knowledge import load_skills_and_instructions
@@ -170,10 +169,17 @@ def create_session_budget(
 
 
 def restore_spending_from_journal(budget: Budget, journal: Journal) -> None:
-    """Add the spending of earlier processes; the number of their agents comes from recovery."""
+    """Add the spending of earlier processes; the number of their agents comes from recovery.
+
+    A request without a reported cost, such as one in flight when a process was killed, counts with its
+    reservation.
+    """
     usage_summary = summarize_usage(journal.read_records())
     for (agent, model), spent in usage_summary.spent.items():
         budget.restore_spending(agent, usage_summary.get_agent(agent).kind, model, spent)
+    for request in usage_summary.unsettled:
+        kind = usage_summary.get_agent(request.agent).kind
+        budget.restore_unsettled_request(request.agent, kind, request.usd, request.tokens)
 
 
 def _budget_limits_from_settings(settings: AgentLimitSettings) -> BudgetLimits:
@@ -248,6 +254,8 @@ class AgentServices(Struct, frozen=True, kw_only=True):
     """Which tools of MCP servers an agent has to search for."""
     ids: IdGenerator
     """Source of the ids of agents other than the lead."""
+    extras: dict[str, AgentExtras]
+    """Python tools and output types of the program's agents, by the name of the definition."""
 
 
 class ProcessServices(Struct, frozen=True, kw_only=True):
@@ -389,6 +397,7 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
             trace_parents=SessionTraceParents(),
             deferral=deferral,
             ids=ids.derive_generator(),
+            extras=dict(options.agent_extras),
         ),
         processes=ProcessServices(launcher=processes, shells=shells, sandbox=sandbox),
         inbox=InboxServices(queue=queue, scheduler=scheduler, notice_ids=notice_ids),

@@ -128,7 +128,9 @@ def remove_untrusted_settings(
             trust = read_document_trust(trust_file, project, document, parts)
         except StateFileError as error:
             trust = "unasked"
-            warnings[f"No project's settings are trusted: {error}"] = None
+            warnings[f"Shoal trusts no project settings because it cannot read the stored trust: {error}"] = (
+                None
+            )
         escalations += (
             PermissionEscalation(document=document, keys=keys, value=value, trust=trust)
             for keys, value in parts
@@ -319,6 +321,6 @@ def _format_untrusted_warning(left_out: Sequence[PermissionEscalation]) -> str:
     keys = ", ".join(dict.fromkeys("env" if each.keys[0] == "env" else each.key for each in left_out))
     return (
         f"This project's settings are not trusted, so Shoal ignores the permissions they would grant "
-        f"({keys}). Show "
-        "it: shoal trust --show. Trust it: shoal trust"
+        f"({keys}). "
+        "Show them: shoal trust --show. Trust them: shoal trust"
     )

@@ -43,11 +43,13 @@ from shoal.policy.hooks.hook_process import (
     HookRunResources,
     start_hook_command,
 )
-from shoal.wire.hook_judgement_codec import fill_mcp_hook_input, format_hook_prompt, parse_hook_judgement
 from shoal.wire.hook_output_codec import (
     InvalidHookOutputError,
     check_hook_decision,
+    fill_mcp_hook_input,
+    format_hook_prompt,
     parse_hook_function_text,
+    parse_hook_judgement,
     parse_hook_output_json,
     parse_hook_output_text,
     truncate_hook_text,
@@ -91,10 +93,10 @@ class _HookMovedToBackgroundException(Exception):
 
 class NullHookServices:
     async def ask_model(self, prompt: str, model: str, *, agent: AgentId) -> str:
-        raise ShoalError("no model can be asked here")
+        raise ShoalError("no model is available here")
 
     async def call_mcp_tool(self, action: McpToolHookAction, *, agent: AgentId) -> str:
-        raise ShoalError("no MCP server can be called here")
+        raise ShoalError("no MCP server is available here")
 
 
 class HookRunner:

@@ -70,7 +70,7 @@ def judge_git_command(words: Sequence[ShellWord], *, moved: bool) -> ReadOnlyCom
     if doubt := _find_git_doubt(rest):
         return build_not_proven_readonly_verdict(doubt, doubt=doubt)
     if moved:
-        return build_not_proven_readonly_verdict("git obeys the configuration of the directory it runs in")
+        return build_not_proven_readonly_verdict("git uses the configuration of the directory it runs in")
     if [word.value for word in rest[:2]] == ["remote", "show"] and not all(map(_is_plain_name, rest[2:])):
         return build_not_proven_readonly_verdict("git remote show contacts the remote")
     if _is_setting_query(rest):
@@ -102,7 +102,11 @@ def _find_git_doubt(words: Sequence[ShellWord]) -> str:
     if first is None:
         return "Shoal cannot know the git command before it runs"
     if first.startswith("-"):
-        return f"git {first} can change what git obeys" if first.startswith(_REDIRECTING_FLAGS) else ""
+        return (
+            f"git {first} can change the configuration that git uses"
+            if first.startswith(_REDIRECTING_FLAGS)
+            else ""
+        )
     if (
         first == "config"
         and not _is_setting_query(words)

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 class FileStore:
     """Each part is imported when it is first opened: a session without a team needs no board."""
 
-    def __init__(self, home: Path, *, read_only: bool = False) -> None:
-        """With `read_only`, teams are only read: nothing of theirs is created, repaired, released or renamed."""
+    def __init__(self, home: Path, *, durable: bool = False, read_only: bool = False) -> None:
+        """With `read_only`, teams are only read: nothing is created, repaired, released or renamed."""
         self.home = home
+        self._durable = durable
+        """True to flush every change to the disk before work continues, so that a power cut loses nothing."""
         self._read_only = read_only
 
     @property
@@ -60,17 +62,18 @@ class FileStore:
 
         path = source.get_transcript_path(LEAD_ID)
         assert path is not None, "a session of this store is a file"
-        return self._open_session(fork_session(path, session, home=self.home, cwd=cwd))
+        forked = fork_session(path, session, home=self.home, cwd=cwd, durable=self._durable)
+        return self._open_session(forked)
 
     def _open_session(self, transcript: Path) -> FileSessionStore:
         from shoal.stores.files.sessions.file_session_store import FileSessionStore
 
-        return FileSessionStore(self.home, SessionId(transcript.stem), transcript)
+        return FileSessionStore(self.home, SessionId(transcript.stem), transcript, durable=self._durable)
 
     def open_rosters(self, *, clock: Clock, report: Callable[[str], None]) -> FileRosterStore:
         from shoal.stores.files.teams.file_roster_store import FileRosterStore
 
-        rosters = FileRosterStore(self.home, clock=clock, report_problem=report)
+        rosters = FileRosterStore(self.home, clock=clock, report_problem=report, durable=self._durable)
         rosters.read_only = self._read_only
         return rosters
 
@@ -79,7 +82,9 @@ class FileStore:
     ) -> FileTaskBoard:
         from shoal.stores.files.board.file_task_board import FileTaskBoard
 
-        board = FileTaskBoard(self.home, name, clock=clock, ids=ids, report_problem=report)
+        board = FileTaskBoard(
+            self.home, name, clock=clock, ids=ids, report_problem=report, durable=self._durable
+        )
         board.read_only = self._read_only
         return board
 
@@ -88,7 +93,9 @@ class FileStore:
     ) -> FileMailboxStore:
         from shoal.stores.files.mailboxes.file_mailbox_store import FileMailboxStore
 
-        mailboxes = FileMailboxStore(self.home, team, clock=clock, ids=ids, report_problem=report)
+        mailboxes = FileMailboxStore(
+            self.home, team, clock=clock, ids=ids, report_problem=report, durable=self._durable
+        )
         mailboxes.read_only = self._read_only
         return mailboxes
 

@@ -33,7 +33,7 @@ def run_with_team_store(
 
     async def run_work_and_close_store() -> ResultT:
         team_store = TeamStore(
-            FileStore(find_process_shoal_home(), read_only=read_only),
+            FileStore(find_process_shoal_home(), durable=True, read_only=read_only),
             clock=SystemClock(),
             ids=IdGenerator(),
             report=print_user_message,

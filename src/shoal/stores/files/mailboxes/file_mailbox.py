@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Collection, Container
 from pathlib import Path
 
@@ -118,7 +117,6 @@ class FileMailbox:
         ids: IdGenerator,
         report_problem: ProblemReporter,
         lock_timeout: float,
-        durable: bool = False,
     ) -> None:
         self.owner = owner
         self.read_only = False
@@ -129,7 +127,6 @@ class FileMailbox:
         self._clock = clock
         self._ids = ids
         self._report_problem = report_problem
-        self._durable = durable
         self._lock = SharedFileLock(
             directories.locks,
             f"inbox-{owner}",
@@ -137,7 +134,7 @@ class FileMailbox:
             file=self._file,
             timeout=lock_timeout,
         )
-        self._overflow = InboxOverflow(directories.overflow, owner, durable=durable)
+        self._overflow = InboxOverflow(directories.overflow, owner)
         self._inbox: MailInboxFileContent | None = None
         self.is_cached = True
         """True if the content that was read last is cached."""
@@ -428,8 +425,8 @@ class FileMailbox:
             entries = inbox.entries
         self._report_problem(
             f"The mailbox of {self.owner} is damaged: {reason}. It is kept as "
-            f"{self._directories.inboxes.path / backup_name}; {len(entries)} of its messages could be read and are "
-            f"used. The others are lost."
+            f"{self._directories.inboxes.path / backup_name}; {len(entries)} of its messages could be read "
+            f"and are used. The others are lost."
         )
         repaired = build_inbox_file(tuple(entries))
         self._replace_inbox_file(repaired)
@@ -455,7 +452,7 @@ class FileMailbox:
         inbox = build_inbox_file((*kept_entries, *moved_entries))
         if archived_entries or unreadable:
             lines = [*(to_single_line_entry(entry.raw) for entry in archived_entries), *unreadable]
-            append_lines(self._directories.archive, self._archive, lines, durable=self._durable)
+            append_lines(self._directories.archive, self._archive, lines)
         if moved_entries:
             self._overflow.record_move_intent(batch, moved_entries[0].mail.id)
         foreign_lock.confirm_held()
@@ -467,12 +464,8 @@ class FileMailbox:
 
     def _replace_inbox_file(self, inbox: MailInboxFileContent) -> None:
         assert inbox.content is not None
-        self._directories.staging.rewrite_unshared_or_recreate_file(
-            self._file, inbox.content, durable=self._durable
-        )
+        self._directories.staging.rewrite_unshared_or_recreate_file(self._file, inbox.content)
         self._directories.staging.swap_or_move_file(self._file, self._directories.inboxes, self._file)
-        if self._durable:
-            os.fsync(self._directories.inboxes.fd)
 
     def _read_fitting_overflow_batch(
         self, kept_entries: tuple[MailInboxFileEntry, ...]

@@ -138,7 +138,7 @@ class FileMailboxStore:
         if self._directories is not None and self._directories.is_removed:
             raise TeamNotFound(f"The team {self._team} was deleted.")
         if self._directories is None:
-            with DirectoryHandle.open_root(self._home) as root:
+            with DirectoryHandle.open_root(self._home, durable=self._durable) as root:
                 self._directories = (
                     TeamMailDirectories.open_existing(root, self._team)
                     if self.read_only
@@ -154,7 +154,6 @@ class FileMailboxStore:
                 ids=self._ids,
                 report_problem=self._report_problem,
                 lock_timeout=self._lock_timeout,
-                durable=self._durable,
             )
             self._boxes[name].read_only = self.read_only
         mailbox = self._cached_boxes[name] = self._boxes[name]

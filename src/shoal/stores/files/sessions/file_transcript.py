@@ -63,7 +63,7 @@ class FileTranscript:
 
     def _open_file(self, at: int) -> int:
         try:
-            fd = open_private_file(self.path, _FLAGS)
+            fd = open_private_file(self.path, _FLAGS, durable=self._durable)
         except OSError as error:
             raise build_write_error(self.path, error) from error
         try:
