@@ -315,7 +315,7 @@ class DirectoryHandle:
         return status is not None and stat.S_ISDIR(status.st_mode)
 
     def describe_irregular_entry(self, name: str) -> str | None:
-        """Return what stands in the place of a file, such as `a directory`; None for a file or for nothing."""
+        """Return what replaces the file, such as `a directory`; None for a regular file and for nothing."""
         status = self.get_entry_stat(name)
         if status is None or stat.S_ISREG(status.st_mode):
             return None
