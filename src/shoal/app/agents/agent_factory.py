@@ -559,6 +559,7 @@ class AgentFactory:
                 ids=runtime.agents.ids.derive_generator(),
                 emit=blueprint.new_agent.monitor.record_and_forward_event,
                 sandbox=blueprint.agent_workspace.sandbox,
+                journal=environment.journal,
             ),
             permissions=permissions,
             hooks=runtime.hooks.create_agent_hooks(

@@ -274,6 +274,9 @@ class MemoryTranscript:
     def append(self, entry: TranscriptEntry) -> None:
         self._store.append_entry(self._agent, self._origin, entry)
 
+    def set_title(self, title: str) -> None:
+        self._store.title = title
+
     def close(self) -> None:
         self._store.pack_transcript(self._agent)
 

@@ -48,6 +48,9 @@ class FileTranscript:
             ) from error
         self._complete_size += len(line)
 
+    def set_title(self, title: str) -> None:
+        self._encoder.set_title(title)
+
     def _truncate_partial_line(self) -> None:
         """Truncate a partially written line. If that fails too, the next open finds and repairs it."""
         with suppress(OSError):

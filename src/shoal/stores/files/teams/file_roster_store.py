@@ -181,9 +181,7 @@ class FileRosterStore:
                 yield
 
     @asynccontextmanager
-    async def _lock_roster(
-        self, team: TeamName
-    ) -> AsyncIterator[tuple[ParsedTeamRosterFile, _RosterWriter]]:
+    async def _lock_roster(self, team: TeamName) -> AsyncIterator[tuple[ParsedTeamRosterFile, _RosterWriter]]:
         """Hold the locks of the roster; yield it and the function that writes it."""
         name = _check_team_name(team)
         directory = self._find_team_directory(name)
