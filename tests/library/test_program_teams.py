@@ -238,8 +238,8 @@ def look_up(key: str) -> str:
         ({"members": [ANA], "lead": "boss"}, "lead: expected an Agent, got 'boss'"),
         ({"members": [ANA], "backendd": "process"}, r"unknown option 'backendd'. Did you mean backend\?"),
         (
-            {"members": [ANA], "backend": "prozess"},
-            r"backend: unknown value 'prozess'. Did you mean process\?",
+            {"members": [ANA], "backend": "prcess1"},
+            r"backend: unknown value 'prcess1'. Did you mean process\?",
         ),
     ],
 )
