@@ -142,13 +142,7 @@ class FileTaskBoard:
             while True:
                 number += 1
                 self._files.store_highest_task_id(number)
-                task = Task(
-                    id=TaskId(str(number)),
-                    subject=draft.subject,
-                    description=draft.description,
-                    active_form=draft.active_form,
-                    metadata=draft.metadata,
-                )
+                task = draft.to_task(TaskId(str(number)))
                 if self._files.create(task):
                     break
             self._waiters.notify_claimable(index)
