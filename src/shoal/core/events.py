@@ -98,6 +98,12 @@ class ModelRequestFailed(JournaledEvent, frozen=True, tag="request_failed"):
     """True if the provider refused because the account's quota or credit is used up."""
 
 
+class RepetitionStopped(JournaledEvent, frozen=True, tag="repetition_stopped"):
+    """An agent was stopped because it was in a loop and nobody let it continue."""
+
+    reason: str
+
+
 class AssistantReplied(JournaledEvent, frozen=True, tag="assistant_said"):
     """A complete model reply is in the transcript."""
 
@@ -237,6 +243,12 @@ class MemberWentIdle(JournaledEvent, frozen=True, tag="member_rested"):
 
 class MemberWoken(JournaledEvent, frozen=True, tag="member_woken"):
     """A teammate was woken because it has something to do."""
+
+
+class MemberWentDown(JournaledEvent, frozen=True, tag="member_down"):
+    """A teammate failed unexpectedly. It stays in the team and is started again."""
+
+    cause: str
 
 
 class WorktreeWorkRetained(JournaledEvent, frozen=True, tag="work_kept"):

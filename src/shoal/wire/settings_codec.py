@@ -143,6 +143,12 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     """Limits for each agent except the lead."""
     agent_type_limits: dict[str, AgentLimitSettings] = {}
     """Limits for all agents of a type together; seconds apply to each agent."""
+    max_repeated_calls: Count | None = 5
+    """Times in a row that an agent may make the same tool call with the same result before it is told, and
+    then paused with a question; None never checks. Calls of 10 seconds or more do not count."""
+    max_unproductive_messages: Count | None = 20
+    """Messages that an agent may send to one other agent without a change of a task or a file before it is
+    told, and then paused with a question; None never checks."""
     fan_out_preview: Count | None = 8
     """Number of agents that may start at once without asking a person first; None never asks."""
     theme: Literal["dark", "light", "ansi"] | None = None
@@ -181,8 +187,9 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     """True if panes are split from the lead's window; otherwise each gets its own window."""
     teammate_programs: dict[str, tuple[str, ...]] = {}
     """Other programs that can be teammates: the command line for each agent type."""
-    teammate_restarts: Annotated[int, Meta(ge=0)] = 2
-    """Number of times a teammate whose process died is restarted with its history before Shoal reports it."""
+    teammate_restarts: Annotated[int, Meta(ge=0)] = 5
+    """Number of times in a row that a teammate whose process died is restarted with its history before Shoal
+    gives it up. A teammate that cannot be started is never given up: it is down and is retried."""
     file_leases: tuple[str, ...] = ()
     """Patterns for files that are leased to the agent that changed them until it ends; empty disables
     leases."""
