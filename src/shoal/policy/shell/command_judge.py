@@ -13,6 +13,7 @@ from shoal.policy.shell.known_commands import (
     COPYING_COMMANDS,
     HELP_COMMANDS,
     LINK_FOLLOWING_FLAGS,
+    NPM_SETTINGS,
     PROGRAM_FLAGS,
     SHORT_VERSION_FLAGS,
     VERSION_COMMANDS,
@@ -27,6 +28,9 @@ from shoal.policy.shell.readonly_usage import (
     judge_readonly_usage,
 )
 from shoal.policy.shell.shell_words import ShellWord
+
+_READING_MORE = frozenset({"npm", *LINK_FOLLOWING_FLAGS})
+"""Programs that read files that no operand names."""
 
 
 def judge_shell_command(name: str, words: Sequence[ShellWord], *, moved: bool) -> ReadOnlyCommandVerdict:
@@ -51,7 +55,16 @@ def judge_shell_command(name: str, words: Sequence[ShellWord], *, moved: bool) -
     if name == "kubectl":
         return program_judges.judge_kubectl(words, reader)
     verdict = _add_output_files_to_verdict(name, words, judge_readonly_usage(name, words, reader))
-    return _add_followed_links(name, words, verdict) if name in LINK_FOLLOWING_FLAGS else verdict
+    return _add_other_reads(name, words, verdict) if name in _READING_MORE else verdict
+
+
+def _add_other_reads(
+    name: str, words: Sequence[ShellWord], verdict: ReadOnlyCommandVerdict
+) -> ReadOnlyCommandVerdict:
+    if name == "npm":
+        # Its settings may name other directories to write to, so the engine looks at them.
+        return replace(verdict, reads=(*verdict.reads, ShellWord(NPM_SETTINGS)))
+    return _add_followed_links(name, words, verdict)
 
 
 def _add_followed_links(
