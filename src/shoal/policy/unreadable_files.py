@@ -196,7 +196,11 @@ def _list_mounted_directories(words: Sequence[str | None]) -> tuple[str, ...]:
     """Return the directories that a container can read; those inside it do no harm."""
     found: list[str] = []
     for index, word in enumerate(words):
-        if word is None or (match := _MOUNT.fullmatch(word)) is None:
+        if word is None:
+            # Perhaps a mount with a variable in it.
+            found.append(WORKING_DIRECTORY)
+            continue
+        if (match := _MOUNT.fullmatch(word)) is None:
             continue
         value = match[1] or (words[index + 1] if index + 1 < len(words) else None)
         found += [WORKING_DIRECTORY] if value is None else [each for each in _MOUNT_SIGN.split(value) if each]
