@@ -1,8 +1,6 @@
 """Runs teams of LLM agents on real work.
 
-async with shoal.open(cwd="project") as session:
-    async for event in session.run("Make the tests pass."):
-        ...
+result = await shoal.run("Make the tests pass.", cwd="project")
 
 Importing this module does nothing; each name is loaded on first use.
 """
@@ -14,9 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from shoal.app.api import open as open  # noqa: A004 - always used as shoal.open
+    from shoal.app.api import run as run
     from shoal.app.api import run_sync as run_sync
+    from shoal.app.library.agent import Agent as Agent
+    from shoal.app.library.agent_handle import AgentHandle as AgentHandle
+    from shoal.app.library.library_session import LibrarySession as Session  # noqa: F401 - its public name
+    from shoal.app.library.session_options import SessionOptions as SessionOptions
     from shoal.app.options import Options as Options
-    from shoal.app.session.session import Session as Session
+    from shoal.app.session.result import Result as Result
+    from shoal.app.session.turn import Turn as Turn
     from shoal.app.teams.team_store import TeamStore as TeamStore
     from shoal.core import errors as errors
     from shoal.core import events as events
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from shoal.core.conversation import messages as messages
     from shoal.core.conversation.tools import ToolContext as ToolContext
     from shoal.core.conversation.tools import ToolOutput as ToolOutput
+    from shoal.core.errors import RunFailed as RunFailed
     from shoal.models.replay_model import ReplayModel as ReplayModel
     from shoal.models.scripted_model import ScriptedModel as ScriptedModel
     from shoal.stores.files.file_store import FileStore as FileStore
@@ -37,29 +42,38 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _EXPORT_MODULES = {
-    "TeamStore": "shoal.app.teams.team_store",
+    "Agent": "shoal.app.library.agent",
+    "AgentHandle": "shoal.app.library.agent_handle",
     "AgentIdentity": "shoal.core.agents.identity",
     "FileStore": "shoal.stores.files.file_store",
     "MemoryStore": "shoal.stores.memory.memory_store",
     "Options": "shoal.app.options",
-    "ToolOutput": "shoal.core.conversation.tools",
     "ReplayModel": "shoal.models.replay_model",
+    "Result": "shoal.app.session.result",
+    "RunFailed": "shoal.core.errors",
     "ScriptedModel": "shoal.models.scripted_model",
-    "Session": "shoal.app.session.session",
+    "Session": "shoal.app.library.library_session:LibrarySession",
+    "SessionOptions": "shoal.app.library.session_options",
+    "TeamStore": "shoal.app.teams.team_store",
     "ToolContext": "shoal.core.conversation.tools",
+    "ToolOutput": "shoal.core.conversation.tools",
+    "Turn": "shoal.app.session.turn",
     "acting_as": "shoal.core.agents.identity",
     "current_cwd": "shoal.core.agents.identity",
     "current_identity": "shoal.core.agents.identity",
     "current_member": "shoal.core.agents.identity",
     "open": "shoal.app.api",
+    "run": "shoal.app.api",
     "run_sync": "shoal.app.api",
     "tool": "shoal.tools.function_tool",
 }
+"""Module of each name; `module:name` if it has another name there."""
 _EXPORTED_MODULES = {
     "errors": "shoal.core.errors",
     "events": "shoal.core.events",
     "messages": "shoal.core.conversation.messages",
 }
+__all__ = [*_EXPORT_MODULES, *_EXPORTED_MODULES]  # noqa: PLE0604 - all are names
 
 
 def __getattr__(name: str) -> Any:
@@ -68,7 +82,8 @@ def __getattr__(name: str) -> Any:
     home = _EXPORT_MODULES.get(name)
     if home is None:
         raise AttributeError(f"module 'shoal' has no attribute {name!r}")
-    return getattr(import_module(home), name)
+    module, _, original = home.partition(":")
+    return getattr(import_module(module), original or name)
 
 
 def __dir__() -> list[str]:

@@ -10,12 +10,21 @@ from msgspec import Struct
 
 from shoal.core.clock import Clock, SystemClock
 from shoal.core.conversation.tools import Tool
+from shoal.core.output_type import OutputType
 from shoal.core.permissions.permission_changes import RequestedPermissionMode
 from shoal.core.ports import Model
 from shoal.core.store import Store
 from shoal.team.channel.lead_channel import LeadChannel
 from shoal.team.members.member_host import TeamMembership
 from shoal.wire.settings_codec import TeammateMode
+
+
+class AgentExtras(Struct, frozen=True, kw_only=True):
+    """Parts of an agent that only the program's process has."""
+
+    tools: tuple[Tool, ...] = ()
+    output: OutputType[Any] | None = None
+    """Type of the answer that every agent of this definition owes."""
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -43,6 +52,8 @@ class Options(Struct, frozen=True, kw_only=True):
     """True if the session stays open and all its agents run in the background; as configured if None."""
     agents: str | Mapping[str, Any] | None = None
     """Agent definitions for this session: fields by name, as JSON, the path of a JSON file, or a mapping."""
+    agent_extras: Mapping[str, AgentExtras] = {}
+    """Python tools and output types of agents in `agents`, by name."""
     agent: str | None = None
     """Agent whose prompt, tools and model the lead uses; as configured if None."""
     plugin_dirs: Sequence[Path] = ()
@@ -57,6 +68,8 @@ class Options(Struct, frozen=True, kw_only=True):
     """Tools of the caller, in addition to the built-in ones."""
     output_schema: Mapping[str, Any] | None = None
     """JSON Schema for the lead's structured answer, in addition to its text; see `RunFinished.output`."""
+    output: OutputType[Any] | None = None
+    """Python type of the lead's structured answer; replaces `output_schema`."""
     thinking_tokens: int | None = None
     """Thinking budget of agents before an answer; as configured if None."""
     effort: str | None = None
@@ -78,6 +91,8 @@ class Options(Struct, frozen=True, kw_only=True):
     """Settings files that count, of `user`, `project`, `local`; all if None. Managed ones always count."""
     hooks: Mapping[str, Sequence[Any]] | None = None
     """Hooks of the caller by event: functions, (matcher, function), `Hook`s, or entries as in settings."""
+    setup: Literal["init", "maintenance"] | None = None
+    """Trigger of the Setup hooks, which run before the session starts; they do not run if None."""
     begun: Literal["startup", "clear"] | None = "startup"
     """Start kind of the session for hooks; None for a session that is only inspected and runs no hooks."""
     max_turns: int | None = None

@@ -42,14 +42,15 @@ ShoalError
 ├── WorkspaceError                a file operation is refused; its text is for the model
 ├── WorktreeError                 a worktree cannot be created, merged or removed
 │   └── MergeConflict             nothing was merged
-└── QuestionUnanswerable          nobody is available to answer a question
+├── QuestionUnanswerable          nobody is available to answer a question
+└── RunFailed                     a turn or an agent that a program awaited did not complete its work
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shoal.core.budgets.limits import BudgetRefusal
 
@@ -268,3 +269,11 @@ class MergeConflict(WorktreeError):
 
 
 class QuestionUnanswerable(ShoalError): ...
+
+
+class RunFailed(ShoalError):
+    """A turn or an agent did not complete its work. `result` is its `Result`, with the reason."""
+
+    def __init__(self, message: str, *, result: Any) -> None:
+        super().__init__(message)
+        self.result = result

@@ -67,6 +67,9 @@ class ModelRequestSent(JournaledEvent, frozen=True, tag="request_sent"):
 
     request: RequestId
     model: str
+    reserved_usd: float = 0.0
+    """Dollars that the request counts with until it is settled; 0 if the price is unknown."""
+    reserved_tokens: int = 0
 
 
 class ModelRequestSettled(JournaledEvent, frozen=True, tag="request_settled"):
@@ -88,6 +91,15 @@ class ModelRequestFailed(JournaledEvent, frozen=True, tag="request_failed"):
     billed: bool
     retry_in: float | None = None
     """Seconds until the retry; None if there is none."""
+    estimated_usd: float | None = None
+    """Dollars that it counts with; None means the amount that was reserved for it."""
+    estimated_tokens: int | None = None
+
+
+class RepetitionStopped(JournaledEvent, frozen=True, tag="repetition_stopped"):
+    """An agent was stopped because it was in a loop and nobody let it continue."""
+
+    reason: str
 
 
 class AssistantReplied(JournaledEvent, frozen=True, tag="assistant_said"):

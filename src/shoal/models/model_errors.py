@@ -176,7 +176,9 @@ def _build_transient_error(
     *,
     retry_after: float | None,
 ) -> TransientModelError:
-    what = {RateLimited: "limits the rate", Overloaded: "is overloaded"}.get(kind, "has a fault")
+    what = {RateLimited: "reached its rate limit", Overloaded: "is overloaded"}.get(
+        kind, "had an internal error"
+    )
     status_text = f" (status {status})" if status is not None else ""
     return kind(
         f"{target.provider} {what}{status_text}{f': {message}' if message else '.'}",

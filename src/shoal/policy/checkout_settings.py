@@ -11,7 +11,6 @@ from typing import TypeAlias
 
 from shoal.core.errors import WorkspaceError
 from shoal.core.text.filenames import escape_filename
-from shoal.policy.npm_settings import find_npm_setting
 from shoal.policy.repository_programs import find_repository_program, has_repository
 from shoal.policy.shell.command_analysis import SimpleShellCommand
 from shoal.policy.shell.known_commands import NPM_SETTINGS
@@ -23,6 +22,17 @@ CheckoutJudge: TypeAlias = Callable[[SimpleShellCommand, ResolvePath, str], str 
 
 _PLAIN_WRITERS = frozenset({"touch", "mkdir", "tee", "rm", "rmdir", "truncate"})
 _REPOSITORY_MARK = re.compile(r"(?:^|/)(?:HEAD|\.git|\.npmrc)$|[*?\[]|\(unknown\)", re.IGNORECASE)
+
+_HARMLESS_NPM_SETTING = re.compile(
+    r"(?:@[^:=]+:)?registry|//[^=]*|access|always-auth|audit(?:-level)?|auto-install-peers|color|dedupe-[a-z-]+"
+    r"|depth|engine-strict|fetch-[a-z-]+|force|foreground-scripts|fund|(?:public-|shamefully-)?hoist(?:-pattern)?"
+    r"|ignore-scripts|include|init-(?:author-[a-z]+|license|version)|install-(?:links|strategy)"
+    r"|legacy-peer-deps|link-workspace-packages|lockfile|lockfile-version|loglevel|maxsockets|message"
+    r"|node-linker|omit|package-lock|prefer-[a-z-]+|progress|resolution-mode|save(?:-[a-z-]+)?"
+    r"|strict-(?:peer-dep[a-z]*|ssl)|tag(?:-version-prefix)?|unicode|update-notifier|workspaces(?:-update)?"
+)
+"""Settings that name no program and no place to write to."""
+_MAX_SETTINGS_BYTES = 100_000
 
 
 def get_checkout_judge(words: tuple[str | None, ...]) -> CheckoutJudge | None:
@@ -69,7 +79,7 @@ def _find_nested_repository(part: SimpleShellCommand, resolve: ResolvePath, root
             return str(error)
         while len(real) > len(root):
             if os.path.lexists(f"{real}/.git") or os.path.lexists(f"{real}/HEAD"):
-                return f"git obeys the configuration of the repository in {escape_filename(directory)}"
+                return f"git uses the configuration of the repository in {escape_filename(directory)}"
             real = real.rpartition("/")[0]
     return None
 
@@ -84,8 +94,8 @@ def _judge_npm(part: SimpleShellCommand, resolve: ResolvePath, root: str) -> str
             real, _ = resolve(directory[1:] or ".")
         except WorkspaceError as error:
             return str(error)
-        if found := find_npm_setting(real, root):
-            return f"npm would obey {found}"
+        if found := _find_npm_setting(real, root):
+            return f"npm would use {found}"
     return None
 
 
@@ -101,4 +111,32 @@ def _judge_json_tool(part: SimpleShellCommand, resolve: ResolvePath, root: str) 
             is_module = "." in name or os.path.lexists(f"{real}/{name}/__init__.py")
             if is_module and name.partition(".")[0] in sys.stdlib_module_names:
                 return f"python may run the project's {escape_filename(name)}"
+    return None
+
+
+def _find_npm_setting(directory: str, root: str) -> str | None:
+    """Return the first setting, with its file, that may be harmful in a directory of a project, or None."""
+    place = directory
+    while True:
+        if found := _find_harmful_npm_setting(Path(place, NPM_SETTINGS)):
+            return found
+        if place == root or "/" not in place[1:]:
+            return None
+        place = place.rpartition("/")[0]
+
+
+def _find_harmful_npm_setting(file: Path) -> str | None:
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(_MAX_SETTINGS_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return f"{escape_filename(str(file))}, which cannot be read ({error.strerror})"
+    if len(content) > _MAX_SETTINGS_BYTES:
+        return f"{escape_filename(str(file))}, which is too long to check"
+    for line in content.decode("utf-8", "replace").splitlines():
+        name = line.partition("=")[0].strip().removesuffix("[]").strip("'\"")
+        if name and name[0] not in "#;" and not _HARMLESS_NPM_SETTING.fullmatch(name):
+            return f"the setting {escape_filename(name[:40])!r} of {escape_filename(str(file))}"
     return None

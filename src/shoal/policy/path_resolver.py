@@ -142,7 +142,7 @@ def _follow_symlinks(path: str) -> tuple[str, bool]:
         raise WorkspaceError(_format_path_error(path, error)) from None
     except ValueError:
         raise WorkspaceError(
-            f"The path {escape_filename(path)!r} contains a NUL byte, which a file name cannot."
+            f"The path {escape_filename(path)!r} contains a NUL byte, which is not allowed in a file name."
         ) from None
     _refuse_symlink_loops(path, real)
     return real, is_directory

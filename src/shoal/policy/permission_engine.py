@@ -500,7 +500,9 @@ def deny_by_rule(rule: ToolPermissionRule) -> DenyDecision:
 
 
 def ask_by_rule(rule: ToolPermissionRule, suggested: tuple[PermissionSuggestion, ...]) -> AskDecision:
-    return AskDecision(f"the rule {rule} ({rule.source}) asks first", str(rule), rule.source, suggested)
+    return AskDecision(
+        f"the rule {rule} ({rule.source}) requires approval", str(rule), rule.source, suggested
+    )
 
 
 def allow_by_rule(rule: ToolPermissionRule) -> AllowDecision:

@@ -101,7 +101,7 @@ class ShellCommandPermissionDecider:
     ) -> PermissionDecision:
         rules = tables.shell_command_rules
         if "\0" in command:
-            return DenyDecision("the command contains a NUL byte, which a command line cannot.")
+            return DenyDecision("the command contains a NUL byte, which is not allowed in a command line.")
         if len(command) > MAX_COMMAND_LENGTH:
             return DenyDecision(
                 f"the command is {len(command):,} characters long; the limit is {MAX_COMMAND_LENGTH:,}. "
@@ -637,7 +637,7 @@ def _build_rule_decision(
         "allow": rule_text,
         "ask": f"{rule_text} may apply to it: {escape_filename(part.text[:80])}"
         if is_doubtful
-        else f"{rule_text} asks first",
+        else f"{rule_text} requires approval",
         "deny": f"{rule_text} forbids it.",
     }[verdict]
     return ShellCommandPartDecision(part=part, verdict=verdict, reason=reason, rule=rule)

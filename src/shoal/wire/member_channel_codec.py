@@ -121,7 +121,10 @@ class BudgetReservationRequestedMessage(_MemberChannelMessage, frozen=True, tag=
 
 
 class BudgetReservationSettledMessage(_MemberChannelMessage, frozen=True, tag="Settles"):
-    """Reports the usage of a request, an attempt that may be billed (`billed`), or just its end."""
+    """Reports the usage of a request, an attempt that may be billed (`billed`), or just its end.
+
+    With `billed`, a usage is an estimate.
+    """
 
     number: int
     usage: Usage | None = None

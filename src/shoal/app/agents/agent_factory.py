@@ -15,10 +15,12 @@ from shoal.agent.conversation import Conversation
 from shoal.agent.forks import FORK_KIND, build_fork_prompt, is_forked_agent
 from shoal.app.agent_permissions import get_permission_engine
 from shoal.app.agents.agent_blueprint import AgentBlueprint, build_agent_identity, build_agent_permissions
+from shoal.app.agents.agent_extras import add_program_tools, get_program_extras
 from shoal.app.agents.agent_memory import AgentMemory, resolve_agent_memory
 from shoal.app.agents.agent_transcripts import AgentTranscriptStore, RestoredAgentState
 from shoal.app.agents.member_setup import (
     build_agent_role_prompt,
+    limit_tools_to_session,
     resolve_member_permission_mode,
     resolve_member_tools,
 )
@@ -32,7 +34,7 @@ from shoal.app.agents.spawn_requests import (
     require_valid_isolation,
     resolve_loop_limits,
 )
-from shoal.app.agents.tool_limits import limit_tools_to_session
+from shoal.app.config.session_config import OUTPUT_INSTRUCTION
 from shoal.app.config.system_prompt import build_system_prompt, format_settings_instructions
 from shoal.app.config.tool_selection import remove_denied_tools
 from shoal.app.definitions.path_instructions import AgentPathInstructions
@@ -147,7 +149,6 @@ class AgentFactory:
         self._runtime = runtime
         self.transcripts = AgentTranscriptStore(
             config.history.store,
-            durable=config.settings.own.durable,
             clock=runtime.clock,
             ids=runtime.agents.ids,
         )
@@ -172,9 +173,19 @@ class AgentFactory:
         definition = self._find_agent_definition(request.kind or "")
         require_agent_start_allowed(parent, definition.name)
         require_valid_isolation(definition, request)
-        agent_tools = await self._runtime.servers.prepare_agent_tools(definition, ())
+        agent_tools = await self._prepare_agent_tools(new_agent, definition, ())
         async with agent_tools.close_on_failure():
             return await self._prepare_new_agent_with_tools(request, new_agent, definition, agent_tools)
+
+    async def _prepare_agent_tools(
+        self, new_agent: AgentPreparationRequest, definition: AgentDefinition, names: Sequence[str]
+    ) -> AgentTools:
+        """Return the tools for an agent with those that only the program has."""
+        agent_tools = await self._runtime.servers.prepare_agent_tools(definition, names)
+        extras = get_program_extras(self._runtime, definition)
+        # A teammate reports by mail, and never with an answer.
+        output = None if new_agent.assignment is not None else new_agent.output or extras.output
+        return add_program_tools(agent_tools, extras.tools, output)
 
     async def _prepare_new_agent_with_tools(
         self,
@@ -195,10 +206,12 @@ class AgentFactory:
             request=request,
             definition=definition,
             agent_tools=agent_tools,
-            toolset=limit_tools_to_session(
-                toolset if memory is None else replace(toolset, names=memory.tools),
-                self._runtime.options.available_tools,
-                new_agent.assignment,
+            toolset=agent_tools.add_output_tool_name(
+                limit_tools_to_session(
+                    toolset if memory is None else replace(toolset, names=memory.tools),
+                    self._runtime.options.available_tools,
+                    new_agent.assignment,
+                )
             ),
             loop_limits=resolve_loop_limits(self._runtime.lead.loop_limits, definition, request),
             model=await self._resolve_agent_model(new_agent.parent, request, definition),
@@ -226,6 +239,8 @@ class AgentFactory:
         agent_prompt = build_agent_role_prompt(definition, assignment)
         if memory is not None:
             agent_prompt = f"{agent_prompt}\n\n{memory.build_prompt_section()}"
+        if spawn_plan.agent_tools.output_tool is not None:
+            agent_prompt = f"{agent_prompt}\n\n{OUTPUT_INSTRUCTION}"
         initial = _InitialAgentState(
             mode=resolve_member_permission_mode(
                 get_permission_engine(new_agent.parent), definition, assignment
@@ -373,7 +388,7 @@ class AgentFactory:
         facts = stored.facts
         definition = FORK_DEFINITION if facts.fork_of else self._find_agent_definition(facts.agent_type)
         require_agent_start_allowed(new_agent.parent, definition.name)
-        agent_tools = await self._runtime.servers.prepare_agent_tools(definition, facts.tools)
+        agent_tools = await self._prepare_agent_tools(new_agent, definition, facts.tools)
         async with agent_tools.close_on_failure():
             return await self._restore_agent_with_tools(new_agent, stored, definition, agent_tools)
 
@@ -390,6 +405,8 @@ class AgentFactory:
             names = tuple(name for name in facts.tools if name in agent_tools.tools)
             toolset = replace(toolset, names=names)
         toolset = limit_tools_to_session(toolset, self._runtime.options.available_tools, new_agent.assignment)
+        if not facts.fork_of:
+            toolset = agent_tools.add_output_tool_name(toolset)
         request = SpawnRequest(description=facts.description, prompt="", model=facts.model or None)
         spawn_plan = _ResolvedSpawnRequest(
             request=request,
@@ -544,6 +561,7 @@ class AgentFactory:
                 ids=runtime.agents.ids.derive_generator(),
                 emit=blueprint.new_agent.monitor.record_and_forward_event,
                 sandbox=blueprint.agent_workspace.sandbox,
+                journal=environment.journal,
             ),
             permissions=permissions,
             hooks=runtime.hooks.create_agent_hooks(
@@ -616,6 +634,7 @@ class AgentFactory:
                 notes=(*blueprint.agent_workspace.notes, *_list_missing_tool_notices(blueprint.toolset)),
             ),
             prompt=prompt,
+            output_tool=blueprint.agent_tools.output_tool,
             one_shot=blueprint.definition.one_shot,
             acceptance_check=self._create_acceptance_check(
                 blueprint.definition.acceptance, agent, blueprint.new_agent.monitor

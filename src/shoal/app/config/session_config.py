@@ -41,24 +41,25 @@ from shoal.workspaces.checkpoints import CheckpointStore
 
 ModelChooser: TypeAlias = Callable[[str | Model | None], Awaitable[Model]]
 """Returns the model of a name, or the configured one."""
-_OUTPUT_INSTRUCTION = (
+OUTPUT_INSTRUCTION = (
     f"Give your final answer with the tool {STRUCTURED_OUTPUT}: programs read that, not your text."
 )
 
 
 def add_structured_output_tool(options: Options) -> tuple[Options, StructuredOutputTool | None]:
     """Return options with the structured output tool added, and the tool; None without a schema."""
-    schema = options.output_schema
+    output = options.output
+    schema = options.output_schema if output is None else output.schema
     if schema is None:
         return options, None
     if any(tool.schema.name == STRUCTURED_OUTPUT for tool in options.tools):
         raise SettingsError(f"One of your tools is named {STRUCTURED_OUTPUT}, which is reserved. Rename it.")
-    tool = StructuredOutputTool(schema)
+    tool = StructuredOutputTool(schema, output)
     available = options.available_tools
     appended_prompt = (
-        f"{options.append_system_prompt}\n\n{_OUTPUT_INSTRUCTION}"
+        f"{options.append_system_prompt}\n\n{OUTPUT_INSTRUCTION}"
         if options.append_system_prompt
-        else _OUTPUT_INSTRUCTION
+        else OUTPUT_INSTRUCTION
     )
     options = replace(
         options,
@@ -122,11 +123,11 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
     ids = IdGenerator(options.seed)
     # Always drawn: a session's random numbers must not depend on its model or on earlier draws.
     jitter = ids.derive_generator().random
-    store = choose_session_store(options, settings.home, exit_stack)
+    store = choose_session_store(options, settings, exit_stack)
     history = (
         open_session_history(options, store, settings.home, str(cwd), ids)
         if (membership := options.membership) is None or membership.channel is None
-        else open_member_history(membership, settings.home)
+        else open_member_history(membership, settings)
     )
     # Only for a new session is it certain that nobody else uses its directory.
     exit_stack.callback(history.store.release_lock, unused=not history.turns)
@@ -252,16 +253,14 @@ class OpenedSessionStore(Struct, frozen=True, kw_only=True):
 
 def open_session_store(config: SessionConfig, exit_stack: AsyncExitStack) -> OpenedSessionStore:
     settings, store = config.settings, config.history.store
-    durable = settings.own.durable
     transcript = store.open_transcript(
         LEAD_ID,
         cwd=str(config.cwd),
         version=shoal.__version__,
-        durable=durable,
         title=config.options.title or "",
     )
     exit_stack.callback(transcript.close)
-    journal = store.open_journal(config.options.clock, secrets=settings.secret_redactor, durable=durable)
+    journal = store.open_journal(config.options.clock, secrets=settings.secret_redactor)
     exit_stack.callback(journal.close)
     return OpenedSessionStore(
         directory=store.directory,

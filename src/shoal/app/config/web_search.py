@@ -92,11 +92,11 @@ class _McpToolSearch:
     async def search(self, query: WebSearchQuery, context: ToolContext) -> ToolOutput:
         if query.is_restricted:
             return create_tool_error_output(
-                f"{self._name} answers searches here and knows no domains. Leave them out."
+                f"Searches here go to {self._name}, which cannot filter by domain. Leave out the domains."
             )
         found = self._tools.get(self._name)
         if found is None:
             return create_tool_error_output(
-                f"The tool {self._name}, which answers searches, is not available."
+                f"Searches here go to the tool {self._name}, which is not available."
             )
         return await found.run({"query": query.text}, context)

@@ -95,7 +95,7 @@ def explain_fork_not_taken(case: DoctorContext) -> Iterator[DoctorDiagnostic]:
         advice = 'Turn them on: "shoal": {"forks": true} in settings.json, or SHOAL_FORK_SUBAGENT=1'
         yield case.make_diagnostic("forks", "off (the default)", state="bad", advice=advice)
     yield case.make_diagnostic(
-        "headless", "a run with -p never forks because nobody would see them", state="none"
+        "headless", "a run with -p never forks because nobody would see the forks", state="none"
     )
     coordinator = settings.own.coordinator
     yield case.make_diagnostic(

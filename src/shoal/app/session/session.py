@@ -334,19 +334,19 @@ class Session:
                 raise
             raise group.exceptions[0] from None
 
-    def run(self, prompt: str | Message | SlashCommandInvocation | None) -> Turn:
+    def run(self, prompt: str | Message | SlashCommandInvocation | None) -> Turn[Any]:
         """Start a turn and return its events. Without a prompt it handles the queued items."""
         self._require_no_running_turn()
         message = user_message(prompt) if isinstance(prompt, str) else prompt
         channel = self._channel = self.runtime.events.open_turn_channel()
         task = self._running = self._tasks.create_task(self._run_turn(message, channel))
-        return Turn(channel, task, self.interrupt)
+        return Turn(channel, task, self.interrupt, self._options.output)
 
     def _require_no_running_turn(self) -> None:
         if self._running is not None:
             raise RuntimeError("a turn is running. Wait for it, steer it or interrupt it")
 
-    async def next_turn(self, *, wait_for_input: bool = False) -> Turn | None:
+    async def next_turn(self, *, wait_for_input: bool = False) -> Turn[Any] | None:
         """Return the next turn triggered by a queued item, waiting while agents and hooks work; None if none.
 
         At the session's deadline working agents are stopped and listed in `interrupted_agents`. With

@@ -59,8 +59,7 @@ from shoal.team.members.member_host import MemberHost
 from shoal.team.nested_teams import NestedTeams
 from shoal.team.session_teams import SessionTeams
 from shoal.team.team_services import TeamPolicy, TeamServices
-from shoal.tools.agent_list import format_agent_list
-from shoal.tools.agent_tools import AgentToolOptions, build_agent_tools
+from shoal.tools.agent_tools import AgentToolOptions, build_agent_tools, format_agent_list
 from shoal.tools.background_tools import build_background_tools
 from shoal.tools.plan_tools import PlanApprover
 from shoal.tools.team_tools import build_team_tools
@@ -315,6 +314,7 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
             clock=options.clock,
             ids=config.ids,
             emit=runtime.events.publish_event,
+            journal=runtime.store.journal,
         ),
         permissions=runtime.lead.permissions,
         hooks=runtime.hooks.create_agent_hooks(
@@ -368,6 +368,7 @@ def _collect_startup_notes(runtime: Runtime) -> tuple[str, ...]:
         *config.notes,
         *(problem for problem in problems if not _is_unknown_event(problem)),
         *config.plugins.startup_notes,
+        *runtime.processes.startup_notes,
         *config.definitions.describe_agent_file_problems(),
         *runtime.knowledge.list_skill_and_instruction_notices(),
         *runtime.servers.configured.problems,
@@ -404,7 +405,8 @@ def _describe_unknown_events(recovered: RecoveredSessionState | None) -> tuple[s
 def _recover_session_state(runtime: Runtime) -> RecoveredSessionState | None:
     """Recover the state of an earlier process and continue its counters."""
     config = runtime.config
-    if not config.history.turns or not config.options.persist:
+    # A session without turns may have agents too, which its program started.
+    if config.history.last is None or not config.options.persist:
         return None
     store, history = runtime.store, config.history
     sources = RecoverySources(

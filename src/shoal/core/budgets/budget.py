@@ -130,11 +130,20 @@ class Budget:
         An `idle` slot does not count as running until it is activated. A resumed idle agent is admitted
         even if nothing is left to spend; its requests are refused.
         """
-        if not (is_resumed and idle):
-            for meter in (*self.meters, *self.meters_for_agent_type(kind)):
-                if meter.spent >= meter.maximum:
-                    return meter.build_refusal()
+        if not (is_resumed and idle) and (refusal := self.find_spent_limit(kind)) is not None:
+            return refusal
         return self._gate.open_slot(kind, depth, is_resumed=is_resumed, idle=idle)
+
+    def find_spent_limit(self, kind: str) -> BudgetRefusal | None:
+        """Return the refusal of a limit that leaves nothing for an agent of this type; None if all do."""
+        for meter in (*self.meters, *self.meters_for_agent_type(kind)):
+            if meter.spent >= meter.maximum:
+                return meter.build_refusal()
+        return None
+
+    def find_agent_budget(self, agent: AgentId) -> AgentBudget | None:
+        """Return the budget of an agent; None if it never started."""
+        return self._agent_budgets.get(agent)
 
     async def activate_agent_slot(self, slot: AgentSlot) -> None:
         """Wait until the agent may run; waiters are admitted in order."""
@@ -172,6 +181,11 @@ class Budget:
         """Add what an agent spent on a model in earlier processes of this session."""
         agent_budget = self._agent_budgets.get(agent) or self.get_or_create_agent_budget(agent, kind)
         agent_budget.restore_spending(model, spent)
+
+    def restore_unsettled_request(self, agent: AgentId, kind: str, usd: float, tokens: int) -> None:
+        """Charge a request of an earlier process whose cost was never reported."""
+        agent_budget = self._agent_budgets.get(agent) or self.get_or_create_agent_budget(agent, kind)
+        agent_budget.restore_unsettled_request(usd, tokens)
 
     def restore_started_agent_count(self, agents: int) -> None:
         """Add the number of agents that earlier processes of this session started."""

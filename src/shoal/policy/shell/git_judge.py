@@ -100,7 +100,11 @@ def _find_git_doubt(words: Sequence[ShellWord]) -> str:
     if first is None:
         return "Shoal cannot know the git command before it runs"
     if first.startswith("-"):
-        return f"git {first} can change what git obeys" if first.startswith(_REDIRECTING_FLAGS) else ""
+        return (
+            f"git {first} can change the configuration that git uses"
+            if first.startswith(_REDIRECTING_FLAGS)
+            else ""
+        )
     if (
         first == "config"
         and not _is_setting_query(words)

@@ -440,7 +440,7 @@ class MemoryRosters:
         member = roster.find_member(name)
         if member is None:
             names = ", ".join(each.name for each in roster.members)
-            raise TeamStoreError(f"Nobody in team {team!r} is called {name!r}. Members: {names}.")
+            raise TeamStoreError(f"The team {team!r} has no member {name!r}. Members: {names}.")
         updated_member = replace(member, **fields)
         members = tuple(updated_member if each.name == name else each for each in roster.members)
         self._teams[team] = replace(roster, members=members)

@@ -116,7 +116,7 @@ def answer_question(
         submit_late_answer(late, given_answer)
         click.echo(
             f"Allowed {late.question.id}. The call was interrupted when the run died. Shoal does not "
-            f"repeat it, but notifies the lead, which can."
+            f"repeat it, but notifies the lead, which can repeat it."
         )
         return exit_codes.OK
     if not submit_question_answer(row, given_answer):

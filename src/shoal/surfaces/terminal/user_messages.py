@@ -147,14 +147,15 @@ def describe_cut_off_agents(ends: Sequence[AgentResult]) -> str:
         for end in ends
     )
     return (
-        f"Interrupted when this session's last run died: {agents}. The lead is notified and can resume them."
+        f"These agents were interrupted when the last run of this session died: {agents}. "
+        "The lead is notified and can resume them."
     )
 
 
 def describe_ended_shells(shells: Sequence[tuple[str, str]]) -> str:
     """List the background shells, by id and command, that were still running at the end."""
     lines = [f"  {identity}  {truncate_text(to_one_line(command), 80)}" for identity, command in shells]
-    return "\n".join(("Still running in the background, and stopped now:", *lines))
+    return "\n".join(("Stopped because they were still running in the background:", *lines))
 
 
 def describe_message_delivery(name: str, how: str) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from contextvars import ContextVar
@@ -21,6 +23,7 @@ from shoal.core.extensions.mcp_servers import (
     McpServerStatus,
     McpStdioConfig,
 )
+from shoal.core.ports import ProcessLaunchSpec
 from shoal.tools.mcp.client_context import (
     MAX_DEADLINE_FACTOR,
     ActiveMcpCall,
@@ -31,7 +34,7 @@ from shoal.tools.mcp.client_context import (
     McpRequestRefused,
     McpServerFeatures,
 )
-from shoal.tools.mcp.headers_helper import add_helper_headers
+from shoal.wire.json_codec import decode_json
 from shoal.wire.mcp_codec import InvalidMcpServerConfigError, expand_mcp_server_variables
 
 if TYPE_CHECKING:
@@ -44,6 +47,9 @@ STABLE_SECONDS = 60.0
 """Seconds after which a connection to an address counts as stable."""
 STOP_TIMEOUT = 5.0
 _active_call: ContextVar[ActiveMcpCall | None] = ContextVar("caller", default=None)
+_HELPER_TIMEOUT = 10.0
+"""Seconds that the command of `headersHelper` may take."""
+_MAX_HELPER_BYTES = 64 * 1024
 
 
 class McpTool:
@@ -249,7 +255,7 @@ class ManagedMcpServer:
             async with AsyncExitStack() as stack:
                 async with self.client_context.clock.deadline(self.client_context.connect_timeout):
                     if isinstance(server.connection, McpHttpConfig):
-                        address = await add_helper_headers(
+                        address = await _add_helper_headers(
                             server.connection, server.name, self.client_context
                         )
                         server = replace(server, connection=address)
@@ -372,3 +378,42 @@ def _describe_innermost_error(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+async def _add_helper_headers(config: McpHttpConfig, name: str, context: McpClientContext) -> McpHttpConfig:
+    """Return the server with the headers that its command prints. Raises `McpConnectionLost`."""
+    if not config.headers_helper:
+        return config
+    env = {
+        **context.env,
+        "CLAUDE_CODE_MCP_SERVER_NAME": name,
+        "CLAUDE_CODE_MCP_SERVER_URL": config.url,
+    }
+    with tempfile.TemporaryFile() as output, open(os.devnull, "wb") as nowhere:  # noqa: ASYNC230, PTH123 - local files
+        launch = ProcessLaunchSpec(
+            argv=("/bin/sh", "-c", config.headers_helper),
+            cwd=context.root,
+            env=env,
+            stdout=output.fileno(),
+            stderr=nowhere.fileno(),
+        )
+        process = await context.processes.start_process(launch)
+        try:
+            async with context.clock.deadline(_HELPER_TIMEOUT):
+                status = await process.wait()
+        except (TimeoutError, asyncio.CancelledError) as error:
+            await process.stop()
+            if isinstance(error, asyncio.CancelledError):
+                raise
+            raise McpConnectionLost(f"its headersHelper took more than {_HELPER_TIMEOUT:g} s") from None
+        if status != 0:
+            raise McpConnectionLost(f"its headersHelper ended with exit status {status}")
+        output.seek(0)
+        text = output.read(_MAX_HELPER_BYTES)
+    try:
+        headers = decode_json(text)
+    except ValueError as error:
+        raise McpConnectionLost("its headersHelper did not print a JSON object") from error
+    if not isinstance(headers, dict) or not all(isinstance(each, str) for each in headers.values()):
+        raise McpConnectionLost("its headersHelper did not print a JSON object with string values")
+    return replace(config, headers={**config.headers, **headers})
