@@ -76,7 +76,7 @@ async def test_the_variable_decides_when_tools_are_deferred(
 ) -> None:
     monkeypatch.setenv("ENABLE_TOOL_SEARCH", value)
     async with shoal.open(cwd=tmp_path, model=script_agents(lead=["x"]), tools=make_tools(3)) as session:
-        names = [schema.name for schema in session.agent.schemas]
+        names = [schema.name for schema in session.agent.schemas.sent]
     assert ("mcp__files__action_0" in names) is is_sent
     assert ("ToolSearch" in names) is not is_sent
 

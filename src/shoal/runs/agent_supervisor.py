@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -492,7 +493,7 @@ class AgentSupervisor:
             name=run.facts.name,
             description=run.facts.description,
             prompt=prompt,
-            output=self._factory.get_agent_output_path(run.id),
+            output=Path(self._factory.get_agent_output_path(run.id)),
             resolved=prepared.resolved,
         )
 

@@ -258,7 +258,7 @@ class Session:
     @property
     def memory(self) -> SessionMemory | None:
         """Notes of the session; None if it keeps none."""
-        memory = self.agent.save_memory
+        memory = self.agent.context.save_memory
         return memory if isinstance(memory, SessionMemory) else None
 
     async def __aenter__(self) -> Session:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from shoal.agent.agent_runner import AgentEnvironment, AgentRunner
+from shoal.agent.agent_runner import AgentContextSources, AgentEnvironment, AgentRunner, SentToolSchemas
 from shoal.agent.conversation import Conversation
 from shoal.app.agent_permissions import get_permission_engine
 from shoal.app.agents.agent_factory import AgentFactory
@@ -295,7 +295,7 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
             appended=appended,
         ),
         tools=tools,
-        deferred_tools=deferred,
+        schemas=SentToolSchemas(deferred=deferred),
         conversation=Conversation(
             runtime.store.transcript,
             options.clock,
@@ -326,10 +326,12 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
         ),
         budget=runtime.budget.get_or_create_agent_budget(LEAD_ID, LEAD_KIND),
         inbox=runtime.inbox.queue.open_inbox(LEAD_ID),
-        save_memory=_create_session_memory(runtime),
-        read_mentions=runtime.knowledge.mentions.read_mentions,
-        path_instructions=runtime.knowledge.create_path_instructions(
-            runtime.lead.workspace, runtime.lead.permissions
+        context=AgentContextSources(
+            save_memory=_create_session_memory(runtime),
+            read_mentions=runtime.knowledge.mentions.read_mentions,
+            path_instructions=runtime.knowledge.create_path_instructions(
+                runtime.lead.workspace, runtime.lead.permissions
+            ),
         ),
         limits=runtime.lead.loop_limits,
     )
