@@ -230,7 +230,7 @@ class LeadInbox:
         return answer
 
     def _find_asking_agent(self, body: PermissionRequestMail) -> AgentId:
-        """Return the sub-agent that a member of ours names as the asker, or else the member."""
+        """Return the sub-agent that a member of this team names as the asker, or else the member."""
         member = self._members.get_agent_id(body.agent_id)
         asker = body.subagent_id
         if isinstance(asker, UnsetType) or not self._members.is_own_member(body.agent_id):
