@@ -545,7 +545,9 @@ class AgentFactory:
             {name: blueprint.agent_tools.tools[name] for name in blueprint.toolset.names},
             permissions.get_active_rules().deny,
         )
-        tools, deferred = runtime.agents.deferral.select_tools(available, blueprint.definition.tools or ())
+        tools, deferred = runtime.agents.deferral.select_tools(
+            available, blueprint.definition.tools or (), rules=permissions.get_active_rules()
+        )
         return AgentRunner(
             identity=hook_subject.identity,
             model=blueprint.model,

@@ -348,7 +348,8 @@ def _select_lead_tools(runtime: Runtime) -> tuple[Mapping[str, Tool], frozenset[
     )
     definition = runtime.config.lead_agent
     named = (*(runtime.options.available_tools or ()), *((definition and definition.tools) or ()))
-    return runtime.agents.deferral.select_tools(tools, named, is_lead=True)
+    rules = runtime.lead.permissions.get_active_rules()
+    return runtime.agents.deferral.select_tools(tools, named, rules=rules, is_lead=True)
 
 
 def _create_mcp_channels(config: SessionConfig, session: Session) -> McpChannelMessageQueue | None:
