@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from shoal.app.model_notices import format_session_notice
 from shoal.core.clock import Clock
 from shoal.core.errors import WorktreeError
 from shoal.core.ids import IdGenerator
@@ -40,9 +41,9 @@ class LeadWorktreeMover:
 
     async def enter_worktree(self, name: str | None, path: str | None) -> str:
         if self._entered is not None:
-            raise WorktreeError("You are already in a worktree. Leave it with ExitWorktree first.")
+            raise WorktreeError(format_session_notice("worktree_already_entered"))
         if name is not None and path is not None:
-            raise WorktreeError("Pass the name of a new worktree or the path of an existing one, not both.")
+            raise WorktreeError(format_session_notice("worktree_name_and_path"))
         former = self._workspace.cwd
         self._entered = (
             await self._create_worktree(name or self._ids.new_short_id(), former)
@@ -51,27 +52,31 @@ class LeadWorktreeMover:
         )
         if not self._workspace.change_directory(self._entered.path):
             place, self._entered = self._entered.path, None
-            raise WorktreeError(
-                f"{escape_filename(place)} is outside your working directories. A person can add it: /add-dir"
-            )
+            raise WorktreeError(format_session_notice("worktree_outside", path=escape_filename(place)))
         branch = f" on the branch {self._entered.branch}" if self._entered.branch else ""
-        return f"You now work in {escape_filename(self._entered.path)}{branch}. Use paths below it."
+        return format_session_notice(
+            "worktree_entered", path=escape_filename(self._entered.path), branch=branch
+        )
 
     async def exit_worktree(self, *, remove: bool, discard_changes: bool) -> str:
         entered = self._entered
         if entered is None:
-            raise WorktreeError("You are not in a worktree that EnterWorktree entered.")
+            raise WorktreeError(format_session_notice("worktree_not_entered"))
         if remove:
             await self._remove_worktree(entered, discard_changes=discard_changes)
         self._entered = None
         self._workspace.change_directory(entered.former)
         state = "was removed" if remove else "is kept"
-        former = escape_filename(entered.former)
-        return f"The worktree {escape_filename(entered.path)} {state}. You are back in {former}."
+        return format_session_notice(
+            "worktree_left",
+            path=escape_filename(entered.path),
+            state=state,
+            former=escape_filename(entered.former),
+        )
 
     async def _create_worktree(self, name: str, former: Path) -> _EnteredWorktree:
         if _NAME.fullmatch(name) is None:
-            raise WorktreeError(f"{name!r} is not a valid name: use letters, digits, '.', '_' and '-'.")
+            raise WorktreeError(format_session_notice("worktree_name", name=repr(name)))
         top = self._workspace.root
         parent = top / ".claude" / "worktrees"
         path, branch = parent / name, f"worktree-{name}"
@@ -86,18 +91,17 @@ class LeadWorktreeMover:
         listed = await self._git("worktree", "list", "--porcelain", "-z", at=self._workspace.root)
         known = [Path(line[9:]) for line in listed.names if line.startswith("worktree ")]
         if not any(_is_same_directory(path, each) for each in known):
-            raise WorktreeError(f"{escape_filename(path)} is not a worktree of this repository.")
+            raise WorktreeError(format_session_notice("worktree_unknown", path=escape_filename(path)))
         return _EnteredWorktree(path=path, former=former)
 
     async def _remove_worktree(self, entered: _EnteredWorktree, *, discard_changes: bool) -> None:
         if not entered.branch:
-            raise WorktreeError("You did not create this worktree, so you cannot remove it. Use action keep.")
+            raise WorktreeError(format_session_notice("worktree_not_yours"))
         changes = (await self._git("status", "--porcelain", at=entered.path)).text
         commits = (await self._git("rev-list", "--count", f"{entered.base}..HEAD", at=entered.path)).text
         if (changes or commits != "0") and not discard_changes:
             raise WorktreeError(
-                f"The worktree has {len(changes.splitlines())} changed files and {commits} commits. Keep it, "
-                "or set discard_changes if the person wants them deleted."
+                format_session_notice("worktree_has_work", files=len(changes.splitlines()), commits=commits)
             )
         top = self._workspace.root
         await self._git("worktree", "remove", "--force", str(entered.path), at=top)

@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.agent.loop import LoopResult, run_agent_loop
+from shoal.app.model_notices import format_session_notice
 from shoal.app.session.result import Result, build_turn_result
 from shoal.app.session.typed_commands import SlashCommandInvocation, run_prompt_or_slash_command
 from shoal.core.agents.background_shells import BackgroundShell
@@ -26,10 +27,6 @@ if TYPE_CHECKING:
     from shoal.app.session.session import Session
 
 MAX_REMINDERS = 3
-_REMINDER = (
-    f"You have not answered yet: call {STRUCTURED_OUTPUT} with your answer, in the form that "
-    "the tool describes."
-)
 
 
 class Turn(AsyncIterator[Event], Generic[AnswerT_co]):
@@ -151,7 +148,8 @@ async def run_structured_turn(
     result = await run_prompt_or_slash_command(session, prompt)
     for _ in range(MAX_REMINDERS):
         if is_structured_output_missing(result):
-            result = await run_agent_loop(agent, user_message(_REMINDER), by="runtime")
+            reminder = format_session_notice("output_reminder", tool=STRUCTURED_OUTPUT)
+            result = await run_agent_loop(agent, user_message(reminder), by="runtime")
     if is_structured_output_missing(result):
         detail = f"no answer in the requested format after {MAX_REMINDERS} reminders"
         return replace(result, reason="no_output", detail=detail)
