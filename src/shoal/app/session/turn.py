@@ -70,7 +70,7 @@ class Turn(AsyncIterator[Event], Generic[AnswerT_co]):
         return result
 
     async def wait(self) -> Result[AnswerT_co]:
-        """Wait for the end and return the result, also of a turn that failed or was interrupted."""
+        """Wait for the end and return the result, even if the turn failed or was interrupted."""
         async for _ in self:
             pass
         if self._finished is None:
@@ -78,7 +78,8 @@ class Turn(AsyncIterator[Event], Generic[AnswerT_co]):
         return build_turn_result(self._finished, self._output)
 
     async def text(self) -> AsyncIterator[str]:
-        """Yield the pieces of the lead's text as the model writes it. Raises `RunFailed` at a failed end."""
+        """Yield the pieces of the lead's text as the model writes it. Raises `RunFailed` if the turn "
+        "fails."""
         async for event in self:
             if isinstance(event, TextStreamed) and event.kind == "text" and event.agent == LEAD_ID:
                 yield event.text
@@ -91,7 +92,7 @@ class Turn(AsyncIterator[Event], Generic[AnswerT_co]):
             await self._interrupt()
 
     def abandon(self) -> None:
-        """End the turn soon, because it has no reader."""
+        """End the turn soon because it has no reader."""
         if self._finished is None and self.on_abandoned is not None and not self._task.done():
             self.is_abandoned = True
             self.on_abandoned()
