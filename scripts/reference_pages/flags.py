@@ -13,8 +13,8 @@ from shoal.surfaces.cli.flags import FLAG_SECTIONS
 from shoal.surfaces.cli.main import EXAMPLES, root_command
 
 _OPENING = """
-`shoal --help` lists the flags of a run, `shoal COMMAND --help` the flags of a command. `--json` prints JSON
-for programs, and `--debug` shows tracebacks if something fails. [The command
+`shoal --help` lists the flags of a run, and `shoal COMMAND --help` lists the flags of a command.
+`--json` prints JSON for programs, and `--debug` shows tracebacks if something fails. [The command
 line](../command-line.md) explains how the parts work together.
 """
 _COMMON = frozenset({"--debug", "--help"})

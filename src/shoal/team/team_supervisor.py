@@ -304,7 +304,8 @@ class TeamSupervisor:
         )
         self._services.emit_or_note(new_member.agent_started_event)
         self._services.note(
-            f"The process of {dead_member.name} died ({dead_member.death_cause}); it continues in a new one."
+            f"The process of {dead_member.name} died ({dead_member.death_cause}). The teammate continues "
+            "in a new process."
         )
         self.members.notify_changed()
         return True

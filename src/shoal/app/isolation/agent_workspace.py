@@ -128,7 +128,7 @@ class WorkspaceAllocator:
         self._turn = turn
         self._worktrees: dict[Path, WorktreeService] = {}
         self._reaped: list[WorktreeService] = []
-        """Repositories whose leftovers of dead processes were removed."""
+        """Repositories in which the leftovers of dead processes were removed."""
         self.leases = AgentFileWriteLeases(settings.own.file_leases)
 
     def allocate_shared_workspace(self, new_agent: AgentPreparationRequest) -> AgentWorkspace:
