@@ -19,6 +19,7 @@ from shoal.core.extensions.hook_events import (
     AGENT_FIELDS,
     COMMON_FIELDS,
     HOOK_EVENT_DESCRIPTIONS,
+    LATER_FIELDS,
     HookEventDescription,
 )
 from shoal.core.extensions.hooks import (
@@ -73,7 +74,7 @@ def build_hooks_page() -> str:
     )
     common = (
         "## Every event\n\n"
-        + render_table(("field", "meaning"), _make_rows(COMMON_FIELDS))
+        + render_table(("field", "meaning"), _make_rows(COMMON_FIELDS) + _make_rows(LATER_FIELDS))
         + "\n\nFor every agent except the lead:\n\n"
         + render_table(("field", "meaning"), _make_rows(AGENT_FIELDS))
     )

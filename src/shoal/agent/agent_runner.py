@@ -8,6 +8,8 @@ from typing import TypeAlias
 from msgspec import Struct, field
 
 from shoal.agent.conversation import Conversation
+from shoal.agent.repetition_guard import RepetitionGuard
+from shoal.core.agents.agent_definitions import name_effort_level
 from shoal.core.agents.identity import AgentIdentity
 from shoal.core.budgets.agent_budgets import AgentBudget
 from shoal.core.clock import Clock
@@ -32,6 +34,7 @@ from shoal.core.permissions.sandbox import Sandbox
 from shoal.core.plan_mode_model import PlanModeModel
 from shoal.core.ports import (
     AgentInbox,
+    Journal,
     Model,
     PermissionPolicy,
     ProcessLauncher,
@@ -62,6 +65,8 @@ class AgentEnvironment(Struct, frozen=True, kw_only=True):
     emit: EmitEvent
     sandbox: Sandbox | None = None
     """Sandbox of this agent alone, as in a worktree; None is that of the session."""
+    journal: Journal | None = None
+    """Journal of the run, in which changes by other agents are found."""
 
 
 class LoopLimits(Struct, frozen=True, kw_only=True):
@@ -72,12 +77,18 @@ class LoopLimits(Struct, frozen=True, kw_only=True):
     """Fraction of the model's window at which the conversation is compacted."""
     max_tokens: int | None = None
     thinking_tokens: int = 0
+    adaptive_thinking: bool = False
+    """True if a model that decides itself how much to think may do so without thinking tokens."""
     auto_compact: bool = True
     """False if the conversation is compacted only when someone asks for it."""
     bash_result_limit: int | None = None
     """Maximum characters of a shell command's output, if it differs."""
     mcp_result_limit: int | None = None
     """Maximum characters of a result of an MCP tool, if it differs."""
+    max_repeated_calls: int | None = None
+    """Times in a row that a call may have the same result before the agent counts as looping."""
+    max_unproductive_messages: int | None = None
+    """Messages to one agent without a change of a task or a file before the sender counts as looping."""
 
     def get_result_limit(self, tool: str) -> int:
         limit = self.bash_result_limit if tool == "Bash" else None
@@ -105,7 +116,10 @@ class AgentLoopState(Struct, kw_only=True):
     reply_count: int = 0
     """Number of replies of the model."""
     tool_restriction: TemporaryToolRestriction | None = None
+    turn_thinking_tokens: int | None = None
+    """Thinking tokens until the turn ends, in place of the agent's, if it thinks at all."""
     has_noted_missing_usage: bool = False
+    repetition: RepetitionGuard = field(default_factory=RepetitionGuard)
 
 
 class AgentRunner(Struct, kw_only=True):
@@ -133,6 +147,12 @@ class AgentRunner(Struct, kw_only=True):
     """Saves memories before a compaction; returns the text to add to the summary."""
     read_mentions: Callable[[AgentRunner, Message], Awaitable[Message | None]] | None = None
     """Reads what a person's message mentions; None if there is nothing to add."""
+
+    @property
+    def effort_level(self) -> str:
+        """Level of its thinking effort; models that decide themselves start at `high`."""
+        tokens = self.state.turn_thinking_tokens or self.limits.thinking_tokens
+        return name_effort_level(tokens) if tokens or not self.limits.adaptive_thinking else "high"
 
     @property
     def clock(self) -> Clock:
@@ -191,8 +211,15 @@ class AgentRunner(Struct, kw_only=True):
             messages=self.conversation.messages if messages is None else messages,
             tools=self.schemas,
             max_tokens=self._compute_max_reply_tokens(),
-            thinking_tokens=self.limits.thinking_tokens,
+            thinking_tokens=self._get_thinking_tokens(),
+            adaptive_thinking=self.limits.adaptive_thinking,
+            adaptive_tokens=self.state.turn_thinking_tokens or 0,
         )
+
+    def _get_thinking_tokens(self) -> int:
+        """Return the thinking tokens of the turn: a turn that began without thinking cannot start it."""
+        own, turn = self.limits.thinking_tokens, self.state.turn_thinking_tokens
+        return own if turn is None or not own else turn
 
     def _compute_max_reply_tokens(self) -> int | None:
         """Return a lower limit if the history leaves less room: some providers reject what cannot fit."""

@@ -39,6 +39,8 @@ _FAILURE_KINDS: tuple[tuple[tuple[type[ModelError], ...], str], ...] = (
 
 
 async def run_agent_hooks(agent: AgentRunner, event: HookEvent, **fields: Any) -> HookDecision:
+    if agent.limits.thinking_tokens or agent.limits.adaptive_thinking:
+        fields["effort"] = {"level": agent.effort_level}
     decision = await agent.hooks.run_hooks(event, fields)
     if decision.stop is not None and not agent.state.halt_reason:
         agent.state.halt_reason = f"a {event} hook stopped the run: {decision.stop}"

@@ -213,6 +213,7 @@ def _group_concurrent_calls(
 
 async def _add_tool_result(agent: AgentRunner, call: ToolUseBlock, finished: _FinishedToolCall) -> None:
     await agent.add_message(Message(role="user", content=(finished.result,)))
+    agent.state.repetition.add_call(call, finished.result, finished.milliseconds)
     text = extract_tool_result_text(finished.result)
     await agent.emit(
         ToolFinished(

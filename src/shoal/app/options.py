@@ -91,6 +91,8 @@ class Options(Struct, frozen=True, kw_only=True):
     """Settings files that count, of `user`, `project`, `local`; all if None. Managed ones always count."""
     hooks: Mapping[str, Sequence[Any]] | None = None
     """Hooks of the caller by event: functions, (matcher, function), `Hook`s, or entries as in settings."""
+    setup: Literal["init", "maintenance"] | None = None
+    """Trigger of the Setup hooks, which run before the session starts; they do not run if None."""
     begun: Literal["startup", "clear"] | None = "startup"
     """Start kind of the session for hooks; None for a session that is only inspected and runs no hooks."""
     max_turns: int | None = None

@@ -96,6 +96,12 @@ class ModelRequestFailed(JournaledEvent, frozen=True, tag="request_failed"):
     estimated_tokens: int | None = None
 
 
+class RepetitionStopped(JournaledEvent, frozen=True, tag="repetition_stopped"):
+    """An agent was stopped because it was in a loop and nobody let it continue."""
+
+    reason: str
+
+
 class AssistantReplied(JournaledEvent, frozen=True, tag="assistant_said"):
     """A complete model reply is in the transcript."""
 

@@ -41,6 +41,10 @@ class Transcript(Protocol):
         """Append an entry; it is stored when this returns. On `StateFileError` the rest is left intact."""
         ...
 
+    def set_title(self, title: str) -> None:
+        """Name the session from the next entry on."""
+        ...
+
     def close(self) -> None: ...
 
 

@@ -13,9 +13,10 @@ MAX_TEMPORARY_EVENTS = 1_000
 """Newest events that the journals of a temporary store hold."""
 
 
-def open_store(place: Store | Path | str) -> Store:
+def open_store(place: Store | Path | str, *, durable: bool = False) -> Store:
     """Return the store of a home directory, of `file:DIRECTORY` or `memory:`, or the given one.
 
+    A `durable` store of files flushes every change to the disk; a given store object stays as it is.
     Raises `SettingsError` for anything else: no other store is used instead.
     """
     if isinstance(place, str):
@@ -33,7 +34,7 @@ def open_store(place: Store | Path | str) -> Store:
     if isinstance(place, Path):
         from shoal.stores.files.file_store import FileStore
 
-        return FileStore(place)
+        return FileStore(place, durable=durable)
     return place
 
 

@@ -27,7 +27,7 @@ from shoal.wire.question_codec import parse_permission_suggestions
 
 MAX_TEXT_LENGTH = 20_000
 """Characters of hook text that enter a conversation."""
-_TEXT_CONTEXT_EVENTS = ("UserPromptSubmit", "SessionStart")
+_TEXT_CONTEXT_EVENTS = ("UserPromptSubmit", "SessionStart", "Setup")
 _NO_REASON = "it gave no reason"
 _MAX_LINE_LENGTH = 4096
 _ASYNC_KEYS = ("async", "asyncTimeout")
@@ -75,6 +75,10 @@ class _EventSpecificHookOutputSchema(Struct, frozen=True, kw_only=True, rename="
     """`PostToolUse`: replaces the result that the model reads."""
     retry: bool = False
     """`PermissionDenied`: `true` tells the model that it may make the call again."""
+    initial_user_message: str | None = None
+    """`SessionStart`: the first message of the session, as if the person had sent it before the prompt."""
+    session_title: str | None = None
+    """`SessionStart`: names the session, unless a flag names it."""
     worktree_path: str | None = None
     """`WorktreeCreate`: the directory to use."""
 
@@ -203,6 +207,8 @@ def parse_hook_output_json(event: HookEvent, raw: Any, *, strict: bool = False) 
         updated_output=_extract_updated_output(event, specific.updated_tool_output),
         permission_updates=_extract_permission_updates(specific.decision),
         retry=specific.retry,
+        initial_message=_get_start_text(event, specific.initial_user_message),
+        session_title=_get_start_text(event, specific.session_title),
     )
 
 
@@ -215,6 +221,10 @@ def _extract_permission_updates(
     if len(updates) != len(answer.updated_permissions):
         raise InvalidHookOutputError("its answer has a permission change in an unknown format")
     return updates
+
+
+def _get_start_text(event: HookEvent, text: str | None) -> str:
+    return truncate_hook_text((text or "").strip()) if event == "SessionStart" else ""
 
 
 def _extract_updated_output(event: HookEvent, value: Any) -> str | None:

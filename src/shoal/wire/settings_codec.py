@@ -119,8 +119,9 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     """Characters of a tool's output that enter the conversation; the rest is stored in a file."""
     max_output_tokens: Tokens | None = None
     """Maximum length of a requested answer; None means the model's maximum."""
-    thinking_tokens: Annotated[int, Meta(ge=0)] = 0
-    """Thinking tokens before an answer; 0 disables thinking."""
+    thinking_tokens: Annotated[int, Meta(ge=0)] | None = None
+    """Thinking tokens before an answer; 0 disables thinking. None: models that decide themselves how much to
+    think (Claude 4.6 and newer) do so, others do not think."""
     max_turns: Annotated[int, Meta(gt=0)] | None = None
     """Maximum requests in one turn of the lead."""
     max_budget_usd: Dollars | None = None
@@ -142,6 +143,12 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     """Limits for each agent except the lead."""
     agent_type_limits: dict[str, AgentLimitSettings] = {}
     """Limits for all agents of a type together; seconds apply to each agent."""
+    max_repeated_calls: Count | None = 5
+    """Times in a row that an agent may make the same tool call with the same result before it is told, and
+    then paused with a question; None never checks. Calls of 10 seconds or more do not count."""
+    max_unproductive_messages: Count | None = 20
+    """Messages that an agent may send to one other agent without a change of a task or a file before it is
+    told, and then paused with a question; None never checks."""
     fan_out_preview: Count | None = 8
     """Number of agents that may start at once without asking a person first; None never asks."""
     theme: Literal["dark", "light", "ansi"] | None = None

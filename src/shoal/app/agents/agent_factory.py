@@ -147,7 +147,6 @@ class AgentFactory:
         self._runtime = runtime
         self.transcripts = AgentTranscriptStore(
             config.history.store,
-            durable=config.settings.own.durable,
             clock=runtime.clock,
             ids=runtime.agents.ids,
         )
@@ -559,6 +558,7 @@ class AgentFactory:
                 ids=runtime.agents.ids.derive_generator(),
                 emit=blueprint.new_agent.monitor.record_and_forward_event,
                 sandbox=blueprint.agent_workspace.sandbox,
+                journal=environment.journal,
             ),
             permissions=permissions,
             hooks=runtime.hooks.create_agent_hooks(

@@ -40,9 +40,8 @@ class RestoredAgentState(Struct, frozen=True, kw_only=True):
 
 
 class AgentTranscriptStore:
-    def __init__(self, store: SessionStore, *, durable: bool, clock: Clock, ids: IdGenerator) -> None:
+    def __init__(self, store: SessionStore, *, clock: Clock, ids: IdGenerator) -> None:
         self._store = store
-        self._durable = durable
         self._clock = clock
         self._ids = ids
 
@@ -56,9 +55,7 @@ class AgentTranscriptStore:
         return str(self._store.get_transcript_path(agent) or "")
 
     def open_transcript(self, agent: AgentId, facts: SubagentMetadata) -> Transcript:
-        return self._store.open_transcript(
-            agent, cwd=facts.cwd, version=shoal.__version__, durable=self._durable
-        )
+        return self._store.open_transcript(agent, cwd=facts.cwd, version=shoal.__version__)
 
     def read_last_entry_id(self, agent: AgentId) -> str:
         """Return the last entry id of its transcript; empty if there is none or it is unreadable."""

@@ -10,7 +10,12 @@ from shoal.agent.agent_runner import AgentRunner, LoopLimits
 from shoal.agent.forks import FORK_KIND
 from shoal.app.agent_permissions import get_permission_engine
 from shoal.app.model_notices import format_session_notice
-from shoal.core.agents.agent_definitions import THINKING_TOKENS_BY_EFFORT, AgentDefinition, DefinitionSource
+from shoal.core.agents.agent_definitions import (
+    THINKING_TOKENS_BY_EFFORT,
+    AgentDefinition,
+    DefinitionSource,
+    compute_thinking_tokens,
+)
 from shoal.core.agents.subagents import SpawnRequest
 from shoal.core.conversation.messages import Message, TextBlock
 from shoal.core.errors import AgentRequestRefused
@@ -52,19 +57,22 @@ def resolve_loop_limits(
 ) -> LoopLimits:
     """Resolve the loop limits; a resumed agent keeps `thinking`, because a change would miss the cache."""
     effort = definition.effort if request.effort is None else request.effort
+    is_adaptive = default.adaptive_thinking
     if thinking is None:
         thinking = default.thinking_tokens if effort is None else parse_effort_thinking_tokens(effort)
-    return replace(default, max_turns=definition.max_turns, thinking_tokens=thinking)
+        is_adaptive = is_adaptive and effort is None
+    return replace(
+        default, max_turns=definition.max_turns, thinking_tokens=thinking, adaptive_thinking=is_adaptive
+    )
 
 
 def parse_effort_thinking_tokens(effort: str | int) -> int:
     """Return the thinking tokens of an effort. Raises `AgentRequestRefused` for an unknown level."""
-    if isinstance(effort, int):
-        return max(0, effort)
-    if effort not in THINKING_TOKENS_BY_EFFORT:
+    tokens = compute_thinking_tokens(effort)
+    if tokens is None:
         levels = ", ".join(THINKING_TOKENS_BY_EFFORT)
         raise AgentRequestRefused(format_session_notice("unknown_effort", effort=repr(effort), levels=levels))
-    return THINKING_TOKENS_BY_EFFORT[effort]
+    return tokens
 
 
 def parse_spawn_permission_mode(name: str) -> PermissionMode:

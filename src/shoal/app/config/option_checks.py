@@ -35,6 +35,12 @@ _FLAGS = (
 _COUNTS = {"thinking_tokens": 0, "max_turns": 1, "max_total_tokens": 1, "max_agents": 0}
 """Lowest value of each whole number."""
 _AMOUNTS = ("max_budget_usd", "deadline")
+_CHOICES: Mapping[str, Sequence[str]] = {
+    "mode": REQUESTED_PERMISSION_MODES,
+    "effort": EFFORT_LEVELS,
+    "setup": ("init", "maintenance"),
+    "teammate_mode": get_args(TeammateMode),
+}
 _SETTING_SOURCES = ("user", "project", "local")
 _OPTIONAL = frozenset(name for name in Options.__struct_fields__ if getattr(Options(), name) is None)
 
@@ -60,12 +66,9 @@ def _iter_option_problems(options: Options) -> Iterator[str]:
     yield from _check_numbers(options)
     yield from _check_type(options, "hooks", Mapping, "a mapping of events to lists of hooks")
     yield from _check_store(options)
-    if options.mode is not None:
-        yield from _check_choice("mode", options.mode, REQUESTED_PERMISSION_MODES)
-    if options.effort is not None:
-        yield from _check_choice("effort", options.effort, EFFORT_LEVELS)
-    if options.teammate_mode is not None:
-        yield from _check_choice("teammate_mode", options.teammate_mode, get_args(TeammateMode))
+    for name, choices in _CHOICES.items():
+        if (value := getattr(options, name)) is not None:
+            yield from _check_choice(name, value, choices)
     for source in options.setting_sources or ():
         yield from _check_choice("setting_sources", source, _SETTING_SOURCES)
 

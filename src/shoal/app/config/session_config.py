@@ -120,11 +120,11 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
     ids = IdGenerator(options.seed)
     # Always drawn: a session's random numbers must not depend on its model or on earlier draws.
     jitter = ids.derive_generator().random
-    store = choose_session_store(options, settings.home, exit_stack)
+    store = choose_session_store(options, settings, exit_stack)
     history = (
         open_session_history(options, store, settings.home, str(cwd), ids)
         if (membership := options.membership) is None or membership.channel is None
-        else open_member_history(membership, settings.home)
+        else open_member_history(membership, settings)
     )
     # Only for a new session is it certain that nobody else uses its directory.
     exit_stack.callback(history.store.release_lock, unused=not history.turns)
@@ -250,16 +250,14 @@ class OpenedSessionStore(Struct, frozen=True, kw_only=True):
 
 def open_session_store(config: SessionConfig, exit_stack: AsyncExitStack) -> OpenedSessionStore:
     settings, store = config.settings, config.history.store
-    durable = settings.own.durable
     transcript = store.open_transcript(
         LEAD_ID,
         cwd=str(config.cwd),
         version=shoal.__version__,
-        durable=durable,
         title=config.options.title or "",
     )
     exit_stack.callback(transcript.close)
-    journal = store.open_journal(config.options.clock, secrets=settings.secret_redactor, durable=durable)
+    journal = store.open_journal(config.options.clock, secrets=settings.secret_redactor)
     exit_stack.callback(journal.close)
     return OpenedSessionStore(
         directory=store.directory,

@@ -8,6 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from shoal.app.options import Options
+from shoal.app.settings.settings import Settings
 from shoal.core.conversation.messages import Message
 from shoal.core.errors import SettingsError, StateFileError
 from shoal.core.ids import LEAD_ID, EntryId, IdGenerator, SessionId, is_uuid
@@ -34,13 +35,14 @@ class SessionHistory(Struct, frozen=True, kw_only=True):
         return self.store.session
 
 
-def choose_session_store(options: Options, home: Path, exit_stack: AsyncExitStack) -> Store:
+def choose_session_store(options: Options, settings: Settings, exit_stack: AsyncExitStack) -> Store:
     """Return the store of the options, by default the files of the home directory.
 
     A session without persistence has its own store, which ends with it.
     """
     if options.persist:
-        return open_store(home if options.store is None else options.store)
+        place = settings.home if options.store is None else options.store
+        return open_store(place, durable=settings.own.durable)
     return exit_stack.enter_context(open_temporary_store())
 
 
@@ -71,16 +73,17 @@ def open_session_history(
     )
 
 
-def open_member_history(membership: TeamMembership, home: Path) -> SessionHistory:
+def open_member_history(membership: TeamMembership, settings: Settings) -> SessionHistory:
     """Return the session of a teammate's process: the lead holds the lock and has the conversation."""
     from shoal.stores.files.sessions.file_session_store import FileSessionStore
 
     return SessionHistory(
         store=FileSessionStore(
-            home,
+            settings.home,
             SessionId(membership.session),
             Path(membership.transcript),
             directory=Path(membership.run_directory),
+            durable=settings.own.durable,
         )
     )
 

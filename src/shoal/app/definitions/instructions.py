@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from shoal.app.definitions.project_directories import iter_project_directories
 from shoal.app.model_notices import format_session_notice
+from shoal.app.settings import settings as settings_files
 from shoal.core.extensions.instruction_files import InstructionLoadReason
 from shoal.core.text.control_tags import escape_control_tags
 from shoal.core.text.filenames import escape_filename
@@ -382,3 +383,8 @@ def _remove_comments(text: str) -> str:
 def _find_imported_paths(text: str) -> Iterator[str]:
     """Return the paths after an @ outside of code."""
     return (match[1] for match in _IMPORT.finditer(_FENCED.sub("", text)))
+
+
+def list_managed_instruction_files() -> list[Path]:
+    """Return the instruction files next to the managed settings, the weaker first."""
+    return [path.with_name("CLAUDE.md") for path in reversed(settings_files.MANAGED_FILES)]

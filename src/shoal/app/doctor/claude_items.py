@@ -12,7 +12,12 @@ from msgspec import Struct
 
 from shoal.app.definitions.agent_catalog import load_agent_catalog
 from shoal.app.definitions.agent_trust import find_project_escalations
-from shoal.app.definitions.instructions import InstructionReader, LoadedInstructionFiles, load_instructions
+from shoal.app.definitions.instructions import (
+    InstructionReader,
+    LoadedInstructionFiles,
+    list_managed_instruction_files,
+    load_instructions,
+)
 from shoal.app.definitions.output_styles import choose_output_style, list_output_style_files
 from shoal.app.definitions.plugin_set import PluginSet, load_plugins
 from shoal.app.definitions.project_directories import iter_project_directories
@@ -25,7 +30,6 @@ from shoal.app.settings.mcp_files import load_mcp_servers
 from shoal.app.settings.settings import (
     PROVIDER_VARIABLES,
     Settings,
-    list_managed_instruction_files,
     list_settings_files,
     load_settings,
     resolve_shoal_home,

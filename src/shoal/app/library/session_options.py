@@ -119,6 +119,8 @@ class SessionOptions(TypedDict, total=False):
     debug: bool
     debug_file: PathText
     debug_filter: str
+    setup: Literal["init", "maintenance"] | None
+    """Trigger of the Setup hooks, which run before the session starts; they do not run if None."""
     trace: str
     """`traceparent` of an existing trace that the session's telemetry continues."""
     seed: int

@@ -43,6 +43,7 @@ from shoal.app.settings.settings_writer import save_permission_answer
 from shoal.app.skills.knowledge import SkillsAndInstructions
 from shoal.app.teams.team_store import TeamStore
 from shoal.backends.guarded_processes import GuardedProcessLauncher
+from shoal.backends.guardian import end_leftover_processes
 from shoal.core.agents.agent_definitions import THINKING_TOKENS_BY_EFFORT
 from shoal.core.agents.identity import AgentIdentity
 from shoal.core.agents.subagents import ShellCommandResult
@@ -60,6 +61,7 @@ from shoal.core.permissions.questions import PermissionQuestion, Question
 from shoal.core.permissions.sandbox import Sandbox
 from shoal.core.ports import Journal, Model, Workspace
 from shoal.core.text.filenames import escape_filename
+from shoal.core.text.text_format import format_count_with_noun
 from shoal.policy.permission_answers import RememberedPermissionAnswers
 from shoal.policy.permission_engine import PermissionEngine
 from shoal.policy.permission_rules import PermissionRuleSet, parse_permission_rule
@@ -68,6 +70,7 @@ from shoal.runs.inbox_queue import SharedInboxQueue
 from shoal.runs.question_broker import SessionQuestionBroker
 from shoal.runs.running_agents import RunningAgents
 from shoal.runs.shell_notifier import BackgroundShellNotifier
+from shoal.stores.files.home.home_paths import get_process_records_directory
 from shoal.stores.files.sessions.usage_summary import summarize_usage
 from shoal.team.nested_teams import TeamsByLeader
 from shoal.tools.plan_tools import build_plan_tools
@@ -195,20 +198,26 @@ def create_default_loop_limits(options: Options, settings: Settings) -> LoopLimi
     """Create the default limits of each agent, unless its definition overrides them."""
     own, foreign = settings.own, settings.foreign
     mcp_tokens = foreign.mcp_output_tokens
+    thinking_tokens = resolve_thinking_tokens(options, settings)
     return LoopLimits(
         max_turns=options.max_turns or own.max_turns,
         result_limit=own.output_limit,
         compact_at=own.compact_at,
         max_tokens=own.max_output_tokens,
-        thinking_tokens=resolve_thinking_tokens(options, settings),
+        thinking_tokens=thinking_tokens or 0,
+        adaptive_thinking=thinking_tokens is None,
         auto_compact=not foreign.is_compaction_disabled,
         bash_result_limit=foreign.bash_output_length,
         mcp_result_limit=None if mcp_tokens is None else mcp_tokens * BYTES_PER_TOKEN,
+        max_repeated_calls=own.max_repeated_calls,
+        max_unproductive_messages=own.max_unproductive_messages,
     )
 
 
-def resolve_thinking_tokens(options: Options, settings: Settings) -> int:
+def resolve_thinking_tokens(options: Options, settings: Settings) -> int | None:
     """Return the thinking tokens of the lead: from options, variables, or settings, in this order.
+
+    None leaves the decision to models that can decide.
 
     An effort from the environment overrides one of a flag.
     """
@@ -262,6 +271,8 @@ class ProcessServices(Struct, frozen=True, kw_only=True):
     launcher: GuardedProcessLauncher
     shells: BackgroundShellSupervisor
     sandbox: Sandbox
+    startup_notes: tuple[str, ...] = ()
+    """Notes about programs that killed runs left behind."""
 
 
 class InboxServices(Struct, frozen=True, kw_only=True):
@@ -323,7 +334,7 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
         answer_timeout=settings.own.question_patience,
         is_preapproved=create_unattended_permission_check(settings, workspace, tools, identity),
     )
-    processes = GuardedProcessLauncher(options.clock)
+    processes, process_notes = _create_process_launcher(config)
     exit_stack.push_async_callback(processes.aclose)
     live_settings = _create_live_settings(config, workspace, events)
     permissions = _create_lead_permissions(config, workspace, store.directory, live_settings, events)
@@ -355,7 +366,8 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
     if options.lead_channel is None and any(
         (each / ".git").exists() for each in (workspace.root, *workspace.root.parents)
     ):
-        mover = LeadWorktreeMover(workspace, settings.environ, options.clock, ids.derive_generator())
+        is_hidden = permissions.build_unreadable_file_filter("Read", str(workspace.root))
+        mover = LeadWorktreeMover(workspace, settings, options.clock, ids.derive_generator(), is_hidden)
         tools |= {tool.schema.name: tool for tool in build_worktree_tools(mover)}
     web_search = create_web_search_tool(settings, model.card, tools, running_agents.require_agent)
     tools |= {} if web_search is None else {web_search.schema.name: web_search}
@@ -399,7 +411,9 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
             ids=ids.derive_generator(),
             extras=dict(options.agent_extras),
         ),
-        processes=ProcessServices(launcher=processes, shells=shells, sandbox=sandbox),
+        processes=ProcessServices(
+            launcher=processes, shells=shells, sandbox=sandbox, startup_notes=process_notes
+        ),
         inbox=InboxServices(queue=queue, scheduler=scheduler, notice_ids=notice_ids),
     )
 
@@ -608,6 +622,19 @@ def _open_session_budget(
     restore_spending_from_journal(budget, store.journal)
     budget.get_or_create_agent_budget(LEAD_ID, LEAD_KIND).require_priced_model(model.card)
     return budget
+
+
+def _create_process_launcher(config: SessionConfig) -> tuple[GuardedProcessLauncher, tuple[str, ...]]:
+    """Create the launcher, and end programs that killed runs of this home left behind; return a note."""
+    records = get_process_records_directory(config.settings.home)
+    # A store in memory leaves no files in the home.
+    if not records.parent.is_dir():
+        return GuardedProcessLauncher(config.options.clock), ()
+    notes: tuple[str, ...] = ()
+    if leftovers := end_leftover_processes(str(records)):
+        programs = format_count_with_noun(len(leftovers), "program")
+        notes = (f"Ended {programs} that a killed run had left running.",)
+    return GuardedProcessLauncher(config.options.clock, records), notes
 
 
 def _create_workspace_allocator(

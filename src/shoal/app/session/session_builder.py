@@ -314,6 +314,7 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
             clock=options.clock,
             ids=config.ids,
             emit=runtime.events.publish_event,
+            journal=runtime.store.journal,
         ),
         permissions=runtime.lead.permissions,
         hooks=runtime.hooks.create_agent_hooks(
@@ -366,6 +367,7 @@ def _collect_startup_notes(runtime: Runtime) -> tuple[str, ...]:
         *config.notes,
         *(problem for problem in problems if not _is_unknown_event(problem)),
         *config.plugins.startup_notes,
+        *runtime.processes.startup_notes,
         *config.definitions.describe_agent_file_problems(),
         *runtime.knowledge.list_skill_and_instruction_notices(),
         *runtime.servers.configured.problems,

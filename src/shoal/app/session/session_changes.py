@@ -38,7 +38,9 @@ async def interrupt_agent(session: Session, name: str) -> bool:
 def set_thinking_tokens(session: Session, tokens: int | None) -> None:
     """Set the lead's thinking budget from the next request on; None is the configured value."""
     new_tokens = session.runtime.settings.own.thinking_tokens if tokens is None else tokens
-    session.agent.limits = replace(session.agent.limits, thinking_tokens=new_tokens)
+    session.agent.limits = replace(
+        session.agent.limits, thinking_tokens=new_tokens or 0, adaptive_thinking=new_tokens is None
+    )
 
 
 async def undo_turn(session: Session, turn: int | None, *, conversation: bool = False) -> FileUndoReport:

@@ -93,7 +93,7 @@ CLAUDE_KEYS = (
     ClaudeKey("theme", "used", "dark, light and ansi; custom themes have no effect"),
     ClaudeKey("useAutoModeDuringPlan", "used", "auto mode always behaves like default mode"),
     ClaudeKey("verbose", "not used", "press Ctrl-O for details"),
-    ClaudeKey("worktree", "used", "only symlinkDirectories applies; worktrees start at HEAD"),
+    ClaudeKey("worktree", "used", "without baseRef, worktrees start at HEAD"),
     ClaudeKey("permissions.additionalDirectories", "used"),
     ClaudeKey("permissions.allow", "used", "an invalid rule is skipped"),
     ClaudeKey("permissions.ask", "used", "Shoal refuses to start with an invalid rule"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from shoal.app.settings.configured_rules import add_permission_flag_rules
@@ -45,8 +45,10 @@ class AutoReloadingSettings:
         self._stamps = tuple(map(stamp_file, self._paths))
         self._checked_at = time.monotonic()
         self._last_error = ""
-        self._reviewed_contents: dict[str, bytes] | None = None
-        """Contents of the files that apply, if changes apply only after `finish_review`."""
+        self._reviewed_contents: dict[str, bytes | None] | None = None
+        """Contents of the files at the last review, if changes apply only after `finish_review`."""
+        self._blocked_contents: dict[str, bytes | None] = {}
+        """Contents that apply in place of those of files whose change was blocked; None for no file."""
 
     def start_review(self) -> None:
         """Apply changes only after `finish_review` from now on."""
@@ -68,12 +70,17 @@ class AutoReloadingSettings:
         """True if the user has trusted a project, or no longer does."""
         return not is_file_unchanged(self._paths[-1], self._stamps[-1])
 
-    def finish_review(self, *, apply: bool) -> None:
-        """Load the changed files, or keep the settings until the next change."""
+    def finish_review(self, *, blocked: Collection[str]) -> None:
+        """Load the changed files. A blocked file keeps the content that applies until its next change."""
+        before = self._reviewed_contents or {}
+        for path, _ in self.list_changed_files():
+            if path not in blocked:
+                self._blocked_contents.pop(path, None)
+            else:
+                self._blocked_contents.setdefault(path, before.get(path))
         self._stamps = tuple(map(stamp_file, self._paths))
         self.start_review()
-        if apply:
-            self._reload_settings()
+        self._reload_settings()
 
     def load_rules(self, *, fresh: bool) -> PermissionRuleSet:
         """Return the active rules. Never raises: an invalid file leaves the last valid rules."""
@@ -91,7 +98,11 @@ class AutoReloadingSettings:
         before = self.settings
         try:
             settings = load_settings(
-                cwd=self._cwd, environ=before.environ, given=self._given, sources=self._sources
+                cwd=self._cwd,
+                environ=before.environ,
+                given=self._given,
+                sources=self._sources,
+                contents=self._blocked_contents,
             )
             rules = add_permission_flag_rules(
                 settings.permission_rules, allow=self._flags[0], deny=self._flags[1]
@@ -111,8 +122,8 @@ class AutoReloadingSettings:
                 self._note(warning)
 
 
-def _read_content(path: str) -> bytes:
+def _read_content(path: str) -> bytes | None:
     try:
         return Path(path).read_bytes()
     except OSError:
-        return b""
+        return None

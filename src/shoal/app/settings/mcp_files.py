@@ -144,6 +144,15 @@ def collect_mcp_server_variables(documents: Sequence[SettingsDocument]) -> dict[
     return found
 
 
+def has_mcp_server(path: Path, name: str) -> bool:
+    """Return True if a file has the server; an unreadable file has none. Raises `SettingsError`."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError):
+        return False
+    return name in _parse_mcp_server_json(text, str(path))
+
+
 def set_or_remove_mcp_server(path: Path, name: str, server: McpServerConfig | None) -> bool:
     """Put a server into a file, or remove it with None; return whether it existed. Raises `SettingsError`."""
     from shoal.app.settings.settings_writer import edit_json_file

@@ -25,6 +25,12 @@ COMMON_FIELDS: Mapping[str, str] = {
     "permission_mode": "The permission mode.",
     "hook_event_name": "The event.",
 }
+LATER_FIELDS: Mapping[str, str] = {
+    "prompt_id": "The prompt of the user that the lead works on; absent before the first one.",
+    "effort": "For events of the agent's loop: an object with the thinking effort in `level`; absent if "
+    "thinking is off.",
+}
+"""Fields of every event that are present only if they have a value."""
 AGENT_FIELDS: Mapping[str, str] = {
     "agent_id": "The agent that the event is about.",
     "agent_type": "Its type.",
@@ -101,6 +107,10 @@ HOOK_EVENT_DESCRIPTIONS: Mapping[HookEvent, HookEventDescription] = {
         when="A session has started, or its conversation was summarized.",
         fields={"source": "`startup`, `resume`, `fork`, `clear` or `compact`."},
         optional_fields={"model": "The lead's model; absent after `compact`."},
+    ),
+    "Setup": HookEventDescription(
+        when="A person starts Shoal with `--init`, `--init-only` or `--maintenance`.",
+        fields={"trigger": "`init` or `maintenance`."},
     ),
     "SessionEnd": HookEventDescription(
         when="A session ends.", fields={"reason": "`clear`, `prompt_input_exit` or `other`."}

@@ -92,7 +92,7 @@ class _HookMovedToBackgroundException(Exception):
 
 
 class NullHookServices:
-    async def ask_model(self, prompt: str, model: str, *, agent: AgentId) -> str:
+    async def ask_model(self, prompt: str, model: str, *, agent: AgentId, can_read: bool) -> str:
         raise ShoalError("no model is available here")
 
     async def call_mcp_tool(self, action: McpToolHookAction, *, agent: AgentId) -> str:
@@ -109,6 +109,10 @@ class HookRunner:
         """Every hook runs in the foreground until this context is entered."""
         self.notice_sink: HookNoticeSink = NullHookNoticeSink()
         self.services: HookServices = NullHookServices()
+
+    @property
+    def clock(self) -> Clock:
+        return self._environment.clock
 
     async def run_hooks(
         self, event: HookEvent, hooks: Sequence[Hook], fields: Mapping[str, Any], *, agent: AgentId, cwd: Path
@@ -210,6 +214,7 @@ class HookRunner:
                         format_hook_prompt(action.prompt, hook_input.data),
                         action.model,
                         agent=hook_input.agent,
+                        can_read=action.can_read,
                     )
                 return _HookResult(verdict=parse_hook_judgement(hook.event, action, answer))
             case McpToolHookAction() as action:

@@ -194,9 +194,7 @@ class MemorySessionStore:
     def release_lock(self, *, unused: bool = False) -> None:
         self._is_locked = False
 
-    def open_transcript(
-        self, agent: AgentId, *, cwd: str, version: str, durable: bool = False, title: str = ""
-    ) -> MemoryTranscript:
+    def open_transcript(self, agent: AgentId, *, cwd: str, version: str, title: str = "") -> MemoryTranscript:
         self.title = title or self.title
         return MemoryTranscript(self, agent, TranscriptOrigin(cwd, version))
 
@@ -256,13 +254,7 @@ class MemorySessionStore:
     def read_agent_metadata(self, agent: AgentId) -> SubagentMetadata | None:
         return self._metadata.get(agent)
 
-    def open_journal(
-        self,
-        clock: Clock,
-        *,
-        secrets: SecretRedactor,
-        durable: bool = False,
-    ) -> MemoryJournal:
+    def open_journal(self, clock: Clock, *, secrets: SecretRedactor) -> MemoryJournal:
         return MemoryJournal(clock, secrets, self._journal_events)
 
     def open_results(self) -> FileResultStore:
@@ -281,6 +273,9 @@ class MemoryTranscript:
 
     def append(self, entry: TranscriptEntry) -> None:
         self._store.append_entry(self._agent, self._origin, entry)
+
+    def set_title(self, title: str) -> None:
+        self._store.title = title
 
     def close(self) -> None:
         self._store.pack_transcript(self._agent)

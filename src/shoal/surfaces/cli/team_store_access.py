@@ -26,11 +26,15 @@ def run_with_team_store(work: Callable[[TeamStore], Awaitable[ResultT]]) -> Resu
     from shoal.app.teams.team_store import TeamStore
     from shoal.core.clock import SystemClock
     from shoal.core.ids import IdGenerator
+    from shoal.stores.store_choice import open_store
     from shoal.surfaces.terminal.user_messages import print_user_message
 
     async def run_work_and_close_store() -> ResultT:
         team_store = TeamStore(
-            find_process_shoal_home(), clock=SystemClock(), ids=IdGenerator(), report=print_user_message
+            open_store(find_process_shoal_home(), durable=True),
+            clock=SystemClock(),
+            ids=IdGenerator(),
+            report=print_user_message,
         )
         try:
             return await work(team_store)

@@ -221,6 +221,9 @@ class LocalMember:
                 await self._acquire_work_slot()
                 await self._run_working_period()
                 self._release_work_slot()
+                if detail := self.agent.state.repetition.stop_reason:
+                    text = self._last_assistant_text
+                    return AgentRunOutcome(status="failed", text=text, detail=detail)
         except asyncio.CancelledError:
             if not self.stop_reason:
                 raise

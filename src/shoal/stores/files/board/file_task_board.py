@@ -117,14 +117,13 @@ class FileTaskBoard:
         ids: IdGenerator,
         report_problem: ProblemReporter = ignore_problem,
         lock_timeout: float = LOCK_TIMEOUT,
-        foreign_timeout: float = FOREIGN_TASK_TIMEOUT,
+        durable: bool = False,
     ) -> None:
         self._home = home
         self._clock = clock
         self._ids = ids
-        self._foreign_timeout = foreign_timeout
         self._directory = home / "tasks" / parse_safe_name(name)
-        self._files = TaskFiles(home, parse_safe_name(name), report_problem)
+        self._files = TaskFiles(home, parse_safe_name(name), report_problem, durable=durable)
         self._locks = TaskBoardLocks(home, parse_safe_name(name), timeout=lock_timeout)
         self._leases: DirectoryHandle | None = None
         self._lease: ProcessLease | None = None
@@ -425,7 +424,7 @@ class FileTaskBoard:
         )
 
     def _is_task_file_stale(self, task: TaskId) -> bool:
-        return self._clock.now() / 1000 - self._files.get_task_write_time(task) > self._foreign_timeout
+        return self._clock.now() / 1000 - self._files.get_task_write_time(task) > FOREIGN_TASK_TIMEOUT
 
     def _write_changed_tasks(self, files: dict[TaskId, ParsedTaskFile], after: dict[TaskId, Task]) -> None:
         """Write the tasks, `blocked_by` first: a reader that finds only that side can add the other."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Collection, Container
 from pathlib import Path
 
@@ -97,7 +96,6 @@ class FileMailbox:
         ids: IdGenerator,
         report_problem: ProblemReporter,
         lock_timeout: float,
-        durable: bool = False,
     ) -> None:
         self.owner = owner
         self._directories = directories
@@ -106,7 +104,6 @@ class FileMailbox:
         self._clock = clock
         self._ids = ids
         self._report_problem = report_problem
-        self._durable = durable
         self._lock = SharedFileLock(
             directories.locks,
             f"inbox-{owner}",
@@ -114,7 +111,7 @@ class FileMailbox:
             file=self._file,
             timeout=lock_timeout,
         )
-        self._overflow = InboxOverflow(directories.overflow, owner, durable=durable)
+        self._overflow = InboxOverflow(directories.overflow, owner)
         self._inbox: MailInboxFileContent | None = None
         self.is_cached = True
         """True if the content that was read last is cached."""
@@ -403,7 +400,7 @@ class FileMailbox:
         inbox = build_inbox_file((*kept_entries, *moved_entries))
         if archived_entries or unreadable:
             lines = [*(to_single_line_entry(entry.raw) for entry in archived_entries), *unreadable]
-            append_lines(self._directories.archive, self._archive, lines, durable=self._durable)
+            append_lines(self._directories.archive, self._archive, lines)
         if moved_entries:
             self._overflow.record_move_intent(batch, moved_entries[0].mail.id)
         foreign_lock.confirm_held()
@@ -415,12 +412,8 @@ class FileMailbox:
 
     def _replace_inbox_file(self, inbox: MailInboxFileContent) -> None:
         assert inbox.content is not None
-        self._directories.staging.rewrite_unshared_or_recreate_file(
-            self._file, inbox.content, durable=self._durable
-        )
+        self._directories.staging.rewrite_unshared_or_recreate_file(self._file, inbox.content)
         self._directories.staging.swap_or_move_file(self._file, self._directories.inboxes, self._file)
-        if self._durable:
-            os.fsync(self._directories.inboxes.fd)
 
     def _read_fitting_overflow_batch(
         self, kept_entries: tuple[MailInboxFileEntry, ...]

@@ -136,7 +136,7 @@ class FileMailboxStore:
         if self._directories is not None and self._directories.is_removed:
             raise TeamNotFound(f"The team {self._team} was deleted.")
         if self._directories is None:
-            with DirectoryHandle.open_root(self._home) as root:
+            with DirectoryHandle.open_root(self._home, durable=self._durable) as root:
                 self._directories = TeamMailDirectories.open_for_team(root, self._team)
         if name not in self._boxes:
             self._boxes[name] = FileMailbox(
@@ -146,7 +146,6 @@ class FileMailboxStore:
                 ids=self._ids,
                 report_problem=self._report_problem,
                 lock_timeout=self._lock_timeout,
-                durable=self._durable,
             )
         mailbox = self._cached_boxes[name] = self._boxes[name]
         mailbox.is_cached = True

@@ -45,8 +45,10 @@ class FileRosterStore:
         clock: Clock,
         report_problem: ProblemReporter = ignore_problem,
         lock_timeout: float = LOCK_TIMEOUT,
+        durable: bool = False,
     ) -> None:
         self._home = home
+        self._durable = durable
         self._clock = clock
         self._report_problem = report_problem
         self._lock_timeout = lock_timeout
@@ -248,10 +250,14 @@ class FileRosterStore:
             os.close(own_directory.open_file(_CREATING_MARKER, os.O_WRONLY | os.O_CREAT))
         # Mail signed by an earlier team of this name must not be valid for this one.
         remove_team_mail_key(self._home, team.name)
-        open_or_create_home_subdirectory(self._home, "teams", team.name, "inboxes").close()
-        with open_or_create_home_subdirectory(self._home, "tasks", team.name) as tasks:
+        open_or_create_home_subdirectory(
+            self._home, "teams", team.name, "inboxes", durable=self._durable
+        ).close()
+        with open_or_create_home_subdirectory(self._home, "tasks", team.name, durable=self._durable) as tasks:
             os.close(tasks.open_file(".lock", os.O_WRONLY | os.O_CREAT))
-        with open_or_create_home_subdirectory(self._home, "teams", team.name) as directory:
+        with open_or_create_home_subdirectory(
+            self._home, "teams", team.name, durable=self._durable
+        ) as directory:
             directory.replace_file(ROSTER_FILE, encode_new_team_roster(team))
         with self._open_private_team_directory(team.name) as own_directory:
             own_directory.remove_file(_CREATING_MARKER)
@@ -275,7 +281,7 @@ class FileRosterStore:
     def _find_team_directory(self, team: TeamName) -> DirectoryHandle | None:
         if self._is_team_being_deleted(team):
             return None
-        return open_existing_home_subdirectory(self._home, "teams", team)
+        return open_existing_home_subdirectory(self._home, "teams", team, durable=self._durable)
 
     def _has_roster_file(self, team: TeamName) -> bool:
         directory = self._find_team_directory(team)
@@ -285,7 +291,7 @@ class FileRosterStore:
             return directory.get_entry_stat(ROSTER_FILE) is not None
 
     def _open_private_team_directory(self, team: TeamName) -> DirectoryHandle:
-        return open_or_create_home_subdirectory(self._home, "shoal", "teams", team)
+        return open_or_create_home_subdirectory(self._home, "shoal", "teams", team, durable=self._durable)
 
     def _is_team_being_deleted(self, team: TeamName) -> bool:
         return self._has_team_operation_marker(team, _DELETING_MARKER)

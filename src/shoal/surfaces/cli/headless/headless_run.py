@@ -20,6 +20,7 @@ from shoal.core.events import (
     Event,
     QuestionAnswered,
     QuestionAsked,
+    RepetitionStopped,
     RunFinished,
     TurnEndReason,
     WorktreeWorkRetained,
@@ -145,6 +146,8 @@ class _HeadlessRun:
         self._reason: TurnEndReason = "done"
         self._stopped_agents: tuple[AgentStatusSnapshot, ...] = ()
         """Agents that were stopped before they were done."""
+        self._has_looping_agent = False
+        """True if an agent was stopped because it was in a loop."""
         self._open_questions: dict[str, PermissionQuestion] = {}
         self._refused_calls: list[PermissionQuestion] = []
         """Calls of this turn that were not run because nobody was available to answer."""
@@ -192,7 +195,7 @@ class _HeadlessRun:
             return self._signals.exit_code
         return (
             exit_codes.get_turn_end_exit_code(self._reason)
-            or (exit_codes.STOPPED if self._stopped_agents else exit_codes.OK)
+            or (exit_codes.STOPPED if self._stopped_agents or self._has_looping_agent else exit_codes.OK)
             or (exit_codes.ERROR if lost_lines else exit_codes.OK)
         )
 
@@ -328,6 +331,7 @@ class _HeadlessRun:
             self._statuses.apply_event(event, self._session.clock.monotonic())
             show_event(event)
             self._record_permission_refusals(event)
+            self._has_looping_agent = self._has_looping_agent or isinstance(event, RepetitionStopped)
             if on_event is not None:
                 on_event(event)
             if not isinstance(event, RunFinished):
