@@ -134,6 +134,7 @@ EVENTS = [
         agent=CHILD, event="PreToolUse", hook="check.sh", origin="settings", duration_ms=3, verdict="deny"
     ),
     events.MemberWoken(agent=CHILD),
+    events.MemberWentDown(agent=CHILD, cause="it was killed by signal 9"),
     events.QueueItemAdded(agent=CHILD, item="i1", by="agent", text="more"),
     events.QueueItemWithdrawn(agent=CHILD, item="i1"),
     events.ScheduleCreated(

@@ -243,6 +243,12 @@ class MemberWoken(JournaledEvent, frozen=True, tag="member_woken"):
     """A teammate was woken because it has something to do."""
 
 
+class MemberWentDown(JournaledEvent, frozen=True, tag="member_down"):
+    """A teammate failed unexpectedly. It stays in the team and is started again."""
+
+    cause: str
+
+
 class WorktreeWorkRetained(JournaledEvent, frozen=True, tag="work_kept"):
     """The agent left work in a worktree."""
 

@@ -187,11 +187,12 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     """True if panes are split from the lead's window; otherwise each gets its own window."""
     teammate_programs: dict[str, tuple[str, ...]] = {}
     """Other programs that can be teammates: the command line for each agent type."""
-    teammate_restarts: Annotated[int, Meta(ge=0)] = 2
-    """Number of times a teammate whose process died is restarted with its history before Shoal reports it."""
+    teammate_restarts: Annotated[int, Meta(ge=0)] = 5
+    """Number of times in a row that a teammate whose process died is restarted with its history before Shoal
+    gives it up. A teammate that cannot be started is never given up: it is down and is retried."""
     file_leases: tuple[str, ...] = ()
-    """Patterns for leased files. A leased file belongs to the agent that changed it until that agent "
-    "ends. An empty list disables leases."""
+    """Patterns for leased files. A leased file belongs to the agent that changed it until that agent ends. An
+    empty list disables leases."""
     plan_approver: Literal["auto", "lead", "user"] = "user"
     """Approver of plans: Shoal itself, the lead (a person for the lead's own plan), or a person. If no person
     can answer, the lead approves the plans of its teammates, and its own plan is the result."""

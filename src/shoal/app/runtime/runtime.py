@@ -168,6 +168,7 @@ def create_session_budget(
         },
         clock=options.clock,
         on_warning=warn,
+        shared=options.budget,
     )
 
 
@@ -330,7 +331,7 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
         store.questions,
         clock=options.clock,
         emit=events.emit_event,
-        attended=options.attended,
+        attended=options.attended or options.on_question is not None,
         answer_timeout=settings.own.question_patience,
         is_preapproved=create_unattended_permission_check(settings, workspace, tools, identity),
     )
@@ -619,7 +620,10 @@ def _open_session_budget(
     if (lead_channel := config.options.lead_channel) is not None:
         return lead_channel.budget
     budget = create_session_budget(config.options, config.settings.own, events.emit_event)
+    spent_before = () if budget.shared is None else budget.shared.list_spent()
     restore_spending_from_journal(budget, store.journal)
+    if budget.shared is not None:
+        budget.shared.count_session(config.history.session, spent_before)
     budget.get_or_create_agent_budget(LEAD_ID, LEAD_KIND).require_priced_model(model.card)
     return budget
 
