@@ -151,7 +151,7 @@ class SessionTeams:
         """End all members and delete the team."""
         await self.end_team(resumable=False)
         lead = self._services.lead()
-        lead.build_briefing = None
+        lead.context.build_briefing = None
         if self._identity_before_team is not None:
             lead.identity = self._identity_before_team
             assume_identity(lead.identity)
@@ -455,7 +455,7 @@ class SessionTeams:
     def _start_supervisor(self, team: TeamRoster) -> TeamSupervisor:
         supervisor = self._supervisor = TeamSupervisor(self._services, team, self._tasks, self._on_changed)
         lead = self._services.lead()
-        lead.build_briefing = partial(supervisor.briefer.build_briefing, LEAD_NAME)
+        lead.context.build_briefing = partial(supervisor.briefer.build_briefing, LEAD_NAME)
         if lead.identity.is_lead:
             self._identity_before_team = lead.identity
             lead.identity = replace(lead.identity, name=LEAD_NAME, team=team.name)

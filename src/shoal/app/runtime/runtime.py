@@ -38,6 +38,7 @@ from shoal.app.runtime.session_knowledge import load_skills_and_instructions
 from shoal.app.runtime.session_servers import create_mcp_servers
 from shoal.app.settings.configured_rules import add_permission_flag_rules
 from shoal.app.settings.live_settings import AutoReloadingSettings
+from shoal.app.settings.mcp_files import select_permitted_mcp_tools
 from shoal.app.settings.settings import Settings
 from shoal.app.settings.settings_writer import save_permission_answer
 from shoal.app.skills.knowledge import SkillsAndInstructions
@@ -354,7 +355,7 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
     extra_tools = (
         *build_plan_tools(plan_registry.get_plan),
         *build_schedule_tools(scheduler, attended=options.attended or config.assistant),
-        *options.tools,
+        *select_permitted_mcp_tools(options.tools, settings),
     )
     tools |= build_session_tools(
         shells,
