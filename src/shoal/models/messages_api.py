@@ -50,7 +50,7 @@ class MessagesApiModel:
         assembler = MessagesApiReplyAssembler(self._endpoint.target)
         reader = ReplyStreamReader(self._endpoint.target, assembler, on_delta)
         await on_delta(ModelAttemptStartedDelta())
-        await self._endpoint.post_request(body, reader.feed)
+        await self._endpoint.post_request(body, reader.feed, reader.count_events)
         return assembler.build_reply()
 
     async def aclose(self) -> None:

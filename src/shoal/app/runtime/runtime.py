@@ -38,11 +38,13 @@ from shoal.app.runtime.session_knowledge import load_skills_and_instructions
 from shoal.app.runtime.session_servers import create_mcp_servers
 from shoal.app.settings.configured_rules import add_permission_flag_rules
 from shoal.app.settings.live_settings import AutoReloadingSettings
+from shoal.app.settings.mcp_files import select_permitted_mcp_tools
 from shoal.app.settings.settings import Settings
 from shoal.app.settings.settings_writer import save_permission_answer
 from shoal.app.skills.knowledge import SkillsAndInstructions
 from shoal.app.teams.team_store import TeamStore
 from shoal.backends.guarded_processes import GuardedProcessLauncher
+from shoal.backends.guardian import end_leftover_processes
 from shoal.core.agents.agent_definitions import THINKING_TOKENS_BY_EFFORT
 from shoal.core.agents.identity import AgentIdentity
 from shoal.core.agents.subagents import ShellCommandResult
@@ -60,6 +62,7 @@ from shoal.core.permissions.questions import PermissionQuestion, Question
 from shoal.core.permissions.sandbox import Sandbox
 from shoal.core.ports import Journal, Model, Workspace
 from shoal.core.text.filenames import escape_filename
+from shoal.core.text.text_format import format_count_with_noun
 from shoal.policy.permission_answers import RememberedPermissionAnswers
 from shoal.policy.permission_engine import PermissionEngine
 from shoal.policy.permission_rules import PermissionRuleSet, parse_permission_rule
@@ -68,6 +71,7 @@ from shoal.runs.inbox_queue import SharedInboxQueue
 from shoal.runs.question_broker import SessionQuestionBroker
 from shoal.runs.running_agents import RunningAgents
 from shoal.runs.shell_notifier import BackgroundShellNotifier
+from shoal.stores.files.home.home_paths import get_process_records_directory
 from shoal.stores.files.sessions.usage_summary import summarize_usage
 from shoal.team.nested_teams import TeamsByLeader
 from shoal.tools.plan_tools import build_plan_tools
@@ -165,13 +169,14 @@ def create_session_budget(
         },
         clock=options.clock,
         on_warning=warn,
+        shared=options.budget,
     )
 
 
 def restore_spending_from_journal(budget: Budget, journal: Journal) -> None:
     """Add the spending of earlier processes; the number of their agents comes from recovery.
 
-    A request without a reported cost, such as one in flight when a process was killed, counts with its
+    For a request without a reported cost, such as one in flight when a process was killed, Shoal counts the
     reservation.
     """
     usage_summary = summarize_usage(journal.read_records())
@@ -206,6 +211,8 @@ def create_default_loop_limits(options: Options, settings: Settings) -> LoopLimi
         auto_compact=not foreign.is_compaction_disabled,
         bash_result_limit=foreign.bash_output_length,
         mcp_result_limit=None if mcp_tokens is None else mcp_tokens * BYTES_PER_TOKEN,
+        max_repeated_calls=own.max_repeated_calls,
+        max_unproductive_messages=own.max_unproductive_messages,
     )
 
 
@@ -266,6 +273,8 @@ class ProcessServices(Struct, frozen=True, kw_only=True):
     launcher: GuardedProcessLauncher
     shells: BackgroundShellSupervisor
     sandbox: Sandbox
+    startup_notes: tuple[str, ...] = ()
+    """Notes about programs that killed runs left behind."""
 
 
 class InboxServices(Struct, frozen=True, kw_only=True):
@@ -323,11 +332,11 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
         store.questions,
         clock=options.clock,
         emit=events.emit_event,
-        attended=options.attended,
+        attended=options.attended or options.on_question is not None,
         answer_timeout=settings.own.question_patience,
         is_preapproved=create_unattended_permission_check(settings, workspace, tools, identity),
     )
-    processes = GuardedProcessLauncher(options.clock)
+    processes, process_notes = _create_process_launcher(config)
     exit_stack.push_async_callback(processes.aclose)
     live_settings = _create_live_settings(config, workspace, events)
     permissions = _create_lead_permissions(config, workspace, store.directory, live_settings, events)
@@ -346,7 +355,7 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
     extra_tools = (
         *build_plan_tools(plan_registry.get_plan),
         *build_schedule_tools(scheduler, attended=options.attended or config.assistant),
-        *options.tools,
+        *select_permitted_mcp_tools(options.tools, settings),
     )
     tools |= build_session_tools(
         shells,
@@ -404,7 +413,9 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
             ids=ids.derive_generator(),
             extras=dict(options.agent_extras),
         ),
-        processes=ProcessServices(launcher=processes, shells=shells, sandbox=sandbox),
+        processes=ProcessServices(
+            launcher=processes, shells=shells, sandbox=sandbox, startup_notes=process_notes
+        ),
         inbox=InboxServices(queue=queue, scheduler=scheduler, notice_ids=notice_ids),
     )
 
@@ -610,9 +621,25 @@ def _open_session_budget(
     if (lead_channel := config.options.lead_channel) is not None:
         return lead_channel.budget
     budget = create_session_budget(config.options, config.settings.own, events.emit_event)
+    spent_before = () if budget.shared is None else budget.shared.list_spent()
     restore_spending_from_journal(budget, store.journal)
+    if budget.shared is not None:
+        budget.shared.count_session(config.history.session, spent_before)
     budget.get_or_create_agent_budget(LEAD_ID, LEAD_KIND).require_priced_model(model.card)
     return budget
+
+
+def _create_process_launcher(config: SessionConfig) -> tuple[GuardedProcessLauncher, tuple[str, ...]]:
+    """Create the launcher, and end programs that killed runs of this home left behind; return a note."""
+    records = get_process_records_directory(config.settings.home)
+    # A store in memory leaves no files in the home.
+    if not records.parent.is_dir():
+        return GuardedProcessLauncher(config.options.clock), ()
+    notes: tuple[str, ...] = ()
+    if leftovers := end_leftover_processes(str(records)):
+        programs = format_count_with_noun(len(leftovers), "program")
+        notes = (f"Ended {programs} that a killed run had left running.",)
+    return GuardedProcessLauncher(config.options.clock, records), notes
 
 
 def _create_workspace_allocator(

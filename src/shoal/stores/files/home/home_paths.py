@@ -42,6 +42,11 @@ def get_run_directory(home: Path, session: SessionId) -> Path:
     return home / "shoal" / "runs" / check_safe_file_name(session, home)
 
 
+def get_process_records_directory(home: Path) -> Path:
+    """Return the directory in which guardians list the programs that they run."""
+    return home / "shoal" / "guardians"
+
+
 def get_journal_path(home: Path, session: SessionId) -> Path:
     return get_run_directory(home, session) / "journal.jsonl"
 
