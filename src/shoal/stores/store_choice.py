@@ -9,16 +9,20 @@ from pathlib import Path
 from shoal.core.errors import SettingsError
 from shoal.core.store import Store
 
+POSTGRES_SCHEMES = ("postgresql://", "postgres://")
 MAX_TEMPORARY_EVENTS = 1_000
 """Newest events that the journals of a temporary store hold."""
 
 
-def open_store(place: Store | Path | str) -> Store:
-    """Return the store of a home directory, of `file:DIRECTORY` or `memory:`, or the given one.
+def open_store(place: Store | Path | str, *, home: Path | None = None) -> Store:
+    """Return the store of a home directory, of an address, or the given one.
 
-    Raises `SettingsError` for anything else: no other store is used instead.
+    A store in a database has its working files in `home`. Raises `SettingsError` for an unknown address: no
+    other store is used instead.
     """
     if isinstance(place, str):
+        if place.startswith(POSTGRES_SCHEMES):
+            return _open_postgres_store(place, home)
         scheme, separator, rest = place.partition(":")
         if scheme == "memory" and separator and not rest:
             from shoal.stores.memory.memory_store import MemoryStore
@@ -27,7 +31,7 @@ def open_store(place: Store | Path | str) -> Store:
         if scheme != "file" or not separator or not Path(rest).is_absolute():
             raise SettingsError(
                 f"There is no store {place!r}. Use memory:, file: with an absolute directory (such as "
-                f"file:/srv/shoal), or a store object."
+                f"file:/srv/shoal), postgresql://USER@HOST/DATABASE, or a store object."
             )
         place = Path(rest)
     if isinstance(place, Path):
@@ -35,6 +39,23 @@ def open_store(place: Store | Path | str) -> Store:
 
         return FileStore(place)
     return place
+
+
+def _open_postgres_store(address: str, home: Path | None) -> Store:
+    try:
+        from shoal.stores.postgres.database_client import get_shared_client
+    except ModuleNotFoundError as error:
+        if error.name != "asyncpg":
+            raise
+        raise SettingsError(
+            "The store in PostgreSQL needs the extra postgres, which is not installed. Type: "
+            "pip install 'shoal[postgres]'"
+        ) from None
+    from shoal.stores.postgres.postgres_store import PostgresStore
+
+    if home is None:
+        raise SettingsError("A store in PostgreSQL needs a home directory for the working files of its runs.")
+    return PostgresStore(get_shared_client(address), home)
 
 
 @contextmanager

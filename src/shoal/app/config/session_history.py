@@ -40,7 +40,7 @@ def choose_session_store(options: Options, home: Path, exit_stack: AsyncExitStac
     A session without persistence has its own store, which ends with it.
     """
     if options.persist:
-        return open_store(home if options.store is None else options.store)
+        return open_store(home if options.store is None else options.store, home=home)
     return exit_stack.enter_context(open_temporary_store())
 
 

@@ -1,0 +1,182 @@
+"""A PostgreSQL server for tests, started once per test process and only if a test needs it."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+
+import pytest
+from setup_env import find_program
+
+_SETTINGS = {
+    "listen_addresses": "",
+    "max_connections": "200",
+    "fsync": "off",
+    "full_page_writes": "off",
+    "shared_buffers": "32MB",
+}
+_READY_SECONDS = 60
+
+
+class PostgresServer:
+    """A server on a socket in a directory of its own. It runs as another user, because it refuses root."""
+
+    def __init__(self, **settings: str) -> None:
+        # Not below pytest's directories, which other users cannot enter.
+        self.directory = Path(tempfile.mkdtemp(prefix="shoal-pg-"))
+        self.user = _find_server_user()
+        if self.user is not None:
+            shutil.chown(self.directory, self.user, self.user)
+        self._settings = _SETTINGS | settings
+        self._process: subprocess.Popen[bytes] | None = None
+        data = str(self.directory / "data")
+        self._run("initdb", "-D", data, "-A", "trust", "-U", "shoal", "--no-sync", "-E", "UTF8", "--locale", "C")
+
+    @property
+    def address(self) -> str:
+        return self.build_address("postgres")
+
+    def build_address(self, database: str) -> str:
+        return f"postgresql://shoal@/{database}?host={self.directory}"
+
+    def start(self) -> None:
+        options = [f"-c{name}={value}" for name, value in self._settings.items()]
+        with (self.directory / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [find_program("postgres") or "", "-D", self.directory / "data", "-k", self.directory, *options],
+                stdout=log,
+                stderr=log,
+                **self._build_user_arguments(),
+            )
+        self.wait_until_ready()
+
+    def wait_until_ready(self) -> None:
+        deadline = time.monotonic() + _READY_SECONDS
+        while True:
+            try:
+                self.execute("SELECT 1")
+            except OSError as error:
+                if time.monotonic() > deadline or self._process is None or self._process.poll() is not None:
+                    raise RuntimeError((self.directory / "log").read_text()) from error
+                time.sleep(0.02)
+            except Exception as error:
+                if "starting up" not in str(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
+            else:
+                return
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """Stop the server: by default at once with a clean state, with SIGQUIT as in a crash."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.send_signal(how)
+            process.wait(timeout=30)
+
+    def remove(self) -> None:
+        self.stop(signal.SIGQUIT)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def execute(self, *statements: str, database: str = "postgres") -> list[list[object]]:
+        """Run statements on a connection of their own; return the rows of the last."""
+        # In a thread, because an event loop may be running in this one.
+        with ThreadPoolExecutor(1) as executor:
+            return executor.submit(asyncio.run, _execute(self.build_address(database), statements)).result()
+
+    def create_empty_database(self, name: str = "shoal") -> str:
+        """Return the address of a database without tables of a store."""
+        if not self.execute(f"SELECT 1 FROM pg_database WHERE datname = '{name}'"):
+            self.execute(f"CREATE DATABASE {name}")
+        self.execute("DROP SCHEMA IF EXISTS shoal CASCADE", database=name)
+        return self.build_address(name)
+
+    def _run(self, program: str, *arguments: str) -> None:
+        subprocess.run(
+            [find_program(program) or find_program("postgres").replace("/postgres", f"/{program}"), *arguments],
+            check=True,
+            capture_output=True,
+            cwd=self.directory,
+            **self._build_user_arguments(),
+        )
+
+    def _build_user_arguments(self) -> dict:
+        return {} if self.user is None else {"user": self.user, "group": self.user, "extra_groups": []}
+
+
+async def _execute(address: str, statements: tuple[str, ...]) -> list[list[object]]:
+    import asyncpg
+
+    connection = await asyncpg.connect(address)
+    try:
+        rows = []
+        for statement in statements:
+            rows = await connection.fetch(statement)
+        return [list(row.values()) for row in rows]
+    finally:
+        await connection.close()
+
+
+def _find_server_user() -> str | None:
+    if os.geteuid() != 0:
+        return None
+    for name in ("postgres", "nobody"):
+        try:
+            return pwd.getpwnam(name).pw_name
+        except KeyError:
+            continue
+    raise RuntimeError("PostgreSQL refuses root, and there is no other user for it")
+
+
+@cache
+def get_shared_server() -> PostgresServer:
+    server = PostgresServer()
+    atexit.register(server.remove)
+    server.start()
+    return server
+
+
+@cache
+def _create_shared_database() -> str:
+    return get_shared_server().create_empty_database()
+
+
+def get_clean_database() -> str:
+    """Return the address of a database whose store is empty; its tables exist after the first use."""
+    address = _create_shared_database()
+    server = get_shared_server()
+    tables = [
+        str(row[0])
+        for row in server.execute(
+            "SELECT tablename FROM pg_tables WHERE schemaname = 'shoal' AND tablename <> 'schema_version'",
+            database="shoal",
+        )
+    ]
+    if tables:
+        names = ", ".join(f"shoal.{table}" for table in tables)
+        server.execute(f"TRUNCATE {names} RESTART IDENTITY", database="shoal")
+    return address
+
+
+@pytest.fixture
+def database() -> str:
+    """Address of an empty store in a running server."""
+    return get_clean_database()
+
+
+@pytest.fixture
+def own_server():
+    """A server that the test may stop, start and break."""
+    server = PostgresServer()
+    server.start()
+    yield server
+    server.remove()
