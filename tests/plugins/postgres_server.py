@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+
 from setup_env import find_program
 
 _SETTINGS = {
@@ -26,6 +27,14 @@ _SETTINGS = {
     "shared_buffers": "32MB",
 }
 _READY_SECONDS = 60
+_EMPTY_TABLES = """
+DO $$
+BEGIN
+    EXECUTE (SELECT 'TRUNCATE ' || string_agg('shoal.' || tablename, ', ') || ' RESTART IDENTITY'
+             FROM pg_tables WHERE schemaname = 'shoal' AND tablename <> 'schema_version' HAVING count(*) > 0);
+EXCEPTION WHEN null_value_not_allowed THEN NULL;
+END $$
+"""
 
 
 class PostgresServer:
@@ -40,7 +49,9 @@ class PostgresServer:
         self._settings = _SETTINGS | settings
         self._process: subprocess.Popen[bytes] | None = None
         data = str(self.directory / "data")
-        self._run("initdb", "-D", data, "-A", "trust", "-U", "shoal", "--no-sync", "-E", "UTF8", "--locale", "C")
+        self._run(
+            "initdb", "-D", data, "-A", "trust", "-U", "shoal", "--no-sync", "-E", "UTF8", "--locale", "C"
+        )
 
     @property
     def address(self) -> str:
@@ -53,7 +64,14 @@ class PostgresServer:
         options = [f"-c{name}={value}" for name, value in self._settings.items()]
         with (self.directory / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [find_program("postgres") or "", "-D", self.directory / "data", "-k", self.directory, *options],
+                [
+                    find_program("postgres") or "",
+                    "-D",
+                    self.directory / "data",
+                    "-k",
+                    self.directory,
+                    *options,
+                ],
                 stdout=log,
                 stderr=log,
                 **self._build_user_arguments(),
@@ -102,7 +120,10 @@ class PostgresServer:
 
     def _run(self, program: str, *arguments: str) -> None:
         subprocess.run(
-            [find_program(program) or find_program("postgres").replace("/postgres", f"/{program}"), *arguments],
+            [
+                find_program(program) or find_program("postgres").replace("/postgres", f"/{program}"),
+                *arguments,
+            ],
             check=True,
             capture_output=True,
             cwd=self.directory,
@@ -153,17 +174,7 @@ def _create_shared_database() -> str:
 def get_clean_database() -> str:
     """Return the address of a database whose store is empty; its tables exist after the first use."""
     address = _create_shared_database()
-    server = get_shared_server()
-    tables = [
-        str(row[0])
-        for row in server.execute(
-            "SELECT tablename FROM pg_tables WHERE schemaname = 'shoal' AND tablename <> 'schema_version'",
-            database="shoal",
-        )
-    ]
-    if tables:
-        names = ", ".join(f"shoal.{table}" for table in tables)
-        server.execute(f"TRUNCATE {names} RESTART IDENTITY", database="shoal")
+    get_shared_server().execute(_EMPTY_TABLES, database="shoal")
     return address
 
 

@@ -6,7 +6,6 @@ from contextlib import aclosing as closing
 from contextlib import asynccontextmanager
 
 from postgres_server import get_clean_database
-
 from shoal.core.clock import SystemClock
 from shoal.core.ids import IdGenerator
 from shoal.stores.files.file_store import FileStore

@@ -41,6 +41,11 @@ def open_store(place: Store | Path | str, *, home: Path | None = None) -> Store:
     return place
 
 
+def get_shared_address(store: Store) -> str | None:
+    """Return the address of a store in a database; None if its state is in this process or in files."""
+    return store.url if store.url is not None and store.url.startswith(POSTGRES_SCHEMES) else None
+
+
 def _open_postgres_store(address: str, home: Path | None) -> Store:
     try:
         from shoal.stores.postgres.database_client import get_shared_client

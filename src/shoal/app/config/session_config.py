@@ -122,11 +122,11 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
     ids = IdGenerator(options.seed)
     # Always drawn: a session's random numbers must not depend on its model or on earlier draws.
     jitter = ids.derive_generator().random
-    store = choose_session_store(options, settings.home, exit_stack)
+    store = choose_session_store(options, settings, exit_stack)
     history = (
         open_session_history(options, store, settings.home, str(cwd), ids)
         if (membership := options.membership) is None or membership.channel is None
-        else open_member_history(membership, settings.home)
+        else open_member_history(membership, store, settings.home)
     )
     # Only for a new session is it certain that nobody else uses its directory.
     exit_stack.callback(history.store.release_lock, unused=not history.turns)

@@ -1,7 +1,7 @@
 """Client of the database of a store, for callers in any thread and event loop.
 
-Connections live in a thread with an event loop of its own: a store's ports are called from any event loop and
-partly without one, and a busy event loop must not cost the process its lease.
+Connections live in a separate thread with its own event loop: a store's ports are called from any event loop
+and partly without one, and a busy event loop must not cost the process its lease.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ REPEATABLE_ERRORS: tuple[type[BaseException], ...] = (
 
 
 class StoreLeaseLost(StateFileError):
-    """This process lost its lease, so another may continue its work: it must not write any more."""
+    """This process lost its lease, so another may continue its work: it must no longer write."""
 
 
 def build_lease_lost_error(address: str) -> StoreLeaseLost:
@@ -43,8 +43,8 @@ def build_unreachable_error(address: str, error: BaseException, *, seconds: floa
     waited = f" for {seconds:.0f} seconds" if seconds else ""
     reason = str(error).strip() or type(error).__name__
     return StateFileError(
-        f"Cannot reach the store {address}{waited}: {reason.rstrip('.')}. Check that the server runs and that "
-        "the address, the user and the password are right.",
+        f"Cannot reach the store {address}{waited}: {reason.rstrip('.')}. Check that the server runs, and "
+        "that the address, the user and the password are right.",
         path=Path(),
     )
 

@@ -147,8 +147,8 @@ class DatabaseWorker:
     async def _check_server(self, raw: Any, *, migrate: bool) -> None:
         if raw.get_server_version().major < MIN_SERVER_VERSION:
             raise SettingsError(
-                f"The store {self._shown_address} is PostgreSQL {raw.get_server_version().major}. Shoal needs "
-                f"version {MIN_SERVER_VERSION} or newer."
+                f"The store {self._shown_address} is PostgreSQL {raw.get_server_version().major}. Shoal "
+                f"needs version {MIN_SERVER_VERSION} or newer."
             )
         await check_pooler(raw, self._connect_raw, self._shown_address)
         version = await read_schema_version(raw)
@@ -204,7 +204,7 @@ class DatabaseWorker:
                 async with connection.raw.transaction():
                     transaction_id = await connection.raw.fetchval(_FENCE, self.epoch)
                     if transaction_id is None:
-                        raise self.lose_lease()
+                        raise self.lose_lease()  # noqa: TRY301
                     result = await operation(connection.raw)
                     commits_transaction = transaction_id
             except BaseException as error:
@@ -289,7 +289,7 @@ class DatabaseWorker:
         self._slots.release()
 
     async def _discard_connection(self, connection: _PooledConnection, deadline: float) -> None:
-        """Drop a lost connection; end its server process, which may still be at work, before a repetition."""
+        """Drop a lost connection. End its server process, which may still be running, before a repetition."""
         connection.raw.terminate()
         try:
             replacement = await self._connect_patiently(deadline)
@@ -448,7 +448,8 @@ class DatabaseWorker:
         self._last_notify = time.monotonic()
         if hints:
             await raw.execute(
-                "SELECT pg_notify(channel, payload) FROM unnest($1::text[], $2::text[]) AS hint (channel, payload)",
+                "SELECT pg_notify(channel, payload) "
+                "FROM unnest($1::text[], $2::text[]) AS hint (channel, payload)",
                 [channel for channel, _ in hints],
                 [payload for _, payload in hints],
             )

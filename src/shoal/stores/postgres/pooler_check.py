@@ -15,8 +15,8 @@ _PROBES = 4
 async def check_pooler(raw: Any, connect: Callable[[], Awaitable[Any]], address: str) -> None:
     """Raise `SettingsError` if a pooler is in transaction mode.
 
-    A pooler reports a made-up process id at the start of a connection. In transaction mode, another client gets
-    the server connection of one that is between two transactions.
+    A pooler reports a made-up process id at the start of a connection. In transaction mode, another client
+    gets the server connection of one that is between two transactions.
     """
     if await raw.fetchval("SELECT pg_backend_pid()") == raw.get_server_pid():
         return
@@ -37,7 +37,7 @@ async def check_pooler(raw: Any, connect: Callable[[], Awaitable[Any]], address:
 
 def build_pooler_error(address: str) -> SettingsError:
     return SettingsError(
-        f"The store {address} is behind a connection pooler in transaction or statement mode. Notifications and "
-        "prepared statements belong to one server connection, so Shoal cannot use it. Set pool_mode = session in "
-        "the pooler, or use the address of the server itself."
+        f"The store {address} is behind a connection pooler in transaction or statement mode. Notifications "
+        "and prepared statements belong to one server connection, so Shoal cannot use it. Set "
+        "pool_mode = session in the pooler, or use the address of the server itself."
     )

@@ -1,8 +1,8 @@
 """Task board in the database.
 
 A row has the document that the task's file would hold. The columns status, owner and attempt override it, so
-that a claim is one statement. `open_blockers` counts the blockers that are not completed: whoever changes it
-holds the lock of the board, while claims and other changes of one task lock only its row.
+that a claim is one statement. `open_blockers` counts the blockers that are not completed; a change of it
+locks the whole board, while claims and other changes of one task lock only its row.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -42,11 +42,10 @@ from shoal.stores.postgres.task_rows import (
     write_task,
 )
 
+T = TypeVar("T")
 _RELEASED = "status = 'pending', owner = NULL, attempt = NULL, version = version + 1, "
 _RELEASED += "changed_in = pg_current_xact_id()"
-_CHANGED_TASKS = (
-    f"SELECT {TASK_COLUMNS} FROM shoal.tasks WHERE board = $1 AND changed_in >= $2::text::xid8"  # noqa: S608
-)
+_CHANGED_TASKS = f"SELECT {TASK_COLUMNS} FROM shoal.tasks WHERE board = $1 AND changed_in >= $2::text::xid8"
 
 
 class TaskMirror:
@@ -149,7 +148,7 @@ class PostgresTaskBoard:
         self, raw: Any, numbers: Collection[int], *, lock: bool = False
     ) -> dict[int, TaskRow]:
         query = (
-            f"SELECT {TASK_COLUMNS} FROM shoal.tasks WHERE board = $1 AND number = ANY($2::bigint[]) "  # noqa: S608
+            f"SELECT {TASK_COLUMNS} FROM shoal.tasks WHERE board = $1 AND number = ANY($2::bigint[]) "
             f"AND status <> 'deleted' ORDER BY number {'FOR UPDATE' if lock else ''}"
         )
         rows = await raw.fetch(query, self._name, list(numbers))
@@ -196,9 +195,7 @@ class PostgresTaskBoard:
                 return updated
         return await self._change(lambda raw: self._update_with_dependencies(raw, number, change))
 
-    async def _update_with_dependencies(
-        self, raw: Any, number: int, change: TaskUpdate
-    ) -> tuple[Task, Task]:
+    async def _update_with_dependencies(self, raw: Any, number: int, change: TaskUpdate) -> tuple[Task, Task]:
         await self._lock_board(raw)
         blocked = [each for task in change.add_blocks if (each := _parse_task_number(task)) is not None]
         blockers = [each for task in change.add_blocked_by if (each := _parse_task_number(task)) is not None]
@@ -218,9 +215,7 @@ class PostgresTaskBoard:
         for task in changed.values():
             added = blocked if task.id == after.id else [number] if int(task.id) in blockers else []
             old = rows[int(task.id)]
-            await write_task(
-                raw, self._name, old, task, dependents=dict.fromkeys((*old.dependents, *added))
-            )
+            await write_task(raw, self._name, old, task, dependents=dict.fromkeys((*old.dependents, *added)))
         await count_open_blockers(
             raw, self._name, {number, *blocked, *row.dependents, *(int(each) for each in changed)}
         )
@@ -260,8 +255,8 @@ class PostgresTaskBoard:
     async def _lock_board(self, raw: Any) -> None:
         await raw.execute("SELECT FROM shoal.boards WHERE name = $1 FOR UPDATE", self._name)
 
-    async def _change(self, operation: Callable[[Any], Any]) -> Any:
-        async def change_and_notify(worker: DatabaseWorker) -> Any:
+    async def _change(self, operation: Callable[[Any], Awaitable[T]]) -> T:
+        async def change_and_notify(worker: DatabaseWorker) -> T:
             result = await worker.transact(operation)
             worker.notify(self._channel)
             return result
@@ -314,22 +309,23 @@ class PostgresTaskBoard:
             async def execute(raw: Any) -> TaskClaimResult | bool:
                 nonlocal tries
                 tries += 1
-                row = None
+                row: Any = None
                 if tries > 1:  # the first try may have been committed when its connection was lost
                     row = await raw.fetchrow(
-                        f"SELECT {TASK_COLUMNS} FROM shoal.tasks WHERE board = $1 AND lease = $2 "  # noqa: S608
+                        f"SELECT {TASK_COLUMNS} FROM shoal.tasks WHERE board = $1 AND lease = $2 "
                         "AND attempt = $3 AND status = 'in_progress'",
                         self._name,
                         self._lease,
                         attempt,
                     )
-                row = row or await raw.fetchrow(CLAIM_NEXT, worker.epoch, self._name, by, attempt)
+                if row is None:
+                    row = await raw.fetchrow(CLAIM_NEXT, worker.epoch, self._name, by, attempt)
                 return _build_claim(row) if row is not None else await _has_lease(raw, worker)
 
             claim = await worker.execute(execute)
             if claim is True:
                 return None
-            return self._finish_claim(worker, claim or None)
+            return self._finish_claim(worker, None if claim is False else claim)
 
         return await self._client.call(claim_next, undo=self._undo_claim)
 
@@ -371,7 +367,7 @@ class PostgresTaskBoard:
         async def release_task(raw: Any) -> bool:
             return bool(
                 await raw.fetchval(
-                    f"UPDATE shoal.tasks SET {_RELEASED} WHERE board = $1 AND number = $2 AND attempt = $3 "  # noqa: S608
+                    f"UPDATE shoal.tasks SET {_RELEASED} WHERE board = $1 AND number = $2 AND attempt = $3 "
                     "AND status NOT IN ('completed', 'deleted') RETURNING true",
                     self._name,
                     number,
@@ -388,7 +384,7 @@ class PostgresTaskBoard:
 
         async def release_tasks(raw: Any) -> list[int]:
             rows = await raw.fetch(
-                "WITH held AS (SELECT number FROM shoal.tasks WHERE board = $1 AND owner = $2 "  # noqa: S608
+                "WITH held AS (SELECT number FROM shoal.tasks WHERE board = $1 AND owner = $2 "
                 "AND status NOT IN ('completed', 'deleted') ORDER BY number FOR UPDATE) "
                 f"UPDATE shoal.tasks SET {_RELEASED} FROM held WHERE board = $1 "
                 "AND tasks.number = held.number RETURNING tasks.number",
@@ -404,7 +400,8 @@ class PostgresTaskBoard:
     async def _ensure_lease(self) -> None:
         if not self._lease:
             async with self._leasing:
-                self._lease = self._lease or await self._create_lease()
+                if not self._lease:
+                    self._lease = await self._create_lease()
 
     async def _create_lease(self) -> str:
         lease = os.urandom(8).hex()
@@ -450,9 +447,10 @@ class PostgresTaskBoard:
                 )
             ]
             await raw.execute(
-                "WITH held AS (SELECT number FROM shoal.tasks WHERE board = $1 AND lease = ANY($2) "  # noqa: S608
+                "WITH held AS (SELECT number FROM shoal.tasks WHERE board = $1 AND lease = ANY($2) "
                 "AND status = 'in_progress' ORDER BY number FOR UPDATE) "
-                f"UPDATE shoal.tasks SET {_RELEASED} FROM held WHERE board = $1 AND tasks.number = held.number",
+                f"UPDATE shoal.tasks SET {_RELEASED} FROM held "
+                "WHERE board = $1 AND tasks.number = held.number",
                 self._name,
                 leases,
             )
@@ -559,8 +557,10 @@ def _build_claim_refusal(row: TaskRow | None, by: AgentName) -> TaskClaimResult:
         return TaskClaimResult(success=False, reason="task_not_found")
     if row.task.owner not in (None, by):
         return TaskClaimResult(success=False, reason="already_claimed", task=row.task)
-    reason = "already_resolved" if row.task.status == "completed" else "blocked"
-    return TaskClaimResult(success=False, reason=reason, task=row.task)
+    is_completed = row.task.status == "completed"
+    return TaskClaimResult(
+        success=False, reason="already_resolved" if is_completed else "blocked", task=row.task
+    )
 
 
 def _parse_task_number(task: TaskId) -> int | None:

@@ -199,8 +199,9 @@ class PostgresMailboxes:
         async def find_unread(raw: Any) -> list[Any]:
             return list(
                 await raw.fetch(
-                    "SELECT owner FROM unnest($2::text[]) AS names (owner) WHERE EXISTS (SELECT FROM shoal.mail "
-                    "WHERE team = $1 AND mail.owner = names.owner AND NOT is_read)",
+                    "SELECT owner FROM unnest($2::text[]) AS names (owner) "
+                    "WHERE EXISTS (SELECT FROM shoal.mail WHERE team = $1 "
+                    "AND mail.owner = names.owner AND NOT is_read)",
                     self._team,
                     names,
                 )
@@ -236,7 +237,7 @@ class PostgresMailboxes:
     async def _read_mail(
         self, owner: AgentName, condition: str, *arguments: object, columns: str = "document, is_read, id"
     ) -> list[Any]:
-        query = f"SELECT {columns} FROM shoal.mail WHERE team = $1 AND owner = $2 {condition}"  # noqa: S608
+        query = f"SELECT {columns} FROM shoal.mail WHERE team = $1 AND owner = $2 {condition}"
 
         async def fetch(raw: Any) -> list[Any]:
             return list(await raw.fetch(query, self._team, owner, *arguments))

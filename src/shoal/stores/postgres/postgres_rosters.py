@@ -114,9 +114,7 @@ class PostgresRosters:
                 raise TeamStoreError(f"The team {team} has no member {name}. Its members are: {names}.")
             new_entry = replace(old_entry, **fields)
             if new_entry != old_entry:
-                members = tuple(
-                    new_entry if member is old_entry else member for member in file.team.members
-                )
+                members = tuple(new_entry if member is old_entry else member for member in file.team.members)
                 await _write_roster(raw, file, members)
             return new_entry
 
@@ -154,7 +152,7 @@ class PostgresRosters:
                     "down, and delete the team when they have ended."
                 )
             for table, column in TEAM_TABLES.items():
-                await raw.execute(f"DELETE FROM shoal.{table} WHERE {column} = $1", file.team.name)  # noqa: S608
+                await raw.execute(f"DELETE FROM shoal.{table} WHERE {column} = $1", file.team.name)
 
         await self._change_roster(team, delete)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,7 +21,11 @@ from shoal.core.events import JournaledEvent, JournalRecord
 from shoal.core.ids import LEAD_ID, AgentId, SessionId
 from shoal.core.permissions.questions import Answer, Question
 from shoal.core.text.redaction import SecretRedactor
-from shoal.stores.files.home.home_paths import create_file_atomically, to_safe_file_name
+from shoal.stores.files.home.home_paths import (
+    create_file_atomically,
+    make_private_directory,
+    to_safe_file_name,
+)
 from shoal.stores.journal_records import parse_journal_records
 from shoal.stores.postgres.database_client import DatabaseClient
 from shoal.stores.postgres.database_text import to_database_text
@@ -43,15 +48,15 @@ _APPEND_LINE = f"""
     {_FENCE}
     INSERT INTO shoal.transcript_lines (session, agent, number, line)
     SELECT $2, $3, $4, $5 FROM fence ON CONFLICT (session, agent, number) DO NOTHING RETURNING true
-"""  # noqa: S608
-# The row of the session is locked until the commit, so a reader that has seen an offset misses none before it.
+"""
+# The row of the session is locked until the commit: a reader that has seen an offset misses none before it.
 _APPEND_EVENT = f"""
     {_FENCE},
     place AS (UPDATE shoal.sessions SET journal_size = journal_size + length($3::bytea) FROM fence
               WHERE id = $2 RETURNING journal_size - length($3::bytea) AS position)
     INSERT INTO shoal.journal_lines (session, position, write_id, line)
     SELECT $2, position, $4, $3::bytea FROM place RETURNING position
-"""  # noqa: S608
+"""
 _READ_BATCH = 2_000
 _LOCK_CHECK_SECONDS = 0.2
 
@@ -63,11 +68,12 @@ class PostgresSessionStore:
         self.client = client
 
     def acquire_lock(self) -> None:
-        """Become the only writer. A holder that misses its renewals is waited for, until its lease ends."""
+        """Become the only writer; wait for the end of the lease of a holder that misses its renewals."""
         while (problem := self._try_lock()) is not None:
             if problem:
                 raise StateFileError(problem, path=self.directory)
             time.sleep(_LOCK_CHECK_SECONDS)
+        make_private_directory(self.directory)
         self._restore_results()
 
     def _try_lock(self) -> str | None:
@@ -103,8 +109,11 @@ class PostgresSessionStore:
         )
 
     def release_lock(self, *, unused: bool = False) -> None:
+        if unused:
+            with suppress(OSError):
+                self.directory.rmdir()
         if not self.client.is_usable:
-            return  # whoever took the lease has the lock too
+            return  # the lock ended with the lease
 
         async def release(worker: DatabaseWorker) -> None:
             async def unlock(raw: Any) -> None:
@@ -152,7 +161,8 @@ class PostgresSessionStore:
         async def read(raw: Any) -> list[Any]:
             return list(
                 await raw.fetch(
-                    "SELECT line FROM shoal.transcript_lines WHERE session = $1 AND agent = $2 ORDER BY number",
+                    "SELECT line FROM shoal.transcript_lines WHERE session = $1 AND agent = $2 "
+                    "ORDER BY number",
                     self.session,
                     to_database_text(agent),
                 )
@@ -300,7 +310,8 @@ class PostgresTranscript:
                 to_database_text(self._title),
             )
         self._next_number = await raw.fetchval(
-            "SELECT coalesce(max(number) + 1, 0) FROM shoal.transcript_lines WHERE session = $1 AND agent = $2",
+            "SELECT coalesce(max(number) + 1, 0) FROM shoal.transcript_lines "
+            "WHERE session = $1 AND agent = $2",
             self._store.session,
             self._agent,
         )
@@ -329,7 +340,9 @@ class PostgresJournal:
 
         async def append(raw: Any) -> int | None:
             try:
-                position: int | None = await raw.fetchval(_APPEND_EVENT, worker.epoch, session, line, write_id)
+                position: int | None = await raw.fetchval(
+                    _APPEND_EVENT, worker.epoch, session, line, write_id
+                )
             except asyncpg.UniqueViolationError:
                 # The first try was committed when its connection was lost.
                 position = await raw.fetchval(
@@ -384,7 +397,7 @@ class PostgresJournal:
 
 
 class PostgresResultStore:
-    """Results in the database, and as files on this machine, because agents read them with their file tools."""
+    """Results in the database, and as files on this machine, which agents read with their file tools."""
 
     def __init__(self, store: PostgresSessionStore) -> None:
         self._store = store
@@ -480,7 +493,7 @@ class PostgresQuestions(StoredQuestions):
 
     def _read_column(self, column: str, question_id: str) -> bytes | None:
         document: bytes | None = self._store.fetch_value(
-            f"SELECT {column} FROM shoal.questions WHERE session = $1 AND id = $2",  # noqa: S608
+            f"SELECT {column} FROM shoal.questions WHERE session = $1 AND id = $2",
             self._session,
             _id(question_id),
         )
@@ -490,7 +503,7 @@ class PostgresQuestions(StoredQuestions):
         async def create(raw: Any) -> bool:
             return bool(
                 await raw.fetchval(
-                    f"UPDATE shoal.questions SET {column} = $3 WHERE session = $1 AND id = $2 "  # noqa: S608
+                    f"UPDATE shoal.questions SET {column} = $3 WHERE session = $1 AND id = $2 "
                     f"AND {column} IS NULL RETURNING true",
                     self._session,
                     _id(question_id),

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from shoal.stores.postgres.postgres_mailboxes import PostgresMailboxes
     from shoal.stores.postgres.postgres_rosters import PostgresRosters
 
-_HAS_LEAD = f"EXISTS (SELECT FROM shoal.transcript_lines WHERE session = id AND agent = '{LEAD_ID}')"  # noqa: S608
+_HAS_LEAD = f"EXISTS (SELECT FROM shoal.transcript_lines WHERE session = id AND agent = '{LEAD_ID}')"
 _LAST_USED = (
-    f"(SELECT at FROM shoal.transcript_lines WHERE session = id AND agent = '{LEAD_ID}' "  # noqa: S608
+    f"(SELECT at FROM shoal.transcript_lines WHERE session = id AND agent = '{LEAD_ID}' "
     "ORDER BY number DESC LIMIT 1)"
 )
 
@@ -49,7 +49,7 @@ class PostgresStore:
         check_safe_file_name(session, self.home)
 
         async def create(raw: Any) -> bool:
-            if await raw.fetchval(f"SELECT {_HAS_LEAD} FROM (SELECT $1::text AS id) AS wanted", session):  # noqa: S608
+            if await raw.fetchval(f"SELECT {_HAS_LEAD} FROM (SELECT $1::text AS id) AS wanted", session):
                 return False
             await raw.execute(
                 "INSERT INTO shoal.sessions (id, cwd) VALUES ($1, $2) "
@@ -71,7 +71,7 @@ class PostgresStore:
         async def find(raw: Any) -> list[Any]:
             return list(
                 await raw.fetch(
-                    f"SELECT id, starts_with(id, $1) FROM shoal.sessions WHERE {_HAS_LEAD} "  # noqa: S608
+                    f"SELECT id, starts_with(id, $1) FROM shoal.sessions WHERE {_HAS_LEAD} "
                     f"AND (starts_with(id, $1) OR title = $1) ORDER BY {_LAST_USED} DESC",
                     text,
                 )
@@ -93,7 +93,7 @@ class PostgresStore:
     def find_latest_session(self, cwd: str) -> PostgresSessionStore:
         async def find(raw: Any) -> str | None:
             session: str | None = await raw.fetchval(
-                f"SELECT id FROM shoal.sessions WHERE cwd = $1 AND {_HAS_LEAD} "  # noqa: S608
+                f"SELECT id FROM shoal.sessions WHERE cwd = $1 AND {_HAS_LEAD} "
                 f"ORDER BY {_LAST_USED} DESC LIMIT 1",
                 to_database_text(cwd),
             )

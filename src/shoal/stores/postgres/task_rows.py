@@ -81,7 +81,8 @@ async def write_task(
     """Replace a task, whose row is locked."""
     await raw.execute(
         "UPDATE shoal.tasks SET document = $3, status = $4, owner = $5, attempt = $6, rank = $7, "
-        "blocked_by = $8::bigint[], dependents = $9::bigint[], version = version + 1, changed_in = pg_current_xact_id() "
+        "blocked_by = $8::bigint[], dependents = $9::bigint[], version = version + 1, "
+        "changed_in = pg_current_xact_id() "
         "WHERE board = $1 AND number = $2",
         board,
         int(task.id),
@@ -121,7 +122,7 @@ CLAIM_TASK = f"""
     WHERE board = $2 AND number = $3 AND (owner IS NULL OR owner = $4)
           AND status IN ('pending', 'in_progress') AND open_blockers = 0
     RETURNING {_RETURNING}
-"""  # noqa: S608
+"""
 CLAIM_NEXT = f"""
     {_FENCE},
     next AS (SELECT number FROM shoal.tasks WHERE board = $2 AND status = 'pending' AND owner IS NULL
@@ -129,7 +130,7 @@ CLAIM_NEXT = f"""
     UPDATE shoal.tasks AS task SET {_CLAIMED}, owner = $3, attempt = $4 FROM fence, next
     WHERE task.board = $2 AND task.number = next.number
     RETURNING {_RETURNING}
-"""  # noqa: S608
+"""
 FIND_CLAIMABLE = """
     SELECT number, version FROM shoal.tasks WHERE board = $1 AND status = 'pending' AND owner IS NULL
     AND open_blockers = 0 ORDER BY rank, number LIMIT $2
