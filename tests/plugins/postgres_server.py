@@ -62,34 +62,30 @@ class PostgresServer:
 
     def start(self) -> None:
         options = [f"-c{name}={value}" for name, value in self._settings.items()]
+        self._process = self.start_program(
+            "postgres", "-D", self.directory / "data", "-k", self.directory, *options
+        )
+        self.wait_until_ready(self.address)
+
+    def start_program(self, name: str, *arguments: str | Path) -> subprocess.Popen[bytes]:
+        """Start a program as the user of the server."""
         with (self.directory / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [
-                    find_program("postgres") or "",
-                    "-D",
-                    self.directory / "data",
-                    "-k",
-                    self.directory,
-                    *options,
-                ],
+            return subprocess.Popen(
+                [find_program(name) or name, *arguments],
                 stdout=log,
                 stderr=log,
                 **self._build_user_arguments(),
             )
-        self.wait_until_ready()
 
-    def wait_until_ready(self) -> None:
+    def wait_until_ready(self, address: str) -> None:
         deadline = time.monotonic() + _READY_SECONDS
         while True:
             try:
-                self.execute("SELECT 1")
-            except OSError as error:
-                if time.monotonic() > deadline or self._process is None or self._process.poll() is not None:
-                    raise RuntimeError((self.directory / "log").read_text()) from error
-                time.sleep(0.02)
+                _execute_in_thread(address, ("SELECT 1",))
             except Exception as error:
-                if "starting up" not in str(error) or time.monotonic() > deadline:
-                    raise
+                is_early = isinstance(error, OSError) or "starting up" in str(error)
+                if not is_early or time.monotonic() > deadline:
+                    raise RuntimeError((self.directory / "log").read_text()) from error
                 time.sleep(0.02)
             else:
                 return
@@ -107,9 +103,7 @@ class PostgresServer:
 
     def execute(self, *statements: str, database: str = "postgres") -> list[list[object]]:
         """Run statements on a connection of their own; return the rows of the last."""
-        # In a thread, because an event loop may be running in this one.
-        with ThreadPoolExecutor(1) as executor:
-            return executor.submit(asyncio.run, _execute(self.build_address(database), statements)).result()
+        return _execute_in_thread(self.build_address(database), statements)
 
     def create_empty_database(self, name: str = "shoal") -> str:
         """Return the address of a database without tables of a store."""
@@ -132,6 +126,12 @@ class PostgresServer:
 
     def _build_user_arguments(self) -> dict:
         return {} if self.user is None else {"user": self.user, "group": self.user, "extra_groups": []}
+
+
+def _execute_in_thread(address: str, statements: tuple[str, ...]) -> list[list[object]]:
+    # In a thread, because an event loop may be running in this one.
+    with ThreadPoolExecutor(1) as executor:
+        return executor.submit(lambda: asyncio.run(_execute(address, statements))).result()
 
 
 async def _execute(address: str, statements: tuple[str, ...]) -> list[list[object]]:

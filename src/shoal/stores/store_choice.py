@@ -21,7 +21,7 @@ def open_store(place: Store | Path | str, *, home: Path | None = None) -> Store:
     other store is used instead.
     """
     if isinstance(place, str):
-        if place.startswith(POSTGRES_SCHEMES):
+        if is_postgres_address(place):
             return _open_postgres_store(place, home)
         scheme, separator, rest = place.partition(":")
         if scheme == "memory" and separator and not rest:
@@ -43,19 +43,27 @@ def open_store(place: Store | Path | str, *, home: Path | None = None) -> Store:
 
 def get_shared_address(store: Store) -> str | None:
     """Return the address of a store in a database; None if its state is in this process or in files."""
-    return store.url if store.url is not None and store.url.startswith(POSTGRES_SCHEMES) else None
+    return store.url if store.url is not None and is_postgres_address(store.url) else None
 
 
-def _open_postgres_store(address: str, home: Path | None) -> Store:
-    try:
-        from shoal.stores.postgres.database_client import get_shared_client
-    except ModuleNotFoundError as error:
-        if error.name != "asyncpg":
-            raise
+def is_postgres_address(address: str) -> bool:
+    return address.startswith(POSTGRES_SCHEMES)
+
+
+def check_postgres_extra() -> None:
+    """Raise `SettingsError` if the extra that a store in PostgreSQL needs is not installed."""
+    from importlib.util import find_spec
+
+    if find_spec("asyncpg") is None:
         raise SettingsError(
             "The store in PostgreSQL needs the extra postgres, which is not installed. Type: "
             "pip install 'shoal[postgres]'"
-        ) from None
+        )
+
+
+def _open_postgres_store(address: str, home: Path | None) -> Store:
+    check_postgres_extra()
+    from shoal.stores.postgres.database_client import get_shared_client
     from shoal.stores.postgres.postgres_store import PostgresStore
 
     if home is None:

@@ -88,6 +88,7 @@ CREATE TABLE shoal.mail (
     owner text NOT NULL,
     id text NOT NULL,
     is_read boolean NOT NULL DEFAULT false,
+    is_archived boolean NOT NULL DEFAULT false,
     document bytea NOT NULL,
     UNIQUE (team, owner, id)
 );
