@@ -54,6 +54,10 @@ class PostgresServer:
         )
 
     @property
+    def is_running(self) -> bool:
+        return self._process is not None
+
+    @property
     def address(self) -> str:
         return self.build_address("postgres")
 
@@ -74,6 +78,7 @@ class PostgresServer:
                 [find_program(name) or name, *arguments],
                 stdout=log,
                 stderr=log,
+                cwd=self.directory,
                 **self._build_user_arguments(),
             )
 
@@ -83,7 +88,7 @@ class PostgresServer:
             try:
                 _execute_in_thread(address, ("SELECT 1",))
             except Exception as error:
-                is_early = isinstance(error, OSError) or "starting up" in str(error)
+                is_early = isinstance(error, OSError) or getattr(error, "sqlstate", "") == "57P03"
                 if not is_early or time.monotonic() > deadline:
                     raise RuntimeError((self.directory / "log").read_text()) from error
                 time.sleep(0.02)
@@ -107,9 +112,7 @@ class PostgresServer:
 
     def create_empty_database(self, name: str = "shoal") -> str:
         """Return the address of a database without tables of a store."""
-        if not self.execute(f"SELECT 1 FROM pg_database WHERE datname = '{name}'"):
-            self.execute(f"CREATE DATABASE {name}")
-        self.execute("DROP SCHEMA IF EXISTS shoal CASCADE", database=name)
+        self.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)", f"CREATE DATABASE {name}")
         return self.build_address(name)
 
     def _run(self, program: str, *arguments: str) -> None:
@@ -184,10 +187,17 @@ def database() -> str:
     return get_clean_database()
 
 
-@pytest.fixture
-def own_server():
-    """A server that the test may stop, start and break."""
+@cache
+def _get_breakable_server() -> PostgresServer:
     server = PostgresServer()
-    server.start()
-    yield server
-    server.remove()
+    atexit.register(server.remove)
+    return server
+
+
+@pytest.fixture
+def own_server() -> PostgresServer:
+    """A server that the test may stop, start and break; `create_empty_database` makes it as new."""
+    server = _get_breakable_server()
+    if not server.is_running:
+        server.start()
+    return server

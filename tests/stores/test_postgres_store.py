@@ -152,7 +152,7 @@ async def test_work_goes_on_after_an_outage_and_nothing_is_lost_or_doubled(own_s
                 claimed.append(claim.task.id)
                 update = TaskUpdate(status="completed", attempt=claim.attempt)
                 await board.update(claim.task.id, update, by=name)
-                if len(claimed) == 10:
+                if len(claimed) >= 10:
                     stopped.set()
 
         async def post_all():

@@ -11,6 +11,7 @@ import atexit
 import os
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -49,7 +50,10 @@ class DatabaseClient:
     def run(self, call: WorkerCall[T]) -> T:
         """Run a call in the client's thread and wait for it."""
         worker, loop = self._ensure_started()
-        return asyncio.run_coroutine_threadsafe(call(worker), loop).result()
+        try:
+            return asyncio.run_coroutine_threadsafe(call(worker), loop).result()
+        except CancelledError:
+            raise self._build_closed_error() from None
 
     async def call(self, call: WorkerCall[T], *, undo: Callable[[T], None] | None = None) -> T:
         """Run a call in the client's thread. It is completed even if the caller is cancelled.
@@ -64,7 +68,9 @@ class DatabaseClient:
             return await asyncio.shield(asyncio.wrap_future(future))
         except asyncio.CancelledError:
             if undo is not None:
-                future.add_done_callback(lambda done: None if done.exception() else undo(done.result()))
+                future.add_done_callback(
+                    lambda done: None if done.cancelled() or done.exception() else undo(done.result())
+                )
             raise
 
     def send(self, callback: Callable[[DatabaseWorker], object]) -> None:
@@ -88,12 +94,15 @@ class DatabaseClient:
     def _ensure_started(self) -> tuple[DatabaseWorker, asyncio.AbstractEventLoop]:
         with self._start_lock:
             if self._is_closed or self._pid not in (0, os.getpid()):
-                raise StateFileError(f"The store {self.shown_address} was closed.", path=Path())
+                raise self._build_closed_error()
             if self._worker is None or self._loop is None:
                 self._start_thread()
             assert self._worker is not None
             assert self._loop is not None
             return self._worker, self._loop
+
+    def _build_closed_error(self) -> StateFileError:
+        return StateFileError(f"The store {self.shown_address} was closed.", path=Path())
 
     def _start_thread(self) -> None:
         loop = asyncio.new_event_loop()

@@ -14,7 +14,8 @@ LOST_CONNECTION_ERRORS: tuple[type[BaseException], ...] = (
     asyncpg.CrashShutdownError,
     asyncpg.CannotConnectNowError,
     asyncpg.TooManyConnectionsError,
-    asyncpg.InterfaceError,
+    # Its state after a server that ended between two statements.
+    asyncpg.InternalClientError,
     OSError,
     TimeoutError,
 )

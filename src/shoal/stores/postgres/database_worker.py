@@ -125,7 +125,8 @@ class DatabaseWorker:
 
     async def aclose(self) -> None:
         self._is_closing = True
-        tasks = [*self._tasks, *([] if self._service_task is None else [self._service_task])]
+        # Everything in this event loop belongs to the worker; calls that wait for the server end too.
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -316,7 +317,7 @@ class DatabaseWorker:
             try:
                 assert self._service is not None
                 await self._serve(self._service.raw)
-            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
+            except (asyncpg.PostgresError, *LOST_CONNECTION_ERRORS, asyncpg.InterfaceError):
                 await self._reopen_service()
 
     async def _serve(self, raw: Any) -> None:
@@ -365,7 +366,7 @@ class DatabaseWorker:
                     for channel in self._listeners:
                         await service.raw.add_listener(channel, self._on_notification)
                 self._service, self._returned_at = service, time.monotonic()
-            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
+            except (asyncpg.PostgresError, *LOST_CONNECTION_ERRORS, asyncpg.InterfaceError):
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _MAX_PAUSE)
         self._hint_all_listeners()

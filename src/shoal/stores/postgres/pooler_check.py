@@ -31,6 +31,10 @@ async def check_pooler(raw: Any, connect: Callable[[], Awaitable[Any]], address:
                 raise build_pooler_error(address)
     except (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError) as error:
         raise build_pooler_error(address) from error
+    except asyncpg.PostgresConnectionError as error:
+        if "pooling mode" in str(error):
+            raise build_pooler_error(address) from error
+        raise
     finally:
         await other.close()
 

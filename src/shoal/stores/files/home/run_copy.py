@@ -80,7 +80,7 @@ def read_run_files(home: Path, name: str) -> StoredRun:
 def write_run_files(home: Path, run: StoredRun) -> Path:
     """Write the run; return the transcript of the lead. It is written last: without it there is no run.
 
-    Raises `StateFileError` if the session or one of its teams is there already.
+    Raises `StateFileError` if the session or one of its teams already exists.
     """
     transcript = get_transcript_path(home, run.cwd, run.session)
     _check_names_are_free(home, run)
