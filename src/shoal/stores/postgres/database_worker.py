@@ -261,7 +261,7 @@ class DatabaseWorker:
         while True:
             try:
                 return await self._connect()
-            except LOST_CONNECTION_ERRORS as error:
+            except (*LOST_CONNECTION_ERRORS, asyncpg.InterfaceError) as error:
                 if time.monotonic() > deadline:
                     waited = time.monotonic() - started
                     raise build_unreachable_error(self._shown_address, error, seconds=waited) from error
@@ -415,7 +415,7 @@ class DatabaseWorker:
             async with self._service_lock:
                 # Without a connection, the next one listens to all channels and hints everybody.
                 if self._service is not None and self._listeners.get(channel):
-                    with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+                    with suppress(asyncpg.PostgresError, *LOST_CONNECTION_ERRORS, asyncpg.InterfaceError):
                         await self._service.raw.add_listener(channel, self._on_notification)
 
     async def unlisten(self, channel: str, listener: HintListener) -> None:
@@ -425,7 +425,7 @@ class DatabaseWorker:
         if not listeners and self._listeners.pop(channel, None) is not None:
             async with self._service_lock:
                 if self._service is not None and channel not in self._listeners:
-                    with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+                    with suppress(asyncpg.PostgresError, *LOST_CONNECTION_ERRORS, asyncpg.InterfaceError):
                         await self._service.raw.remove_listener(channel, self._on_notification)
 
     def _on_notification(self, _raw: Any, pid: int, channel: str, payload: str) -> None:

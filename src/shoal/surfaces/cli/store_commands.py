@@ -29,7 +29,7 @@ def store_commands() -> None:
     """
 
 
-@store_commands.command("status")
+@store_commands.command("status", short_help="Show what is stored, and who uses it.")
 @store_option
 @json_option
 @debug_option
@@ -56,7 +56,7 @@ def show_store_status(*, address: str | None, as_json: bool) -> int:
     return exit_codes.OK
 
 
-@store_commands.command("migrate")
+@store_commands.command("migrate", short_help="Update the tables.")
 @store_option
 @json_option
 @debug_option
@@ -92,7 +92,7 @@ def check_store(*, address: str | None, as_json: bool) -> int:
     return exit_codes.ERROR if problems else exit_codes.OK
 
 
-@store_commands.command("import")
+@store_commands.command("import", short_help="Copy a session from files.")
 @click.argument("session")
 @store_option
 @json_option
@@ -113,7 +113,7 @@ def import_session(*, session: str, address: str | None, as_json: bool) -> int:
     return exit_codes.OK
 
 
-@store_commands.command("export")
+@store_commands.command("export", short_help="Copy a session to files.")
 @click.argument("session")
 @store_option
 @click.option(
