@@ -154,7 +154,7 @@ def _compare_loop(size: ComparisonSize, subjects: Sequence[BenchSubject]) -> Ans
         ),
         _make_row("  growth, relative to the first rounds", "times", answers, _pick_growth),
         _make_row(
-            "a tool round, Shoal's on disk",
+            "a tool round, Shoal on disk",
             "µs CPU",
             answers,
             _pick_median("short", 0, 1e6),
@@ -180,7 +180,7 @@ def _compare_crowd(size: ComparisonSize, subjects: Sequence[BenchSubject]) -> An
     rows.append(_make_row("  peak", "MB", answers, lambda said: median(each["peak"] for each in said)))
     rows.append(
         _make_row(
-            f"{name}, Shoal's on disk", "s CPU", answers, _pick_median("spent", 0, 1.0), ours=SHOAL_ON_DISK
+            f"{name}, Shoal on disk", "s CPU", answers, _pick_median("spent", 0, 1.0), ours=SHOAL_ON_DISK
         )
     )
     return "One agent starts many at once, a model that answers at once", rows, failed
@@ -193,7 +193,7 @@ def _compare_memory(size: ComparisonSize, subjects: Sequence[BenchSubject]) -> A
     answers = ask_in_turn([*subjects, SHOAL_ON_DISK], size.times, ask_waiting)
     rows = [
         _make_row("a waiting agent, default settings", "KB", answers, _pick_memory, ours=SHOAL_ON_DISK),
-        _make_row("an agent that waits, Shoal's in memory too", "KB", answers, _pick_memory),
+        _make_row("a waiting agent, Shoal in memory too", "KB", answers, _pick_memory),
     ]
     return "Memory, a history of ten messages", rows, answers.failures
 
@@ -206,7 +206,7 @@ def _compare_http(size: ComparisonSize, subjects: Sequence[BenchSubject]) -> Ans
         _make_row("a tool round, streamed", "ms CPU", answers, _pick_median("stream", 0, 1e3), target=0.5),
         _make_row("  wall", "ms", answers, _pick_median("stream", 1, 1e3), target=0.5),
         _make_row(
-            "a tool round, Shoal's alone streamed",
+            "a tool round, only Shoal streamed",
             "ms CPU",
             answers,
             _pick_median("plain", 0, 1e3),
@@ -225,8 +225,10 @@ def _compare_start(size: ComparisonSize, subjects: Sequence[BenchSubject]) -> An
             del subject_answers[: len(subject_answers) > 1]
     rows = [
         _make_row("import", "ms CPU", imports, _pick_median("spent", 0, 1e3)),
-        _make_row("a process that asks once: to its request", "ms", starts, _pick_median("request", 1, 1e3)),
-        _make_row("  to its end", "ms CPU", starts, _pick_median("whole", 0, 1e3)),
+        _make_row(
+            "a process with one request: to the request", "ms", starts, _pick_median("request", 1, 1e3)
+        ),
+        _make_row("  to the end", "ms CPU", starts, _pick_median("whole", 0, 1e3)),
         _make_row("  peak", "MB", starts, lambda said: median(each["peak"] for each in said)),
     ]
     return "Import and start", rows, starts.failures | imports.failures

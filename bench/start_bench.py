@@ -58,7 +58,7 @@ def measure_start(size: StartBenchSize) -> list[Section]:
         missing = "there is no command line yet"
         times = [Figure(name="process start to first request", missing=missing)]
         memory = [Figure(name="peak of a one-turn run", missing=missing)]
-    other = "a script that asks once with httpx"
+    other = "a script that sends one request with httpx"
     return [
         Section(name="Start of `shoal -p hi`", unit="ms", other=other, figures=[*times, imports]),
         Section(name="Memory of `shoal -p hi`", unit="MB", other=other, figures=memory, timed=False),

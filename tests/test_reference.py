@@ -13,7 +13,12 @@ import shoal
 from agent_scripts import call_tool, run_all_turns, script_agents, spawn_agent
 from reference import DIRECTORY, PAGES
 from reference_pages.settings import build_example, list_keys
-from shoal.core.extensions.hook_events import AGENT_FIELDS, COMMON_FIELDS, HOOK_EVENT_DESCRIPTIONS
+from shoal.core.extensions.hook_events import (
+    AGENT_FIELDS,
+    COMMON_FIELDS,
+    HOOK_EVENT_DESCRIPTIONS,
+    LATER_FIELDS,
+)
 from shoal.core.extensions.hooks import HOOK_EVENTS
 from shoal.core.permissions.questions import DenyAnswer
 from shoal.wire.hook_codec import parse_hooks_setting
@@ -65,7 +70,7 @@ async def test_hooks_get_the_fields_that_the_reference_lists(tmp_path: Path) -> 
         sub=["said"],
     )
     hooks = {event: [hear] for event in HOOK_EVENTS}
-    async with shoal.open(cwd=tmp_path, model=model, hooks=hooks, attended=True) as session:
+    async with shoal.open(cwd=tmp_path, model=model, hooks=hooks, attended=True, setup="init") as session:
         async with asyncio.TaskGroup() as beside:
             refusing = beside.create_task(refuse(session))
             await run_all_turns(session)
@@ -78,4 +83,4 @@ async def test_hooks_get_the_fields_that_the_reference_lists(tmp_path: Path) -> 
         occasion = HOOK_EVENT_DESCRIPTIONS[name]  # type: ignore[index]
         for event in events:
             needed = {*COMMON_FIELDS, *occasion.fields, *(AGENT_FIELDS if "agent_id" in event else ())}
-            assert needed <= set(event) <= needed | set(occasion.optional_fields), name
+            assert needed <= set(event) <= needed | {*occasion.optional_fields, *LATER_FIELDS}, name

@@ -19,6 +19,7 @@ from shoal.core.extensions.hook_events import (
     AGENT_FIELDS,
     COMMON_FIELDS,
     HOOK_EVENT_DESCRIPTIONS,
+    LATER_FIELDS,
     HookEventDescription,
 )
 from shoal.core.extensions.hooks import (
@@ -45,7 +46,7 @@ does not block, unless the hook has `"onFailure": "block"`. The time limit is {P
 seconds, or {SESSION_END_HOOK_SECONDS:g}
 at `SessionEnd`; change it with `timeout`. Shoal does not wait for a command with `"async": true` or
 `"asyncRewake": true`, or whose first line is `{{"async": true, "asyncTimeout": milliseconds}}`. Such a
-command decides nothing, and its output arrives [later](../hooks.md#hooks-in-the-background).
+command cannot decide anything, and its output arrives [later](../hooks.md#hooks-in-the-background).
 """
 _ANSWER = f"""
 ## Answers
@@ -73,7 +74,7 @@ def build_hooks_page() -> str:
     )
     common = (
         "## Every event\n\n"
-        + render_table(("field", "meaning"), _make_rows(COMMON_FIELDS))
+        + render_table(("field", "meaning"), _make_rows(COMMON_FIELDS) + _make_rows(LATER_FIELDS))
         + "\n\nFor every agent except the lead:\n\n"
         + render_table(("field", "meaning"), _make_rows(AGENT_FIELDS))
     )

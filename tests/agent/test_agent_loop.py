@@ -258,7 +258,7 @@ PRICED = ModelCard(id="dear", provider="x", price=TokenPrice(input=1_000_000, ou
 
 @pytest.mark.spec("RUN-01")
 async def test_a_spent_budget_stops_the_next_request() -> None:
-    line = ScriptedReply(content=(make_call("echo", text="x"),), usage=Usage(input_tokens=1))
+    line = ScriptedReply(content=(make_call("echo", text="x"),), usage=Usage(input_tokens=1, output_tokens=1))
     harness = create_harness(
         None,
         model=ScriptedModel(lambda _: line, card=PRICED),
@@ -519,7 +519,9 @@ class Flaky:
         await on_delta(ModelAttemptStartedDelta())
         await on_delta(TextDelta("whole"))
         message = Message(role="assistant", content=(TextBlock(text="whole"),))
-        return ModelReply(message=message, usage=Usage(output_tokens=3), stop_reason="end_turn", model="m")
+        return ModelReply(
+            message=message, usage=Usage(input_tokens=9, output_tokens=3), stop_reason="end_turn", model="m"
+        )
 
     async def aclose(self) -> None: ...
 

@@ -15,6 +15,10 @@ _LIMITS_OF_SETTINGS = "app/test_session_limits.py::test_limits_come_from_setting
 _SHARED_SLOTS = "team/test_agent_slot_queue.py::test_process_members_share_the_concurrency_cap"
 _DEADLINE = "cli/test_cli_headless.py::test_the_deadline_exits_4"
 _PREVIEW = "app/test_sub_agents.py::test_spawning_many_agents_in_one_message_asks_first_with_a_cost_estimate"
+_REPEATED_CALLS = (
+    "cli/test_endless_loops.py::test_a_sub_agent_in_a_loop_ends_alone_and_the_run_ends_with_code_4"
+)
+_UNPRODUCTIVE_MESSAGES = "cli/test_endless_loops.py::test_members_that_only_talk_to_each_other_are_ended"
 _REFUSED_HTTP_KEY = "app/test_foreign_settings.py::test_a_limit_on_http_hooks_ends_the_start"
 _LEAD_DEFINITION = "app/test_shared_settings.py::test_the_lead_takes_prompt_tools_and_denials_of_an_agent"
 _BARE = "app/test_bare_sessions.py::test_a_bare_session_uses_no_extension_but_every_permission_rule"
@@ -38,6 +42,8 @@ PROVEN_ELSEWHERE = {
     "settings shoal.max_seconds": _TIME_LIMIT_MET,
     "settings shoal.max_concurrent": _SHARED_SLOTS,
     "settings shoal.fan_out_preview": _PREVIEW,
+    "settings shoal.max_repeated_calls": _REPEATED_CALLS,
+    "settings shoal.max_unproductive_messages": _UNPRODUCTIVE_MESSAGES,
     **dict.fromkeys((f"settings shoal.agent_limits.{unit}" for unit in ("usd", "tokens")), _LIMIT_MET),
     **dict.fromkeys((f"settings shoal.agent_type_limits.*.{unit}" for unit in ("usd", "tokens")), _LIMIT_MET),
     "settings shoal.agent_limits.seconds": _TIME_LIMIT_MET,
@@ -45,6 +51,13 @@ PROVEN_ELSEWHERE = {
     "option max_budget_usd": _LIMITS_OF_SETTINGS,
     "option max_total_tokens": _LIMITS_OF_SETTINGS,
     "option deadline": _DEADLINE,
+    "option budget": "library/test_tenants.py::test_several_sessions_share_one_budget",
+    "option environ": (
+        "library/test_tenants.py::test_two_tenants_at_once_have_their_own_keys_homes_and_addresses"
+    ),
+    "option home": (
+        "library/test_tenants.py::test_two_tenants_at_once_have_their_own_keys_homes_and_addresses"
+    ),
     "flag --max-budget-usd": _LIMITS_OF_SETTINGS,
     "flag --max-total-tokens": _LIMITS_OF_SETTINGS,
     "flag --deadline": _DEADLINE,
@@ -125,7 +138,9 @@ NOT_NARROWING = {
             " --channels --permission-prompt-tool",
         )
         | _list_items(
-            "option", "allowed_tools add_dirs skip_permissions allow_bypass channels tools attended"
+            "option",
+            "allowed_tools add_dirs skip_permissions allow_bypass channels tools agent_extras attended"
+            " on_question",
         )
         | _list_items("variable", "IS_SANDBOX container SHOAL_FORK_SUBAGENT FEATURE_FORK_SUBAGENT")
         | _list_items("agent", "memory")
@@ -159,7 +174,8 @@ NOT_NARROWING = {
         )
         | _list_items(
             "option",
-            "assistant system_prompt append_system_prompt thinking_tokens effort output_schema teammate_mode",
+            "assistant system_prompt append_system_prompt thinking_tokens effort output_schema output"
+            " teammate_mode",
         )
         | _list_items(
             "variable",
@@ -181,14 +197,15 @@ NOT_NARROWING = {
             "event",
             "Stop SubagentStop TeammateIdle PreCompact PostToolUseFailure SubagentStart SessionStart"
             " SessionEnd Notification WorktreeRemove InstructionsLoaded PermissionDenied PostCompact"
-            " StopFailure",
+            " StopFailure Setup",
         )
         | _list_items(
             "output",
             "reason stopReason suppressOutput systemMessage hookSpecificOutput.additionalContext"
             " hookSpecificOutput.hookEventName hookSpecificOutput.permissionDecisionReason"
             " hookSpecificOutput.decision.message hookSpecificOutput.decision.updatedInput"
-            " hookSpecificOutput.worktreePath hookSpecificOutput.retry",
+            " hookSpecificOutput.worktreePath hookSpecificOutput.retry hookSpecificOutput.initialUserMessage"
+            " hookSpecificOutput.sessionTitle",
         )
     ),
     "it is about what a person can type": _list_items("skill", "user-invocable"),
@@ -233,12 +250,13 @@ NOT_NARROWING = {
             "flag",
             "--continue --resume --fork-session --session-id --no-session-persistence --print --record"
             " --output-format --input-format --include-partial-messages --replay-user-messages --verbose"
-            " --quiet --plain --debug --debug-file --debug-filter --include-hook-events --ide --name",
+            " --quiet --plain --debug --debug-file --debug-filter --include-hook-events --ide --name"
+            " --worktree --init --init-only --maintenance",
         )
         | _list_items(
             "option",
             "name team cwd begun clock continue_last debug debug_file debug_filter fork persist record resume"
-            " seed session_id store title trace",
+            " seed session_id setup store title trace",
         )
     ),
     "it describes the machine, the terminal or another program": _list_items(
@@ -250,7 +268,8 @@ NOT_NARROWING = {
         " OTEL_EXPORTER_OTLP_ENDPOINT OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
         " OTEL_EXPORTER_OTLP_TRACES_ENDPOINT OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
         " OTEL_METRICS_EXPORTER OTEL_SDK_DISABLED OTEL_SERVICE_NAME OTEL_TRACES_EXPORTER PATH PYTHONHOME"
-        " PYTHONPATH SHELL SHOAL_HOME SHOAL_PLAIN SHOAL_STORE SSH_AUTH_SOCK TERM TERMCAP TERM_PROGRAM"
+        " PYTHONPATH SHELL SHOAL_GUARDIAN SHOAL_HOME SHOAL_PLAIN SHOAL_STORE SSH_AUTH_SOCK TERM TERMCAP"
+        " TERM_PROGRAM"
         " TERM_PROGRAM_VERSION TMPDIR TMUX TMUX_PANE TMUX_TMPDIR TRACEPARENT WAYLAND_DISPLAY"
         " XDG_RUNTIME_DIR traceparent",
     ),

@@ -171,16 +171,16 @@ async def test_a_sub_agent_compacts_repeatedly_when_needed(tmp_path: Path) -> No
     calls = 0
 
     @shoal.tool(name="Much", reads_only=True)
-    async def much() -> str:
+    async def much(part: int) -> str:
         """Give much to read."""
-        return "y" * 90_000
+        return str(part) + "y" * 90_000
 
     def reply_within_window(request: ModelRequest) -> Any:
         nonlocal calls
         if request.messages[0].text.startswith("lead"):
             return spawn_agent("child", "c1") if count_replies(request) == 0 else "end"
         calls += 1
-        return call_tool("Much", f"m{calls}") if calls <= 16 else "read it all"
+        return call_tool("Much", f"m{calls}", part=calls) if calls <= 16 else "read it all"
 
     async with open_session(tmp_path, create_strict_model(reply_within_window), tools=[much]) as session:
         await run_all_turns(session)

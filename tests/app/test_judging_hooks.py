@@ -21,7 +21,7 @@ def make_hook(event: str, matcher: str = "", **action: Any) -> str:
     return json.dumps({"hooks": {event: [{"matcher": matcher, "hooks": [action]}]}})
 
 
-def judge_calls(script: list[Any], *judgements: str) -> Any:
+def judge_calls(script: list[Any], *judgements: Any) -> Any:
     """Play `script`, and answer questions of hooks with these judgements; the last one repeats."""
     asked: list[RequestBody] = []
 
@@ -119,10 +119,34 @@ async def test_a_prompt_hook_sends_a_stopping_agent_back_unless_that_is_impossib
 
 
 @pytest.mark.spec("CMP-042")
+@pytest.mark.parametrize("ok", [True, False])
+@in_every_position
+async def test_an_agent_hook_reads_files_before_it_judges(
+    position: str, ok: bool, project: Path, monkeypatch: MP
+) -> None:
+    (project / "rules.txt").write_text("nine berths")
+    (project / "secret.txt").write_text("hunter2")
+    settings = json.loads(make_hook("PreToolUse", "Write", type="agent", prompt="WORKER: safe? $ARGUMENTS"))
+    settings["permissions"] = {"deny": ["Read(secret.txt)"]}
+    reads: list[Any] = [
+        call_tool("Read", f"r{name}", file_path=str(project / f"{name}.txt")) for name in ("rules", "secret")
+    ]
+    script = [call_tool("Write", "w1", file_path=str(project / "made"), content="x"), "done"]
+    judge, lines = judge_calls(script, reads, json.dumps({"ok": ok, "reason": "not on Mondays"}))
+    async with open_hook_scenario(position, project, monkeypatch, lines, json.dumps(settings)) as scenario:
+        await scenario.run_session()
+    assert [tool["name"] for tool in judge[0]["tools"]] == ["Read", "Grep", "Glob"]
+    rules, secret = list_results(judge[1])
+    assert "nine berths" in rules
+    assert "hunter2" not in secret
+    assert (project / "made").exists() is ok
+
+
+@pytest.mark.spec("CMP-042")
 @pytest.mark.parametrize(
     "action",
     [
-        {"type": "agent", "prompt": "Check it."},
+        {"type": "agent"},
         {"type": "prompt"},
         {"type": "mcp_tool", "server": "none", "tool": "check"},
     ],

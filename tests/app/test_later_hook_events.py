@@ -83,6 +83,34 @@ async def test_a_hook_is_told_of_a_changed_settings_file_and_can_keep_it_out(
     assert (project / "made").exists() is blocks
 
 
+@pytest.mark.spec("CMP-044")
+async def test_a_blocked_change_stays_blocked_when_another_file_changes(
+    project: Path, monkeypatch: MP, hook_log: HookInputLog
+) -> None:
+    home = Path(os.environ["SHOAL_HOME"])
+    home.mkdir(exist_ok=True)
+    blocked, applied = home / "settings.json", project / ".claude" / "settings.json"
+    applied.parent.mkdir()
+
+    def change_settings(file: Path, command: str) -> Any:
+        def make_call(_: Any) -> Any:
+            file.write_text(json.dumps({"permissions": {"deny": [f"Bash({command}:*)"]}}))
+            return call_tool("Bash", f"b-{command}", command=f"{command} made-{command}")
+
+        return make_call
+
+    settings = make_settings({"ConfigChange": ("user_settings", "exit 2")})
+    script = [
+        change_settings(blocked, "touch"),
+        change_settings(applied, "mkdir"),
+        call_tool("Bash", "b3", command="touch made-later"),
+        "done",
+    ]
+    async with open_hook_scenario("lead", project, monkeypatch, script, settings) as scenario:
+        await scenario.run_session()
+    assert sorted(each.name for each in project.glob("made-*")) == ["made-later", "made-touch"]
+
+
 @pytest.mark.spec("CMP-046")
 async def test_hooks_are_told_of_a_turn_that_the_model_fails_and_of_a_compaction(
     project: Path, hook_log: HookInputLog
@@ -153,7 +181,7 @@ async def test_a_hook_blocks_a_typed_command(project: Path, hook_log: HookInputL
 @pytest.mark.spec("CMP-045", "CMP-047")
 @pytest.mark.parametrize(
     "event",
-    ["Setup", "CwdChanged", "FileChanged", "DirectoryAdded", "Elicitation", "ElicitationResult",
+    ["CwdChanged", "FileChanged", "DirectoryAdded", "Elicitation", "ElicitationResult",
      "MessageDisplay"],
 )  # fmt: skip
 async def test_an_event_that_does_not_exist_here_costs_one_note(event: str, project: Path) -> None:

@@ -39,7 +39,7 @@ async def test_the_lead_works_in_a_new_worktree_and_returns(repository: Path) ->
     async with open_session(repository, script_agents(lead=[*calls, "done"])) as session:
         await run_all_turns(session)
     entered, written, inside, refused, removed, outside = list_lead_results(session)
-    assert f"You work in {worktree} on the branch worktree-try now" in entered
+    assert f"You now work in {worktree} on the branch worktree-try." in entered
     assert str(worktree) in written
     assert inside.strip() == str(worktree)
     assert "1 changed files and 0 commits" in refused
@@ -65,7 +65,7 @@ async def test_entering_another_worktree_and_discarding_work_are_asked(repositor
         await run_all_turns(session)
     by_path, entered, discarded, kept = list_lead_results(session)
     assert "was not run" in by_path
-    assert "You work in" in entered
+    assert "You now work in" in entered
     assert "was not run" in discarded
     assert "is kept" in kept
 

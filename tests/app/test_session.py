@@ -333,9 +333,9 @@ async def test_a_session_without_persistence_leaves_no_files(tmp_path: Path) -> 
 
 def test_run_sync_returns_the_run_result(tmp_path: Path) -> None:
     received: list[Event] = []
-    finished = shoal.run_sync("hi", cwd=tmp_path, model=ScriptedModel(["hello"]), on_event=received.append)
-    assert finished.text == "hello"
-    assert received[-1] is finished
+    result = shoal.run_sync("hi", cwd=tmp_path, model=ScriptedModel(["hello"]), on_event=received.append)
+    assert result.text == "hello"
+    assert isinstance(received[-1], RunFinished)
 
 
 @pytest.mark.spec("HOM-02")

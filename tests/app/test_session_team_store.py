@@ -164,3 +164,28 @@ async def test_every_stored_file_has_its_documented_place_in_the_home(tmp_path: 
     assert (tmp_path / "there.txt").read_text().startswith("snapshot-")
     assert [path.name for path in tmp_path.iterdir()] == ["there.txt"]
     assert list(Path(os.environ["HOME"]).iterdir()) == []
+
+
+@pytest.mark.spec("TRN-04")
+@pytest.mark.parametrize("durable", [True, False])
+async def test_the_durable_setting_covers_the_whole_store_of_a_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool
+) -> None:
+    flushed: set[int] = set()
+    monkeypatch.setattr(os, "fsync", lambda fd: flushed.add(os.fstat(fd).st_ino))
+    calls = [
+        ToolUseBlock(id="1", name="TeamCreate", input={"team_name": "crew"}),
+        ToolUseBlock(id="2", name="TaskCreate", input={"subject": "a", "description": "b"}),
+    ]
+    async with shoal.open(
+        cwd=tmp_path,
+        model=ScriptedModel([calls[:1], calls[1:], "done"]),
+        settings=json.dumps({"shoal": {"durable": durable}}),
+    ) as session:
+        async for _ in session.run("work"):
+            pass
+    home = get_home()
+    (transcript,) = home.glob("projects/*/*.jsonl")
+    (journal,) = home.glob("shoal/runs/*/journal.jsonl")
+    directories = [home / "teams" / "crew", home / "tasks" / "crew", transcript.parent, journal.parent]
+    assert [each.stat().st_ino in flushed for each in directories] == [durable] * len(directories)

@@ -56,6 +56,35 @@ async def test_a_worktree_gets_included_files_and_links(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("home*/worktrees/*/agent-*/"))
 
 
+@pytest.mark.spec("CMP-115")
+async def test_work_in_a_sparse_worktree_deletes_no_file_outside_it(tmp_path: Path) -> None:
+    root = make_repository(tmp_path / "repository")
+    for name in ("inside", "outside"):
+        (root / name).mkdir()
+        (root / name / "file").write_text(name)
+    for arguments in (("add", "."), ("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "y")):
+        subprocess.run(["git", *arguments], cwd=root, check=True)
+    model = script_agents(
+        lead=[spawn_agent("child", isolation="worktree"), "done"],
+        You=[
+            call_tool("Bash", command="ls; echo new > inside/new"),
+            lambda request: str(request.messages[-1].content),
+        ],
+    )
+    settings = json.dumps({"worktree": {"sparsePaths": ["inside"]}, "shoal": {"worktree_guard": "weak"}})
+    async with open_session(root, model, settings=settings) as session:
+        await run_all_turns(session)
+    assert "outside" not in list_lead_results(session)[0].split("inside")[0]
+    (ref,) = subprocess.run(
+        ["git", "for-each-ref", "--format=%(refname)", "refs/shoal/kept"],
+        cwd=root, check=True, capture_output=True, text=True,
+    ).stdout.split()  # fmt: skip
+    changed = subprocess.run(
+        ["git", "diff", "--name-status", "HEAD", ref], cwd=root, check=True, capture_output=True, text=True
+    ).stdout
+    assert changed.split() == ["A", "inside/new"]
+
+
 @pytest.mark.spec("CMP-114")
 @pytest.mark.parametrize(
     ("rule", "refusal"),

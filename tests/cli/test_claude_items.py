@@ -68,7 +68,10 @@ async def test_each_item_of_home_and_project_has_its_state(
     assert items["loud.md", "output style loud"] == "used"
     shown = await shoal("doctor", "--claude")
     assert (shown.code, "not used    statusLine  → the status line is fixed" in shown.text) == (0, True)
-    assert f"not used    model  → {project / '.claude/settings.json'} sets it and is stronger" in shown.text
+    assert (
+        f"not used    model  → {project / '.claude/settings.json'} sets it too and takes precedence"
+        in shown.text
+    )
 
 
 async def test_used_instruction_files_rules_and_styles_are_listed_as_used_and_no_others(
@@ -106,28 +109,34 @@ async def test_used_instruction_files_rules_and_styles_are_listed_as_used_and_no
     found = {(each["file"], each["item"]): (each["use"], each["advice"]) for each in listed}
     assert len(found) == len(listed)
     styles, own_styles = project / ".claude/output-styles", home / "output-styles"
-    settings_file, nested = str(home / "settings.json"), "an agent gets it when it uses a file below"
+    settings_file, nested = (
+        str(home / "settings.json"),
+        "an agent gets it when it uses a file in that directory",
+    )
     expected = {
         (settings_file, "outputStyle"): ("used", ""),
         (settings_file, "hooks.PreToolUse"): ("used", ""),
         (str(home / "rules/style.md"), "instructions"): ("used", ""),
         (str(project / ".claude/rules/sql.md"), "rule"): (
             "used",
-            "an agent gets it when it uses a file of **/*.sql",
+            "an agent gets it when it uses a file that matches **/*.sql",
         ),
         (str(project / "lib/CLAUDE.md"), "instructions"): ("used", nested),
         (str(project / "vendor/CLAUDE.md"), "instructions"): ("not used", "claudeMdExcludes excludes it"),
         (str(project / ".worktreeinclude"), "file"): (
             "not used",
-            "it counts only in the top directory of a git repository",
+            "it applies only in the top directory of a git repository",
         ),
         (str(styles / "loud.md"), "output style loud"): ("used", ""),
         (str(styles / "empty.md"), "output style empty"): ("not used", "it is empty"),
         (str(styles / "leak.md"), "output style leak"): ("not used", "it is outside the project"),
-        (str(own_styles / "loud.md"), "output style loud"): ("not used", "a stronger style has this name"),
+        (str(own_styles / "loud.md"), "output style loud"): (
+            "not used",
+            "a style with this name takes precedence",
+        ),
         (str(own_styles / "calm.md"), "output style calm"): ("used", "choose it with outputStyle"),
         (str(home / "skills/tidy/SKILL.md"), "skill tidy"): ("not used", "skillOverrides turns it off"),
-        (str(home / "keybindings.json"), "file"): ("not used", "keys cannot be changed"),
+        (str(home / "keybindings.json"), "file"): ("not used", "the key bindings of Shoal are fixed"),
     }
     assert {key: found.get(key) for key in expected} == expected
     hidden = found[str(project / "hidden/CLAUDE.md"), "instructions"]

@@ -125,7 +125,10 @@ async def test_a_background_shell_running_at_the_end_is_stopped_and_listed(shoal
         shoal.use_server(server)
         ran = await shoal("-p", "begin", "--model", MODEL, *YES)
     assert (ran.code, ran.text) == (0, "It serves.\n")
-    assert "Still running in the background, and stopped now:\n  bash_1  sleep 600 # a server" in ran.err
+    assert (
+        "Stopped because they were still running in the background:\n  bash_1  sleep 600 # a server"
+        in ran.err
+    )
 
 
 async def test_a_resumed_run_names_the_agents_that_died_with_the_last_one(shoal: ShoalProgram) -> None:
@@ -145,7 +148,7 @@ async def test_a_resumed_run_names_the_agents_that_died_with_the_last_one(shoal:
             await wait_for_result(process)
         ran = await shoal("-p", "and now?", "--model", MODEL, "--continue", *YES)
     assert ran.text == "I know.\n"
-    assert "Interrupted when this session's last run died: joe (do slow, " in ran.err
+    assert "These agents were interrupted when the last run of this session died: joe (do slow, " in ran.err
 
 
 @pytest.mark.spec("USR-22")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from shoal_process import ShoalProgram
 
-from shoal.surfaces.cli.mcp_add_arguments import order_mcp_add_arguments
+from shoal.surfaces.cli.mcp_commands import order_mcp_add_arguments
 
 ROGUE = Path(__file__).parents[1] / "mcp_client" / "rogue_server.py"
 

@@ -64,6 +64,23 @@ async def test_servers_are_added_listed_shown_tried_and_removed(
     assert json.loads((project / ".mcp.json").read_text()) == {}
 
 
+@pytest.mark.spec("CMP-084")
+async def test_a_server_that_several_files_have_is_removed_only_with_a_scope(
+    shoal: ShoalProgram, home: Path, project: Path
+) -> None:
+    for scope in ("user", "project"):
+        assert (await shoal("mcp", "add", "-s", scope, "twice", "true")).code == 0
+    files = (home / "settings.json", project / ".mcp.json")
+    before = [file.read_text() for file in files]
+    refused = await shoal("mcp", "remove", "twice")
+    assert (refused.code, [file.read_text() for file in files]) == (1, before)
+    assert "Choose one: --scope" in refused.err
+    assert (await shoal("mcp", "remove", "twice", "-s", "user")).code == 0
+    assert "twice" not in files[0].read_text()
+    assert "twice" in files[1].read_text()
+    assert (await shoal("mcp", "remove", "twice")).code == 0
+
+
 async def test_a_failing_server_is_reported_with_its_reason(shoal: ShoalProgram, home: Path) -> None:
     (home / "settings.json").write_text(
         json.dumps({"mcpServers": {"bad": make_rogue_server("fails"), "odd": 5}})

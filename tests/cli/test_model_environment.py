@@ -271,3 +271,23 @@ async def test_the_request_timeout_ends_a_slow_answer(shoal: ShoalProgram) -> No
         ran = await shoal("-p", "hello", "--settings", settings, **NOBODY)
     assert ran.code != 0
     assert "0.3 s" in ran.err
+
+
+@pytest.mark.spec("CMP-059")
+@pytest.mark.parametrize(
+    ("model", "settings", "thinking"),
+    [
+        ("sonnet", {}, {"type": "adaptive"}),
+        ("claude-sonnet-4-5", {}, None),
+        ("sonnet", {"alwaysThinkingEnabled": False}, None),
+        ("sonnet", {"env": {"MAX_THINKING_TOKENS": "0"}}, None),
+        ("sonnet", {"shoal": {"thinking_tokens": 0}}, None),
+    ],
+)
+async def test_newer_models_think_by_default(
+    shoal: ShoalProgram, home: Path, model: str, settings: dict[str, Any], thinking: Any
+) -> None:
+    (home / "settings.json").write_text(json.dumps(settings))
+    _, server = await ask(shoal, "--model", model)
+    assert server.requests[0].body.get("thinking") == thinking
+    assert "output_config" not in server.requests[0].body

@@ -162,7 +162,7 @@ def test_the_viewer_shows_how_its_agent_ended_until_a_key_is_pressed(cli_project
     assert cli_project.run_shoal("stop", get_session_id(cli_project), "ann").returncode == 0
     assert leaving.wait_for_end() == 0
     assert "ann was stopped" in leaving.screen.text
-    view.wait_for("any key closes this view")
+    view.wait_for("press any key to close this view")
     view.type_text("x")
     assert view.wait_for_end() == 0
     assert "keeps working" not in view.screen.text

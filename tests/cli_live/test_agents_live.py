@@ -70,7 +70,7 @@ def test_a_background_agent_is_counted_and_listed_and_its_result_starts_a_turn(
         mode="bypassPermissions",
         prompt="go",
     )
-    wanted = ("It is started.", "1 agent works in the background · /agents lists them\n›")
+    wanted = ("It is started.", "1 agent working in the background · /agents lists them\n›")
     text = terminal.wait_for(lambda text: all(words in text for words in wanted))
     assert "● agent plumber started in the background: do one" in text
     terminal.type_text("/agents\r")
@@ -139,9 +139,9 @@ def test_ctrl_c_stops_the_turn_and_commands_stop_one_or_all_agents(
         mode="bypassPermissions",
         prompt="go",
     )
-    terminal.wait_for(lambda text: "2 agents work in the background" in text and "Bash waiting" in text)
+    terminal.wait_for(lambda text: "2 agents working in the background" in text and "Bash waiting" in text)
     terminal.type_text(CTRL_C)
-    wanted = ("interrupted", "2 agents work in the background · /agents lists them\n›")
+    wanted = ("interrupted", "2 agents working in the background · /agents lists them\n›")
     terminal.wait_for(lambda text: all(words in text for words in wanted))
     assert not [event for event in read_journal(cli_project) if event["type"] == "agent_ended"]
     first, second = (

@@ -54,13 +54,32 @@ def test_a_reservation_of_one_agent_is_not_available_to_another() -> None:
         for got in (account.reserve(CARD, 1_000) for account in agents)
         if isinstance(got, BudgetReservation)
     ]
-    assert len(held) == 9
+    assert [reservation.tokens for reservation in held] == [1_100] * 7 + [1_000 + CARD.max_output]
     refusal = expect_refusal(agents[99])
     assert (refusal.limit, refusal.scope) == ("usd", "tree")
     assert "reserved" in refusal.sentence
     assert refusal.for_now
-    agents[0].release(held[0])
+    agents[7].release(held[-1])
     assert isinstance(agents[99].reserve(CARD, 1_000), BudgetReservation)
+
+
+@pytest.mark.spec("LIM-03")
+@pytest.mark.parametrize("limits", [BudgetLimits(max_usd=1.0), BudgetLimits(max_tokens=60_000)])
+def test_near_the_end_of_a_limit_a_request_reserves_its_longest_answer(limits: BudgetLimits) -> None:
+    """Answers are short until the end, and then as long as allowed, from every agent at once."""
+    budget = Budget(limits)
+    (meter,) = budget.meters
+    agents = [budget.get_or_create_agent_budget(make_agent_id(n), "worker") for n in range(20)]
+    while meter.spent < meter.maximum * 0.85:
+        spend(agents[0])
+    longest = Usage(input_tokens=1_000, output_tokens=4_000)
+    for _ in range(3):
+        in_flight = [(account, account.reserve(CARD, 1_000, 4_000)) for account in agents]
+        for account, held in in_flight:
+            if isinstance(held, BudgetReservation):
+                account.settle(held, longest)
+    one_request = {"usd": 0.21, "tokens": 5_000}[meter.limit]
+    assert meter.maximum <= meter.spent < meter.maximum + 2 * one_request
 
 
 @pytest.mark.spec("USR-01")

@@ -46,6 +46,7 @@ async def test_an_invalid_tool_affects_no_other_tool(tmp_path: Path) -> None:
         assert why in told
 
 
+@pytest.mark.spec("LIM-07")
 async def test_a_server_that_never_answers_is_not_waited_for(tmp_path: Path) -> None:
     lead = [call_tool("mcp__mute__echo"), STILL_THERE, "done"]
     servers = {"mute": make_rogue_config("mute"), **SOUND}

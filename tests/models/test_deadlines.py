@@ -86,6 +86,37 @@ async def test_pings_reset_the_gap_deadline_but_not_the_total_deadline() -> None
         assert 95 <= clock.monotonic() - began <= 106
 
 
+@pytest.mark.spec("LIM-07")
+async def test_a_stream_of_pings_alone_ends_and_is_reported() -> None:
+    clock, ended, closed = FakeClock(), asyncio.Event(), asyncio.Event()
+
+    async def send_pings(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
+        writer.write(head + b'event: message_start\ndata: {"type": "message_start", "message": {}}\n\n')
+        while not ended.is_set():
+            writer.write(b'event: ping\ndata: {"type": "ping"}\n\n: keep-alive\n\n')
+            await clock.sleep(5)
+        writer.close()
+        closed.set()
+
+    server = await asyncio.start_server(send_pings, "127.0.0.1", 0)
+    async with server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        limits = ProviderHttpTimeouts(connect=5, first_byte=30, gap=20, total=10_000)
+        model = create_anthropic_model(url, clock=clock, deadlines=limits)
+        reply = asyncio.ensure_future(model.generate_reply(make_request("Hi."), ignore_stream_delta))
+        while not reply.done() and clock.monotonic() < 1_000:
+            await clock.wait_for_sleepers(3)
+            await clock.advance(5)
+        with pytest.raises(StreamStalled, match="nothing but keep-alive messages for 100 s"):
+            await asyncio.wait_for(reply, 5)
+        assert 100 <= clock.monotonic() <= 120
+        ended.set()
+        await clock.advance(5)
+        await closed.wait()
+        await model.aclose()
+
+
 async def test_a_slow_delta_listener_does_not_count_as_a_silent_provider() -> None:
     clock = FakeClock()
     heard = asyncio.Event()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -98,6 +100,28 @@ async def test_setting_sources_select_settings_and_agents(harness: SdkHarness) -
     assert "pearls" in dump_request(server, 3)
 
 
+@pytest.mark.spec("CMP-117")
+async def test_setting_sources_select_skills_commands_and_instructions(harness: SdkHarness) -> None:
+    home, project = Path(os.environ["SHOAL_HOME"]), harness.project
+    for root, name in ((home, "users"), (project / ".claude", "projects")):
+        for kind, file in (("skills", f"{name}-skill/SKILL.md"), ("commands", f"{name}-command.md")):
+            (root / kind / file).parent.mkdir(parents=True, exist_ok=True)
+            text = f"---\nname: {name}-skill\ndescription: {name} skill text\n---\nGo.\n"
+            (root / kind / file).write_text(text)
+    (home / "CLAUDE.md").write_text("users instruction text")
+    (project / "CLAUDE.md").write_text("projects instruction text")
+    sources: tuple[list[str], ...] = (["user", "project"], ["user"], ["project"], [])
+    async with messages_server(["ok"] * len(sources)) as server:
+        runs = [await harness.run_query(server, "hi", setting_sources=each) for each in sources]
+    for number, (run, names) in enumerate(zip(runs, sources, strict=True)):
+        request = dump_request(server, number)
+        for name in ("user", "project"):
+            is_loaded = name in names
+            assert (f"{name}s skill text" in request) is is_loaded
+            assert (f"{name}s instruction text" in request) is is_loaded
+            assert (f"{name}s-command" in run.init["slash_commands"]) is is_loaded
+
+
 async def test_sessions_are_resumed_continued_forked_and_named(harness: SdkHarness) -> None:
     name = "6f2b1c9e-8d34-4a5b-9e0f-1a2b3c4d5e6f"
     async with messages_server(lambda body: f"answer {len(body['messages'])}") as server:
@@ -110,6 +134,32 @@ async def test_sessions_are_resumed_continued_forked_and_named(harness: SdkHarne
     assert forked.result.session_id != name
     assert [len(request.body["messages"]) for request in server.requests] == [1, 3, 5, 7, 1]
     assert unsaved.result.session_id not in (name, forked.result.session_id)
+
+
+@pytest.mark.spec("CMP-117")
+async def test_a_session_that_the_sdk_forked_is_resumed_with_its_history(
+    harness: SdkHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The SDK finds transcripts by the variable of the other program.
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", os.environ["SHOAL_HOME"])
+    (harness.project / "note").write_text("the sea is calm")
+    replies = [make_tool_call("Read", file_path=str(harness.project / "note")), "one", "two", "three"]
+    async with messages_server(replies) as server:
+        first = await harness.run_query(server, "first prompt")
+        await harness.run_query(server, "second prompt", resume=first.result.session_id)
+        entries = harness.sdk.get_session_messages(first.result.session_id, str(harness.project))
+        cut = next(each for each in entries if "'one'" in str(each.message))
+        fork = harness.sdk.fork_session(
+            first.result.session_id, str(harness.project), up_to_message_id=cut.uuid, title="a branch"
+        )
+        resumed = await harness.run_query(server, "third prompt", resume=fork.session_id)
+    assert resumed.error is None
+    assert resumed.result.session_id == fork.session_id
+    history = dump_request(server, 3)
+    assert "first prompt" in history
+    assert "the sea is calm" in history
+    assert "second prompt" not in history
+    assert "third prompt" in history
 
 
 async def test_limits_end_a_run_with_a_result_that_names_them(harness: SdkHarness) -> None:

@@ -102,6 +102,27 @@ async def test_effort_and_when_to_use_are_used_and_other_fields_cost_no_warning(
 
 
 @pytest.mark.spec("CMP-074")
+@pytest.mark.parametrize("thinking", [5_000, None, 0])
+async def test_the_effort_of_a_skill_that_the_model_calls_holds_until_the_turn_ends(
+    project: Path, home: Path, thinking: int | None
+) -> None:
+    write_skill(home / "skills", "hard", "At ${CLAUDE_EFFORT}.", effort="max")
+    script = RecordingScript(lead=[call_tool("Skill", skill="hard"), "done", "later"])
+    async with open_session(project, script.model, thinking_tokens=thinking) as session:
+        await run_all_turns(session)
+        await run_all_turns(session)
+    sent = [(each.thinking_tokens, each.adaptive_thinking, each.adaptive_tokens) for each in script.requests]
+    is_default, own = thinking is None, thinking or 0
+    # A turn that began without thinking cannot start it: providers refuse that after a tool call.
+    assert sent == [
+        (own, is_default, 0),
+        (65_536 if own else 0, is_default, 65_536),
+        (own, is_default, 0),
+    ]
+    assert "At max." in list_lead_results(session)[0]
+
+
+@pytest.mark.spec("CMP-074")
 async def test_the_effort_of_a_forking_skill_is_that_of_its_agent(project: Path, home: Path) -> None:
     write_skill(home / "skills", "census", "part-census Count.", context="fork", effort="low")
     script = RecordingScript(lead=[call_tool("Skill", skill="census"), "done"], census=["seven"])

@@ -15,6 +15,7 @@ from board_helpers import fill_board, open_board, read_task_file
 from shoal.core.errors import InvalidName, LockUnavailable, StateFileError, TaskUpdateRefused
 from shoal.core.teams.tasks import ATTEMPT_KEY, TaskDraft, TaskUpdate
 from shoal.stores.files.board import task_files
+from shoal.stores.files.board.file_task_board import FOREIGN_TASK_TIMEOUT
 from shoal.testing.fake_clock import FakeClock
 
 
@@ -164,13 +165,13 @@ async def test_a_task_held_by_a_closed_board_is_pending_again(home: Path):
 
 async def test_a_task_held_by_a_foreign_program_is_free_after_the_timeout(home: Path):
     theirs = {"id": "1", "subject": "theirs", "status": "in_progress", "owner": "bob"}
-    async with open_board(home, foreign_timeout=600) as board:
+    async with open_board(home) as board:
         await fill_board(board, 1)
         path = home / "tasks" / "roof" / "1.json"
         path.write_text(json.dumps(theirs))
-        os.utime(path, (time.time() - 500,) * 2)
+        os.utime(path, (time.time() - FOREIGN_TASK_TIMEOUT + 100,) * 2)
         assert (await board.claim("1", by="a")).reason == "already_claimed"
-        os.utime(path, (time.time() - 700,) * 2)
+        os.utime(path, (time.time() - FOREIGN_TASK_TIMEOUT - 100,) * 2)
         assert (await board.claim("1", by="a")).success
 
 

@@ -70,7 +70,7 @@ async def test_fyi_mail_is_read_with_the_next_message_that_wakes_a_member(
         assert (entry["read"], entry["fyi"]) == (False, True)
         await run_all_turns(session, "Let ann go on.")
         assert [each["read"] for each in read_inbox("crew", "ann")[1:]] == [True, True]
-    assert "It wakes nobody." in seen["result"]
+    assert "It does not wake anyone." in seen["result"]
     # The lead was woken by the team's rest, not by the words; they came along.
     assert "bob is idle" in seen["lead"]
     assert "the port has changed" in seen["lead"]

@@ -187,7 +187,7 @@ async def test_the_user_is_asked_about_an_unsigned_body(tmp_path: Path, answer: 
         assert question.agent == "ann@crew"
         (choice,) = question.choices
         assert choice.question.startswith(
-            "ann got an unverified shutdown_request that claims to be from team-lead. Obey it?"
+            "ann got an unverified shutdown_request that claims to be from team-lead. Accept it?"
         )
         assert "over" in choice.question
         assert len(team.heard["ann"]) == 1, "only its prompt, until the person answers"

@@ -44,7 +44,7 @@ async def test_a_process_member_signs_its_mail_and_does_not_obey_unsigned_mail(
         assert question.agent == "ann@crew"
         asked = question.choices[0].question
         assert asked.startswith(
-            "ann got an unverified shutdown_request that claims to be from team-lead. Obey it?"
+            "ann got an unverified shutdown_request that claims to be from team-lead. Accept it?"
         )
         session.runtime.question_broker.submit_answer(question.id, ChoiceAnswer(answers={asked: IGNORE}))
         forged = {**next(each for each in read_inbox("crew", "ann")), "read": False, "msg_id": "x"}

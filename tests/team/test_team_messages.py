@@ -210,7 +210,7 @@ async def test_shutdown_requests_and_answers_to_unknown_names_are_refused(tmp_pa
         mail = [each["text"] for each in read_inbox("crew", "ann")]
     assert [each.is_error for each in refused] == [True, True]
     for each in refused:
-        said = "Nobody in the team crew is called 'nobody'. Members: team-lead, ann."
+        said = "The team crew has no member 'nobody'. Members: team-lead, ann."
         assert extract_tool_result_text(each) == said
     assert [name for name in files if name.endswith(".json")] == ["ann.json", "team-lead.json"]
     assert mail == ["Begin."]

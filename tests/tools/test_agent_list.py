@@ -9,7 +9,7 @@ import pytest
 
 from shoal.app.definitions.agent_catalog import load_agent_catalog
 from shoal.core.agents.agent_definitions import AgentDefinition, DefinitionSource
-from shoal.tools.agent_list import MAX_LIST_CHARACTERS, format_agent_list
+from shoal.tools.agent_tools import MAX_LIST_CHARACTERS, format_agent_list
 
 
 def make_agent(name: str, description: str = "d", **fields: Any) -> AgentDefinition:

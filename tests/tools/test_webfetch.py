@@ -217,7 +217,7 @@ async def test_a_closed_port_is_reported(web_workbench: ShellWorkbench) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
-    assert "No connection to 127.0.0.1" in get_text(
+    assert "Cannot connect to 127.0.0.1" in get_text(
         await web_workbench.call_tool("WebFetch", url=f"http://127.0.0.1:{port}/")
     )
 

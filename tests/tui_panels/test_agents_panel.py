@@ -224,7 +224,7 @@ async def test_markup_and_codes_in_agent_text_are_shown_literally(controller: En
         (["down", "k", "n"], ""),
         (["x"], "The lead ends with its run. Esc interrupts its turn."),
         (["b"], "The lead is always in the foreground. Choose one of its agents."),
-        (["down", "a"], "ada asks nothing."),
+        (["down", "a"], "ada has no open question."),
         (["e", "end", "k"], "older has ended. Press Enter to see its work; a message there resumes it."),
     ],
 )

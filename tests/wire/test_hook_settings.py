@@ -80,7 +80,7 @@ COMMAND = {"type": "command", "command": "x"}
         ({"PreToolUse": [{"matcher": "(", "hooks": []}]}, 5, "neither a name nor a regular expression"),
         ({"Stop": [{"matcher": "x", "hooks": [COMMAND]}]}, 5, "does not use a matcher"),
         ({"Stop": [{"hooks": [7]}]}, 6, "expected an object such"),
-        ({"Stop": [{"hooks": [{"type": "agent"}]}]}, 7, "hook type "),
+        ({"Stop": [{"hooks": [{"type": "agents"}]}]}, 7, "hook type "),
         ({"Stop": [{"hooks": [{"type": "command"}]}]}, 6, "expected a command"),
         ({"Stop": [{"hooks": [{"command": " "}]}]}, 7, "expected a command"),
         ({"Stop": [{"hooks": [{"command": "a\0b"}]}]}, 7, "cannot contain a NUL character"),

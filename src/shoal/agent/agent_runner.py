@@ -8,6 +8,8 @@ from typing import TypeAlias
 from msgspec import Struct, field
 
 from shoal.agent.conversation import Conversation
+from shoal.agent.repetition_guard import RepetitionGuard
+from shoal.core.agents.agent_definitions import name_effort_level
 from shoal.core.agents.identity import AgentIdentity
 from shoal.core.budgets.agent_budgets import AgentBudget
 from shoal.core.clock import Clock
@@ -32,6 +34,7 @@ from shoal.core.permissions.sandbox import Sandbox
 from shoal.core.plan_mode_model import PlanModeModel
 from shoal.core.ports import (
     AgentInbox,
+    Journal,
     Model,
     PermissionPolicy,
     ProcessLauncher,
@@ -62,6 +65,8 @@ class AgentEnvironment(Struct, frozen=True, kw_only=True):
     emit: EmitEvent
     sandbox: Sandbox | None = None
     """Sandbox of this agent alone, as in a worktree; None is that of the session."""
+    journal: Journal | None = None
+    """Journal of the run, in which changes by other agents are found."""
 
 
 class LoopLimits(Struct, frozen=True, kw_only=True):
@@ -72,12 +77,18 @@ class LoopLimits(Struct, frozen=True, kw_only=True):
     """Fraction of the model's window at which the conversation is compacted."""
     max_tokens: int | None = None
     thinking_tokens: int = 0
+    adaptive_thinking: bool = False
+    """True if a model that decides itself how much to think may do so without thinking tokens."""
     auto_compact: bool = True
     """False if the conversation is compacted only when someone asks for it."""
     bash_result_limit: int | None = None
     """Maximum characters of a shell command's output, if it differs."""
     mcp_result_limit: int | None = None
     """Maximum characters of a result of an MCP tool, if it differs."""
+    max_repeated_calls: int | None = None
+    """Times in a row that a call may have the same result before the agent counts as looping."""
+    max_unproductive_messages: int | None = None
+    """Messages to one agent without a change of a task or a file before the sender counts as looping."""
 
     def get_result_limit(self, tool: str) -> int:
         limit = self.bash_result_limit if tool == "Bash" else None
@@ -105,6 +116,32 @@ class AgentLoopState(Struct, kw_only=True):
     reply_count: int = 0
     """Number of replies of the model."""
     tool_restriction: TemporaryToolRestriction | None = None
+    turn_thinking_tokens: int | None = None
+    """Thinking tokens until the turn ends, in place of the agent's, if it thinks at all."""
+    has_noted_missing_usage: bool = False
+    repetition: RepetitionGuard = field(default_factory=RepetitionGuard)
+
+
+class SentToolSchemas(Struct, frozen=True, kw_only=True):
+    """Schemas of an agent's tools that are sent with each request."""
+
+    sent: tuple[ToolSchema, ...] = ()
+    deferred: frozenset[str] = frozenset()
+    """Tools whose schemas are sent only once they are loaded."""
+    loaded: frozenset[str] = frozenset()
+
+
+class AgentContextSources(Struct, kw_only=True):
+    """Sources of text that is added to an agent's conversation next to its messages."""
+
+    build_briefing: Callable[[], Awaitable[str]] | None = None
+    """Builds the text that is repeated after each compaction, whatever the summary leaves out."""
+    path_instructions: PathInstructions | None = None
+    """Instructions about files that it uses; None if it gets no instructions."""
+    save_memory: Callable[[AgentRunner, list[Message]], Awaitable[str]] | None = None
+    """Saves memories before a compaction; returns the text to add to the summary."""
+    read_mentions: Callable[[AgentRunner, Message], Awaitable[Message | None]] | None = None
+    """Reads what a person's message mentions; None if there is nothing to add."""
 
 
 class AgentRunner(Struct, kw_only=True):
@@ -119,19 +156,15 @@ class AgentRunner(Struct, kw_only=True):
     inbox: AgentInbox
     limits: LoopLimits
     hooks: HookDispatcher = NO_HOOKS
-    schemas: tuple[ToolSchema, ...] = ()
-    deferred_tools: frozenset[str] = frozenset()
-    """Tools whose schemas are sent only once they are loaded."""
-    loaded_tools: frozenset[str] = frozenset()
+    schemas: SentToolSchemas = SentToolSchemas()
     state: AgentLoopState = field(default_factory=AgentLoopState)
-    build_briefing: Callable[[], Awaitable[str]] | None = None
-    """Builds the text that is repeated after each compaction, whatever the summary leaves out."""
-    path_instructions: PathInstructions | None = None
-    """Instructions about files that it uses; None if it gets no instructions."""
-    save_memory: Callable[[AgentRunner, list[Message]], Awaitable[str]] | None = None
-    """Saves memories before a compaction; returns the text to add to the summary."""
-    read_mentions: Callable[[AgentRunner, Message], Awaitable[Message | None]] | None = None
-    """Reads what a person's message mentions; None if there is nothing to add."""
+    context: AgentContextSources = field(default_factory=AgentContextSources)
+
+    @property
+    def effort_level(self) -> str:
+        """Level of its thinking effort; models that decide themselves start at `high`."""
+        tokens = self.state.turn_thinking_tokens or self.limits.thinking_tokens
+        return name_effort_level(tokens) if tokens or not self.limits.adaptive_thinking else "high"
 
     @property
     def clock(self) -> Clock:
@@ -142,17 +175,13 @@ class AgentRunner(Struct, kw_only=True):
         return self.environment.ids
 
     @property
-    def emit(self) -> EmitEvent:
-        return self.environment.emit
-
-    @property
     def current_model(self) -> Model:
         """Model for the next request, which may depend on the permission mode."""
         model = self.model
         return model.select_model(self.permissions.mode) if isinstance(model, PlanModeModel) else model
 
     def __post_init__(self) -> None:
-        self.schemas = self._select_sent_schemas()
+        self._select_sent_schemas(self.schemas.deferred, self.schemas.loaded)
         self.reestimate_context_tokens()
 
     def set_tools(self, tools: Mapping[str, Tool], deferred: frozenset[str] = frozenset()) -> None:
@@ -160,38 +189,55 @@ class AgentRunner(Struct, kw_only=True):
 
         The schemas of `deferred` tools are not sent, except for those that were loaded.
         """
-        old_size = _measure_tool_schemas(self.schemas)
-        self.tools, self.deferred_tools = tools, deferred
-        self.schemas = self._select_sent_schemas()
-        self.state.context_tokens += (_measure_tool_schemas(self.schemas) - old_size) // BYTES_PER_TOKEN
+        self._replace_tools(tools, deferred, self.schemas.loaded)
 
     def load_deferred_tools(self, names: Iterable[str]) -> None:
         """Send the schemas of these tools from the next request on."""
-        self.loaded_tools |= frozenset(names)
-        self.set_tools(self.tools, self.deferred_tools)
+        self._replace_tools(self.tools, self.schemas.deferred, self.schemas.loaded | frozenset(names))
 
-    def _select_sent_schemas(self) -> tuple[ToolSchema, ...]:
-        if not self.deferred_tools:
-            return tuple([tool.schema for tool in self.tools.values()])
-        hidden = self.deferred_tools - self.loaded_tools
-        sent = [tool.schema for name, tool in self.tools.items() if name not in hidden]
-        # Loaded tools come last, so that the schemas before them stay the same.
-        return tuple(sorted(sent, key=lambda schema: schema.name in self.loaded_tools))
+    def copy_tools(self, parent: AgentRunner) -> None:
+        """Take the tools of another agent, and send the same schemas in the same order."""
+        self._replace_tools(parent.tools, parent.schemas.deferred, parent.schemas.loaded)
+
+    def _replace_tools(
+        self, tools: Mapping[str, Tool], deferred: frozenset[str], loaded: frozenset[str]
+    ) -> None:
+        old_size = _measure_tool_schemas(self.schemas.sent)
+        self.tools = tools
+        self._select_sent_schemas(deferred, loaded)
+        self.state.context_tokens += (_measure_tool_schemas(self.schemas.sent) - old_size) // BYTES_PER_TOKEN
+
+    def _select_sent_schemas(self, deferred: frozenset[str], loaded: frozenset[str]) -> None:
+        if deferred:
+            hidden = deferred - loaded
+            selected = [tool.schema for name, tool in self.tools.items() if name not in hidden]
+            # Loaded tools come last, so that the schemas before them stay the same.
+            selected.sort(key=lambda schema: schema.name in loaded)
+        else:
+            selected = [tool.schema for tool in self.tools.values()]
+        self.schemas = SentToolSchemas(sent=tuple(selected), deferred=deferred, loaded=loaded)
 
     def reestimate_context_tokens(self) -> None:
         """Estimate the tokens again after the conversation was replaced."""
         blocks = (block for message in self.conversation.messages for block in message.content)
-        prefix_size = _measure_tool_schemas(self.schemas) + len(self.system)
+        prefix_size = _measure_tool_schemas(self.schemas.sent) + len(self.system)
         self.state.context_tokens = prefix_size // BYTES_PER_TOKEN + sum(map(estimate_block_tokens, blocks))
 
     def build_model_request(self, messages: list[Message] | None = None) -> ModelRequest:
         return ModelRequest(
             system=self.system,
             messages=self.conversation.messages if messages is None else messages,
-            tools=self.schemas,
+            tools=self.schemas.sent,
             max_tokens=self._compute_max_reply_tokens(),
-            thinking_tokens=self.limits.thinking_tokens,
+            thinking_tokens=self._get_thinking_tokens(),
+            adaptive_thinking=self.limits.adaptive_thinking,
+            adaptive_tokens=self.state.turn_thinking_tokens or 0,
         )
+
+    def _get_thinking_tokens(self) -> int:
+        """Return the thinking tokens of the turn: a turn that began without thinking cannot start it."""
+        own, turn = self.limits.thinking_tokens, self.state.turn_thinking_tokens
+        return own if turn is None or not own else turn
 
     def _compute_max_reply_tokens(self) -> int | None:
         """Return a lower limit if the history leaves less room: some providers reject what cannot fit."""
@@ -204,7 +250,9 @@ class AgentRunner(Struct, kw_only=True):
         """Add an incoming message. Only a person's message is a prompt; others are marked as meta."""
         entry = self.conversation.add_message(message, meta=by == "runtime", delivered=delivered)
         self.state.context_tokens += sum(map(estimate_block_tokens, message.content))
-        await self.emit(MessageAdded(agent=self.identity.agent, entry=entry, message=message, by=by))
+        await self.environment.emit(
+            MessageAdded(agent=self.identity.agent, entry=entry, message=message, by=by)
+        )
 
     async def add_message(
         self, message: Message, *, billing: ModelReplyMetadata | None = None, meta: bool = False
@@ -212,7 +260,7 @@ class AgentRunner(Struct, kw_only=True):
         if billing is None:
             entry = self.conversation.add_message(message, meta=meta)
             self.state.context_tokens += sum(map(estimate_block_tokens, message.content))
-            await self.emit(
+            await self.environment.emit(
                 MessageAdded(
                     agent=self.identity.agent,
                     entry=entry,
@@ -222,8 +270,11 @@ class AgentRunner(Struct, kw_only=True):
             )
         else:
             entry = self.conversation.add_message(message, billing=billing, meta=meta)
-            self.state.context_tokens = billing.usage.total_tokens
-            await self.emit(
+            if billing.usage.is_count_of_reply:
+                self.state.context_tokens = billing.usage.total_tokens
+            else:
+                self.state.context_tokens += sum(map(estimate_block_tokens, message.content))
+            await self.environment.emit(
                 MessageAdded(
                     agent=self.identity.agent,
                     entry=entry,
@@ -238,8 +289,9 @@ class AgentRunner(Struct, kw_only=True):
 
 
 def _infer_message_author(message: Message, *, meta: bool) -> MessageAuthor:
-    if any(isinstance(block, ToolResultBlock) for block in message.content):
-        return "tool"
+    for block in message.content:
+        if isinstance(block, ToolResultBlock):
+            return "tool"
     return "runtime" if meta else "person"
 
 

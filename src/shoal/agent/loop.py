@@ -18,6 +18,7 @@ from shoal.agent.hook_points import (
     run_stop_hooks,
 )
 from shoal.agent.model_call import call_model
+from shoal.agent.repetition_guard import enforce_repetition_limits
 from shoal.agent.tool_calls import execute_tool_calls
 from shoal.core.budgets.limits import BudgetRefusal, LimitKind
 from shoal.core.conversation.messages import Message, user_message
@@ -49,6 +50,10 @@ async def run_agent_loop(
     seconds = agent.budget.start_work_timer()
     replies_before = agent.state.reply_count
     agent.state.halt_reason = ""
+    if prompt is not None and by == "person":
+        agent.state.repetition.forget_all()
+    else:
+        agent.state.repetition.forget_calls()
     try:
         blocked_prompt = None if prompt is None else await add_prompt_after_hooks(agent, prompt, by=by)
         has_items, blocked_item = await _drain_inbox(agent)
@@ -80,6 +85,7 @@ async def run_agent_loop(
         )
     finally:
         agent.permissions.drop_turn_permissions()
+        agent.state.turn_thinking_tokens = None
         agent.budget.stop_work_timer()
 
 
@@ -116,6 +122,7 @@ async def _run_tool_rounds(agent: AgentRunner) -> LoopResult:
         if calls := reply.message.tool_uses:
             await execute_tool_calls(agent, calls)
             parts.clear()
+            await enforce_repetition_limits(agent)
         elif (
             reply.stop_reason == "max_tokens" and reply.message.content and continuations < MAX_CONTINUATIONS
         ):
@@ -145,6 +152,8 @@ async def _drain_inbox(agent: AgentRunner, *, only_waking: bool = False) -> tupl
     was_added, block_reason = False, ""
     while (item := agent.inbox.take_next(only_waking=only_waking and not was_added)) is not None:
         blocked = await add_inbox_item_after_hooks(agent, item)
+        if item.by == "person":
+            agent.state.repetition.forget_all()
         was_added, block_reason = was_added or blocked is None, blocked or block_reason
     return was_added, block_reason
 
@@ -171,7 +180,7 @@ async def _record_model_reply(agent: AgentRunner, reply: ModelReply, request: Re
     await agent.add_message(reply.message, billing=billing)
     entry = agent.conversation.last_entry
     assert entry is not None
-    await agent.emit(
+    await agent.environment.emit(
         AssistantReplied(
             agent=agent.identity.agent,
             entry=entry,

@@ -1,45 +1,137 @@
-"""Library API: open a session, or run one prompt from synchronous code."""
+"""Library API: open a session, or run one prompt."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from threading import Thread
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from shoal.app.options import Options
-from shoal.app.session.session import Session
-from shoal.app.session.turn import Turn
-from shoal.core.events import Event, RunFinished
+from shoal.app.library.library_session import LibrarySession
+from shoal.app.library.session_options import SessionOptions, build_session_options
+from shoal.core.events import Event
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from shoal.app.session.result import Result
+    from shoal.app.session.turn import Turn
+
+OutputT = TypeVar("OutputT")
 
 
-def open(*, cwd: str | Path | None = None, **options: Any) -> Session:  # noqa: A001 - used as shoal.open
-    """Return a session to enter with `async with`; the keywords are the fields of `Options`."""
-    return Session(Options(cwd=None if cwd is None else Path(cwd), **options))
+@overload
+def open(  # noqa: A001 - used as shoal.open
+    *, output: None = None, **options: Unpack[SessionOptions]
+) -> LibrarySession[None]: ...
+@overload
+def open(  # noqa: A001 - used as shoal.open
+    *, output: type[OutputT], **options: Unpack[SessionOptions]
+) -> LibrarySession[OutputT]: ...
+def open(  # noqa: A001 - used as shoal.open
+    *, output: type[Any] | None = None, **options: Unpack[SessionOptions]
+) -> LibrarySession[Any]:
+    """Return a session to enter with `async with`. `output` is the type of the lead's answers."""
+    built, agents = build_session_options("shoal.open()", options, output)
+    return LibrarySession(built, agents)
 
 
+@overload
+async def run(
+    prompt: str,
+    *,
+    output: None = None,
+    on_event: Callable[[Event], object] | None = None,
+    **options: Unpack[SessionOptions],
+) -> Result[None]: ...
+@overload
+async def run(
+    prompt: str,
+    *,
+    output: type[OutputT],
+    on_event: Callable[[Event], object] | None = None,
+    **options: Unpack[SessionOptions],
+) -> Result[OutputT]: ...
+async def run(
+    prompt: str,
+    *,
+    output: type[Any] | None = None,
+    on_event: Callable[[Event], object] | None = None,
+    **options: Unpack[SessionOptions],
+) -> Result[Any]:
+    """Run one prompt and return its result; `on_event` is called with each event.
+
+    It is the result of the last turn: reports of background agents are handled before. Raises `RunFailed`
+    unless the work was completed.
+    """
+    built, agents = build_session_options("shoal.run()", options, output)
+    session: LibrarySession[Any] = LibrarySession(built, agents)
+    async with session:
+        turn: Turn[Any] | None = session.run(prompt)
+        while turn is not None:
+            async for event in turn:
+                if on_event is not None:
+                    on_event(event)
+            result = await turn.wait()
+            turn = await session.next_turn() if result.ok else None
+    result.raise_if_failed()
+    return result
+
+
+@overload
 def run_sync(
     prompt: str,
     *,
-    cwd: str | Path | None = None,
+    output: None = None,
     on_event: Callable[[Event], object] | None = None,
-    **options: Any,
-) -> RunFinished:
-    """Run one prompt and return its end; `on_event` is called with each event.
+    **options: Unpack[SessionOptions],
+) -> Result[None]: ...
+@overload
+def run_sync(
+    prompt: str,
+    *,
+    output: type[OutputT],
+    on_event: Callable[[Event], object] | None = None,
+    **options: Unpack[SessionOptions],
+) -> Result[OutputT]: ...
+def run_sync(
+    prompt: str,
+    *,
+    output: type[Any] | None = None,
+    on_event: Callable[[Event], object] | None = None,
+    **options: Unpack[SessionOptions],
+) -> Result[Any]:
+    """Run one prompt like `run`, from code without asyncio.
 
-    It is the end of the last turn: reports of background agents are handled before.
+    If an event loop runs in this thread, as in a notebook, the prompt runs in another thread.
     """
 
-    async def run_prompt() -> RunFinished:
-        async with open(cwd=cwd, **options) as session:
-            turn: Turn | None = session.run(prompt)
-            while turn is not None:
-                async for event in turn:
-                    if on_event is not None:
-                        on_event(event)
-                    if isinstance(event, RunFinished):
-                        finished = event
-                turn = await session.next_turn()
-            return finished
+    def run_to_end() -> Result[Any]:
+        if output is None:
+            return asyncio.run(run(prompt, on_event=on_event, **options))
+        return asyncio.run(run(prompt, output=output, on_event=on_event, **options))
 
-    return asyncio.run(run_prompt())
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return run_to_end()
+    return _call_in_thread(run_to_end)
+
+
+def _call_in_thread(function: Callable[[], Result[Any]]) -> Result[Any]:
+    """Call a function in another thread and wait for it; its exception is raised here."""
+    results: list[Result[Any]] = []
+    errors: list[BaseException] = []
+
+    def call_function() -> None:
+        try:
+            results.append(function())
+        except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
+            errors.append(error)
+
+    thread = Thread(target=call_function, name="shoal run_sync")
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from shoal.backends.guardian import collect_descendant_pids, read_process_tree, send_signals
+from shoal.backends.guardian import kill_process_trees
 from shoal.backends.order_channel import GuardianOrderChannel, redecode_as_utf8
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
@@ -35,7 +35,12 @@ END_TIMEOUT = 6.0
 class ProcessGuardianClient:
     """Handle of one guardian. `on_lost` is called once, if it ends without being asked to."""
 
-    def __init__(self, on_message: Callable[[dict[str, Any]], None], on_lost: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        on_message: Callable[[dict[str, Any]], None],
+        on_lost: Callable[[], None],
+        record_directory: Path | None = None,
+    ) -> None:
         self._on_lost = on_lost
         own_end, guardian_end = socket.socketpair()
         with guardian_end:
@@ -49,6 +54,7 @@ class ProcessGuardianClient:
                     "utf8",
                     str(GUARDIAN_SCRIPT),
                     str(guardian_end.fileno()),
+                    *(() if record_directory is None else (str(record_directory),)),
                 ],
                 pass_fds=[guardian_end.fileno()],
                 stdin=subprocess.DEVNULL,
@@ -171,8 +177,10 @@ class GuardedProcess:
 class GuardedProcessLauncher:
     """Starts processes through a guardian, which itself starts with the first of them."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, record_directory: Path | None = None) -> None:
+        """`record_directory` lists the running processes, so that others of the home can end leftovers."""
         self._clock = clock
+        self._record_directory = record_directory
         self._guardian_client: ProcessGuardianClient | None = None
         self._running: dict[int, GuardedProcess] = {}
         self._last = 0
@@ -224,7 +232,7 @@ class GuardedProcessLauncher:
         if self._guardian_client is None or not self._guardian_client.is_alive:
             try:
                 self._guardian_client = ProcessGuardianClient(
-                    self._dispatch_guardian_message, self._on_guardian_lost
+                    self._dispatch_guardian_message, self._on_guardian_lost, self._record_directory
                 )
             except OSError as error:
                 raise ProcessError(f"Cannot start the process guardian: {error}.") from error
@@ -251,18 +259,6 @@ def kill_and_mark_all_lost(running: dict[int, GuardedProcess], why: str) -> None
     for process in running.values():
         process.mark_lost(why)
     running.clear()
-
-
-def kill_process_trees(leaders: list[int]) -> None:
-    stopped: set[int] = set()
-    found = set(leaders)
-    # Stop first, then list again: a process that forks after it was listed would leave an orphan.
-    while found - stopped:
-        send_signals(signal.SIGSTOP, groups=leaders, pids=list(found - stopped))
-        stopped |= found
-        families = read_process_tree()
-        found = {pid for leader in leaders for pid in collect_descendant_pids(leader, families)}
-    send_signals(signal.SIGKILL, groups=leaders, pids=list(stopped))
 
 
 def _send_spawn_order(guardian: ProcessGuardianClient, identity: int, launch: ProcessLaunchSpec) -> None:

@@ -1,7 +1,9 @@
 """Guardian: the parent of every process that a session starts, which ends them all with the session.
 
-Run as `python -I -S -E guardian.py FD`, with the standard library alone, so that it starts fast and stays
-small. FD is a stream socket to the lead, with one JSON object per line:
+Run as `python -I -S -E guardian.py FD [RECORDS]`, with the standard library alone, so that it starts fast
+and stays small. RECORDS is a directory with one file per guardian of the home, which lists its processes: if
+guardian and lead are killed together, others find the processes there. FD is a stream socket to the lead,
+with one JSON object per line:
 
     lead → {"spawn": id, "argv": [...], "cwd": "...", "env": {...}}   with three descriptors: 0, 1 and 2
            {"signal": id, "number": n}
@@ -13,6 +15,7 @@ small. FD is a stream socket to the lead, with one JSON object per line:
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import select
@@ -35,6 +38,10 @@ CONFINE_ARGUMENTS = ["-I", "-S", "-E", "-X", "utf8", f"{HERE}/sandbox/landlock_e
 """Arguments with which an interpreter confines a command; the guardian is already an interpreter."""
 
 
+RECORD_VARIABLE = "SHOAL_GUARDIAN"
+"""Variable of each process: the name of the record that lists it."""
+
+
 class LeadDisconnectedError(Exception):
     """The socket is closed: the session ended or died."""
 
@@ -43,8 +50,9 @@ class ProcessGuardian:
     descriptors = 3
     """Number of descriptors of each spawn order."""
 
-    def __init__(self, lead: socket.socket, wake: int) -> None:
+    def __init__(self, lead: socket.socket, wake: int, record: ProcessRecordFile | None = None) -> None:
         self._lead = lead
+        self._record = record
         self._wake = wake
         self._leaders: dict[int, int] = {}
         """Running processes: pid → id."""
@@ -67,10 +75,13 @@ class ProcessGuardian:
                     self._receive_orders()
         except LeadDisconnectedError:
             self._end_all_processes()
+            if self._record is not None:
+                self._record.remove()
 
     def start_process(self, order: dict[str, Any], fds: list[int]) -> int:
         """Start a process and return its pid. Raises OSError and ValueError."""
-        return spawn_program(order["argv"], order["cwd"], order["env"], fds)
+        env = order["env"] if self._record is None else {**order["env"], RECORD_VARIABLE: self._record.name}
+        return spawn_program(order["argv"], order["cwd"], env, fds)
 
     def on_child_exit(self, pid: int, identity: int | None) -> None:
         """Handle the end of a child; `identity` is None if it was adopted after its parent ended.
@@ -117,6 +128,8 @@ class ProcessGuardian:
         finally:
             for fd in fds:
                 os.close(fd)
+        if self._record is not None:
+            self._record.add_process(pid)
         self._leaders[pid] = order["spawn"]
         self._groups[order["spawn"]] = pid
         self._send_message_to_lead({"started": order["spawn"], "pid": pid})
@@ -159,6 +172,8 @@ class ProcessGuardian:
                 self._strays[identity] = strays
                 continue
             del self._groups[identity]
+            if self._record is not None and not self._groups:
+                self._record.clear()
             self._send_message_to_lead({"gone": identity})
 
     def _end_all_processes(self) -> None:
@@ -185,6 +200,153 @@ class ProcessGuardian:
             remaining = deadline - time.monotonic()
             if remaining <= 0 or not select.select([self._wake], [], [], remaining)[0]:
                 return True
+
+
+class ProcessRecordFile:
+    """Lists the processes of one guardian by pid and start time; locked while the guardian lives."""
+
+    def __init__(self, directory: str) -> None:
+        os.makedirs(directory, mode=0o700, exist_ok=True)  # noqa: PTH103 - pathlib is slow to import
+        self.name = f"{os.getpid()}-{os.urandom(6).hex()}"
+        self._path = f"{directory}/{self.name}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        temporary = f"{directory}/.{self.name}"
+        self._fd = os.open(temporary, flags, 0o600)
+        fcntl.flock(self._fd, fcntl.LOCK_EX)
+        os.write(self._fd, f"boot {read_boot_id()}\n".encode())
+        self._header_size = os.fstat(self._fd).st_size
+        # Named only once it is locked: nobody takes it for the record of a dead guardian.
+        os.rename(temporary, self._path)  # noqa: PTH104
+
+    def add_process(self, pid: int) -> None:
+        stat = read_process_stat(pid)
+        if stat is not None:
+            try:  # noqa: SIM105 - contextlib is slow to import
+                os.write(self._fd, f"{pid} {stat[START_FIELD].decode()}\n".encode())
+            except OSError:
+                pass  # a full disk must not keep a program from running
+
+    def clear(self) -> None:
+        """Forget all processes, because none is left."""
+        try:  # noqa: SIM105 - contextlib is slow to import
+            os.ftruncate(self._fd, self._header_size)
+        except OSError:
+            pass
+
+    def remove(self) -> None:
+        try:  # noqa: SIM105 - contextlib is slow to import
+            os.unlink(self._path)  # noqa: PTH108
+        except OSError:
+            pass
+
+
+def open_process_record(directory: str) -> ProcessRecordFile | None:
+    """Return a new record; None if the directory cannot be used, because programs must start anyway."""
+    try:
+        return ProcessRecordFile(directory)
+    except OSError:
+        return None
+
+
+def end_leftover_processes(directory: str) -> list[int]:
+    """Kill the processes of guardians that died together with their lead; return the pids of the leaders.
+
+    A process counts only if its start time, or the variable in its environment, proves that it is the same
+    one: the system reuses pids.
+    """
+    ended: list[int] = []
+    try:
+        names = sorted(os.listdir(directory))  # noqa: PTH208
+    except OSError:
+        return ended
+    for name in names:
+        try:
+            fd = os.open(f"{directory}/{name}", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            leaders = find_leftover_leaders(name, os.read(fd, 1 << 22))
+            if leaders:
+                kill_process_trees(leaders)
+                ended += leaders
+            os.unlink(f"{directory}/{name}")  # noqa: PTH108
+        except OSError:
+            continue  # its guardian lives, or another process ends its processes
+        finally:
+            os.close(fd)
+    return ended
+
+
+def find_leftover_leaders(name: str, content: bytes) -> list[int]:
+    """Return the recorded processes that still run, and processes in the sessions of those that ended."""
+    header, _, rest = content.partition(b"\n")
+    if header != f"boot {read_boot_id()}".encode():
+        return []  # the machine was restarted meanwhile
+    found: list[int] = []
+    ended_leaders: set[bytes] = set()
+    for line in rest.splitlines():
+        pid, _, start = line.partition(b" ")
+        if not (pid.isdigit() and start.isdigit()):
+            continue
+        stat = read_process_stat(int(pid))
+        if stat is None or stat[STATE_FIELD] in b"ZX":
+            ended_leaders.add(pid)
+        elif stat[START_FIELD] == start:
+            found.append(int(pid))
+    return found + (find_session_members(ended_leaders, name) if ended_leaders else [])
+
+
+def find_session_members(sessions: set[bytes], name: str) -> list[int]:
+    """Return the processes of these sessions whose environment names this record."""
+    marker = f"{RECORD_VARIABLE}={name}".encode()
+    found: list[int] = []
+    for entry in os.listdir("/proc"):  # noqa: PTH208
+        stat = read_process_stat(int(entry)) if entry.isdecimal() else None
+        if stat is None or stat[SESSION_FIELD] not in sessions:
+            continue
+        try:
+            with open(f"/proc/{entry}/environ", "rb") as file:  # noqa: PTH123
+                variables = file.read().split(b"\0")
+        except OSError:
+            continue
+        if marker in variables:
+            found.append(int(entry))
+    return found
+
+
+STATE_FIELD, PARENT_FIELD, SESSION_FIELD, START_FIELD = 0, 1, 3, 19
+"""Positions in `/proc/PID/stat` after the name of the program."""
+
+
+def read_process_stat(pid: int) -> list[bytes] | None:
+    """Return the fields of a process after its name; None if it is gone or there is no /proc."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
+            return file.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+
+
+def read_boot_id() -> str:
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:  # noqa: PTH123
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def kill_process_trees(leaders: list[int]) -> None:
+    """Kill processes, their groups and all their descendants."""
+    stopped: set[int] = set()
+    found = set(leaders)
+    # Stop first, then list again: a process that forks after it was listed would leave an orphan.
+    while found - stopped:
+        send_signals(signal.SIGSTOP, groups=leaders, pids=list(found - stopped))
+        stopped |= found
+        families = read_process_tree()
+        found = {pid for leader in leaders for pid in collect_descendant_pids(leader, families)}
+    send_signals(signal.SIGKILL, groups=leaders, pids=list(stopped))
 
 
 def spawn_program(argv: list[str], cwd: str, env: dict[str, str], fds: list[int]) -> int:
@@ -321,13 +483,9 @@ def read_process_tree() -> dict[int, list[int]]:
     except OSError:
         return families
     for name in names:
-        if name.isdecimal():
-            try:
-                with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
-                    fields = file.read().rpartition(b")")[2].split()
-            except OSError:
-                continue
-            families.setdefault(int(fields[1]), []).append(int(name))
+        stat = read_process_stat(int(name)) if name.isdecimal() else None
+        if stat is not None:
+            families.setdefault(int(stat[PARENT_FIELD]), []).append(int(name))
     return families
 
 
@@ -350,7 +508,11 @@ def become_subreaper() -> None:
 def main() -> None:
     fd = int(sys.argv[1])
     os.set_inheritable(fd, False)  # noqa: FBT003
-    ProcessGuardian(socket.socket(fileno=fd), set_up_child_reaping()).serve()
+    wake, record = set_up_child_reaping(), None
+    if len(sys.argv) > 2:
+        end_leftover_processes(sys.argv[2])
+        record = open_process_record(sys.argv[2])
+    ProcessGuardian(socket.socket(fileno=fd), wake, record).serve()
 
 
 def set_up_child_reaping() -> int:

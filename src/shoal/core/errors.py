@@ -7,12 +7,13 @@ ShoalError
 │   │   ├── Overloaded            529, 503
 │   │   ├── ServerFault           other 5xx
 │   │   ├── ConnectionLost        no answer at all
-│   │   ├── StreamCut             the answer broke off
+│   │   ├── StreamCut             the answer was cut off
 │   │   └── StreamStalled         no byte for too long
 │   ├── Unauthorized              401, 403
 │   ├── UnknownModel              404, or a name that no provider offers
 │   ├── ContextTooLong            the history no longer fits
 │   ├── BadRequest                other 4xx
+│   │   └── QuotaExceeded         the account has no quota or credit left
 │   ├── BadReply                  an answer that cannot be parsed
 │   └── ReplayMismatch            a replayed run sent a different request
 ├── AgentRequestRefused           an agent cannot be started or reached; its text is for the model
@@ -42,14 +43,17 @@ ShoalError
 ├── WorkspaceError                a file operation is refused; its text is for the model
 ├── WorktreeError                 a worktree cannot be created, merged or removed
 │   └── MergeConflict             nothing was merged
-└── QuestionUnanswerable          nobody is available to answer a question
+├── QuestionUnanswerable          nobody is available to answer a question
+├── RunFailed                     a turn or an agent that a program awaited did not complete its work
+└── WorkflowError                 a workflow cannot continue
+    └── WorkflowChanged           the program asked for a step that does not match its record
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shoal.core.budgets.limits import BudgetRefusal
 
@@ -122,6 +126,10 @@ class ContextTooLong(ModelError): ...
 class BadRequest(ModelError): ...
 
 
+class QuotaExceeded(BadRequest):
+    """The account has no quota or credit left; no later request can succeed."""
+
+
 class BadReply(ModelError): ...
 
 
@@ -129,6 +137,9 @@ class ReplayMismatch(ModelError): ...
 
 
 class AgentRequestRefused(ShoalError): ...
+
+
+class AgentTranscriptMissing(AgentRequestRefused): ...
 
 
 class NoModelConfigured(ShoalError): ...
@@ -268,3 +279,22 @@ class MergeConflict(WorktreeError):
 
 
 class QuestionUnanswerable(ShoalError): ...
+
+
+class RunFailed(ShoalError):
+    """A turn or an agent did not complete its work. `result` is its `Result`, with the reason."""
+
+    def __init__(self, message: str, *, result: Any) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+class WorkflowError(ShoalError): ...
+
+
+class WorkflowChanged(WorkflowError):
+    """A resumed workflow asked for other steps than before. `step` is the number of the recorded step."""
+
+    def __init__(self, message: str, *, step: int) -> None:
+        super().__init__(message)
+        self.step = step

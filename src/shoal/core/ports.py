@@ -41,6 +41,10 @@ class Transcript(Protocol):
         """Append an entry; it is stored when this returns. On `StateFileError` the rest is left intact."""
         ...
 
+    def set_title(self, title: str) -> None:
+        """Name the session from the next entry on."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -74,7 +78,8 @@ class AgentInbox(Protocol):
     def take_next(self, *, only_waking: bool = False) -> InboxItem | None:
         """Take the next item. It enters the conversation before anything else is awaited.
 
-        An agent with nothing more to do passes `only_waking`: items that wake nobody do not keep it going.
+        An agent with nothing more to do passes `only_waking`: items that do not wake an agent do not keep it
+        running.
         """
         ...
 

@@ -81,9 +81,7 @@ class SessionStore(Protocol):
         """Release the lock; an `unused` session, which never started, leaves nothing behind."""
         ...
 
-    def open_transcript(
-        self, agent: AgentId, *, cwd: str, version: str, durable: bool = False, title: str = ""
-    ) -> Transcript:
+    def open_transcript(self, agent: AgentId, *, cwd: str, version: str, title: str = "") -> Transcript:
         """Open the transcript of the lead or of another agent; it exists from its first entry on.
 
         Each line names the directory and the version of the program. A `title` names the session from the
@@ -116,7 +114,7 @@ class SessionStore(Protocol):
         """Return the metadata; None if there is none. Raises `StateFileError` if it is not valid."""
         ...
 
-    def open_journal(self, clock: Clock, *, secrets: SecretRedactor, durable: bool = False) -> Journal: ...
+    def open_journal(self, clock: Clock, *, secrets: SecretRedactor) -> Journal: ...
 
     def open_results(self) -> ResultStore: ...
 

@@ -77,7 +77,7 @@ class ChatCompletionsApiModel:
         assembler = ChatCompletionsReplyAssembler(self._endpoint.target, request.messages)
         reader = ReplyStreamReader(self._endpoint.target, assembler, on_delta)
         await on_delta(ModelAttemptStartedDelta())
-        await self._endpoint.post_request(body, reader.feed)
+        await self._endpoint.post_request(body, reader.feed, reader.count_events)
         return assembler.build_reply()
 
     async def _generate_with_emulated_tools(

@@ -50,7 +50,7 @@ class MessagesApiModel:
         assembler = MessagesApiReplyAssembler(self._endpoint.target)
         reader = ReplyStreamReader(self._endpoint.target, assembler, on_delta)
         await on_delta(ModelAttemptStartedDelta())
-        await self._endpoint.post_request(body, reader.feed)
+        await self._endpoint.post_request(body, reader.feed, reader.count_events)
         return assembler.build_reply()
 
     async def aclose(self) -> None:
@@ -120,10 +120,12 @@ def _build_length_and_thinking_fields(request: ModelRequest, card: ModelCard) ->
     """Return the limits on length, thinking and temperature in the form this model generation expects."""
     limits: dict[str, Any] = {"max_tokens": min(request.max_tokens or card.max_output, card.max_output)}
     version = parse_model_version(card.id)
-    if request.thinking_tokens and version >= (4, 6):
-        effort = next((name for limit, name in _EFFORTS if request.thinking_tokens < limit), "max")
+    is_adaptive = version >= (4, 6)
+    if is_adaptive and (request.thinking_tokens or (request.adaptive_thinking and "claude" in card.id)):
         limits["thinking"] = {"type": "adaptive"}
-        limits["output_config"] = {"effort": effort}
+        if tokens := request.thinking_tokens or request.adaptive_tokens:
+            effort = next((name for limit, name in _EFFORTS if tokens < limit), "max")
+            limits["output_config"] = {"effort": effort}
     elif request.thinking_tokens:
         budget = max(_MIN_THINKING_TOKENS, request.thinking_tokens)
         # The budget is part of max_tokens and must leave room for the answer itself.

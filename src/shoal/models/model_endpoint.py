@@ -31,12 +31,17 @@ _MAX_JSON_BYTES = 4 << 20
 _DRAIN_TIMEOUT = 0.25
 """Seconds to wait for the end of a complete answer's response, so that the connection can be reused."""
 
+_KEEP_ALIVE_GAPS = 5
+
 ChunkHandler: TypeAlias = Callable[[bytes], Awaitable[bool]]
 """Receives the bytes that arrived; returns True once the answer is complete."""
 
 
 class ProviderHttpTimeouts(Struct, frozen=True, kw_only=True):
-    """Deadlines in seconds. `gap` is the longest silence inside a stream; a ping ends a silence."""
+    """Deadlines in seconds. `gap` is the longest silence inside a stream; a ping ends a silence.
+
+    A stream of pings alone ends after `_KEEP_ALIVE_GAPS` times the gap.
+    """
 
     connect: float = 15.0
     first_byte: float = 300.0
@@ -81,11 +86,16 @@ class ModelEndpoint:
         self._deadlines = deadlines
         self._key_source = key_source
 
-    async def post_request(self, body: bytes, on_chunk: ChunkHandler) -> None:
+    async def post_request(
+        self, body: bytes, on_chunk: ChunkHandler, count_events: Callable[[], int] | None = None
+    ) -> None:
         """Post the body and pass chunks to `on_chunk` until it has the whole answer.
 
-        Raises a `ModelError`; `StreamCut` if the answer started and did not end.
+        `count_events` returns the number of events so far, without keep-alive messages. Raises a
+        `ModelError`; `StreamCut` if the answer started and did not end.
         """
+        if count_events is not None:
+            on_chunk = self._limit_keep_alives(on_chunk, count_events)
         try:
             async with self._clock.deadline(self._deadlines.total):
                 await self._post_with_current_key(body, on_chunk)
@@ -93,6 +103,25 @@ class ModelEndpoint:
             raise self._build_endpoint_error(
                 StreamStalled, f"did not complete a response within {self._deadlines.total:g} s"
             ) from None
+
+    def _limit_keep_alives(self, on_chunk: ChunkHandler, count_events: Callable[[], int]) -> ChunkHandler:
+        """Return a handler that raises `StreamStalled` if only keep-alive messages arrive for long."""
+        limit = self._deadlines.gap * _KEEP_ALIVE_GAPS
+        last_count, last_event_at = 0, self._clock.monotonic()
+
+        async def handle_chunk(chunk: bytes) -> bool:
+            nonlocal last_count, last_event_at
+            is_done = await on_chunk(chunk)
+            now, count = self._clock.monotonic(), count_events()
+            if count != last_count:
+                last_count, last_event_at = count, now
+            elif not is_done and now - last_event_at > limit:
+                raise self._build_endpoint_error(
+                    StreamStalled, f"sent nothing but keep-alive messages for {limit:g} s"
+                )
+            return is_done
+
+        return handle_chunk
 
     async def _post_with_current_key(self, body: bytes, on_chunk: ChunkHandler) -> None:
         if self._key_source is None:
@@ -131,7 +160,9 @@ class ModelEndpoint:
             connection.write_bytes(b"%s%d\r\n\r\n" % (head, len(body)), body)
             await self._read_response(connection, on_chunk)
         except MalformedHttpResponseError as error:
-            raise self._build_endpoint_error(BadReply, f"does not respond in HTTP/1.1: {error}") from error
+            raise self._build_endpoint_error(
+                BadReply, f"did not send a valid HTTP/1.1 response: {error}"
+            ) from error
         finally:
             self._pool.release(connection)
 

@@ -21,6 +21,9 @@ _REPLY_LIMIT = 64 << 20
 """Bytes of a stream; a longer reply is a runaway."""
 
 
+_KEEP_ALIVE_TYPES = ("ping", "keepalive")
+
+
 class SseEventTooLongError(Exception):
     """A line or an event exceeds the limit."""
 
@@ -90,6 +93,11 @@ class ReplyStreamReader:
         self._on_delta = on_delta
         self._parser = SseParser()
         self._size = 0
+        self._event_count = 0
+
+    def count_events(self) -> int:
+        """Return the number of events so far, without keep-alive messages."""
+        return self._event_count
 
     async def feed(self, chunk: bytes) -> bool:
         """Return True if the answer is complete; b"" means that no more bytes will come."""
@@ -99,6 +107,7 @@ class ReplyStreamReader:
             if data == b"[DONE]":
                 self._assembler.done = True
             elif (event := _try_decode_json(data)) is not None:
+                self._event_count += not (isinstance(event, dict) and event.get("type") in _KEEP_ALIVE_TYPES)
                 self._assembler.add_stream_event(event)
             if self._assembler.done:
                 break

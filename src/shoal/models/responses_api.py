@@ -59,7 +59,7 @@ class ResponsesApiModel:
         assembler = ResponsesApiReplyAssembler(self._endpoint.target, request.messages)
         reader = ReplyStreamReader(self._endpoint.target, assembler, on_delta)
         await on_delta(ModelAttemptStartedDelta())
-        await self._endpoint.post_request(body, reader.feed)
+        await self._endpoint.post_request(body, reader.feed, reader.count_events)
         return assembler.build_reply()
 
     def _adapt_dialect_to_error(self, error_text: str, request: ModelRequest) -> bool:

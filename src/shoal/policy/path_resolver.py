@@ -27,9 +27,12 @@ _ODD_STARTS = ("", "~", " ", "\t", "\n")
 
 
 class PathResolver:
-    """Resolves paths relative to an agent's working directories. `home` is Shoal's own directory."""
+    """Resolves paths relative to an agent's working directories.
 
-    def __init__(self, workspace: Workspace, home: Path | None = None) -> None:
+    `home` is Shoal's own directory, or the resolver of the parent agent, which knows it.
+    """
+
+    def __init__(self, workspace: Workspace, home: Path | PathResolver | None = None) -> None:
         self._workspace = workspace
         self._check_path: Callable[[str], PathKind] | None = None
         self._granted: tuple[Path, ...] | None = None
@@ -37,7 +40,10 @@ class PathResolver:
         self._cwd_text = ""
         self._inside: tuple[str, ...] = ()
         self.root = str(workspace.root)
-        self._home = "" if home is None else f"{os.path.realpath(home)}/"
+        if isinstance(home, PathResolver):
+            self._home: str = home._home
+        else:
+            self._home = "" if home is None else f"{os.path.realpath(home)}/"
         self._below_root = f"{self.root}/"
         self._is_below_home = self._is_in_shoal_home(self.root)
 
@@ -142,7 +148,7 @@ def _follow_symlinks(path: str) -> tuple[str, bool]:
         raise WorkspaceError(_format_path_error(path, error)) from None
     except ValueError:
         raise WorkspaceError(
-            f"The path {escape_filename(path)!r} contains a NUL byte, which a file name cannot."
+            f"The path {escape_filename(path)!r} contains a NUL byte, which is not allowed in a file name."
         ) from None
     _refuse_symlink_loops(path, real)
     return real, is_directory

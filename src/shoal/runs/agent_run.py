@@ -23,6 +23,7 @@ class AgentRun:
         "background",
         "completion",
         "facts",
+        "for_program",
         "is_live",
         "monitor",
         "report_to",
@@ -45,6 +46,8 @@ class AgentRun:
         self.agent = agent
         self.report_to: AgentId = facts.parent
         self.background = facts.background
+        self.for_program = False
+        """True if a program started it, which reads its end instead of the lead."""
         self.started_at = started_at
         self.completion: AgentResult | None = None
         self.is_live = True
@@ -131,5 +134,5 @@ class AgentRun:
             seconds=completion.duration_ms / 1000 if completion else now - self.started_at,
             doing="" if completion or monitor is None else monitor.activity,
             completion=completion,
-            output=completion.output if completion else str(monitor.output) if monitor else "",
+            output=completion.output if completion else monitor.output if monitor else "",
         )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
@@ -15,6 +16,7 @@ from shoal.agent.agent_texts import load_prompt
 from shoal.agent.forks import FORK_KIND, ask_model_outside_conversation
 from shoal.core.agents.identity import AgentIdentity
 from shoal.core.agents.subagents import (
+    PROGRAM_CALL,
     AgentMessageDeliveryReceipt,
     AgentResult,
     AgentStatusSnapshot,
@@ -36,6 +38,7 @@ from shoal.core.events import (
     WorktreeWorkRetained,
 )
 from shoal.core.ids import LEAD_ID, AgentId, IdGenerator
+from shoal.core.output_type import OutputType
 from shoal.core.task_groups import exit_task_group_without_wrapping
 from shoal.runs.agent_messenger import AgentMessenger
 from shoal.runs.agent_registry import AgentRegistry
@@ -86,6 +89,8 @@ class AgentSupervisor:
         self._emit = emit
         self._tasks = asyncio.TaskGroup()
         self._registry = AgentRegistry()
+        self._program_agents: dict[AgentId, OutputType[Any] | None] = {}
+        """Agents that a program started, with the type of the answer that each owes."""
         self._approval = BulkSpawnApproval(policy.approval_threshold, budget)
         self._messenger = AgentMessenger(
             registry=self._registry, queue=queue, ids=ids, emit=emit, resume=self._resume_ended_agent
@@ -118,31 +123,36 @@ class AgentSupervisor:
         name = self._registry.reserve_agent_name(request.name) if request.name else ""
         ignored_model = "" if self.policy.model_by_call else request.model or ""
         request = replace(request, name=name or None, model=None if ignored_model else request.model)
-        try:
-            new_agent = self._build_preparation_request(agent, parent, context.call_id)
-            prepared = await (self._factory.prepare_fork if is_fork else self._factory.prepare_new_agent)(
-                request, new_agent
-            )
-            prepared = await self._decide_background(prepared, request, parent.identity)
-            prepared = (
-                _add_note_to_prepared_agent(prepared, format_run_notice("model_ignored", model=ignored_model))
-                if ignored_model
-                else prepared
-            )
-            try:
-                prepared = await add_subagent_start_hook_context(prepared)
-                run = self._begin_run(prepared, new_agent, slot)
-            except BaseException:
-                await prepared.clean_up()
-                raise
-        except BaseException:
-            self._registry.release_agent_name(name)
-            self._budget.close_agent_slot(slot, was_started=False)
-            raise
+        new_agent = self._build_preparation_request(agent, parent, context.call_id)
+        run, prepared = await self._launch_agent(request, new_agent, slot, is_fork=is_fork)
+        if ignored_model:
+            note = format_run_notice("model_ignored", model=ignored_model)
+            prepared = _add_note_to_prepared_agent(prepared, note)
         if run.background:
             return self._build_background_launch(run, request.prompt, prepared)
         new_agent.monitor.attach_progress_callback(context.report_progress)
         return await self._wait_for_run(run, request, prepared)
+
+    async def start_agent_for_program(
+        self, request: SpawnRequest, output: OutputType[Any] | None = None, agent: AgentId | None = None
+    ) -> AgentRun:
+        """Start an agent that no model asked for, as a child of the lead; wait for a free place.
+
+        Only the program that opened the session learns of its end. `agent` is its id, by default a new one.
+        Raises `AgentRequestRefused`.
+        """
+        parent, agent = self._running_agents.lead, agent or self._ids.new_agent_id()
+        request = replace(request, kind=request.kind or self.policy.default_kind)
+        slot = await self._wait_for_agent_slot(request.kind or "", parent.identity.depth + 1)
+        try:
+            name = self._registry.reserve_agent_name(request.name) if request.name else ""
+        except BaseException:
+            self._budget.close_agent_slot(slot, was_started=False)
+            raise
+        self._program_agents[agent] = output
+        new_agent = self._build_preparation_request(agent, parent, PROGRAM_CALL)
+        run, _ = await self._launch_agent(replace(request, name=name or None), new_agent, slot)
+        return run
 
     async def send_message(
         self, to: str, text: str, summary: str, context: ToolContext
@@ -179,6 +189,15 @@ class AgentSupervisor:
             raise AgentRequestRefused(f"Agent {agent} is not running: it {_describe_run_end(run)}.")
         await self._stop_run(run, why)
         return run.take_snapshot(self._clock.monotonic())
+
+    async def stop_run_if_running(self, run: AgentRun, why: str) -> None:
+        """Stop a run; return at once if it has ended."""
+        if run.completion is None:
+            await self._stop_run(run, why)
+
+    def find_latest_run(self, run: AgentRun) -> AgentRun:
+        """Return the latest run of the same agent: a resumed agent has another one."""
+        return self._registry.get_run(run.id) or run
 
     async def send_user_message(self, to: str, text: str) -> AgentMessageDeliveryReceipt:
         """Send a person's message; an ended agent is resumed with it and reports to the lead."""
@@ -229,7 +248,7 @@ class AgentSupervisor:
         foreground_runs = [
             run
             for run in self._registry.list_running_agents()
-            if not run.background and agent in (None, run.id)
+            if not run.background and not run.for_program and agent in (None, run.id)
         ]
         for run in foreground_runs:
             self._move_run_to_background(run)
@@ -260,17 +279,57 @@ class AgentSupervisor:
         return (request.background or prepared.started.background or always) and self.policy.background
 
     async def _open_agent_slot(self, kind: str, depth: int, *, is_resumed: bool = False) -> AgentSlot:
-        match await self._budget.request_agent_slot(kind, depth, is_resumed=is_resumed):
-            case BudgetRefusal(sentence=sentence):
-                raise AgentRequestRefused(f"The agent was not started: {sentence}.")
-            case slot:
-                return slot
+        return _require_agent_slot(await self._budget.request_agent_slot(kind, depth, is_resumed=is_resumed))
+
+    async def _wait_for_agent_slot(self, kind: str, depth: int) -> AgentSlot:
+        """Open a slot and wait until an agent may run in it. Raises `AgentRequestRefused`."""
+        slot = _require_agent_slot(self._budget.open_agent_slot(kind, depth, idle=True))
+        try:
+            await self._budget.activate_agent_slot(slot)
+            # Agents that ran meanwhile may have spent the rest.
+            return _require_agent_slot(self._budget.find_spent_limit(kind) or slot)
+        except BaseException:
+            self._budget.close_agent_slot(slot, was_started=False)
+            raise
+
+    async def _launch_agent(
+        self,
+        request: SpawnRequest,
+        new_agent: AgentPreparationRequest,
+        slot: AgentSlot,
+        *,
+        is_fork: bool = False,
+    ) -> tuple[AgentRun, PreparedAgent]:
+        """Prepare and begin an agent; if that fails, nothing of it is left."""
+        try:
+            prepared = await (self._factory.prepare_fork if is_fork else self._factory.prepare_new_agent)(
+                request, new_agent
+            )
+            if new_agent.agent not in self._program_agents:
+                prepared = await self._decide_background(prepared, request, new_agent.parent.identity)
+            else:
+                prepared = replace(prepared, started=replace(prepared.started, background=False))
+            try:
+                prepared = await add_subagent_start_hook_context(prepared)
+                return self._begin_run(prepared, new_agent, slot), prepared
+            except BaseException:
+                await prepared.clean_up()
+                raise
+        except BaseException:
+            self._registry.release_agent_name(request.name or "")
+            self._budget.close_agent_slot(slot, was_started=False)
+            self._program_agents.pop(new_agent.agent, None)
+            raise
 
     def _build_preparation_request(
         self, agent: AgentId, parent: AgentRunner, call: str
     ) -> AgentPreparationRequest:
         return AgentPreparationRequest(
-            agent=agent, parent=parent, call=call, monitor=self._factory.create_progress_monitor(agent)
+            agent=agent,
+            parent=parent,
+            call=call,
+            monitor=self._factory.create_progress_monitor(agent),
+            output=self._program_agents.get(agent),
         )
 
     def _begin_run(
@@ -279,6 +338,7 @@ class AgentSupervisor:
         run = AgentRun(
             prepared.started, new_agent.monitor, prepared.agent, started_at=self._clock.monotonic()
         )
+        run.for_program = run.id in self._program_agents
         self._emit(prepared.started)
         self._registry.add_run(run)
         run.task = self._tasks.create_task(self._run_agent(run, prepared, slot))
@@ -340,7 +400,7 @@ class AgentSupervisor:
             cleanup_error = f"Shoal could not release some of its resources: {error}"
             completion = replace(completion, detail=join_outcome_details(completion.detail, cleanup_error))
         run.completion = completion
-        if run.background and not run.seen_by_call:
+        if run.background and not run.seen_by_call and not run.for_program:
             self._queue.put(build_agent_result_notification(completion))
 
     def _close_run(self, run: AgentRun) -> None:
@@ -390,6 +450,7 @@ class AgentSupervisor:
             duration_ms=round((self._clock.monotonic() - run.started_at) * 1000),
             evidence=monitor.collect_evidence(worker.acceptance),
             one_shot=prepared.one_shot,
+            answer=None if prepared.output_tool is None else prepared.output_tool.answer,
         )
 
     async def _wait_for_run(
@@ -433,7 +494,7 @@ class AgentSupervisor:
             name=run.facts.name,
             description=run.facts.description,
             prompt=prompt,
-            output=self._factory.get_agent_output_path(run.id),
+            output=Path(self._factory.get_agent_output_path(run.id)),
             resolved=prepared.resolved,
         )
 
@@ -452,7 +513,9 @@ class AgentSupervisor:
     ) -> AgentRun:
         if not self.policy.background:
             raise AgentRequestRefused(format_run_notice("no_background_resume", agent=agent))
-        new_agent = self._build_preparation_request(agent, parent, call)
+        new_agent = self._build_preparation_request(
+            agent, parent, PROGRAM_CALL if agent in self._program_agents else call
+        )
         prepared = await self._factory.prepare_resumed_agent(new_agent)
         prepared = replace(prepared, started=replace(prepared.started, background=True))
         slot = None
@@ -514,6 +577,12 @@ class AgentSupervisor:
     def find_agent(self, agent: AgentId) -> AgentRunner | None:
         run = self._registry.get_run(agent)
         return None if run is None else run.agent
+
+
+def _require_agent_slot(slot: AgentSlot | BudgetRefusal) -> AgentSlot:
+    if isinstance(slot, BudgetRefusal):
+        raise AgentRequestRefused(f"The agent was not started: {slot.sentence}.")
+    return slot
 
 
 def _add_note_to_prepared_agent(prepared: PreparedAgent, note: str) -> PreparedAgent:

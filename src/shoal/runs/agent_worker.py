@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import msgspec
 from msgspec.structs import replace
 
 from shoal.agent.loop import run_agent_loop
@@ -18,13 +19,21 @@ from shoal.core.text.control_tags import escape_control_tags
 from shoal.runs.agent_run import AgentRun
 from shoal.runs.inbox_queue import SharedInboxQueue
 from shoal.runs.prepared_agent import AcceptanceCheck, PreparedAgent
-from shoal.runs.run_outcome import AgentRunOutcome, find_last_assistant_text, outcome_from_loop_result
+from shoal.runs.run_outcome import (
+    AgentRunOutcome,
+    find_last_assistant_text,
+    join_outcome_details,
+    outcome_from_loop_result,
+)
 from shoal.runs.run_texts import format_run_notice
+from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT
 
 _PARENT: MessageAuthor = "agent"
 _RUNTIME: MessageAuthor = "runtime"
 MAX_ACCEPTANCE_FAILURES = 3
 """Consecutive failures allowed for the acceptance command."""
+MAX_ANSWER_REMINDERS = 3
+"""Reminders for an agent that ends without the structured answer that it owes."""
 _CHECKED_REASONS = ("done", "max_turns")
 
 
@@ -37,7 +46,7 @@ class AgentWorker:
         self.acceptance: ShellCommandResult | None = None
         self.interrupted_results: Message | None = None
         """Results for calls that its end interrupted."""
-        self._failures = 0
+        self._failures = self._reminders = 0
 
     async def run_job(self, agent_run: AgentRun, prepared: PreparedAgent) -> AgentRunOutcome:
         """Run the job. Expected ends and crashes are both returned as values for the parent to read."""
@@ -86,14 +95,15 @@ class AgentWorker:
                 continue
             if prepared.acceptance_check is not None and result.reason in _CHECKED_REASONS:
                 prompt = await self._run_acceptance_command(prepared.acceptance_check)
+            if prompt is None and result.reason == "done":
+                prompt = self._remind_of_answer(prepared)
             if agent_run.monitor is not None and agent_run.monitor.used_shell:
                 agent_run.monitor.set_commits(await prepared.list_commits())
             # Items that arrived meanwhile are processed before the end.
             is_finished = prompt is None and not self._queue.count_waking_items(agent.identity.agent)
             if result.reason != "done" or is_finished or used_turns == max_turns:
-                return self._fail_unaccepted_outcome(
-                    outcome_from_loop_result(result, agent.conversation.messages)
-                )
+                outcome = outcome_from_loop_result(result, agent.conversation.messages)
+                return self._fail_missing_answer(prepared, self._fail_unaccepted_outcome(outcome))
 
     async def _run_acceptance_command(self, check: AcceptanceCheck) -> Message | None:
         """Run the acceptance command; return a message for the agent if it fails and may be retried."""
@@ -116,6 +126,24 @@ class AgentWorker:
         return AgentRunOutcome(
             status="failed", text=outcome.text, detail="; ".join(filter(None, (outcome.detail, failure)))
         )
+
+    def _remind_of_answer(self, prepared: PreparedAgent) -> Message | None:
+        """Return a reminder for an agent that owes a structured answer; None after too many."""
+        tool = prepared.output_tool
+        if tool is None or tool.has_answer or self._reminders == MAX_ANSWER_REMINDERS:
+            return None
+        self._reminders += 1
+        return user_message(format_run_notice("answer_missing", tool=STRUCTURED_OUTPUT))
+
+    def _fail_missing_answer(self, prepared: PreparedAgent, outcome: AgentRunOutcome) -> AgentRunOutcome:
+        tool = prepared.output_tool
+        if tool is None or outcome.status != "completed":
+            return outcome
+        if tool.has_answer:
+            text = outcome.text or msgspec.json.encode(tool.answer).decode()
+            return AgentRunOutcome(status="completed", text=text, detail=outcome.detail)
+        detail = join_outcome_details(outcome.detail, "it gave no answer in the requested format")
+        return AgentRunOutcome(status="failed", text=outcome.text, detail=detail)
 
     async def _wait_for_child_items(self, prepared: PreparedAgent) -> bool:
         """Wait for items while children run; return True if something arrived for the agent."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -20,9 +19,11 @@ from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.conversation.messages import Message
 from shoal.core.events import AgentStarted
 from shoal.core.ids import AgentId
+from shoal.core.output_type import OutputType
 from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.core.ports import QuestionBroker
 from shoal.runs.progress_monitor import ProgressMonitor
+from shoal.tools.structured_output_tool import StructuredOutputTool
 
 AcceptanceCheck: TypeAlias = Callable[[], Awaitable[tuple[ShellCommandResult, str]]]
 
@@ -50,6 +51,8 @@ class PreparedAgent(Struct, frozen=True, kw_only=True):
     """Monitor of a teammate."""
     acceptance_check: AcceptanceCheck | None = None
     """Runs the acceptance command; returns its result and the end of its output."""
+    output_tool: StructuredOutputTool | None = None
+    """Receives its structured answer, if one is required."""
     list_commits: Callable[[], Awaitable[tuple[str, ...]]] = _return_no_commits
     clean_up: Callable[[], Awaitable[RetainedWorktreeWork | None]] = _return_no_retained_work
     """Releases its resources; returns the work it leaves in a worktree, if any."""
@@ -87,6 +90,8 @@ class AgentPreparationRequest(Struct, frozen=True, kw_only=True):
     monitor: ProgressMonitor
     assignment: TeammateMembership | None = None
     """Assignment of a teammate; None for an agent for one job."""
+    output: OutputType[Any] | None = None
+    """Type of the answer that is required; None for that of its definition, if it has one."""
 
 
 class AgentPreparer(Protocol):
@@ -106,4 +111,4 @@ class AgentPreparer(Protocol):
         """Prepare an ended agent from its transcript, also after its process died."""
         ...
 
-    def get_agent_output_path(self, agent: AgentId) -> Path: ...
+    def get_agent_output_path(self, agent: AgentId) -> str: ...

@@ -14,11 +14,12 @@ MAX_TEMPORARY_EVENTS = 1_000
 """Newest events that the journals of a temporary store hold."""
 
 
-def open_store(place: Store | Path | str, *, home: Path | None = None) -> Store:
+def open_store(place: Store | Path | str, *, home: Path | None = None, durable: bool = False) -> Store:
     """Return the store of a home directory, of an address, or the given one.
 
-    A store in a database has its working files in `home`. Raises `SettingsError` for an unknown address: no
-    other store is used instead.
+    A store in a database has its working files in `home`. A `durable` store of files flushes every change to
+    the disk; a given store object stays as it is. Raises `SettingsError` for an unknown address: no other
+    store is used instead.
     """
     if isinstance(place, str):
         if is_postgres_address(place):
@@ -37,7 +38,7 @@ def open_store(place: Store | Path | str, *, home: Path | None = None) -> Store:
     if isinstance(place, Path):
         from shoal.stores.files.file_store import FileStore
 
-        return FileStore(place)
+        return FileStore(place, durable=durable)
     return place
 
 

@@ -36,6 +36,7 @@ from shoal.core.teams.mail_bodies import (
     format_shutdown_request_id,
 )
 from shoal.core.teams.roster import NewMember, TeamRoster, format_agent_id
+from shoal.core.teams.tasks import Task
 from shoal.core.teams.team_operations import (
     TeammateSpawnResult,
     TeammateStatusSnapshot,
@@ -47,13 +48,13 @@ from shoal.team.members.local_member import LocalMember
 from shoal.team.members.member_admission import build_shutdown_mail_id_prefix
 from shoal.team.members.member_results import LostMember, build_member_end_notice
 from shoal.team.members.member_table import MemberHandle
+from shoal.team.team_prompts import format_team_notice
 from shoal.team.team_services import TeamServices
 from shoal.team.team_supervisor import TeamSupervisor
 from shoal.wire.notification_text import format_system_reminder
 
 _ID_LENGTH = 8
 """Characters of the session id in the name of an implicit team."""
-_NO_TEAM = "There is no team here. Create one with TeamCreate."
 
 
 class SessionTeams:
@@ -76,6 +77,9 @@ class SessionTeams:
         self._create_lock = asyncio.Lock()
         self._identity_before_team: AgentIdentity | None = None
         """Identity of the lead before it led a team."""
+        self._closed_supervisor: TeamSupervisor | None = None
+        """Supervisor of the team that ended with the session."""
+        self._down_at_close: tuple[TeammateStatusSnapshot, ...] = ()
 
     async def __aenter__(self) -> SessionTeams:
         await self._tasks.__aenter__()
@@ -96,17 +100,11 @@ class SessionTeams:
         self, name: str, *, description: str | None, kind: str | None, context: ToolContext
     ) -> TeamRoster:
         if not self.is_lead(context.agent):
-            raise AgentRequestRefused(
-                "Only a session's lead can create a team because nested teams are off (the setting "
-                "shoal.team_depth)."
-            )
+            raise AgentRequestRefused(format_team_notice("no_nested_teams"))
         if self._supervisor is not None:
-            raise AgentRequestRefused(
-                f"You already lead the team {self._supervisor.name}, and you can lead only one team. "
-                "Shut down its members and delete it first."
-            )
+            raise AgentRequestRefused(format_team_notice("one_team", team=self._supervisor.name))
         if context.agent.is_lead and context.agent.team is not None:
-            raise AgentRequestRefused(f"You are already working in the team {context.agent.team}.")
+            raise AgentRequestRefused(format_team_notice("already_in_team", team=context.agent.team))
         return await self.create_led_team(name, description=description, kind=kind)
 
     async def create_led_team(
@@ -139,16 +137,13 @@ class SessionTeams:
     async def delete_team(self, context: ToolContext) -> TeamName:
         supervisor = self._require_team_supervisor()
         if not self.is_lead(context.agent):
-            raise AgentRequestRefused("Only the lead can delete its team.")
+            raise AgentRequestRefused(format_team_notice("lead_deletes_team"))
         busy = [
             each.name for each in supervisor.members.list_statuses() if each.state in ("running", "created")
         ]
         if busy:
-            raise AgentRequestRefused(
-                f"The team {supervisor.name} still has active members: {', '.join(busy)}. "
-                "Ask them to shut down first (SendMessage with a shutdown_request); "
-                "then delete the team."
-            )
+            names = ", ".join(busy)
+            raise AgentRequestRefused(format_team_notice("active_members", team=supervisor.name, names=names))
         await self.disband_team()
         return supervisor.name
 
@@ -156,7 +151,7 @@ class SessionTeams:
         """End all members and delete the team."""
         await self.end_team(resumable=False)
         lead = self._services.lead()
-        lead.build_briefing = None
+        lead.context.build_briefing = None
         if self._identity_before_team is not None:
             lead.identity = self._identity_before_team
             assume_identity(lead.identity)
@@ -187,11 +182,13 @@ class SessionTeams:
             return None
         supervisor = self._require_team_supervisor()
         if request.team not in (None, supervisor.name):
-            raise AgentRequestRefused(f"You lead the team {supervisor.name}, not {request.team!r}.")
+            raise AgentRequestRefused(
+                format_team_notice("other_team", team=supervisor.name, other=repr(request.team))
+            )
         if not self.is_lead(context.agent):
-            raise AgentRequestRefused("Only the lead can start teammates.")
+            raise AgentRequestRefused(format_team_notice("lead_starts_members"))
         if request.name is None:
-            raise AgentRequestRefused("A teammate needs a name. Pass it as `name`.")
+            raise AgentRequestRefused(format_team_notice("nameless_member"))
         return await supervisor.spawn_teammate(request, context.call_id)
 
     async def resume_team(
@@ -264,7 +261,7 @@ class SessionTeams:
                 if each != sender
             ]
             if not others:
-                raise AgentRequestRefused("There is nobody else in the team.")
+                raise AgentRequestRefused(format_team_notice("nobody_else"))
             return tuple(
                 [
                     await self._post_message(supervisor, sender, each, text, summary, fyi=fyi)
@@ -277,13 +274,13 @@ class SessionTeams:
         if found is None:
             return None
         if found == sender:
-            raise AgentRequestRefused("That is you.")
+            raise AgentRequestRefused(format_team_notice("message_to_self"))
         return (await self._post_message(supervisor, sender, found, text, summary, fyi=fyi),)
 
     async def request_shutdown(self, to: str, reason: str, context: ToolContext) -> str:
         supervisor = self._require_team_supervisor()
         if not self.is_lead(context.agent):
-            raise AgentRequestRefused("Only the lead can ask teammates to shut down.")
+            raise AgentRequestRefused(format_team_notice("lead_asks_for_shutdown"))
         handle = self._find_member_handle_by_name(to)
         if handle is None:
             raise supervisor.build_unknown_member_error(to)
@@ -295,7 +292,7 @@ class SessionTeams:
         supervisor = self._require_team_supervisor()
         handle = supervisor.members.find_handle(context.agent.agent)
         if handle is None:
-            raise AgentRequestRefused("Only a teammate can answer a request to shut down.")
+            raise AgentRequestRefused(format_team_notice("member_answers_shutdown"))
         await supervisor.shutdown.answer_shutdown(handle, request, reason, approve=approve)
 
     async def answer_plan_approval_request(
@@ -303,16 +300,14 @@ class SessionTeams:
     ) -> AgentName:
         supervisor = self._require_team_supervisor()
         if not self.is_lead(context.agent):
-            raise AgentRequestRefused("Only the lead can approve or reject plans.")
+            raise AgentRequestRefused(format_team_notice("lead_approves_plans"))
         found = supervisor.members.resolve_name(to)
         if found is None:
             raise supervisor.build_unknown_member_error(to)
         if self._services.policy.plan_approver != "lead":
-            raise AgentRequestRefused("A person or a setting approves plans here, not you.")
+            raise AgentRequestRefused(format_team_notice("person_approves_plans"))
         if not supervisor.members.is_waiting_for_answer(found, request):
-            raise AgentRequestRefused(
-                f"{found} has no open plan {request!r}. It may have been answered already."
-            )
+            raise AgentRequestRefused(format_team_notice("unknown_plan", name=found, request=repr(request)))
         body = PlanApprovalResponseMail(
             request_id=request,
             approved=approve,
@@ -327,11 +322,22 @@ class SessionTeams:
         if self._supervisor is None or self._supervisor.members.resolve_name(name) is None:
             return False
         if not self.is_lead(context.agent):
-            raise AgentRequestRefused("Only the lead can stop teammates.")
+            raise AgentRequestRefused(format_team_notice("lead_stops_members"))
         return await self.end_member(name, "it was stopped by team-lead")
 
     def list_members(self) -> tuple[TeammateStatusSnapshot, ...]:
         return () if self._supervisor is None else self._supervisor.members.list_statuses()
+
+    def list_down_members(self) -> tuple[TeammateStatusSnapshot, ...]:
+        """Return the members that are down, or that were down when the session ended."""
+        if self._supervisor is None:
+            return self._down_at_close
+        return tuple(each for each in self.list_members() if each.state == "down")
+
+    async def list_unclaimed_tasks(self) -> tuple[Task, ...]:
+        """Return the open tasks of the team that nobody claimed."""
+        supervisor = self._supervisor or self._closed_supervisor
+        return () if supervisor is None else await supervisor.list_unclaimed_tasks()
 
     # For the session
 
@@ -345,6 +351,8 @@ class SessionTeams:
         if supervisor is None or handle is None:
             return False
         await self._mail_shutdown_request(supervisor, handle, reason)
+        if handle.member.state == "down":
+            return True
         try:
             async with self._services.clock.deadline(self._services.policy.grace):
                 await handle.gone.wait()
@@ -369,9 +377,17 @@ class SessionTeams:
         if self._supervisor is None or found is None:
             return None
         await self._supervisor.mail_sender.post_text(USER_NAME, found, text, kind="notice")
+        self._supervisor.request_restart(found)
         return AgentMessageDeliveryReceipt(
             to=self._supervisor.members.get_agent_id(found), name=found, how="queued"
         )
+
+    def restart_member(self, name: str) -> bool | None:
+        """Restart a member that is down; False if it is not down, None if there is no such teammate."""
+        handle = self._find_member_handle_by_name(name)
+        if self._supervisor is None or handle is None:
+            return None
+        return self._supervisor.request_restart(handle.member.name)
 
     async def end_member(self, name: str, why: str) -> bool:
         """End a teammate at once; False if there is none of that name."""
@@ -422,8 +438,12 @@ class SessionTeams:
 
     async def close(self) -> tuple[AgentStatusSnapshot, ...]:
         """End every teammate so that it can be resumed; return those that were working."""
-        supervisor, self._supervisor = self._supervisor, None
-        return () if supervisor is None else await supervisor.close(resumable=True)
+        supervisor = self._supervisor
+        if supervisor is None:
+            return ()
+        self._down_at_close, self._closed_supervisor = self.list_down_members(), supervisor
+        self._supervisor = None
+        return await supervisor.close(resumable=True)
 
     async def _create_implicit_team(self, context: ToolContext) -> None:
         """Create one implicit team, even if several calls of one message ask for it."""
@@ -435,7 +455,7 @@ class SessionTeams:
     def _start_supervisor(self, team: TeamRoster) -> TeamSupervisor:
         supervisor = self._supervisor = TeamSupervisor(self._services, team, self._tasks, self._on_changed)
         lead = self._services.lead()
-        lead.build_briefing = partial(supervisor.briefer.build_briefing, LEAD_NAME)
+        lead.context.build_briefing = partial(supervisor.briefer.build_briefing, LEAD_NAME)
         if lead.identity.is_lead:
             self._identity_before_team = lead.identity
             lead.identity = replace(lead.identity, name=LEAD_NAME, team=team.name)
@@ -463,7 +483,11 @@ class SessionTeams:
         )
         mail_id = f"{build_shutdown_mail_id_prefix(handle.entry)}{self._services.ids.new_short_id()}"
         await supervisor.mail_sender.post_mail_body(LEAD_NAME, name, body, ident=mail_id)
-        supervisor.shutdown.start_remote_grace(name, body)
+        if handle.member.state == "down":
+            # Nobody could answer.
+            await supervisor.shutdown.end_member(handle, "it was asked to shut down while it was down")
+        else:
+            supervisor.shutdown.start_remote_grace(name, body)
         return request
 
     def _find_member_handle_by_name(self, name: str) -> MemberHandle | None:
@@ -478,7 +502,7 @@ class SessionTeams:
 
     def _require_team_supervisor(self) -> TeamSupervisor:
         if self._supervisor is None:
-            raise AgentRequestRefused(_NO_TEAM)
+            raise AgentRequestRefused(format_team_notice("no_team"))
         return self._supervisor
 
     def _resolve_sender_name(self, agent: AgentIdentity) -> AgentName:
@@ -502,6 +526,7 @@ class SessionTeams:
         fyi: bool,
     ) -> TeamMessagePostReceipt:
         receipt = await supervisor.mail_sender.post_text(sender, to, text, summary=summary, fyi=fyi)
+        supervisor.request_restart(to)
         if not fyi:
             supervisor.members.set_foreign_idle(to, idle=False)
         handle = supervisor.members.find_handle(supervisor.members.get_agent_id(sender))

@@ -1,11 +1,13 @@
-"""Tools that start, message and list other agents."""
+"""Tools that start, message and list other agents, and the list of agents for the model."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from shoal.core.agents.agent_definitions import ALL_TOOLS, AgentDefinition
 from shoal.core.agents.subagents import (
     AgentOperations,
     AgentResult,
@@ -16,6 +18,7 @@ from shoal.core.agents.subagents import (
 )
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput
 from shoal.core.teams.team_operations import TeammateSpawnResult, TeamOperations
+from shoal.tools.bounded_list import format_bounded_list
 from shoal.tools.builtin_tool import builtin_tool, format_tool_text, load_tool_description, load_tool_text
 from shoal.tools.function_tool import FunctionTool
 from shoal.tools.message_tool import SessionMessageSender, build_send_message_tool
@@ -24,6 +27,11 @@ from shoal.wire.notification_text import (
     format_retained_worktree_work,
     format_work_evidence,
 )
+
+MAX_LIST_CHARACTERS = 16_000
+"""Limit of the list of agents, which is sent with every request."""
+_DESCRIPTION_LIMITS = (2_000, 600, 200, 80)
+_MAX_LISTED_TOOLS = 12
 
 
 class AgentToolOptions(Struct, frozen=True, kw_only=True):
@@ -276,3 +284,29 @@ def _encode_agent_snapshot(snapshot: AgentStatusSnapshot) -> dict[str, object]:
         "background": snapshot.background,
         "outputFile": snapshot.output,
     }
+
+
+def format_agent_list(
+    definitions: Iterable[AgentDefinition], *, max_characters: int = MAX_LIST_CHARACTERS
+) -> str:
+    """Return one line per agent: its name, when to use it, and its tools. Never exceeds `max_characters`."""
+    return format_bounded_list(
+        tuple(definitions),
+        max_characters=max_characters,
+        description_limits=_DESCRIPTION_LIMITS,
+        format_extra=lambda agent: f" (Tools: {_format_agent_tools(agent)})",
+    )
+
+
+def _format_agent_tools(agent: AgentDefinition) -> str:
+    exceptions = (
+        f" except {_format_limited_tool_names(agent.disallowed_tools)}" if agent.disallowed_tools else ""
+    )
+    if agent.tools is None or ALL_TOOLS in agent.tools:
+        return f"all{exceptions}"
+    return f"{_format_limited_tool_names(agent.tools)}{exceptions}" if agent.tools else "none"
+
+
+def _format_limited_tool_names(names: Sequence[str]) -> str:
+    rest = f" and {len(names) - _MAX_LISTED_TOOLS} more" if len(names) > _MAX_LISTED_TOOLS else ""
+    return ", ".join(name[:80] for name in names[:_MAX_LISTED_TOOLS]) + rest

@@ -47,7 +47,7 @@ class _PlanApprovalResponseInput(
 
 
 class _FyiMessageInput(Struct, frozen=True, kw_only=True, tag_field="type", tag="fyi"):
-    """Message that wakes nobody. Our extension: other programs see a normal message."""
+    """Message that does not wake its reader. Our extension: other programs see a normal message."""
 
     text: Annotated[str, Meta(min_length=1)]
 
@@ -179,7 +179,7 @@ async def _dispatch_outgoing_message(
                 raise AgentRequestRefused(
                     format_tool_text("SendMessage", "fyi_to_stranger", name=repr(outgoing.to))
                 )
-            return _format_posted_messages(posted, outgoing, text, " It wakes nobody.")
+            return _format_posted_messages(posted, outgoing, text, " It does not wake anyone.")
         case _ if outgoing.to == "*":
             return create_tool_error_output(format_tool_text("SendMessage", "text_only_to_all"))
         case _ShutdownRequestInput(reason=reason):

@@ -156,11 +156,11 @@ async def _request_page(
             return await _read_page_response(response, parts.geturl())
         except httpx.HTTPError as error:
             raise WebPageFetchRefusedError(
-                f"{parts.geturl()} broke off: {_describe_http_error(error)}."
+                f"The response of {parts.geturl()} was cut off: {_describe_http_error(error)}."
             ) from error
         finally:
             await response.aclose()
-    raise WebPageFetchRefusedError(f"No connection to {parts.netloc}: {problem}.")
+    raise WebPageFetchRefusedError(f"Cannot connect to {parts.netloc}: {problem}.")
 
 
 def _describe_http_error(error: Exception) -> str:

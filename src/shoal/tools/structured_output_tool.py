@@ -7,6 +7,7 @@ from typing import Any
 
 from shoal.core.conversation.model_requests import ToolSchema
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
+from shoal.core.output_type import OutputType
 from shoal.core.text.json_schema import find_schema_violations
 from shoal.tools.builtin_tool import format_tool_text, load_tool_description
 
@@ -21,8 +22,10 @@ class StructuredOutputTool:
     is_concurrent = False
     deadline: float | None = None
 
-    def __init__(self, answer_schema: Mapping[str, Any]) -> None:
+    def __init__(self, answer_schema: Mapping[str, Any], output_type: OutputType[Any] | None = None) -> None:
+        """`output_type` is the Python type that an answer must also convert to."""
         self._answer_schema = answer_schema
+        self._output_type = output_type
         # Arguments must be an object, whatever the answer's type is.
         self._is_wrapped = answer_schema.get("type") != "object"
         input_schema = answer_schema
@@ -50,8 +53,19 @@ class StructuredOutputTool:
         if self._is_wrapped and _VALUE_KEY not in arguments:
             return create_tool_error_output(format_tool_text(STRUCTURED_OUTPUT, "no_value", key=_VALUE_KEY))
         answer = arguments[_VALUE_KEY] if self._is_wrapped else dict(arguments)
-        if violations := find_schema_violations(answer, self._answer_schema):
+        violations = find_schema_violations(answer, self._answer_schema)
+        if violations := violations or self._find_conversion_errors(answer):
             listing = "\n".join(f"- {each}" for each in violations)
             return create_tool_error_output(format_tool_text(STRUCTURED_OUTPUT, "invalid", problems=listing))
         self.has_answer, self.answer = True, answer
         return ToolOutput(content=format_tool_text(STRUCTURED_OUTPUT, "accepted"))
+
+    def _find_conversion_errors(self, answer: Any) -> list[str]:
+        """Return what the Python type refuses although the schema allows it, such as a validator's error."""
+        if self._output_type is None:
+            return []
+        try:
+            self._output_type.convert(answer)
+        except Exception as error:  # noqa: BLE001 - validators of the program may raise anything
+            return [str(error)]
+        return []

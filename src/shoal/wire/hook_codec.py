@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from shoal.core.extensions.hooks import (
+    AGENT_HOOK_SECONDS,
     BLOCKING_EVENTS,
     DEFAULT_HOOK_SECONDS,
     FOREIGN_EVENTS,
@@ -39,13 +40,12 @@ _KEYS_BY_TYPE = {
     "http": frozenset({"url", "headers", "allowedEnvVars"}),
     "prompt": frozenset({"prompt", "model", "continueOnBlock"}),
     "mcp_tool": frozenset({"server", "tool", "input"}),
+    "agent": frozenset({"prompt", "model", "continueOnBlock"}),
 }
 _COMMON_KEYS = frozenset({"type", "timeout", "onFailure", "if"})
 _UNUSED_KEYS = {"statusMessage": "it is not shown", "once": "the hook runs every time"}
 """Fields of other programs without a use here, which change nothing that is guarded."""
-_AGENT_TYPE = "agent"
-"""Type of hooks that other programs run and Shoal does not."""
-_JUDGING_TYPES = ("prompt", "mcp_tool")
+_JUDGING_TYPES = ("prompt", "mcp_tool", "agent")
 _SHELLS: Mapping[str, Literal["sh", "powershell"]] = {"bash": "sh", "sh": "sh", "powershell": "powershell"}
 _GUARDED_EVENTS = BLOCKING_EVENTS | {"UserPromptSubmit"}
 _NAMED_GROUP = re.compile(r"\(\?<(?=[A-Za-z_])")
@@ -53,7 +53,7 @@ _MATCH_ALL = ("", "*")
 
 
 _OTHER_EVENTS = frozenset(
-    {"Setup", "CwdChanged", "FileChanged", "DirectoryAdded", "InstructionsLoaded", "ConfigChange"}
+    {"CwdChanged", "FileChanged", "DirectoryAdded", "InstructionsLoaded", "ConfigChange"}
     | {"StopFailure", "PostCompact", "PostToolBatch", "PermissionDenied", "UserPromptExpansion"}
     | {"Elicitation", "ElicitationResult", "MessageDisplay"}
 )
@@ -145,9 +145,6 @@ class _HookParser:
             raise _InvalidHookConfigError(
                 f"expected {_list_types()}, got {_describe_json_value(kind)}", "type"
             )
-        if kind == _AGENT_TYPE and event in _GUARDED_EVENTS:
-            reason = "Shoal does not run agent hooks"
-            return self._build_blocking_guard(event, matcher, reason, key_path)
         if kind not in _KEYS_BY_TYPE:
             raise _InvalidHookConfigError(f"unknown hook type {kind!r}; use {_list_types()}", "type")
         for key in raw:
@@ -314,7 +311,7 @@ def _list_types() -> str:
 
 
 def _parse_hook_failure(event: HookEvent, kind: str, raw: Mapping[str, Any]) -> bool:
-    """Return True if a failure blocks. A model or a server that decides about an event must answer."""
+    """Return True if a failure blocks. A model or a server that can block an event must answer."""
     failure = raw.get("onFailure")
     if failure is None:
         return kind in _JUDGING_TYPES and event in _GUARDED_EVENTS
@@ -327,11 +324,12 @@ def _parse_hook_action(kind: str, raw: Mapping[str, Any], environ: Mapping[str, 
     match kind:
         case "http":
             return _parse_hook_http_post(raw, environ)
-        case "prompt":
+        case "prompt" | "agent":
             return ModelPromptHookAction(
                 prompt=_require_text(raw, "prompt", "a prompt for the model"),
                 model=_require_text(raw, "model", "the name of a model") if raw.get("model") else "",
                 continues_on_block=_parse_hook_flag(raw, "continueOnBlock"),
+                can_read=kind == "agent",
             )
         case "mcp_tool":
             arguments = raw.get("input") or {}
@@ -427,6 +425,8 @@ def _get_default_timeout(event: HookEvent, kind: str) -> float:
         return SESSION_END_HOOK_SECONDS
     if kind == "prompt":
         return PROMPT_HOOK_SECONDS
+    if kind == "agent":
+        return AGENT_HOOK_SECONDS
     if kind == "function":
         return DEFAULT_HOOK_SECONDS
     return PROMPT_HOOK_SECONDS if event == "UserPromptSubmit" else PROGRAM_HOOK_SECONDS

@@ -1,15 +1,25 @@
-"""Parser for the output of a hook."""
+"""Parsers for the output of a hook and a model's judgement, and the input of prompt and MCP tool hooks."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
-from shoal.core.extensions.hooks import MAX_HOOK_SECONDS, HookDecision, HookEvent
+from shoal.core.extensions.hooks import (
+    MAX_HOOK_SECONDS,
+    NO_DECISION,
+    STOP_EVENTS,
+    HookDecision,
+    HookEvent,
+    McpToolHookAction,
+    ModelPromptHookAction,
+)
 from shoal.core.permissions.permission_changes import PermissionSuggestion, RuleBehavior
 from shoal.wire.foreign_json import convert_to_schema
 from shoal.wire.json_codec import decode_json, encode_json
@@ -17,11 +27,13 @@ from shoal.wire.question_codec import parse_permission_suggestions
 
 MAX_TEXT_LENGTH = 20_000
 """Characters of hook text that enter a conversation."""
-_TEXT_CONTEXT_EVENTS = ("UserPromptSubmit", "SessionStart")
+_TEXT_CONTEXT_EVENTS = ("UserPromptSubmit", "SessionStart", "Setup")
 _NO_REASON = "it gave no reason"
 _MAX_LINE_LENGTH = 4096
 _ASYNC_KEYS = ("async", "asyncTimeout")
-"""Keys of a program for which Shoal should not wait; they decide nothing."""
+"""Keys of a program for which Shoal should not wait; they have no effect on a decision."""
+_ARGUMENTS = "$ARGUMENTS"
+_FIELD = re.compile(r"\$\{([\w.-]+)\}")
 
 
 class InvalidHookOutputError(Exception):
@@ -63,6 +75,10 @@ class _EventSpecificHookOutputSchema(Struct, frozen=True, kw_only=True, rename="
     """`PostToolUse`: replaces the result that the model reads."""
     retry: bool = False
     """`PermissionDenied`: `true` tells the model that it may make the call again."""
+    initial_user_message: str | None = None
+    """`SessionStart`: the first message of the session, as if the person had sent it before the prompt."""
+    session_title: str | None = None
+    """`SessionStart`: names the session, unless a flag names it."""
     worktree_path: str | None = None
     """`WorktreeCreate`: the directory to use."""
 
@@ -191,6 +207,8 @@ def parse_hook_output_json(event: HookEvent, raw: Any, *, strict: bool = False) 
         updated_output=_extract_updated_output(event, specific.updated_tool_output),
         permission_updates=_extract_permission_updates(specific.decision),
         retry=specific.retry,
+        initial_message=_get_start_text(event, specific.initial_user_message),
+        session_title=_get_start_text(event, specific.session_title),
     )
 
 
@@ -203,6 +221,10 @@ def _extract_permission_updates(
     if len(updates) != len(answer.updated_permissions):
         raise InvalidHookOutputError("its answer has a permission change in an unknown format")
     return updates
+
+
+def _get_start_text(event: HookEvent, text: str | None) -> str:
+    return truncate_hook_text((text or "").strip()) if event == "SessionStart" else ""
 
 
 def _extract_updated_output(event: HookEvent, value: Any) -> str | None:
@@ -253,3 +275,55 @@ def truncate_hook_text(text: str) -> str:
     if len(text) <= MAX_TEXT_LENGTH:
         return text
     return f"{text[:MAX_TEXT_LENGTH]} [… cut, {len(text):,} characters in total]"
+
+
+class _HookJudgementSchema(Struct, frozen=True, kw_only=True):
+    ok: bool
+    reason: str | None = None
+    impossible: bool = False
+    """True if an agent that is about to stop cannot do what is missing."""
+
+
+def format_hook_prompt(prompt: str, event: bytes) -> str:
+    """Return the prompt with the event in place of `$ARGUMENTS`, or else after it."""
+    text = event.decode("utf-8", "replace")
+    return prompt.replace(_ARGUMENTS, text) if _ARGUMENTS in prompt else f"{prompt}\n\n{text}"
+
+
+def parse_hook_judgement(event: HookEvent, action: ModelPromptHookAction, answer: str) -> HookDecision:
+    """Parse `{"ok": …, "reason": …}` in a model's answer. Raises `InvalidHookOutputError`."""
+    start, end = answer.find("{"), answer.rfind("}")
+    try:
+        judgement = convert_to_schema(decode_json(answer[start : end + 1].encode()), _HookJudgementSchema)
+    except (ValueError, msgspec.ValidationError) as error:
+        raise InvalidHookOutputError(f"the model answered without a judgement: {answer[:200]!r}") from error
+    if judgement.ok or (judgement.impossible and event in STOP_EVENTS):
+        return NO_DECISION
+    reason = truncate_hook_text(judgement.reason or "the model gave no reason")
+    ends_turn = not action.continues_on_block and event not in STOP_EVENTS
+    return HookDecision(blocked=reason, stop=reason if ends_turn else None)
+
+
+def fill_mcp_hook_input(action: McpToolHookAction, event: Mapping[str, Any]) -> McpToolHookAction:
+    """Return the action with fields of the event in place of `${…}`."""
+    return replace(action, input={name: _fill_fields(value, event) for name, value in action.input.items()})
+
+
+def _fill_fields(value: Any, event: Mapping[str, Any]) -> Any:
+    match value:
+        case str():
+            return _FIELD.sub(lambda match: _format_event_field(match[1], event), value)
+        case Mapping():
+            return {key: _fill_fields(each, event) for key, each in value.items()}
+        case list() | tuple():
+            return [_fill_fields(each, event) for each in value]
+    return value
+
+
+def _format_event_field(name: str, event: Mapping[str, Any]) -> str:
+    value: Any = event
+    for key in name.split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else encode_json(value).decode()

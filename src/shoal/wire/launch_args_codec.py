@@ -83,7 +83,7 @@ def _validate_launch_args(values: dict[str, Any]) -> MemberLaunchArgs:
             raise ValueError(f"{flag} is missing")
     values["name"], values["team"] = parse_agent_name(values["name"]), parse_team_name(values["team"])
     if values["agent"] != (agent_id := format_agent_id(values["name"], values["team"])):
-        raise ValueError(f"--agent-id is {values['agent']!r}, but the name and the team say {agent_id!r}")
+        raise ValueError(f"--agent-id is {values['agent']!r}, but the name and the team give {agent_id!r}")
     if (mode := values.get("mode")) is not None:
         values["mode"] = resolve_permission_mode(mode)
         if values["mode"] is None:

@@ -84,6 +84,8 @@ class MemberLeftMessage(_MemberChannelMessage, frozen=True, tag="Left"):
     text: str
     detail: str
     work: RetainedWorktreeWork | None = None
+    passing: bool = False
+    """True if its surroundings failed, such as a full disk."""
 
 
 class MemberEventForwardedMessage(_MemberChannelMessage, frozen=True, tag="Told"):
@@ -121,7 +123,10 @@ class BudgetReservationRequestedMessage(_MemberChannelMessage, frozen=True, tag=
 
 
 class BudgetReservationSettledMessage(_MemberChannelMessage, frozen=True, tag="Settles"):
-    """Reports the usage of a request, an attempt that may be billed (`billed`), or just its end."""
+    """Reports the usage of a request, an attempt that may be billed (`billed`), or just its end.
+
+    With `billed`, a usage is an estimate.
+    """
 
     number: int
     usage: Usage | None = None

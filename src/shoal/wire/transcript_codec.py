@@ -44,8 +44,13 @@ class TranscriptEncoder:
         if git_branch is not None:
             constant["gitBranch"] = git_branch
         self._constant = b"," + encode_json(constant)[1:-1] + b","
+        self._session = session
         self._title_line = _encode_title(session, title) if title else b""
         """Line before the next entry; empty once it is encoded."""
+
+    def set_title(self, title: str) -> None:
+        """Name the session in a line before the next entry."""
+        self._title_line = _encode_title(self._session, title)
 
     def encode_entry(self, entry: TranscriptEntry) -> bytes:
         match entry:

@@ -1,4 +1,4 @@
-"""Untracked files and directories of the checkout that a new worktree gets: `.worktreeinclude` and links."""
+"""Configured parts of a new worktree: its base, its sparse paths, `.worktreeinclude` and links."""
 
 from __future__ import annotations
 
@@ -7,12 +7,61 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
+from shoal.core.errors import WorktreeError
 from shoal.core.text.filenames import escape_filename
-from shoal.workspaces.git_runner import GitRunner
+from shoal.workspaces.checkout import GitCheckout, get_head_commit
+from shoal.workspaces.git_runner import GitDirectories, GitRunner
 
 INCLUDE_FILE = ".worktreeinclude"
 _MAX_FILES = 1_000
 _MAX_BYTES = 100 * 1024 * 1024
+
+
+class WorktreeOptions(Struct, frozen=True, kw_only=True):
+    """What the key `worktree` of the settings says about new worktrees."""
+
+    links: tuple[str, ...] = ()
+    """Directories of the checkout to link."""
+    is_fresh: bool = False
+    """True to start at the default branch of the remote `origin` and not at the commit of the checkout."""
+    sparse_paths: tuple[str, ...] = ()
+    """The only directories to check out; all if empty."""
+
+
+DEFAULT_WORKTREE_OPTIONS = WorktreeOptions()
+
+
+async def find_base_commit(
+    git: GitRunner, checkout: GitCheckout, options: WorktreeOptions
+) -> tuple[str, tuple[str, ...]]:
+    """Return the commit at which a new worktree starts, and notes about it. Raises `WorktreeError`."""
+    if not options.is_fresh:
+        return await get_head_commit(git, checkout), ()
+    found = await git.try_run(
+        "rev-parse",
+        "--verify",
+        "--quiet",
+        "refs/remotes/origin/HEAD^{commit}",
+        at=checkout.git_directories,
+    )
+    if found.status == 0:
+        return found.text, ()
+    note = (
+        "The worktree starts at HEAD, not at the default branch of origin, which git does not know here. "
+        "To change that: git remote set-head origin --auto"
+    )
+    return await get_head_commit(git, checkout), (note,)
+
+
+async def limit_to_sparse_paths(git: GitRunner, location: GitDirectories, paths: Sequence[str]) -> None:
+    """Limit a worktree that has no files yet to some directories. Raises `WorktreeError`."""
+    for path in paths:
+        if path.startswith(("/", "-")) or ".." in Path(path).parts:
+            raise WorktreeError(f"{path!r} in worktree.sparsePaths is not a directory of the repository.")
+    # A session in the worktree must not lose the project's permission rules.
+    await git("sparse-checkout", "set", "--cone", ".claude", *paths, at=location)
 
 
 async def add_untracked_files(
@@ -78,5 +127,5 @@ async def _link_directory(git: GitRunner, checkout: Path, worktree: Path, name: 
     if ignored.status != 0:
         # Otherwise it would count as work that the agent left.
         target.unlink()
-        return f"git does not ignore it; write {name} without a slash at the end into .gitignore"
+        return f"git does not ignore it; add {name} to .gitignore, without a slash at the end"
     return None

@@ -27,7 +27,6 @@ from shoal.workspaces.checkout import (
     GitCheckout,
     describe_uncommitted_changes,
     find_git_checkout,
-    get_head_commit,
     refuse_required_repository_filters,
 )
 from shoal.workspaces.git_runner import GitDirectories, GitRunner
@@ -38,9 +37,16 @@ from shoal.workspaces.owner_lease import (
     remove_dead_worktree_leases,
 )
 from shoal.workspaces.repository_lock import GitRepositoryLock
+from shoal.workspaces.workspace_texts import format_workspace_notice
 from shoal.workspaces.worktree import Worktree
 from shoal.workspaces.worktree_changes import find_git_worktree_entry, get_agent_branch_prefix
-from shoal.workspaces.worktree_extras import add_untracked_files
+from shoal.workspaces.worktree_extras import (
+    DEFAULT_WORKTREE_OPTIONS,
+    WorktreeOptions,
+    add_untracked_files,
+    find_base_commit,
+    limit_to_sparse_paths,
+)
 from shoal.workspaces.worktree_files import WorktreeRecordStore, build_worktree_storage_error
 from shoal.workspaces.worktree_repository import WorktreeRepository
 
@@ -68,19 +74,23 @@ class WorktreeService:
         self._lease: WorktreeOwnerLease | None = None
         self._checkouts = asyncio.Semaphore(_MAX_CHECKOUTS)
 
-    async def create_worktree(self, agent: str, *, session: str) -> Worktree:
-        """Create a worktree at the commit of the lead's checkout. Raises `WorktreeError`."""
+    async def create_worktree(
+        self, agent: str, *, session: str, options: WorktreeOptions = DEFAULT_WORKTREE_OPTIONS
+    ) -> Worktree:
+        """Create a worktree, by default at the commit of the lead's checkout. Raises `WorktreeError`."""
         repository = await self._open_repository()
         if _ID.fullmatch(agent) is None:
             raise WorktreeError(f"{agent!r} is not a valid worktree name.")
         await refuse_required_repository_filters(self._git, repository.checkout)
-        record = await self._plan_worktree_record(repository, agent, session)
+        base, base_notes = await find_base_commit(self._git, repository.checkout, options)
+        record = self._plan_worktree_record(repository, agent, session, base)
         async with repository.lock.acquire():
             await _refuse_taken_branch(repository, record)
             repository.files.create_record(record)
         try:
-            entry = await self._check_out_worktree(repository, record)
-            notes = await describe_uncommitted_changes(self._git, repository.checkout)
+            entry = await self._check_out_worktree(repository, record, options.sparse_paths)
+            uncommitted_notes = await describe_uncommitted_changes(self._git, repository.checkout)
+            notes = (*base_notes, *uncommitted_notes)
         except BaseException:
             # After a second cancellation it is left to be reaped.
             await asyncio.shield(self._discard_worktree(repository, record))
@@ -89,7 +99,7 @@ class WorktreeService:
         if record.inside and not (record.path / record.inside).is_dir():
             notes = (
                 *notes,
-                f"{record.inside} is not in the commit, so you start at the top of the worktree.",
+                format_workspace_notice("other_directory", directory=record.inside),
             )
         return Worktree(record=record, common=repository.checkout.common, entry=entry, notes=notes)
 
@@ -204,14 +214,14 @@ class WorktreeService:
             self._repository = WorktreeRepository(git=self._git, checkout=checkout, files=files, lock=lock)
         return self._repository
 
-    async def _plan_worktree_record(
-        self, repository: WorktreeRepository, agent: str, session: str
+    def _plan_worktree_record(
+        self, repository: WorktreeRepository, agent: str, session: str, base: str
     ) -> WorktreeRecord:
         name = f"agent-{agent[:_ID_LENGTH]}"
         return WorktreeRecord(
             name=name,
             agent=agent,
-            base=await get_head_commit(self._git, repository.checkout),
+            base=base,
             owner=self._get_worktree_owner(repository.files, session),
             path=repository.files.get_worktree_path(name),
             branch=f"{get_agent_branch_prefix(name)}/work",
@@ -234,7 +244,9 @@ class WorktreeService:
             pid=pid, started=get_process_start_ticks(pid), lease=self._lease.name, session=session
         )
 
-    async def _check_out_worktree(self, repository: WorktreeRepository, record: WorktreeRecord) -> Path:
+    async def _check_out_worktree(
+        self, repository: WorktreeRepository, record: WorktreeRecord, sparse_paths: Sequence[str]
+    ) -> Path:
         arguments = ("worktree", "add", "--quiet", "--no-checkout", "-b", record.branch)
         async with repository.lock.acquire():
             await self._git(*arguments, str(record.path), record.base, at=repository.checkout.git_directories)
@@ -242,6 +254,9 @@ class WorktreeService:
         if entry is None:
             raise WorktreeError(f"git created the worktree {record.path} but does not list it.")
         location = GitDirectories(entry=entry, common=repository.checkout.common, tree=record.path)
+        if sparse_paths:
+            async with repository.lock.acquire():
+                await limit_to_sparse_paths(self._git, location, sparse_paths)
         async with self._checkouts:
             await self._git("reset", "--hard", "--quiet", at=location)
         return entry

@@ -10,21 +10,28 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.agent.agent_runner import AgentEnvironment, AgentRunner, LoopLimits
+from shoal.agent.agent_runner import (
+    AgentContextSources,
+    AgentEnvironment,
+    AgentRunner,
+    LoopLimits,
+    SentToolSchemas,
+)
 from shoal.agent.conversation import Conversation
 from shoal.agent.forks import FORK_KIND, build_fork_prompt, is_forked_agent
 from shoal.app.agent_permissions import get_permission_engine
 from shoal.app.agents.agent_blueprint import AgentBlueprint, build_agent_identity, build_agent_permissions
+from shoal.app.agents.agent_extras import add_program_tools, get_program_extras
 from shoal.app.agents.agent_memory import AgentMemory, resolve_agent_memory
 from shoal.app.agents.agent_transcripts import AgentTranscriptStore, RestoredAgentState
 from shoal.app.agents.member_setup import (
     build_agent_role_prompt,
+    limit_tools_to_session,
     resolve_member_permission_mode,
     resolve_member_tools,
 )
 from shoal.app.agents.spawn_requests import (
     FORK_DEFINITION,
-    NESTED_FORK_REFUSAL,
     build_agent_first_prompt,
     change_agent_directory,
     parse_spawn_permission_mode,
@@ -32,7 +39,6 @@ from shoal.app.agents.spawn_requests import (
     require_valid_isolation,
     resolve_loop_limits,
 )
-from shoal.app.agents.tool_limits import limit_tools_to_session
 from shoal.app.config.system_prompt import build_system_prompt, format_settings_instructions
 from shoal.app.config.tool_selection import remove_denied_tools
 from shoal.app.definitions.path_instructions import AgentPathInstructions
@@ -147,16 +153,16 @@ class AgentFactory:
         self._runtime = runtime
         self.transcripts = AgentTranscriptStore(
             config.history.store,
-            durable=config.settings.own.durable,
             clock=runtime.clock,
             ids=runtime.agents.ids,
         )
         self._toolset_cache = _ToolsetCache(LEAD_ONLY_TOOLS)
         self._model_resolver = SubagentModelResolver(config.settings, runtime.choose_model)
         self._build_system_prompt = cache(self._build_agent_system_prompt)
+        self._output_directory = f"{runtime.store.directory}/tasks"
 
-    def get_agent_output_path(self, agent: AgentId) -> Path:
-        return self._runtime.store.directory / "tasks" / f"{agent}.output"
+    def get_agent_output_path(self, agent: AgentId) -> str:
+        return f"{self._output_directory}/{agent}.output"
 
     def create_progress_monitor(self, agent: AgentId) -> ProgressMonitor:
         return ProgressMonitor(
@@ -172,9 +178,19 @@ class AgentFactory:
         definition = self._find_agent_definition(request.kind or "")
         require_agent_start_allowed(parent, definition.name)
         require_valid_isolation(definition, request)
-        agent_tools = await self._runtime.servers.prepare_agent_tools(definition, ())
+        agent_tools = await self._prepare_agent_tools(new_agent, definition, ())
         async with agent_tools.close_on_failure():
             return await self._prepare_new_agent_with_tools(request, new_agent, definition, agent_tools)
+
+    async def _prepare_agent_tools(
+        self, new_agent: AgentPreparationRequest, definition: AgentDefinition, names: Sequence[str]
+    ) -> AgentTools:
+        """Return the tools for an agent with those that only the program has."""
+        agent_tools = await self._runtime.servers.prepare_agent_tools(definition, names)
+        extras = get_program_extras(self._runtime, definition)
+        # A teammate reports by mail, and never with an answer.
+        output = None if new_agent.assignment is not None else new_agent.output or extras.output
+        return add_program_tools(agent_tools, extras.tools, output)
 
     async def _prepare_new_agent_with_tools(
         self,
@@ -195,10 +211,12 @@ class AgentFactory:
             request=request,
             definition=definition,
             agent_tools=agent_tools,
-            toolset=limit_tools_to_session(
-                toolset if memory is None else replace(toolset, names=memory.tools),
-                self._runtime.options.available_tools,
-                new_agent.assignment,
+            toolset=agent_tools.add_output_tool_name(
+                limit_tools_to_session(
+                    toolset if memory is None else replace(toolset, names=memory.tools),
+                    self._runtime.options.available_tools,
+                    new_agent.assignment,
+                )
             ),
             loop_limits=resolve_loop_limits(self._runtime.lead.loop_limits, definition, request),
             model=await self._resolve_agent_model(new_agent.parent, request, definition),
@@ -226,6 +244,9 @@ class AgentFactory:
         agent_prompt = build_agent_role_prompt(definition, assignment)
         if memory is not None:
             agent_prompt = f"{agent_prompt}\n\n{memory.build_prompt_section()}"
+        if spawn_plan.agent_tools.output_tool is not None:
+            instruction = format_session_notice("output_instruction", tool=STRUCTURED_OUTPUT)
+            agent_prompt = f"{agent_prompt}\n\n{instruction}"
         initial = _InitialAgentState(
             mode=resolve_member_permission_mode(
                 get_permission_engine(new_agent.parent), definition, assignment
@@ -249,7 +270,7 @@ class AgentFactory:
     async def prepare_fork(self, request: SpawnRequest, new_agent: AgentPreparationRequest) -> PreparedAgent:
         runtime, parent = self._runtime, new_agent.parent
         if is_forked_agent(parent):
-            raise AgentRequestRefused(NESTED_FORK_REFUSAL)
+            raise AgentRequestRefused(format_session_notice("nested_fork"))
         require_agent_start_allowed(parent, FORK_KIND)
         require_valid_isolation(FORK_DEFINITION, request)
         branch = parent.conversation.copy_up_to_last_reply()
@@ -303,9 +324,8 @@ class AgentFactory:
             spawn_plan, new_agent, agent_workspace, initial, build_fork_prompt(history[-1].tool_uses, job)
         )
         _share_path_instructions(parent, prepared.agent)
-        # The same schemas in the same order, for the cache of the parent.
-        prepared.agent.loaded_tools = parent.loaded_tools
-        prepared.agent.set_tools(parent.tools, parent.deferred_tools)
+        # For the provider's cache of the parent's requests.
+        prepared.agent.copy_tools(parent)
         # The provider's count for the parent is better than an estimate.
         prepared.agent.state.context_tokens = parent.state.context_tokens
         return replace(
@@ -373,7 +393,7 @@ class AgentFactory:
         facts = stored.facts
         definition = FORK_DEFINITION if facts.fork_of else self._find_agent_definition(facts.agent_type)
         require_agent_start_allowed(new_agent.parent, definition.name)
-        agent_tools = await self._runtime.servers.prepare_agent_tools(definition, facts.tools)
+        agent_tools = await self._prepare_agent_tools(new_agent, definition, facts.tools)
         async with agent_tools.close_on_failure():
             return await self._restore_agent_with_tools(new_agent, stored, definition, agent_tools)
 
@@ -390,6 +410,8 @@ class AgentFactory:
             names = tuple(name for name in facts.tools if name in agent_tools.tools)
             toolset = replace(toolset, names=names)
         toolset = limit_tools_to_session(toolset, self._runtime.options.available_tools, new_agent.assignment)
+        if not facts.fork_of:
+            toolset = agent_tools.add_output_tool_name(toolset)
         request = SpawnRequest(description=facts.description, prompt="", model=facts.model or None)
         spawn_plan = _ResolvedSpawnRequest(
             request=request,
@@ -522,13 +544,15 @@ class AgentFactory:
             {name: blueprint.agent_tools.tools[name] for name in blueprint.toolset.names},
             permissions.get_active_rules().deny,
         )
-        tools, deferred = runtime.agents.deferral.select_tools(available, blueprint.definition.tools or ())
+        tools, deferred = runtime.agents.deferral.select_tools(
+            available, blueprint.definition.tools or (), rules=permissions.get_active_rules()
+        )
         return AgentRunner(
             identity=hook_subject.identity,
             model=blueprint.model,
             system=facts.system,
             tools=tools,
-            deferred_tools=deferred,
+            schemas=SentToolSchemas(deferred=deferred),
             conversation=blueprint.conversation,
             environment=AgentEnvironment(
                 workspace=blueprint.agent_workspace.workspace,
@@ -542,6 +566,7 @@ class AgentFactory:
                 ids=runtime.agents.ids.derive_generator(),
                 emit=blueprint.new_agent.monitor.record_and_forward_event,
                 sandbox=blueprint.agent_workspace.sandbox,
+                journal=environment.journal,
             ),
             permissions=permissions,
             hooks=runtime.hooks.create_agent_hooks(
@@ -550,13 +575,15 @@ class AgentFactory:
             budget=self._open_agent_budget(agent, blueprint),
             inbox=runtime.inbox.queue.open_inbox(agent),
             limits=blueprint.loop_limits,
-            path_instructions=runtime.knowledge.create_path_instructions(
-                blueprint.agent_workspace.workspace, permissions
-            )
-            if blueprint.definition.instructions
-            else None,
-            build_briefing=None if assignment is None else assignment.build_briefing,
-            read_mentions=runtime.knowledge.mentions.read_mentions,
+            context=AgentContextSources(
+                path_instructions=runtime.knowledge.create_path_instructions(
+                    blueprint.agent_workspace.workspace, permissions
+                )
+                if blueprint.definition.instructions
+                else None,
+                build_briefing=None if assignment is None else assignment.build_briefing,
+                read_mentions=runtime.knowledge.mentions.read_mentions,
+            ),
         )
 
     def _open_agent_budget(self, agent: AgentId, blueprint: AgentBlueprint) -> AgentBudget:
@@ -614,6 +641,7 @@ class AgentFactory:
                 notes=(*blueprint.agent_workspace.notes, *_list_missing_tool_notices(blueprint.toolset)),
             ),
             prompt=prompt,
+            output_tool=blueprint.agent_tools.output_tool,
             one_shot=blueprint.definition.one_shot,
             acceptance_check=self._create_acceptance_check(
                 blueprint.definition.acceptance, agent, blueprint.new_agent.monitor
@@ -659,10 +687,9 @@ def _list_missing_tool_notices(toolset: ToolSelection) -> tuple[str, ...]:
 
 def _share_path_instructions(parent: AgentRunner, fork: AgentRunner) -> None:
     """Do not repeat instructions that the copied conversation has."""
-    if isinstance(parent.path_instructions, AgentPathInstructions) and isinstance(
-        fork.path_instructions, AgentPathInstructions
-    ):
-        fork.path_instructions.copy_delivered(parent.path_instructions)
+    delivered, instructions = parent.context.path_instructions, fork.context.path_instructions
+    if isinstance(delivered, AgentPathInstructions) and isinstance(instructions, AgentPathInstructions):
+        instructions.copy_delivered(delivered)
 
 
 def _get_local_workspace(agent: AgentRunner) -> LocalWorkspace:

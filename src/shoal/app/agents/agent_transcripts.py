@@ -10,7 +10,7 @@ import shoal
 from shoal.agent.conversation import Conversation
 from shoal.core.agents.subagent_metadata import SubagentMetadata
 from shoal.core.clock import Clock
-from shoal.core.errors import AgentRequestRefused, StateFileError
+from shoal.core.errors import AgentRequestRefused, AgentTranscriptMissing, StateFileError
 from shoal.core.ids import LEAD_ID, AgentId, IdGenerator
 from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.core.ports import Transcript
@@ -40,9 +40,8 @@ class RestoredAgentState(Struct, frozen=True, kw_only=True):
 
 
 class AgentTranscriptStore:
-    def __init__(self, store: SessionStore, *, durable: bool, clock: Clock, ids: IdGenerator) -> None:
+    def __init__(self, store: SessionStore, *, clock: Clock, ids: IdGenerator) -> None:
         self._store = store
-        self._durable = durable
         self._clock = clock
         self._ids = ids
 
@@ -56,9 +55,7 @@ class AgentTranscriptStore:
         return str(self._store.get_transcript_path(agent) or "")
 
     def open_transcript(self, agent: AgentId, facts: SubagentMetadata) -> Transcript:
-        return self._store.open_transcript(
-            agent, cwd=facts.cwd, version=shoal.__version__, durable=self._durable
-        )
+        return self._store.open_transcript(agent, cwd=facts.cwd, version=shoal.__version__)
 
     def read_last_entry_id(self, agent: AgentId) -> str:
         """Return the last entry id of its transcript; empty if there is none or it is unreadable."""
@@ -86,14 +83,14 @@ class AgentTranscriptStore:
             return RestoredAgentState(facts=unstarted, transcript=transcript, conversation=conversation)
         # The lead's transcript is not one of an agent that somebody could start again.
         if agent == LEAD_ID or not _SAFE_ID.fullmatch(agent) or not self._store.has_transcript(agent):
-            raise AgentRequestRefused(_format_unknown_agent_error(agent))
+            raise AgentTranscriptMissing(_format_unknown_agent_error(agent))
         try:
             facts, loaded = load_subagent_with_conversation(self._store, agent)
         except StateFileError as error:
             raise AgentRequestRefused(str(error)) from error
         if new_agent.assignment is None and loaded.last in (None, facts.fork_of or None):
             # It ended before its prompt was written, and nobody else has the prompt.
-            raise AgentRequestRefused(_format_unknown_agent_error(agent))
+            raise AgentTranscriptMissing(_format_unknown_agent_error(agent))
         transcript = self.open_transcript(agent, facts)
         if facts.after and loaded.last == facts.after:
             # All entries are from a former agent of that name.
@@ -113,4 +110,4 @@ class AgentTranscriptStore:
 
 
 def _format_unknown_agent_error(agent: AgentId) -> str:
-    return f"There is no agent {agent!r}, and it has no transcript. Use ListAgents to list the agents."
+    return f"There is no agent {agent!r}, and no transcript of one. Use ListAgents to list the agents."

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
 from shoal.app.config.system_prompt import load_default_prompt
-from shoal.core.agents.agent_definitions import AgentDefinition, ToolSelection
+from shoal.core.agents.agent_definitions import AgentDefinition, ToolSelection, matches_tool_list_entry
 from shoal.core.agents.identity import AgentIdentity
 from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.policy.mode_inheritance import is_wider_permission_mode, narrow_child_permission_mode
@@ -89,4 +89,19 @@ def build_agent_role_prompt(definition: AgentDefinition, assignment: TeammateMem
         return definition.prompt
     return "\n\n".join(
         filter(None, (load_default_prompt().strip(), assignment.section, definition.prompt.strip()))
+    )
+
+
+def limit_tools_to_session(
+    toolset: ToolSelection, available: Sequence[str] | None, assignment: TeammateMembership | None
+) -> ToolSelection:
+    """Return the tools that the options of the session make available; a teammate keeps those of its team."""
+    if available is None:
+        return toolset
+    entries = available if assignment is None else (*available, *MEMBER_TOOLS)
+    return replace(
+        toolset,
+        names=tuple(
+            name for name in toolset.names if any(matches_tool_list_entry(entry, name) for entry in entries)
+        ),
     )

@@ -9,7 +9,13 @@ from msgspec.structs import replace
 from shoal.agent.agent_runner import AgentRunner, LoopLimits
 from shoal.agent.forks import FORK_KIND
 from shoal.app.agent_permissions import get_permission_engine
-from shoal.core.agents.agent_definitions import THINKING_TOKENS_BY_EFFORT, AgentDefinition, DefinitionSource
+from shoal.app.model_notices import format_session_notice
+from shoal.core.agents.agent_definitions import (
+    THINKING_TOKENS_BY_EFFORT,
+    AgentDefinition,
+    DefinitionSource,
+    compute_thinking_tokens,
+)
 from shoal.core.agents.subagents import SpawnRequest
 from shoal.core.conversation.messages import Message, TextBlock
 from shoal.core.errors import AgentRequestRefused
@@ -22,29 +28,20 @@ FORK_DEFINITION = AgentDefinition(
     prompt="",
     source=DefinitionSource(kind="builtin"),
 )
-NESTED_FORK_REFUSAL = (
-    "You are a fork and cannot fork again. Do the work yourself, or set subagent_type to start an agent that "
-    "knows only your prompt."
-)
 _MODES: tuple[PermissionMode, ...] = get_args(PermissionMode)
 
 
 def require_agent_start_allowed(parent: AgentRunner, kind: str) -> None:
     if (denial := get_permission_engine(parent).check_agent_start(kind)) is not None:
-        raise AgentRequestRefused(f"The agent {kind} was not started: {denial.reason}")
+        raise AgentRequestRefused(format_session_notice("agent_denied", kind=kind, reason=denial.reason))
 
 
 def require_valid_isolation(definition: AgentDefinition, request: SpawnRequest) -> None:
     isolation = request.isolation or definition.isolation
     if request.cwd is not None and isolation is not None:
-        raise AgentRequestRefused(
-            "cwd and isolation cannot be combined because isolation creates the working directory. Leave "
-            "one out."
-        )
+        raise AgentRequestRefused(format_session_notice("cwd_with_isolation"))
     if isolation == "remote":
-        raise AgentRequestRefused(
-            "isolation: remote needs a backend for other machines, but none is configured."
-        )
+        raise AgentRequestRefused(format_session_notice("remote_isolation"))
 
 
 def build_agent_first_prompt(
@@ -60,21 +57,22 @@ def resolve_loop_limits(
 ) -> LoopLimits:
     """Resolve the loop limits; a resumed agent keeps `thinking`, because a change would miss the cache."""
     effort = definition.effort if request.effort is None else request.effort
+    is_adaptive = default.adaptive_thinking
     if thinking is None:
         thinking = default.thinking_tokens if effort is None else parse_effort_thinking_tokens(effort)
-    return replace(default, max_turns=definition.max_turns, thinking_tokens=thinking)
+        is_adaptive = is_adaptive and effort is None
+    return replace(
+        default, max_turns=definition.max_turns, thinking_tokens=thinking, adaptive_thinking=is_adaptive
+    )
 
 
 def parse_effort_thinking_tokens(effort: str | int) -> int:
     """Return the thinking tokens of an effort. Raises `AgentRequestRefused` for an unknown level."""
-    if isinstance(effort, int):
-        return max(0, effort)
-    if effort not in THINKING_TOKENS_BY_EFFORT:
-        raise AgentRequestRefused(
-            f"{effort!r} is not an effort level. "
-            f"Use {', '.join(THINKING_TOKENS_BY_EFFORT)} or a number of tokens."
-        )
-    return THINKING_TOKENS_BY_EFFORT[effort]
+    tokens = compute_thinking_tokens(effort)
+    if tokens is None:
+        levels = ", ".join(THINKING_TOKENS_BY_EFFORT)
+        raise AgentRequestRefused(format_session_notice("unknown_effort", effort=repr(effort), levels=levels))
+    return tokens
 
 
 def parse_spawn_permission_mode(name: str) -> PermissionMode:
@@ -84,6 +82,4 @@ def parse_spawn_permission_mode(name: str) -> PermissionMode:
 def change_agent_directory(cwd: str | None, workspace: LocalWorkspace) -> None:
     """Change the working directory. Raises `AgentRequestRefused` if the agent may not work there."""
     if cwd is not None and not workspace.change_directory(workspace.resolve_path(cwd)):
-        raise AgentRequestRefused(
-            f"{cwd} is not a directory in the project or in an additional working directory."
-        )
+        raise AgentRequestRefused(format_session_notice("cwd_outside", cwd=cwd))

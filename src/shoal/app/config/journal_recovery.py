@@ -9,7 +9,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.core.agents.background_shells import BackgroundShell, BackgroundShellResult
-from shoal.core.agents.subagents import AgentResult, AgentWorkEvidence, RetainedWorktreeWork
+from shoal.core.agents.subagents import (
+    PROGRAM_CALL,
+    AgentResult,
+    AgentWorkEvidence,
+    RetainedWorktreeWork,
+)
 from shoal.core.budgets.budget import Budget
 from shoal.core.budgets.usage import Usage
 from shoal.core.conversation.inbox_items import InboxItem
@@ -347,7 +352,8 @@ class _SessionJournalReplayer:
     def was_agent_result_delivered(
         self, completion: AgentResult, deliveries: LeadTranscriptDeliveries
     ) -> bool:
-        if completion.id in deliveries.delivered:
+        # A program reads the ends of its agents itself.
+        if completion.id in deliveries.delivered or completion.call == PROGRAM_CALL:
             return True
         return completion.report_to == LEAD_ID and self.find_reporting_call(completion) in deliveries.answered
 

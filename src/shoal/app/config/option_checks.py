@@ -1,4 +1,4 @@
-"""Checks of the options that a program passes: a wrong value is refused, and never taken for another."""
+"""Checks of the options that a program passes. A wrong value is refused and never reinterpreted."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 from shoal.app.options import Options
 from shoal.core.agents.agent_definitions import EFFORT_LEVELS
+from shoal.core.budgets.shared_budget import SharedBudget
 from shoal.core.errors import SettingsError
 from shoal.core.permissions.permission_changes import REQUESTED_PERMISSION_MODES
 from shoal.wire.settings_codec import TeammateMode
@@ -32,7 +33,15 @@ _FLAGS = (
     "skip_permissions", "coordinator", "assistant", "strict_mcp_config", "continue_last", "fork", "attended",
     "persist", "debug", "bare", "slash_commands", "allow_bypass",
 )  # fmt: skip
-_NUMBERS = ("thinking_tokens", "max_turns", "max_budget_usd", "max_total_tokens", "max_agents", "deadline")
+_COUNTS = {"thinking_tokens": 0, "max_turns": 1, "max_total_tokens": 1, "max_agents": 0}
+"""Lowest value of each whole number."""
+_AMOUNTS = ("max_budget_usd", "deadline")
+_CHOICES: Mapping[str, Sequence[str]] = {
+    "mode": REQUESTED_PERMISSION_MODES,
+    "effort": EFFORT_LEVELS,
+    "setup": ("init", "maintenance"),
+    "teammate_mode": get_args(TeammateMode),
+}
 _SETTING_SOURCES = ("user", "project", "local")
 _OPTIONAL = frozenset(name for name in Options.__struct_fields__ if getattr(Options(), name) is None)
 
@@ -55,16 +64,13 @@ def _iter_option_problems(options: Options) -> Iterator[str]:
         yield from _check_type(options, name, str, "a text")
     for name in _FLAGS:
         yield from _check_type(options, name, bool, "True or False")
-    for name in _NUMBERS:
-        yield from _check_number(options, name)
+    yield from _check_numbers(options)
     yield from _check_type(options, "hooks", Mapping, "a mapping of events to lists of hooks")
     yield from _check_store(options)
-    if options.mode is not None:
-        yield from _check_choice("mode", options.mode, REQUESTED_PERMISSION_MODES)
-    if options.effort is not None:
-        yield from _check_choice("effort", options.effort, EFFORT_LEVELS)
-    if options.teammate_mode is not None:
-        yield from _check_choice("teammate_mode", options.teammate_mode, get_args(TeammateMode))
+    yield from _check_program_options(options)
+    for name, choices in _CHOICES.items():
+        if (value := getattr(options, name)) is not None:
+            yield from _check_choice(name, value, choices)
     for source in options.setting_sources or ():
         yield from _check_choice("setting_sources", source, _SETTING_SOURCES)
 
@@ -100,18 +106,46 @@ def _check_store(options: Options) -> Iterator[str]:
         yield "store: persist=False stores nothing, so it cannot be combined with a store. Leave one out."
 
 
+def _check_program_options(options: Options) -> Iterator[str]:
+    budget: Any = options.budget
+    if budget is not None and not isinstance(budget, SharedBudget):
+        yield f"budget: expected a shoal.Budget, got {_describe(budget)}. Write shoal.Budget(usd=…)."
+    handler: Any = options.on_question
+    if handler is not None and not callable(handler):
+        yield f"on_question: expected a function, got {_describe(handler)}."
+    environ: Any = options.environ
+    if environ is not None and not (
+        isinstance(environ, Mapping)
+        and all(isinstance(name, str) and isinstance(value, str) for name, value in environ.items())
+    ):
+        yield "environ: expected a mapping of texts to texts."
+
+
 def _check_type(options: Options, name: str, expected: type[Any], description: str) -> Iterator[str]:
     value = getattr(options, name)
     if not isinstance(value, expected) and not (value is None and name in _OPTIONAL):
         yield f"{name}: expected {description}, got {_describe(value)}."
 
 
-def _check_number(options: Options, name: str) -> Iterator[str]:
+def _check_numbers(options: Options) -> Iterator[str]:
+    for name, minimum in _COUNTS.items():
+        yield from _check_count(options, name, minimum)
+    for name in _AMOUNTS:
+        yield from _check_amount(options, name)
+
+
+def _check_count(options: Options, name: str, minimum: int) -> Iterator[str]:
+    value = getattr(options, name)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < minimum):
+        yield f"{name}: expected a whole number of at least {minimum}, got {_describe(value)}."
+
+
+def _check_amount(options: Options, name: str) -> Iterator[str]:
     value = getattr(options, name)
     if value is None:
         return
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
-        yield f"{name}: expected a number, got {_describe(value)}."
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value <= 0:
+        yield f"{name}: expected a number above 0, got {_describe(value)}."
 
 
 def _check_choice(name: str, value: Any, choices: Collection[str]) -> Iterator[str]:

@@ -41,7 +41,8 @@ def choose_session_store(options: Options, settings: Settings, exit_stack: Async
     A session without persistence has its own store, which ends with it.
     """
     if options.persist:
-        return open_store(options.store or settings.own.store or settings.home, home=settings.home)
+        place = options.store or settings.own.store or settings.home
+        return open_store(place, home=settings.home, durable=settings.own.durable)
     return exit_stack.enter_context(open_temporary_store())
 
 
@@ -72,7 +73,7 @@ def open_session_history(
     )
 
 
-def open_member_history(membership: TeamMembership, store: Store, home: Path) -> SessionHistory:
+def open_member_history(membership: TeamMembership, store: Store, settings: Settings) -> SessionHistory:
     """Return the session of a teammate's process: the lead holds the lock and has the conversation."""
     if get_shared_address(store) is not None:
         return SessionHistory(store=store.find_session(membership.session))
@@ -80,10 +81,11 @@ def open_member_history(membership: TeamMembership, store: Store, home: Path) ->
 
     return SessionHistory(
         store=FileSessionStore(
-            home,
+            settings.home,
             SessionId(membership.session),
             Path(membership.transcript),
             directory=Path(membership.run_directory),
+            durable=settings.own.durable,
         )
     )
 

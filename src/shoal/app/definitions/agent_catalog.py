@@ -30,7 +30,7 @@ _NAME_ALIASES = {"claude-code-guide": "shoal-guide"}
 
 
 class ShadowedAgentDefinition(Struct, frozen=True, kw_only=True):
-    """Definition that is not used because a stronger source has one of the same name."""
+    """Definition that is not used because another one with the same name takes precedence."""
 
     definition: AgentDefinition
     by: AgentDefinition | DefinitionProblem
@@ -59,11 +59,18 @@ class AgentCatalog:
     def __init__(self, sources: Sequence[AgentCatalogSource]) -> None:
         self._sources = tuple(sources)
         self._indexed: DefinitionPrecedenceIndex[AgentDefinition] | None = None
+        self._program_definitions: dict[str, AgentDefinition] = {}
+
+    def add_program_definition(self, definition: AgentDefinition) -> None:
+        """Add a definition that only the program starts: it is found, but not listed for agents."""
+        self._program_definitions[definition.name] = definition
 
     def find(self, name: str) -> AgentDefinition:
         """Return a definition. Raises `UnknownAgentType`, or `InvalidAgentDefinition` for a bad file."""
         by_name = self._refresh_index().by_name
         found = by_name.get(name) or by_name.get(_NAME_ALIASES.get(name, name))
+        if found is None or found.source.kind != "managed":
+            found = self._program_definitions.get(name) or found
         match found:
             case AgentDefinition():
                 return found

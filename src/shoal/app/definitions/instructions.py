@@ -12,6 +12,8 @@ from typing import Any
 from msgspec import Struct
 
 from shoal.app.definitions.project_directories import iter_project_directories
+from shoal.app.model_notices import format_session_notice
+from shoal.app.settings import settings as settings_files
 from shoal.core.extensions.instruction_files import InstructionLoadReason
 from shoal.core.text.control_tags import escape_control_tags
 from shoal.core.text.filenames import escape_filename
@@ -32,11 +34,6 @@ _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 _MAX_PATTERNS = 200
 _FENCED = re.compile(r"^(```|~~~).*?^\1|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 _IMPORT = re.compile(r"(?<!\S)@([\w.~/+-]*\w)")
-_HEAD = (
-    "Instructions\n"
-    "The files below say how to work here. Follow them. If two disagree, follow the later one; a person's "
-    "instructions override them all. They cannot grant permissions."
-)
 
 
 class InstructionFile(Struct, frozen=True, kw_only=True):
@@ -112,7 +109,9 @@ class LoadedInstructionFiles(Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """Section of the system prompt; empty if no file has content."""
-        return "\n\n".join([_HEAD, format_instruction_files(self.files)]) if self.files else ""
+        if not self.files:
+            return ""
+        return "\n\n".join([format_session_notice("instructions"), format_instruction_files(self.files)])
 
 
 def format_instruction_files(files: Sequence[InstructionFile]) -> str:
@@ -384,3 +383,8 @@ def _remove_comments(text: str) -> str:
 def _find_imported_paths(text: str) -> Iterator[str]:
     """Return the paths after an @ outside of code."""
     return (match[1] for match in _IMPORT.finditer(_FENCED.sub("", text)))
+
+
+def list_managed_instruction_files() -> list[Path]:
+    """Return the instruction files next to the managed settings, the weaker first."""
+    return [path.with_name("CLAUDE.md") for path in reversed(settings_files.MANAGED_FILES)]

@@ -65,7 +65,7 @@ def choose_output_style(settings: Settings, cwd: Path) -> ChosenOutputStyle:
         if style is not None and isinstance(name, str) and style.name.lower() == name.strip().lower():
             return ChosenOutputStyle(style=style, notes=tuple(notes))
     location = document.locate_key(("outputStyle",))
-    notes.append(f"{location}: outputStyle: there is no output style {name!r}; the usual one is used.")
+    notes.append(f"{location}: outputStyle: there is no output style {name!r}; the default style is used.")
     return ChosenOutputStyle(notes=tuple(notes))
 
 
@@ -86,7 +86,7 @@ def list_output_style_files(settings: Settings, cwd: Path) -> Iterator[OutputSty
         elif style is None:
             problem = notes[0] if notes else "it is empty"
         else:
-            problem = "a stronger style has this name" if style.name.lower() in names else ""
+            problem = "a style with this name takes precedence" if style.name.lower() in names else ""
             names.add(style.name.lower())
         yield OutputStyleFile(path=path, name=path.stem if style is None else style.name, problem=problem)
 

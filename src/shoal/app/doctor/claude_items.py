@@ -12,7 +12,12 @@ from msgspec import Struct
 
 from shoal.app.definitions.agent_catalog import load_agent_catalog
 from shoal.app.definitions.agent_trust import find_project_escalations
-from shoal.app.definitions.instructions import InstructionReader, LoadedInstructionFiles, load_instructions
+from shoal.app.definitions.instructions import (
+    InstructionReader,
+    LoadedInstructionFiles,
+    list_managed_instruction_files,
+    load_instructions,
+)
 from shoal.app.definitions.output_styles import choose_output_style, list_output_style_files
 from shoal.app.definitions.plugin_set import PluginSet, load_plugins
 from shoal.app.definitions.project_directories import iter_project_directories
@@ -25,7 +30,6 @@ from shoal.app.settings.mcp_files import load_mcp_servers
 from shoal.app.settings.settings import (
     PROVIDER_VARIABLES,
     Settings,
-    list_managed_instruction_files,
     list_settings_files,
     load_settings,
     resolve_shoal_home,
@@ -60,9 +64,9 @@ _USER_ONLY = frozenset(
     {"autoMemoryDirectory", "cleanupPeriodDays", "disableAllHooks", "modelOverrides"}
     | {"enableAllProjectMcpServers", "enabledMcpjsonServers", "sandbox.filesystem.allowWrite"}
 )
-OTHER_FILES = {"keybindings.json": "keys cannot be changed"}
+OTHER_FILES = {"keybindings.json": "the key bindings of Shoal are fixed"}
 """Files below `.claude` that Shoal does not read, and what to do."""
-_NESTED_ADVICE = "an agent gets it when it uses a file below"
+_NESTED_ADVICE = "an agent gets it when it uses a file in that directory"
 _INSTRUCTIONS_OFF = "shoal.instructions is false"
 _SKIPPED_DIRECTORIES = frozenset({"node_modules", "__pycache__", "venv"})
 _MAX_DIRECTORIES = 2_000
@@ -158,14 +162,14 @@ def _list_document_items(settings: Settings, document: SettingsDocument, cwd: Pa
 def _list_variable_items(document: SettingsDocument) -> Iterator[ClaudeItem]:
     for name in document.raw["env"]:
         is_used = document.is_user_controlled or name not in _PROVIDER_VARIABLES
-        advice = "" if is_used else "provider variables count only in your own files"
+        advice = "" if is_used else "provider variables apply only in your own files"
         use: KeyUse = "used" if is_used else "not used"
         yield ClaudeItem(file=document.name, item=f"env.{name}", use=use, advice=advice)
 
 
 def _find_other_reason(settings: Settings, document: SettingsDocument, name: str, value: Any) -> str | None:
     if name in _USER_ONLY and not document.is_user_controlled:
-        return "it counts only in your own files"
+        return "it applies only in your own files"
     if name == "permissions.defaultMode" and value == "bypassPermissions" and not document.is_user_controlled:
         return "only your own settings or a flag can skip permissions"
     if name.startswith("sandbox.") and name != "sandbox.enabled":
@@ -175,7 +179,7 @@ def _find_other_reason(settings: Settings, document: SettingsDocument, name: str
     if name in _STRONGEST_COUNTS:
         first = next(each for each in settings.documents if has_settings_key(each, name.split(".")))
         if first is not document:
-            return f"{first.name} sets it and is stronger"
+            return f"{first.name} sets it too and takes precedence"
     return None
 
 
@@ -207,7 +211,7 @@ def _list_mcp_server_items(settings: Settings, cwd: Path, plugins: PluginSet) ->
                 file=document.name,
                 item=f"mcpServers.{name}",
                 use="used" if is_used else "not used",
-                advice="" if is_used else reason or "a stronger file has a server of this name",
+                advice="" if is_used else reason or "another file with this server takes precedence",
             )
 
 
@@ -234,7 +238,9 @@ def _list_agent_items(settings: Settings, cwd: Path, plugins: PluginSet) -> Iter
     for shadowed in catalog.shadowed:
         if shadowed.definition.source.kind != "builtin":
             item = f"agent {shadowed.definition.name}"
-            yield _make_definition_item(shadowed.definition.source, item, "a stronger file has this name")
+            yield _make_definition_item(
+                shadowed.definition.source, item, "another file with this name takes precedence"
+            )
     yield from _list_definition_problems("agent", catalog.problems, catalog.warnings)
 
 
@@ -249,7 +255,9 @@ def _list_catalog_items(noun: str, catalog: SkillCatalog, policy: SkillPolicy) -
         reason = "skillOverrides turns it off" if policy.apply_to_skill(skill) is None else ""
         yield _make_definition_item(skill.source, f"{noun} {skill.name}", reason)
     for skill, _ in catalog.shadowed:
-        yield _make_definition_item(skill.source, f"{noun} {skill.name}", "a stronger file has this name")
+        yield _make_definition_item(
+            skill.source, f"{noun} {skill.name}", "another file with this name takes precedence"
+        )
     yield from _list_definition_problems(noun, catalog.problems, catalog.warnings)
 
 
@@ -310,7 +318,7 @@ def _list_instruction_items(
             file=str(file.path), item="instructions", use=use, advice=remark if is_on else _INSTRUCTIONS_OFF
         )
     for rule in instructions.rules:
-        remark = f"an agent gets it when it uses a file of {', '.join(rule.patterns)}"
+        remark = f"an agent gets it when it uses a file that matches {', '.join(rule.patterns)}"
         yield ClaudeItem(
             file=str(rule.path), item="rule", use=use, advice=remark if is_on else _INSTRUCTIONS_OFF
         )
@@ -366,6 +374,6 @@ def _list_other_files(home: Path, cwd: Path) -> Iterator[ClaudeItem]:
     for directory in dict.fromkeys((cwd, root)):
         if (path := directory / INCLUDE_FILE).is_file():
             is_used = directory == root and contains_git_repository(root)
-            advice = "" if is_used else "it counts only in the top directory of a git repository"
+            advice = "" if is_used else "it applies only in the top directory of a git repository"
             use: KeyUse = "used" if is_used else "not used"
             yield ClaudeItem(file=str(path), item="file", use=use, advice=advice)

@@ -12,6 +12,7 @@ from shoal.app.isolation import machine_checks
 from shoal.app.isolation.machine_checks import DoctorDiagnostic
 from shoal.app.settings.settings import PROVIDER_KEYS, Settings, load_settings, resolve_shoal_home
 from shoal.core.errors import SettingsError, ShoalError
+from shoal.core.text.text_format import format_count_with_noun
 
 if TYPE_CHECKING:
     from shoal.core.budgets.usage import ModelCard
@@ -25,7 +26,10 @@ NO_MODEL_ADVICE = (
 def run_health_checks(
     environ: Mapping[str, str], cwd: Path, *, settings: str | None = None, model: str | None = None
 ) -> list[DoctorDiagnostic]:
-    """Run all checks in the order of display. Nothing is changed, and no other machine is contacted."""
+    """Run all checks in the order of display. No other machine is contacted.
+
+    Nothing is changed, except that programs of killed runs are ended.
+    """
     diagnostics = [*machine_checks.check_shoal_and_python_versions(shoal.__version__)]
     try:
         loaded = load_settings(cwd=cwd, environ=environ, given=settings)
@@ -36,6 +40,7 @@ def run_health_checks(
         diagnostics.append(_make_broken_settings_diagnostic(error))
     else:
         diagnostics += machine_checks.check_home_directory(loaded.home, loaded.find_setting_origin("home"))
+        diagnostics += _end_leftover_programs(loaded.home)
         diagnostics += _diagnose_settings_files(loaded)
         diagnostics += _check_agent_files(loaded, cwd)
         diagnostics.append(_check_sandbox(loaded, cwd))
@@ -57,6 +62,22 @@ def _make_broken_settings_diagnostic(error: SettingsError) -> DoctorDiagnostic:
         value=str(error),
         advice="Fix it, then run this again to check the models.",
     )
+
+
+def _end_leftover_programs(home: Path) -> Iterator[DoctorDiagnostic]:
+    from shoal.backends.guardian import end_leftover_processes
+    from shoal.stores.files.home.home_paths import get_process_records_directory
+
+    leftovers = end_leftover_processes(str(get_process_records_directory(home)))
+    if leftovers:
+        programs = format_count_with_noun(len(leftovers), "program")
+        pids = ", ".join(map(str, leftovers))
+        yield DoctorDiagnostic(
+            area="home",
+            name="programs",
+            state="warn",
+            value=f"ended {programs} that a killed run had left running (pid {pids})",
+        )
 
 
 def _diagnose_settings_files(settings: Settings) -> Iterator[DoctorDiagnostic]:

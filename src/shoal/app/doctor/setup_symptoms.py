@@ -30,7 +30,7 @@ def explain_tool_missing(case: DoctorContext) -> Iterator[DoctorDiagnostic]:
         close_names = get_close_matches(case.about, offered, n=1)
         advice = f"Did you mean {close_names[0]}?" if close_names else f"Available: {', '.join(offered)}"
         yield case.make_diagnostic(
-            case.about, "there is no tool with that name in a session here", state="bad", advice=advice
+            case.about, "sessions here have no tool with that name", state="bad", advice=advice
         )
     else:
         yield case.make_diagnostic("lead", f"has {case.about}")
@@ -95,7 +95,7 @@ def explain_fork_not_taken(case: DoctorContext) -> Iterator[DoctorDiagnostic]:
         advice = 'Turn them on: "shoal": {"forks": true} in settings.json, or SHOAL_FORK_SUBAGENT=1'
         yield case.make_diagnostic("forks", "off (the default)", state="bad", advice=advice)
     yield case.make_diagnostic(
-        "headless", "a run with -p never forks because nobody would see them", state="none"
+        "headless", "a run with -p never forks because nobody would see the forks", state="none"
     )
     coordinator = settings.own.coordinator
     yield case.make_diagnostic(

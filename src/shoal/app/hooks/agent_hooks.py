@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from shoal.core.errors import AgentRequestRefused
 from shoal.core.events import JournaledEvent
 from shoal.core.extensions.hooks import NO_DECISION, Hook, HookDecision, HookDispatcher, HookEvent
 from shoal.core.extensions.skills import Skill
-from shoal.core.ids import AgentId, SessionId
+from shoal.core.ids import LEAD_ID, AgentId, IdGenerator, SessionId
 from shoal.core.ports import ProcessLauncher, Workspace
 from shoal.policy.hooks.hook_matcher import select_matching_hooks
 from shoal.policy.hooks.hook_process import HookRunResources
@@ -71,6 +72,9 @@ class HookRegistry:
         self._skill_digests: set[str] = set()
         self._live_settings: AutoReloadingSettings | None = None
         self._review_lock = asyncio.Lock()
+        self._prompt_ids: IdGenerator | None = None
+        self._prompt_id = ""
+        self._is_prompt_id_unused = False
 
     def add(self, hooks: Iterable[Hook]) -> None:
         """Add hooks from any source for all agents from now on."""
@@ -81,13 +85,36 @@ class HookRegistry:
         """Send the notices of background hooks to this notifier."""
         self.notifier = self.runner.notice_sink = notifier
 
+    @property
+    def prompt_id(self) -> str:
+        """Id of the prompt that the lead works on; empty before the first one."""
+        return self._prompt_id
+
+    def on_prompt_submitted(self) -> None:
+        """Handle that a prompt is about to be submitted to the lead: a turn may take several prompts."""
+        if not self._is_prompt_id_unused:
+            self._start_prompt()
+        self._is_prompt_id_unused = False
+
+    def _start_prompt(self) -> None:
+        if self._prompt_ids is None:
+            # Separate from the session's generator: whether there are hooks must not change other ids.
+            text = f"{self.session} {self.runner.clock.now()}"
+            self._prompt_ids = IdGenerator(int.from_bytes(sha256(text.encode()).digest()[:16]))
+        self._prompt_id = self._prompt_ids.new_uuid()
+        self._is_prompt_id_unused = True
+
     def on_item_delivered(self, item: InboxItem) -> None:
         """Handle that a queued item has entered an agent's conversation."""
+        if item.by == "person" and item.to == LEAD_ID and "UserPromptSubmit" not in self.by_event:
+            self._start_prompt()
         if self.notifier is not None:
             self.notifier.on_item_delivered(item)
 
     def on_prompt(self, agent: AgentId) -> None:
         """Handle that the user has sent a prompt to the agent."""
+        if agent == LEAD_ID:
+            self._start_prompt()
         if self.notifier is not None:
             self.notifier.reset_wake_count(agent)
 
@@ -124,13 +151,14 @@ class HookRegistry:
             return
         async with self._review_lock:
             changes = live_settings.list_changed_files()
-            is_blocked = False
+            blocked: set[str] = set()
             for path, kind in changes:
                 fields = {"source": _CONFIG_SOURCES.get(kind, "user_settings"), "file_path": path}
                 decision = await dispatcher.run_hooks("ConfigChange", fields)
-                is_blocked = is_blocked or (decision.blocked is not None and kind != "managed")
+                if decision.blocked is not None and kind != "managed":
+                    blocked.add(path)
             if changes or live_settings.is_trust_changed:
-                live_settings.finish_review(apply=not is_blocked)
+                live_settings.finish_review(blocked=blocked)
 
     def load_definition_hooks(self, definition: AgentDefinition) -> tuple[Hook, ...]:
         """Return the hooks of a definition. Raises `AgentRequestRefused` for untrusted or bad ones."""
@@ -174,6 +202,8 @@ class AgentHookDispatcher:
     async def run_hooks(self, event: HookEvent, fields: Mapping[str, Any]) -> HookDecision:
         if event == "PreToolUse":
             await self._session.review_changed_settings(self)
+        if event == "UserPromptSubmit" and self._subject.identity.is_lead:
+            self._session.on_prompt_submitted()
         input_fields = {**self._build_common_hook_fields(event), **fields}
         hooks = select_matching_hooks(
             (*self._shared.get(event, ()), *self._own.get(event, ())), event, input_fields
@@ -194,6 +224,8 @@ class AgentHookDispatcher:
             "permission_mode": subject.permissions.mode,
             "hook_event_name": event,
         }
+        if self._session.prompt_id:
+            fields["prompt_id"] = self._session.prompt_id
         if not identity.is_lead:
             fields |= {"agent_id": identity.agent, "agent_type": identity.kind}
         if event in _AGENT_EVENTS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -13,7 +13,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.app.agent_permissions import get_permission_engine
+from shoal.app.isolation.repository_worktrees import open_worktrees, read_worktree_options
 from shoal.app.isolation.sandbox_policies import create_worktree_sandbox
+from shoal.app.model_notices import format_session_notice
 from shoal.app.settings.settings import Settings
 from shoal.core.agents.subagents import RetainedWorktreeWork
 from shoal.core.agents.worktrees import RemovedWorktree, RetainedWorktree
@@ -57,9 +59,7 @@ class AgentFileWriteLeases:
             holder = self._holders.get(path, agent)
             if holder != agent:
                 raise WorkspaceError(
-                    f"{escape_filename(path)} is locked by agent {holder}, which is changing it, until "
-                    f"that agent ends. "
-                    "Nothing was written. Wait until it ends, or ask it with SendMessage to make the change."
+                    format_session_notice("leased_file", path=escape_filename(path), holder=holder)
                 )
 
         return refuse_write_to_leased_file
@@ -129,7 +129,7 @@ class WorkspaceAllocator:
         self._turn = turn
         self._worktrees: dict[Path, WorktreeService] = {}
         self._reaped: list[WorktreeService] = []
-        """Repositories whose leftovers of dead processes were removed."""
+        """Repositories in which the leftovers of dead processes were removed."""
         self.leases = AgentFileWriteLeases(settings.own.file_leases)
 
     def allocate_shared_workspace(self, new_agent: AgentPreparationRequest) -> AgentWorkspace:
@@ -225,8 +225,6 @@ class WorkspaceAllocator:
 
     def _get_worktree_service(self, root: Path) -> WorktreeService:
         if root not in self._worktrees:
-            from shoal.app.isolation.repository_worktrees import open_worktrees
-
             settings = self._settings
             self._worktrees[root] = open_worktrees(
                 root, home=settings.home, environ=settings.environ, clock=self._clock
@@ -260,31 +258,14 @@ class WorkspaceAllocator:
         if new_agent.assignment is not None:
             # A member's id is its name and team, which other members have had or will have.
             agent = sha256(f"{session} {agent} {new_agent.call} {previous}".encode()).hexdigest()[:16]
-        worktree = await worktrees.create_worktree(agent, session=session)
+        options, notes = read_worktree_options(self._settings.documents)
+        worktree = await worktrees.create_worktree(agent, session=session, options=options)
         is_hidden = get_permission_engine(new_agent.parent).build_unreadable_file_filter("Read", str(root))
-        links, notes = self._read_worktree_settings()
         try:
-            notes += await worktrees.add_untracked_files(worktree, links, is_hidden)
+            notes += await worktrees.add_untracked_files(worktree, options.links, is_hidden)
         except (WorktreeError, OSError) as error:
             notes += (f"Untracked files are missing in the worktree: {error}",)
         return replace(worktree, notes=(*worktree.notes, *notes)), worktrees
-
-    def _read_worktree_settings(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the directories to link of the key `worktree`, and notes on parts that are not used."""
-        links: dict[str, None] = {}
-        notes: dict[str, None] = {}
-        for document in self._settings.documents:
-            raw = document.raw.get("worktree")
-            given = raw if isinstance(raw, Mapping) else {}
-            names = given.get("symlinkDirectories")
-            links |= dict.fromkeys(
-                name for name in (names if isinstance(names, list) else ()) if isinstance(name, str)
-            )
-            if given.get("baseRef", "head") != "head":
-                notes["worktree.baseRef is not used: a worktree starts at the commit of the checkout."] = None
-            if given.get("sparsePaths"):
-                notes["worktree.sparsePaths is not used: a worktree has all files."] = None
-        return tuple(links), tuple(notes)
 
     async def _create_sandbox_for_worktree(
         self,

@@ -1,17 +1,22 @@
-"""MCP servers of a session: started in the background, shared by all its agents, stopped with it."""
+"""MCP servers of a session: started in the background, shared by all its agents, stopped with it.
+
+Their prompts are slash commands.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shoal.app.mcp.mcp_channels import McpChannelMessageQueue
 from shoal.app.settings.mcp_files import ConfiguredMcpServers
-from shoal.core.agents.agent_definitions import AgentDefinition
+from shoal.core.agents.agent_definitions import AgentDefinition, ToolSelection
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.extensions.mcp_servers import (
@@ -23,8 +28,10 @@ from shoal.core.extensions.mcp_servers import (
     McpServerStatus,
     matches_mcp_server_pattern,
 )
+from shoal.core.extensions.skills import ExternalSlashPrompt
 from shoal.tools.mcp.client_context import McpClientContext, McpRequestRefused
 from shoal.tools.mcp.managed_server import ManagedMcpServer
+from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT, StructuredOutputTool
 from shoal.wire.mcp_codec import InvalidMcpServerConfigError, parse_mcp_server
 
 REQUIRED_TIMEOUT = 30.0
@@ -43,6 +50,13 @@ class AgentTools(Struct, frozen=True, kw_only=True):
     """Tools of the servers that the definition names; the agent has them regardless of its `tools`."""
     close: Callable[[], Awaitable[None]] = _close_nothing
     """Stops the agent's own servers."""
+    output_tool: StructuredOutputTool | None = None
+    """Receives the structured answer that the agent owes, if any; also in `tools`."""
+
+    def add_output_tool_name(self, toolset: ToolSelection) -> ToolSelection:
+        """Return the selection with the agent's own output tool, and never with that of the lead."""
+        names = tuple(name for name in toolset.names if name != STRUCTURED_OUTPUT)
+        return replace(toolset, names=names if self.output_tool is None else (*names, STRUCTURED_OUTPUT))
 
     @asynccontextmanager
     async def close_on_failure(self) -> AsyncIterator[None]:
@@ -254,7 +268,7 @@ class SessionMcpServerManager:
                 if not self._is_permitted(server):
                     raise AgentRequestRefused(
                         f"The agent {agent} ({source}) was not started: it defines the MCP server {name}, "
-                        "which allowedMcpServers or deniedMcpServers of the settings does not permit."
+                        "which allowedMcpServers or deniedMcpServers in the settings does not permit."
                     )
                 yield server
 
@@ -424,3 +438,36 @@ def _make_unstarted_server_status(
     return McpServerStatus(
         name=server.name, status=status, kind=server.transport_type, origin=server.origin, detail=detail
     )
+
+
+class McpPromptCommands:
+    """Prompt commands. Typed words fill the arguments in order; the last argument takes the rest."""
+
+    def __init__(self, servers: SessionMcpServerManager) -> None:
+        self._servers = servers
+
+    def list_prompts(self) -> tuple[ExternalSlashPrompt, ...]:
+        return tuple(
+            ExternalSlashPrompt(
+                name=each.name,
+                description=each.description,
+                argument_hint=" ".join(f"[{argument.name}]" for argument in each.arguments),
+            )
+            for each in self._servers.list_prompts()
+        )
+
+    async def expand_prompt(self, name: str, arguments: str) -> str:
+        prompt = next((each for each in self._servers.list_prompts() if each.name == name), None)
+        values = {} if prompt is None else _parse_prompt_arguments(prompt, arguments)
+        return await self._servers.render_prompt(name, values)
+
+
+def _parse_prompt_arguments(prompt: McpPrompt, arguments: str) -> dict[str, str]:
+    names = [argument.name for argument in prompt.arguments]
+    try:
+        words = shlex.split(arguments)
+    except ValueError:  # an unbalanced quotation mark
+        words = arguments.split()
+    if names and len(words) > len(names):
+        words[len(names) - 1 :] = [" ".join(words[len(names) - 1 :])]
+    return dict(zip(names, words, strict=False))

@@ -49,9 +49,11 @@ class ApiKeyHelper:
         key = result.out.strip()
         if result.status != 0:
             reason = result.err.strip()[-300:]
-            raise self._build_error(f"it ended with status {result.status}{f': {reason}' if reason else '.'}")
+            raise self._build_error(
+                f"it exited with status {result.status}{f': {reason}' if reason else '.'}"
+            )
         if not key or any(character.isspace() or not character.isprintable() for character in key):
-            raise self._build_error("it must print one key, in one line, and nothing else.")
+            raise self._build_error("it must print one key on one line and nothing else.")
         return key
 
     def _build_error(self, reason: str) -> Unauthorized:

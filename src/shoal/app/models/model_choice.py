@@ -218,7 +218,8 @@ def _refuse_cloud_provider(provider: str, model: str, settings: Settings) -> Non
     """Raise `Unauthorized` if a variable sends Anthropic's models to a cloud that Shoal cannot use."""
     if provider == "anthropic" and (cloud := settings.foreign.cloud):
         raise Unauthorized(
-            f"{cloud} is set, and Shoal cannot use this cloud. Unset the variable to use Anthropic's API, "
+            f"{cloud} is set, but Shoal does not support this cloud. Unset the variable to use "
+            "Anthropic's API, "
             "or choose another provider's model.",
             provider=provider,
             model=model,

@@ -16,6 +16,7 @@ from shoal.app.mcp.mcp_servers import DISABLED_REASON, UNTRUSTED_REASON, Session
 from shoal.app.settings.mcp_files import (
     PROJECT_FILE,
     ConfiguredMcpServers,
+    has_mcp_server,
     load_mcp_servers,
     set_or_remove_mcp_server,
 )
@@ -155,13 +156,23 @@ class McpServerAdmin:
         return AddedMcpServer(path=path, replaced=replaced, trusted=was_trusted)
 
     def remove_server(self, name: str, *, scope: str | None) -> tuple[Path, ...]:
-        """Remove a server, from every file without a scope; return the files. Raises as `add_server` does."""
+        """Remove a server from a file; return the file. Raises as `add_server` does.
+
+        Without a scope, raises `SettingsError` if several files have the server.
+        """
+        if scope is None and len(scopes := self._list_scopes_of_server(name)) > 1:
+            choices = " or ".join(f"--scope {each}" for each in scopes)
+            raise SettingsError(f"Several files have an MCP server {name!r}. Choose one: {choices}.")
         paths = map(self._get_mcp_config_path, _SCOPES if scope is None else (scope,))
         return tuple(
             path
             for path in dict.fromkeys(paths)
             if path.exists() and set_or_remove_mcp_server(path, name, None)
         )
+
+    def _list_scopes_of_server(self, name: str) -> list[str]:
+        scopes = {self._get_mcp_config_path(scope): scope for scope in _SCOPES}
+        return [scope for path, scope in scopes.items() if has_mcp_server(path, name)]
 
     def log_out_of_server(self, name: str) -> bool:
         """Remove the tokens of a server; return True if there were any. Raises `SettingsError`."""

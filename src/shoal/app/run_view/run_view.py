@@ -41,6 +41,7 @@ from shoal.core.events import (
     PermissionModeChanged,
     QuestionAnswered,
     QuestionAsked,
+    RepetitionStopped,
     SessionEnded,
     SessionStarted,
     TaskChanged,
@@ -223,6 +224,8 @@ class RunView:
                 text = f"{percent} % of the limit is used: {spent:g} of {limit_value:g} {limit}"
                 text += f" for {owner}." if owner else "."
                 self._add_note(event.agent, "warning", text, at, offset)
+            case RepetitionStopped(reason=reason):
+                self._add_note(event.agent, "warning", f"Stopped: {reason}.", at, offset)
             case ModelRequestFailed(billed=True, reason=reason):
                 text = f"The cost of a request is unknown: {reason}"
                 self._add_note(event.agent, "unsettled", text, at, offset)

@@ -30,20 +30,21 @@ from shoal.app.isolation.lead_worktree import LeadWorktreeMover
 from shoal.app.isolation.machine_checks import check_permission_bypass
 from shoal.app.isolation.sandbox_policies import create_sandbox
 from shoal.app.mcp.deferred_tools import ToolDeferral
-from shoal.app.mcp.mcp_prompts import McpPromptCommands
-from shoal.app.mcp.mcp_servers import SessionMcpServerManager
-from shoal.app.options import Options
+from shoal.app.mcp.mcp_servers import McpPromptCommands, SessionMcpServerManager
+from shoal.app.options import AgentExtras, Options
 from shoal.app.runtime.event_bus import EventBus
 from shoal.app.runtime.plan_registry import AgentPlanRegistry
 from shoal.app.runtime.session_knowledge import load_skills_and_instructions
 from shoal.app.runtime.session_servers import create_mcp_servers
 from shoal.app.settings.configured_rules import add_permission_flag_rules
 from shoal.app.settings.live_settings import AutoReloadingSettings
+from shoal.app.settings.mcp_files import select_permitted_mcp_tools
 from shoal.app.settings.settings import Settings
 from shoal.app.settings.settings_writer import save_permission_answer
 from shoal.app.skills.knowledge import SkillsAndInstructions
 from shoal.app.teams.team_store import TeamStore
 from shoal.backends.guarded_processes import GuardedProcessLauncher
+from shoal.backends.guardian import end_leftover_processes
 from shoal.core.agents.agent_definitions import THINKING_TOKENS_BY_EFFORT
 from shoal.core.agents.identity import AgentIdentity
 from shoal.core.agents.subagents import ShellCommandResult
@@ -61,6 +62,7 @@ from shoal.core.permissions.questions import PermissionQuestion, Question
 from shoal.core.permissions.sandbox import Sandbox
 from shoal.core.ports import Journal, Model, Workspace
 from shoal.core.text.filenames import escape_filename
+from shoal.core.text.text_format import format_count_with_noun
 from shoal.policy.permission_answers import RememberedPermissionAnswers
 from shoal.policy.permission_engine import PermissionEngine
 from shoal.policy.permission_rules import PermissionRuleSet, parse_permission_rule
@@ -69,6 +71,7 @@ from shoal.runs.inbox_queue import SharedInboxQueue
 from shoal.runs.question_broker import SessionQuestionBroker
 from shoal.runs.running_agents import RunningAgents
 from shoal.runs.shell_notifier import BackgroundShellNotifier
+from shoal.stores.files.home.home_paths import get_process_records_directory
 from shoal.stores.files.sessions.usage_summary import summarize_usage
 from shoal.team.nested_teams import TeamsByLeader
 from shoal.tools.plan_tools import build_plan_tools
@@ -166,14 +169,22 @@ def create_session_budget(
         },
         clock=options.clock,
         on_warning=warn,
+        shared=options.budget,
     )
 
 
 def restore_spending_from_journal(budget: Budget, journal: Journal) -> None:
-    """Add the spending of earlier processes; the number of their agents comes from recovery."""
+    """Add the spending of earlier processes; the number of their agents comes from recovery.
+
+    For a request without a reported cost, such as one in flight when a process was killed, Shoal counts the
+    reservation.
+    """
     usage_summary = summarize_usage(journal.read_records())
     for (agent, model), spent in usage_summary.spent.items():
         budget.restore_spending(agent, usage_summary.get_agent(agent).kind, model, spent)
+    for request in usage_summary.unsettled:
+        kind = usage_summary.get_agent(request.agent).kind
+        budget.restore_unsettled_request(request.agent, kind, request.usd, request.tokens)
 
 
 def _budget_limits_from_settings(settings: AgentLimitSettings) -> BudgetLimits:
@@ -189,20 +200,26 @@ def create_default_loop_limits(options: Options, settings: Settings) -> LoopLimi
     """Create the default limits of each agent, unless its definition overrides them."""
     own, foreign = settings.own, settings.foreign
     mcp_tokens = foreign.mcp_output_tokens
+    thinking_tokens = resolve_thinking_tokens(options, settings)
     return LoopLimits(
         max_turns=options.max_turns or own.max_turns,
         result_limit=own.output_limit,
         compact_at=own.compact_at,
         max_tokens=own.max_output_tokens,
-        thinking_tokens=resolve_thinking_tokens(options, settings),
+        thinking_tokens=thinking_tokens or 0,
+        adaptive_thinking=thinking_tokens is None,
         auto_compact=not foreign.is_compaction_disabled,
         bash_result_limit=foreign.bash_output_length,
         mcp_result_limit=None if mcp_tokens is None else mcp_tokens * BYTES_PER_TOKEN,
+        max_repeated_calls=own.max_repeated_calls,
+        max_unproductive_messages=own.max_unproductive_messages,
     )
 
 
-def resolve_thinking_tokens(options: Options, settings: Settings) -> int:
+def resolve_thinking_tokens(options: Options, settings: Settings) -> int | None:
     """Return the thinking tokens of the lead: from options, variables, or settings, in this order.
+
+    None leaves the decision to models that can decide.
 
     An effort from the environment overrides one of a flag.
     """
@@ -248,12 +265,16 @@ class AgentServices(Struct, frozen=True, kw_only=True):
     """Which tools of MCP servers an agent has to search for."""
     ids: IdGenerator
     """Source of the ids of agents other than the lead."""
+    extras: dict[str, AgentExtras]
+    """Python tools and output types of the program's agents, by the name of the definition."""
 
 
 class ProcessServices(Struct, frozen=True, kw_only=True):
     launcher: GuardedProcessLauncher
     shells: BackgroundShellSupervisor
     sandbox: Sandbox
+    startup_notes: tuple[str, ...] = ()
+    """Notes about programs that killed runs left behind."""
 
 
 class InboxServices(Struct, frozen=True, kw_only=True):
@@ -311,11 +332,11 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
         store.questions,
         clock=options.clock,
         emit=events.emit_event,
-        attended=options.attended,
+        attended=options.attended or options.on_question is not None,
         answer_timeout=settings.own.question_patience,
         is_preapproved=create_unattended_permission_check(settings, workspace, tools, identity),
     )
-    processes = GuardedProcessLauncher(options.clock)
+    processes, process_notes = _create_process_launcher(config)
     exit_stack.push_async_callback(processes.aclose)
     live_settings = _create_live_settings(config, workspace, events)
     permissions = _create_lead_permissions(config, workspace, store.directory, live_settings, events)
@@ -334,7 +355,7 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
     extra_tools = (
         *build_plan_tools(plan_registry.get_plan),
         *build_schedule_tools(scheduler, attended=options.attended or config.assistant),
-        *options.tools,
+        *select_permitted_mcp_tools(options.tools, settings),
     )
     tools |= build_session_tools(
         shells,
@@ -347,7 +368,8 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
     if options.lead_channel is None and any(
         (each / ".git").exists() for each in (workspace.root, *workspace.root.parents)
     ):
-        mover = LeadWorktreeMover(workspace, settings.environ, options.clock, ids.derive_generator())
+        is_hidden = permissions.build_unreadable_file_filter("Read", str(workspace.root))
+        mover = LeadWorktreeMover(workspace, settings, options.clock, ids.derive_generator(), is_hidden)
         tools |= {tool.schema.name: tool for tool in build_worktree_tools(mover)}
     web_search = create_web_search_tool(settings, model.card, tools, running_agents.require_agent)
     tools |= {} if web_search is None else {web_search.schema.name: web_search}
@@ -389,8 +411,11 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
             trace_parents=SessionTraceParents(),
             deferral=deferral,
             ids=ids.derive_generator(),
+            extras=dict(options.agent_extras),
         ),
-        processes=ProcessServices(launcher=processes, shells=shells, sandbox=sandbox),
+        processes=ProcessServices(
+            launcher=processes, shells=shells, sandbox=sandbox, startup_notes=process_notes
+        ),
         inbox=InboxServices(queue=queue, scheduler=scheduler, notice_ids=notice_ids),
     )
 
@@ -596,9 +621,25 @@ def _open_session_budget(
     if (lead_channel := config.options.lead_channel) is not None:
         return lead_channel.budget
     budget = create_session_budget(config.options, config.settings.own, events.emit_event)
+    spent_before = () if budget.shared is None else budget.shared.list_spent()
     restore_spending_from_journal(budget, store.journal)
+    if budget.shared is not None:
+        budget.shared.count_session(config.history.session, spent_before)
     budget.get_or_create_agent_budget(LEAD_ID, LEAD_KIND).require_priced_model(model.card)
     return budget
+
+
+def _create_process_launcher(config: SessionConfig) -> tuple[GuardedProcessLauncher, tuple[str, ...]]:
+    """Create the launcher, and end programs that killed runs of this home left behind; return a note."""
+    records = get_process_records_directory(config.settings.home)
+    # A store in memory leaves no files in the home.
+    if not records.parent.is_dir():
+        return GuardedProcessLauncher(config.options.clock), ()
+    notes: tuple[str, ...] = ()
+    if leftovers := end_leftover_processes(str(records)):
+        programs = format_count_with_noun(len(leftovers), "program")
+        notes = (f"Ended {programs} that a killed run had left running.",)
+    return GuardedProcessLauncher(config.options.clock, records), notes
 
 
 def _create_workspace_allocator(

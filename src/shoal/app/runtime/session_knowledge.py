@@ -6,7 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from shoal.app.config.session_config import SessionConfig
-from shoal.app.definitions.instructions import LoadedInstructionFiles, load_instructions
+from shoal.app.definitions.instructions import (
+    LoadedInstructionFiles,
+    list_managed_instruction_files,
+    load_instructions,
+)
 from shoal.app.definitions.output_styles import choose_output_style
 from shoal.app.definitions.path_instructions import PathInstructionFactory
 from shoal.app.definitions.project_memory import (
@@ -17,7 +21,7 @@ from shoal.app.definitions.project_memory import (
 from shoal.app.hooks.agent_hooks import HookRegistry
 from shoal.app.model_notices import format_session_notice
 from shoal.app.runtime.event_bus import EventBus
-from shoal.app.settings.settings import Settings, list_managed_instruction_files
+from shoal.app.settings.settings import Settings
 from shoal.app.skills.catalog_changes import AgentAndSkillChangeReporter
 from shoal.app.skills.knowledge import SkillsAndInstructions
 from shoal.app.skills.mentions import MentionExpander
@@ -103,7 +107,7 @@ def _load_session_skills(config: SessionConfig, cwd: Path) -> SkillAndCommandLib
     skills = (
         load_skills_from_paths((), policy)
         if options.bare
-        else load_skills(cwd=cwd, home=config.settings.home, policy=policy)
+        else load_skills(cwd=cwd, home=config.settings.home, policy=policy, sources=options.setting_sources)
     )
     for namespace, directory in plugins.list_skill_dirs():
         skills.add_plugin_skills(namespace, skills=directory)

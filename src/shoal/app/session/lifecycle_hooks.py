@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +11,17 @@ from msgspec import to_builtins
 
 from shoal.agent.hook_points import add_hook_context_message
 from shoal.app.definitions.path_instructions import describe_instruction_file
+from shoal.core.conversation.messages import user_message
 from shoal.core.errors import StateFileError
 from shoal.core.events import Event, QuestionAsked, RunFinished, TurnStarted
-from shoal.core.extensions.hooks import NO_DECISION, HookDecision, HookEvent
+from shoal.core.extensions.hooks import NO_DECISION, HookDecision, HookEvent, merge_hook_decisions
 from shoal.core.ids import LEAD_ID
 from shoal.core.permissions.questions import PermissionQuestion, PlanApprovalQuestion, Question
 from shoal.core.task_groups import exit_task_group_without_wrapping
 
 if TYPE_CHECKING:
     from shoal.agent.agent_runner import AgentRunner
+    from shoal.app.options import Options
     from shoal.app.runtime.runtime import Runtime
 
 IDLE_DELAY = 60.0
@@ -38,6 +40,8 @@ class SessionLifecycleHookRunner:
         self._start_task: asyncio.Task[HookDecision] | None = None
         self._idle_task: asyncio.Task[HookDecision] | None = None
         self._has_started = False
+        self._send_message: Callable[[str], None] | None = None
+        self._is_turn_waiting = self._is_message_sent = False
         self.end_reason = "other"
         """Reason of the session end that hooks receive."""
 
@@ -52,17 +56,23 @@ class SessionLifecycleHookRunner:
             task.cancel()
         await exit_task_group_without_wrapping(self._tasks, kind, error, trace)
 
-    def launch_session_start_hooks(self, *, resumed: bool) -> None:
-        """Start the SessionStart hooks; nobody waits for them before the first turn."""
+    def launch_session_start_hooks(self, *, resumed: bool, send_message: Callable[[str], None]) -> None:
+        """Start the Setup and SessionStart hooks; nobody waits for them before the first turn.
+
+        `send_message` sends a message as the person: an attended session without a prompt starts with the
+        message of a hook.
+        """
         self._has_started = True
+        self._send_message = send_message
         hooks = self._lead.hooks
-        if hooks.has_hooks_for("SessionStart"):
+        setup = self._options.setup if hooks.has_hooks_for("Setup") else None
+        if setup is not None or hooks.has_hooks_for("SessionStart"):
             source: str | None = self._options.begun
             if resumed:
                 source = "fork" if self._options.fork else "resume"
-            self._start_task = self._schedule_event_hooks(
-                "SessionStart", {"source": source, "model": self._lead.model.card.id}
-            )
+            self._start_task = self._tasks.create_task(self._run_start_hooks(setup, source))
+            self._running.add(self._start_task)
+            self._start_task.add_done_callback(self._on_start_hooks_done)
         if hooks.has_hooks_for("InstructionsLoaded"):
             for file in self._runtime.knowledge.instructions.files:
                 self._schedule_event_hooks("InstructionsLoaded", to_builtins(describe_instruction_file(file)))
@@ -73,10 +83,39 @@ class SessionLifecycleHookRunner:
         """Add the output of the SessionStart hooks to the conversation before a turn."""
         if self._start_task is None:
             return
+        self._is_turn_waiting = True
         # An interrupt here does not cancel the hooks: the next turn gets their output.
         decision = await asyncio.shield(self._start_task)
         self._start_task = None
+        if decision.session_title and not self._options.title:
+            self._runtime.store.transcript.set_title(decision.session_title)
         await add_hook_context_message(self._lead, "SessionStart", decision)
+        if decision.initial_message and not self._is_message_sent:
+            self._is_message_sent = True
+            await self._lead.receive_message(user_message(decision.initial_message), by="person")
+
+    async def wait_for_start_hooks(self) -> None:
+        """Wait until the hooks of the start have ended."""
+        if self._start_task is not None:
+            await asyncio.shield(self._start_task)
+
+    async def _run_start_hooks(self, setup: str | None, source: str | None) -> HookDecision:
+        decisions = []
+        if setup is not None:
+            decisions.append(await self._run_event_hooks("Setup", {"trigger": setup}, delay=0))
+        if self._lead.hooks.has_hooks_for("SessionStart"):
+            fields = {"source": source, "model": self._lead.model.card.id}
+            decisions.append(await self._run_event_hooks("SessionStart", fields, delay=0))
+        return merge_hook_decisions(decisions)
+
+    def _on_start_hooks_done(self, task: asyncio.Task[HookDecision]) -> None:
+        self._running.discard(task)
+        if task.cancelled() or task.exception() is not None or self._is_turn_waiting:
+            return
+        message = task.result().initial_message
+        if message and self._options.attended and self._send_message is not None:
+            self._is_message_sent = True
+            self._send_message(message)
 
     async def run_session_end_hooks(self) -> None:
         for task in self._running:
@@ -117,6 +156,15 @@ class SessionLifecycleHookRunner:
         except StateFileError:
             # The journal is what failed: the next turn that writes to it reports that.
             return NO_DECISION
+
+
+async def run_start_hooks_only(options: Options) -> tuple[str, ...]:
+    """Open a session, run the hooks of its start and close it; return notes for the person."""
+    from shoal.app.session.session import Session
+
+    async with Session(options) as session:
+        await session.lifecycle_hooks.wait_for_start_hooks()
+        return tuple(session.notes)
 
 
 def _build_question_hook_fields(question: Question) -> dict[str, str]:

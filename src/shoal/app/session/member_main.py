@@ -1,26 +1,31 @@
-"""Entry point of a teammate's process: a session that runs one member of its lead's team."""
+"""Entry points of a process that runs one member of a team, whose lead is Shoal or another program."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
 from contextlib import suppress
+from pathlib import Path
 
 from msgspec import Raw
 
 from shoal.app.agents.backend_launcher import MemberBootstrap, decode_member_bootstrap
+from shoal.app.options import Options
 from shoal.app.session.session import Session
 from shoal.backends.heap_trim import HeapTrimmer
 from shoal.backends.socket_channel import SocketChannel
+from shoal.core.agents.subagents import SpawnRequest
 from shoal.core.clock import SystemClock
 from shoal.core.errors import ShoalError
 from shoal.core.events import Event, JournaledEvent, MemberWentIdle
+from shoal.core.teams.member_backends import MemberLaunchArgs
+from shoal.runs.run_outcome import AgentRunOutcome
 from shoal.team.channel.lead_channel import LeadChannel
-from shoal.team.members.member_host import MemberHost
+from shoal.team.members.member_host import MemberHost, TeamMembership
 from shoal.wire.journal_codec import encode_journal_line
 from shoal.wire.member_channel_codec import MemberEventForwardedMessage, MemberStartRefusedMessage
 
-TERMINATED_REASON = "its process was told to end"
+TERMINATED_REASON = "its process was asked to end"
 
 
 def main(fd: int) -> None:
@@ -81,3 +86,41 @@ def end_member_on_signals(host: MemberHost, *signals: signal.Signals) -> None:
         loop.add_signal_handler(
             signal_number, lambda: host.request_member_end(TERMINATED_REASON, resumable=True)
         )
+
+
+def build_foreign_member_options(launch_args: MemberLaunchArgs, cwd: Path | None = None) -> Options:
+    """Build options from the lead's arguments and the local settings; its prompt is its first mail."""
+    request = SpawnRequest(
+        description=f"{launch_args.name} of the team {launch_args.team}",
+        prompt="",
+        kind=launch_args.kind,
+        name=launch_args.name,
+        model=launch_args.model,
+    )
+    return Options(
+        cwd=cwd,
+        model=launch_args.model,
+        mode=launch_args.mode,
+        skip_permissions=launch_args.skip_permissions,
+        allowed_tools=launch_args.allowed,
+        disallowed_tools=launch_args.disallowed,
+        max_budget_usd=launch_args.max_budget_usd,
+        settings=launch_args.settings,
+        plugin_dirs=tuple(map(Path, launch_args.plugin_dirs)),
+        attended=True,
+        membership=TeamMembership(
+            name=launch_args.name,
+            team=launch_args.team,
+            spawn_request=request,
+            mode="plan" if launch_args.plan_mode_required else launch_args.mode,
+        ),
+    )
+
+
+async def run_member_of_foreign_lead(session: Session) -> AgentRunOutcome:
+    """Run the member until its lead shuts it down or its process is asked to end."""
+    member_host = session.teams
+    assert isinstance(member_host, MemberHost)
+    end_member_on_signals(member_host, signal.SIGTERM, signal.SIGHUP)
+    trim_heap_when_member_idles(session)
+    return await member_host.run_member()

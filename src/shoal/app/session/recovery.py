@@ -45,7 +45,7 @@ async def start_or_recover_session(session: Session) -> None:
             model_named=runtime.options.model if isinstance(runtime.options.model, str) else "",
         )
     )
-    session.lifecycle_hooks.launch_session_start_hooks(resumed=bool(turns_before))
+    session.lifecycle_hooks.launch_session_start_hooks(resumed=bool(turns_before), send_message=session.steer)
     if recovered is not None:
         await _recover_session(session, recovered)
 

@@ -31,6 +31,7 @@ from shoal.app.session.turn import (
     run_structured_turn,
 )
 from shoal.app.session.typed_commands import SlashCommandInvocation
+from shoal.app.settings.mcp_files import check_relayed_server
 from shoal.core.agents.identity import assume_identity
 from shoal.core.agents.subagents import AgentMessageDeliveryReceipt, AgentStatusSnapshot
 from shoal.core.conversation.inbox_items import InboxItem
@@ -196,7 +197,8 @@ class Session:
 
     def add_relayed_mcp_servers(self, servers: tuple[McpServerStatus, ...]) -> None:
         """Add the servers of the program that drives the session, which provides their tools itself."""
-        self.runtime.servers.relayed_servers = servers
+        settings = self.config.settings
+        self.runtime.servers.relayed_servers = tuple(check_relayed_server(settings, each) for each in servers)
 
     def is_slash_command(self, prompt: str | Message) -> bool:
         return typed_commands.is_slash_command(self.runtime, prompt)
@@ -256,7 +258,7 @@ class Session:
     @property
     def memory(self) -> SessionMemory | None:
         """Notes of the session; None if it keeps none."""
-        memory = self.agent.save_memory
+        memory = self.agent.context.save_memory
         return memory if isinstance(memory, SessionMemory) else None
 
     async def __aenter__(self) -> Session:
@@ -332,19 +334,19 @@ class Session:
                 raise
             raise group.exceptions[0] from None
 
-    def run(self, prompt: str | Message | SlashCommandInvocation | None) -> Turn:
+    def run(self, prompt: str | Message | SlashCommandInvocation | None) -> Turn[Any]:
         """Start a turn and return its events. Without a prompt it handles the queued items."""
         self._require_no_running_turn()
         message = user_message(prompt) if isinstance(prompt, str) else prompt
         channel = self._channel = self.runtime.events.open_turn_channel()
         task = self._running = self._tasks.create_task(self._run_turn(message, channel))
-        return Turn(channel, task, self.interrupt)
+        return Turn(channel, task, self.interrupt, self._options.output)
 
     def _require_no_running_turn(self) -> None:
         if self._running is not None:
             raise RuntimeError("a turn is running. Wait for it, steer it or interrupt it")
 
-    async def next_turn(self, *, wait_for_input: bool = False) -> Turn | None:
+    async def next_turn(self, *, wait_for_input: bool = False) -> Turn[Any] | None:
         """Return the next turn triggered by a queued item, waiting while agents and hooks work; None if none.
 
         At the session's deadline working agents are stopped and listed in `interrupted_agents`. With

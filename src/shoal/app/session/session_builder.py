@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from shoal.agent.agent_runner import AgentEnvironment, AgentRunner
+from shoal.agent.agent_runner import AgentContextSources, AgentEnvironment, AgentRunner, SentToolSchemas
 from shoal.agent.conversation import Conversation
 from shoal.app.agent_permissions import get_permission_engine
 from shoal.app.agents.agent_factory import AgentFactory
@@ -59,8 +59,7 @@ from shoal.team.members.member_host import MemberHost
 from shoal.team.nested_teams import NestedTeams
 from shoal.team.session_teams import SessionTeams
 from shoal.team.team_services import TeamPolicy, TeamServices
-from shoal.tools.agent_list import format_agent_list
-from shoal.tools.agent_tools import AgentToolOptions, build_agent_tools
+from shoal.tools.agent_tools import AgentToolOptions, build_agent_tools, format_agent_list
 from shoal.tools.background_tools import build_background_tools
 from shoal.tools.plan_tools import PlanApprover
 from shoal.tools.team_tools import build_team_tools
@@ -268,7 +267,7 @@ def _create_teams_or_member_host(
 
 
 def _choose_plan_approver(runtime: Runtime) -> PlanApprover:
-    """Return who approves required plans of teammates: the lead, if no person can be asked."""
+    """Return who approves required plans of teammates: the lead, if no person is available."""
     approver = runtime.settings.own.plan_approver
     can_ask = runtime.question_broker.can_wait_for_person
     return "lead" if approver == "user" and not can_ask else approver
@@ -296,7 +295,7 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
             appended=appended,
         ),
         tools=tools,
-        deferred_tools=deferred,
+        schemas=SentToolSchemas(deferred=deferred),
         conversation=Conversation(
             runtime.store.transcript,
             options.clock,
@@ -315,6 +314,7 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
             clock=options.clock,
             ids=config.ids,
             emit=runtime.events.publish_event,
+            journal=runtime.store.journal,
         ),
         permissions=runtime.lead.permissions,
         hooks=runtime.hooks.create_agent_hooks(
@@ -326,10 +326,12 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
         ),
         budget=runtime.budget.get_or_create_agent_budget(LEAD_ID, LEAD_KIND),
         inbox=runtime.inbox.queue.open_inbox(LEAD_ID),
-        save_memory=_create_session_memory(runtime),
-        read_mentions=runtime.knowledge.mentions.read_mentions,
-        path_instructions=runtime.knowledge.create_path_instructions(
-            runtime.lead.workspace, runtime.lead.permissions
+        context=AgentContextSources(
+            save_memory=_create_session_memory(runtime),
+            read_mentions=runtime.knowledge.mentions.read_mentions,
+            path_instructions=runtime.knowledge.create_path_instructions(
+                runtime.lead.workspace, runtime.lead.permissions
+            ),
         ),
         limits=runtime.lead.loop_limits,
     )
@@ -346,7 +348,8 @@ def _select_lead_tools(runtime: Runtime) -> tuple[Mapping[str, Tool], frozenset[
     )
     definition = runtime.config.lead_agent
     named = (*(runtime.options.available_tools or ()), *((definition and definition.tools) or ()))
-    return runtime.agents.deferral.select_tools(tools, named, is_lead=True)
+    rules = runtime.lead.permissions.get_active_rules()
+    return runtime.agents.deferral.select_tools(tools, named, rules=rules, is_lead=True)
 
 
 def _create_mcp_channels(config: SessionConfig, session: Session) -> McpChannelMessageQueue | None:
@@ -367,6 +370,7 @@ def _collect_startup_notes(runtime: Runtime) -> tuple[str, ...]:
         *config.notes,
         *(problem for problem in problems if not _is_unknown_event(problem)),
         *config.plugins.startup_notes,
+        *runtime.processes.startup_notes,
         *config.definitions.describe_agent_file_problems(),
         *runtime.knowledge.list_skill_and_instruction_notices(),
         *runtime.servers.configured.problems,
@@ -403,7 +407,8 @@ def _describe_unknown_events(recovered: RecoveredSessionState | None) -> tuple[s
 def _recover_session_state(runtime: Runtime) -> RecoveredSessionState | None:
     """Recover the state of an earlier process and continue its counters."""
     config = runtime.config
-    if not config.history.turns or not config.options.persist:
+    # A session without turns may have agents too, which its program started.
+    if config.history.last is None or not config.options.persist:
         return None
     store, history = runtime.store, config.history
     sources = RecoverySources(

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from typing import TYPE_CHECKING, Any, Generic
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.agent.loop import LoopResult, run_agent_loop
+from shoal.app.model_notices import format_session_notice
+from shoal.app.session.result import Result, build_turn_result
 from shoal.app.session.typed_commands import SlashCommandInvocation, run_prompt_or_slash_command
 from shoal.core.agents.background_shells import BackgroundShell
 from shoal.core.agents.subagents import AgentStatusSnapshot
 from shoal.core.conversation.messages import Message, user_message
-from shoal.core.events import Event
+from shoal.core.events import Event, RunFinished, TextStreamed
+from shoal.core.ids import LEAD_ID
+from shoal.core.output_type import AnswerT_co, OutputType
 from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.runs.event_channel import EventChannel
 from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT
@@ -23,33 +27,92 @@ if TYPE_CHECKING:
     from shoal.app.session.session import Session
 
 MAX_REMINDERS = 3
-_REMINDER = (
-    f"You have not answered yet: call {STRUCTURED_OUTPUT} with your answer, in the form that "
-    "the tool describes."
-)
 
 
-class Turn(AsyncIterator[Event]):
-    """Events of one turn; the last one is `RunFinished`. `aclose` before that ends the turn."""
+class Turn(AsyncIterator[Event], Generic[AnswerT_co]):
+    """One turn: await it for its `Result`, or read its events, the last of which is `RunFinished`.
+
+    The turn ends if its reader closes it with `aclose`, or leaves the `async for` early.
+    """
 
     def __init__(
-        self, channel: EventChannel, task: asyncio.Task[None], interrupt: Callable[[], Awaitable[bool]]
+        self,
+        channel: EventChannel,
+        task: asyncio.Task[None],
+        interrupt: Callable[[], Awaitable[object]],
+        output: OutputType[Any] | None = None,
     ) -> None:
         self._channel = channel
         self._task = task
         self._interrupt = interrupt
+        self._output = output
+        self._finished: RunFinished | None = None
+        self.on_abandoned: Callable[[], None] | None = None
+        """Called, maybe from another thread, if the reader left the `async for` early."""
+        self.is_abandoned = False
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return _TurnReader(self)
 
     async def __anext__(self) -> Event:
         event = self._channel.try_get() or await self._channel.get()
         if event is None:
             await self._task
             raise StopAsyncIteration
+        if isinstance(event, RunFinished):
+            self._finished = event
         return event
+
+    def __await__(self) -> Generator[Any, None, Result[AnswerT_co]]:
+        """Return the result. Raises `RunFailed` unless the work was completed."""
+        result = yield from self.wait().__await__()
+        result.raise_if_failed()
+        return result
+
+    async def wait(self) -> Result[AnswerT_co]:
+        """Wait for the end and return the result, even if the turn failed or was interrupted."""
+        async for _ in self:
+            pass
+        if self._finished is None:
+            raise RuntimeError("The turn was closed, so it has no result.")
+        return build_turn_result(self._finished, self._output)
+
+    async def text(self) -> AsyncIterator[str]:
+        """Yield the pieces of the lead's text as the model writes it. Raises `RunFailed` if the turn "
+        "fails."""
+        async for event in self:
+            if isinstance(event, TextStreamed) and event.kind == "text" and event.agent == LEAD_ID:
+                yield event.text
+        if self._finished is not None:
+            build_turn_result(self._finished, self._output).raise_if_failed()
 
     async def aclose(self) -> None:
         self._channel.close()
         if not self._task.done():
             await self._interrupt()
+
+    def abandon(self) -> None:
+        """End the turn soon because it has no reader."""
+        if self._finished is None and self.on_abandoned is not None and not self._task.done():
+            self.is_abandoned = True
+            self.on_abandoned()
+
+
+class _TurnReader(AsyncIterator[Event]):
+    """Reader of a turn in an `async for`; nothing else refers to it, so it is deleted when that ends."""
+
+    def __init__(self, turn: Turn[Any]) -> None:
+        self._turn = turn
+        self._has_read = False
+
+    async def __anext__(self) -> Event:
+        event = await self._turn.__anext__()
+        self._has_read = True
+        return event
+
+    def __del__(self) -> None:
+        if self._has_read:
+            self._turn.abandon()
 
 
 class LastWorkingPermissionModeTracker:
@@ -86,7 +149,8 @@ async def run_structured_turn(
     result = await run_prompt_or_slash_command(session, prompt)
     for _ in range(MAX_REMINDERS):
         if is_structured_output_missing(result):
-            result = await run_agent_loop(agent, user_message(_REMINDER), by="runtime")
+            reminder = format_session_notice("output_reminder", tool=STRUCTURED_OUTPUT)
+            result = await run_agent_loop(agent, user_message(reminder), by="runtime")
     if is_structured_output_missing(result):
         detail = f"no answer in the requested format after {MAX_REMINDERS} reminders"
         return replace(result, reason="no_output", detail=detail)

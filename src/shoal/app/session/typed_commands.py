@@ -158,7 +158,7 @@ async def _run_slash_invocation(session: Session, prompt: SlashCommandInvocation
     limits = agent.limits
     if command.effort is not None:
         tokens = parse_effort_thinking_tokens(command.effort)
-        agent.limits = replace(limits, thinking_tokens=tokens)
+        agent.limits = replace(limits, thinking_tokens=tokens, adaptive_thinking=False)
     try:
         return (
             await run_agent_loop(agent, message)

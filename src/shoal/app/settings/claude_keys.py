@@ -1,4 +1,5 @@
-"""Settings keys of Claude Code, and what Shoal does with each; the guide for movers shows the same table."""
+"""Settings keys of Claude Code and what Shoal does with each; docs/how-to/move-from-claude-code.md has "
+"the same table."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ class ClaudeKey(Struct, frozen=True):
     """What differs, or what to do."""
 
 
-_REFUSED_IN_MANAGED_FILES = "only in managed files: Shoal does not enforce it; remove it there"
+_REFUSED_IN_MANAGED_FILES = "applies only in managed files; Shoal does not enforce it, so remove it there"
 CLAUDE_KEYS = (
     ClaudeKey("agent", "used"),
     ClaudeKey("allowedHttpHookUrls", "refused", "remove it and check your hooks of type http"),
@@ -30,22 +31,22 @@ CLAUDE_KEYS = (
     ClaudeKey("allowManagedPermissionRulesOnly", "refused", _REFUSED_IN_MANAGED_FILES),
     ClaudeKey("alwaysThinkingEnabled", "used"),
     ClaudeKey("apiKeyHelper", "used", "a project's helper needs trust"),
-    ClaudeKey("attribution", "used", "commit and pr; sessionUrl has no effect"),
+    ClaudeKey("attribution", "used", "commit and pr apply; sessionUrl has no effect"),
     ClaudeKey("autoCompactEnabled", "used"),
-    ClaudeKey("autoMemoryDirectory", "used", "Shoal reads the notes and writes none"),
-    ClaudeKey("autoMemoryEnabled", "used", "Shoal reads the notes and writes none"),
-    ClaudeKey("autoMode", "not used", "auto mode runs as default"),
+    ClaudeKey("autoMemoryDirectory", "used", "Shoal reads the notes but does not write any"),
+    ClaudeKey("autoMemoryEnabled", "used", "Shoal reads the notes but does not write any"),
+    ClaudeKey("autoMode", "not used", "auto mode behaves like default mode"),
     ClaudeKey("autoUpdatesChannel", "not used", "Shoal does not update itself"),
     ClaudeKey("availableModels", "used"),
     ClaudeKey("awsAuthRefresh", "not used", "Bedrock is not supported"),
     ClaudeKey("awsCredentialExport", "not used", "Bedrock is not supported"),
     ClaudeKey("blockedMarketplaces", "not used", "Shoal installs nothing from marketplaces"),
     ClaudeKey("claudeMdExcludes", "used", "a project can exclude only its own files"),
-    ClaudeKey("cleanupPeriodDays", "used", "0 removes sessions an hour after their end"),
+    ClaudeKey("cleanupPeriodDays", "used", "0 removes sessions one hour after they end"),
     ClaudeKey("companyAnnouncements", "not used", "put what agents must know into CLAUDE.md"),
     ClaudeKey("deniedMcpServers", "used"),
     ClaudeKey("disableAllHooks", "used"),
-    ClaudeKey("disableAutoMode", "used", "auto mode runs as default in any case"),
+    ClaudeKey("disableAutoMode", "used", "auto mode always behaves like default mode"),
     ClaudeKey("disabledMcpjsonServers", "used"),
     ClaudeKey("disableSideloadFlags", "refused", _REFUSED_IN_MANAGED_FILES),
     ClaudeKey("disableSkillShellExecution", "used"),
@@ -53,17 +54,17 @@ CLAUDE_KEYS = (
     ClaudeKey("effortLevel", "used"),
     ClaudeKey("enableAllProjectMcpServers", "used", "only in your own files"),
     ClaudeKey("enabledMcpjsonServers", "used", "only in your own files"),
-    ClaudeKey("enabledPlugins", "used", "only plug-ins that are installed"),
-    ClaudeKey("env", "used", "provider keys count only in your own files"),
-    ClaudeKey("extraKnownMarketplaces", "not used", "name plug-in directories in shoal.plugins"),
+    ClaudeKey("enabledPlugins", "used", "applies to installed plug-ins"),
+    ClaudeKey("env", "used", "provider keys apply only in your own files"),
+    ClaudeKey("extraKnownMarketplaces", "not used", "list plug-in directories in shoal.plugins"),
     ClaudeKey("fallbackModel", "used"),
-    ClaudeKey("fileSuggestion", "not used", "files are completed by Shoal itself"),
+    ClaudeKey("fileSuggestion", "not used", "Shoal completes file names itself"),
     ClaudeKey("forceLoginMethod", "not used", "there is no login; set a key"),
     ClaudeKey("forceLoginOrgUUID", "not used", "there is no login; set a key"),
     ClaudeKey("hooks", "used"),
     ClaudeKey("httpHookAllowedEnvVars", "refused", "remove it and check your hooks of type http"),
     ClaudeKey("includeCoAuthoredBy", "used"),
-    ClaudeKey("includeGitInstructions", "not used", "there are none in the prompt"),
+    ClaudeKey("includeGitInstructions", "not used", "the prompt has no git instructions"),
     ClaudeKey("language", "used"),
     ClaudeKey("mcpServers", "used"),
     ClaudeKey("model", "used"),
@@ -90,22 +91,22 @@ CLAUDE_KEYS = (
     ClaudeKey("teammateMode", "used", "shoal.teammate_mode overrides it"),
     ClaudeKey("terminalProgressBarEnabled", "not used"),
     ClaudeKey("theme", "used", "dark, light and ansi; custom themes have no effect"),
-    ClaudeKey("useAutoModeDuringPlan", "used", "auto mode runs as default in any case"),
+    ClaudeKey("useAutoModeDuringPlan", "used", "auto mode always behaves like default mode"),
     ClaudeKey("verbose", "not used", "press Ctrl-O for details"),
-    ClaudeKey("worktree", "used", "symlinkDirectories; worktrees start at HEAD"),
+    ClaudeKey("worktree", "used", "without baseRef, worktrees start at HEAD"),
     ClaudeKey("permissions.additionalDirectories", "used"),
     ClaudeKey("permissions.allow", "used", "an invalid rule is skipped"),
     ClaudeKey("permissions.ask", "used", "Shoal refuses to start with an invalid rule"),
-    ClaudeKey("permissions.defaultMode", "used", "auto runs as default"),
+    ClaudeKey("permissions.defaultMode", "used", "auto behaves like default"),
     ClaudeKey("permissions.deny", "used", "Shoal refuses to start with an invalid rule"),
-    ClaudeKey("permissions.disableAutoMode", "used", "auto mode runs as default in any case"),
+    ClaudeKey("permissions.disableAutoMode", "used", "auto mode always behaves like default mode"),
     ClaudeKey("permissions.disableBypassPermissionsMode", "used"),
     ClaudeKey("sandbox.enabled", "used"),
     ClaudeKey("sandbox.failIfUnavailable", "used"),
     ClaudeKey("sandbox.allowUnsandboxedCommands", "not used", "no command leaves the sandbox"),
     ClaudeKey("sandbox.autoAllowBashIfSandboxed", "not used", "set shoal.sandbox.autoAllow"),
     ClaudeKey("sandbox.excludedCommands", "not used", "no command leaves the sandbox"),
-    ClaudeKey("sandbox.filesystem.allowRead", "not used", "name only what is secret in denyRead"),
+    ClaudeKey("sandbox.filesystem.allowRead", "not used", "list secret files in denyRead instead"),
     ClaudeKey("sandbox.filesystem.allowWrite", "used", "only in your own files"),
     ClaudeKey("sandbox.filesystem.denyRead", "used"),
     ClaudeKey("sandbox.filesystem.denyWrite", "refused", "use permissions.deny instead"),
@@ -119,7 +120,7 @@ _BY_NAME = {key.name: key for key in CLAUDE_KEYS}
 _OWN_KEYS = frozenset({"shoal", "$schema"})
 _SECTIONS = ("permissions", "sandbox", "sandbox.filesystem", "sandbox.network", "sandbox.credentials")
 _HARMLESS_VALUES: dict[str, Any] = {"editorMode": "normal", "respectGitignore": True}
-"""Values with which a key that is not used asks for what Shoal does anyway."""
+"""Values of unused keys that request the behaviour that Shoal has anyway."""
 
 
 def find_claude_key(name: str) -> ClaudeKey:
@@ -156,11 +157,11 @@ def _find_reason(document: SettingsDocument, name: str, value: Any) -> str | Non
     if value is None or (key.use == "not used" and _HARMLESS_VALUES.get(name, ...) == value):
         return None
     if key.use in ("not used", "wider here"):
-        return key.advice or "Shoal has nothing like it"
+        return key.advice or "Shoal has no equivalent"
     if name == "theme" and str(value).startswith("custom:"):
         return "custom themes are not supported; set shoal.theme"
     if key.use == "refused" and document.kind != "managed" and "managed" in key.advice and value is not False:
-        return "it counts only in a managed file"
+        return "it applies only in a managed file"
     return None
 
 
@@ -169,6 +170,6 @@ def note_zero_cleanup_period(documents: Sequence[SettingsDocument]) -> Iterator[
         if document.is_user_controlled and document.raw.get("cleanupPeriodDays") == 0:
             location = document.locate_key(("cleanupPeriodDays",))
             yield (
-                f"{location}: cleanupPeriodDays is 0, so files of sessions are removed an hour after they "
-                "end. Claude Code accepts only 1 or more."
+                f"{location}: cleanupPeriodDays is 0, so the files of a session are removed one hour "
+                "after it ends. Claude Code accepts only 1 or more."
             )

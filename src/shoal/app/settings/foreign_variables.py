@@ -123,14 +123,18 @@ class _VariableReader:
         if text is None:
             return None
         if not text.isascii() or not text.isdigit() or int(text) < minimum:
-            self.warnings.append(f"{name} is {text!r}, not an integer of at least {minimum}. It is ignored.")
+            self.warnings.append(
+                f"{name} is {text!r}, but must be an integer of at least {minimum}. It is ignored."
+            )
             return None
         return int(text)
 
     def get_choice(self, name: str, choices: Sequence[str]) -> str | None:
         text = (self.get_text(name) or "").lower()
         if text and text not in choices and text != "auto":
-            self.warnings.append(f"{name} is {text!r}, not one of {', '.join(choices)}. It is ignored.")
+            self.warnings.append(
+                f"{name} is {text!r}, but must be one of {', '.join(choices)}. It is ignored."
+            )
         return text if text in choices else None
 
     def get_seconds(self, name: str) -> float | None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from shoal.app.settings.configured_rules import add_permission_flag_rules
-from shoal.app.settings.file_stamps import is_file_unchanged, stamp_file
+from shoal.app.settings.file_stamps import is_file_unchanged, stamp_files
 from shoal.app.settings.settings import Settings, list_settings_files, load_settings
 from shoal.core.errors import SettingsError
 from shoal.policy.permission_rules import PermissionRuleSet
@@ -41,12 +41,15 @@ class AutoReloadingSettings:
         self._rules = add_permission_flag_rules(settings.permission_rules, allow=allow, deny=deny)
         files = list_settings_files(settings.home, cwd, given)
         self._kinds = {str(path): kind for path, kind in files}
-        self._paths = tuple(map(str, (*self._kinds, ProjectTrustFile(settings.home).path)))
-        self._stamps = tuple(map(stamp_file, self._paths))
+        self._trust_file = str(ProjectTrustFile(settings.home).path)
+        self._paths = (*self._kinds, self._trust_file)
+        self._files = stamp_files(self._paths)
         self._checked_at = time.monotonic()
         self._last_error = ""
-        self._reviewed_contents: dict[str, bytes] | None = None
-        """Contents of the files that apply, if changes apply only after `finish_review`."""
+        self._reviewed_contents: dict[str, bytes | None] | None = None
+        """Contents of the files at the last review, if changes apply only after `finish_review`."""
+        self._blocked_contents: dict[str, bytes | None] = {}
+        """Contents that apply in place of those of files whose change was blocked; None for no file."""
 
     def start_review(self) -> None:
         """Apply changes only after `finish_review` from now on."""
@@ -56,7 +59,7 @@ class AutoReloadingSettings:
         """Return the changed settings files and their kinds, until `finish_review`."""
         return [
             (path, self._kinds[path])
-            for path, stamp in zip(self._paths, self._stamps, strict=True)
+            for path, stamp in self._files.stamps.items()
             if path in self._kinds
             and not is_file_unchanged(path, stamp)
             # A stamp can be too young to be certain.
@@ -66,14 +69,19 @@ class AutoReloadingSettings:
     @property
     def is_trust_changed(self) -> bool:
         """True if the user has trusted a project, or no longer does."""
-        return not is_file_unchanged(self._paths[-1], self._stamps[-1])
+        return not is_file_unchanged(self._trust_file, self._files.stamps[self._trust_file])
 
-    def finish_review(self, *, apply: bool) -> None:
-        """Load the changed files, or keep the settings until the next change."""
-        self._stamps = tuple(map(stamp_file, self._paths))
+    def finish_review(self, *, blocked: Collection[str]) -> None:
+        """Load the changed files. A blocked file keeps the content that applies until its next change."""
+        before = self._reviewed_contents or {}
+        for path, _ in self.list_changed_files():
+            if path not in blocked:
+                self._blocked_contents.pop(path, None)
+            else:
+                self._blocked_contents.setdefault(path, before.get(path))
+        self._files = stamp_files(self._paths)
         self.start_review()
-        if apply:
-            self._reload_settings()
+        self._reload_settings()
 
     def load_rules(self, *, fresh: bool) -> PermissionRuleSet:
         """Return the active rules. Never raises: an invalid file leaves the last valid rules."""
@@ -82,8 +90,8 @@ class AutoReloadingSettings:
         now = time.monotonic()
         if fresh or now - self._checked_at > _CHECK_INTERVAL:
             self._checked_at = now
-            if not all(map(is_file_unchanged, self._paths, self._stamps)):
-                self._stamps = tuple(map(stamp_file, self._paths))
+            if not self._files.are_files_unchanged():
+                self._files = stamp_files(self._paths)
                 self._reload_settings()
         return self._rules
 
@@ -91,7 +99,11 @@ class AutoReloadingSettings:
         before = self.settings
         try:
             settings = load_settings(
-                cwd=self._cwd, environ=before.environ, given=self._given, sources=self._sources
+                cwd=self._cwd,
+                environ=before.environ,
+                given=self._given,
+                sources=self._sources,
+                contents=self._blocked_contents,
             )
             rules = add_permission_flag_rules(
                 settings.permission_rules, allow=self._flags[0], deny=self._flags[1]
@@ -111,8 +123,8 @@ class AutoReloadingSettings:
                 self._note(warning)
 
 
-def _read_content(path: str) -> bytes:
+def _read_content(path: str) -> bytes | None:
     try:
         return Path(path).read_bytes()
     except OSError:
-        return b""
+        return None

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -308,6 +308,7 @@ _KEY_VARIABLES = {
     "shoal.background_agents": ("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS",),
     "shoal.auto_background": ("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS",),
 }
+SettingsFiles: TypeAlias = tuple[tuple[Path, SettingsSourceKind], ...]
 _USER_ONLY_KEYS = frozenset({"cleanupPeriodDays"})
 _SOURCE_KINDS: tuple[SettingsSourceKind, ...] = ("user", "project", "local")
 _KINDS_OF_SERVER_FILES: dict[SettingsSourceKind, SettingsSourceKind] = {"mcp": "project", "private": "local"}
@@ -336,19 +337,22 @@ def load_settings(
     given: str | None = None,
     managed: Sequence[Path] | None = None,
     sources: Sequence[str] | None = None,
+    contents: Mapping[str, bytes | None] | None = None,
 ) -> Settings:
     """Load the settings. `given` is the value of `--settings`: a path or JSON. Raises `SettingsError`.
 
-    `sources` limits the file kinds in addition to flags and managed files; None means all.
+    `sources` limits the kinds of files, except for flags and managed files; None means all. `contents` holds
+    the contents of files that are not read.
     """
     environ = dict(os.environ if environ is None else environ)
     home = resolve_shoal_home(environ, cwd)
     servers, server_problems = read_project_mcp_file(cwd)
     claude_json = read_claude_json(home, cwd)
+    managed = MANAGED_FILES if managed is None else managed
+    files = list_settings_files(home, cwd, given, managed)
+    documents_of_files = _read_settings_documents(files, given, managed, contents or {})
     all_documents = tuple(
-        _filter_documents_by_source(
-            (*_read_settings_documents(home, cwd, given, managed), *claude_json.documents, *servers), sources
-        )
+        _filter_documents_by_source((*documents_of_files, *claude_json.documents, *servers), sources)
     )
     refuse_unsupported_restrictions(all_documents)
     bypass_ban = find_bypass_ban(all_documents)
@@ -612,18 +616,17 @@ def resolve_shoal_home(environ: Mapping[str, str], cwd: Path) -> Path:
 
 
 def _read_settings_documents(
-    home: Path, cwd: Path, given: str | None, managed: Sequence[Path] | None
+    files: SettingsFiles, given: str | None, managed: Sequence[Path], contents: Mapping[str, bytes | None]
 ) -> Iterator[SettingsDocument]:
-    files = list_settings_files(home, cwd, given, managed)
     for path, kind in files:
         if kind == "managed":
-            yield from _read_settings_file(path, kind)
-    yield from read_managed_mcp_files(MANAGED_FILES if managed is None else managed)
+            yield from _read_settings_file(path, kind, contents)
+    yield from read_managed_mcp_files(managed)
     if given is not None and given.lstrip().startswith("{"):
         yield parse_settings_document(given, name="--settings", kind="command line", path=None)
     for path, kind in files:
         if kind != "managed":
-            yield from _read_settings_file(path, kind)
+            yield from _read_settings_file(path, kind, contents)
 
 
 def _filter_documents_by_source(
@@ -638,7 +641,7 @@ def _filter_documents_by_source(
 
 def list_settings_files(
     home: Path, cwd: Path, given: str | None, managed: Sequence[Path] | None = None
-) -> tuple[tuple[Path, SettingsSourceKind], ...]:
+) -> SettingsFiles:
     """Return every file that may hold settings, the strongest first. Raises `SettingsError`."""
     files: list[tuple[Path, SettingsSourceKind]] = []
     for path in MANAGED_FILES if managed is None else managed:
@@ -652,11 +655,6 @@ def list_settings_files(
         files.append((project / "settings.local.json", "local"))
         files.append((project / "settings.json", "project"))
     return (*files, (home / "settings.json", "user"))
-
-
-def list_managed_instruction_files() -> list[Path]:
-    """Return the instruction files next to the managed settings, the weaker first."""
-    return [path.with_name("CLAUDE.md") for path in reversed(MANAGED_FILES)]
 
 
 def _list_managed_parts(path: Path) -> list[Path]:
@@ -677,9 +675,12 @@ def _describe_foreign_trust(
         yield "You trust this project in Claude Code. Trust it in Shoal too: shoal trust"
 
 
-def _read_settings_file(path: Path, kind: SettingsSourceKind) -> Iterator[SettingsDocument]:
+def _read_settings_file(
+    path: Path, kind: SettingsSourceKind, contents: Mapping[str, bytes | None]
+) -> Iterator[SettingsDocument]:
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        content = contents[str(path)] if str(path) in contents else path.read_bytes()
+        text = "{}" if content is None else content.decode("utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
         if kind == "command line":
             message = f"There is no settings file {path}. --settings takes a file path or JSON."

@@ -46,6 +46,7 @@ _LIMITS = (
     "max_concurrent",
     "max_depth",
 )
+_LIMITS_THAT_NULL_TURNS_OFF = ("fan_out_preview", "max_repeated_calls", "max_unproductive_messages")
 
 
 def find_limits_raised_by_project(own: ShoalSettings, person: ShoalSettings) -> Iterator[str]:
@@ -53,8 +54,9 @@ def find_limits_raised_by_project(own: ShoalSettings, person: ShoalSettings) -> 
     for key in _LIMITS:
         if _is_higher_limit(getattr(own, key), getattr(person, key)):
             yield key
-    if _has_higher_preview_threshold(own.fan_out_preview, person.fan_out_preview):
-        yield "fan_out_preview"
+    for key in _LIMITS_THAT_NULL_TURNS_OFF:
+        if _is_higher_or_off(getattr(own, key), getattr(person, key)):
+            yield key
     if _has_any_higher_agent_limit(own.agent_limits, person.agent_limits):
         yield "agent_limits"
     user_limits = person.agent_type_limits
@@ -78,7 +80,7 @@ def _has_any_higher_agent_limit(project_limits: AgentLimitSettings, user_limits:
     )
 
 
-def _has_higher_preview_threshold(project_limit: int | None, user_limit: int | None) -> bool:
+def _is_higher_or_off(project_limit: int | None, user_limit: int | None) -> bool:
     """Return True if the user is asked later or never; here None means never."""
     return user_limit is not None and (project_limit is None or project_limit > user_limit)
 
@@ -128,7 +130,9 @@ def remove_untrusted_settings(
             trust = read_document_trust(trust_file, project, document, parts)
         except StateFileError as error:
             trust = "unasked"
-            warnings[f"No project's settings are trusted: {error}"] = None
+            warnings[f"Shoal trusts no project settings because it cannot read the stored trust: {error}"] = (
+                None
+            )
         escalations += (
             PermissionEscalation(document=document, keys=keys, value=value, trust=trust)
             for keys, value in parts
@@ -319,6 +323,6 @@ def _format_untrusted_warning(left_out: Sequence[PermissionEscalation]) -> str:
     keys = ", ".join(dict.fromkeys("env" if each.keys[0] == "env" else each.key for each in left_out))
     return (
         f"This project's settings are not trusted, so Shoal ignores the permissions they would grant "
-        f"({keys}). Show "
-        "it: shoal trust --show. Trust it: shoal trust"
+        f"({keys}). "
+        "Show them: shoal trust --show. Trust them: shoal trust"
     )

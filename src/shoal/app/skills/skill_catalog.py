@@ -178,10 +178,15 @@ def load_skills(
     cwd: Path,
     home: Path,
     policy: SkillPolicy = SkillPolicy(),  # noqa: B008 - frozen
+    sources: Sequence[str] | None = None,
 ) -> SkillAndCommandLibrary:
-    """Load the skills of the project, the nearest first, then the user's own."""
+    """Load the skills of the project, the nearest first, then the user's own.
+
+    `sources` limits them to `project` or `user`; None means both.
+    """
+    sources = ("project", "user") if sources is None else sources
     user_skills, user_commands = home / "skills", home / "commands"
-    directories = tuple(iter_project_directories(cwd))
+    directories = tuple(iter_project_directories(cwd)) if "project" in sources else ()
     skill_directories = [
         directory / name / "skills" for directory in directories for name in (".claude", ".agents")
     ]
@@ -194,7 +199,7 @@ def load_skills(
                     create_skill_cache(path, "project")
                     for path in exclude_directory(user_skills, skill_directories)
                 ),
-                create_skill_cache(user_skills, "user"),
+                *([create_skill_cache(user_skills, "user")] if "user" in sources else ()),
             ],
             policy,
         ),
@@ -205,7 +210,7 @@ def load_skills(
                     create_slash_command_cache(path, "project")
                     for path in exclude_directory(user_commands, command_directories)
                 ),
-                create_slash_command_cache(user_commands, "user"),
+                *([create_slash_command_cache(user_commands, "user")] if "user" in sources else ()),
             ],
             policy,
         ),

@@ -23,7 +23,7 @@ from shoal.app.skills.skill_text import (
     split_skill_body,
 )
 from shoal.app.skills.skill_trust import SkillTrustDecisionStore
-from shoal.core.agents.agent_definitions import THINKING_TOKENS_BY_EFFORT
+from shoal.core.agents.agent_definitions import compute_thinking_tokens, name_effort_level
 from shoal.core.agents.subagents import AgentResult, BackgroundAgentLaunchResult, SpawnRequest
 from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
@@ -105,6 +105,8 @@ class SkillInvoker:
             content = await self.render_skill_and_grant_tools(skill, arguments, agent)
         except AgentRequestRefused as refusal:
             return create_tool_error_output(str(refusal))
+        if skill.effort is not None:
+            agent.state.turn_thinking_tokens = compute_thinking_tokens(skill.effort)
         return ToolOutput(content=content, data={"skill": skill.name, "directory": str(skill.directory)})
 
     async def start_typed_forking_skill(self, skill: Skill, arguments: str, agent: AgentRunner) -> ToolOutput:
@@ -186,13 +188,14 @@ class SkillInvoker:
         return PreloadedSkills(texts=texts, directories=directories)
 
     async def _render_body(self, skill: Skill, arguments: str, agent: AgentRunner) -> str:
+        effort = agent.effort_level if skill.effort is None else name_effort_level(skill.effort)
         values = SkillTextValues(
             arguments=arguments,
             names=skill.argument_names,
             variables={
                 **self._list_directories(skill),
                 "CLAUDE_SESSION_ID": agent.identity.session,
-                "CLAUDE_EFFORT": _name_effort(skill.effort or agent.limits.thinking_tokens),
+                "CLAUDE_EFFORT": effort,
             },
         )
         if arguments and skips_first_argument(skill.body) and skill.name not in self._noted:
@@ -286,14 +289,6 @@ class SkillInvoker:
         real_path = os.path.realpath(skill.directory)
         is_in_project = f"{real_path}/".startswith(f"{self._root.rstrip('/')}/")
         return Path(real_path) if is_in_project or self._trust.read_skill_trust(skill) == "trusted" else None
-
-
-def _name_effort(effort: str | int) -> str:
-    """Return the level of an effort: the highest whose thinking tokens it reaches."""
-    if isinstance(effort, str):
-        return effort
-    reached = [level for level, tokens in THINKING_TOKENS_BY_EFFORT.items() if tokens <= effort]
-    return reached[-1] if reached else "low"
 
 
 def _parse_granted_rules(skill: Skill, granted: Sequence[str]) -> list[ToolPermissionRule]:

@@ -21,6 +21,19 @@ INHERIT_MODEL = "inherit"
 ALL_TOOLS = "*"
 
 
+def compute_thinking_tokens(effort: str | int) -> int | None:
+    """Return the thinking tokens of an effort; None for an unknown level."""
+    return max(0, effort) if isinstance(effort, int) else THINKING_TOKENS_BY_EFFORT.get(effort)
+
+
+def name_effort_level(effort: str | int) -> str:
+    """Return the level of an effort: the highest whose thinking tokens it reaches."""
+    if isinstance(effort, str):
+        return effort
+    reached = [level for level, tokens in THINKING_TOKENS_BY_EFFORT.items() if tokens <= effort]
+    return reached[-1] if reached else "low"
+
+
 class DefinitionSource(Struct, frozen=True, kw_only=True):
     """Source of a definition. `path` is None for one passed by a flag."""
 

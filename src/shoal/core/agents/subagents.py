@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -21,6 +21,8 @@ IsolationMode: TypeAlias = Literal["worktree", "remote"]
 OTHER_SESSION_PREFIX = "uds:"
 """Address prefix before the id, or its beginning, of another live session of the same home."""
 OTHER_MACHINE_PREFIX = "bridge:"
+PROGRAM_CALL = "program"
+"""Stands for the tool call if a program started the agent: its end is reported to the program alone."""
 
 
 class SpawnRequest(Struct, frozen=True, kw_only=True):
@@ -102,6 +104,8 @@ class AgentResult(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fals
     evidence: AgentWorkEvidence = AgentWorkEvidence()
     one_shot: bool = False
     worktree: RetainedWorktreeWork | None = None
+    answer: Any = None
+    """Structured answer as JSON, if one was required."""
 
 
 class ResolvedAgentSettings(Struct, frozen=True, kw_only=True):

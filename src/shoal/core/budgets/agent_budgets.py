@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 INITIAL_ANSWER_TOKENS = 400
 """Expected tokens of an answer before any agent of the tree has answered."""
 MAX_EXPECTED_TOKENS = 8_000
+_NEAR_END_SHARE = 0.9
+"""Share of a limit above which a request reserves its longest possible answer, not its expected one."""
 _USD_GRAIN = 2**40
 """Estimates are binary fractions of a dollar, so that reserving and releasing sum to exactly zero."""
 
@@ -234,15 +236,15 @@ class AgentBudget:
         for meter in self._meters:
             if meter.spent + meter.held >= meter.maximum:
                 return meter.build_refusal()
-        output_tokens = min(self._expected, max_tokens or card.max_output)
-        usd = 0.0
-        if self._usd:
-            if card.price is None:
-                meter = self._usd[0]
-                sentence = explain_unpriced_model(card, meter.maximum)
-                return BudgetRefusal(limit="usd", scope=meter.scope, whose=meter.owner, sentence=sentence)
-            usd = self._estimate_request_usd(card.price, prompt_tokens, output_tokens)
-        tokens = prompt_tokens + output_tokens
+        if self._usd and card.price is None:
+            meter = self._usd[0]
+            sentence = explain_unpriced_model(card, meter.maximum)
+            return BudgetRefusal(limit="usd", scope=meter.scope, whose=meter.owner, sentence=sentence)
+        max_output = max_tokens or card.max_output
+        output_tokens = min(self._expected, max_output)
+        usd, tokens = self._estimate_request(card, prompt_tokens, output_tokens)
+        if (self._usd or self._tokens) and self._is_near_limit(usd, tokens):
+            usd, tokens = self._estimate_request(card, prompt_tokens, max_output)
         for meter in self._usd:
             meter.held += usd
         for meter in self._tokens:
@@ -272,8 +274,7 @@ class AgentBudget:
             budget.is_priced = False
         else:
             budget.usd += cost
-            if self._usd:
-                self._update_prompt_discount(price, prompt_tokens, output_tokens, cost)
+            self._update_prompt_discount(price, prompt_tokens, output_tokens, cost)
         if self._meters or budget.deadline is not None:
             self._charge_meters(cost or 0.0, prompt_tokens + output_tokens, 1)
             self._emit_due_warnings()
@@ -294,13 +295,28 @@ class AgentBudget:
         if self.budget.waiting:
             self.budget.wake_next_reservation_waiter()
 
-    def write_off(self, reservation: BudgetReservation) -> None:
-        """Charge the estimate for an attempt that may be billed and whose cost is unknown."""
-        self._unsettled_requests += 1
-        self._unsettled_usd += reservation.usd
-        self._unsettled_tokens += reservation.tokens
-        self._charge_meters(reservation.usd, reservation.tokens, 1)
+    def write_off(self, reservation: BudgetReservation, estimated_usage: Usage | None = None) -> None:
+        """Charge an estimate for an attempt that may be billed and whose cost is unknown.
+
+        The estimate is the reservation, unless the size of the reply is known.
+        """
+        usd, tokens = reservation.usd, reservation.tokens
+        if estimated_usage is not None:
+            usd, tokens = self.estimate_usage_cost(reservation.card, estimated_usage)
+        self._charge_unsettled(usd, tokens)
         self._emit_due_warnings()
+
+    def restore_unsettled_request(self, usd: float, tokens: int) -> None:
+        """Charge a request of an earlier process whose cost is unknown, without repeating warnings."""
+        self._charge_unsettled(usd, tokens)
+        for meter in self._meters:
+            meter.take_passed_warning_percent()
+
+    def _charge_unsettled(self, usd: float, tokens: int) -> None:
+        self._unsettled_requests += 1
+        self._unsettled_usd += usd
+        self._unsettled_tokens += tokens
+        self._charge_meters(usd, tokens, 1)
 
     def restore_spending(self, model: str, spent: UsageAndCostTotals) -> None:
         """Add what earlier processes of the session spent, without repeating their warnings."""
@@ -326,6 +342,24 @@ class AgentBudget:
                 self.budget.warn_if_threshold_passed(meter, self.agent)
         if self.budget.deadline is not None:
             self.budget.warn_if_time_threshold_passed()
+
+    def estimate_usage_cost(self, card: ModelCard, usage: Usage) -> tuple[float, int]:
+        """Return the estimated dollars and tokens of a reply whose usage the provider did not report."""
+        return self._estimate_request(card, usage.prompt_tokens, usage.output_tokens)
+
+    def _is_near_limit(self, usd: float, tokens: int) -> bool:
+        """Return True if a request of this size would use the last part of a limit."""
+        return any(
+            meter.spent + meter.held + usd > meter.maximum * _NEAR_END_SHARE for meter in self._usd
+        ) or any(
+            meter.spent + meter.held + tokens > meter.maximum * _NEAR_END_SHARE for meter in self._tokens
+        )
+
+    def _estimate_request(self, card: ModelCard, prompt_tokens: int, output_tokens: int) -> tuple[float, int]:
+        """Return the estimated dollars and tokens of a request."""
+        price = card.price
+        usd = 0.0 if price is None else self._estimate_request_usd(price, prompt_tokens, output_tokens)
+        return usd, prompt_tokens + output_tokens
 
     def _estimate_request_usd(self, price: TokenPrice, prompt_tokens: int, output_tokens: int) -> float:
         if price.beyond is not None:

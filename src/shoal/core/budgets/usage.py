@@ -40,6 +40,17 @@ class Usage(Struct, frozen=True, kw_only=True, gc=False):
     def total_tokens(self) -> int:
         return self.prompt_tokens + self.output_tokens
 
+    @property
+    def is_count_of_reply(self) -> bool:
+        """True if it can be the count of a request with a reply: both are never empty."""
+        return (
+            self.input_tokens >= 0
+            and self.cache_creation_input_tokens >= 0
+            and self.cache_read_input_tokens >= 0
+            and self.prompt_tokens > 0
+            and self.output_tokens > 0
+        )
+
 
 class UsageAndCostTotals(Struct, frozen=True, kw_only=True):
     """Total usage and cost of several requests."""

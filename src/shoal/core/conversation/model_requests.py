@@ -42,6 +42,10 @@ class ModelRequest(Struct, frozen=True, kw_only=True, gc=False):
     tools: Sequence[ToolSchema] = ()
     max_tokens: int | None = None
     thinking_tokens: int = 0
+    adaptive_thinking: bool = False
+    """True if a model that decides itself how much to think may do so without `thinking_tokens`."""
+    adaptive_tokens: int = 0
+    """Effort of such a model, in tokens; 0 leaves it to the model."""
     temperature: float | None = None
     web_search: WebSearchOptions | None = None
 

@@ -15,7 +15,7 @@ class HookEventDescription(Struct, frozen=True, kw_only=True):
     """Fields in addition to the common ones."""
     optional_fields: Mapping[str, str] = {}
     """Fields that are present only if they have a value."""
-    on_block: str = "The event still happens; Shoal only tells the user."
+    on_block: str = "The event still happens, and the user gets a notice."
 
 
 COMMON_FIELDS: Mapping[str, str] = {
@@ -25,6 +25,12 @@ COMMON_FIELDS: Mapping[str, str] = {
     "permission_mode": "The permission mode.",
     "hook_event_name": "The event.",
 }
+LATER_FIELDS: Mapping[str, str] = {
+    "prompt_id": "The prompt of the user that the lead works on; absent before the first one.",
+    "effort": "For events of the agent's loop: an object with the thinking effort in `level`; absent if "
+    "thinking is off.",
+}
+"""Fields of every event that are present only if they have a value."""
 AGENT_FIELDS: Mapping[str, str] = {
     "agent_id": "The agent that the event is about.",
     "agent_type": "Its type.",
@@ -42,7 +48,7 @@ _STOPPING = {
 }
 _TEAM = {"team_name": "The team.", "teammate_name": "The teammate that does the work."}
 _NOT_MADE = "The call does not run, and the model gets the reason."
-_GOES_ON = "The agent continues with the reason, at most 8 times in a row."
+_GOES_ON = "The agent gets the reason and continues, at most 8 times in a row."
 
 HOOK_EVENT_DESCRIPTIONS: Mapping[HookEvent, HookEventDescription] = {
     "PreToolUse": HookEventDescription(
@@ -67,7 +73,7 @@ HOOK_EVENT_DESCRIPTIONS: Mapping[HookEvent, HookEventDescription] = {
     "UserPromptSubmit": HookEventDescription(
         when="A user sends a prompt to an agent.",
         fields={"prompt": "The text of the prompt."},
-        on_block="The prompt is removed, and the user is told.",
+        on_block="The prompt is removed, and the user gets a notice.",
     ),
     "Stop": HookEventDescription(when="The lead is about to stop.", fields=_STOPPING, on_block=_GOES_ON),
     "SubagentStart": HookEventDescription(
@@ -79,7 +85,7 @@ HOOK_EVENT_DESCRIPTIONS: Mapping[HookEvent, HookEventDescription] = {
         on_block=_GOES_ON,
     ),
     "TeammateIdle": HookEventDescription(
-        when="A teammate is about to go idle.", fields=_TEAM, on_block=_GOES_ON
+        when="A teammate is about to become idle.", fields=_TEAM, on_block=_GOES_ON
     ),
     "TaskCreated": HookEventDescription(
         when="Before a task is created.",
@@ -101,6 +107,10 @@ HOOK_EVENT_DESCRIPTIONS: Mapping[HookEvent, HookEventDescription] = {
         when="A session has started, or its conversation was summarized.",
         fields={"source": "`startup`, `resume`, `fork`, `clear` or `compact`."},
         optional_fields={"model": "The lead's model; absent after `compact`."},
+    ),
+    "Setup": HookEventDescription(
+        when="A person starts Shoal with `--init`, `--init-only` or `--maintenance`.",
+        fields={"trigger": "`init` or `maintenance`."},
     ),
     "SessionEnd": HookEventDescription(
         when="A session ends.", fields={"reason": "`clear`, `prompt_input_exit` or `other`."}
@@ -168,7 +178,7 @@ HOOK_EVENT_DESCRIPTIONS: Mapping[HookEvent, HookEventDescription] = {
             "command_source": "Its file, or `mcp`.",
             "prompt": "The text as typed.",
         },
-        on_block="The command does not run, and the user is told.",
+        on_block="The command does not run, and the user gets a notice.",
     ),
     "InstructionsLoaded": HookEventDescription(
         when="An instruction file became part of a prompt or a conversation.",

@@ -35,11 +35,11 @@ HookEvent: TypeAlias = Literal[
     "PostToolBatch",
     "PermissionDenied",
     "UserPromptExpansion",
+    "Setup",
 ]
 HOOK_EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
 FOREIGN_EVENTS = frozenset(
     {
-        "Setup",
         "CwdChanged",
         "FileChanged",
         "DirectoryAdded",
@@ -66,6 +66,7 @@ MATCHER_FIELDS: Mapping[HookEvent, str] = {
     "PostCompact": "trigger",
     "PermissionDenied": "tool_name",
     "UserPromptExpansion": "command_name",
+    "Setup": "trigger",
 }
 """Field that a matcher applies to; for other events every hook runs."""
 NOTIFY_ONLY_EVENTS: frozenset[HookEvent] = frozenset(
@@ -79,6 +80,7 @@ NOTIFY_ONLY_EVENTS: frozenset[HookEvent] = frozenset(
         "StopFailure",
         "PostCompact",
         "PermissionDenied",
+        "Setup",
     }
 )
 """Events that cannot be blocked: a blocking answer is only shown to the person."""
@@ -97,7 +99,7 @@ BLOCKING_EVENTS: frozenset[HookEvent] = frozenset(
 """Events that hooks decide before they happen; a background hook would answer too late."""
 STOP_EVENTS: frozenset[HookEvent] = frozenset({"Stop", "SubagentStop", "TeammateIdle"})
 """Events that repeat each time an agent is sent back to work."""
-VARIABLE_EVENTS: frozenset[HookEvent] = frozenset({"SessionStart"})
+VARIABLE_EVENTS: frozenset[HookEvent] = frozenset({"SessionStart", "Setup"})
 """Events whose commands may leave variables for the shell commands of agents."""
 MAX_WAKES_IN_A_ROW = 8
 """Times in a row that hooks may send a stopping agent back to work before it stops anyway."""
@@ -107,6 +109,9 @@ PROGRAM_HOOK_SECONDS = 600.0
 """Default timeout of a command, a URL or an MCP tool."""
 PROMPT_HOOK_SECONDS = 30.0
 """Default timeout of a hook that asks a model, and of every hook that a person's prompt waits for."""
+AGENT_HOOK_SECONDS = 60.0
+"""Default timeout of a hook that starts an agent."""
+MAX_AGENT_HOOK_TURNS = 50
 MAX_HOOK_SECONDS = 24 * 3600.0
 SESSION_END_HOOK_SECONDS = 5.0
 """Default timeout of a hook at the end of a session."""
@@ -130,6 +135,8 @@ class ModelPromptHookAction(Struct, frozen=True, kw_only=True):
     """Name of the model; empty for the small one of the agent's provider."""
     continues_on_block: bool = False
     """True if an agent whose event is blocked continues its turn."""
+    can_read: bool = False
+    """True if the model may read and search files before it answers."""
 
 
 class McpToolHookAction(Struct, frozen=True, kw_only=True):
@@ -172,13 +179,13 @@ class Hook(Struct, frozen=True, kw_only=True):
     blocks_on_failure: bool = False
     """True if a failure or timeout counts as a block."""
     background: bool = False
-    """True if nobody waits for it: it decides nothing, and its output is delivered later."""
+    """True if nobody waits for it: it cannot decide anything, and its output is delivered later."""
     rewakes: bool = False
     """True if its exit status 2, in the background, wakes the agent."""
     condition: str = ""
     """Permission rule that a call must match for the hook to run; empty matches every call."""
     can_allow: bool = True
-    """False if it may match more calls than its author meant, so that it only forbids and asks."""
+    """False if it may match more calls than its author intended; it can then only deny or ask."""
     origin: str
     """Location of its configuration."""
 
@@ -203,7 +210,7 @@ class HookDecision(Struct, frozen=True, kw_only=True):
     blocked: str | None = None
     """Reason to block the event."""
     decision: RuleBehavior | None = None
-    """Permission for a call, instead of the mode: what rules forbid stays forbidden."""
+    """Decision about a call, used instead of the mode's. Deny rules still apply."""
     decision_reason: str = ""
     updated_input: dict[str, Any] | None = None
     context: str = ""
@@ -222,6 +229,10 @@ class HookDecision(Struct, frozen=True, kw_only=True):
     """Permission changes that come with an allowed request."""
     retry: bool = False
     """True if the model may make a denied call again."""
+    initial_message: str = ""
+    """First message of the session, as if the person had sent it."""
+    session_title: str = ""
+    """Name of the session."""
 
     @property
     def refusal(self) -> str | None:
@@ -259,12 +270,15 @@ class NullHookNoticeSink:
 class HookServices(Protocol):
     """Services of a session that some hooks use. Both methods raise `ShoalError`."""
 
-    async def ask_model(self, prompt: str, model: str, *, agent: AgentId) -> str:
-        """Return the answer of a model to a hook's prompt; its cost is the agent's."""
+    async def ask_model(self, prompt: str, model: str, *, agent: AgentId, can_read: bool) -> str:
+        """Return the answer of a model to a hook's prompt; its cost is the agent's.
+
+        With `can_read` the model may read and search files first.
+        """
         ...
 
     async def call_mcp_tool(self, action: McpToolHookAction, *, agent: AgentId) -> str:
-        """Return the text that the tool answers."""
+        """Return the text of the tool's answer."""
         ...
 
 
@@ -292,6 +306,8 @@ def merge_hook_decisions(decisions: Sequence[HookDecision]) -> HookDecision:
         updated_output=_first_not_none(each.updated_output for each in decisions),
         permission_updates=tuple(update for each in decisions for update in each.permission_updates),
         retry=any(each.retry for each in decisions),
+        initial_message="\n\n".join(each.initial_message for each in decisions if each.initial_message),
+        session_title=_first_not_none(each.session_title or None for each in decisions) or "",
     )
 
 

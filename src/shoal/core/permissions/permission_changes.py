@@ -13,7 +13,9 @@ RequestedPermissionMode: TypeAlias = PermissionMode | Literal["auto", "manual"]
 """Modes that settings and flags may name."""
 PERMISSION_MODES: tuple[PermissionMode, ...] = get_args(PermissionMode)
 AUTO_MODE = "auto"
-AUTO_MODE_NOTE = "Auto mode is not available yet, so default mode applies: calls without a rule ask."
+AUTO_MODE_NOTE = (
+    "Auto mode is not available yet, so default mode applies: Shoal asks about calls that no rule covers."
+)
 _OTHER_MODE_NAMES: dict[str, PermissionMode] = {"manual": "default", AUTO_MODE: "default"}
 REQUESTED_PERMISSION_MODES = (*PERMISSION_MODES, *_OTHER_MODE_NAMES)
 RuleBehavior: TypeAlias = Literal["allow", "ask", "deny"]

@@ -178,7 +178,7 @@ def _validate_type_enum_and_const(value: Any, schema: Mapping[str, Any], path: s
         yield f"{location}: expected {' or '.join(kinds)}, got {_short_repr(value)}"
     choices = schema.get("enum")
     if choices is not None and not any(_is_json_equal(value, each) for each in choices):
-        yield f"{location}: {_short_repr(value)} is none of {', '.join(map(_short_repr, choices))}"
+        yield f"{location}: {_short_repr(value)} is not one of {', '.join(map(_short_repr, choices))}"
     if "const" in schema and not _is_json_equal(value, schema["const"]):
         yield f"{location}: expected {_short_repr(schema['const'])}, got {_short_repr(value)}"
 
@@ -221,9 +221,9 @@ def _validate_size_limits(
 ) -> Iterator[str]:
     minimum, maximum = schema.get(keys[0]), schema.get(keys[1])
     if minimum is not None and size < minimum:
-        yield f"{path or 'the value'}: {size} {noun} are fewer than {minimum}"
+        yield f"{path or 'the value'}: it has {size} {noun}, but needs at least {minimum}"
     if maximum is not None and size > maximum:
-        yield f"{path or 'the value'}: {size} {noun} are more than {maximum}"
+        yield f"{path or 'the value'}: it has {size} {noun}, but may have at most {maximum}"
 
 
 def _count_nested_values(value: Any) -> int:

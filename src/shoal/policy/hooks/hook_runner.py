@@ -43,11 +43,13 @@ from shoal.policy.hooks.hook_process import (
     HookRunResources,
     start_hook_command,
 )
-from shoal.wire.hook_judgement_codec import fill_mcp_hook_input, format_hook_prompt, parse_hook_judgement
 from shoal.wire.hook_output_codec import (
     InvalidHookOutputError,
     check_hook_decision,
+    fill_mcp_hook_input,
+    format_hook_prompt,
     parse_hook_function_text,
+    parse_hook_judgement,
     parse_hook_output_json,
     parse_hook_output_text,
     truncate_hook_text,
@@ -90,11 +92,11 @@ class _HookMovedToBackgroundException(Exception):
 
 
 class NullHookServices:
-    async def ask_model(self, prompt: str, model: str, *, agent: AgentId) -> str:
-        raise ShoalError("no model can be asked here")
+    async def ask_model(self, prompt: str, model: str, *, agent: AgentId, can_read: bool) -> str:
+        raise ShoalError("no model is available here")
 
     async def call_mcp_tool(self, action: McpToolHookAction, *, agent: AgentId) -> str:
-        raise ShoalError("no MCP server can be called here")
+        raise ShoalError("no MCP server is available here")
 
 
 class HookRunner:
@@ -107,6 +109,10 @@ class HookRunner:
         """Every hook runs in the foreground until this context is entered."""
         self.notice_sink: HookNoticeSink = NullHookNoticeSink()
         self.services: HookServices = NullHookServices()
+
+    @property
+    def clock(self) -> Clock:
+        return self._environment.clock
 
     async def run_hooks(
         self, event: HookEvent, hooks: Sequence[Hook], fields: Mapping[str, Any], *, agent: AgentId, cwd: Path
@@ -208,6 +214,7 @@ class HookRunner:
                         format_hook_prompt(action.prompt, hook_input.data),
                         action.model,
                         agent=hook_input.agent,
+                        can_read=action.can_read,
                     )
                 return _HookResult(verdict=parse_hook_judgement(hook.event, action, answer))
             case McpToolHookAction() as action:

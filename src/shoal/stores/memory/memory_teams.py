@@ -182,13 +182,7 @@ class MemoryTaskBoard:
 
     async def create(self, draft: TaskDraft) -> Task:
         self._state.highest += 1
-        task = Task(
-            id=TaskId(str(self._state.highest)),
-            subject=draft.subject,
-            description=draft.description,
-            active_form=draft.active_form,
-            metadata=draft.metadata,
-        )
+        task = draft.to_task(TaskId(str(self._state.highest)))
         self._store_tasks(task)
         return task
 
@@ -440,7 +434,7 @@ class MemoryRosters:
         member = roster.find_member(name)
         if member is None:
             names = ", ".join(each.name for each in roster.members)
-            raise TeamStoreError(f"Nobody in team {team!r} is called {name!r}. Members: {names}.")
+            raise TeamStoreError(f"The team {team!r} has no member {name!r}. Members: {names}.")
         updated_member = replace(member, **fields)
         members = tuple(updated_member if each.name == name else each for each in roster.members)
         self._teams[team] = replace(roster, members=members)

@@ -163,13 +163,7 @@ class PostgresTaskBoard:
                 "DO UPDATE SET highest = boards.highest + 1 RETURNING highest",
                 self._name,
             )
-            task = Task(
-                id=TaskId(str(number)),
-                subject=draft.subject,
-                description=draft.description,
-                active_form=draft.active_form,
-                metadata=draft.metadata,
-            )
+            task = draft.to_task(TaskId(str(number)))
             await insert_task(raw, self._name, task)
             return task
 

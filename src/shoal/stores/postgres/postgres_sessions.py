@@ -137,7 +137,7 @@ class PostgresSessionStore:
     # --- transcripts
 
     def open_transcript(
-        self, agent: AgentId, *, cwd: str, version: str, durable: bool = False, title: str = ""
+        self, agent: AgentId, *, cwd: str, version: str, title: str = ""
     ) -> PostgresTranscript:
         encoder = TranscriptEncoder(
             session=self.session,
@@ -229,9 +229,7 @@ class PostgresSessionStore:
 
     # --- journal, results, questions
 
-    def open_journal(
-        self, clock: Clock, *, secrets: SecretRedactor, durable: bool = False
-    ) -> PostgresJournal:
+    def open_journal(self, clock: Clock, *, secrets: SecretRedactor) -> PostgresJournal:
         return PostgresJournal(self, clock, secrets)
 
     def open_results(self) -> PostgresResultStore:
@@ -301,6 +299,11 @@ class PostgresTranscript:
             raise worker.lose_lease()
         assert self._next_number is not None
         self._next_number += 1
+
+    def set_title(self, title: str) -> None:
+        self._encoder.set_title(title)
+        # The next entry stores it.
+        self._title, self._next_number = title, None
 
     async def _start(self, raw: Any) -> None:
         if self._title:

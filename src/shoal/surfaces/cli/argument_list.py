@@ -27,9 +27,6 @@ _OTHER_FLAGS = {
     "--remote-control": "`shoal web` controls a run from a browser",
     "--teleport": "Shoal runs on this machine only",
     "--from-pr": "resume a session by its id or name: --resume",
-    "--init": "run the setup command yourself, or in a SessionStart hook",
-    "--init-only": "run the setup command yourself, or in a SessionStart hook",
-    "--maintenance": "run the maintenance command yourself",
     "--tmux": "set --teammate-mode tmux to show teammates in panes",
 }
 _OTHER_COMMANDS = {

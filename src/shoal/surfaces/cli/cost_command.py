@@ -57,7 +57,8 @@ def cost_command(*, session: str | None, as_json: bool) -> int:
     for unsettled in ledger.unsettled:
         click.echo(
             f"  unsettled: {unsettled.request} to {to_one_line(unsettled.model)} "
-            f"by {unsettled.agent}: {to_one_line(unsettled.reason)}"
+            f"by {unsettled.agent}: {to_one_line(unsettled.reason)}; "
+            f"counted as {unsettled.tokens} tokens, ${unsettled.usd:.4f}"
         )
     return exit_codes.OK
 

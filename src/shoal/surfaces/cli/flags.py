@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 from click import Option
@@ -86,6 +86,17 @@ _RUN_FLAGS = (
         help="Resume a session by id (or its beginning) or name. Without one, choose from a list.",
     ),
     Option(["-n", "--name", "title"], metavar="NAME", help="Name the session; --resume NAME finds it again."),
+    Option(
+        ["-w", "--worktree"],
+        is_flag=False,
+        flag_value="",
+        default=None,
+        metavar="[NAME|#PR]",
+        help="Work in a git worktree below .claude/worktrees, created if it does not exist.",
+    ),
+    Option(["--init", "init"], is_flag=True, help="Run the Setup hooks with the trigger init first."),
+    Option(["--init-only"], is_flag=True, help="Run the Setup and SessionStart hooks, then exit."),
+    Option(["--maintenance"], is_flag=True, help="Run the Setup hooks with the trigger maintenance first."),
     Option(["--fork-session", "fork"], is_flag=True, help="Continue in a copy of the resumed session."),
     Option(["--session-id"], type=parse_session_uuid, metavar="UUID", help="Give the new session this id."),
     Option(
@@ -386,6 +397,7 @@ def options_from_flags(flag_values: Mapping[str, Any], *, attended: bool) -> Opt
         continue_last=flag_values["continue_last"],
         fork=flag_values["fork"],
         session_id=flag_values["session_id"],
+        setup=_get_setup_trigger(flag_values),
         agents=check_agents_flag(flag_values["agents"]),
         agent=flag_values["agent"],
         coordinator=flag_values["coordinator"] or None,
@@ -408,6 +420,12 @@ def options_from_flags(flag_values: Mapping[str, Any], *, attended: bool) -> Opt
         debug_filter=flag_values["debug_filter"],
         **program_flags.build_option_fields_from_flags(flag_values),
     )
+
+
+def _get_setup_trigger(flag_values: Mapping[str, Any]) -> Literal["init", "maintenance"] | None:
+    if flag_values["maintenance"]:
+        return "maintenance"
+    return "init" if flag_values["init"] or flag_values["init_only"] else None
 
 
 def check_flag_conflicts(flag_values: Mapping[str, Any], *, headless: bool) -> None:

@@ -164,9 +164,28 @@ def _run_root_command(**flag_values: Any) -> int:
         or flag_values["input_format"] != "text"
     )
     check_flag_conflicts(flag_values, headless=headless)
+    if not headless:
+        _reject_command_as_prompt(prompt)
+    if flag_values["worktree"] is None:
+        return _run_from_flags(flag_values, prompt, headless=headless)
+    from shoal.surfaces.cli.start_worktree import enter_start_worktree
+
+    with enter_start_worktree(flag_values, headless=headless):
+        return _run_from_flags(flag_values, prompt, headless=headless)
+
+
+def _run_from_flags(flag_values: dict[str, Any], prompt: str | None, *, headless: bool) -> int:
+    if flag_values["init_only"]:
+        import asyncio
+
+        from shoal.app.session.lifecycle_hooks import run_start_hooks_only
+        from shoal.surfaces.terminal.user_messages import print_user_message
+
+        for note in asyncio.run(run_start_hooks_only(options_from_flags(flag_values, attended=False))):
+            print_user_message(note)
+        return exit_codes.OK
     if headless:
         return _run_headless_from_flags(flag_values, prompt)
-    _reject_command_as_prompt(prompt)
     if flag_values["resume"] == PICK_SESSION:
         from shoal.surfaces.cli.session_command import pick_session
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import Sequence
 from copy import copy
@@ -21,7 +22,6 @@ from shoal.surfaces.cli.cli_output import (
     print_name_value_lines,
     print_table,
 )
-from shoal.surfaces.cli.mcp_add_arguments import McpAddCommand, parse_mcp_server_json
 from shoal.surfaces.cli.mcp_serve_command import serve_mcp
 from shoal.surfaces.terminal.text_styles import DIM, GREEN, RED, YELLOW, apply_style, has_colours
 
@@ -44,6 +44,64 @@ scope_option = click.option(
     help="File: local (your settings for this project), user (your own settings) or project (.mcp.json).",
 )
 project_option = click.option("--project", is_flag=True, help="Short for --scope project.")
+_VALUE_OPTIONS = ("-s", "--scope", "-t", "--transport", "-e", "--env", "-H", "--header")
+_REPEATED_OPTIONS = {
+    "-e": re.compile(r"[A-Za-z_]\w*="),
+    "--env": re.compile(r"[A-Za-z_]\w*="),
+    "-H": re.compile(r"[\w-]+:\s"),
+    "--header": re.compile(r"[\w-]+:\s"),
+}
+"""Options that take several values in a row."""
+
+
+class McpAddCommand(click.Command):
+    """Command whose options may precede or follow the name; those of the added command are left alone."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, order_mcp_add_arguments(args))
+
+
+def order_mcp_add_arguments(args: Sequence[str]) -> list[str]:
+    """Return the options first, then `--`, the name, and the command or the URL."""
+    options: list[str] = []
+    words: list[str] = []
+    pending = list(args)
+    while pending:
+        word = pending.pop(0)
+        if word == "--":
+            words += pending
+            break
+        if _is_command_complete(words, options):
+            words += [word, *pending]
+            break
+        if not word.startswith("-") or word == "-":
+            words.append(word)
+            continue
+        options.append(word)
+        if word in _VALUE_OPTIONS and pending:
+            options.append(pending.pop(0))
+            while word in _REPEATED_OPTIONS and pending and _REPEATED_OPTIONS[word].match(pending[0]):
+                options += [word, pending.pop(0)]
+    return [*options, "--", *words] if words else options
+
+
+def _is_command_complete(words: Sequence[str], options: Sequence[str]) -> bool:
+    """Return True if the rest belongs to a command: it was named, and it is not a URL."""
+    is_url = len(words) > 1 and words[1].startswith(("http://", "https://"))
+    return len(words) > 1 and not is_url and not {"http", "sse"} & set(options)
+
+
+def _parse_mcp_server_json(text: str) -> dict[str, Any]:
+    """Return the configuration that `shoal mcp add-json` is given. Raises `UsageError`."""
+    from shoal.wire.json_codec import decode_json
+
+    try:
+        raw = decode_json(text.encode())
+    except ValueError as error:
+        raise click.UsageError(f"The configuration is not valid JSON: {error}.") from error
+    if not isinstance(raw, dict):
+        raise click.UsageError('Write the configuration as a JSON object: {"command": "…", "args": []}.')
+    return raw
 
 
 @click.group("mcp")
@@ -176,7 +234,7 @@ def add_mcp_server(  # noqa: PLR0913 - the options of the command
 @debug_option
 def add_mcp_server_json(*, name: str, config: str, scope: str | None) -> int:
     """Add a server from its configuration as JSON, as in .mcp.json."""
-    return _add_configured_server(name, parse_mcp_server_json(config), scope or "local")
+    return _add_configured_server(name, _parse_mcp_server_json(config), scope or "local")
 
 
 def _add_configured_server(name: str, server_config: dict[str, Any], scope: str) -> int:

@@ -86,12 +86,14 @@ async def _run_mcp_server(team: str | None, name: str | None, flags: BackgroundR
     from shoal.core.clock import SystemClock
     from shoal.core.ids import IdGenerator
     from shoal.runs.spawn_policy import SpawnPolicy
+    from shoal.stores.store_choice import open_store
     from shoal.surfaces.mcp.mcp_server import TeamMcpServerTools, create_mcp_server
     from shoal.surfaces.terminal.user_messages import print_user_message
 
     cwd, clock, ids = Path.cwd(), SystemClock(), IdGenerator()
     settings = load_settings(cwd=cwd, given=flags.settings)
-    team_store = TeamStore(settings.home, clock=clock, ids=ids, report=print_user_message)
+    store = open_store(settings.home, durable=settings.own.durable)
+    team_store = TeamStore(store, clock=clock, ids=ids, report=print_user_message)
     try:
         external_member = ExternalMember(team_store, home=settings.home, clock=clock, ids=ids, cwd=cwd)
         if team is not None and name is not None:

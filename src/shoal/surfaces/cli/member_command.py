@@ -39,7 +39,7 @@ def member_command(*, words: tuple[str, ...]) -> int:
 
 
 async def _serve_member(launch_args: MemberLaunchArgs) -> int:
-    from shoal.app.session.foreign_team_member import build_foreign_member_options, run_member_of_foreign_lead
+    from shoal.app.session.member_main import build_foreign_member_options, run_member_of_foreign_lead
     from shoal.app.session.session import Session
     from shoal.surfaces.terminal.screen import open_terminal_screen
 

@@ -93,18 +93,18 @@ def format_probe_result(probe: ModelProbeResult, *, colours: bool) -> Iterator[s
     name = apply_style(f"{probe.provider}:{probe.model}", BOLD, colours=colours)
     other = f" (as {strip_terminal_codes(probe.answered_as)})" if probe.answered_as != probe.model else ""
     yield f"{name} {apply_style('answers', GREEN, colours=colours)}{other}"
-    yield f"  {'streams' if probe.streamed else 'does not stream'}, and " + (
-        "calls tools"
+    yield f"  {'supports streaming' if probe.streamed else 'does not stream'}, and " + (
+        "calls tools correctly"
         if probe.called
-        else "did not call the tool as requested, so it is of little use to agents"
+        else "did not call the tool as requested, so agents can hardly use it"
     )
     attempts_note = f", after {probe.attempts} attempts" if probe.attempts > 1 else ""
     yield (
         f"  first token after {probe.first_seconds:.1f} s, complete after {probe.seconds:.1f} "
         f"s{attempts_note}"
     )
-    price = "an unknown price" if probe.usd is None else f"${probe.usd:.6f}"
-    yield f"  {format_token_count(probe.usage.total_tokens)} tokens for {price}"
+    price = "price unknown" if probe.usd is None else f"${probe.usd:.6f}"
+    yield f"  {format_token_count(probe.usage.total_tokens)} tokens, {price}"
 
 
 def format_model_report(view: ModelReport, *, everything: bool, colours: bool) -> Iterator[str]:

@@ -97,15 +97,16 @@ for _name, _is_on in (("enable", True), ("disable", False)):
 def _add_refused_command(name: str) -> None:
     @plugin_commands.command(
         name,
-        short_help="Not available: Shoal installs no plug-ins.",
+        short_help="Not available: Shoal does not install plug-ins.",
         context_settings={"ignore_unknown_options": True},
     )
     @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
     def refuse_installation(*, arguments: Sequence[str]) -> int:
         raise click.UsageError(
-            f"Shoal does not {name if name != 'marketplace' else 'manage marketplaces of'} plug-ins. Put the "
+            f"Shoal does not {f'{name} plug-ins' if name != 'marketplace' else 'manage marketplaces'}. "
+            "Put the "
             "directory of a plug-in in `plugins` in Shoal's home, name it with --plugin-dir, or install it "
-            "with `claude plugin install`: Shoal uses what is installed and enabled there."
+            "with `claude plugin install`: Shoal uses plug-ins that are installed and enabled there."
         )
 
     refuse_installation.help = "Shoal uses installed plug-ins, but does not install or update them."

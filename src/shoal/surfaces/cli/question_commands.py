@@ -91,8 +91,8 @@ def answer_question(
 ) -> int:
     """Answer QUESTION (its id or the beginning of it). The first answer counts.
 
-    After a crash, a yes to an interrupted call is reported to the agent in the resumed run; the call is not
-    repeated automatically.
+    After a crash, Shoal tells the agent in the resumed run that you approved its interrupted call, but does
+    not repeat the call automatically.
     """
     from shoal.app.run_access.pending_questions import (
         find_interrupted_question,
@@ -116,7 +116,7 @@ def answer_question(
         submit_late_answer(late, given_answer)
         click.echo(
             f"Allowed {late.question.id}. The call was interrupted when the run died. Shoal does not "
-            f"repeat it, but notifies the lead, which can."
+            f"repeat it, but notifies the lead, which can repeat it."
         )
         return exit_codes.OK
     if not submit_question_answer(row, given_answer):

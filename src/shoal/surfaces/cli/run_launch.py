@@ -20,6 +20,10 @@ _START_FLAG_DEFAULTS = {
     "fork": False,
     "session_id": None,
     "title": None,
+    "worktree": None,
+    "init": False,
+    "init_only": False,
+    "maintenance": False,
     "forget": False,
 }
 _EXCLUDED_FLAGS = (*_START_FLAG_DEFAULTS, "input_format", "replay_user_messages", "permission_prompt_tool")

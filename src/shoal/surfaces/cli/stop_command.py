@@ -34,7 +34,7 @@ def stop_command(*, session: str, agent: str | None, as_json: bool) -> int:
     if as_json:
         print_json({"session": stop_result[0], "stopped": stop_result[1]})
     elif agent is None:
-        click.echo(f"Session {stop_result[0]} ends.")
+        click.echo(f"Stopping session {stop_result[0]}.")
     elif stop_result[1]:
         statuses = load_agent_statuses(run)
         lines = (

@@ -169,7 +169,7 @@ class TerminalAgentViewer:
         elif isinstance(self._prompt, LiveInputPrompt):
             self._prompt.closes_on_any_key = has_ended
             if has_ended:
-                self._prompt.begin_question("any key closes this view")
+                self._prompt.begin_question("press any key to close this view")
             else:
                 self._prompt.end_question()
 

@@ -16,6 +16,7 @@ from shoal.core.events import (
     Event,
     NoteAdded,
     PartialReplyDiscarded,
+    RepetitionStopped,
     TurnUndone,
     WorktreeWorkRetained,
 )
@@ -45,6 +46,8 @@ def describe_notice_event(event: Event) -> tuple[str, str] | None:
             return f"files restored to their state before turn {turn}", DIM
         case NoteAdded(text=text):
             return to_one_line(text), YELLOW
+        case RepetitionStopped(reason=reason):
+            return f"stopped: {to_one_line(reason)}", YELLOW
         case BudgetThresholdReached():
             return to_one_line(describe_budget_warning(event)), YELLOW
         case _:

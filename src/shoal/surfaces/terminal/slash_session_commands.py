@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shoal.core.conversation.messages import (
+    ImageBlock,
+    Message,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    extract_tool_result_text,
+)
 from shoal.core.errors import ShoalError
 from shoal.core.ids import SessionId
-from shoal.core.text.text_format import format_dollars, format_token_count, to_one_line
+from shoal.core.text.text_format import format_dollars, format_token_count, strip_terminal_codes, to_one_line
 from shoal.surfaces.terminal.listings import (
     format_diagnostic_lines,
     format_permission_report_lines,
@@ -138,10 +148,9 @@ async def resume_session(controller: TerminalController, name: str) -> None:
 
 async def export_conversation(controller: TerminalController, name: str) -> None:
     """Write the conversation to a Markdown file; never overwrite a file."""
-    from shoal.surfaces.terminal.conversation_markdown import render_conversation_markdown
 
     session = controller.session
-    text = "\n".join(render_conversation_markdown(session.messages, str(session.id)))
+    text = "\n".join(_render_conversation_markdown(session.messages, str(session.id)))
     text = session.config.settings.secret_redactor.redact_text(text)
     path = session.cwd / (name or f"shoal-{session.id[:8]}.md")
     try:
@@ -159,3 +168,38 @@ async def export_conversation(controller: TerminalController, name: str) -> None
 def _write_new_file(path: Path, text: str) -> None:
     with path.open("x", encoding="utf-8", errors="replace") as file:
         file.write(text)
+
+
+def _render_conversation_markdown(messages: Sequence[Message], session: str) -> Iterator[str]:
+    yield f"# Session {session}\n"
+    speaker = ""
+    for message in messages:
+        for block in message.content:
+            author = "You" if message.role == "user" else "Agent"
+            match block:
+                case TextBlock(text=text) if text.strip():
+                    if author != speaker:
+                        yield f"## {author}\n"
+                    speaker = author
+                    yield f"{strip_terminal_codes(text).strip()}\n"
+                case ImageBlock():
+                    yield "*(an image)*\n"
+                case ToolUseBlock(name=name, input=tool_input):
+                    speaker = "Agent"
+                    yield f"**{strip_terminal_codes(name)}**\n"
+                    yield _fence_text(
+                        json.dumps(tool_input, indent=2, ensure_ascii=False, default=str), "json"
+                    )
+                case ToolResultBlock():
+                    yield _fence_text(extract_tool_result_text(block))
+                case _:
+                    pass
+
+
+def _fence_text(text: str, kind: str = "") -> str:
+    """Wrap the text in a code fence that is longer than any fence inside it."""
+    text = strip_terminal_codes(text).rstrip("\n")
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{fence}{kind}\n{text}\n{fence}\n"

@@ -56,7 +56,7 @@ class TerminalController(ABC):
 
     notices: NoticeWriter
     key_help: Sequence[str] = (
-        "End a line with \\ to continue it. Typing while the agent works steers it.",
+        "End a line with \\ to continue it. Text that you type while the agent works steers it.",
         "@NAME TEXT sends a message to a teammate; after /to NAME, all messages go to that member until Esc.",
         "Ctrl-B moves foreground agents to the background; Shift-Tab is /delegate.",
         "Ctrl-C clears the line or stops the turn; press it twice, or Ctrl-D, to exit.",

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from shoal.core import errors
 from shoal.core.agents.subagents import AgentResult, AgentStatusSnapshot
@@ -22,6 +23,10 @@ from shoal.core.text.text_format import (
 )
 from shoal.surfaces.terminal.text_styles import truncate_text
 
+if TYPE_CHECKING:
+    from shoal.core.teams.tasks import Task
+    from shoal.core.teams.team_operations import TeammateStatusSnapshot
+
 NO_MODEL = (
     "No model is configured. You can do one of these:\n  1. Use a provider: store a key once "
     "with\n         shoal setup\n     or set ANTHROPIC_API_KEY or OPENAI_API_KEY, for example\n         "
@@ -33,6 +38,7 @@ NO_MODEL = (
 )
 
 _LONGEST_RULE = 80
+_MAX_TASKS = 10
 KEY_VARIABLES = {
     "anthropic": "ANTHROPIC_API_KEY",
     "openai": "OPENAI_API_KEY",
@@ -88,7 +94,7 @@ def describe_turn_end(finished: RunFinished) -> str:
         case "max_turns":
             return f"The turn limit was reached: {finished.detail}. Allow more with --max-turns."
         case "budget":
-            return f"The budget was reached: {finished.detail}. {_suggest_higher_limit(finished.limit)}"
+            return f"A limit was reached: {finished.detail}. {_suggest_higher_limit(finished.limit)}"
         case "deadline":
             advice = (
                 "Allow more time with --deadline."
@@ -139,6 +145,24 @@ def describe_stopped_agents(stopped: Sequence[AgentStatusSnapshot]) -> str:
     return "\n".join(lines)
 
 
+def describe_down_members(members: Sequence[TeammateStatusSnapshot]) -> str:
+    """List the members that were down when the run ended, and how to restart them."""
+    team = members[0].agent.rpartition("@")[2]
+    lines = [f"Down at the end of the run: {', '.join(each.name for each in members)}."]
+    lines += [f"  {each.name}: {to_one_line(each.down_cause)}" for each in members]
+    lines.append(f"They stay in the team. Resume it to restart them: shoal team resume {team}")
+    return "\n".join(lines)
+
+
+def describe_unclaimed_tasks(tasks: Sequence[Task]) -> str:
+    """List the open tasks that nobody claimed."""
+    lines = [f"{format_count_with_noun(len(tasks), 'open task')} that nobody claimed:"]
+    lines += [f"  #{task.id} {truncate_text(to_one_line(task.subject), 60)}" for task in tasks[:_MAX_TASKS]]
+    if len(tasks) > _MAX_TASKS:
+        lines.append(f"  and {len(tasks) - _MAX_TASKS} more")
+    return "\n".join(lines)
+
+
 def describe_cut_off_agents(ends: Sequence[AgentResult]) -> str:
     """List the agents that were running when an earlier process of the session died."""
     agents = ", ".join(
@@ -147,14 +171,15 @@ def describe_cut_off_agents(ends: Sequence[AgentResult]) -> str:
         for end in ends
     )
     return (
-        f"Interrupted when this session's last run died: {agents}. The lead is notified and can resume them."
+        f"These agents were interrupted when the last run of this session died: {agents}. "
+        "The lead is notified and can resume them."
     )
 
 
 def describe_ended_shells(shells: Sequence[tuple[str, str]]) -> str:
     """List the background shells, by id and command, that were still running at the end."""
     lines = [f"  {identity}  {truncate_text(to_one_line(command), 80)}" for identity, command in shells]
-    return "\n".join(("Still running in the background, and stopped now:", *lines))
+    return "\n".join(("Stopped because they were still running in the background:", *lines))
 
 
 def describe_message_delivery(name: str, how: str) -> str:
@@ -167,7 +192,7 @@ def format_resume_hint(session: str) -> str:
 
 
 def format_permission_hint(refused: Sequence[PermissionQuestion]) -> str:
-    """Tell how to allow calls that were not run because nobody could be asked."""
+    """Explain how to allow calls that were not run because nobody was available to answer."""
     import shlex
 
     tools = dict.fromkeys(question.tool for question in refused)

@@ -75,7 +75,7 @@ class TuiLocalRunClient(TerminalController):
     shows_entries = True
     key_help = (
         "F2 agents · Ctrl-T tasks · F3 mail · F4 questions · F5 back to the lead · F6 to the conversation",
-        "Alt-Enter, Ctrl-J, or \\ and Enter: new line. Typing while the agent works steers it.",
+        "Alt-Enter, Ctrl-J, or \\ and Enter: new line. Text that you type while the agent works steers it.",
         "@NAME TEXT sends a message to a teammate; after /to NAME, all messages go to that member until F5.",
         "Esc interrupts the turn; Shift-Tab selects the next permission mode; Ctrl-O expands all calls.",
         "Ctrl-B moves foreground agents to the background.",

@@ -9,6 +9,7 @@ from typing import Self
 from shoal.app.teams.team_store import TeamStore
 from shoal.core.clock import Clock
 from shoal.core.ids import IdGenerator
+from shoal.stores.store_choice import open_store
 from shoal.surfaces.web.open_questions import WebOpenQuestionWatcher
 from shoal.surfaces.web.run_follower_pool import RunFollowerPool
 from shoal.surfaces.web.run_index import WebRunIndex
@@ -25,7 +26,7 @@ class WebContext:
         self.runs = WebRunIndex(home)
         self.transcripts = WebTranscriptReader(self.runs)
         self.questions = WebOpenQuestionWatcher(self.runs)
-        self.team_store = TeamStore(home, clock=clock, ids=ids)
+        self.team_store = TeamStore(open_store(home, durable=True), clock=clock, ids=ids)
         self._tasks = asyncio.TaskGroup()
         self.run_views = RunFollowerPool(self._tasks, clock)
 

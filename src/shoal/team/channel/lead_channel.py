@@ -209,12 +209,14 @@ class RemoteAgentBudget(AgentBudget):
             )
         super().release(reservation)
 
-    def write_off(self, reservation: BudgetReservation) -> None:
+    def write_off(self, reservation: BudgetReservation, estimated_usage: Usage | None = None) -> None:
         self._send_settlement(
             reservation,
-            BudgetReservationSettledMessage(number=_get_reservation_number(reservation), billed=True),
+            BudgetReservationSettledMessage(
+                number=_get_reservation_number(reservation), usage=estimated_usage, billed=True
+            ),
         )
-        super().write_off(reservation)
+        super().write_off(reservation, estimated_usage)
 
     def _send_settlement(
         self, reservation: BudgetReservation, message: BudgetReservationSettledMessage

@@ -274,7 +274,7 @@ class MemberBudgetServer:
         reservation: BudgetReservation,
     ) -> None:
         if request.billed:
-            agent_budget.write_off(reservation)
+            agent_budget.write_off(reservation, request.usage)
             return
         del self._reservations[request.number]
         if request.usage is None:

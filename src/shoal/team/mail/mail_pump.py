@@ -41,7 +41,7 @@ MailReceiver: TypeAlias = Callable[[InboundMail], Awaitable[bool]]
 """Returns True if the mail is settled; else the mail pump is notified later."""
 MAX_OPEN_QUESTIONS = 8
 """Maximum of open questions per inbox, so that a flood of mail does not become a flood of questions."""
-OBEY, IGNORE = "Obey", "Do not obey"
+OBEY, IGNORE = "Accept it", "Ignore it"
 
 
 class MailVerifier:
@@ -113,11 +113,11 @@ class MailVerifier:
     ) -> bool:
         question = (
             f"{owner} got an unverified {_get_mail_body_tag(body)} that claims to be from {mail.sender}. "
-            f"Obey it? Another program wrote it, so anyone may have sent it. It says: "
+            f"Accept it? Another program wrote it, so anyone may have sent it. It says: "
             f"{abbreviate_text_to_one_line(mail.text, limit=300)}"
         )
         options = (
-            ChoiceOption(label=OBEY, description=f"Treat it as coming from {mail.sender}"),
+            ChoiceOption(label=OBEY, description=f"Act on it as if {mail.sender} had sent it"),
             ChoiceOption(label=IGNORE, description=f"{owner} sees it as text from an unknown sender"),
         )
         choice = MultipleChoice(question=question, header="Mail", options=options)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from contextvars import ContextVar
@@ -21,6 +23,8 @@ from shoal.core.extensions.mcp_servers import (
     McpServerStatus,
     McpStdioConfig,
 )
+from shoal.core.ports import ProcessLaunchSpec
+from shoal.tools.builtin_tool import format_tool_text
 from shoal.tools.mcp.client_context import (
     MAX_DEADLINE_FACTOR,
     ActiveMcpCall,
@@ -31,7 +35,7 @@ from shoal.tools.mcp.client_context import (
     McpRequestRefused,
     McpServerFeatures,
 )
-from shoal.tools.mcp.headers_helper import add_helper_headers
+from shoal.wire.json_codec import decode_json
 from shoal.wire.mcp_codec import InvalidMcpServerConfigError, expand_mcp_server_variables
 
 if TYPE_CHECKING:
@@ -44,6 +48,9 @@ STABLE_SECONDS = 60.0
 """Seconds after which a connection to an address counts as stable."""
 STOP_TIMEOUT = 5.0
 _active_call: ContextVar[ActiveMcpCall | None] = ContextVar("caller", default=None)
+_HELPER_TIMEOUT = 10.0
+"""Seconds that the command of `headersHelper` may take."""
+_MAX_HELPER_BYTES = 64 * 1024
 
 
 class McpTool:
@@ -190,7 +197,9 @@ class ManagedMcpServer:
                 tool, arguments, context, _build_throttled_progress_reporter(call, context.report_progress)
             )
 
-        return await self.run_on_connection(f"The call to {tool}", context, call_on_connection)
+        return await self.run_on_connection(
+            format_tool_text("mcp", "call", tool=tool), context, call_on_connection
+        )
 
     async def run_on_connection(
         self, what: str, context: ToolContext, work: Callable[[McpConnection, ActiveMcpCall], Any]
@@ -210,15 +219,16 @@ class ManagedMcpServer:
                     return output
         except TimeoutError:
             return create_tool_error_output(
-                f"The MCP server {name} did not answer within {seconds:g} s, so {what} was cancelled. To "
-                f"allow more time, increase shoal.mcp_deadline."
+                format_tool_text("mcp", "timed_out", what=what, server=name, seconds=f"{seconds:g}")
             )
         except McpConnectionLost as error:
             if connection is not None and connection is self._connection:
                 self.mark_connection_lost(str(error))
-            return create_tool_error_output(f"{what} failed: {self._describe_connection_loss(str(error))}")
+            return create_tool_error_output(self._describe_connection_loss(what, str(error)))
         except McpRequestRefused as refusal:
-            return create_tool_error_output(f"{what} was refused by the MCP server {name}: {refusal}")
+            return create_tool_error_output(
+                format_tool_text("mcp", "refused", what=what, server=name, reason=refusal)
+            )
 
     async def _run_with_restarts(self, sdk: ModuleType, server: McpServerConfig) -> None:
         restarts_left = MAX_RESTARTS
@@ -249,7 +259,7 @@ class ManagedMcpServer:
             async with AsyncExitStack() as stack:
                 async with self.client_context.clock.deadline(self.client_context.connect_timeout):
                     if isinstance(server.connection, McpHttpConfig):
-                        address = await add_helper_headers(
+                        address = await _add_helper_headers(
                             server.connection, server.name, self.client_context
                         )
                         server = replace(server, connection=address)
@@ -322,17 +332,12 @@ class ManagedMcpServer:
             _active_call.reset(token)
             self._calls.remove(call)
 
-    def _describe_connection_loss(self, reason: str) -> str:
+    def _describe_connection_loss(self, what: str, reason: str) -> str:
         name = self.server.name
         if self.status == "failed":
-            return (
-                f"the MCP server {name} is no longer available: {self.detail}. Its tools cannot be used in "
-                "this session; continue without them, and say so."
-            )
-        return (
-            f"the MCP server {name} ended ({self._loss_reason or reason}). It is being restarted. "
-            "Check whether the call had an effect before you repeat it."
-        )
+            return format_tool_text("mcp", "lost", what=what, server=name, reason=self.detail)
+        reason = self._loss_reason or reason
+        return format_tool_text("mcp", "restarting", what=what, server=name, reason=reason)
 
 
 def _import_sdk_connection() -> ModuleType:
@@ -372,3 +377,42 @@ def _describe_innermost_error(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+async def _add_helper_headers(config: McpHttpConfig, name: str, context: McpClientContext) -> McpHttpConfig:
+    """Return the server with the headers that its command prints. Raises `McpConnectionLost`."""
+    if not config.headers_helper:
+        return config
+    env = {
+        **context.env,
+        "CLAUDE_CODE_MCP_SERVER_NAME": name,
+        "CLAUDE_CODE_MCP_SERVER_URL": config.url,
+    }
+    with tempfile.TemporaryFile() as output, open(os.devnull, "wb") as nowhere:  # noqa: ASYNC230, PTH123 - local files
+        launch = ProcessLaunchSpec(
+            argv=("/bin/sh", "-c", config.headers_helper),
+            cwd=context.root,
+            env=env,
+            stdout=output.fileno(),
+            stderr=nowhere.fileno(),
+        )
+        process = await context.processes.start_process(launch)
+        try:
+            async with context.clock.deadline(_HELPER_TIMEOUT):
+                status = await process.wait()
+        except (TimeoutError, asyncio.CancelledError) as error:
+            await process.stop()
+            if isinstance(error, asyncio.CancelledError):
+                raise
+            raise McpConnectionLost(f"its headersHelper took more than {_HELPER_TIMEOUT:g} s") from None
+        if status != 0:
+            raise McpConnectionLost(f"its headersHelper ended with exit status {status}")
+        output.seek(0)
+        text = output.read(_MAX_HELPER_BYTES)
+    try:
+        headers = decode_json(text)
+    except ValueError as error:
+        raise McpConnectionLost("its headersHelper did not print a JSON object") from error
+    if not isinstance(headers, dict) or not all(isinstance(each, str) for each in headers.values()):
+        raise McpConnectionLost("its headersHelper did not print a JSON object with string values")
+    return replace(config, headers={**config.headers, **headers})

@@ -45,18 +45,20 @@ def is_open_exclusively(fd: int) -> bool:
 class DirectoryHandle:
     """Open directory. `path` is for messages and watches only; nothing is opened by it."""
 
-    __slots__ = ("fd", "path")
+    __slots__ = ("durable", "fd", "path")
 
-    def __init__(self, path: Path, fd: int) -> None:
+    def __init__(self, path: Path, fd: int, *, durable: bool = False) -> None:
         self.path = path
         self.fd = fd
+        self.durable = durable
+        """True to flush each change of this directory to the disk before the call returns."""
 
     @classmethod
-    def open_root(cls, path: Path) -> DirectoryHandle:
+    def open_root(cls, path: Path, *, durable: bool = False) -> DirectoryHandle:
         """Open the home, the only path that is trusted with its links: the person chose it."""
-        make_private_directory(path)
+        make_private_directory(path, durable=durable)
         try:
-            return cls(path, os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+            return cls(path, os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), durable=durable)
         except OSError as error:
             raise build_write_error(path, error) from error
 
@@ -90,12 +92,13 @@ class DirectoryHandle:
         return self._open_subdirectory(names, create=False)
 
     def _open_subdirectory(self, names: tuple[str, ...], *, create: bool) -> DirectoryHandle | None:
-        directory = DirectoryHandle(self.path, os.dup(self.fd))
+        directory = DirectoryHandle(self.path, os.dup(self.fd), durable=self.durable)
         for name in names:
             try:
                 if create:
                     with suppress(FileExistsError):
                         os.mkdir(_check_plain_file_name(name), 0o700, dir_fd=directory.fd)
+                        directory._sync_names()
                 fd = os.open(_check_plain_file_name(name), _DIRECTORY_FLAGS, dir_fd=directory.fd)
             except FileNotFoundError:
                 directory.close()
@@ -104,7 +107,7 @@ class DirectoryHandle:
                 directory.close()
                 raise build_open_error(directory.path / name, error) from error
             directory.close()
-            directory = DirectoryHandle(directory.path / name, fd)
+            directory = DirectoryHandle(directory.path / name, fd, durable=self.durable)
         return directory
 
     def open_file(self, name: str, flags: int) -> int:
@@ -123,6 +126,14 @@ class DirectoryHandle:
             raise StateFileError(f"{self.path / name} is not a plain file. Remove it.", path=self.path / name)
         return fd
 
+    def open_file_for_append(self, name: str) -> int:
+        """Return the descriptor of the file, open for reading and appending; create it if it is missing."""
+        is_new = self.durable and self.get_entry_stat(name) is None
+        fd = self.open_file(name, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        if is_new:
+            self._sync_names()
+        return fd
+
     def read_file(self, name: str) -> bytes | None:
         """Return the content of the file, or None if it is missing."""
         try:
@@ -134,12 +145,12 @@ class DirectoryHandle:
         finally:
             os.close(fd)
 
-    def write_file(self, name: str, content: bytes, *, durable: bool = False) -> None:
+    def write_file(self, name: str, content: bytes) -> None:
         """Write in place, for files that nobody reads before they are moved."""
         fd = self.open_file(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        self._write_content_and_close(fd, name, content, durable=durable)
+        self._write_content_and_close(fd, name, content)
 
-    def rewrite_unshared_or_recreate_file(self, name: str, content: bytes, *, durable: bool = False) -> None:
+    def rewrite_unshared_or_recreate_file(self, name: str, content: bytes) -> None:
         """Write into the existing file if nobody else has it open under any name, else into a new one.
 
         A new file for each change makes ext4 search for an inode among thousands of freed ones:
@@ -148,28 +159,34 @@ class DirectoryHandle:
         fd = self._open_unshared(name)
         if fd is None:
             self.remove_file(name)
-            self.write_file(name, content, durable=durable)
+            self.write_file(name, content)
         else:
-            self._write_content_and_close(fd, name, content, durable=durable)
+            self._write_content_and_close(fd, name, content)
 
-    def overwrite_file_in_place(self, name: str, content: bytes, *, durable: bool = False) -> None:
+    def overwrite_file_in_place(self, name: str, content: bytes) -> None:
         """Write in place, for a file of constant length that is so short that it is written completely or not
         at all, even if its writer is killed."""
-        self._write_content_and_close(
-            self.open_file(name, os.O_WRONLY | os.O_CREAT), name, content, durable=durable
-        )
+        is_new = self.durable and self.get_entry_stat(name) is None
+        self._write_content_and_close(self.open_file(name, os.O_WRONLY | os.O_CREAT), name, content)
+        if is_new:
+            self._sync_names()
 
-    def _write_content_and_close(self, fd: int, name: str, content: bytes, *, durable: bool) -> None:
+    def _write_content_and_close(self, fd: int, name: str, content: bytes) -> None:
         try:
             write_all_bytes(fd, content)
             # Truncated only afterwards: ext4 flushes a file that was truncated to zero when it is closed.
             os.ftruncate(fd, len(content))
-            if durable:
+            if self.durable:
                 sync_file_data(fd)
         except OSError as error:
             raise build_write_error(self.path / name, error) from error
         finally:
             os.close(fd)
+
+    def _sync_names(self) -> None:
+        """Wait until created, moved and linked names are on the disk, if this directory is durable."""
+        if self.durable:
+            os.fsync(self.fd)
 
     def _open_unshared(self, name: str) -> int | None:
         """Return the file open for writing if it exists and nobody else has it open or linked."""
@@ -191,6 +208,7 @@ class DirectoryHandle:
                 src_dir_fd=self.fd,
                 dst_dir_fd=to.fd,
             )
+            to._sync_names()
         except OSError as error:
             raise build_write_error(to.path / new_name, error) from error
 
@@ -198,12 +216,13 @@ class DirectoryHandle:
         """Exchange the two files if the system can, and leave the old one here; else `move_file`.
 
         An exchange is cheaper: a rename over a file makes ext4 flush the new one at once, which costs 10 to
-        50 times as much and protects only from power loss. Callers that need that write durably.
+        50 times as much and protects only from power loss. A durable directory flushes both explicitly.
         """
         try:
             if exchange_file_names(
                 self.fd, _check_plain_file_name(name), to.fd, _check_plain_file_name(other)
             ):
+                to._sync_names()
                 return
         except FileNotFoundError:
             pass
@@ -230,6 +249,7 @@ class DirectoryHandle:
                 dst_dir_fd=self.fd,
                 follow_symlinks=False,
             )
+            self._sync_names()
         except FileExistsError:
             return False
         except OSError as error:
@@ -293,6 +313,24 @@ class DirectoryHandle:
         """Return True for a directory, not for a link to one."""
         status = self.get_entry_stat(name)
         return status is not None and stat.S_ISDIR(status.st_mode)
+
+    def describe_irregular_entry(self, name: str) -> str | None:
+        """Return what replaces the file, such as `a directory`; None for a regular file and for nothing."""
+        status = self.get_entry_stat(name)
+        if status is None or stat.S_ISREG(status.st_mode):
+            return None
+        if stat.S_ISDIR(status.st_mode):
+            return "a directory"
+        return "a link" if stat.S_ISLNK(status.st_mode) else "not a regular file"
+
+    def set_entry_aside(self, name: str, new_name: str) -> str:
+        """Rename an entry of any kind, and return its new name: `new_name`, with a number if it is taken."""
+        free_name, number = new_name, 1
+        while self.get_entry_stat(free_name) is not None:
+            number += 1
+            free_name = f"{new_name}-{number}"
+        self.move_file(name, self, free_name)
+        return free_name
 
     def get_entry_stat(self, name: str) -> os.stat_result | None:
         """Return the status of the name itself, not of a link's target."""

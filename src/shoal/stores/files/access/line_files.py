@@ -12,16 +12,14 @@ from shoal.stores.files.home.home_paths import build_write_error, sync_file_data
 _TAIL_CHUNK = 1 << 16
 
 
-def append_lines(
-    directory: DirectoryHandle, name: str, lines: Sequence[bytes], *, durable: bool = False
-) -> None:
+def append_lines(directory: DirectoryHandle, name: str, lines: Sequence[bytes]) -> None:
     """Append all lines, or raise an error and append none. The caller holds the lock of the file."""
-    fd = directory.open_file(name, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    fd = directory.open_file_for_append(name)
     try:
         size = truncate_partial_last_line(fd)
         try:
             write_all_bytes(fd, b"".join([line + b"\n" for line in lines]))
-            if durable:
+            if directory.durable:
                 sync_file_data(fd)
         except OSError:
             with suppress(OSError):

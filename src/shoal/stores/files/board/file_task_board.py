@@ -117,14 +117,15 @@ class FileTaskBoard:
         ids: IdGenerator,
         report_problem: ProblemReporter = ignore_problem,
         lock_timeout: float = LOCK_TIMEOUT,
-        foreign_timeout: float = FOREIGN_TASK_TIMEOUT,
+        durable: bool = False,
     ) -> None:
+        self.read_only = False
+        """If True, readers see the files as they are: nothing is repaired or released."""
         self._home = home
         self._clock = clock
         self._ids = ids
-        self._foreign_timeout = foreign_timeout
         self._directory = home / "tasks" / parse_safe_name(name)
-        self._files = TaskFiles(home, parse_safe_name(name), report_problem)
+        self._files = TaskFiles(home, parse_safe_name(name), report_problem, durable=durable)
         self._locks = TaskBoardLocks(home, parse_safe_name(name), timeout=lock_timeout)
         self._leases: DirectoryHandle | None = None
         self._lease: ProcessLease | None = None
@@ -141,13 +142,7 @@ class FileTaskBoard:
             while True:
                 number += 1
                 self._files.store_highest_task_id(number)
-                task = Task(
-                    id=TaskId(str(number)),
-                    subject=draft.subject,
-                    description=draft.description,
-                    active_form=draft.active_form,
-                    metadata=draft.metadata,
-                )
+                task = draft.to_task(TaskId(str(number)))
                 if self._files.create(task):
                     break
             self._waiters.notify_claimable(index)
@@ -340,6 +335,8 @@ class FileTaskBoard:
     async def _read_repaired_board(self) -> TaskBoardIndex:
         """Return the board for readers, with dependencies repaired and abandoned tasks released."""
         index = self._files.refresh_board_index()
+        if self.read_only:
+            return index
         abandoned = self._find_abandoned_if_check_due(index)
         # Reading works even if writing does not.
         with suppress(LockUnavailable, StateFileError):
@@ -425,7 +422,7 @@ class FileTaskBoard:
         )
 
     def _is_task_file_stale(self, task: TaskId) -> bool:
-        return self._clock.now() / 1000 - self._files.get_task_write_time(task) > self._foreign_timeout
+        return self._clock.now() / 1000 - self._files.get_task_write_time(task) > FOREIGN_TASK_TIMEOUT
 
     def _write_changed_tasks(self, files: dict[TaskId, ParsedTaskFile], after: dict[TaskId, Task]) -> None:
         """Write the tasks, `blocked_by` first: a reader that finds only that side can add the other."""

@@ -51,9 +51,12 @@ class TaskFiles:
     """Reading costs nothing while nothing changed: the kernel reports changed files. Without its events, all
     files are checked by size, time and inode."""
 
-    def __init__(self, home: Path, name: str, report_problem: ProblemReporter) -> None:
+    def __init__(
+        self, home: Path, name: str, report_problem: ProblemReporter, *, durable: bool = False
+    ) -> None:
         self._home = home
         self._name = name
+        self._durable = durable
         self._report_problem = report_problem
         self._directory: DirectoryHandle | None = None
         self._staging: DirectoryHandle | None = None
@@ -69,7 +72,9 @@ class TaskFiles:
         """Directory of the task files, created if missing."""
         if self._directory is None or self._directory.is_removed:
             self.close()
-            self._directory = open_or_create_home_subdirectory(self._home, "tasks", self._name)
+            self._directory = open_or_create_home_subdirectory(
+                self._home, "tasks", self._name, durable=self._durable
+            )
             self._create_foreign_lock_file()
             self._start_watching()
         assert self._directory is not None
@@ -93,7 +98,9 @@ class TaskFiles:
         """Return the current board."""
         if self._directory is None or self._directory.is_removed:
             self.close()
-            self._directory = open_existing_home_subdirectory(self._home, "tasks", self._name)
+            self._directory = open_existing_home_subdirectory(
+                self._home, "tasks", self._name, durable=self._durable
+            )
             if self._directory is None:
                 return self.index
             self._start_watching()
@@ -130,7 +137,7 @@ class TaskFiles:
         name, staged_name = f"{after.id}.json", f"slot-{get_task_lock_slot(after.id)}.json"
         if self._staging is None or self._staging.is_removed:
             self._staging = open_or_create_home_subdirectory(
-                self._home, "shoal", "tasks", self._name, "staging"
+                self._home, "shoal", "tasks", self._name, "staging", durable=self._durable
             )
         self._staging.rewrite_unshared_or_recreate_file(staged_name, before.encode_task(after))
         self._staging.swap_or_move_file(staged_name, self.directory, name)

@@ -42,6 +42,11 @@ def get_run_directory(home: Path, session: SessionId) -> Path:
     return home / "shoal" / "runs" / check_safe_file_name(session, home)
 
 
+def get_process_records_directory(home: Path) -> Path:
+    """Return the directory in which guardians list the programs that they run."""
+    return home / "shoal" / "guardians"
+
+
 def get_journal_path(home: Path, session: SessionId) -> Path:
     return get_run_directory(home, session) / "journal.jsonl"
 
@@ -62,14 +67,16 @@ def to_safe_file_name(name: str) -> str:
     return f"{cleaned or 'unnamed'}-{digest}"
 
 
-def make_private_directory(directory: Path) -> None:
+def make_private_directory(directory: Path, *, durable: bool = False) -> None:
     """Create the directory and its missing parents, accessible only to this user."""
     try:
         if directory.is_dir():
             return
         if not directory.parent.exists():
-            make_private_directory(directory.parent)
+            make_private_directory(directory.parent, durable=durable)
         directory.mkdir(mode=0o700, exist_ok=True)
+        if durable:
+            sync_directory(directory.parent)
     except OSError as error:
         raise build_write_error(directory, error) from error
 
@@ -94,18 +101,36 @@ def sync_file_data(fd: int) -> None:
     getattr(os, "fdatasync", os.fsync)(fd)
 
 
-def write_file_atomically(path: Path, content: bytes) -> None:
-    """Create or replace the file atomically: a reader sees the old content or the new, never a part."""
-    temporary = _write_temporary_file(path, content)
+def sync_directory(path: Path) -> None:
+    """Wait until the names of the files in the directory are on the disk."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_file_atomically(path: Path, content: bytes, *, durable: bool = False) -> None:
+    """Create or replace the file atomically: a reader sees the old content or the new, never a part.
+
+    With `durable` the file is on the disk when this returns.
+    """
+    temporary = _write_temporary_file(path, content, durable=durable)
     try:
         temporary.replace(path)
+        if durable:
+            sync_directory(path.parent)
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise build_write_error(path, error) from error
 
 
-def create_or_replace_private_file(path: Path, content: bytes) -> None:
+def create_or_replace_private_file(path: Path, content: bytes, *, durable: bool = False) -> None:
     """Create a file that nobody reads before this returns, without a temporary file."""
+    if durable:
+        # A power cut must not leave an empty file under this name.
+        write_file_atomically(path, content, durable=True)
+        return
     try:
         fd = open_private_file(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC)
     except FileExistsError:
@@ -134,21 +159,26 @@ def read_state_file(path: Path) -> bytes:
         return file.read()
 
 
-def open_private_file(path: Path, flags: int) -> int:
+def open_private_file(path: Path, flags: int, *, durable: bool = False) -> int:
     """Open a file accessible only to this user; create missing parent directories, follow no link."""
     flags |= os.O_NOFOLLOW
     try:
-        return os.open(path, flags, 0o600)
+        fd = os.open(path, flags, 0o600)
     except FileNotFoundError:
-        make_private_directory(path.parent)
-        return os.open(path, flags, 0o600)
+        make_private_directory(path.parent, durable=durable)
+        fd = os.open(path, flags, 0o600)
+    if durable and flags & os.O_CREAT:
+        sync_directory(path.parent)
+    return fd
 
 
-def create_file_atomically(path: Path, content: bytes) -> bool:
+def create_file_atomically(path: Path, content: bytes, *, durable: bool = False) -> bool:
     """Create the file atomically; return False without a change if it exists."""
-    temporary = _write_temporary_file(path, content)
+    temporary = _write_temporary_file(path, content, durable=durable)
     try:
         path.hardlink_to(temporary)
+        if durable:
+            sync_directory(path.parent)
     except FileExistsError:
         return False
     except OSError as error:
@@ -158,8 +188,8 @@ def create_file_atomically(path: Path, content: bytes) -> bool:
     return True
 
 
-def _write_temporary_file(path: Path, content: bytes) -> Path:
-    make_private_directory(path.parent)
+def _write_temporary_file(path: Path, content: bytes, *, durable: bool) -> Path:
+    make_private_directory(path.parent, durable=durable)
     # A leading dot and no known suffix: directory listings do not take it for a data file.
     temporary = path.with_name(f".{path.name[:200]}.tmp.{os.urandom(4).hex()}")
     try:
@@ -169,6 +199,9 @@ def _write_temporary_file(path: Path, content: bytes) -> Path:
     try:
         with os.fdopen(fd, "wb") as file:
             file.write(content)
+            if durable:
+                file.flush()
+                sync_file_data(file.fileno())
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise build_write_error(path, error) from error

@@ -27,11 +27,19 @@ class ProjectTrustFile:
         self.path = home / "shoal" / "trust.json"
 
     def get_trust_decision(self, project: Path, file: str) -> TrustDecision | None:
-        """Return the decision on a file, or None; raise `StateFileError` if the trust file is invalid."""
+        """Return the decision on a file, or None; raise `StateFileError` if the trust file is invalid.
+
+        A worktree below `.claude/worktrees` without its own decision has that of its project: a decision
+        holds only for the content that the person saw.
+        """
         try:
-            return parse_trust_decision(self._read_content(), _get_project_trust_key(project), file)
+            content = self._read_content()
+            decision = parse_trust_decision(content, _get_project_trust_key(project), file)
+            if decision is None and (owner := _find_project_of_worktree(project)) is not None:
+                decision = parse_trust_decision(content, _get_project_trust_key(owner), file)
         except ValueError as error:
             raise self._build_invalid_file_error(error) from error
+        return decision
 
     def store_trust_decisions(self, project: Path, decisions: Mapping[str, TrustDecision | None]) -> None:
         """Store decisions on files of a project, None to remove one. Raises `StateFileError`."""
@@ -74,3 +82,9 @@ def _get_project_trust_key(project: Path) -> str:
     except UnicodeEncodeError:
         return f"bytes:{os.fsencode(real).hex()}"
     return real
+
+
+def _find_project_of_worktree(directory: Path) -> Path | None:
+    parents = Path(os.path.realpath(directory)).parents
+    is_worktree = len(parents) > 2 and parents[0].name == "worktrees" and parents[1].name == ".claude"
+    return parents[2] if is_worktree else None

@@ -65,6 +65,27 @@ class TeamMailDirectories(Struct, frozen=True, kw_only=True):
                 foreign=own_directory.open_or_create("foreign"),
             )
 
+    @classmethod
+    def open_existing(cls, home: DirectoryHandle, team: str) -> TeamMailDirectories | None:
+        """Open the directories of a team without creating any; return None if it has no inboxes."""
+        inboxes = home.open_existing("teams", team, "inboxes")
+        if inboxes is None:
+            return None
+
+        def open_own_directory(name: str) -> DirectoryHandle:
+            # The files of a missing directory are looked up among the inboxes, where no file has their name.
+            found = home.open_existing("shoal", "teams", team, name)
+            return DirectoryHandle(inboxes.path, os.dup(inboxes.fd)) if found is None else found
+
+        return cls(
+            inboxes=inboxes,
+            staging=open_own_directory("staging"),
+            overflow=open_own_directory("overflow"),
+            archive=open_own_directory("archive"),
+            locks=open_own_directory("locks"),
+            foreign=open_own_directory("foreign"),
+        )
+
     @property
     def is_removed(self) -> bool:
         return self.inboxes.is_removed or self.locks.is_removed
@@ -97,16 +118,16 @@ class FileMailbox:
         ids: IdGenerator,
         report_problem: ProblemReporter,
         lock_timeout: float,
-        durable: bool = False,
     ) -> None:
         self.owner = owner
+        self.read_only = False
+        """If True, the inbox is only read: a damaged one is reported and not changed."""
         self._directories = directories
         self._file = f"{owner}.json"
         self._archive = f"{owner}.jsonl"
         self._clock = clock
         self._ids = ids
         self._report_problem = report_problem
-        self._durable = durable
         self._lock = SharedFileLock(
             directories.locks,
             f"inbox-{owner}",
@@ -114,7 +135,7 @@ class FileMailbox:
             file=self._file,
             timeout=lock_timeout,
         )
-        self._overflow = InboxOverflow(directories.overflow, owner, durable=durable)
+        self._overflow = InboxOverflow(directories.overflow, owner)
         self._inbox: MailInboxFileContent | None = None
         self.is_cached = True
         """True if the content that was read last is cached."""
@@ -262,6 +283,8 @@ class FileMailbox:
     async def take_unread(self, limit: int) -> tuple[MailMessage, ...]:
         inbox = await self._read_valid_inbox()
         unread = inbox.unread
+        if self.read_only:
+            return tuple(entry.mail for entry in unread[:limit])
         if (not unread and self._overflow.has_waiting_lines()) or any(
             has_derived_mail_id(entry) for entry in unread
         ):
@@ -340,10 +363,34 @@ class FileMailbox:
                 return inbox
             if pause is not None:
                 await asyncio.sleep(pause)
+        if self.read_only:
+            return self._read_damaged_inbox_for_view()
         async with self._lock:
             return self._read_or_quarantine_locked_inbox()
 
+    def _read_damaged_inbox_for_view(self) -> MailInboxFileContent:
+        """Report a damaged inbox and return its readable messages; the file is not changed."""
+        inbox = self._read_inbox()
+        if isinstance(inbox, InvalidFileContent):
+            reason = inbox.reason
+            content = (
+                b""
+                if self._directories.inboxes.describe_irregular_entry(self._file) is not None
+                else self._directories.inboxes.read_file(self._file) or b""
+            )
+            inbox = build_inbox_file(tuple(recover_inbox_entries(content).entries))
+        else:
+            reason = "; ".join(inbox.rejected)
+        if reason:
+            self._report_problem(
+                f"The mailbox {self._directories.inboxes.path / self._file} is damaged: {reason}. This view "
+                f"shows the {len(inbox.entries)} messages that can be read."
+            )
+        return inbox
+
     def _read_inbox(self) -> MailInboxFileContent | InvalidFileContent:
+        if (kind := self._directories.inboxes.describe_irregular_entry(self._file)) is not None:
+            return InvalidFileContent(f"it is {kind}")
         inbox = read_inbox_file(self._directories.inboxes, self._file, self._inbox)
         # The lead's inbox is created with the first message to it.
         if isinstance(inbox, MailInboxFileContent) and inbox.content is None and self.owner != LEAD_NAME:
@@ -366,9 +413,11 @@ class FileMailbox:
         return inbox
 
     def _quarantine_inbox(self, inbox: MailInboxFileContent | InvalidFileContent) -> MailInboxFileContent:
-        backup_name = self._directories.inboxes.add_backup_hard_link(
-            self._file, f"{self._file}.corrupt-{self._clock.now()}"
-        )
+        backup_name = f"{self._file}.corrupt-{self._clock.now()}"
+        if self._directories.inboxes.describe_irregular_entry(self._file) is not None:
+            backup_name = self._directories.inboxes.set_entry_aside(self._file, backup_name)
+        else:
+            backup_name = self._directories.inboxes.add_backup_hard_link(self._file, backup_name)
         if isinstance(inbox, InvalidFileContent):
             reason = inbox.reason
             entries = recover_inbox_entries(self._directories.inboxes.read_file(self._file) or b"").entries
@@ -377,7 +426,8 @@ class FileMailbox:
             entries = inbox.entries
         self._report_problem(
             f"The mailbox of {self.owner} is damaged: {reason}. It is kept as "
-            f"{self._directories.inboxes.path / backup_name}; {len(entries)} of its messages were delivered."
+            f"{self._directories.inboxes.path / backup_name}; {len(entries)} of its messages could be read "
+            f"and are used. The others are lost."
         )
         repaired = build_inbox_file(tuple(entries))
         self._replace_inbox_file(repaired)
@@ -403,7 +453,7 @@ class FileMailbox:
         inbox = build_inbox_file((*kept_entries, *moved_entries))
         if archived_entries or unreadable:
             lines = [*(to_single_line_entry(entry.raw) for entry in archived_entries), *unreadable]
-            append_lines(self._directories.archive, self._archive, lines, durable=self._durable)
+            append_lines(self._directories.archive, self._archive, lines)
         if moved_entries:
             self._overflow.record_move_intent(batch, moved_entries[0].mail.id)
         foreign_lock.confirm_held()
@@ -415,12 +465,8 @@ class FileMailbox:
 
     def _replace_inbox_file(self, inbox: MailInboxFileContent) -> None:
         assert inbox.content is not None
-        self._directories.staging.rewrite_unshared_or_recreate_file(
-            self._file, inbox.content, durable=self._durable
-        )
+        self._directories.staging.rewrite_unshared_or_recreate_file(self._file, inbox.content)
         self._directories.staging.swap_or_move_file(self._file, self._directories.inboxes, self._file)
-        if self._durable:
-            os.fsync(self._directories.inboxes.fd)
 
     def _read_fitting_overflow_batch(
         self, kept_entries: tuple[MailInboxFileEntry, ...]

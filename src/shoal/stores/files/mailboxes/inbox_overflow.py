@@ -41,13 +41,12 @@ class MailInboxOverflowBatch(Struct, frozen=True):
 class InboxOverflow:
     """Overflow of one inbox. Only `has_waiting_lines` and `read_waiting_lines` need no lock and `recover`."""
 
-    __slots__ = ("_directory", "_durable", "_file", "_size", "_state", "_state_file")
+    __slots__ = ("_directory", "_file", "_size", "_state", "_state_file")
 
-    def __init__(self, directory: DirectoryHandle, owner: str, *, durable: bool = False) -> None:
+    def __init__(self, directory: DirectoryHandle, owner: str) -> None:
         self._directory = directory
         self._file = f"{owner}.jsonl"
         self._state_file = f"{owner}.state"
-        self._durable = durable
         self._state = _MailOverflowMoveState()
         self._size = 0
 
@@ -75,7 +74,7 @@ class InboxOverflow:
         if status is not None and status.st_size == 0:
             # It was emptied: an old position must not hide new messages.
             self._write_state(_MailOverflowMoveState(inode=status.st_ino))
-        append_lines(self._directory, self._file, lines, durable=self._durable)
+        append_lines(self._directory, self._file, lines)
 
     def finish_interrupted_move(self, ids: Collection[str]) -> None:
         """Load the state and finish a move that a dead process left open; `ids` are in the inbox."""
@@ -153,9 +152,7 @@ class InboxOverflow:
 
     def _write_state(self, state: _MailOverflowMoveState) -> None:
         text = f"{state.inode} {state.moved} {state.intended} {state.first}"
-        self._directory.overwrite_file_in_place(
-            self._state_file, text.encode().ljust(_STATE_SIZE), durable=self._durable
-        )
+        self._directory.overwrite_file_in_place(self._state_file, text.encode().ljust(_STATE_SIZE))
         self._state = state
 
 

@@ -17,7 +17,7 @@ from shoal.stores.files.access.file_watch import DirectoryWatch
 from shoal.stores.files.access.problem_reporter import ProblemReporter, ignore_problem
 from shoal.stores.files.home.home_paths import (
     build_write_error,
-    make_private_directory,
+    open_private_file,
     open_state_file,
     sync_file_data,
     write_all_bytes,
@@ -96,9 +96,8 @@ class FileJournal:
                 os.close(fd)
 
     def _open_file(self) -> int:
-        make_private_directory(self.path.parent)
         try:
-            fd = os.open(self.path, _FLAGS, 0o600)
+            fd = open_private_file(self.path, _FLAGS, durable=self._durable)
             size = os.lseek(fd, 0, os.SEEK_END)
             self._is_torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
         except OSError as error:

@@ -31,12 +31,19 @@ class FileSessionStore:
     """`directory` is the run's, if it is not the usual one of the home."""
 
     def __init__(
-        self, home: Path, session: SessionId, transcript: Path, *, directory: Path | None = None
+        self,
+        home: Path,
+        session: SessionId,
+        transcript: Path,
+        *,
+        directory: Path | None = None,
+        durable: bool = False,
     ) -> None:
         self.session = session
         self.transcript = transcript
         self.directory = get_run_directory(home, session) if directory is None else directory
         self._home = home
+        self._durable = durable
         self._lock: SessionLock | None = None
 
     def acquire_lock(self) -> None:
@@ -47,9 +54,7 @@ class FileSessionStore:
         if lock is not None:
             (lock.release_unused if unused else lock.release)()
 
-    def open_transcript(
-        self, agent: AgentId, *, cwd: str, version: str, durable: bool = False, title: str = ""
-    ) -> FileTranscript:
+    def open_transcript(self, agent: AgentId, *, cwd: str, version: str, title: str = "") -> FileTranscript:
         encoder = TranscriptEncoder(
             session=self.session,
             cwd=cwd,
@@ -57,7 +62,7 @@ class FileSessionStore:
             agent=None if agent == LEAD_ID else agent,
             title=title,
         )
-        return FileTranscript(self.get_transcript_path(agent), encoder, durable=durable)
+        return FileTranscript(self.get_transcript_path(agent), encoder, durable=self._durable)
 
     def has_transcript(self, agent: AgentId) -> bool:
         return self.get_transcript_path(agent).exists()
@@ -71,7 +76,9 @@ class FileSessionStore:
         return get_subagent_transcript_path(get_subagent_transcripts_directory(self.transcript), agent)
 
     def save_agent_metadata(self, agent: AgentId, metadata: SubagentMetadata) -> None:
-        create_or_replace_private_file(self._get_metadata_path(agent), msgspec.json.encode(metadata))
+        create_or_replace_private_file(
+            self._get_metadata_path(agent), msgspec.json.encode(metadata), durable=self._durable
+        )
 
     def save_agent_mode(self, agent: AgentId, mode: str) -> None:
         path, content = self._get_metadata_path(agent), self._read_metadata_file(agent)
@@ -80,7 +87,9 @@ class FileSessionStore:
         _parse_metadata(content, path)
         # The raw content: unknown fields of other programs stay.
         raw = msgspec.json.decode(content)
-        create_or_replace_private_file(path, msgspec.json.encode({**raw, "mode": mode}))
+        create_or_replace_private_file(
+            path, msgspec.json.encode({**raw, "mode": mode}), durable=self._durable
+        )
 
     def read_agent_metadata(self, agent: AgentId) -> SubagentMetadata | None:
         content = self._read_metadata_file(agent)
@@ -98,14 +107,14 @@ class FileSessionStore:
     def _get_metadata_path(self, agent: AgentId) -> Path:
         return self.get_transcript_path(agent).with_suffix(".meta.json")
 
-    def open_journal(self, clock: Clock, *, secrets: SecretRedactor, durable: bool = False) -> FileJournal:
-        return FileJournal(self.directory / "journal.jsonl", clock, durable=durable, secrets=secrets)
+    def open_journal(self, clock: Clock, *, secrets: SecretRedactor) -> FileJournal:
+        return FileJournal(self.directory / "journal.jsonl", clock, durable=self._durable, secrets=secrets)
 
     def open_results(self) -> FileResultStore:
-        return FileResultStore(self.directory / "results")
+        return FileResultStore(self.directory / "results", durable=self._durable)
 
     def open_questions(self) -> QuestionFiles:
-        return QuestionFiles(self.directory / "questions")
+        return QuestionFiles(self.directory / "questions", durable=self._durable)
 
 
 def _parse_metadata(content: bytes, path: Path) -> SubagentMetadata:

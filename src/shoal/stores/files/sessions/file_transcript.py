@@ -48,6 +48,9 @@ class FileTranscript:
             ) from error
         self._complete_size += len(line)
 
+    def set_title(self, title: str) -> None:
+        self._encoder.set_title(title)
+
     def _truncate_partial_line(self) -> None:
         """Truncate a partially written line. If that fails too, the next open finds and repairs it."""
         with suppress(OSError):
@@ -63,7 +66,7 @@ class FileTranscript:
 
     def _open_file(self, at: int) -> int:
         try:
-            fd = open_private_file(self.path, _FLAGS)
+            fd = open_private_file(self.path, _FLAGS, durable=self._durable)
         except OSError as error:
             raise build_write_error(self.path, error) from error
         try:

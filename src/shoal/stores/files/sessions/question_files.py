@@ -31,8 +31,9 @@ _WRITE_GRACE = 2.0
 class QuestionFiles(StoredQuestions):
     """Questions in `{id}.json` with answers in `{id}.answer.json`: the first answer wins."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, durable: bool = False) -> None:
         self.directory = directory
+        self._durable = durable
 
     def store_question(self, question: Question) -> None:
         # An earlier answer under this id belonged to another call.
@@ -43,13 +44,18 @@ class QuestionFiles(StoredQuestions):
                 raise StateFileError(
                     f"Cannot store a question in {self.directory}: {error.strerror}.", path=path
                 ) from error
-        write_file_atomically(self._question_path(question.id), encode_question(question))
+        write_file_atomically(
+            self._question_path(question.id), encode_question(question), durable=self._durable
+        )
 
     def create_answer(self, question_id: str, answer: Answer) -> bool:
-        return create_file_atomically(self._answer_path(question_id), encode_answer(answer))
+        # Always durable: a person gave it and is not asked again.
+        return create_file_atomically(self._answer_path(question_id), encode_answer(answer), durable=True)
 
     def create_late_answer(self, question_id: str, answer: Answer) -> bool:
-        return create_file_atomically(self._late_permission_path(question_id), encode_answer(answer))
+        return create_file_atomically(
+            self._late_permission_path(question_id), encode_answer(answer), durable=True
+        )
 
     def read_late_answer(self, question_id: str) -> Answer | None:
         try:

@@ -9,8 +9,9 @@ from shoal.stores.files.home.home_paths import create_file_atomically, to_safe_f
 
 
 class FileResultStore:
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, durable: bool = False) -> None:
         self.directory = directory
+        self._durable = durable
 
     def save_result(self, name: str, content: bytes) -> Path:
         """Store the content; a taken name gets a number, because some models repeat call ids."""
@@ -19,6 +20,6 @@ class FileResultStore:
             file_name = safe_path.name if number == 1 else f"{safe_path.stem}-{number}{safe_path.suffix}"
             path = self.directory / file_name
             # Checked first: otherwise finding a taken name costs a whole write.
-            if not path.exists() and create_file_atomically(path, content):
+            if not path.exists() and create_file_atomically(path, content, durable=self._durable):
                 return path
         raise AssertionError("count() does not end")

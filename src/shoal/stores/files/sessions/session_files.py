@@ -82,7 +82,9 @@ def find_session_transcript(home: Path, name: str) -> Path:
     from difflib import get_close_matches
 
     similar = get_close_matches(name, stems, n=3, cutoff=0.5)
-    hint = f"Similar ids: {', '.join(similar)}." if similar else "shoal --continue takes the latest one here."
+    hint = (
+        f"Similar ids: {', '.join(similar)}." if similar else "Resume the latest one here: shoal --continue"
+    )
     raise SessionNotFound(f"There is no session {name!r} in {home}. {hint}", path=home)
 
 
@@ -127,12 +129,13 @@ def list_sessions(
     )
 
 
-def fork_session(path: Path, session: SessionId, *, home: Path, cwd: str) -> Path:
+def fork_session(path: Path, session: SessionId, *, home: Path, cwd: str, durable: bool = False) -> Path:
     """Copy a transcript to a new session id in `cwd` and return its path. The original stays unchanged."""
     target = get_transcript_path(home, cwd, session)
     if target.exists():
         raise StateFileError(f"The session {session} already exists: {target}.", path=target)
-    write_file_atomically(target, rewrite_transcript_session(read_transcript_file(path), session))
+    content = rewrite_transcript_session(read_transcript_file(path), session)
+    write_file_atomically(target, content, durable=durable)
     return target
 
 

@@ -30,6 +30,9 @@ class UnsettledModelRequest(Struct, frozen=True, kw_only=True):
     model: str
     at: int
     reason: str
+    usd: float = 0.0
+    """Dollars that it counts with against the limits: its reservation or an estimate."""
+    tokens: int = 0
 
 
 class SpendingAgent(Struct, frozen=True, kw_only=True):
@@ -114,6 +117,8 @@ def _build_unanswered_model_request(event: ModelRequestSent, record: JournalReco
         model=event.model,
         at=record.at,
         reason="no answer is recorded",
+        usd=event.reserved_usd,
+        tokens=event.reserved_tokens,
     )
 
 
@@ -129,10 +134,13 @@ def _to_cost_totals(event: ModelRequestSettled) -> UsageAndCostTotals:
 def _build_failed_model_request(
     event: ModelRequestFailed, sent: UnsettledModelRequest | None, record: JournalRecord
 ) -> UnsettledModelRequest:
+    usd, tokens = (sent.usd, sent.tokens) if sent else (0.0, 0)
     return UnsettledModelRequest(
         request=event.request,
         agent=event.agent,
         model=sent.model if sent else "",
         at=record.at,
         reason=event.reason,
+        usd=usd if event.estimated_usd is None else event.estimated_usd,
+        tokens=tokens if event.estimated_tokens is None else event.estimated_tokens,
     )

@@ -19,7 +19,7 @@ _KEY_DIRECTORY = ("shoal", "keys")
 
 def load_or_create_team_mail_key(home: Path, team: TeamName) -> bytes:
     """Return the key of the team; create it if missing. If two are created at once, the first one wins."""
-    with open_or_create_home_subdirectory(home, *_KEY_DIRECTORY) as keys:
+    with open_or_create_home_subdirectory(home, *_KEY_DIRECTORY, durable=True) as keys:
         key = keys.read_file(team)
         if key is None:
             _create_team_mail_key(keys, team)
@@ -55,7 +55,7 @@ def _remove_temporary_keys(keys: DirectoryHandle, team: TeamName) -> None:
 def _create_team_mail_key(keys: DirectoryHandle, team: TeamName) -> None:
     """Create the key atomically and durably: a partial key after a power cut would reject all mail."""
     temporary = f"{_build_temporary_key_prefix(team)}{os.urandom(4).hex()}"
-    keys.write_file(temporary, os.urandom(KEY_SIZE), durable=True)
+    keys.write_file(temporary, os.urandom(KEY_SIZE))
     try:
         keys.add_hard_link(temporary, team)
     except StateFileError:

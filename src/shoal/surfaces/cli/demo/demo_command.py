@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from shoal.app.definitions.bundled_docs import find_bundled_docs_directory
+from shoal.app.demo.demo_project import SCRIPT_FILE, create_tutorial_project
 from shoal.surfaces.cli.demo.demo_workspace import DemoWorkspace, open_demo_workspace
 from shoal.surfaces.cli.headless.signal_handler import HeadlessSignalHandler
 from shoal.surfaces.terminal.screen import TerminalScreen, open_terminal_screen
@@ -17,6 +19,9 @@ from shoal.surfaces.terminal.user_messages import print_user_message, unwrap_err
 if TYPE_CHECKING:
     from shoal.surfaces.cli.demo.agents_demo import AgentsDemo
     from shoal.surfaces.cli.demo.team_demo import TeamDemo
+
+
+TUTORIAL_DIRECTORY = "shoal-tutorial"
 
 
 @click.command(
@@ -34,9 +39,7 @@ if TYPE_CHECKING:
 @click.option("--home", type=click.Path(path_type=Path), help="Keep the transcripts in this home directory.")
 def demo_command(*, what: str, fast: bool, keep: bool, home: Path | None) -> int:
     if what == "tutorial":
-        from shoal.surfaces.cli.demo.tutorial_setup import create_tutorial_and_print_steps
-
-        return create_tutorial_and_print_steps()
+        return _create_tutorial_and_print_steps()
     screen = open_terminal_screen(sys.stdout)
     signals = HeadlessSignalHandler()
     try:
@@ -65,3 +68,19 @@ def _create_demo(demo_name: str, screen: TerminalScreen, workspace: DemoWorkspac
     from shoal.surfaces.cli.demo.team_demo import TeamDemo
 
     return TeamDemo(screen, workspace)
+
+
+def _create_tutorial_and_print_steps() -> int:
+    try:
+        create_tutorial_project(Path(TUTORIAL_DIRECTORY))
+    except FileExistsError:
+        raise click.ClickException(
+            f"{TUTORIAL_DIRECTORY} already exists. Use it, or remove it and try again."
+        ) from None
+    click.echo(
+        f"{TUTORIAL_DIRECTORY} contains a small project and {SCRIPT_FILE}, which replaces a model. Next:"
+    )
+    click.echo(f"  cd {TUTORIAL_DIRECTORY}")
+    click.echo(f"  export SHOAL_MODEL=scripted:$PWD/{SCRIPT_FILE}")
+    click.echo(f"The tutorial is {find_bundled_docs_directory() / 'tutorial.md'}")
+    return 0

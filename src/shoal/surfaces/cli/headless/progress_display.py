@@ -16,6 +16,7 @@ from shoal.core.events import (
     PartialReplyDiscarded,
     PermissionDenied,
     QuestionAsked,
+    RepetitionStopped,
     ToolFinished,
     ToolStarted,
 )
@@ -167,8 +168,9 @@ def _format_event_progress(event: Event) -> str | None:
             )
         case PartialReplyDiscarded(reason=reason, retry_in=delay, attempt=attempt):
             return f"retrying in {format_duration(delay)} (attempt {attempt}): {to_one_line(reason)}"
-        case PermissionDenied(tool=tool, reason=reason):
-            return f"{tool} was not allowed: {to_one_line(reason)}"
+        case PermissionDenied() | RepetitionStopped():
+            subject = f"{event.tool} was not allowed" if isinstance(event, PermissionDenied) else "stopped"
+            return f"{subject}: {to_one_line(event.reason)}"
         case ConversationCompacted(tokens_before=tokens):
             return f"the conversation was summarized at {tokens} tokens"
         case NoteAdded(text=text):

@@ -115,8 +115,10 @@ class PlainTerminalController(TerminalController):
         rows = [] if self.activity is None else [self.activity.format_activity_line(columns)]
         background_count = sum(each.background for each in working)
         if background_count:
-            background_text = "1 agent works" if background_count == 1 else f"{background_count} agents work"
-            rows.append(truncate_text(f"{background_text} in the background · /agents lists them", columns))
+            background_text = "1 agent" if background_count == 1 else f"{background_count} agents"
+            rows.append(
+                truncate_text(f"{background_text} working in the background · /agents lists them", columns)
+            )
         rows = [apply_style(row, DIM, colours=colours) for row in rows]
         return [*rows[:1], *format_agent_rows(foreground, self.now, columns, colours=colours), *rows[1:]]
 

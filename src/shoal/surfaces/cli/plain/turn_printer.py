@@ -19,6 +19,7 @@ from shoal.core.events import (
     PartialReplyDiscarded,
     QuestionAnswered,
     QuestionAsked,
+    RepetitionStopped,
     RunFinished,
     TextStreamed,
     ToolFinished,
@@ -125,7 +126,7 @@ class RunEventPrinter:
                 self.write_note(
                     f"? {status.display_name} is waiting for an answer: {describe_question(question)}", YELLOW
                 )
-            case NoteAdded() | BudgetThresholdReached() if (
+            case NoteAdded() | BudgetThresholdReached() | RepetitionStopped() if (
                 notice := describe_notice_event(event)
             ) is not None:
                 self.write_note(*notice)

@@ -126,7 +126,7 @@ class AgentsPanel(ListPanel):
 
     def _build_ended_agents_line(self) -> Content:
         ended_count = sum(row.state in ENDED for row in self._agents.values())
-        failed_count = sum(row.state in ("failed", "gone") for row in self._agents.values())
+        failed_count = sum(row.state in ("failed", "gone", "down") for row in self._agents.values())
         summary = f"{ended_count} ended" + (f", {failed_count} of them failed" if failed_count else "")
         return build_clean_line((f"{'▾' if self._unfolded else '▸'} {summary}", MUTED))
 
@@ -245,7 +245,7 @@ class AgentsPanel(ListPanel):
     def _kill_agent(self, row: RunViewAgentRow) -> None:
         self.send_run_command(
             StopAgentOrShellControlCommand(task_id=_get_command_target(row)),
-            lambda _: f"{row.name} is killed.",
+            lambda _: f"Killed {row.name}.",
         )
 
     def action_answer(self) -> None:
@@ -254,7 +254,7 @@ class AgentsPanel(ListPanel):
         for row in self._yield_current_row_if_actionable():
             question = self._find_agent_question(row)
             if question is None:
-                notify_user(self, f"{row.name} asks nothing.")
+                notify_user(self, f"{row.name} has no open question.")
             else:
                 open_answer_screen(self, question)
 

@@ -157,7 +157,7 @@ class MailPanel(ListPanel):
             row.kind.replace("_", " "),
             f"team {row.team}",
         ]
-        facts += ["for information: it does not wake the recipient"] if row.fyi else []
+        facts += ["FYI: it does not wake the recipient"] if row.fyi else []
         lines = [build_clean_line((" · ".join(facts), MUTED))]
         if row.summary:
             lines.append(build_clean_line((to_one_line(row.summary), "bold")))

@@ -172,9 +172,10 @@ class TuiPanel(Vertical):
         if self._team_store is None:
             from shoal.app.teams.team_store import TeamStore
             from shoal.core.ids import IdGenerator
+            from shoal.stores.store_choice import open_store
 
             self._team_store = TeamStore(
-                self.controller.run.home,
+                open_store(self.controller.run.home, durable=True),
                 clock=self.clock,
                 ids=IdGenerator(),
                 report=lambda words: notify_user(self, words, "warning"),

@@ -1,0 +1,215 @@
+"""Guard against endless loops: repeated tool calls, and messages between agents that change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from msgspec import Struct, field
+
+from shoal.agent.agent_texts import format_notice
+from shoal.core.conversation.messages import ToolResultBlock, ToolUseBlock, user_message
+from shoal.core.errors import QuestionUnanswerable
+from shoal.core.events import (
+    JournalRecord,
+    NoteAdded,
+    RepetitionStopped,
+    TaskChanged,
+    ToolFinished,
+    ToolStarted,
+)
+from shoal.core.permissions.questions import (
+    Answer,
+    ChoiceAnswer,
+    ChoiceOption,
+    ChoiceQuestion,
+    DenyAnswer,
+    MultipleChoice,
+)
+from shoal.core.text.text_format import format_count_with_noun
+
+if TYPE_CHECKING:
+    from shoal.agent.agent_runner import AgentRunner
+
+WAIT_MILLISECONDS = 10_000
+"""A call that runs for at least this long waits for something, and may be repeated."""
+CONTINUE_LABEL, STOP_LABEL = "Continue", "Stop the agent"
+_FILE_TOOLS = frozenset(("Write", "Edit", "NotebookEdit"))
+_READING_COMMANDS = frozenset(
+    (
+        *("cat", "date", "echo", "env", "false", "file", "find", "grep", "head", "id", "ls", "pwd"),
+        *("rg", "sleep", "stat", "tail", "test", "tree", "true", "wc", "which"),
+    )
+)
+"""Shell commands that change nothing when they are not combined with others."""
+_SHELL_OPERATORS = frozenset("|&;<>`$\n")
+_CallRecord: TypeAlias = tuple[str, dict[str, Any], object, bool]
+"""Tool, input, result, and whether it is an error."""
+
+
+class RepetitionGuard(Struct, kw_only=True):
+    """Counts of one agent. A change of a task or a file by any agent of the run resets the exchanges."""
+
+    round: list[_CallRecord] = field(default_factory=list)
+    """Calls of the current reply."""
+    last: list[_CallRecord] = field(default_factory=list)
+    repeats: int = 0
+    """Times in a row that `last` was called."""
+    is_waiting: bool = False
+    """True if a call of the current reply waited for something."""
+    was_told_of_calls: bool = False
+    sent: dict[str, int] = field(default_factory=dict[str, int])
+    """Messages by recipient since the last change."""
+    journal_offset: int | None = None
+    """Offset from which changes count; None until the first message."""
+    was_told_of_messages: bool = False
+    stop_reason: str = ""
+    """Reason why the agent was stopped; empty if it was not."""
+
+    def add_call(self, call: ToolUseBlock, result: ToolResultBlock, milliseconds: int) -> None:
+        self.round.append((call.name, call.input, result.content, result.is_error))
+        self.is_waiting = self.is_waiting or milliseconds >= WAIT_MILLISECONDS
+        if call.name == "SendMessage" and not result.is_error and isinstance(call.input.get("message"), str):
+            recipient = str(call.input.get("to", ""))
+            self.sent[recipient] = self.sent.get(recipient, 0) + 1
+
+    def count_round(self) -> None:
+        """Compare the calls of the reply with those of the reply before."""
+        calls, self.round = self.round, []
+        is_waiting, self.is_waiting = self.is_waiting, False
+        if is_waiting or not calls:
+            return
+        times = 1
+        if all(call == calls[0] for call in calls):
+            calls, times = calls[:1], len(calls)
+        if calls == self.last:
+            self.repeats += times
+        else:
+            self.last, self.repeats, self.was_told_of_calls = calls, times, False
+
+    def forget_calls(self) -> None:
+        """Start the count of calls again: something new arrived for the agent."""
+        self.last, self.repeats, self.was_told_of_calls = [], 0, False
+
+    def forget_all(self) -> None:
+        """Start all counts again, because a person wants the agent to continue."""
+        self.forget_calls()
+        self.sent.clear()
+        self.journal_offset, self.was_told_of_messages = None, False
+        self.stop_reason = ""
+
+
+async def enforce_repetition_limits(agent: AgentRunner) -> None:
+    """Tell the agent about a loop once, then ask the person. Without an answer, stop the agent."""
+    guard, limits = agent.state.repetition, agent.limits
+    guard.count_round()
+    if agent.state.halt_reason:
+        return
+    max_calls, max_messages = limits.max_repeated_calls, limits.max_unproductive_messages
+    if max_calls is not None and guard.repeats >= max_calls:
+        times = format_count_with_noun(guard.repeats, "time")
+        tools = ", ".join(dict.fromkeys(call[0] for call in guard.last))
+        await _tell_or_ask(
+            agent,
+            was_told=guard.was_told_of_calls,
+            subject=f"it called {tools} {times} in a row with the same input and the same result",
+            notice=format_notice("repeated_call", tools=tools, times=times),
+        )
+        guard.was_told_of_calls = True
+    elif max_messages is not None and guard.sent:
+        await _check_exchanges(agent, guard, max_messages)
+
+
+async def _check_exchanges(agent: AgentRunner, guard: RepetitionGuard, limit: int) -> None:
+    journal = agent.environment.journal
+    if journal is None:
+        return
+    if guard.journal_offset is None:
+        guard.journal_offset = journal.get_position()
+    recipient, count = max(guard.sent.items(), key=lambda item: item[1])
+    if count < limit:
+        return
+    # Read only now: changes of agents in other processes are in the journal, and here the wait is rare.
+    changed, guard.journal_offset = _find_change(
+        journal.read_records(guard.journal_offset), guard.journal_offset
+    )
+    if changed:
+        guard.sent.clear()
+        guard.was_told_of_messages = False
+        return
+    if guard.was_told_of_messages and count <= limit:
+        return
+    await _tell_or_ask(
+        agent,
+        was_told=guard.was_told_of_messages,
+        subject=f"it sent {count} messages to {recipient}, and no task or file changed meanwhile",
+        notice=format_notice("unproductive_messages", count=count, recipient=recipient),
+    )
+    guard.was_told_of_messages = True
+
+
+def _find_change(records: Iterable[JournalRecord], offset: int) -> tuple[bool, int]:
+    """Return whether the events contain a change of a task or a file, and the offset after them."""
+    changed = False
+    reading_calls: set[str] = set()
+    for record in records:
+        offset = record.next
+        match record.event:
+            case TaskChanged():
+                changed = True
+            case ToolStarted(tool="Bash", call=call, preview=command) if is_reading_command(command):
+                reading_calls.add(call)
+            case ToolFinished(tool="Bash", call=call, is_error=False):
+                changed = changed or call not in reading_calls
+            case ToolFinished(tool=tool, is_error=False):
+                changed = changed or tool in _FILE_TOOLS
+            case _:
+                pass
+    return changed, offset
+
+
+def is_reading_command(command: str) -> bool:
+    """Return True if the shell command only reads, as far as its first word and its characters show."""
+    first_word = command.split(maxsplit=1)[0] if command.strip() else ""
+    return first_word in _READING_COMMANDS and not _SHELL_OPERATORS & set(command)
+
+
+async def _tell_or_ask(agent: AgentRunner, *, was_told: bool, subject: str, notice: str) -> None:
+    name = agent.identity.name or agent.identity.agent
+    if not was_told:
+        await agent.add_message(user_message(notice), meta=True)
+        await agent.environment.emit(
+            NoteAdded(agent=agent.identity.agent, text=f"{name} may be in a loop: {subject}.")
+        )
+        return
+    question = MultipleChoice(
+        question=f"{name} seems to be in a loop: {subject}. Should it continue?",
+        header="Loop",
+        options=(
+            ChoiceOption(label=CONTINUE_LABEL, description="It continues, and the count starts again."),
+            ChoiceOption(label=STOP_LABEL, description="It ends now, and its conversation is kept."),
+        ),
+    )
+    try:
+        answer = await agent.environment.question_broker.ask_person_or_deny(
+            ChoiceQuestion(id=agent.ids.new_short_id(), agent=agent.identity.agent, choices=(question,))
+        )
+    except QuestionUnanswerable as error:
+        answer = DenyAnswer(reason=str(error), by="policy")
+    if _means_continue(answer, question):
+        agent.state.repetition.forget_all()
+        if isinstance(answer, ChoiceAnswer) and answer.answers[question.question] != CONTINUE_LABEL:
+            text = format_notice("loop_answer", answer=answer.answers[question.question])
+            await agent.add_message(user_message(text), meta=True)
+        return
+    why = f"it was in a loop: {subject}"
+    agent.state.repetition.stop_reason = why
+    agent.state.halt_reason = agent.state.halt_reason or why
+    await agent.environment.emit(RepetitionStopped(agent=agent.identity.agent, reason=why))
+
+
+def _means_continue(answer: Answer, question: MultipleChoice) -> bool:
+    """Return True for `Continue` and for other words of the person; a denial stops the agent."""
+    if isinstance(answer, DenyAnswer) or not isinstance(answer, ChoiceAnswer):
+        return False
+    return answer.answers.get(question.question, STOP_LABEL) != STOP_LABEL

@@ -1,0 +1,1 @@
+"""Typed objects that Python programs use: agents, sessions, results and teams."""

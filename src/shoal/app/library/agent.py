@@ -1,0 +1,154 @@
+"""Agents that a Python program defines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, TypeVar, overload
+
+from shoal.app.definitions.agent_files import validate_agent_tool_rules
+from shoal.app.options import AgentExtras
+from shoal.core.agents.agent_definitions import MemoryScope
+from shoal.core.conversation.tools import Tool
+from shoal.core.errors import InvalidAgentDefinition, SettingsError
+from shoal.core.output_type import AnswerT_co, OutputType
+from shoal.core.permissions.permission_changes import PermissionMode
+from shoal.wire.agent_definition_codec import ParsedAgentDefinition, parse_json_agent_definitions
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+EffortLevel: TypeAlias = Literal["low", "medium", "high", "xhigh", "max"]
+AnswerT = TypeVar("AnswerT")
+_FIELD_NAMES = {
+    "disallowed_tools": "disallowedTools",
+    "mode": "permissionMode",
+    "max_turns": "maxTurns",
+    "mcp_servers": "mcpServers",
+    "accept": "acceptance",
+    "budget_usd": "maxBudgetUsd",
+}
+"""Fields whose names differ in agent files."""
+
+
+class AgentFields(TypedDict, total=False):
+    """Optional fields of an agent."""
+
+    description: str
+    """When to use the agent, for the lead's model; by default the first line of the prompt."""
+    tools: Sequence[str | Tool]
+    """The only tools of the agent: names, `Tool(pattern)` rules, and Python tools. All if left out."""
+    disallowed_tools: Sequence[str]
+    model: str
+    """Name or alias; by default the model of the lead."""
+    budget_usd: float
+    """Limit for each agent of this definition."""
+    mode: PermissionMode
+    """Permission mode; never wider than that of the lead."""
+    effort: EffortLevel | int
+    """How much the model thinks: a level, or a number of tokens."""
+    max_turns: int
+    """Maximum number of model requests."""
+    isolation: Literal["worktree"]
+    """`worktree` gives each agent a separate git worktree."""
+    accept: str
+    """Shell command that must succeed before the work counts as done."""
+    skills: Sequence[str]
+    mcp_servers: Sequence[str | Mapping[str, Any]]
+    memory: MemoryScope
+    color: str
+    instructions: bool
+    """False to leave out the project's CLAUDE.md, AGENTS.md and similar files."""
+
+
+class Agent(Generic[AnswerT_co]):
+    """Definition of an agent: its prompt, tools, model, limits and the type of its answer."""
+
+    @overload
+    def __init__(
+        self: Agent[None], name: str, *, prompt: str, output: None = None, **fields: Unpack[AgentFields]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Agent[AnswerT], name: str, *, prompt: str, output: type[AnswerT], **fields: Unpack[AgentFields]
+    ) -> None: ...
+    def __init__(
+        self, name: str, *, prompt: str, output: type[Any] | None = None, **fields: Unpack[AgentFields]
+    ) -> None:
+        """Check all fields. Raises `SettingsError`, or `TypeError` for an unknown field or output type."""
+        given: dict[str, Any] = dict(fields)
+        refuse_unknown_keywords(f"shoal.Agent({name!r})", given, AgentFields.__annotations__)
+        self.name = name
+        self.prompt = prompt
+        tools = given.pop("tools", None)
+        self.extras = AgentExtras(
+            tools=tuple(_iter_python_tools(name, tools)),
+            output=None if output is None else OutputType(output),
+        )
+        if tools is not None:
+            given["tools"] = [each if isinstance(each, str) else each.schema.name for each in tools]
+        given.setdefault("description", prompt.strip().partition("\n")[0] or name)
+        self.fields: Mapping[str, Any] = {
+            "prompt": prompt,
+            **{_FIELD_NAMES.get(key, key): _to_json_value(value) for key, value in given.items()},
+        }
+        """Fields in the format of agent files."""
+        self.parsed = self._parse()
+
+    def __repr__(self) -> str:
+        return f"<agent {self.name}>"
+
+    @property
+    def description(self) -> str:
+        return self.parsed.definition.description
+
+    @property
+    def output(self) -> OutputType[Any] | None:
+        return self.extras.output
+
+    def _parse(self) -> ParsedAgentDefinition:
+        try:
+            (parsed,) = parse_json_agent_definitions({self.name: self.fields})
+            return validate_agent_tool_rules(parsed)
+        except InvalidAgentDefinition as error:
+            field = (error.field or "").removeprefix(f"{self.name}.")
+            python_names = {json_name: name for name, json_name in _FIELD_NAMES.items()}
+            location = f"{python_names.get(field, field)}: " if field and field != self.name else ""
+            raise SettingsError(f"shoal.Agent({self.name!r}): {location}{error.problem.what}.") from None
+
+
+def restore_agent(name: str, fields: Mapping[str, Any]) -> Agent[None]:
+    """Return an agent from its fields in the format of agent files."""
+    python_names = {json_name: field for field, json_name in _FIELD_NAMES.items()}
+    given: Any = {python_names.get(key, key): value for key, value in fields.items()}
+    return Agent(name, **given)
+
+
+def refuse_unknown_keywords(function: str, given: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    """Raise `TypeError` with the nearest name for a keyword that does not exist."""
+    from shoal.app.config.option_checks import suggest_name
+
+    for name in given:
+        if name not in known:
+            raise TypeError(f"{function} got an unknown option {name!r}.{suggest_name(name, tuple(known))}")
+
+
+def _iter_python_tools(agent: str, tools: Any) -> Sequence[Tool]:
+    if tools is None:
+        return ()
+    if isinstance(tools, str) or not isinstance(tools, Sequence):
+        advice = f" Write tools=[{tools!r}]." if isinstance(tools, str) else ""
+        raise SettingsError(
+            f"shoal.Agent({agent!r}): tools: expected a list of names and tools, got {tools!r}.{advice}"
+        )
+    found = [tool for tool in tools if not isinstance(tool, str)]
+    for tool in found:
+        if not hasattr(tool, "schema") or not hasattr(tool, "run"):
+            raise SettingsError(
+                f"shoal.Agent({agent!r}): tools: expected a name or a tool, got {tool!r}. Make a tool from a "
+                "function with @shoal.tool."
+            )
+    return found
+
+
+def _to_json_value(value: Any) -> Any:
+    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value

@@ -1,0 +1,362 @@
+"""Session of a Python program: typed turns, and agents that the program itself starts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypedDict, TypeVar, cast, overload
+
+from shoal.app.library.agent import Agent, refuse_unknown_keywords
+from shoal.app.library.agent_handle import AgentHandle
+from shoal.app.library.question_answerer import answer_questions
+from shoal.app.model_notices import format_session_notice
+from shoal.app.session.result import Result
+from shoal.app.session.session import Session
+from shoal.app.session.turn import Turn
+from shoal.core.agents.subagents import SpawnRequest
+from shoal.core.budgets.shared_budget import SharedBudget
+from shoal.core.conversation.messages import Message, user_message
+from shoal.core.errors import AgentRequestRefused
+from shoal.core.ids import AgentId
+from shoal.core.output_type import AnswerT_co, OutputType
+from shoal.core.text.text_format import to_one_line
+from shoal.runs.event_channel import EventChannel
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from shoal.app.options import Options
+    from shoal.app.session.typed_commands import SlashCommandInvocation
+
+AgentT = TypeVar("AgentT")
+MAPPED_AGENTS = 20
+"""Agents of one `map` that run at once by default."""
+_DESCRIPTION_LENGTH = 60
+_NOT_OPEN = (
+    "The session is not open. Enter it with `async with shoal.open(...) as session:`, or call "
+    "`await session.open()` first."
+)
+
+
+class SpawnOptions(TypedDict, total=False):
+    """Options for one started agent; they override those of its definition."""
+
+    name: str
+    """Name for messages; an agent without one is reached by its id."""
+    description: str
+    """What it does, in a few words, for people; by default the beginning of the prompt."""
+    model: str
+    isolation: Literal["worktree"]
+    cwd: str
+
+
+class LibrarySession(Session, Generic[AnswerT_co]):
+    """A session. Enter it with `async with`, or call `open` and `close`, for example in a notebook."""
+
+    def __init__(self, options: Options, agents: Sequence[Agent[Any]] = ()) -> None:
+        super().__init__(options)
+        self._agents = {agent.name: agent for agent in agents}
+        self._is_entered = self._is_closed = False
+        self._host: asyncio.Task[None] | None = None
+        self._closing = asyncio.Event()
+        self._last_turn: Turn[Any] | None = None
+        self._question_answerer: asyncio.Task[None] | None = None
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name in Session.__annotations__ or name in {"_tasks", "_ids"}:
+                raise RuntimeError(_NOT_OPEN)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    async def __aenter__(self) -> LibrarySession[AnswerT_co]:
+        if self._is_entered:
+            raise RuntimeError("The session was already opened. Open another one with shoal.open().")
+        self._is_entered = True
+        if isinstance(self._options.budget, SharedBudget):
+            self._options.budget.attach_loop()
+        await super().__aenter__()
+        if (handler := self._options.on_question) is not None:
+            self._question_answerer = self._tasks.create_task(answer_questions(self, handler))
+        return self
+
+    async def __aexit__(self, *exc: Any) -> None:
+        self._is_closed = True
+        try:
+            await self._end_turn_before_questions()
+        finally:
+            await super().__aexit__(*exc)
+
+    async def _end_turn_before_questions(self) -> None:
+        """Stop what may ask before nobody answers: a question without an answer would wait forever."""
+        if self._question_answerer is not None:
+            await self.interrupt()
+            await self.teams.close()
+            await self.supervisor.stop_all_agents("the session ended")
+            self._question_answerer.cancel()
+
+    async def open(self) -> LibrarySession[AnswerT_co]:
+        """Open the session where no `async with` block is possible; `close` ends it."""
+        opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # One task enters and leaves: cells of a notebook run in tasks that end before the session.
+        self._host = asyncio.create_task(self._host_session(opened), name="shoal session")
+        try:
+            await opened
+        except asyncio.CancelledError:
+            self._closing.set()
+            await asyncio.wait([self._host])
+            raise
+        return self
+
+    async def close(self) -> None:
+        """Close a session that `open` opened, and end everything it started."""
+        self._closing.set()
+        if self._host is not None:
+            await self._host
+
+    async def _host_session(self, opened: asyncio.Future[None]) -> None:
+        try:
+            async with self:
+                if not opened.done():
+                    opened.set_result(None)
+                await self._closing.wait()
+        except Exception as error:
+            if opened.done():
+                raise
+            opened.set_exception(error)
+
+    def run(self, prompt: str | Message | SlashCommandInvocation | None) -> Turn[AnswerT_co]:
+        """Start a turn: await it for its `Result`, or read its events or its `text()`."""
+        self._require_open()
+        last = self._last_turn
+        if last is not None and last.is_abandoned and self.is_busy:
+            turn = self._run_after_current_turn(prompt)
+        else:
+            turn = super().run(prompt)
+        loop = asyncio.get_running_loop()
+        turn.on_abandoned = lambda: self._end_abandoned_turn(loop)
+        self._last_turn = turn
+        return cast("Turn[AnswerT_co]", turn)
+
+    async def next_turn(self, *, wait_for_input: bool = False) -> Turn[AnswerT_co] | None:
+        return cast("Turn[AnswerT_co] | None", await super().next_turn(wait_for_input=wait_for_input))
+
+    @overload
+    async def spawn(
+        self, agent: Agent[AgentT], prompt: str, **options: Unpack[SpawnOptions]
+    ) -> AgentHandle[AgentT]: ...
+    @overload
+    async def spawn(self, agent: str, prompt: str, **options: Unpack[SpawnOptions]) -> AgentHandle[None]: ...
+    @overload
+    async def spawn(
+        self,
+        agent: Agent[Any] | str,
+        prompt: str,
+        *,
+        output: type[AgentT],
+        **options: Unpack[SpawnOptions],
+    ) -> AgentHandle[AgentT]: ...
+    async def spawn(
+        self,
+        agent: Agent[Any] | str,
+        prompt: str,
+        *,
+        output: type[Any] | None = None,
+        **options: Unpack[SpawnOptions],
+    ) -> AgentHandle[Any]:
+        """Start an agent; no model decides that. Wait for a free place if too many agents run.
+
+        `agent` is an `Agent`, or the name of one from a file. `output` overrides the type of its answer.
+        Raises `AgentRequestRefused`.
+        """
+        refuse_unknown_keywords("session.spawn()", options, SpawnOptions.__annotations__)
+        return await self.start_agent(agent, prompt, self.choose_output_type(agent, output), options)
+
+    async def start_agent(
+        self,
+        agent: Agent[Any] | str,
+        prompt: str,
+        answer: OutputType[Any] | None,
+        options: SpawnOptions,
+        agent_id: AgentId | None = None,
+    ) -> AgentHandle[Any]:
+        """Start an agent as `spawn` does, with this id if one is given."""
+        self._require_open()
+        _check_prompt(prompt)
+        kind = self._register_agent(agent)
+        self.make_resumable()
+        request = SpawnRequest(
+            kind=kind,
+            prompt=prompt,
+            description=options.get("description") or to_one_line(prompt)[:_DESCRIPTION_LENGTH],
+            name=options.get("name"),
+            model=options.get("model"),
+            isolation=options.get("isolation"),
+            cwd=options.get("cwd"),
+        )
+        run = await self.supervisor.start_agent_for_program(request, answer, agent_id)
+        return AgentHandle(self, run, answer)
+
+    @overload
+    async def map(
+        self,
+        agent: Agent[AgentT],
+        prompts: Iterable[str],
+        *,
+        at_once: int = MAPPED_AGENTS,
+        **options: Unpack[SpawnOptions],
+    ) -> list[Result[AgentT]]: ...
+    @overload
+    async def map(
+        self,
+        agent: str,
+        prompts: Iterable[str],
+        *,
+        at_once: int = MAPPED_AGENTS,
+        **options: Unpack[SpawnOptions],
+    ) -> list[Result[None]]: ...
+    @overload
+    async def map(
+        self,
+        agent: Agent[Any] | str,
+        prompts: Iterable[str],
+        *,
+        output: type[AgentT],
+        at_once: int = MAPPED_AGENTS,
+        **options: Unpack[SpawnOptions],
+    ) -> list[Result[AgentT]]: ...
+    async def map(
+        self,
+        agent: Agent[Any] | str,
+        prompts: Iterable[str],
+        *,
+        output: type[Any] | None = None,
+        at_once: int = MAPPED_AGENTS,
+        **options: Unpack[SpawnOptions],
+    ) -> list[Result[Any]]:
+        """Run an agent for each prompt, at most `at_once` at a time, and return the results in order.
+
+        A failed agent is a `Result` that is not `ok`; the others continue. If `map` is cancelled, it stops
+        its agents.
+        """
+        self._require_open()
+        _check_count("session.map(): at_once", at_once)
+        if isinstance(prompts, str):
+            raise TypeError("session.map(): prompts: expected a list of texts. Write prompts=[...].")
+        results: dict[int, Result[Any]] = {}
+        remaining = enumerate(prompts)
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(at_once):
+                workers.create_task(self._map_prompts(agent, remaining, results, output, options))
+        return [results[index] for index in sorted(results)]
+
+    async def _map_prompts(
+        self,
+        agent: Agent[Any] | str,
+        remaining: Iterator[tuple[int, str]],
+        results: dict[int, Result[Any]],
+        output: type[Any] | None,
+        options: SpawnOptions,
+    ) -> None:
+        """Run prompts one after the other, taking each from the shared rest."""
+        for index, prompt in remaining:
+            try:
+                handle: AgentHandle[Any] = (
+                    await self.spawn(agent, prompt, **options)
+                    if output is None
+                    else await self.spawn(agent, prompt, output=output, **options)
+                )
+            except AgentRequestRefused as refusal:
+                results[index] = Result(reason="refused", text="", detail=str(refusal), error=refusal)
+                continue
+            try:
+                results[index] = await handle.wait()
+            except asyncio.CancelledError:
+                await handle.stop("the program cancelled the call that waited for it")
+                raise
+
+    def create_background_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run work until the session ends."""
+        return self._tasks.create_task(work)
+
+    def make_resumable(self) -> None:
+        """Start the lead's transcript: agents of a session without one could not be found again."""
+        if self.agent.conversation.last_entry is None:
+            notice = user_message(format_session_notice("program_session"))
+            self.agent.conversation.add_message(notice, meta=True)
+
+    def _register_agent(self, agent: Agent[Any] | str) -> str:
+        """Make an agent known to the session, and return its name."""
+        if isinstance(agent, str):
+            return agent
+        if not isinstance(agent, Agent):
+            raise TypeError(f"session.spawn(): agent: expected an Agent or a name, got {agent!r}.")
+        known = self._agents.get(agent.name)
+        if known is None:
+            self._agents[agent.name] = agent
+            self.runtime.config.definitions.add_program_definition(agent.parsed.definition)
+            self.runtime.agents.extras[agent.name] = agent.extras
+        elif known is not agent and known != agent:
+            raise ValueError(
+                f"session.spawn(): the session already has another agent named {agent.name!r}. Rename one of "
+                "them."
+            )
+        return agent.name
+
+    @staticmethod
+    def choose_output_type(agent: Agent[Any] | str, output: type[Any] | None) -> OutputType[Any] | None:
+        if output is not None:
+            return OutputType(output)
+        return agent.output if isinstance(agent, Agent) else None
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise RuntimeError("The session is closed. Open another one with shoal.open().")
+        if not self._is_entered:
+            raise RuntimeError(_NOT_OPEN)
+
+    def _end_abandoned_turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        """End the running turn from any thread."""
+
+        def interrupt_soon() -> None:
+            # A session that is closing interrupts the turn itself.
+            with suppress(RuntimeError):
+                self._tasks.create_task(self.interrupt())
+
+        with suppress(RuntimeError):  # the loop is closed, and the turn with it
+            loop.call_soon_threadsafe(interrupt_soon)
+
+    def _run_after_current_turn(self, prompt: str | Message | SlashCommandInvocation | None) -> Turn[Any]:
+        """Start a turn as soon as the abandoned one has ended."""
+        abandoned, channel = self._running, EventChannel()
+        start_turn = super().run
+
+        async def run_and_forward() -> None:
+            try:
+                if abandoned is not None:
+                    await asyncio.wait([abandoned])
+                async for event in start_turn(prompt):
+                    await channel.put(event)
+            finally:
+                channel.close()
+
+        async def interrupt_forwarded() -> None:
+            if abandoned is not None:
+                await asyncio.wait([abandoned])
+            await self.interrupt()
+
+        task = self._tasks.create_task(run_and_forward())
+        return Turn(channel, task, interrupt_forwarded, self._options.output)
+
+
+def _check_prompt(prompt: Any) -> None:
+    if not isinstance(prompt, str):
+        raise TypeError(f"session.spawn(): prompt: expected a text, got {prompt!r}.")
+    if not prompt.strip():
+        raise ValueError("session.spawn(): prompt: it is empty. Tell the agent what to do.")
+
+
+def _check_count(name: str, count: Any) -> None:
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise ValueError(f"{name}: expected a whole number of at least 1, got {count!r}.")

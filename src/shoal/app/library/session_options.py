@@ -1,0 +1,225 @@
+"""Options of a session as keywords, with their types, for programs and type checkers."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, TypedDict
+
+from shoal.app.library.agent import Agent, EffortLevel, refuse_unknown_keywords
+from shoal.app.options import Options, QuestionHandler
+from shoal.core.budgets.shared_budget import SharedBudget
+from shoal.core.clock import Clock
+from shoal.core.conversation.tools import Tool
+from shoal.core.errors import SettingsError
+from shoal.core.output_type import OutputType
+from shoal.core.permissions.permission_changes import RequestedPermissionMode
+from shoal.core.ports import Model
+from shoal.core.store import Store
+from shoal.wire.settings_codec import TeammateMode
+
+PathText: TypeAlias = str | os.PathLike[str]
+
+
+class SharedOptions(TypedDict, total=False):
+    """Options of sessions and teams. All are optional."""
+
+    home: PathText
+    """Home directory, which holds all state; by default `SHOAL_HOME`, or `~/.claude`."""
+    environ: Mapping[str, str]
+    """Variables that the session reads and its commands get, instead of those of the process."""
+    cwd: PathText
+    """Project directory; by default the current directory of the process."""
+    model: str | Model
+    """`provider:name`, an alias, or a model object; by default the configured model."""
+    fallback_model: str
+    """Model used if the first does not answer, or up to three, separated by commas."""
+    mode: RequestedPermissionMode
+    """Permission mode; by default as configured."""
+    allowed_tools: Sequence[str]
+    """Permission rules for calls that need no question."""
+    disallowed_tools: Sequence[str]
+    """Permission rules for calls that are refused."""
+    available_tools: Sequence[str]
+    """The only tools of all agents of the session; by default all."""
+    tools: Sequence[Tool]
+    """Python tools, in addition to the built-in ones."""
+    system_prompt: str
+    append_system_prompt: str
+    effort: EffortLevel
+    """How much the lead's model thinks before it answers."""
+    thinking_tokens: int
+    betas: Sequence[str]
+    """Betas of the Messages API."""
+    output_schema: Mapping[str, Any]
+    """JSON Schema of the lead's structured answer; `output` takes a Python type instead."""
+    max_turns: int
+    """Maximum number of model requests of each agent in one turn."""
+    max_budget_usd: float
+    """Limit for the whole session with all its agents."""
+    budget: SharedBudget
+    """`shoal.Budget` that several sessions share, in addition to the limits of each."""
+    max_total_tokens: int
+    """Limit for all tokens that models read and write."""
+    max_agents: int
+    """Maximum number of agents ever started in addition to the lead."""
+    deadline: float
+    """Seconds for the whole work of the session."""
+    hooks: Mapping[str, Sequence[Any]]
+    """Hooks by event: functions, (matcher, function), or entries as in settings."""
+    mcp_config: Sequence[str | Mapping[str, Any]]
+    """MCP servers in the format of `.mcp.json`: JSON, the path of a file, or a mapping."""
+    strict_mcp_config: bool
+    """True to use only those, and ignore settings and `.mcp.json`."""
+    channels: Sequence[str]
+    """MCP servers that may push messages to the lead, as `server:NAME`."""
+    plugin_dirs: Sequence[PathText]
+    skills: Sequence[str]
+    """Names of the only skills that agents can use; by default all."""
+    slash_commands: bool
+    """False to load no skills and commands."""
+    add_dirs: Sequence[PathText]
+    """Directories in which tools may work, in addition to the project."""
+    settings: Mapping[str, Any] | PathText
+    """Settings for this session: a mapping, JSON, or the path of a file."""
+    setting_sources: Sequence[Literal["user", "project", "local"]]
+    """Settings files that count; by default all. Managed ones always count."""
+    bare: bool
+    """True to load no hooks, skills, agents, plug-ins, MCP servers or instructions from files."""
+    skip_permissions: bool
+    """True to skip permission checks; only for throw-away machines."""
+    allow_bypass: bool
+    """True if the session may skip permissions later, although it does not start so."""
+    on_question: QuestionHandler
+    """Function that answers questions of all agents; it may be async. Without an answer they are denied."""
+    attended: bool
+    """True if a person can answer questions, for example in the web view."""
+    coordinator: bool
+    """True if the lead only starts, messages and stops agents."""
+    assistant: bool
+    """True if the session stays open and all its agents run in the background."""
+    session_id: str
+    title: str
+    """Name of the session for people, by which it can be resumed."""
+    persist: bool
+    """False writes nothing to disk: no transcript, no journal, no resuming."""
+    store: Store | PathText
+    """Store of sessions and teams: an object, a directory, `memory:` or `file:DIRECTORY`."""
+    record: PathText
+    """Path where every request and reply is recorded for `replay:`."""
+    debug: bool
+    debug_file: PathText
+    debug_filter: str
+    setup: Literal["init", "maintenance"] | None
+    """Trigger of the Setup hooks, which run before the session starts; they do not run if None."""
+    trace: str
+    """`traceparent` of an existing trace that the session's telemetry continues."""
+    seed: int
+    """Seed for ids and random numbers, so that a run repeats."""
+    clock: Clock
+
+
+class SessionOptions(SharedOptions, total=False):
+    """Options of `shoal.open`, `shoal.run` and `shoal.run_sync`. All are optional."""
+
+    agents: Sequence[Agent[Any]] | Mapping[str, Any] | str
+    """Agents that the lead can start: `Agent` objects, fields by name, or the path of a JSON file."""
+    agent: str | Agent[Any]
+    """Agent whose prompt, tools and model the lead uses."""
+    teammate_mode: TeammateMode
+    """Backend for teammates."""
+    resume: str
+    """Id of a session to resume, or the start of one."""
+    continue_last: bool
+    """True to resume the last session of the project."""
+    fork: bool
+    """True to continue in a copy and leave the resumed session unchanged."""
+    name: str
+    """Name of the lead, for other agents and on the task board."""
+    team: str
+    """Team whose task board the session uses."""
+
+
+_PATHS = ("cwd", "home", "record", "debug_file")
+_PATH_LISTS = ("add_dirs", "plugin_dirs")
+
+
+def build_session_options(
+    function: str, given: Mapping[str, Any], output: type[Any] | None
+) -> tuple[Options, tuple[Agent[Any], ...]]:
+    """Return the options and the agents that the program passed.
+
+    Raises `TypeError` for an unknown option, and `SettingsError` for a wrong value.
+    """
+    refuse_unknown_keywords(function, given, SessionOptions.__annotations__)
+    fields = {name: value for name, value in given.items() if value is not None}
+    for name in _PATHS:
+        if name in fields:
+            fields[name] = _to_path(name, fields[name])
+    for name in _PATH_LISTS:
+        if isinstance(fields.get(name), list | tuple):
+            fields[name] = tuple(_to_path(name, each) for each in fields[name])
+    fields |= _convert_settings(fields)
+    agents = _collect_agents(fields)
+    if output is not None:
+        if "output_schema" in fields:
+            raise SettingsError("shoal.open: output and output_schema exclude each other. Leave one out.")
+        fields["output"] = OutputType(output)
+    return Options(**fields), agents
+
+
+def _to_path(name: str, value: Any) -> Path:
+    if not isinstance(value, str | os.PathLike):
+        raise SettingsError(f"shoal.open: {name}: expected a path, got {value!r}.")
+    return Path(value)
+
+
+def _convert_settings(fields: Mapping[str, Any]) -> dict[str, Any]:
+    match fields.get("settings"):
+        case None | str():
+            return {}
+        case os.PathLike() as path:
+            return {"settings": os.fspath(path)}
+        case Mapping() as settings:
+            try:
+                return {"settings": json.dumps(dict(settings))}
+            except (TypeError, ValueError) as error:
+                raise SettingsError(f"shoal.open: settings: cannot be written as JSON: {error}.") from None
+        case other:
+            raise SettingsError(f"shoal.open: settings: expected a mapping or a path, got {other!r}.")
+
+
+def _collect_agents(fields: dict[str, Any]) -> tuple[Agent[Any], ...]:
+    """Replace `Agent` objects by their fields, which other processes can read, and return them."""
+    agents = _list_agent_objects(fields)
+    lead = fields.get("agent")
+    if isinstance(lead, Agent):
+        if isinstance(fields.get("agents"), str | Mapping):
+            raise SettingsError("shoal.open: agent: an Agent needs agents= to be a list of Agent objects.")
+        if lead not in agents:
+            agents.append(lead)
+        fields["agent"] = lead.name
+    names = [each.name for each in agents]
+    for name in names:
+        if names.count(name) > 1:
+            raise SettingsError(f"shoal.open: agents: two agents have the name {name!r}. Rename one of them.")
+    if agents:
+        fields["agents"] = {each.name: dict(each.fields) for each in agents}
+        fields["agent_extras"] = {each.name: each.extras for each in agents}
+    return tuple(agents)
+
+
+def _list_agent_objects(fields: dict[str, Any]) -> list[Agent[Any]]:
+    """Take a list of `Agent` objects out of the fields."""
+    listed = fields.get("agents")
+    if isinstance(listed, Agent):
+        raise SettingsError("shoal.open: agents: expected a list of agents. Write agents=[agent].")
+    if not isinstance(listed, list | tuple):
+        return []
+    for each in listed:
+        if not isinstance(each, Agent):
+            raise SettingsError(f"shoal.open: agents: expected Agent objects, got {each!r}.")
+    del fields["agents"]
+    return list(listed)

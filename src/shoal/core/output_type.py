@@ -1,0 +1,97 @@
+"""Output types: the JSON Schema of a Python type, and the conversion of a model's answer to it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import is_dataclass
+from typing import TYPE_CHECKING, Any, Generic, get_args, get_type_hints, is_typeddict
+
+import msgspec
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    AnswerT_co = TypeVar("AnswerT_co", covariant=True, default=None)
+else:
+    from typing import TypeVar
+
+    # Type checkers read None as its default, which the standard library has only since Python 3.13.
+    AnswerT_co = TypeVar("AnswerT_co", covariant=True)
+OutputT = TypeVar("OutputT")
+_DEFINITIONS = "$defs"
+
+
+class OutputType(Generic[OutputT]):
+    """Type of an answer: a pydantic model, a dataclass, a TypedDict, a msgspec Struct, or a list of those.
+
+    Raises `TypeError` if the type has no JSON Schema.
+    """
+
+    def __init__(self, python_type: type[OutputT]) -> None:
+        self.python_type = python_type
+        self._adapter: Any = None
+        try:
+            if _uses_pydantic(python_type):
+                self._adapter = sys.modules["pydantic"].TypeAdapter(python_type)
+                schema = self._adapter.json_schema()
+            else:
+                schema = msgspec.json.schema(python_type)
+        except Exception as error:  # a type may fail in any way while its schema is built
+            raise TypeError(
+                f"output={_describe_type(python_type)} cannot be described as JSON Schema: {error}. Use a "
+                "pydantic model, a dataclass, a TypedDict, a msgspec Struct, or a list of those."
+            ) from error
+        self.schema: dict[str, Any] = _inline_top_reference(schema)
+
+    def __repr__(self) -> str:
+        return f"<output type {_describe_type(self.python_type)}>"
+
+    def convert(self, answer: Any) -> OutputT:
+        """Convert an answer from JSON. Raises ValueError with what does not fit."""
+        if self._adapter is not None:
+            converted: OutputT = self._adapter.validate_python(answer)
+            return converted
+        return msgspec.convert(answer, self.python_type)
+
+
+def _describe_type(python_type: Any) -> str:
+    return python_type.__name__ if isinstance(python_type, type) else repr(python_type)
+
+
+def _uses_pydantic(python_type: Any) -> bool:
+    """Return True if the type is a pydantic type or contains one; pydantic is never imported for this."""
+    pydantic = sys.modules.get("pydantic")
+    if pydantic is None:
+        return False
+    return any(
+        (isinstance(part, type) and issubclass(part, pydantic.BaseModel))
+        or hasattr(part, "__pydantic_validator__")
+        for part in _iter_type_parts(python_type, set())
+    )
+
+
+def _iter_type_parts(python_type: Any, seen: set[int]) -> Iterator[Any]:
+    """Yield the type, its arguments and the types of its fields."""
+    if id(python_type) in seen:
+        return
+    seen.add(id(python_type))
+    yield python_type
+    for argument in get_args(python_type):
+        yield from _iter_type_parts(argument, seen)
+    if is_dataclass(python_type) or is_typeddict(python_type):
+        for field in get_type_hints(python_type).values():
+            yield from _iter_type_parts(field, seen)
+
+
+def _inline_top_reference(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema with its outermost definition in place, because providers require an object."""
+    name = str(schema.get("$ref", "")).removeprefix(f"#/{_DEFINITIONS}/")
+    definitions = schema.get(_DEFINITIONS, {})
+    if name not in definitions:
+        return schema
+    definition = definitions[name]
+    others = {key: each for key, each in definitions.items() if key != name}
+    if f"#/{_DEFINITIONS}/{name}".encode() in msgspec.json.encode([definition, others]):
+        others = definitions
+    return {**definition, _DEFINITIONS: others} if others else dict(definition)

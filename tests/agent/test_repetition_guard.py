@@ -1,0 +1,172 @@
+"""Agents that repeat a call or exchange messages without a change: told once, then paused or stopped."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import count
+from typing import Any
+
+import pytest
+from agent_harness import AgentHarness, FakeQuestionBroker, create_harness
+
+from shoal.agent.agent_runner import LoopLimits
+from shoal.agent.repetition_guard import CONTINUE_LABEL, STOP_LABEL, is_reading_command
+from shoal.core.conversation.messages import ToolUseBlock
+from shoal.core.conversation.tools import ToolContext
+from shoal.core.events import NoteAdded, RepetitionStopped, TaskChanged
+from shoal.core.ids import LEAD_ID
+from shoal.core.permissions.questions import Answer, ChoiceAnswer, ChoiceQuestion, Question
+from shoal.testing import FakeClock
+from shoal.tools.function_tool import tool
+
+LIMITS = LoopLimits(max_repeated_calls=5, max_unproductive_messages=20)
+TOLD = "with the same input and got the same result"
+_numbers = count()
+
+
+@tool(name="Look", reads_only=True)
+async def look(at: str) -> str:
+    """Look at it."""
+    return f"{at} is unchanged"
+
+
+@tool(name="Poll", reads_only=True)
+async def poll(context: ToolContext) -> str:
+    """Wait for a build."""
+    await context.clock.sleep(10)
+    return "still running"
+
+
+@tool(name="Write")
+async def write(text: str) -> str:
+    """Write a file."""
+    return text
+
+
+@tool(name="SendMessage")
+async def send_message(to: str, message: str) -> str:
+    """Send it."""
+    return f"{next(_numbers)} sent to {to}: {message}"
+
+
+def call(name: str, **arguments: Any) -> ToolUseBlock:
+    return ToolUseBlock(id=f"call-{next(_numbers)}", name=name, input=arguments)
+
+
+class DecidingQuestionBroker(FakeQuestionBroker):
+    """Gives one answer after the other, and then denies."""
+
+    def __init__(self, *labels: str) -> None:
+        super().__init__()
+        self.labels = list(labels)
+
+    async def ask_person_or_deny(self, question: Question) -> Answer:
+        self.questions.append(question)
+        assert isinstance(question, ChoiceQuestion)
+        label = self.labels.pop(0) if self.labels else STOP_LABEL
+        return ChoiceAnswer(answers={question.choices[0].question: label})
+
+
+def create_guarded_harness(script: Any, **options: Any) -> AgentHarness:
+    return create_harness(script, tools=[look, poll, write, send_message], loop_limits=LIMITS, **options)
+
+
+def list_texts(harness: AgentHarness) -> list[str]:
+    return [message.text for message in harness.agent.conversation.messages]
+
+
+@pytest.mark.spec("LIM-04")
+async def test_a_repeated_call_is_told_to_the_agent_once_and_then_stops_it() -> None:
+    broker = FakeQuestionBroker()
+    harness = create_guarded_harness(lambda _: call("Look", at="door"), question_broker=broker)
+    ended = await harness.run_prompt()
+    assert (ended.reason, ended.requests) == ("blocked", 6)
+    assert "it called Look 6 times in a row with the same input and the same result" in ended.detail
+    assert sum(TOLD in text for text in list_texts(harness)) == 1
+    assert len(broker.questions) == 1
+    assert len(harness.list_events(NoteAdded)) == 1
+    (stopped,) = harness.list_events(RepetitionStopped)
+    assert stopped.reason == ended.detail
+
+
+@pytest.mark.spec("LIM-04")
+async def test_an_agent_that_changes_its_way_after_the_notice_is_not_asked_about() -> None:
+    script = [*(call("Look", at="door") for _ in range(5)), call("Look", at="window"), "The door is shut."]
+    broker = FakeQuestionBroker()
+    harness = create_guarded_harness(script, question_broker=broker)
+    ended = await harness.run_prompt()
+    assert (ended.reason, ended.text) == ("done", "The door is shut.")
+    assert sum(TOLD in text for text in list_texts(harness)) == 1
+    assert not broker.questions
+
+
+@pytest.mark.spec("LIM-04")
+async def test_a_person_can_let_a_looping_agent_continue_and_the_count_starts_again() -> None:
+    broker = DecidingQuestionBroker(CONTINUE_LABEL, "look at the window instead", STOP_LABEL)
+    harness = create_guarded_harness(lambda _: call("Look", at="door"), question_broker=broker)
+    ended = await harness.run_prompt()
+    assert (ended.reason, ended.requests) == ("blocked", 18)
+    assert len(broker.questions) == 3
+    assert sum("says: look at the window instead" in text for text in list_texts(harness)) == 1
+
+
+@pytest.mark.spec("LIM-04")
+async def test_a_pair_of_calls_that_repeats_counts_too() -> None:
+    harness = create_guarded_harness(lambda _: [call("Look", at="door"), call("Look", at="window")])
+    ended = await harness.run_prompt()
+    assert (ended.reason, ended.requests) == ("blocked", 6)
+
+
+@pytest.mark.spec("LIM-04")
+async def test_calls_that_wait_may_be_repeated() -> None:
+    clock = FakeClock()
+    script = [*(call("Poll") for _ in range(30)), "Built."]
+    harness = create_guarded_harness(script, clock=clock)
+    running = asyncio.create_task(harness.run_prompt())
+    while not running.done():
+        await clock.advance(10)
+    assert running.result().text == "Built."
+    assert not harness.list_events(NoteAdded)
+
+
+@pytest.mark.spec("LIM-05")
+async def test_messages_without_a_change_are_told_and_then_stop_the_sender() -> None:
+    broker = FakeQuestionBroker()
+    harness = create_guarded_harness(
+        lambda _: call("SendMessage", to="ann", message=f"what now {next(_numbers)}"), question_broker=broker
+    )
+    ended = await harness.run_prompt()
+    assert (ended.reason, ended.requests) == ("blocked", 21)
+    assert "it sent 21 messages to ann, and no task or file changed meanwhile" in ended.detail
+    assert sum("no task or file has changed meanwhile" in text for text in list_texts(harness)) == 1
+    assert len(broker.questions) == 1
+
+
+@pytest.mark.spec("LIM-05")
+@pytest.mark.parametrize("change", ["own file", "task of another agent"])
+async def test_a_change_of_a_file_or_a_task_resets_the_count_of_messages(change: str) -> None:
+    sent = count()
+
+    def reply(_: object) -> Any:
+        number = next(sent)
+        if number == 60:
+            return "Done."
+        if number % 15 == 14:
+            if change == "own file":
+                return call("Write", text=str(number))
+            harness.journal.append(
+                TaskChanged(
+                    agent=LEAD_ID, board="b", task="1", subject="s", status="in_progress", owner=str(number)
+                )
+            )
+        return call("SendMessage", to="ann", message=str(number))
+
+    harness = create_guarded_harness(reply)
+    ended = await harness.run_prompt()
+    assert (ended.reason, ended.text) == ("done", "Done.")
+    assert not harness.list_events(NoteAdded)
+
+
+def test_only_plain_commands_that_read_are_no_change() -> None:
+    assert is_reading_command("ls -la src")
+    assert not any(map(is_reading_command, ("", "make", "ls > out", "echo x | tee y", "cat $(rm x)")))

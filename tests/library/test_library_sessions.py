@@ -1,0 +1,188 @@
+"""Sessions as Python programs use them: turns to await and to read, in blocks, notebooks and threads."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shoal
+from shoal.core.conversation.model_requests import ModelRequest
+from shoal.core.errors import BadRequest, SettingsError
+from shoal.core.events import RunFinished, TurnEnded
+
+
+class HangingModel(shoal.ScriptedModel):
+    """Hangs on the prompt `hang`, and answers every other one."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda request: f"heard {request.messages[-1].text.split()[-1]}")
+        self.was_cancelled = False
+
+    async def generate_reply(self, request: ModelRequest, on_delta: Any) -> Any:
+        if request.messages[-1].text.endswith("hang"):
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                self.was_cancelled = True
+                raise
+        return await super().generate_reply(request, on_delta)
+
+
+@pytest.mark.spec("API-05")
+async def test_a_turn_is_awaited_for_its_result(tmp_path: Path) -> None:
+    async with shoal.open(cwd=tmp_path, model=shoal.ScriptedModel(["hello"])) as session:
+        result = await session.run("hi")
+    assert (result.text, result.reason, result.ok, result.requests) == ("hello", "done", True, 1)
+    assert result.cost_usd == 0
+
+
+@pytest.mark.spec("API-05")
+async def test_a_turn_is_read_as_text_and_then_awaited(tmp_path: Path) -> None:
+    text = "one two three " * 20
+    async with shoal.open(cwd=tmp_path, model=shoal.ScriptedModel([text])) as session:
+        turn = session.run("hi")
+        pieces = [piece async for piece in turn.text()]
+        assert len(pieces) > 1
+        assert "".join(pieces) == text
+        assert (await turn).text == text
+
+
+@pytest.mark.spec("API-05")
+async def test_a_failed_turn_raises_when_it_is_awaited_or_read_as_text(tmp_path: Path) -> None:
+    model = shoal.ScriptedModel(lambda _: BadRequest("no such thing"))
+    async with shoal.open(cwd=tmp_path, model=model) as session:
+        with pytest.raises(shoal.RunFailed, match=r"model_error.*no such thing") as failure:
+            await session.run("hi")
+        assert isinstance(failure.value.__cause__, BadRequest)
+        assert failure.value.result.reason == "model_error"
+        with pytest.raises(shoal.RunFailed):
+            async for _ in session.run("hi").text():
+                pass
+        events = [event async for event in session.run("hi")]
+        assert isinstance(events[-1], RunFinished)
+
+
+@pytest.mark.spec("API-05")
+async def test_leaving_the_loop_early_ends_the_turn_and_the_next_one_starts_at_once(tmp_path: Path) -> None:
+    model, ends = HangingModel(), []
+    async with shoal.open(cwd=tmp_path, model=model) as session:
+        session.subscribe(lambda event: ends.append(event) if isinstance(event, TurnEnded) else None)
+        async for _ in session.run("hang"):
+            break
+        async with asyncio.timeout(20):
+            result = await session.run("again")
+        assert result.text == "heard again"
+        assert [end.reason for end in ends] == ["interrupted", "done"]
+        # Also if the program raises in the loop.
+        with pytest.raises(ZeroDivisionError):
+            await read_and_raise(session.run("hang"))
+        async with asyncio.timeout(20):
+            assert (await session.run("more")).text == "heard more"
+
+
+async def read_and_raise(turn: shoal.Turn[Any]) -> None:
+    async for _ in turn:
+        raise ZeroDivisionError
+
+
+@pytest.mark.spec("API-05")
+async def test_a_turn_that_is_read_to_its_end_is_not_interrupted(tmp_path: Path) -> None:
+    ends = []
+    async with shoal.open(cwd=tmp_path, model=shoal.ScriptedModel(["one", "two"])) as session:
+        session.subscribe(lambda event: ends.append(event) if isinstance(event, TurnEnded) else None)
+        async for event in session.run("hi"):
+            if isinstance(event, RunFinished):
+                break
+        async for _ in session.run("hi"):
+            pass
+    assert [end.reason for end in ends] == ["done", "done"]
+
+
+@pytest.mark.spec("API-06")
+def test_a_session_opens_and_closes_in_different_tasks_as_in_a_notebook(tmp_path: Path) -> None:
+    loop = asyncio.new_event_loop()
+    try:
+        session = shoal.open(cwd=tmp_path, model=shoal.ScriptedModel(["one", "two"]))
+        loop.run_until_complete(session.open())
+        first = loop.run_until_complete(run_prompt(session, "hi"))
+        second = loop.run_until_complete(run_prompt(session, "hi"))
+        loop.run_until_complete(session.close())
+        assert (first.text, second.text) == ("one", "two")
+        with pytest.raises(RuntimeError, match=r"The session is closed\. Open another one"):
+            loop.run_until_complete(run_prompt(session, "hi"))
+    finally:
+        loop.close()
+
+
+async def run_prompt(session: shoal.Session[Any], prompt: str) -> shoal.Result[Any]:
+    return await session.run(prompt)
+
+
+@pytest.mark.spec("API-06")
+async def test_an_error_at_the_start_is_raised_by_open(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="is not a directory"):
+        await shoal.open(cwd=tmp_path / "missing", model=shoal.ScriptedModel([])).open()
+
+
+@pytest.mark.spec("API-06")
+async def test_run_sync_works_inside_a_running_loop(tmp_path: Path) -> None:
+    result = shoal.run_sync("hi", cwd=tmp_path, model=shoal.ScriptedModel(["hello"]))
+    assert result.text == "hello"
+    with pytest.raises(shoal.RunFailed, match="no such thing"):
+        shoal.run_sync("hi", cwd=tmp_path, model=shoal.ScriptedModel(lambda _: BadRequest("no such thing")))
+
+
+@pytest.mark.spec("API-06")
+async def test_a_session_that_is_not_open_says_so(tmp_path: Path) -> None:
+    session = shoal.open(cwd=tmp_path, model=shoal.ScriptedModel([]))
+    with pytest.raises(RuntimeError, match=r"The session is not open\. Enter it with `async with"):
+        session.run("hi")
+    with pytest.raises(RuntimeError, match="The session is not open"):
+        _ = session.id
+    with pytest.raises(RuntimeError, match="The session is not open"):
+        session.subscribe(print)
+    with pytest.raises(RuntimeError, match="The session is not open"):
+        await session.spawn(shoal.Agent("a", prompt="x"), "go")
+    async with session:
+        with pytest.raises(RuntimeError, match="already opened"):
+            await session.__aenter__()
+
+
+@pytest.mark.spec("API-07")
+@pytest.mark.parametrize("function", [shoal.open, shoal.run_sync])
+def test_an_unknown_option_is_refused_with_the_nearest_name(function: Any) -> None:
+    prompt = () if function is shoal.open else ("hi",)
+    with pytest.raises(TypeError, match=r"unknown option 'max_turn'. Did you mean max_turns\?"):
+        function(*prompt, max_turn=3)
+
+
+@pytest.mark.spec("API-07")
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"max_turns": 0}, "max_turns: expected a whole number of at least 1, got 0"),
+        ({"max_turns": 1.5}, "max_turns: expected a whole number of at least 1, got 1.5"),
+        ({"max_budget_usd": 0}, "max_budget_usd: expected a number above 0, got 0"),
+        ({"deadline": -1}, "deadline: expected a number above 0, got -1"),
+        ({"max_agents": -1}, "max_agents: expected a whole number of at least 0, got -1"),
+        ({"settings": 3}, "settings: expected a mapping or a path, got 3"),
+        ({"settings": {"a": {1, 2}}}, "settings: cannot be written as JSON"),
+        ({"cwd": 3}, "cwd: expected a path, got 3"),
+        ({"agents": shoal.Agent("a", prompt="x")}, r"agents: expected a list of agents. Write agents=\["),
+        ({"agents": ["a"]}, "agents: expected Agent objects, got 'a'"),
+    ],
+)
+async def test_a_wrong_value_gets_a_sentence(tmp_path: Path, options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(SettingsError, match=problem):
+        await shoal.open(**{"cwd": tmp_path, "model": shoal.ScriptedModel([]), **options}).__aenter__()
+
+
+async def test_settings_are_a_mapping_or_a_path(tmp_path: Path) -> None:
+    model = shoal.ScriptedModel(lambda _: "done")
+    (tmp_path / "s.json").write_text("{}")
+    for settings in ({}, tmp_path / "s.json", "{}"):
+        async with shoal.open(cwd=tmp_path, model=model, settings=settings) as session:
+            assert (await session.run("hi")).text == "done"

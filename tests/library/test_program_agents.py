@@ -1,0 +1,318 @@
+"""Agents that a Python program defines and starts itself."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypedDict
+
+import msgspec
+import pydantic
+import pytest
+
+import shoal
+from shoal.core.conversation.messages import ToolUseBlock
+from shoal.core.conversation.model_requests import ModelRequest
+from shoal.core.errors import AgentRequestRefused, SettingsError
+from shoal.models.scripted_model import ReplyLike
+
+
+class FindingModel(pydantic.BaseModel):
+    file: str
+    line: int = pydantic.Field(ge=1)
+
+    @pydantic.field_validator("file")
+    @classmethod
+    def refuse_absolute_paths(cls, file: str) -> str:
+        if file.startswith("/"):
+            raise ValueError("use a relative path")
+        return file
+
+
+@dataclass
+class FindingDataclass:
+    file: str
+    line: int
+
+
+class FindingDict(TypedDict):
+    file: str
+    line: int
+
+
+class FindingStruct(msgspec.Struct):
+    file: str
+    line: int
+
+
+def call_tool(tool: str, /, **arguments: object) -> ToolUseBlock:
+    return ToolUseBlock(id=f"call-{tool}", name=tool, input=dict(arguments))
+
+
+def answer_with(*answers: object) -> Any:
+    """Return a model that submits the answers one after the other, then ends."""
+    remaining = list(answers)
+
+    def reply(request: ModelRequest) -> ReplyLike:
+        return [call_tool("StructuredOutput", value=remaining.pop(0))] if remaining else "Done."
+
+    return shoal.ScriptedModel(reply)
+
+
+@pytest.mark.spec("API-02")
+async def test_a_program_starts_an_agent_and_awaits_its_result(tmp_path: Path) -> None:
+    def reply(request: ModelRequest) -> ReplyLike:
+        assert "You review." in request.system
+        return f"Reviewed: {request.messages[0].text}"
+
+    reviewer = shoal.Agent("reviewer", prompt="You review.")
+    async with shoal.open(cwd=tmp_path, agents=[reviewer], model=shoal.ScriptedModel(reply)) as session:
+        handle = await session.spawn(reviewer, "src/a.py")
+        result = await handle
+    assert result.text == "Reviewed: src/a.py"
+    assert result.ok
+    assert result.output is None
+    assert result.requests == 1
+
+
+@pytest.mark.spec("API-02")
+async def test_the_lead_is_not_woken_by_agents_of_the_program(tmp_path: Path) -> None:
+    agent = shoal.Agent("worker", prompt="Work.")
+    async with shoal.open(cwd=tmp_path, model=shoal.ScriptedModel(lambda _: "done")) as session:
+        await (await session.spawn(agent, "go"))
+        assert await session.next_turn() is None
+        session_id = session.id
+    async with shoal.open(
+        cwd=tmp_path, model=shoal.ScriptedModel(lambda _: "done"), resume=session_id
+    ) as session:
+        assert await session.next_turn() is None
+
+
+@pytest.mark.spec("API-03")
+@pytest.mark.parametrize("kind", [FindingModel, FindingDataclass, FindingDict, FindingStruct])
+async def test_an_answer_has_the_type_that_the_agent_declares(tmp_path: Path, kind: type[Any]) -> None:
+    agent = shoal.Agent("finder", prompt="Find.", output=list[kind])  # type: ignore[valid-type]
+    model = answer_with([{"file": "a.py", "line": 3}])
+    async with shoal.open(cwd=tmp_path, model=model) as session:
+        result = await (await session.spawn(agent, "go"))
+    (finding,) = result.output
+    if kind is FindingDict:
+        assert finding == {"file": "a.py", "line": 3}
+    else:
+        assert finding == kind(file="a.py", line=3)
+
+
+@pytest.mark.spec("API-03")
+async def test_an_answer_that_a_validator_refuses_goes_back_to_the_model(tmp_path: Path) -> None:
+    requests: list[str] = []
+
+    def reply(request: ModelRequest) -> ReplyLike:
+        requests.append(str(request.messages[-1]))
+        file = "/etc/passwd" if len(requests) == 1 else "a.py"
+        return [call_tool("StructuredOutput", file=file, line=1)] if len(requests) < 3 else "Done."
+
+    async with shoal.open(cwd=tmp_path, output=FindingModel, model=shoal.ScriptedModel(reply)) as session:
+        result = await session.run("go")
+    assert result.output == FindingModel(file="a.py", line=1)
+    assert "use a relative path" in requests[1]
+
+
+@pytest.mark.spec("API-03")
+async def test_an_agent_that_never_answers_in_the_type_fails(tmp_path: Path) -> None:
+    requests: list[str] = []
+
+    def reply(request: ModelRequest) -> ReplyLike:
+        requests.append(request.messages[-1].text)
+        return "It is fine."
+
+    agent = shoal.Agent("finder", prompt="Find.", output=FindingStruct)
+    async with shoal.open(cwd=tmp_path, model=shoal.ScriptedModel(reply)) as session:
+        handle = await session.spawn(agent, "go")
+        with pytest.raises(shoal.RunFailed, match="no answer in the requested format") as failure:
+            await handle
+        with pytest.raises(shoal.RunFailed):
+            _ = (await handle.wait()).output
+    assert failure.value.result.text == "It is fine."
+    assert len(requests) == 4
+    assert "call StructuredOutput" in requests[-1]
+
+
+def test_a_type_without_a_schema_is_refused_when_the_agent_is_defined() -> None:
+    with pytest.raises(TypeError, match="output=Path cannot be described as JSON Schema"):
+        shoal.Agent("finder", prompt="Find.", output=Path)
+
+
+@pytest.mark.spec("API-02")
+async def test_a_python_tool_belongs_to_the_agent_that_names_it(tmp_path: Path) -> None:
+    @shoal.tool(reads_only=True)
+    def look_up(key: str) -> str:
+        """Look up a value."""
+        return f"value of {key}"
+
+    offered: dict[str, list[str]] = {}
+
+    def reply(request: ModelRequest) -> ReplyLike:
+        who = request.messages[0].text.split()[-1]
+        offered.setdefault(who, [tool.name for tool in request.tools])
+        if who == "with" and len(request.messages) == 1:
+            return [call_tool("look_up", key="k")]
+        return "done"
+
+    able = shoal.Agent("able", prompt="x", tools=["Read", look_up])
+    plain = shoal.Agent("plain", prompt="x", tools=["Read"])
+    async with shoal.open(
+        cwd=tmp_path, agents=[able, plain], model=shoal.ScriptedModel(reply), allowed_tools=["look_up"]
+    ) as session:
+        events = []
+        session.subscribe(events.append)
+        await (await session.spawn(able, "with"))
+        await (await session.spawn(plain, "without"))
+        await session.run("lead")
+    assert offered["with"] == ["Read", "look_up"]
+    assert offered["without"] == ["Read"]
+    assert "look_up" not in offered["lead"]
+    (finished,) = [event for event in events if isinstance(event, shoal.events.ToolFinished)]
+    assert (finished.tool, finished.is_error) == ("look_up", False)
+
+
+@pytest.mark.spec("API-04")
+async def test_map_waits_for_free_places_and_keeps_the_order(tmp_path: Path) -> None:
+    running = peak = 0
+    all_places_used = asyncio.Event()
+
+    class CountingModel(shoal.ScriptedModel):
+        async def generate_reply(self, request: ModelRequest, on_delta: Any) -> Any:
+            nonlocal running, peak
+            running += 1
+            peak = max(peak, running)
+            if running == 3:
+                all_places_used.set()
+            async with asyncio.timeout(20):
+                await all_places_used.wait()
+            running -= 1
+            return await super().generate_reply(request, on_delta)
+
+    model = CountingModel(lambda request: request.messages[0].text.upper())
+    agent = shoal.Agent("worker", prompt="Work.")
+    async with shoal.open(cwd=tmp_path, model=model, settings={"shoal": {"max_concurrent": 3}}) as session:
+        results = await session.map(agent, (f"job {n}" for n in range(12)), at_once=8)
+    assert [result.text for result in results] == [f"JOB {n}" for n in range(12)]
+    assert peak == 3
+
+
+@pytest.mark.spec("API-04")
+async def test_a_failed_agent_of_map_is_a_result_and_the_others_continue(tmp_path: Path) -> None:
+    def reply(request: ModelRequest) -> ReplyLike:
+        prompt = request.messages[0].text
+        return shoal.errors.BadRequest("no such thing") if prompt == "b" else prompt
+
+    agent = shoal.Agent("worker", prompt="Work.")
+    async with shoal.open(cwd=tmp_path, model=shoal.ScriptedModel(reply)) as session:
+        first, second, third = await session.map(agent, ["a", "b", "c"])
+    assert (first.text, third.text) == ("a", "c")
+    assert not second.ok
+    assert second.detail == "no such thing"
+
+
+@pytest.mark.spec("API-04")
+async def test_a_cancelled_map_stops_its_agents(tmp_path: Path) -> None:
+    started = asyncio.Event()
+
+    class HangingModel(shoal.ScriptedModel):
+        async def generate_reply(self, request: ModelRequest, on_delta: Any) -> Any:
+            started.set()
+            await asyncio.Event().wait()
+
+    agent = shoal.Agent("worker", prompt="Work.")
+    async with shoal.open(cwd=tmp_path, model=HangingModel([])) as session:
+        mapping = asyncio.create_task(session.map(agent, ["a", "b"]))
+        async with asyncio.timeout(20):
+            await started.wait()
+        mapping.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await mapping
+        assert not session.has_running_subagents
+
+
+@pytest.mark.spec("API-04")
+async def test_no_agent_starts_once_the_budget_is_spent(tmp_path: Path) -> None:
+    requests: list[ModelRequest] = []
+
+    def reply(request: ModelRequest) -> ReplyLike:
+        requests.append(request)
+        return "done"
+
+    agent = shoal.Agent("worker", prompt="Work.")
+    async with shoal.open(
+        cwd=tmp_path, model=shoal.ScriptedModel(reply), settings={"shoal": {"max_requests": 3}}
+    ) as session:
+        results = await session.map(agent, ["go"] * 10, at_once=1)
+    assert [result.ok for result in results] == [True] * 3 + [False] * 7
+    assert {result.reason for result in results[3:]} == {"refused"}
+    assert len(requests) == 3
+
+
+@pytest.mark.spec("API-02")
+async def test_a_message_resumes_an_ended_agent_and_the_handle_waits_for_it(tmp_path: Path) -> None:
+    agent = shoal.Agent("worker", prompt="Work.")
+    model = shoal.ScriptedModel(lambda request: f"heard {request.messages[-1].text}")
+    async with shoal.open(cwd=tmp_path, model=model) as session:
+        handle = await session.spawn(agent, "one", name="anna")
+        assert (await handle).text == "heard one"
+        await handle.send("two")
+        assert (await handle).text == "heard two"
+        assert await session.next_turn() is None
+        assert handle.name == "anna"
+
+
+@pytest.mark.spec("API-02")
+async def test_a_stopped_agent_has_a_result_that_says_so(tmp_path: Path) -> None:
+    started = asyncio.Event()
+
+    class HangingModel(shoal.ScriptedModel):
+        async def generate_reply(self, request: ModelRequest, on_delta: Any) -> Any:
+            started.set()
+            await asyncio.Event().wait()
+
+    async with shoal.open(cwd=tmp_path, model=HangingModel([])) as session:
+        handle = await session.spawn(shoal.Agent("worker", prompt="Work."), "go")
+        events = []
+
+        async def read_events() -> None:
+            events.extend([event async for event in handle.events()])
+
+        async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+            group.create_task(read_events())
+            await started.wait()
+            result = await handle.stop("enough")
+        assert (result.reason, result.detail) == ("stopped", "enough")
+        assert isinstance(events[-1], shoal.events.AgentEnded)
+        assert {event.agent for event in events} == {handle.id}
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"tols": []}, r"shoal.Agent\('a'\) got an unknown option 'tols'. Did you mean tools\?"),
+        ({"tools": "Read"}, r"tools: expected a list .* Write tools=\['Read'\]"),
+        ({"tools": [print]}, "Make a tool from a function with @shoal.tool"),
+        ({"mode": "plaan"}, "mode: 'plaan' is not one of .*did you mean plan"),
+        ({"budget_usd": -1}, "budget_usd: expected a number of dollars above 0"),
+        ({"max_turns": 0}, "max_turns: "),
+        ({"isolation": "vm"}, "isolation: 'vm' is not one of"),
+    ],
+)
+def test_a_wrong_field_of_an_agent_is_refused(fields: dict[str, Any], problem: str) -> None:
+    with pytest.raises((TypeError, SettingsError), match=problem):
+        shoal.Agent("a", prompt="x", **fields)
+
+
+async def test_two_agents_with_one_name_are_refused(tmp_path: Path) -> None:
+    one, other = shoal.Agent("a", prompt="x"), shoal.Agent("a", prompt="y")
+    async with shoal.open(cwd=tmp_path, model=shoal.ScriptedModel(lambda _: "done")) as session:
+        await (await session.spawn(one, "go"))
+        with pytest.raises(ValueError, match="already has another agent named 'a'"):
+            await session.spawn(other, "go")
+        with pytest.raises(AgentRequestRefused, match="There is no agent 'b'"):
+            await session.spawn("b", "go")

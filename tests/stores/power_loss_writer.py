@@ -1,0 +1,163 @@
+"""A process that changes one kind of state and reports each change that was acknowledged.
+
+Usage: python power_loss_writer.py KIND HOME durable|fast
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+
+from mail_helpers import make_mail
+from store_helpers import make_member
+from store_openers import ignore_report, make_services
+
+from shoal.core.agents.subagent_metadata import SubagentMetadata
+from shoal.core.clock import SystemClock
+from shoal.core.events import NoteAdded
+from shoal.core.ids import LEAD_ID, AgentId, SessionId
+from shoal.core.permissions.questions import AllowAnswer
+from shoal.core.store import Store
+from shoal.core.teams.tasks import TaskDraft, TaskUpdate
+from shoal.core.text.redaction import KEY_SHAPE_REDACTOR
+from shoal.stores.store_choice import open_store
+from shoal.testing.contracts.question_contract import make_question
+from shoal.testing.contracts.session_contract import CWD, FIRST, make_entry
+
+TEAM = "roof"
+WORKER = AgentId("a1")
+NOTES = ("one", "two", "three")
+MANY_MESSAGES = 400
+ACKNOWLEDGEMENT = b"acknowledged: "
+"""Start of the lines on standard output; libraries may start programs that write there too."""
+
+Fact = tuple[str, str]
+"""A name and the value that a reader must find under it."""
+
+
+async def write_transcripts(store: Store) -> AsyncIterator[Fact]:
+    session = store.create_session(SessionId(FIRST), cwd=CWD)
+    for agent in (LEAD_ID, WORKER):
+        transcript = session.open_transcript(agent, cwd=CWD, version="0")
+        after = None
+        for text in NOTES:
+            transcript.append(make_entry(text, after=after))
+            after = text
+            yield f"{agent}/entry-{text}", text
+        transcript.close()
+
+
+async def write_journal(store: Store) -> AsyncIterator[Fact]:
+    session = store.create_session(SessionId(FIRST), cwd=CWD)
+    journal = session.open_journal(SystemClock(), secrets=KEY_SHAPE_REDACTOR)
+    for text in NOTES:
+        journal.append(NoteAdded(agent=LEAD_ID, text=text))
+        yield text, text
+    journal.close()
+
+
+async def write_results(store: Store) -> AsyncIterator[Fact]:
+    results = store.create_session(SessionId(FIRST), cwd=CWD).open_results()
+    for text in NOTES:
+        path = results.save_result("report.md", text.encode())
+        yield path.name, text
+
+
+async def write_questions(store: Store) -> AsyncIterator[Fact]:
+    questions = store.create_session(SessionId(FIRST), cwd=CWD).open_questions()
+    for name in ("q-1", "q-2"):
+        questions.store_question(make_question(name))
+        yield name, "asked"
+        questions.create_answer(name, AllowAnswer())
+        yield name, "answered"
+
+
+async def write_metadata(store: Store) -> AsyncIterator[Fact]:
+    session = store.create_session(SessionId(FIRST), cwd=CWD)
+    session.save_agent_metadata(WORKER, SubagentMetadata(agent_type="Explore", mode="plan"))
+    yield "mode", "plan"
+    session.save_agent_mode(WORKER, "default")
+    yield "mode", "default"
+
+
+async def write_rosters(store: Store) -> AsyncIterator[Fact]:
+    rosters = store.open_rosters(clock=SystemClock(), report=ignore_report)
+    await rosters.create_team(TEAM, lead=make_member("x"), session="s-1", description="A roof")
+    yield "team-lead", "member"
+    for name in ("ann", "bob"):
+        await rosters.add_member(TEAM, make_member(name))
+        yield name, "member"
+    await rosters.remove_member(TEAM, "ann")
+    yield "ann", "gone"
+
+
+async def write_board(store: Store) -> AsyncIterator[Fact]:
+    async with aclosing(store.open_board(TEAM, **make_services())) as board:
+        for subject in NOTES:
+            task = await board.create(TaskDraft(subject=subject, description=""))
+            yield task.id, "pending"
+        await board.claim("1", by="ann")
+        await board.update("1", TaskUpdate(status="completed"), by="ann")
+        yield "1", "completed"
+        await board.update("2", TaskUpdate(status="completed"), by="ann")
+        yield "2", "completed"
+
+
+async def write_mail(store: Store) -> AsyncIterator[Fact]:
+    async with aclosing(store.open_mailboxes(TEAM, **make_services())) as mail:
+        await mail.open_inbox("ann")
+        for text in NOTES:
+            await mail.post("ann", make_mail(text))
+            yield text, "unread"
+        taken = await mail.take_unread("ann")
+        await mail.mark_read("ann", [taken[0].id])
+        yield NOTES[0], "read"
+        await mail.post("ann", make_mail("four"))
+        yield "four", "unread"
+
+
+async def write_much_mail(store: Store) -> AsyncIterator[Fact]:
+    """Fill the overflow file, empty it into the inbox, and archive what was read."""
+    async with aclosing(store.open_mailboxes(TEAM, **make_services())) as mail:
+        await mail.open_inbox("ann")
+        for number in range(MANY_MESSAGES):
+            text = f"{number} " + "x" * 200
+            await mail.post("ann", make_mail(text))
+            yield text, "unread"
+        while taken := await mail.take_unread("ann"):
+            await mail.mark_read("ann", [each.id for each in taken])
+            for each in taken:
+                yield each.text, "read"
+
+
+async def write_keys(store: Store) -> AsyncIterator[Fact]:
+    for _ in range(2):
+        yield TEAM, store.load_signing_key(TEAM).hex()
+
+
+WRITERS = {
+    "transcripts": write_transcripts,
+    "journal": write_journal,
+    "results": write_results,
+    "questions": write_questions,
+    "metadata": write_metadata,
+    "rosters": write_rosters,
+    "board": write_board,
+    "mail": write_mail,
+    "much mail": write_much_mail,
+    "keys": write_keys,
+}
+
+
+async def main(kind: str, home: str, mode: str) -> None:
+    async for name, value in WRITERS[kind](open_store(Path(home), durable=mode == "durable")):
+        os.write(1, ACKNOWLEDGEMENT + json.dumps([name, value]).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,203 @@
+"""A power cut at any moment loses nothing that a durable store acknowledged.
+
+A process changes one kind of state under strace. The recorded calls are replayed on a model of a disk, and
+after each call the state is read from what a crash at that moment can leave.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+from disk_model import TRACED_CALLS, DiskModel, read_trace, write_tree
+from power_loss_writer import ACKNOWLEDGEMENT, TEAM, WORKER
+from store_openers import make_services
+
+from shoal.core.clock import SystemClock
+from shoal.core.errors import InboxNotFound, ShoalError
+from shoal.core.ids import LEAD_ID
+from shoal.stores.files.file_store import FileStore
+from shoal.testing.contracts.question_contract import make_question
+from shoal.testing.contracts.session_contract import CWD, FIRST, open_journal, read_entry_ids, read_notes
+
+Facts = dict[str, str]
+Tree = dict[str, bytes | None]
+WRITER = Path(__file__).with_name("power_loss_writer.py")
+QUESTIONS = ("q-1", "q-2")
+
+
+# Readers return what they find, by the names that the writer reports.
+
+
+async def read_transcripts(store: FileStore, report: Callable[[str], None]) -> Facts:
+    try:
+        session = store.find_session(FIRST)
+    except ShoalError:
+        return {}
+    found = {LEAD_ID: read_entry_ids(session)}
+    if session.has_transcript(WORKER):
+        found[WORKER] = read_entry_ids(session, WORKER)
+    return {f"{agent}/{entry}": entry.removeprefix("entry-") for agent, ids in found.items() for entry in ids}
+
+
+async def read_journal(store: FileStore, report: Callable[[str], None]) -> Facts:
+    return {text: text for text in read_notes(open_journal(store.create_session(FIRST, cwd=CWD)))}
+
+
+async def read_results(store: FileStore, report: Callable[[str], None]) -> Facts:
+    directory = store.create_session(FIRST, cwd=CWD).open_results().directory
+    files = [path for path in directory.iterdir() if path.name[0] != "."] if directory.exists() else []
+    return {path.name: path.read_text() for path in files}
+
+
+async def read_questions(store: FileStore, report: Callable[[str], None]) -> Facts:
+    questions = store.create_session(FIRST, cwd=CWD).open_questions()
+    facts = {name: "asked" for name in QUESTIONS if questions.get(name) is not None}
+    for name in facts:
+        if questions.read_answer(make_question(name)) is not None:
+            facts[name] = "answered"
+    return facts
+
+
+async def read_metadata(store: FileStore, report: Callable[[str], None]) -> Facts:
+    metadata = store.create_session(FIRST, cwd=CWD).read_agent_metadata(WORKER)
+    return {} if metadata is None else {"mode": metadata.mode or ""}
+
+
+async def read_rosters(store: FileStore, report: Callable[[str], None]) -> Facts:
+    rosters = store.open_rosters(clock=SystemClock(), report=report)
+    roster = await rosters.read_team_roster(TEAM)
+    members = {} if roster is None else {member.name: "member" for member in roster.members}
+    return {"ann": "gone", **members}
+
+
+async def read_board(store: FileStore, report: Callable[[str], None]) -> Facts:
+    async with aclosing(store.open_board(TEAM, **{**make_services(), "report": report})) as board:
+        return {task.id: task.status for task in await board.list_tasks()}
+
+
+async def read_mail(store: FileStore, report: Callable[[str], None]) -> Facts:
+    async with aclosing(store.open_mailboxes(TEAM, **{**make_services(), "report": report})) as mail:
+        try:
+            facts = {each.text: "read" for each in await mail.read_history("ann")}
+        except InboxNotFound:
+            return {}
+        taken = []
+        while batch := await mail.take_unread("ann"):
+            taken += batch
+            await mail.mark_read("ann", [each.id for each in batch])
+        return facts | {each.text: "unread" for each in taken}
+
+
+async def read_keys(store: FileStore, report: Callable[[str], None]) -> Facts:
+    return {TEAM: store.load_signing_key(TEAM).hex()}
+
+
+READERS = {
+    "transcripts": read_transcripts,
+    "journal": read_journal,
+    "results": read_results,
+    "questions": read_questions,
+    "metadata": read_metadata,
+    "rosters": read_rosters,
+    "board": read_board,
+    "mail": read_mail,
+    "keys": read_keys,
+}
+
+
+def record_writer(kind: str, tmp_path: Path, mode: str) -> tuple[Path, Path]:
+    """Run the writer under strace; return its home and the trace."""
+    home, trace = tmp_path / "home", tmp_path / "trace"
+    home.mkdir()
+    strace = ["strace", "-f", "-y", "-xx", "-s", "1000000", "-o", str(trace), "-e", f"trace={TRACED_CALLS}"]
+    subprocess.run(
+        [*strace, sys.executable, str(WRITER), kind, str(home), mode], check=True, capture_output=True
+    )
+    return home, trace
+
+
+def replay_crashes(home: Path, trace: Path) -> Iterator[tuple[int, str, Tree, Facts]]:
+    """Yield every tree that a crash can leave, with the facts that were acknowledged by then."""
+    disk = DiskModel(home)
+    seen: set[tuple[str, int]] = set()
+    for number, call in enumerate(read_trace(trace)):
+        if not disk.apply(call):
+            continue
+        lines = [line for line in disk.output.splitlines() if line.startswith(ACKNOWLEDGEMENT)]
+        acknowledged = dict(json.loads(line.removeprefix(ACKNOWLEDGEMENT)) for line in lines)
+        for crash, tree in disk.list_crash_images().items():
+            state = (crash, hash((tuple(sorted(tree.items())), disk.output)))
+            if state not in seen:
+                seen.add(state)
+                yield number, crash, tree, acknowledged
+    assert ACKNOWLEDGEMENT in disk.output
+
+
+async def find_loss(kind: str, tree: Tree, acknowledged: Facts, directory: Path) -> str:
+    """Return what is missing or reported as damaged in a crash image; empty if nothing is."""
+    problems: list[str] = []
+    image = directory / "image"
+    shutil.rmtree(image, ignore_errors=True)
+    image.mkdir()
+    write_tree(tree, image)
+    try:
+        found = await READERS[kind](FileStore(image), problems.append)
+    except (ShoalError, ValueError) as error:
+        return f"not readable: {error}"
+    missing = {name: value for name, value in acknowledged.items() if not is_found(found.get(name), value)}
+    return "; ".join([*problems, *([f"missing: {missing}"] if missing else [])])
+
+
+def is_found(found: str | None, acknowledged: str) -> bool:
+    # The next change may be on the disk already, although nobody was told yet.
+    later = {
+        "asked": "answered",
+        "pending": "completed",
+        "unread": "read",
+        "plan": "default",
+        "member": "gone",
+    }
+    return found is not None and found in (acknowledged, later.get(acknowledged))
+
+
+@pytest.mark.needs("strace")
+@pytest.mark.spec("TRN-04")
+@pytest.mark.parametrize("kind", READERS)
+async def test_a_power_cut_loses_nothing_that_a_durable_store_acknowledged(kind: str, tmp_path: Path) -> None:
+    home, trace = record_writer(kind, tmp_path, "durable")
+    images = 0
+    for number, crash, tree, acknowledged in replay_crashes(home, trace):
+        loss = await find_loss(kind, tree, acknowledged, tmp_path)
+        assert not loss, f"call {number}, {crash}: {loss}"
+        images += 1
+    assert images > 10
+
+
+@pytest.mark.needs("strace")
+@pytest.mark.parametrize("kind", [kind for kind in READERS if kind != "keys"])
+async def test_the_model_of_the_disk_loses_what_was_not_flushed(kind: str, tmp_path: Path) -> None:
+    """Otherwise the test above would show nothing. Keys are flushed in every store."""
+    home, trace = record_writer(kind, tmp_path, "fast")
+    losses = [
+        (crash, await find_loss(kind, tree, acknowledged, tmp_path))
+        for _, crash, tree, acknowledged in replay_crashes(home, trace)
+        if acknowledged
+    ]
+    assert any(loss for crash, loss in losses if crash != "process killed")
+    assert not any(loss for crash, loss in losses if crash == "process killed")
+
+
+@pytest.mark.exhaustive
+@pytest.mark.needs("strace")
+async def test_a_power_cut_loses_no_mail_that_overflows_or_is_archived(tmp_path: Path) -> None:
+    home, trace = record_writer("much mail", tmp_path, "durable")
+    for number, crash, tree, acknowledged in list(replay_crashes(home, trace))[::37]:
+        loss = await find_loss("mail", tree, acknowledged, tmp_path)
+        assert not loss, f"call {number}, {crash}: {loss}"
