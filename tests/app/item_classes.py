@@ -51,6 +51,13 @@ PROVEN_ELSEWHERE = {
     "option max_budget_usd": _LIMITS_OF_SETTINGS,
     "option max_total_tokens": _LIMITS_OF_SETTINGS,
     "option deadline": _DEADLINE,
+    "option budget": "library/test_tenants.py::test_several_sessions_share_one_budget",
+    "option environ": (
+        "library/test_tenants.py::test_two_tenants_at_once_have_their_own_keys_homes_and_addresses"
+    ),
+    "option home": (
+        "library/test_tenants.py::test_two_tenants_at_once_have_their_own_keys_homes_and_addresses"
+    ),
     "flag --max-budget-usd": _LIMITS_OF_SETTINGS,
     "flag --max-total-tokens": _LIMITS_OF_SETTINGS,
     "flag --deadline": _DEADLINE,
@@ -132,7 +139,8 @@ NOT_NARROWING = {
         )
         | _list_items(
             "option",
-            "allowed_tools add_dirs skip_permissions allow_bypass channels tools agent_extras attended",
+            "allowed_tools add_dirs skip_permissions allow_bypass channels tools agent_extras attended"
+            " on_question",
         )
         | _list_items("variable", "IS_SANDBOX container SHOAL_FORK_SUBAGENT FEATURE_FORK_SUBAGENT")
         | _list_items("agent", "memory")

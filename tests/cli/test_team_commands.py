@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reply_scripts import AsyncFifoGate
+from reply_scripts import AsyncFifoGate, script_replies
 from shoal_process import MODEL, TIMEOUT, CliResult, ShoalProgram
 
 from shoal.app.teams.team_store import TeamStore
+from shoal.backends.guardian import collect_descendant_pids, read_process_tree
 from shoal.core.clock import SystemClock
 from shoal.core.ids import IdGenerator
 from shoal.core.names import AgentName, TeamName
@@ -446,3 +448,99 @@ async def test_every_team_subcommand_has_help_with_an_example_and_json(
     help_text = (await shoal("team", part, "--help")).text
     assert f"shoal team {part}" in help_text.partition("Examples:")[2]
     assert ("--json" in help_text or "--output-format" in help_text) is (part != "template")
+
+
+@pytest.mark.usefixtures("template")
+@pytest.mark.spec("LIF-04", "TEAM-05")
+async def test_a_run_with_a_down_member_says_so_and_exits_with_4(
+    shoal: ShoalProgram, gate: AsyncFifoGate, home: Path
+) -> None:
+    """Its process cannot start again, because its log cannot be opened."""
+    choose_reply = script_team_server(
+        lead=["I wait."], alice=[run_bash(gate.command), "I am back."], bob=["I wait."]
+    )
+    settings = ("--settings", '{"shoal": {"teammate_mode": "process", "teammate_restarts": 1}}')
+    async with start_team(shoal, choose_reply, *settings) as process:
+        session = (await show_team(shoal))["session"]
+        logs = home / "shoal" / "runs" / session / "members"
+        logs.rename(logs.with_suffix(".away"))
+        logs.write_text("not a directory")
+        os.kill(find_member_pid(process.pid, "alice"), signal.SIGKILL)
+        async with asyncio.timeout(TIMEOUT):
+            _, err = await process.communicate()
+    assert process.returncode == 4, err
+    assert "Down at the end of the run: alice." in err.decode()
+    assert "shoal team resume roof" in err.decode()
+    assert map_member_states(await show_team(shoal))["alice"] == "down"
+    logs.unlink()
+    logs.with_suffix(".away").rename(logs)
+    async with messages_server(choose_reply) as server:
+        shoal.use_server(server)
+        resumed = await shoal("team", "resume", "-p", "go on", *YES, *settings)
+    assert resumed.code == 0, resumed.err
+    assert map_member_states(await show_team(shoal))["alice"] == "idle"
+
+
+def find_member_pid(lead: int, name: str) -> int:
+    families = read_process_tree()
+    return next(
+        pid
+        for pid in collect_descendant_pids(lead, families)
+        if Path(f"/proc/{pid}/comm").read_text().strip() == f"shoal:{name}"
+    )
+
+
+@pytest.mark.usefixtures("template")
+@pytest.mark.spec("LIF-04")
+async def test_a_person_restarts_a_member_that_is_down(
+    shoal: ShoalProgram, gate: AsyncFifoGate, home: Path
+) -> None:
+    closed_gate = AsyncFifoGate(shoal.project / "closed")
+    choose_reply = script_team_server(
+        lead=["I wait."], alice=[run_bash(gate.command), "I am back."], bob=[run_bash(closed_gate.command)]
+    )
+    settings = ("--settings", '{"shoal": {"teammate_mode": "process", "teammate_restarts": 1}}')
+    async with start_team(shoal, choose_reply, *settings) as process:
+        refused = await shoal("team", "restart", "alice")
+        assert (refused.code, "alice is not down" in refused.err) == (1, True)
+        logs = home / "shoal" / "runs" / (await show_team(shoal))["session"] / "members"
+        logs.rename(logs.with_suffix(".away"))
+        logs.write_text("not a directory")
+        os.kill(find_member_pid(process.pid, "alice"), signal.SIGKILL)
+        assert process.stderr is not None
+        # Then the next attempt on its own comes after eight seconds.
+        for _ in range(4):
+            async with asyncio.timeout(TIMEOUT):
+                while b"could not be restarted" not in await process.stderr.readline():
+                    pass
+        assert map_member_states(await show_team(shoal))["alice"] == "down"
+        logs.unlink()
+        logs.with_suffix(".away").rename(logs)
+        assert (await shoal("team", "restart", "roof", "alice")).text == "Restarting alice.\n"
+        async with asyncio.timeout(TIMEOUT):
+            while b"it continues in a new one" not in await process.stderr.readline():
+                pass
+        assert (await shoal("team", "restart")).text == "No member of the team roof is down.\n"
+        assert map_member_states(await show_team(shoal))["alice"] != "down"
+    not_live = await shoal("team", "restart")
+    assert (not_live.code, "shoal team resume roof" in not_live.err) == (1, True)
+
+
+@pytest.mark.spec("LIF-04")
+async def test_a_run_reports_open_tasks_that_nobody_claimed(shoal: ShoalProgram) -> None:
+    replies = script_replies(
+        {
+            "match": "begin",
+            "tools": [
+                {"name": "TeamCreate", "input": {"team_name": "crew"}},
+                {"name": "TaskCreate", "input": {"subject": "Dig a hole", "description": "Deep."}},
+            ],
+        },
+        {"match": "Dig a hole", "text": "Done."},
+        {"match": "", "text": "Done."},
+    )
+    async with messages_server(replies) as server:
+        shoal.use_server(server)
+        ran = await shoal("-p", "begin", *YES)
+    assert ran.code == 0, ran.err
+    assert "1 open task that nobody claimed:\n  #1 Dig a hole" in ran.err

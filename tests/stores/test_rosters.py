@@ -149,11 +149,46 @@ async def test_a_corrupt_roster_is_moved_aside_and_reported(home: Path, clock: F
     rosters = FileRosterStore(home, clock=clock, report_problem=reports.append)
     await create_team(rosters)
     (home / "teams" / "roof" / "config.json").write_text('{"members": [')
-    assert await rosters.read_team_roster("roof") is None
+    restored = await rosters.read_team_roster("roof")
+    assert restored is not None
+    assert [member.name for member in restored.members] == ["team-lead"]
     assert len(reports) == 1
     moved = home / "teams" / "roof" / f"config.json.corrupt-{clock.time}"
     assert moved.read_text() == '{"members": ['
     assert moved.name in reports[0]
+
+
+@pytest.mark.parametrize("kind", ["directory", "link"])
+async def test_a_roster_replaced_by_something_else_is_restored(
+    home: Path, clock: FixedClock, tmp_path: Path, kind: str
+):
+    reports: list[str] = []
+    rosters = FileRosterStore(home, clock=clock, report_problem=reports.append)
+    await create_team(rosters)
+    await rosters.add_member("roof", make_member())
+    config, outside = home / "teams" / "roof" / "config.json", tmp_path / "outside.json"
+    outside.write_text("{}")
+    config.unlink()
+    if kind == "directory":
+        config.mkdir()
+    else:
+        config.symlink_to(outside)
+    await rosters.add_member("roof", make_member("bob"))
+    assert [each["name"] for each in read_config(home)["members"]] == ["team-lead", "alice", "bob"]
+    assert outside.read_text() == "{}"
+    (report,) = reports
+    assert f"it is a {kind}" in report
+
+
+async def test_a_damaged_roster_without_a_good_copy_is_reported_as_lost(home: Path, clock: FixedClock):
+    reports: list[str] = []
+    rosters = FileRosterStore(home, clock=clock, report_problem=reports.append)
+    await create_team(rosters)
+    (home / "shoal" / "teams" / "roof" / "roster.copy").write_bytes(b"")
+    (home / "teams" / "roof" / "config.json").write_bytes(b"\0" * 100)
+    assert await rosters.read_team_roster("roof") is None
+    (report,) = reports
+    assert "the list of members is lost" in report
 
 
 async def test_an_invalid_member_is_reported_once(home: Path, clock: FixedClock):
@@ -175,7 +210,7 @@ async def test_two_rosters_moved_aside_in_one_millisecond_are_both_kept(home: Pa
     config = home / "teams" / "roof" / "config.json"
     for broken in ('{"members": [', '{"name": '):
         config.write_text(broken)
-        assert await rosters.read_team_roster("roof") is None
+        assert await rosters.read_team_roster("roof") is not None
     stored = [path.read_text() for path in sorted(config.parent.glob("config.json.corrupt-*"))]
     assert stored == ['{"members": [', '{"name": ']
 
@@ -266,6 +301,7 @@ async def test_a_complete_team_with_a_leftover_marker_is_not_removed_when_its_ro
     ).touch()  # as left by a process that dies right before the end
     await create_team(rosters, "house")
     (home / "teams" / "roof" / "config.json").write_text("broken")
+    (home / "shoal" / "teams" / "roof" / "roster.copy").unlink()
     assert await rosters.read_team_roster("roof") is None
     await create_team(rosters, "barn")
     (stored,) = (home / "teams" / "roof").glob("config.json.corrupt-*")

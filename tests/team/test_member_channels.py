@@ -26,6 +26,7 @@ from shoal.core.clock import Deadline, SystemClock
 from shoal.core.events import (
     AgentEnded,
     AgentStarted,
+    MemberWentDown,
     MemberWentIdle,
     ModelRequestSettled,
     NoteAdded,
@@ -262,12 +263,13 @@ async def test_an_unreadable_board_at_the_death_of_a_process_does_not_end_the_se
         asyncio.timeout(20),
     ):
         await run_all_turns(session, "Go.")
-        ended = watch_for_event(session, lambda e: isinstance(e, AgentEnded) and e.agent == "ann@crew")
+        down = watch_for_event(session, lambda e: isinstance(e, MemberWentDown))
         shutil.rmtree(get_home() / "tasks" / "crew")
         (get_home() / "tasks" / "crew").write_text("")
         os.kill(find_member_pid(session, "ann"), signal.SIGKILL)
-        await ended.wait()
-        assert "signal 9" in await join_lead_messages(session)
+        await down.wait()
+        assert "The teammate ann is down" in await join_lead_messages(session)
+        assert [each.state for each in session.list_members()] == ["down"]
 
 
 async def join_lead_messages(session: shoal.Session) -> str:

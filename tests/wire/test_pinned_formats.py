@@ -221,6 +221,7 @@ FORMATS: dict[str, Mapping[str, Kind]] = {
         "team": roster_codec._RosterFileSchema,
         "whole": roster_codec._RosterWithValidMembersSchema,
         "member": roster_codec._RosterMemberSchema,
+        "own fields of a member": roster_codec._OwnMemberFieldsSchema,
     },
     "tasks": {"task": task_codec._TaskSchema},
     "sub-agents": {"meta": SubagentMetadata},

@@ -19,7 +19,7 @@ export function getTint(color: string): { class: string; style?: Record<string, 
 
 const STATE_LABELS: Record<AgentState, string> = {
   working: "working", waiting: "waiting", idle: "idle", completed: "done", failed: "failed",
-  killed: "stopped", gone: "gone",
+  killed: "stopped", gone: "gone", down: "down",
 };
 
 export const formatAgentState = (state: AgentState): string => STATE_LABELS[state] ?? state;

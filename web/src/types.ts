@@ -16,7 +16,7 @@ export interface RunRow {
   budget_tokens: number | null;
 }
 
-export type AgentState = "working" | "waiting" | "idle" | "completed" | "failed" | "killed" | "gone";
+export type AgentState = "working" | "waiting" | "idle" | "down" | "completed" | "failed" | "killed" | "gone";
 
 export interface AgentRow {
   id: string;

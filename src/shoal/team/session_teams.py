@@ -36,6 +36,7 @@ from shoal.core.teams.mail_bodies import (
     format_shutdown_request_id,
 )
 from shoal.core.teams.roster import NewMember, TeamRoster, format_agent_id
+from shoal.core.teams.tasks import Task
 from shoal.core.teams.team_operations import (
     TeammateSpawnResult,
     TeammateStatusSnapshot,
@@ -76,6 +77,9 @@ class SessionTeams:
         self._create_lock = asyncio.Lock()
         self._identity_before_team: AgentIdentity | None = None
         """Identity of the lead before it led a team."""
+        self._closed_supervisor: TeamSupervisor | None = None
+        """Supervisor of the team that ended with the session."""
+        self._down_at_close: tuple[TeammateStatusSnapshot, ...] = ()
 
     async def __aenter__(self) -> SessionTeams:
         await self._tasks.__aenter__()
@@ -156,7 +160,7 @@ class SessionTeams:
         """End all members and delete the team."""
         await self.end_team(resumable=False)
         lead = self._services.lead()
-        lead.build_briefing = None
+        lead.context.build_briefing = None
         if self._identity_before_team is not None:
             lead.identity = self._identity_before_team
             assume_identity(lead.identity)
@@ -333,6 +337,17 @@ class SessionTeams:
     def list_members(self) -> tuple[TeammateStatusSnapshot, ...]:
         return () if self._supervisor is None else self._supervisor.members.list_statuses()
 
+    def list_down_members(self) -> tuple[TeammateStatusSnapshot, ...]:
+        """Return the members that are down, or that were down when the session ended."""
+        if self._supervisor is None:
+            return self._down_at_close
+        return tuple(each for each in self.list_members() if each.state == "down")
+
+    async def list_unclaimed_tasks(self) -> tuple[Task, ...]:
+        """Return the open tasks of the team that nobody claimed."""
+        supervisor = self._supervisor or self._closed_supervisor
+        return () if supervisor is None else await supervisor.list_unclaimed_tasks()
+
     # For the session
 
     async def add_members(self, requests: Sequence[SpawnRequest]) -> tuple[TeammateSpawnResult, ...]:
@@ -345,6 +360,8 @@ class SessionTeams:
         if supervisor is None or handle is None:
             return False
         await self._mail_shutdown_request(supervisor, handle, reason)
+        if handle.member.state == "down":
+            return True
         try:
             async with self._services.clock.deadline(self._services.policy.grace):
                 await handle.gone.wait()
@@ -369,9 +386,17 @@ class SessionTeams:
         if self._supervisor is None or found is None:
             return None
         await self._supervisor.mail_sender.post_text(USER_NAME, found, text, kind="notice")
+        self._supervisor.request_restart(found)
         return AgentMessageDeliveryReceipt(
             to=self._supervisor.members.get_agent_id(found), name=found, how="queued"
         )
+
+    def restart_member(self, name: str) -> bool | None:
+        """Restart a member that is down; False if it is not down, None if there is no such teammate."""
+        handle = self._find_member_handle_by_name(name)
+        if self._supervisor is None or handle is None:
+            return None
+        return self._supervisor.request_restart(handle.member.name)
 
     async def end_member(self, name: str, why: str) -> bool:
         """End a teammate at once; False if there is none of that name."""
@@ -422,8 +447,12 @@ class SessionTeams:
 
     async def close(self) -> tuple[AgentStatusSnapshot, ...]:
         """End every teammate so that it can be resumed; return those that were working."""
-        supervisor, self._supervisor = self._supervisor, None
-        return () if supervisor is None else await supervisor.close(resumable=True)
+        supervisor = self._supervisor
+        if supervisor is None:
+            return ()
+        self._down_at_close, self._closed_supervisor = self.list_down_members(), supervisor
+        self._supervisor = None
+        return await supervisor.close(resumable=True)
 
     async def _create_implicit_team(self, context: ToolContext) -> None:
         """Create one implicit team, even if several calls of one message ask for it."""
@@ -435,7 +464,7 @@ class SessionTeams:
     def _start_supervisor(self, team: TeamRoster) -> TeamSupervisor:
         supervisor = self._supervisor = TeamSupervisor(self._services, team, self._tasks, self._on_changed)
         lead = self._services.lead()
-        lead.build_briefing = partial(supervisor.briefer.build_briefing, LEAD_NAME)
+        lead.context.build_briefing = partial(supervisor.briefer.build_briefing, LEAD_NAME)
         if lead.identity.is_lead:
             self._identity_before_team = lead.identity
             lead.identity = replace(lead.identity, name=LEAD_NAME, team=team.name)
@@ -463,7 +492,11 @@ class SessionTeams:
         )
         mail_id = f"{build_shutdown_mail_id_prefix(handle.entry)}{self._services.ids.new_short_id()}"
         await supervisor.mail_sender.post_mail_body(LEAD_NAME, name, body, ident=mail_id)
-        supervisor.shutdown.start_remote_grace(name, body)
+        if handle.member.state == "down":
+            # Nobody could answer.
+            await supervisor.shutdown.end_member(handle, "it was asked to shut down while it was down")
+        else:
+            supervisor.shutdown.start_remote_grace(name, body)
         return request
 
     def _find_member_handle_by_name(self, name: str) -> MemberHandle | None:
@@ -502,6 +535,7 @@ class SessionTeams:
         fyi: bool,
     ) -> TeamMessagePostReceipt:
         receipt = await supervisor.mail_sender.post_text(sender, to, text, summary=summary, fyi=fyi)
+        supervisor.request_restart(to)
         if not fyi:
             supervisor.members.set_foreign_idle(to, idle=False)
         handle = supervisor.members.find_handle(supervisor.members.get_agent_id(sender))

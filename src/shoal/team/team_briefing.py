@@ -83,7 +83,7 @@ def teammate_statuses_from_roster(team: TeamRoster) -> tuple[TeammateStatusSnaps
             agent=AgentId(each.agent_id),
             name=each.name,
             kind=each.agent_type,
-            state="running" if each.is_active else "idle",
+            state="down" if each.is_down else "running" if each.is_active else "idle",
             color=each.color,
             model=each.model,
         )

@@ -13,7 +13,7 @@ from shoal.core.permissions.permission_changes import PermissionSuggestion
 from shoal.core.task_groups import uncancel_current_task
 from shoal.core.teams.mail_signatures import MailSigner
 from shoal.core.teams.roster import EXTERNAL_MEMBER_TYPE, RosterEntry, TeamRoster
-from shoal.core.teams.tasks import has_claimable_task
+from shoal.core.teams.tasks import Task, has_claimable_task
 from shoal.core.teams.team_operations import TeammateSpawnResult
 from shoal.runs.run_outcome import AgentRunOutcome
 from shoal.team.mail.lead_inbox import LeadInbox
@@ -27,6 +27,7 @@ from shoal.team.members.member_admission import (
     TeamMemberObserver,
     find_unanswered_shutdown_request,
 )
+from shoal.team.members.member_recovery import MemberRecovery
 from shoal.team.members.member_results import LostMember, build_member_snapshot
 from shoal.team.members.member_shutdown import MemberShutdown
 from shoal.team.members.member_table import MemberHandle, MemberTable
@@ -92,6 +93,15 @@ class TeamSupervisor:
                 activity_writer=self._activity_writer,
             ),
         )
+        self._recovery = MemberRecovery(
+            services,
+            members,
+            board,
+            self.mail_sender,
+            admission=self._admission,
+            activity_writer=self._activity_writer,
+            start_mail=self._start_member_mail,
+        )
         self._background_tasks: list[asyncio.Task[None]] = []
 
     def start_background_tasks(self, delivered: Container[str] = ()) -> None:
@@ -126,8 +136,8 @@ class TeamSupervisor:
     async def resume_members(self, team: TeamRoster, on_lost: Callable[[LostMember], None]) -> None:
         """Resume the members of an earlier process; a member that was cut off at work continues.
 
-        `on_lost` is called for members that cannot be resumed before they leave the team. If that cannot be
-        journaled, they stay for the next resume.
+        Members that cannot be resumed now are down and are retried. `on_lost` is called for members without
+        a transcript before they leave the team, and for members that the budget does not allow.
         """
         # Before anybody looks for a free task: claimed tasks stay with their owner.
         own_entries = [entry for entry in team.members if entry.agent_type != EXTERNAL_MEMBER_TYPE]
@@ -248,20 +258,30 @@ class TeamSupervisor:
         handle = self.members.handles[member.name] = MemberHandle(
             member, admitted.entry, admitted.slot, started_at=started_at
         )
-        self._services.emit_or_note(member.agent_started_event)
+        if member.state != "down":
+            self._services.emit_or_note(member.agent_started_event)
+        self._start_member_mail(handle, admitted)
+        handle.run_task = self._tasks.create_task(self._run_member(handle))
+        self.members.notify_changed()
+
+    def _start_member_mail(self, handle: MemberHandle, admitted: AdmittedMember) -> None:
+        """Start delivering mail to a member in this process; a remote one takes its mail itself."""
+        member = admitted.member
         if isinstance(member, LocalMember):
             pump_coroutine = self._mail_verifier.pump_and_verify_inbox(
                 member.name, member.id, member.deliver_mail, admitted.delivered
             )
             handle.mail_task = self._tasks.create_task(pump_coroutine)
-        handle.run_task = self._tasks.create_task(self._run_member(handle))
-        self.members.notify_changed()
+
+    def request_restart(self, name: AgentName) -> bool:
+        """Restart a member that is down now instead of after its delay; return False if it is not down."""
+        return self._recovery.request_restart(name)
 
     async def _run_member(self, handle: MemberHandle) -> None:
         outcome = await handle.member.run()
         try:
             self._lead_inbox.cancel_requests_of_member(handle.member.name)
-            while await self._restart_dead_member(handle):
+            while await self._recovery.restart_failed_member(handle, outcome):
                 outcome = await handle.member.run()
                 self._lead_inbox.cancel_requests_of_member(handle.member.name)
         except asyncio.CancelledError:
@@ -272,42 +292,6 @@ class TeamSupervisor:
             outcome = AgentRunOutcome(status="killed", text="", detail=handle.member.stop_reason)
         handle.run_task = None
         await self.shutdown.remove_member(handle, outcome)
-
-    async def _restart_dead_member(self, handle: MemberHandle) -> bool:
-        """Restart a member whose process died from its transcript; return True if it was restarted."""
-        dead_member = handle.member
-        if (
-            not isinstance(dead_member, RemoteMember)
-            or not dead_member.death_cause
-            or dead_member.is_foreign
-            or dead_member.stop_reason
-        ):
-            return False
-        if handle.approved_request is not None or handle.restarts >= self._services.policy.max_restarts:
-            return False
-        handle.restarts += 1
-        try:
-            await self._board.reclaim_owner_tasks(dead_member.name)
-            team = await self._services.store.rosters.read_team_roster(self.name)
-            entry = None if team is None else team.find_member(dead_member.name)
-            if entry is None:
-                return False
-            backend = await self._services.launcher.choose_backend(entry.agent_type)
-            new_member = await self._admission.restore_remote_member(entry, backend, handle.slot)
-        except ShoalError as error:
-            self._services.note(f"{dead_member.name} could not be restarted: {error}")
-            return False
-        new_member.shutdown_request, new_member.monitor, handle.member = (
-            dead_member.shutdown_request,
-            dead_member.monitor,
-            new_member,
-        )
-        self._services.emit_or_note(new_member.agent_started_event)
-        self._services.note(
-            f"The process of {dead_member.name} died ({dead_member.death_cause}); it continues in a new one."
-        )
-        self.members.notify_changed()
-        return True
 
     async def _release_idle_notices_when_quiet(self) -> None:
         """Release what was held for the lead whenever the team becomes quiet."""
@@ -341,6 +325,15 @@ class TeamSupervisor:
             # Nobody can claim a task from it either.
             self._services.note(f"The board of {self.name} cannot be read: {error}")
             return False
+
+    async def list_unclaimed_tasks(self) -> tuple[Task, ...]:
+        """Return the open tasks without an owner; none if the board cannot be read."""
+        try:
+            tasks = await self._board.list_unfinished()
+        except ShoalError as error:
+            self._services.note(f"The board of {self.name} cannot be read: {error}")
+            return ()
+        return tuple(task for task in tasks if task.status == "pending" and not task.owner)
 
     def build_unknown_member_error(self, name: str) -> AgentRequestRefused:
         return AgentRequestRefused(

@@ -65,6 +65,12 @@ class ShutDownMemberControlCommand(RunControlCommand, frozen=True, tag="shut_dow
     reason: str = ""
 
 
+class RestartMemberControlCommand(RunControlCommand, frozen=True, tag="restart_member"):
+    """Restart a teammate that is down, or every such teammate."""
+
+    name: str = ""
+
+
 class StopAllAgentsControlCommand(RunControlCommand, frozen=True, tag="stop_agents"):
     """End every agent except the lead."""
 

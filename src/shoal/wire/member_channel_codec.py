@@ -84,6 +84,8 @@ class MemberLeftMessage(_MemberChannelMessage, frozen=True, tag="Left"):
     text: str
     detail: str
     work: RetainedWorktreeWork | None = None
+    passing: bool = False
+    """True if its surroundings failed, such as a full disk."""
 
 
 class MemberEventForwardedMessage(_MemberChannelMessage, frozen=True, tag="Told"):

@@ -23,6 +23,15 @@ from shoal.wire.foreign_json import (
     update_json_fields,
 )
 
+DOWN_STATE = "down"
+"""`shoal.state` of a member that failed unexpectedly and has not been started again."""
+
+
+class _OwnMemberFieldsSchema(Struct):
+    """Fields that only Shoal uses; other programs keep them."""
+
+    state: str | None = None
+
 
 class _RosterMemberSchema(Struct, rename="camel"):
     name: str
@@ -38,6 +47,7 @@ class _RosterMemberSchema(Struct, rename="camel"):
     plan_mode_required: bool | None = None
     backend_type: str | None = None
     is_active: bool | None = None
+    shoal: _OwnMemberFieldsSchema | None = None
 
 
 class _RosterFileSchema(Struct, rename="camel"):
@@ -170,6 +180,7 @@ def _build_roster_entry(schema: _RosterMemberSchema, team: TeamName) -> RosterEn
         plan_mode_required=schema.plan_mode_required,
         backend_type=schema.backend_type,
         is_active=schema.is_active,
+        is_down=schema.shoal is not None and schema.shoal.state == DOWN_STATE,
     )
 
 
@@ -207,6 +218,7 @@ def _encode_roster_member(member: RosterEntry, old_entry: bytes | None) -> bytes
         "subscriptions": member.subscriptions,
         "backendType": member.backend_type,
         "isActive": member.is_active,
+        "shoal": {"state": DOWN_STATE} if member.is_down else None,
     }
     return update_json_fields(old_entry or b"{}", fields)
 

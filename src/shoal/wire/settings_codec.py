@@ -187,8 +187,9 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     """True if panes are split from the lead's window; otherwise each gets its own window."""
     teammate_programs: dict[str, tuple[str, ...]] = {}
     """Other programs that can be teammates: the command line for each agent type."""
-    teammate_restarts: Annotated[int, Meta(ge=0)] = 2
-    """Number of times a teammate whose process died is restarted with its history before Shoal reports it."""
+    teammate_restarts: Annotated[int, Meta(ge=0)] = 5
+    """Number of times in a row that a teammate whose process died is restarted with its history before Shoal
+    gives it up. A teammate that cannot be started is never given up: it is down and is retried."""
     file_leases: tuple[str, ...] = ()
     """Patterns for files that are leased to the agent that changed them until it ends; empty disables
     leases."""

@@ -9,7 +9,7 @@ import { buildRunPath } from "../router";
 import type { AgentRow, AgentState } from "../types";
 import { VirtualList } from "../virtual_list";
 
-const STATES: AgentState[] = ["working", "waiting", "idle", "completed", "failed", "killed", "gone"];
+const STATES: AgentState[] = ["working", "waiting", "idle", "down", "completed", "failed", "killed", "gone"];
 const MAX_WAITS = 60;
 const MAX_NOTES = 40;
 const CARD_WIDTH = 264;

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.agent.agent_runner import AgentEnvironment, AgentRunner, LoopLimits
+from shoal.agent.agent_runner import (
+    AgentContextSources,
+    AgentEnvironment,
+    AgentRunner,
+    LoopLimits,
+    SentToolSchemas,
+)
 from shoal.agent.conversation import Conversation
 from shoal.agent.forks import FORK_KIND, build_fork_prompt, is_forked_agent
 from shoal.app.agent_permissions import get_permission_engine
@@ -155,9 +161,10 @@ class AgentFactory:
         self._toolset_cache = _ToolsetCache(LEAD_ONLY_TOOLS)
         self._model_resolver = SubagentModelResolver(config.settings, runtime.choose_model)
         self._build_system_prompt = cache(self._build_agent_system_prompt)
+        self._output_directory = f"{runtime.store.directory}/tasks"
 
-    def get_agent_output_path(self, agent: AgentId) -> Path:
-        return self._runtime.store.directory / "tasks" / f"{agent}.output"
+    def get_agent_output_path(self, agent: AgentId) -> str:
+        return f"{self._output_directory}/{agent}.output"
 
     def create_progress_monitor(self, agent: AgentId) -> ProgressMonitor:
         return ProgressMonitor(
@@ -318,9 +325,8 @@ class AgentFactory:
             spawn_plan, new_agent, agent_workspace, initial, build_fork_prompt(history[-1].tool_uses, job)
         )
         _share_path_instructions(parent, prepared.agent)
-        # The same schemas in the same order, for the cache of the parent.
-        prepared.agent.loaded_tools = parent.loaded_tools
-        prepared.agent.set_tools(parent.tools, parent.deferred_tools)
+        # For the provider's cache of the parent's requests.
+        prepared.agent.copy_tools(parent)
         # The provider's count for the parent is better than an estimate.
         prepared.agent.state.context_tokens = parent.state.context_tokens
         return replace(
@@ -539,13 +545,15 @@ class AgentFactory:
             {name: blueprint.agent_tools.tools[name] for name in blueprint.toolset.names},
             permissions.get_active_rules().deny,
         )
-        tools, deferred = runtime.agents.deferral.select_tools(available, blueprint.definition.tools or ())
+        tools, deferred = runtime.agents.deferral.select_tools(
+            available, blueprint.definition.tools or (), rules=permissions.get_active_rules()
+        )
         return AgentRunner(
             identity=hook_subject.identity,
             model=blueprint.model,
             system=facts.system,
             tools=tools,
-            deferred_tools=deferred,
+            schemas=SentToolSchemas(deferred=deferred),
             conversation=blueprint.conversation,
             environment=AgentEnvironment(
                 workspace=blueprint.agent_workspace.workspace,
@@ -568,13 +576,15 @@ class AgentFactory:
             budget=self._open_agent_budget(agent, blueprint),
             inbox=runtime.inbox.queue.open_inbox(agent),
             limits=blueprint.loop_limits,
-            path_instructions=runtime.knowledge.create_path_instructions(
-                blueprint.agent_workspace.workspace, permissions
-            )
-            if blueprint.definition.instructions
-            else None,
-            build_briefing=None if assignment is None else assignment.build_briefing,
-            read_mentions=runtime.knowledge.mentions.read_mentions,
+            context=AgentContextSources(
+                path_instructions=runtime.knowledge.create_path_instructions(
+                    blueprint.agent_workspace.workspace, permissions
+                )
+                if blueprint.definition.instructions
+                else None,
+                build_briefing=None if assignment is None else assignment.build_briefing,
+                read_mentions=runtime.knowledge.mentions.read_mentions,
+            ),
         )
 
     def _open_agent_budget(self, agent: AgentId, blueprint: AgentBlueprint) -> AgentBudget:
@@ -678,10 +688,9 @@ def _list_missing_tool_notices(toolset: ToolSelection) -> tuple[str, ...]:
 
 def _share_path_instructions(parent: AgentRunner, fork: AgentRunner) -> None:
     """Do not repeat instructions that the copied conversation has."""
-    if isinstance(parent.path_instructions, AgentPathInstructions) and isinstance(
-        fork.path_instructions, AgentPathInstructions
-    ):
-        fork.path_instructions.copy_delivered(parent.path_instructions)
+    delivered, instructions = parent.context.path_instructions, fork.context.path_instructions
+    if isinstance(delivered, AgentPathInstructions) and isinstance(instructions, AgentPathInstructions):
+        instructions.copy_delivered(delivered)
 
 
 def _get_local_workspace(agent: AgentRunner) -> LocalWorkspace:

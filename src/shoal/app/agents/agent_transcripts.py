@@ -10,7 +10,7 @@ import shoal
 from shoal.agent.conversation import Conversation
 from shoal.core.agents.subagent_metadata import SubagentMetadata
 from shoal.core.clock import Clock
-from shoal.core.errors import AgentRequestRefused, StateFileError
+from shoal.core.errors import AgentRequestRefused, AgentTranscriptMissing, StateFileError
 from shoal.core.ids import LEAD_ID, AgentId, IdGenerator
 from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.core.ports import Transcript
@@ -83,14 +83,14 @@ class AgentTranscriptStore:
             return RestoredAgentState(facts=unstarted, transcript=transcript, conversation=conversation)
         # The lead's transcript is not one of an agent that somebody could start again.
         if agent == LEAD_ID or not _SAFE_ID.fullmatch(agent) or not self._store.has_transcript(agent):
-            raise AgentRequestRefused(_format_unknown_agent_error(agent))
+            raise AgentTranscriptMissing(_format_unknown_agent_error(agent))
         try:
             facts, loaded = load_subagent_with_conversation(self._store, agent)
         except StateFileError as error:
             raise AgentRequestRefused(str(error)) from error
         if new_agent.assignment is None and loaded.last in (None, facts.fork_of or None):
             # It ended before its prompt was written, and nobody else has the prompt.
-            raise AgentRequestRefused(_format_unknown_agent_error(agent))
+            raise AgentTranscriptMissing(_format_unknown_agent_error(agent))
         transcript = self.open_transcript(agent, facts)
         if facts.after and loaded.last == facts.after:
             # All entries are from a former agent of that name.

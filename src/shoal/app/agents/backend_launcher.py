@@ -226,7 +226,7 @@ class BackendMemberLauncher:
         if backend == "in-process":
             return backend
         reason = (
-            "" if foreign else self._explain_in_process_only()
+            "" if foreign else self._explain_in_process_only(kind)
         ) or await self._backend_pool.explain_unavailable(backend)
         if reason and runtime.settings.own.teammate_mode == "auto" and not foreign:
             return "in-process"
@@ -271,7 +271,7 @@ class BackendMemberLauncher:
     async def aclose(self) -> None:
         await self._backend_pool.aclose()
 
-    def _explain_in_process_only(self) -> str:
+    def _explain_in_process_only(self, kind: str = "") -> str:
         """Return the reason why teammates must run in this process; empty if there is none."""
         options = self._runtime.options
         if self._runtime.config.store.url is None:
@@ -285,6 +285,12 @@ class BackendMemberLauncher:
             return (
                 "the model was passed as an object, which another process cannot use. Pass a model name, "
                 'or set shoal.teammate_mode to "in-process".'
+            )
+        if (extras := self._runtime.agents.extras.get(kind)) is not None and extras.tools:
+            names = ", ".join(tool.schema.name for tool in extras.tools)
+            return (
+                f"its Python tools ({names}) are only available in the program's own process. Set "
+                'shoal.teammate_mode to "in-process".'
             )
         if options.tools or options.hooks:
             return (

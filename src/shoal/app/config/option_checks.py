@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 from shoal.app.options import Options
 from shoal.core.agents.agent_definitions import EFFORT_LEVELS
+from shoal.core.budgets.shared_budget import SharedBudget
 from shoal.core.errors import SettingsError
 from shoal.core.permissions.permission_changes import REQUESTED_PERMISSION_MODES
 from shoal.wire.settings_codec import TeammateMode
@@ -66,6 +67,7 @@ def _iter_option_problems(options: Options) -> Iterator[str]:
     yield from _check_numbers(options)
     yield from _check_type(options, "hooks", Mapping, "a mapping of events to lists of hooks")
     yield from _check_store(options)
+    yield from _check_program_options(options)
     for name, choices in _CHOICES.items():
         if (value := getattr(options, name)) is not None:
             yield from _check_choice(name, value, choices)
@@ -102,6 +104,21 @@ def _check_store(options: Options) -> Iterator[str]:
         yield f"store: expected a store or its address, got {_describe(store)}."
     if not options.persist:
         yield "store: persist=False stores nothing, so it cannot be combined with a store. Leave one out."
+
+
+def _check_program_options(options: Options) -> Iterator[str]:
+    budget: Any = options.budget
+    if budget is not None and not isinstance(budget, SharedBudget):
+        yield f"budget: expected a shoal.Budget, got {_describe(budget)}. Write shoal.Budget(usd=…)."
+    handler: Any = options.on_question
+    if handler is not None and not callable(handler):
+        yield f"on_question: expected a function, got {_describe(handler)}."
+    environ: Any = options.environ
+    if environ is not None and not (
+        isinstance(environ, Mapping)
+        and all(isinstance(name, str) and isinstance(value, str) for name, value in environ.items())
+    ):
+        yield "environ: expected a mapping of texts to texts."
 
 
 def _check_type(options: Options, name: str, expected: type[Any], description: str) -> Iterator[str]:

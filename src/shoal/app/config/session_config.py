@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -39,6 +40,7 @@ from shoal.models.placeholders import RecordingPlaceholderReplacer
 from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT, StructuredOutputTool
 from shoal.workspaces.checkpoints import CheckpointStore
 
+_HOME_VARIABLES = ("SHOAL_HOME", "CLAUDE_CONFIG_DIR")
 ModelChooser: TypeAlias = Callable[[str | Model | None], Awaitable[Model]]
 """Returns the model of a name, or the configured one."""
 OUTPUT_INSTRUCTION = (
@@ -98,7 +100,12 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
     started_at = options.clock.monotonic()
     (options, output_tool), cwd = add_structured_output_tool(options), _resolve_project(options.cwd)
     settings = replace(
-        load_settings(cwd=cwd, given=options.settings, sources=options.setting_sources),
+        load_settings(
+            cwd=cwd,
+            environ=resolve_environment(options, cwd),
+            given=options.settings,
+            sources=options.setting_sources,
+        ),
         betas=tuple(options.betas),
     )
     if options.bare:
@@ -152,6 +159,28 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
             *(warning for parsed in given_agents for warning in parsed.warnings),
         ),
     )
+
+
+def resolve_environment(options: Options, cwd: Path) -> dict[str, str] | None:
+    """Return the variables for a session that names its own home or environment; None for the process's."""
+    if options.environ is None and options.home is None:
+        return None
+    environ = dict(os.environ if options.environ is None else options.environ)
+    if options.home is not None:
+        environ["SHOAL_HOME"] = str(cwd / options.home.expanduser())
+    elif not any(environ.get(name) for name in _HOME_VARIABLES):
+        raise SettingsError(
+            "shoal.open: environ: it names no home directory. Pass home=DIRECTORY, or add SHOAL_HOME to it."
+        )
+    # Permission rules and the analysis of commands resolve `~` for the user of this process.
+    person = str(Path.home())
+    for name, expected in (("HOME", person), ("XDG_CONFIG_HOME", os.environ.get("XDG_CONFIG_HOME"))):
+        if environ.get(name) not in (None, expected):
+            raise SettingsError(
+                f"shoal.open: environ: {name} cannot differ from that of this process, because permission "
+                "rules would mean other files. Leave it out, or use a separate process."
+            )
+    return {"HOME": person, **environ}
 
 
 def _resolve_requested_mode(options: Options) -> tuple[Options, tuple[str, ...]]:

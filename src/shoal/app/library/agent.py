@@ -116,6 +116,13 @@ class Agent(Generic[AnswerT_co]):
             raise SettingsError(f"shoal.Agent({self.name!r}): {location}{error.problem.what}.") from None
 
 
+def restore_agent(name: str, fields: Mapping[str, Any]) -> Agent[None]:
+    """Return an agent from its fields in the format of agent files."""
+    python_names = {json_name: field for field, json_name in _FIELD_NAMES.items()}
+    given: Any = {python_names.get(key, key): value for key, value in fields.items()}
+    return Agent(name, **given)
+
+
 def refuse_unknown_keywords(function: str, given: Mapping[str, Any], known: Mapping[str, Any]) -> None:
     """Raise `TypeError` with the nearest name for a keyword that does not exist."""
     from shoal.app.config.option_checks import suggest_name

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypedDict
 
 from shoal.app.library.agent import Agent, EffortLevel, refuse_unknown_keywords
-from shoal.app.options import Options
+from shoal.app.options import Options, QuestionHandler
+from shoal.core.budgets.shared_budget import SharedBudget
 from shoal.core.clock import Clock
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import SettingsError
@@ -22,9 +23,13 @@ from shoal.wire.settings_codec import TeammateMode
 PathText: TypeAlias = str | os.PathLike[str]
 
 
-class SessionOptions(TypedDict, total=False):
-    """Options of `shoal.open`, `shoal.run` and `shoal.run_sync`. All are optional."""
+class SharedOptions(TypedDict, total=False):
+    """Options of sessions and teams. All are optional."""
 
+    home: PathText
+    """Home directory, which holds all state; by default `SHOAL_HOME`, or `~/.claude`."""
+    environ: Mapping[str, str]
+    """Variables that the session reads and its commands get, instead of those of the process."""
     cwd: PathText
     """Project directory; by default the current directory of the process."""
     model: str | Model
@@ -41,10 +46,6 @@ class SessionOptions(TypedDict, total=False):
     """The only tools of all agents of the session; by default all."""
     tools: Sequence[Tool]
     """Python tools, in addition to the built-in ones."""
-    agents: Sequence[Agent[Any]] | Mapping[str, Any] | str
-    """Agents that the lead can start: `Agent` objects, fields by name, or the path of a JSON file."""
-    agent: str | Agent[Any]
-    """Agent whose prompt, tools and model the lead uses."""
     system_prompt: str
     append_system_prompt: str
     effort: EffortLevel
@@ -58,6 +59,8 @@ class SessionOptions(TypedDict, total=False):
     """Maximum number of model requests of each agent in one turn."""
     max_budget_usd: float
     """Limit for the whole session with all its agents."""
+    budget: SharedBudget
+    """`shoal.Budget` that several sessions share, in addition to the limits of each."""
     max_total_tokens: int
     """Limit for all tokens that models read and write."""
     max_agents: int
@@ -89,20 +92,14 @@ class SessionOptions(TypedDict, total=False):
     """True to skip permission checks; only for throw-away machines."""
     allow_bypass: bool
     """True if the session may skip permissions later, although it does not start so."""
+    on_question: QuestionHandler
+    """Function that answers questions of all agents; it may be async. Without an answer they are denied."""
     attended: bool
     """True if a person can answer questions, for example in the web view."""
     coordinator: bool
     """True if the lead only starts, messages and stops agents."""
     assistant: bool
     """True if the session stays open and all its agents run in the background."""
-    teammate_mode: TeammateMode
-    """Backend for teammates."""
-    resume: str
-    """Id of a session to resume, or the start of one."""
-    continue_last: bool
-    """True to resume the last session of the project."""
-    fork: bool
-    """True to continue in a copy and leave the resumed session unchanged."""
     session_id: str
     title: str
     """Name of the session for people, by which it can be resumed."""
@@ -110,10 +107,6 @@ class SessionOptions(TypedDict, total=False):
     """False writes nothing to disk: no transcript, no journal, no resuming."""
     store: Store | PathText
     """Store of sessions and teams: an object, a directory, `memory:` or `file:DIRECTORY`."""
-    name: str
-    """Name of the lead, for other agents and on the task board."""
-    team: str
-    """Team whose task board the session uses."""
     record: PathText
     """Path where every request and reply is recorded for `replay:`."""
     debug: bool
@@ -128,7 +121,28 @@ class SessionOptions(TypedDict, total=False):
     clock: Clock
 
 
-_PATHS = ("cwd", "record", "debug_file")
+class SessionOptions(SharedOptions, total=False):
+    """Options of `shoal.open`, `shoal.run` and `shoal.run_sync`. All are optional."""
+
+    agents: Sequence[Agent[Any]] | Mapping[str, Any] | str
+    """Agents that the lead can start: `Agent` objects, fields by name, or the path of a JSON file."""
+    agent: str | Agent[Any]
+    """Agent whose prompt, tools and model the lead uses."""
+    teammate_mode: TeammateMode
+    """Backend for teammates."""
+    resume: str
+    """Id of a session to resume, or the start of one."""
+    continue_last: bool
+    """True to resume the last session of the project."""
+    fork: bool
+    """True to continue in a copy and leave the resumed session unchanged."""
+    name: str
+    """Name of the lead, for other agents and on the task board."""
+    team: str
+    """Team whose task board the session uses."""
+
+
+_PATHS = ("cwd", "home", "record", "debug_file")
 _PATH_LISTS = ("add_dirs", "plugin_dirs")
 
 

@@ -16,6 +16,7 @@ from shoal.core.events import (
     Event,
     MailPosted,
     MailTaken,
+    MemberWentDown,
     MemberWentIdle,
     MemberWoken,
     ModelRequestSettled,
@@ -35,7 +36,7 @@ from shoal.core.text.text_format import to_one_line
 
 _MAX_NOTES = 1_000
 """Maximum number of notes whose first author is remembered."""
-AgentState: TypeAlias = Literal["working", "waiting", "idle", "completed", "failed", "killed", "gone"]
+AgentState: TypeAlias = Literal["working", "waiting", "idle", "down", "completed", "failed", "killed", "gone"]
 
 
 class AgentStatusRecord:
@@ -57,6 +58,8 @@ class AgentStatusRecord:
         self.is_working = _is_working_from_start(facts)
         self.is_gone = False
         """True if the process ended without an end event of this agent."""
+        self.is_down = False
+        """True if it is a teammate that failed unexpectedly and has not been started again."""
         self._calls: dict[str, str] = {}
 
     @property
@@ -90,6 +93,8 @@ class AgentStatusRecord:
             return "gone"
         if self.completion is not None:
             return self.completion.status
+        if self.is_down:
+            return "down"
         if self.question is not None:
             return "waiting"
         return "working" if self.is_working else "idle"
@@ -108,7 +113,7 @@ class AgentStatusRecord:
         # A message of the user is not a call, and programs know the agent by the call that first started it.
         self.start_event = replace(facts, call=facts.call or self.starting_call)
         self.background, self.completion, self.is_gone = facts.background, None, False
-        self.is_working = _is_working_from_start(facts)
+        self.is_working, self.is_down = _is_working_from_start(facts), False
         self.since = self.last_event_at = at
 
     def apply_event(self, event: Event, at: float) -> None:
@@ -138,6 +143,8 @@ class AgentStatusRecord:
         match event:
             case AgentEnded(completion=completion):
                 self.completion, self.is_working, self.activity, self.question = completion, False, "", None
+            case MemberWentDown():
+                self.is_down, self.is_working, self.activity, self.question = True, False, "", None
             case TurnStarted(prompt=prompt):
                 self.is_working, self.since = True, at
                 self.task = to_one_line(prompt) or self.task

@@ -38,6 +38,7 @@ from shoal.app.runtime.session_knowledge import load_skills_and_instructions
 from shoal.app.runtime.session_servers import create_mcp_servers
 from shoal.app.settings.configured_rules import add_permission_flag_rules
 from shoal.app.settings.live_settings import AutoReloadingSettings
+from shoal.app.settings.mcp_files import select_permitted_mcp_tools
 from shoal.app.settings.settings import Settings
 from shoal.app.settings.settings_writer import save_permission_answer
 from shoal.app.skills.knowledge import SkillsAndInstructions
@@ -168,6 +169,7 @@ def create_session_budget(
         },
         clock=options.clock,
         on_warning=warn,
+        shared=options.budget,
     )
 
 
@@ -330,7 +332,7 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
         store.questions,
         clock=options.clock,
         emit=events.emit_event,
-        attended=options.attended,
+        attended=options.attended or options.on_question is not None,
         answer_timeout=settings.own.question_patience,
         is_preapproved=create_unattended_permission_check(settings, workspace, tools, identity),
     )
@@ -353,7 +355,7 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
     extra_tools = (
         *build_plan_tools(plan_registry.get_plan),
         *build_schedule_tools(scheduler, attended=options.attended or config.assistant),
-        *options.tools,
+        *select_permitted_mcp_tools(options.tools, settings),
     )
     tools |= build_session_tools(
         shells,
@@ -619,7 +621,10 @@ def _open_session_budget(
     if (lead_channel := config.options.lead_channel) is not None:
         return lead_channel.budget
     budget = create_session_budget(config.options, config.settings.own, events.emit_event)
+    spent_before = () if budget.shared is None else budget.shared.list_spent()
     restore_spending_from_journal(budget, store.journal)
+    if budget.shared is not None:
+        budget.shared.count_session(config.history.session, spent_before)
     budget.get_or_create_agent_budget(LEAD_ID, LEAD_KIND).require_priced_model(model.card)
     return budget
 

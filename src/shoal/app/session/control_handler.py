@@ -12,6 +12,7 @@ from shoal.wire.control_codec import (
     ListAgentsControlCommand,
     MoveAgentsToBackgroundControlCommand,
     RelayAgentMessageControlCommand,
+    RestartMemberControlCommand,
     RunControlCommand,
     SendUserTextControlCommand,
     SetDelegateModeControlCommand,
@@ -42,6 +43,8 @@ async def handle_control_command(session: Session, command: RunControlCommand) -
             return await _handle_agent_command(session, command)
         case ShutDownMemberControlCommand(name=name, reason=reason):
             return await _shut_down_member(session, name, reason)
+        case RestartMemberControlCommand(name=name):
+            return _restart_members(session, name)
         case RelayAgentMessageControlCommand(sender=sender, text=text, summary=summary):
             session.queue_message_from_other_session(sender, text, summary)
             return {"queued": True}
@@ -71,6 +74,22 @@ async def _shut_down_member(session: Session, name: str, reason: str) -> Any:
     if not was_shut_down:
         raise AgentRequestRefused(f"There is no teammate {name!r} in this session.")
     return {"stopped": name}
+
+
+def _restart_members(session: Session, name: str) -> Any:
+    from shoal.team.session_teams import SessionTeams
+
+    teams = session.teams
+    if not isinstance(teams, SessionTeams):
+        raise AgentRequestRefused("Only the lead's session restarts teammates.")
+    names = [name] if name else [each.name for each in teams.list_down_members()]
+    for each in names:
+        is_restarting = teams.restart_member(each)
+        if is_restarting is None:
+            raise AgentRequestRefused(f"There is no teammate {each!r} in this session.")
+        if not is_restarting:
+            raise AgentRequestRefused(f"The teammate {each} is not down. To stop it: shoal team stop {each}")
+    return {"restarting": names}
 
 
 async def _handle_agent_command(

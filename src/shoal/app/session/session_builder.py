@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from shoal.agent.agent_runner import AgentEnvironment, AgentRunner
+from shoal.agent.agent_runner import AgentContextSources, AgentEnvironment, AgentRunner, SentToolSchemas
 from shoal.agent.conversation import Conversation
 from shoal.app.agent_permissions import get_permission_engine
 from shoal.app.agents.agent_factory import AgentFactory
@@ -295,7 +295,7 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
             appended=appended,
         ),
         tools=tools,
-        deferred_tools=deferred,
+        schemas=SentToolSchemas(deferred=deferred),
         conversation=Conversation(
             runtime.store.transcript,
             options.clock,
@@ -326,10 +326,12 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
         ),
         budget=runtime.budget.get_or_create_agent_budget(LEAD_ID, LEAD_KIND),
         inbox=runtime.inbox.queue.open_inbox(LEAD_ID),
-        save_memory=_create_session_memory(runtime),
-        read_mentions=runtime.knowledge.mentions.read_mentions,
-        path_instructions=runtime.knowledge.create_path_instructions(
-            runtime.lead.workspace, runtime.lead.permissions
+        context=AgentContextSources(
+            save_memory=_create_session_memory(runtime),
+            read_mentions=runtime.knowledge.mentions.read_mentions,
+            path_instructions=runtime.knowledge.create_path_instructions(
+                runtime.lead.workspace, runtime.lead.permissions
+            ),
         ),
         limits=runtime.lead.loop_limits,
     )
@@ -346,7 +348,8 @@ def _select_lead_tools(runtime: Runtime) -> tuple[Mapping[str, Tool], frozenset[
     )
     definition = runtime.config.lead_agent
     named = (*(runtime.options.available_tools or ()), *((definition and definition.tools) or ()))
-    return runtime.agents.deferral.select_tools(tools, named, is_lead=True)
+    rules = runtime.lead.permissions.get_active_rules()
+    return runtime.agents.deferral.select_tools(tools, named, rules=rules, is_lead=True)
 
 
 def _create_mcp_channels(config: SessionConfig, session: Session) -> McpChannelMessageQueue | None:

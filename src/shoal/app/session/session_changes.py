@@ -12,9 +12,12 @@ from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.conversation.tools import ToolOutput
 from shoal.core.conversation.transcript_entries import TranscriptMessageEntry
 from shoal.runs.agent_registry import LEAD_NAMES
+from shoal.team.session_teams import SessionTeams
 
 if TYPE_CHECKING:
     from shoal.app.session.session import Session
+    from shoal.core.teams.tasks import Task
+    from shoal.core.teams.team_operations import TeammateStatusSnapshot
     from shoal.workspaces.checkpoints import FileUndoReport
 
 
@@ -33,6 +36,18 @@ async def interrupt_agent(session: Session, name: str) -> bool:
         await session.supervisor.stop_running_agent(name, INTERRUPTED_REASON)
         return True
     return was_working
+
+
+def list_down_members(session: Session) -> tuple[TeammateStatusSnapshot, ...]:
+    """Return the teammates that are down, or that were down when the team ended."""
+    teams = session.teams
+    return teams.list_down_members() if isinstance(teams, SessionTeams) else ()
+
+
+async def list_unclaimed_tasks(session: Session) -> tuple[Task, ...]:
+    """Return the open tasks of the session's team that nobody claimed."""
+    teams = session.teams
+    return await teams.list_unclaimed_tasks() if isinstance(teams, SessionTeams) else ()
 
 
 def set_thinking_tokens(session: Session, tokens: int | None) -> None:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from shoal.app.model_notices import format_session_notice
+from shoal.app.teams.board_changes import add_board_task
 from shoal.core.agents.subagents import SpawnRequest
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.names import LEAD_NAME, AgentName, TaskId, TeamName, parse_agent_name
 from shoal.core.teams.mail_envelopes import abbreviate_text_to_one_line
-from shoal.core.teams.tasks import Task, TaskDraft, TaskUpdate
+from shoal.core.teams.tasks import Task, TaskDraft
 from shoal.core.teams.team_templates import TeamTemplate, TeamTemplateRole
 from shoal.team.session_teams import SessionTeams
 
@@ -75,7 +76,6 @@ async def _create_template_tasks(
     session: Session, team: TeamName, template: TeamTemplate
 ) -> tuple[Task, ...]:
     """Create the tasks with owners and blockers before any member can claim one."""
-    board = session.runtime.team_store.open_board(team)
     ids: dict[str, TaskId] = {}
     tasks: list[Task] = []
     for template_task in template.order_tasks_by_dependency():
@@ -83,14 +83,17 @@ async def _create_template_tasks(
             subject=template_task.subject,
             description=template_task.description,
             active_form=template_task.active_form,
-        )
-        task = await board.create(draft)
-        ids[template_task.key] = task.id
-        change = TaskUpdate(
             owner=None if template_task.owner is None else parse_agent_name(template_task.owner),
-            add_blocked_by=tuple(ids[key] for key in template_task.blocked_by),
         )
-        tasks.append((await board.update(task.id, change, by=LEAD_NAME))[1])
+        task = await add_board_task(
+            session.runtime.team_store,
+            team,
+            draft,
+            blocked_by=[ids[key] for key in template_task.blocked_by],
+            by=LEAD_NAME,
+        )
+        ids[template_task.key] = task.id
+        tasks.append(task)
     return tuple(tasks)
 
 

@@ -42,6 +42,8 @@ class RosterEntry(Struct, frozen=True, kw_only=True):
     plan_mode_required: bool | None = None
     backend_type: str | None = None
     is_active: bool | None = None
+    is_down: bool = False
+    """True if it failed unexpectedly and has not been started again."""
 
     @property
     def team(self) -> TeamName:

@@ -62,6 +62,21 @@ class TaskDraft(Struct, frozen=True, kw_only=True):
     description: str
     active_form: str = ""
     metadata: Mapping[str, Any] = {}
+    owner: AgentName | None = None
+    blocked_by: tuple[TaskId, ...] = ()
+    """Tasks that it waits for from the start. The caller adds the links of these with an update."""
+
+    def to_task(self, task_id: TaskId) -> Task:
+        """Return the new task; nobody can claim it before its owner and its blockers are set."""
+        return Task(
+            id=task_id,
+            subject=self.subject,
+            description=self.description,
+            active_form=self.active_form,
+            owner=self.owner,
+            blocked_by=self.blocked_by,
+            metadata=self.metadata,
+        )
 
 
 class TaskUpdate(Struct, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from shoal.core.agents.subagents import SpawnRequest
     from shoal.core.conversation.tools import ToolContext
 
-MemberState: TypeAlias = Literal["created", "running", "idle", "shutdown"]
+MemberState: TypeAlias = Literal["created", "running", "idle", "down", "shutdown"]
 
 
 class TeammateSpawnResult(Struct, frozen=True, kw_only=True):
@@ -53,6 +53,8 @@ class TeammateStatusSnapshot(Struct, frozen=True, kw_only=True):
     """Process id of a member that runs in a separate process."""
     pane: str = "in-process"
     """Pane id as in the roster."""
+    down_cause: str = ""
+    """Reason why it is down; empty if it is not."""
 
 
 class TeamOperations(Protocol):

@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 class FileStore:
     """Each part is imported when it is first opened: a session without a team needs no board."""
 
-    def __init__(self, home: Path, *, durable: bool = False) -> None:
+    def __init__(self, home: Path, *, durable: bool = False, read_only: bool = False) -> None:
+        """With `read_only`, teams are only read: nothing is created, repaired, released or renamed."""
         self.home = home
         self._durable = durable
         """True to flush every change to the disk before work continues, so that a power cut loses nothing."""
+        self._read_only = read_only
 
     @property
     def url(self) -> str:
@@ -71,25 +73,31 @@ class FileStore:
     def open_rosters(self, *, clock: Clock, report: Callable[[str], None]) -> FileRosterStore:
         from shoal.stores.files.teams.file_roster_store import FileRosterStore
 
-        return FileRosterStore(self.home, clock=clock, report_problem=report, durable=self._durable)
+        rosters = FileRosterStore(self.home, clock=clock, report_problem=report, durable=self._durable)
+        rosters.read_only = self._read_only
+        return rosters
 
     def open_board(
         self, name: str, *, clock: Clock, ids: IdGenerator, report: Callable[[str], None]
     ) -> FileTaskBoard:
         from shoal.stores.files.board.file_task_board import FileTaskBoard
 
-        return FileTaskBoard(
+        board = FileTaskBoard(
             self.home, name, clock=clock, ids=ids, report_problem=report, durable=self._durable
         )
+        board.read_only = self._read_only
+        return board
 
     def open_mailboxes(
         self, team: TeamName, *, clock: Clock, ids: IdGenerator, report: Callable[[str], None]
     ) -> FileMailboxStore:
         from shoal.stores.files.mailboxes.file_mailbox_store import FileMailboxStore
 
-        return FileMailboxStore(
+        mailboxes = FileMailboxStore(
             self.home, team, clock=clock, ids=ids, report_problem=report, durable=self._durable
         )
+        mailboxes.read_only = self._read_only
+        return mailboxes
 
     def load_signing_key(self, team: TeamName) -> bytes:
         from shoal.stores.files.teams.team_keys import load_or_create_team_mail_key

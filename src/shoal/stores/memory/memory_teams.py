@@ -185,13 +185,7 @@ class MemoryTaskBoard:
     async def create(self, draft: TaskDraft) -> Task:
         refuse_blank_subject(draft.subject)
         self._state.highest += 1
-        task = Task(
-            id=TaskId(str(self._state.highest)),
-            subject=draft.subject,
-            description=draft.description,
-            active_form=draft.active_form,
-            metadata=draft.metadata,
-        )
+        task = draft.to_task(TaskId(str(self._state.highest)))
         self._store_tasks(task)
         return task
 

@@ -49,7 +49,7 @@ def show_inbox(*, agent: str, everything: bool, team: str | None, as_json: bool)
             return await mailboxes.read_history(owner)
         return await mailboxes.take_unread(owner, limit=_NO_LIMIT)
 
-    mail = run_with_team_store(read_mail)
+    mail = run_with_team_store(read_mail, read_only=True)
     if as_json:
         print_json([_mail_to_dict(each) for each in mail])
     elif mail:

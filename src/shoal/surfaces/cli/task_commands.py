@@ -57,7 +57,7 @@ def list_board_tasks(*, team: str | None, session: str | None, only_open: bool, 
         name = await choose_task_board(store, team, session)
         return name, await store.open_board(name).list_tasks()
 
-    name, all_tasks = run_with_team_store(load_tasks)
+    name, all_tasks = run_with_team_store(load_tasks, read_only=True)
     tasks = [task for task in all_tasks if not only_open or task.status != "completed"]
     if as_json:
         print_json([_task_to_dict(task) for task in tasks])
@@ -87,7 +87,7 @@ def show_board_task(*, task: str, team: str | None, session: str | None, as_json
             raise TaskUpdateRefused(f"The board {name} has no task {task}. List its tasks: shoal task ls")
         return board_task
 
-    _print_task(run_with_team_store(find_task), as_json=as_json)
+    _print_task(run_with_team_store(find_task, read_only=True), as_json=as_json)
     return exit_codes.OK
 
 

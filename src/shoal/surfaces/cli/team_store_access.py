@@ -20,18 +20,20 @@ PERSON = "user"
 team_option = click.option("--team", metavar="NAME", help="The team; required only if there are several.")
 
 
-def run_with_team_store(work: Callable[[TeamStore], Awaitable[ResultT]]) -> ResultT:
-    """Run the work with the team store of the user's home."""
+def run_with_team_store(
+    work: Callable[[TeamStore], Awaitable[ResultT]], *, read_only: bool = False
+) -> ResultT:
+    """Run the work with the team store of the user's home; views use it `read_only`."""
     from shoal.app.settings.settings import find_process_shoal_home
     from shoal.app.teams.team_store import TeamStore
     from shoal.core.clock import SystemClock
     from shoal.core.ids import IdGenerator
-    from shoal.stores.store_choice import open_store
+    from shoal.stores.files.file_store import FileStore
     from shoal.surfaces.terminal.user_messages import print_user_message
 
     async def run_work_and_close_store() -> ResultT:
         team_store = TeamStore(
-            open_store(find_process_shoal_home(), durable=True),
+            FileStore(find_process_shoal_home(), durable=True, read_only=read_only),
             clock=SystemClock(),
             ids=IdGenerator(),
             report=print_user_message,

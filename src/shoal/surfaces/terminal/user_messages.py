@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from shoal.core import errors
 from shoal.core.agents.subagents import AgentResult, AgentStatusSnapshot
@@ -22,6 +23,10 @@ from shoal.core.text.text_format import (
 )
 from shoal.surfaces.terminal.text_styles import truncate_text
 
+if TYPE_CHECKING:
+    from shoal.core.teams.tasks import Task
+    from shoal.core.teams.team_operations import TeammateStatusSnapshot
+
 NO_MODEL = (
     "No model is configured. You can do one of these:\n  1. Use a provider: store a key once "
     "with\n         shoal setup\n     or set ANTHROPIC_API_KEY or OPENAI_API_KEY, for example\n         "
@@ -33,6 +38,7 @@ NO_MODEL = (
 )
 
 _LONGEST_RULE = 80
+_MAX_TASKS = 10
 KEY_VARIABLES = {
     "anthropic": "ANTHROPIC_API_KEY",
     "openai": "OPENAI_API_KEY",
@@ -136,6 +142,24 @@ def describe_stopped_agents(stopped: Sequence[AgentStatusSnapshot]) -> str:
             f"({calls}, {format_token_count(snapshot.tokens)} tokens, {format_duration(snapshot.seconds)}; "
             f"output: {snapshot.output})"
         )
+    return "\n".join(lines)
+
+
+def describe_down_members(members: Sequence[TeammateStatusSnapshot]) -> str:
+    """List the members that were down when the run ended, and how to restart them."""
+    team = members[0].agent.rpartition("@")[2]
+    lines = [f"Down at the end of the run: {', '.join(each.name for each in members)}."]
+    lines += [f"  {each.name}: {to_one_line(each.down_cause)}" for each in members]
+    lines.append(f"They stay in the team. Resume it to restart them: shoal team resume {team}")
+    return "\n".join(lines)
+
+
+def describe_unclaimed_tasks(tasks: Sequence[Task]) -> str:
+    """List the open tasks that nobody claimed."""
+    lines = [f"{format_count_with_noun(len(tasks), 'open task')} that nobody claimed:"]
+    lines += [f"  #{task.id} {truncate_text(to_one_line(task.subject), 60)}" for task in tasks[:_MAX_TASKS]]
+    if len(tasks) > _MAX_TASKS:
+        lines.append(f"  and {len(tasks) - _MAX_TASKS} more")
     return "\n".join(lines)
 
 

@@ -16,7 +16,7 @@ from shoal.core.budgets.limits import AgentSlot
 from shoal.core.clock import format_iso_time
 from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.conversation.messages import Message, TextBlock, find_interrupted_tool_call, user_message
-from shoal.core.errors import LockUnavailable, ShoalError, StateFileError
+from shoal.core.errors import LockUnavailable, ShoalError, StateFileError, TeamStoreError
 from shoal.core.events import AgentStarted, MemberWentIdle, MemberWoken
 from shoal.core.extensions.hooks import MAX_WAKES_IN_A_ROW
 from shoal.core.ids import AgentId
@@ -83,7 +83,7 @@ class LocalMember:
         """Recipient and summary of its last message to anybody but the lead."""
         self.stop_reason = ""
         """Reason why it is being ended; empty if it is not."""
-        self.resumable = False
+        self.resumable = self.has_finished_work = False
         self.shutdown_request: ShutdownRequestMail | None = None
         """Shutdown request that is not answered yet."""
         self._stall_detector = MemberStallDetector(
@@ -93,7 +93,7 @@ class LocalMember:
             lambda: question_broker.has_unanswered_questions,
         )
         self.agent.environment = replace(
-            self.agent.environment, emit=self._stall_detector.wrap_emit(self.agent.emit)
+            self.agent.environment, emit=self._stall_detector.wrap_emit(self.agent.environment.emit)
         )
         question_broker.subscribe(self._stall_detector.reset_stall_timer)
         self._run_task: asyncio.Task[Any] | None = None
@@ -233,7 +233,12 @@ class LocalMember:
         except Exception as error:  # noqa: BLE001 - the wall around teammates: a crash ends this one alone
             self._close_interrupted_tool_calls()
             detail = str(error) if isinstance(error, ShoalError) else f"{type(error).__name__}: {error}"
-            return AgentRunOutcome(status="failed", text=self._last_assistant_text, detail=detail)
+            return AgentRunOutcome(
+                status="failed",
+                text=self._last_assistant_text,
+                detail=detail,
+                is_passing=isinstance(error, (StateFileError, TeamStoreError)),
+            )
 
     async def continue_after_restart(
         self, claimed_tasks: tuple[TaskId, ...], lead_mail_ids: Container[str]
@@ -448,7 +453,7 @@ class LocalMember:
         )
         self._observer.set_roster_activity(self.name, active=False)
         self._services.events.emit_event(MemberWentIdle(agent=self.id, reason=reason, detail=outcome.detail))
-        self.state = "idle"
+        self.state, self.has_finished_work = "idle", True
         self._observer.notify_changed()
 
     async def _pop_completed_claimed_task(self) -> TaskId | None:

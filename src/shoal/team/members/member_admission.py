@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from shoal.core.agents.subagents import ResolvedAgentSettings, RetainedWorktreeWork, SpawnRequest
 from shoal.core.budgets.limits import AgentSlot, BudgetRefusal
-from shoal.core.errors import AgentRequestRefused, InvalidName, ShoalError
+from shoal.core.errors import AgentRequestRefused, AgentTranscriptMissing, InvalidName, ShoalError
 from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, AgentName, TaskId, parse_teammate_name
 from shoal.core.permissions.permission_changes import PermissionMode
@@ -26,6 +26,7 @@ from shoal.team.channel.mail_question_broker import MailQuestionBroker
 from shoal.team.mail.lead_inbox import LeadInbox
 from shoal.team.mail.mail_authentication import MailSenderAuthenticator
 from shoal.team.mail.mail_sender import TeamMailPoster
+from shoal.team.members.down_member import DownMember
 from shoal.team.members.local_member import LocalMember
 from shoal.team.members.member_protocol import Member
 from shoal.team.members.member_results import LostMember
@@ -199,10 +200,13 @@ class MemberAdmission:
         try:
             slot = self._reserve_agent_slot(entry.agent_type, is_resumed=True)
             return await self._restore_member(entry, claimed_tasks, lead_mail_ids, slot)
-        except AgentRequestRefused as refusal:
-            reason, leaves_roster = f"it could not be resumed and left the team: {refusal}", True
-        except ShoalError as error:
-            # The store cannot be read or written. That may be repaired, so nothing is discarded.
+        except AgentTranscriptMissing as error:
+            reason, leaves_roster = f"it could not be resumed and left the team: {error}", True
+        except (ShoalError, OSError) as error:
+            # The cause may pass, so the member stays in the team.
+            if slot is not None:
+                self._services.note(f"The teammate {entry.name} could not be resumed and is down: {error}")
+                return AdmittedMember(member=DownMember(entry, str(error)), entry=entry, slot=slot)
             reason, leaves_roster = f"it cannot be resumed now; the next start will retry: {error}", False
         if slot is not None:
             self._services.budget.close_agent_slot(slot)
@@ -229,10 +233,21 @@ class MemberAdmission:
             if self._services.launcher.is_foreign_agent_type(entry.agent_type):
                 raise
             fallback_reason = str(refusal)
-        prepared = await self._restore_local_agent(entry)
+        admitted = await self.restore_local_member(entry, claimed_tasks, lead_mail_ids, slot)
         if fallback_reason:
             # A missing backend loses no member: its transcript is enough to resume it here.
             self._services.note(f"{entry.name} continues in the lead's process: {fallback_reason}")
+        return admitted
+
+    async def restore_local_member(
+        self,
+        entry: RosterEntry,
+        claimed_tasks: tuple[TaskId, ...],
+        lead_mail_ids: Container[str],
+        slot: AgentSlot,
+    ) -> AdmittedMember:
+        """Restore a member in this process, from its transcript."""
+        prepared = await self._restore_local_agent(entry)
         member = self._create_local_member(prepared, slot)
         await member.continue_after_restart(claimed_tasks, lead_mail_ids)
         if member.state == "idle" and entry.is_active:
@@ -338,7 +353,7 @@ class MemberAdmission:
             await self._services.agent_factory.prepare_resumed_agent(new_agent), new_agent.monitor
         )
         try:
-            if entry.backend_type != "in-process":
+            if entry.backend_type != "in-process" or entry.is_down:
                 await self._update_roster_backend(entry, "in-process", "in-process")
             await self._ensure_first_prompt_posted(entry)
         except BaseException:
@@ -362,7 +377,9 @@ class MemberAdmission:
 
     async def _update_roster_backend(self, entry: RosterEntry, backend: BackendType, pane: str) -> None:
         rosters = self._services.store.rosters
-        await rosters.update_member(self._team.name, entry.name, backend_type=backend, tmux_pane_id=pane)
+        await rosters.update_member(
+            self._team.name, entry.name, backend_type=backend, tmux_pane_id=pane, is_down=False
+        )
 
     async def _add_to_roster(self, request: SpawnRequest, backend: BackendType) -> RosterEntry:
         """Add a member to the roster and open its inbox."""

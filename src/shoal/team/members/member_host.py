@@ -456,7 +456,11 @@ class MemberHost:
     ) -> None:
         if self._channel is not None:
             end_message = MemberLeftMessage(
-                status=outcome.status, text=outcome.text, detail=outcome.detail, work=work
+                status=outcome.status,
+                text=outcome.text,
+                detail=outcome.detail,
+                work=work,
+                passing=outcome.is_passing,
             )
             self._channel.send_message(end_message)
         elif self._approved_request is not None:

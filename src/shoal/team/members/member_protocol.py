@@ -23,6 +23,8 @@ class Member(Protocol):
     """Reason why it is being ended; empty if it is not."""
     resumable: bool
     """True if it ends with the session and can be resumed with it."""
+    has_finished_work: bool
+    """True if it has finished a working period since it was started."""
 
     @property
     def id(self) -> AgentId: ...

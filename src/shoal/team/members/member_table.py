@@ -33,7 +33,14 @@ class MemberHandle:
         self.silent = False
         """True if its end is not announced to the lead."""
         self.restarts = 0
-        """Number of restarts after its process died."""
+        """Number of restarts in a row after its process died."""
+        self.failed_starts = 0
+        """Number of attempts in a row that could not start it."""
+        self.restarted_at = started_at
+        self.restart_requested = asyncio.Event()
+        """Set when somebody wants a member that is down to be restarted now."""
+        self.down_reported = False
+        """True if the lead knows that it is down."""
         self.gone = asyncio.Event()
 
     def clear_shutdown_request_and_grace(self) -> None:

@@ -11,7 +11,7 @@ from shoal.core.agents.subagents import ResolvedAgentSettings, RetainedWorktreeW
 from shoal.core.budgets.limits import AgentSlot
 from shoal.core.errors import AgentRequestRefused, ProcessError, ShoalError, StateFileError, TeamStoreError
 from shoal.core.events import AgentStarted, JournaledEvent
-from shoal.core.ids import LEAD_ID, AgentId
+from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, AgentName
 from shoal.core.permissions.permission_changes import PermissionSuggestion
 from shoal.core.task_groups import uncancel_current_task
@@ -21,6 +21,10 @@ from shoal.core.teams.roster import RosterEntry
 from shoal.core.teams.team_operations import MemberState, TeammateStatusSnapshot
 from shoal.runs.run_outcome import AgentRunOutcome
 from shoal.team.channel.member_channel_server import MemberChannelServer, MemberStatusMessage
+from shoal.team.members.down_member import (
+    build_resolved_settings_from_roster,
+    build_started_event_from_roster,
+)
 from shoal.team.members.member_protocol import RemoteMemberObserver
 from shoal.team.team_services import TeamServices
 from shoal.wire.journal_codec import parse_journal_line
@@ -73,7 +77,7 @@ class RemoteMember:
         self.claims_tasks = True
         self.shutdown_request: ShutdownRequestMail | None = None
         self.stop_reason = ""
-        self.resumable = False
+        self.resumable = self.has_finished_work = False
         self._earlier_mail = earlier_mail
         self.death_cause = ""
         """Cause of an unexpected end of its process, if it had one."""
@@ -299,6 +303,8 @@ class RemoteMember:
     def _handle_status_message(self, message: MemberStatusMessage) -> None:
         match message:
             case MemberStateReportedMessage():
+                if self.state == "running" and message.state == "idle":
+                    self.has_finished_work = True
                 self.state, self.is_claiming, self.claims_tasks = (
                     message.state,
                     message.claiming,
@@ -325,7 +331,12 @@ class RemoteMember:
                 self.monitor.count_remote_event(event)
 
     def _outcome_from_end_message(self, end_message: MemberLeftMessage) -> AgentRunOutcome:
-        return AgentRunOutcome(status=end_message.status, text=end_message.text, detail=end_message.detail)
+        return AgentRunOutcome(
+            status=end_message.status,
+            text=end_message.text,
+            detail=end_message.detail,
+            is_passing=end_message.passing,
+        )
 
 
 def _format_first_grouped_error(error: Exception) -> str:
@@ -345,30 +356,8 @@ def _build_foreign_member_ready_message(
 ) -> MemberReadyMessage:
     """Build the ready message of a foreign program, which sends none."""
     return MemberReadyMessage(
-        started=AgentStarted(
-            agent=AgentId(entry.agent_id),
-            kind=entry.agent_type,
-            name=entry.name,
-            description="" if request is None else request.description,
-            parent=LEAD_ID,
-            call="",
-            depth=1,
-            model=entry.model,
-            mode="",
-            background=True,
-            cwd=entry.cwd,
-            color=entry.color,
-            team=entry.team,
-        ),
-        resolved=ResolvedAgentSettings(
-            kind=entry.agent_type,
-            model=entry.model,
-            mode="",
-            tools=(),
-            cwd=entry.cwd,
-            source="another program",
-            start_tokens=0,
-        ),
+        started=build_started_event_from_roster(entry, "" if request is None else request.description),
+        resolved=build_resolved_settings_from_roster(entry),
         prompt=entry.prompt or "",
     )
 

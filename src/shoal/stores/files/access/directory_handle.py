@@ -314,6 +314,24 @@ class DirectoryHandle:
         status = self.get_entry_stat(name)
         return status is not None and stat.S_ISDIR(status.st_mode)
 
+    def describe_irregular_entry(self, name: str) -> str | None:
+        """Return what replaces the file, such as `a directory`; None for a regular file and for nothing."""
+        status = self.get_entry_stat(name)
+        if status is None or stat.S_ISREG(status.st_mode):
+            return None
+        if stat.S_ISDIR(status.st_mode):
+            return "a directory"
+        return "a link" if stat.S_ISLNK(status.st_mode) else "not a regular file"
+
+    def set_entry_aside(self, name: str, new_name: str) -> str:
+        """Rename an entry of any kind, and return its new name: `new_name`, with a number if it is taken."""
+        free_name, number = new_name, 1
+        while self.get_entry_stat(free_name) is not None:
+            number += 1
+            free_name = f"{new_name}-{number}"
+        self.move_file(name, self, free_name)
+        return free_name
+
     def get_entry_stat(self, name: str) -> os.stat_result | None:
         """Return the status of the name itself, not of a link's target."""
         try:

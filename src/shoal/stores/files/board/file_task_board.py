@@ -121,6 +121,8 @@ class FileTaskBoard:
         lock_timeout: float = LOCK_TIMEOUT,
         durable: bool = False,
     ) -> None:
+        self.read_only = False
+        """If True, readers see the files as they are: nothing is repaired or released."""
         self._home = home
         self._clock = clock
         self._ids = ids
@@ -143,13 +145,7 @@ class FileTaskBoard:
             while True:
                 number += 1
                 self._files.store_highest_task_id(number)
-                task = Task(
-                    id=TaskId(str(number)),
-                    subject=draft.subject,
-                    description=draft.description,
-                    active_form=draft.active_form,
-                    metadata=draft.metadata,
-                )
+                task = draft.to_task(TaskId(str(number)))
                 if self._files.create(task):
                     break
             self._waiters.notify_claimable(index)
@@ -343,6 +339,8 @@ class FileTaskBoard:
     async def _read_repaired_board(self) -> TaskBoardIndex:
         """Return the board for readers, with dependencies repaired and abandoned tasks released."""
         index = self._files.refresh_board_index()
+        if self.read_only:
+            return index
         abandoned = self._find_abandoned_if_check_due(index)
         # Reading works even if writing does not.
         with suppress(LockUnavailable, StateFileError):

@@ -7,8 +7,8 @@ import os
 import time
 
 from shoal.core.errors import LockUnavailable
+from shoal.core.flock_queue import acquire_flock
 from shoal.stores.files.access.directory_handle import DirectoryHandle
-from shoal.stores.files.locks.flock_queue import acquire_flock
 from shoal.stores.files.locks.flocks import try_flock
 
 LOCK_FILE = ".lock"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Collection, Container
 from pathlib import Path
@@ -70,6 +71,28 @@ class TeamMailDirectories(Struct, frozen=True, kw_only=True):
                 foreign=own_directory.open_or_create("foreign"),
             )
 
+    @classmethod
+    def open_existing(cls, home: DirectoryHandle, team: str) -> TeamMailDirectories | None:
+        """Open the directories of a team without creating any; return None if it has no inboxes."""
+        inboxes = home.open_existing("teams", team, "inboxes")
+        if inboxes is None:
+            return None
+
+        def open_own_directory(name: str) -> DirectoryHandle:
+            # The files of a missing directory are looked up among the inboxes, where no file has their name.
+            found = home.open_existing("shoal", "teams", team, name)
+            return DirectoryHandle(inboxes.path, os.dup(inboxes.fd)) if found is None else found
+
+        return cls(
+            inboxes=inboxes,
+            flock=SharedDirectoryFlock(inboxes),
+            staging=open_own_directory("staging"),
+            overflow=open_own_directory("overflow"),
+            archive=open_own_directory("archive"),
+            locks=open_own_directory("locks"),
+            foreign=open_own_directory("foreign"),
+        )
+
     @property
     def is_removed(self) -> bool:
         return self.inboxes.is_removed or self.locks.is_removed
@@ -104,6 +127,8 @@ class FileMailbox:
         lock_timeout: float,
     ) -> None:
         self.owner = owner
+        self.read_only = False
+        """If True, the inbox is only read: a damaged one is reported and not changed."""
         self._directories = directories
         self._file = f"{owner}.json"
         self._archive = f"{owner}.jsonl"
@@ -266,6 +291,8 @@ class FileMailbox:
     async def take_unread(self, limit: int) -> tuple[MailMessage, ...]:
         inbox = await self._read_valid_inbox()
         unread = inbox.unread
+        if self.read_only:
+            return tuple(entry.mail for entry in unread[:limit])
         if (not unread and self._overflow.has_waiting_lines()) or any(
             has_derived_mail_id(entry) for entry in unread
         ):
@@ -344,10 +371,34 @@ class FileMailbox:
                 return inbox
             if pause is not None:
                 await asyncio.sleep(pause)
+        if self.read_only:
+            return self._read_damaged_inbox_for_view()
         async with self._lock:
             return self._read_or_quarantine_locked_inbox()
 
+    def _read_damaged_inbox_for_view(self) -> MailInboxFileContent:
+        """Report a damaged inbox and return its readable messages; the file is not changed."""
+        inbox = self._read_inbox()
+        if isinstance(inbox, InvalidFileContent):
+            reason = inbox.reason
+            content = (
+                b""
+                if self._directories.inboxes.describe_irregular_entry(self._file) is not None
+                else self._directories.inboxes.read_file(self._file) or b""
+            )
+            inbox = build_inbox_file(tuple(recover_inbox_entries(content).entries))
+        else:
+            reason = "; ".join(inbox.rejected)
+        if reason:
+            self._report_problem(
+                f"The mailbox {self._directories.inboxes.path / self._file} is damaged: {reason}. This view "
+                f"shows the {len(inbox.entries)} messages that can be read."
+            )
+        return inbox
+
     def _read_inbox(self) -> MailInboxFileContent | InvalidFileContent:
+        if (kind := self._directories.inboxes.describe_irregular_entry(self._file)) is not None:
+            return InvalidFileContent(f"it is {kind}")
         inbox = read_inbox_file(self._directories.inboxes, self._file, self._inbox)
         # The lead's inbox is created with the first message to it.
         if isinstance(inbox, MailInboxFileContent) and inbox.content is None and self.owner != LEAD_NAME:
@@ -378,9 +429,11 @@ class FileMailbox:
         return inbox
 
     def _quarantine_inbox(self, inbox: MailInboxFileContent | InvalidFileContent) -> MailInboxFileContent:
-        backup_name = self._directories.inboxes.add_backup_hard_link(
-            self._file, f"{self._file}.corrupt-{self._clock.now()}"
-        )
+        backup_name = f"{self._file}.corrupt-{self._clock.now()}"
+        if self._directories.inboxes.describe_irregular_entry(self._file) is not None:
+            backup_name = self._directories.inboxes.set_entry_aside(self._file, backup_name)
+        else:
+            backup_name = self._directories.inboxes.add_backup_hard_link(self._file, backup_name)
         if isinstance(inbox, InvalidFileContent):
             reason = inbox.reason
             entries = recover_inbox_entries(self._directories.inboxes.read_file(self._file) or b"").entries
@@ -389,7 +442,8 @@ class FileMailbox:
             entries = inbox.entries
         self._report_problem(
             f"The mailbox of {self.owner} is damaged: {reason}. It is kept as "
-            f"{self._directories.inboxes.path / backup_name}; {len(entries)} of its messages were delivered."
+            f"{self._directories.inboxes.path / backup_name}; {len(entries)} of its messages could be read "
+            f"and are used. The others are lost."
         )
         repaired = build_inbox_file(tuple(entries))
         self._replace_inbox_file(repaired)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Container, Iterable
 from pathlib import Path
 
 from shoal.core.clock import Clock
-from shoal.core.errors import TeamNotFound
+from shoal.core.errors import InboxNotFound, TeamNotFound
 from shoal.core.ids import IdGenerator
 from shoal.core.names import AgentName, TeamName, parse_agent_name, parse_team_name
 from shoal.core.teams.mail import MailMessage, MailPostReceipt
@@ -38,6 +38,8 @@ class FileMailboxStore:
         durable: bool = False,
     ) -> None:
         self._home = home
+        self.read_only = False
+        """If True, nothing is created, and damaged inboxes are reported and never changed."""
         self._team = parse_team_name(team)
         self._clock = clock
         self._ids = ids
@@ -137,7 +139,13 @@ class FileMailboxStore:
             raise TeamNotFound(f"The team {self._team} was deleted.")
         if self._directories is None:
             with DirectoryHandle.open_root(self._home, durable=self._durable) as root:
-                self._directories = TeamMailDirectories.open_for_team(root, self._team)
+                self._directories = (
+                    TeamMailDirectories.open_existing(root, self._team)
+                    if self.read_only
+                    else TeamMailDirectories.open_for_team(root, self._team)
+                )
+            if self._directories is None:
+                raise InboxNotFound(f"The team {self._team} has no mailboxes.")
         if name not in self._boxes:
             self._boxes[name] = FileMailbox(
                 self._directories,
@@ -147,6 +155,7 @@ class FileMailboxStore:
                 report_problem=self._report_problem,
                 lock_timeout=self._lock_timeout,
             )
+            self._boxes[name].read_only = self.read_only
         mailbox = self._cached_boxes[name] = self._boxes[name]
         mailbox.is_cached = True
         self._cached_boxes.move_to_end(name)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Protocol
 
 from msgspec import structs
 
 from shoal.core.clock import Clock
-from shoal.core.errors import InvalidName, TeamHasActiveMembers, TeamNotFound, TeamStoreError
+from shoal.core.errors import InvalidName, StateFileError, TeamHasActiveMembers, TeamNotFound, TeamStoreError
 from shoal.core.names import LEAD_NAME, AgentName, TeamName, find_free_name, parse_safe_name
 from shoal.core.teams.roster import NewMember, RosterEntry, TeamRoster, format_agent_id
 from shoal.stores.files.access.directory_handle import DirectoryHandle
@@ -32,7 +33,14 @@ _CREATING_MARKER = "making"
 _SPAWN_COUNTER = "spawned"
 _STAGED_ROSTER = "roster.staged"
 """File exchanged with the roster, which is cheaper than a rename; see `DirectoryHandle.swap_or_move_file`."""
+_ROSTER_COPY = "roster.copy"
+"""Last good roster, without later changes of activity; it replaces a damaged one."""
 _IMMUTABLE_FIELDS = frozenset({"agent_id", "joined_at"})
+
+
+class _RosterWriter(Protocol):
+    def __call__(self, changed: TeamRoster, *, is_activity: bool = False) -> None:
+        """Write the roster. A change of activity alone does not change its copy."""
 
 
 class FileRosterStore:
@@ -49,6 +57,8 @@ class FileRosterStore:
     ) -> None:
         self._home = home
         self._durable = durable
+        self.read_only = False
+        """If True, damaged rosters are reported and never changed."""
         self._clock = clock
         self._report_problem = report_problem
         self._lock_timeout = lock_timeout
@@ -88,6 +98,8 @@ class FileRosterStore:
             return None
         with directory:
             found = self._read_roster(directory, name)
+            if isinstance(found, InvalidFileContent) and self.read_only:
+                return self._read_roster_copy_for_view(directory, name, found)
             if isinstance(found, InvalidFileContent):
                 return await self._reread_roster_under_lock(directory, name)
         return None if found is None else found.team
@@ -132,7 +144,7 @@ class FileRosterStore:
                 [_set_member_active(member, active=active.get(member.name)) for member in old_members]
             )
             if any(new is not old for new, old in zip(new_members, old_members, strict=True)):
-                write(structs.replace(file.team, members=new_members))
+                write(structs.replace(file.team, members=new_members), is_activity=True)
 
     async def remove_member(self, team: TeamName, name: AgentName) -> bool:
         async with self._lock_roster(team) as (file, write):
@@ -169,9 +181,7 @@ class FileRosterStore:
                 yield
 
     @asynccontextmanager
-    async def _lock_roster(
-        self, team: TeamName
-    ) -> AsyncIterator[tuple[ParsedTeamRosterFile, Callable[[TeamRoster], None]]]:
+    async def _lock_roster(self, team: TeamName) -> AsyncIterator[tuple[ParsedTeamRosterFile, _RosterWriter]]:
         """Hold the locks of the roster; yield it and the function that writes it."""
         name = _check_team_name(team)
         directory = self._find_team_directory(name)
@@ -184,11 +194,13 @@ class FileRosterStore:
                     raise _build_team_not_found(team)
                 found = file
 
-                def write_changed_roster(changed: TeamRoster) -> None:
+                def write_changed_roster(changed: TeamRoster, *, is_activity: bool = False) -> None:
                     foreign_lock.confirm_held()
                     updated_file = found.replace_roster(changed)
                     own_directory.rewrite_unshared_or_recreate_file(_STAGED_ROSTER, updated_file.content)
                     own_directory.swap_or_move_file(_STAGED_ROSTER, directory, ROSTER_FILE)
+                    if not is_activity:
+                        own_directory.rewrite_unshared_or_recreate_file(_ROSTER_COPY, updated_file.content)
                     self._cached_files[name] = updated_file
 
                 yield found, write_changed_roster
@@ -216,24 +228,63 @@ class FileRosterStore:
         if found is None:
             return None
         if isinstance(found, InvalidFileContent):
-            path = directory.path / directory.add_backup_hard_link(
-                ROSTER_FILE, f"{ROSTER_FILE}.corrupt-{self._clock.now()}"
-            )
-            directory.remove_file(ROSTER_FILE)
-            self._report_problem(
-                f"The roster of the team {name} is {found.reason}. Shoal renamed it to {path}."
-            )
-            return None
+            return self._replace_damaged_roster(directory, name, found)
         for rejected in found.rejected:
             if (name, rejected.reason) not in self._reported:
                 self._reported.add((name, rejected.reason))
                 self._report_problem(f"A member of the team {name} cannot be read: {rejected.reason}.")
         return found
 
+    def _replace_damaged_roster(
+        self, directory: DirectoryHandle, name: TeamName, damaged: InvalidFileContent
+    ) -> ParsedTeamRosterFile | None:
+        """Set the damaged roster aside and restore its last good copy; return None if there is none."""
+        backup = directory.path / directory.set_entry_aside(
+            ROSTER_FILE, f"{ROSTER_FILE}.corrupt-{self._clock.now()}"
+        )
+        headline = f"The roster of the team {name} was damaged: {damaged.reason}. Shoal keeps it as {backup}."
+        copy = self._read_roster_copy(name)
+        if copy is None:
+            self._report_problem(
+                f"{headline} There is no good copy, so the list of members is lost. The mail and the tasks "
+                f"of the team are kept."
+            )
+            return None
+        directory.replace_file(ROSTER_FILE, copy.content)
+        self._cached_files[name] = copy
+        self._report_problem(f"{headline} Its last good copy is used instead. Nothing else is lost.")
+        return copy
+
+    def _read_roster_copy_for_view(
+        self, directory: DirectoryHandle, name: TeamName, damaged: InvalidFileContent
+    ) -> TeamRoster | None:
+        path, copy = directory.path / ROSTER_FILE, self._read_roster_copy(name)
+        used = "There is no good copy of it." if copy is None else "This view uses its last good copy."
+        if (name, damaged.reason) not in self._reported:
+            self._reported.add((name, damaged.reason))
+            self._report_problem(f"The roster {path} is damaged: {damaged.reason}. {used}")
+        return None if copy is None else copy.team
+
+    def _read_roster_copy(self, name: TeamName) -> ParsedTeamRosterFile | None:
+        own_directory = open_existing_home_subdirectory(self._home, "shoal", "teams", name)
+        if own_directory is None:
+            return None
+        with own_directory:
+            # An exchange leaves the previous roster behind, which is better than none.
+            for file in (_ROSTER_COPY, _STAGED_ROSTER):
+                with suppress(StateFileError):
+                    content = own_directory.read_file(file)
+                    copy = None if content is None else parse_team_roster(content, name)
+                    if isinstance(copy, ParsedTeamRosterFile):
+                        return copy
+        return None
+
     def _read_roster(
         self, directory: DirectoryHandle, name: TeamName
     ) -> ParsedTeamRosterFile | InvalidFileContent | None:
         """Read the roster; unchanged content is not parsed again."""
+        if (kind := directory.describe_irregular_entry(ROSTER_FILE)) is not None:
+            return InvalidFileContent(f"it is {kind}")
         content = directory.read_file(ROSTER_FILE)
         if content is None:
             return None
@@ -255,11 +306,13 @@ class FileRosterStore:
         ).close()
         with open_or_create_home_subdirectory(self._home, "tasks", team.name, durable=self._durable) as tasks:
             os.close(tasks.open_file(".lock", os.O_WRONLY | os.O_CREAT))
+        content = encode_new_team_roster(team)
         with open_or_create_home_subdirectory(
             self._home, "teams", team.name, durable=self._durable
         ) as directory:
-            directory.replace_file(ROSTER_FILE, encode_new_team_roster(team))
+            directory.replace_file(ROSTER_FILE, content)
         with self._open_private_team_directory(team.name) as own_directory:
+            own_directory.replace_file(_ROSTER_COPY, content)
             own_directory.remove_file(_CREATING_MARKER)
 
     def _list_taken_names(self) -> set[str]:

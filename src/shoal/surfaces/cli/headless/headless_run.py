@@ -26,6 +26,7 @@ from shoal.core.events import (
     WorktreeWorkRetained,
 )
 from shoal.core.permissions.questions import DenyAnswer, PermissionQuestion
+from shoal.core.teams.team_operations import TeammateStatusSnapshot
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.headless.output_formats import (
     HeadlessOutputOptions,
@@ -146,6 +147,8 @@ class _HeadlessRun:
         self._reason: TurnEndReason = "done"
         self._stopped_agents: tuple[AgentStatusSnapshot, ...] = ()
         """Agents that were stopped before they were done."""
+        self._down_members: tuple[TeammateStatusSnapshot, ...] = ()
+        """Members that were down at the end of the run."""
         self._has_looping_agent = False
         """True if an agent was stopped because it was in a loop."""
         self._open_questions: dict[str, PermissionQuestion] = {}
@@ -195,7 +198,11 @@ class _HeadlessRun:
             return self._signals.exit_code
         return (
             exit_codes.get_turn_end_exit_code(self._reason)
-            or (exit_codes.STOPPED if self._stopped_agents or self._has_looping_agent else exit_codes.OK)
+            or (
+                exit_codes.STOPPED
+                if self._stopped_agents or self._down_members or self._has_looping_agent
+                else exit_codes.OK
+            )
             or (exit_codes.ERROR if lost_lines else exit_codes.OK)
         )
 
@@ -339,6 +346,7 @@ class _HeadlessRun:
 
     async def _stop_remaining_work(self) -> None:
         """Stop everything that still runs, and report what was stopped before it was done."""
+        await self._report_team_leftovers()
         stopped_agents = await self._session.stop_agents("the run ended before the work was finished")
         self._report_stopped_agents(self._session.interrupted_agents + stopped_agents)
         shells = await self._session.stop_shells()
@@ -351,11 +359,22 @@ class _HeadlessRun:
             await self._process_events(
                 lambda event: show_event(event) if isinstance(event, WorktreeWorkRetained) else None
             )
-        if self._stopped_agents:
-            await self._output.report_incomplete_result(
-                user_messages.describe_stopped_agents(self._stopped_agents)
-            )
+        if incomplete := [
+            *([user_messages.describe_stopped_agents(self._stopped_agents)] if self._stopped_agents else ()),
+            *([user_messages.describe_down_members(self._down_members)] if self._down_members else ()),
+        ]:
+            await self._output.report_incomplete_result("\n".join(incomplete))
         await self._output.report_idle()
+
+    async def _report_team_leftovers(self) -> None:
+        """Report the members that are down and the open tasks that nobody claimed."""
+        from shoal.app.session.session_changes import list_down_members, list_unclaimed_tasks
+
+        self._down_members = list_down_members(self._session)
+        if self._down_members:
+            print_user_message(user_messages.describe_down_members(self._down_members))
+        if tasks := await list_unclaimed_tasks(self._session):
+            print_user_message(user_messages.describe_unclaimed_tasks(tasks))
 
     def _report_stopped_agents(self, stopped_agents: tuple[AgentStatusSnapshot, ...]) -> None:
         self._stopped_agents = stopped_agents

@@ -22,7 +22,12 @@ from shoal.surfaces.cli.cli_output import (
 )
 from shoal.surfaces.cli.team_store_access import run_with_team_store
 from shoal.surfaces.cli.teams.team_attach_command import attach_to_team
-from shoal.surfaces.cli.teams.team_control_commands import resume_command, send_to_team, stop_team
+from shoal.surfaces.cli.teams.team_control_commands import (
+    restart_members,
+    resume_command,
+    send_to_team,
+    stop_team,
+)
 from shoal.surfaces.cli.teams.team_export_command import export_team_data
 from shoal.surfaces.cli.teams.team_overview import (
     build_team_overview,
@@ -54,6 +59,7 @@ _STATE_STYLES = {
     "waiting": YELLOW,
     "idle": DIM,
     "cut off": YELLOW,
+    "down": RED,
     "ended": DIM,
     "died": RED,
 }
@@ -71,6 +77,7 @@ def team_commands() -> None:
 for part in (
     send_to_team,
     stop_team,
+    restart_members,
     resume_command,
     attach_to_team,
     export_team_data,
@@ -91,7 +98,7 @@ def list_teams(*, as_json: bool) -> int:
         rosters = [await store.rosters.read_team_roster(name) for name in await store.rosters.list_teams()]
         return [await build_team_overview(store, team) for team in rosters if team is not None]
 
-    overviews = run_with_team_store(load_all_overviews)
+    overviews = run_with_team_store(load_all_overviews, read_only=True)
     if as_json:
         print_json([team_overview_to_dict(view) for view in overviews])
     elif overviews:
@@ -111,7 +118,7 @@ def show_team(*, name: str | None, as_json: bool) -> int:
     async def load_team_overview(store: TeamStore) -> TeamOverview:
         return await build_team_overview(store, await find_named_or_running_team(store, name))
 
-    view = run_with_team_store(load_team_overview)
+    view = run_with_team_store(load_team_overview, read_only=True)
     if as_json:
         print_json(team_overview_to_dict(view))
         return exit_codes.OK
@@ -202,7 +209,7 @@ def _print_teams(overviews: Sequence[TeamOverview]) -> None:
             CliTableCell(view.team.name, CYAN),
             CliTableCell(view.lead, _LEAD_STYLES[view.lead]),
             CliTableCell(*_style_nonzero_number(view.count_members("working", "waiting"), GREEN)),
-            CliTableCell(*_style_nonzero_number(view.count_members("idle", "cut off"), "")),
+            CliTableCell(*_style_nonzero_number(view.count_members("idle", "cut off", "down"), "")),
             CliTableCell(f"{view.open_task_count} open", "" if view.open_task_count else DIM),
             CliTableCell(format_dollars(view.usd)),
             CliTableCell(_format_local_time(view.team.created_at, "%m-%d %H:%M")),

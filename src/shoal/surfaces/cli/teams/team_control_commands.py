@@ -1,4 +1,4 @@
-"""`shoal team send`, `stop` and `resume` commands: control a team, whether it runs or not."""
+"""`shoal team send`, `stop`, `restart` and `resume` commands: control a team, whether it runs or not."""
 
 from __future__ import annotations
 
@@ -171,6 +171,43 @@ async def _parse_stop_arguments(
     if arguments[0] not in teams and (len(teams) == 1 or await find_only_running_team(store)):
         return None, arguments[0]
     return arguments[0], None
+
+
+@click.command("restart", short_help="Restart the members that are down.")
+@click.argument("words", nargs=-1, metavar="[NAME] [MEMBER]")
+@json_option
+@debug_option
+def restart_members(*, words: tuple[str, ...], as_json: bool) -> int:
+    """Restart the members of a running team that are down, or one MEMBER.
+
+    A member is down if it failed unexpectedly, for example because its process was killed. Shoal retries on
+    its own, with growing delays; this command starts the next attempt at once.
+    """
+
+    async def restart_in_run(store: TeamStore) -> tuple[TeamRoster, list[str]]:
+        from shoal.app.run_access.run_handle import send_control_command
+        from shoal.wire.control_codec import RestartMemberControlCommand
+
+        name, member = await _parse_stop_arguments(store, words)
+        team = await find_named_or_running_team(store, name)
+        run = find_team_run(team)
+        if not run.is_live:
+            raise click.ClickException(
+                f"The team {team.name} is not running. Resume it, which restarts every member: shoal team "
+                f"resume {team.name}"
+            )
+        member_name = "" if member is None else resolve_recipients(team, member)[0]
+        response = await send_control_command(run, RestartMemberControlCommand(name=member_name))
+        return team, list(response["restarting"])
+
+    team, names = run_with_team_store(restart_in_run)
+    if as_json:
+        print_json({"team": team.name, "restarting": names})
+    elif names:
+        click.echo(f"Restarting {', '.join(names)}.")
+    else:
+        click.echo(f"No member of the team {team.name} is down.")
+    return exit_codes.OK
 
 
 async def _stop_member(run: RunHandle, member: AgentName, *, now: bool) -> str:

@@ -50,7 +50,7 @@ def export_team_data(*, name: str | None, output: Path | None, form: str, as_jso
             store, find_process_shoal_home(), team
         )
 
-    view, team_export = run_with_team_store(load_team_export)
+    view, team_export = run_with_team_store(load_team_export, read_only=True)
     text = (
         "\n".join(_render_team_export_markdown(view, team_export)) + "\n"
         if form == "md"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from shoal.core.teams.tasks import Task
 
 LeadState: TypeAlias = Literal["alive", "ended", "died"]
-MemberState: TypeAlias = Literal["working", "waiting", "idle", "cut off", "ended", "died"]
+MemberState: TypeAlias = Literal["working", "waiting", "idle", "cut off", "down", "ended", "died"]
 _MAIL_LIMIT = 100_000
 
 
@@ -181,8 +181,12 @@ def _resolve_member_state(
         if member.name == LEAD_NAME:
             return lead
         # The roster is up to a second late, the journal is not.
+        if member.is_down:
+            return "down"
         was_working = member.is_active if status is None else status.is_working
         return "cut off" if was_working else "idle"
+    if member.is_down or (status is not None and status.state == "down"):
+        return "down"
     if status is not None and status.state in ("working", "waiting"):
         return "waiting" if status.state == "waiting" else "working"
     return "working" if status is None and member.is_active else "idle"
@@ -223,6 +227,7 @@ def team_overview_to_dict(overview: TeamOverview) -> dict[str, Any]:
         "created_at": overview.team.created_at,
         "working": overview.count_members("working", "waiting"),
         "idle": overview.count_members("idle"),
+        "down": overview.count_members("down"),
         "cut_off": overview.count_members("cut off"),
         "open_tasks": overview.open_task_count,
         "tasks": {status: counts[status] for status in ("pending", "in_progress", "completed")},

@@ -35,6 +35,7 @@ MARKS: dict[str, Part] = {
     "working": ("●", GOOD),
     "waiting": ("?", ASKS),
     "idle": ("○", MUTED),
+    "down": ("✗", BAD),
     "completed": ("✓", MUTED),
     "failed": ("✗", BAD),
     "killed": ("■", MUTED),

@@ -126,7 +126,7 @@ class AgentsPanel(ListPanel):
 
     def _build_ended_agents_line(self) -> Content:
         ended_count = sum(row.state in ENDED for row in self._agents.values())
-        failed_count = sum(row.state in ("failed", "gone") for row in self._agents.values())
+        failed_count = sum(row.state in ("failed", "gone", "down") for row in self._agents.values())
         summary = f"{ended_count} ended" + (f", {failed_count} of them failed" if failed_count else "")
         return build_clean_line((f"{'▾' if self._unfolded else '▸'} {summary}", MUTED))
 

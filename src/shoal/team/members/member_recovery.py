@@ -1,0 +1,189 @@
+"""Restarts members that failed unexpectedly. Until a restart succeeds they are down and stay in the team."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from shoal.core.errors import AgentTranscriptMissing, ShoalError
+from shoal.core.events import MemberWentDown
+from shoal.core.names import LEAD_NAME, AgentName
+from shoal.core.teams.team_storage import TaskBoard
+from shoal.runs.run_outcome import AgentRunOutcome
+from shoal.team.mail.mail_sender import TeamMailPoster
+from shoal.team.members.down_member import DownMember
+from shoal.team.members.local_member import LocalMember
+from shoal.team.members.member_admission import AdmittedMember, MemberAdmission
+from shoal.team.members.member_results import build_member_end_notice
+from shoal.team.members.member_table import MemberHandle, MemberTable
+from shoal.team.members.remote_member import RemoteMember
+from shoal.team.roster_activity import RosterActivityWriter
+from shoal.team.team_prompts import format_team_notice
+from shoal.team.team_services import TeamServices
+
+RETRY_DELAYS = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
+"""Seconds before each attempt in a row; the last delay repeats."""
+STABLE_AFTER = 60.0
+"""Seconds after which a restarted member counts as stable: its next failure starts a new row of attempts."""
+
+
+class MemberRecovery:
+    """Restarts the failed members of one team. `start_mail` starts the mail pump of a local member."""
+
+    def __init__(
+        self,
+        services: TeamServices,
+        members: MemberTable,
+        board: TaskBoard,
+        mail_sender: TeamMailPoster,
+        *,
+        admission: MemberAdmission,
+        activity_writer: RosterActivityWriter,
+        start_mail: Callable[[MemberHandle, AdmittedMember], None],
+    ) -> None:
+        self._services = services
+        self._members = members
+        self._board = board
+        self._mail_sender = mail_sender
+        self._admission = admission
+        self._activity_writer = activity_writer
+        self._start_mail = start_mail
+
+    async def restart_failed_member(self, handle: MemberHandle, outcome: AgentRunOutcome) -> bool:
+        """Restart a member after a failure that may pass; return False if it must leave the team.
+
+        A member whose process keeps dying is given up after `max_restarts` restarts in a row. A member that
+        cannot be started, or that cannot store its state, is never given up.
+        """
+        failed_member = handle.member
+        has_died = isinstance(failed_member, RemoteMember) and bool(failed_member.death_cause)
+        is_foreign = isinstance(failed_member, RemoteMember) and failed_member.is_foreign
+        if not (has_died or outcome.is_passing) or is_foreign or failed_member.stop_reason:
+            return False
+        if handle.approved_request is not None:
+            return False
+        max_restarts = self._services.policy.max_restarts
+        if self._is_stable(handle):
+            handle.restarts = handle.failed_starts = 0
+        if has_died and handle.restarts >= max_restarts:
+            return False
+        handle.restarts += has_died
+        handle.failed_starts += not has_died
+        await self._mark_down(handle, outcome)
+        could_not_resume = isinstance(failed_member, DownMember)
+        while True:
+            down_member = handle.member
+            assert isinstance(down_member, DownMember)
+            has_failed_often = could_not_resume or handle.failed_starts >= max(max_restarts, 1)
+            if has_failed_often and down_member.is_restart_expected:
+                await self._stop_waiting_for_restart(handle, down_member)
+            await self._wait_for_next_attempt(handle, handle.restarts + handle.failed_starts - has_died)
+            try:
+                is_restarted = await self._start_member_again(handle)
+            except AgentTranscriptMissing:
+                return False
+            except (ShoalError, OSError) as error:
+                handle.failed_starts += 1
+                down_member.cause = str(error)
+                self._services.note(f"{down_member.name} could not be restarted: {error}")
+                continue
+            if is_restarted:
+                self._services.note(
+                    f"The process of {down_member.name} died ({outcome.detail}); it continues in a new one."
+                    if has_died
+                    else f"{down_member.name} failed ({outcome.detail}) and was restarted."
+                )
+            return is_restarted
+
+    def request_restart(self, name: AgentName) -> bool:
+        """Make the next attempt to restart a down member now; return False if it is not down."""
+        handle = self._members.handles.get(name)
+        if handle is None or not isinstance(handle.member, DownMember):
+            return False
+        handle.member.is_restart_expected = True
+        handle.restart_requested.set()
+        self._members.notify_changed()
+        return True
+
+    def _is_stable(self, handle: MemberHandle) -> bool:
+        lifetime = self._services.clock.monotonic() - handle.restarted_at
+        return handle.member.has_finished_work or lifetime >= STABLE_AFTER
+
+    async def _mark_down(self, handle: MemberHandle, outcome: AgentRunOutcome) -> None:
+        """Replace the member by a placeholder, and show in the roster and in the journal that it is down."""
+        failed_member = handle.member
+        if not isinstance(failed_member, DownMember):
+            handle.member = DownMember(handle.entry, outcome.detail, failed_member)
+        if isinstance(failed_member, LocalMember):
+            await self._release_local_member(handle, failed_member)
+        # Its claimed tasks stay its own while the team waits for the restart.
+        with suppress(ShoalError):
+            await self._board.reclaim_owner_tasks(failed_member.name)
+        self._activity_writer.set_member_active(failed_member.name, active=False)
+        try:
+            await self._services.store.rosters.update_member(
+                self._members.team, failed_member.name, is_active=False, is_down=True
+            )
+        except ShoalError as error:
+            self._services.note(f"The roster does not show that {failed_member.name} is down: {error}")
+        self._services.emit_or_note(MemberWentDown(agent=failed_member.id, cause=outcome.detail))
+        self._members.notify_changed()
+
+    async def _release_local_member(self, handle: MemberHandle, member: LocalMember) -> None:
+        """Release what a member in this process uses. Its unread mail is delivered again."""
+        if handle.mail_task is not None:
+            handle.mail_task.cancel()
+            handle.mail_task = None
+        self._services.queue.discard_agent_items(member.id)
+        self._services.budget.deactivate_agent_slot(handle.slot)
+        try:
+            await self._services.stop_agents_of(member.id, "the teammate that started it is down")
+            await member.clean_up()
+        except ShoalError as error:
+            self._services.note(f"{member.name} could not be cleaned up completely: {error}")
+
+    async def _stop_waiting_for_restart(self, handle: MemberHandle, down_member: DownMember) -> None:
+        """Release its tasks and tell the lead once; attempts to restart it continue."""
+        down_member.is_restart_expected = False
+        with suppress(ShoalError):
+            await self._board.release_owner_tasks(down_member.name)
+        if not handle.down_reported:
+            handle.down_reported = True
+            text = format_team_notice("member_down", name=down_member.name, cause=down_member.cause)
+            ident = self._services.ids.new_short_id()
+            self._services.queue.put(build_member_end_notice(self._services.lead_id, ident, text))
+        self._members.notify_changed()
+
+    async def _wait_for_next_attempt(self, handle: MemberHandle, attempts: int) -> None:
+        delay = RETRY_DELAYS[min(attempts, len(RETRY_DELAYS) - 1)]
+        if delay:
+            with suppress(TimeoutError):
+                async with self._services.clock.deadline(delay):
+                    await handle.restart_requested.wait()
+        handle.restart_requested.clear()
+
+    async def _start_member_again(self, handle: MemberHandle) -> bool:
+        """Start the member from its transcript; return False if it is no longer in the roster."""
+        down_member = handle.member
+        claimed_tasks = await self._board.reclaim_owner_tasks(down_member.name)
+        team = await self._services.store.rosters.read_team_roster(self._members.team)
+        entry = None if team is None else team.find_member(down_member.name)
+        if entry is None:
+            return False
+        backend = await self._services.launcher.choose_backend(entry.agent_type)
+        if backend == "in-process":
+            lead_mail_ids = await self._mail_sender.list_received_mail_ids(LEAD_NAME)
+            admitted = await self._admission.restore_local_member(
+                entry, claimed_tasks, lead_mail_ids, handle.slot
+            )
+            self._start_mail(handle, admitted)
+            handle.member = admitted.member
+        else:
+            remote_member = await self._admission.restore_remote_member(entry, backend, handle.slot)
+            remote_member.monitor = down_member.monitor or remote_member.monitor
+            handle.member = remote_member
+        handle.member.shutdown_request = down_member.shutdown_request
+        handle.restarted_at, handle.down_reported = self._services.clock.monotonic(), False
+        self._services.emit_or_note(handle.member.agent_started_event)
+        self._members.notify_changed()
+        return True

@@ -1,0 +1,116 @@
+"""Views of teams: they change, release and rename nothing, whoever is dead and whatever is damaged."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from shoal_process import ShoalProgram
+
+from shoal.app.teams.team_store import TeamStore
+from shoal.core.clock import SystemClock
+from shoal.core.ids import IdGenerator
+from shoal.core.names import AgentName, TeamName
+from shoal.core.teams.mail import MailMessage
+from shoal.core.teams.roster import NewMember
+from shoal.core.teams.tasks import TaskDraft
+
+ANN = AgentName("ann")
+SESSION = "11111111-2222-4333-8444-555555555555"
+VIEWS = (
+    ("team", "ls"),
+    ("team", "show", "crew"),
+    ("team", "export", "crew"),
+    ("task", "ls", "--team", "crew"),
+    ("inbox", "show", "ann", "--team", "crew"),
+    ("ps",),
+    ("watch", SESSION),
+)
+
+
+async def create_team(home: Path) -> None:
+    """Create a team whose lead and member are dead, with a claimed task and unread mail."""
+    store = TeamStore(home, clock=SystemClock(), ids=IdGenerator())
+    lead = NewMember(name=AgentName("team-lead"), agent_type="lead", model="m", cwd=str(home), prompt="")
+    crew = TeamName("crew")
+    await store.rosters.create_team(crew, lead=lead, session=SESSION, description=None)
+    await store.add_member(
+        crew, NewMember(name=ANN, agent_type="general-purpose", model="m", cwd=str(home), prompt="Begin.")
+    )
+    for text in ("one", "two"):
+        mail = MailMessage(id=text, sender=ANN, text=text, timestamp="2026-01-01T00:00:00.000Z")
+        await store.post_mail(crew, AgentName("team-lead"), mail)
+    board = store.open_board("crew")
+    for subject in ("Dig", "Fill"):
+        await board.create(TaskDraft(subject=subject, description=""))
+    claim = await board.claim_next(by=ANN)
+    assert claim is not None
+    assert claim.success
+    # Closing the board ends the lease, as the death of its process does.
+    await store.aclose()
+
+
+def tear(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-20])
+    os.utime(path, (0, 0))
+
+
+def write_foreign_mail(home: Path) -> None:
+    inbox = home / "teams/crew/inboxes/ann.json"
+    entries = json.loads(inbox.read_bytes())
+    inbox.write_text(json.dumps([*entries, {"from": "stranger", "text": "hello", "read": False}]))
+
+
+DAMAGES: dict[str, Callable[[Path], None]] = {
+    "nothing": lambda _: None,
+    "a torn roster": lambda home: tear(home / "teams/crew/config.json"),
+    "a torn inbox": lambda home: tear(home / "teams/crew/inboxes/ann.json"),
+    "a torn task": lambda home: tear(home / "tasks/crew/1.json"),
+    "foreign mail": write_foreign_mail,
+}
+
+
+def list_files(home: Path) -> dict[str, tuple[int, int, str]]:
+    return {
+        str(path.relative_to(home)): (
+            path.lstat().st_mtime_ns,
+            path.lstat().st_mode,
+            hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "",
+        )
+        for path in sorted(home.rglob("*"))
+    }
+
+
+@pytest.mark.spec("LIF-05")
+@pytest.mark.parametrize("damage", DAMAGES)
+async def test_views_change_nothing(shoal: ShoalProgram, home: Path, damage: str) -> None:
+    await create_team(home)
+    DAMAGES[damage](home)
+    before = list_files(home)
+    ran = {view: await shoal(*view) for view in VIEWS}
+    assert list_files(home) == before
+    assert "ann" in ran["team", "show", "crew"].text
+    if damage == "a torn roster":
+        assert "config.json is damaged" in ran["team", "show", "crew"].err
+        assert "uses its last good copy" in ran["team", "show", "crew"].err
+
+
+async def test_a_torn_roster_is_restored_from_its_last_good_copy(home: Path) -> None:
+    await create_team(home)
+    config = home / "teams/crew/config.json"
+    content = config.read_bytes()
+    tear(config)
+    reports: list[str] = []
+    store = TeamStore(home, clock=SystemClock(), ids=IdGenerator(), report=reports.append)
+    team = await store.rosters.read_team_roster(TeamName("crew"))
+    await store.aclose()
+    assert team is not None
+    assert [each.name for each in team.members] == ["team-lead", "ann"]
+    assert config.read_bytes() == content
+    (report,) = reports
+    assert "Its last good copy is used instead" in report
+    assert len(list(config.parent.glob("config.json.corrupt-*"))) == 1
