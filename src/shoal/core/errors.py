@@ -7,7 +7,7 @@ ShoalError
 │   │   ├── Overloaded            529, 503
 │   │   ├── ServerFault           other 5xx
 │   │   ├── ConnectionLost        no answer at all
-│   │   ├── StreamCut             the answer broke off
+│   │   ├── StreamCut             the answer was cut off
 │   │   └── StreamStalled         no byte for too long
 │   ├── Unauthorized              401, 403
 │   ├── UnknownModel              404, or a name that no provider offers

@@ -68,7 +68,7 @@ class ModelRequestSent(JournaledEvent, frozen=True, tag="request_sent"):
     request: RequestId
     model: str
     reserved_usd: float = 0.0
-    """Dollars that the request counts with until it is settled; 0 if the price is unknown."""
+    """Dollars that the request costs until it is settled; 0 if the price is unknown."""
     reserved_tokens: int = 0
 
 
@@ -92,7 +92,7 @@ class ModelRequestFailed(JournaledEvent, frozen=True, tag="request_failed"):
     retry_in: float | None = None
     """Seconds until the retry; None if there is none."""
     estimated_usd: float | None = None
-    """Dollars that it counts with; None means the amount that was reserved for it."""
+    """Dollars that Shoal counts for it; None means the amount that was reserved for it."""
     estimated_tokens: int | None = None
     quota: bool = False
     """True if the provider refused because the account's quota or credit is used up."""
@@ -219,11 +219,11 @@ class AgentStarted(JournaledEvent, frozen=True, tag="agent_started"):
     isolation: str | None = None
     resumed: bool = False
     team: str = ""
-    """Team, if the agent is a teammate. A teammate can go idle and be woken until it is shut down."""
+    """Team, if the agent is a teammate. A teammate can become idle and be woken until it is shut down."""
 
 
 class AgentMovedToBackground(JournaledEvent, frozen=True, tag="agent_moved"):
-    """An agent moved to the background; nobody is waiting for it any longer."""
+    """An agent moved to the background; nobody waits for it any longer."""
 
 
 class AgentEnded(JournaledEvent, frozen=True, tag="agent_ended"):
