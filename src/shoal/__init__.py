@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from shoal.app.session.result import Result as Result
     from shoal.app.session.turn import Turn as Turn
     from shoal.app.teams.team_store import TeamStore as TeamStore
+    from shoal.app.workflows.workflow import Workflow as Workflow
+    from shoal.app.workflows.workflow_definition import WorkflowDefinition as WorkflowDefinition
+    from shoal.app.workflows.workflow_definition import workflow as workflow
     from shoal.core import errors as errors
     from shoal.core import events as events
     from shoal.core.agents.identity import AgentIdentity as AgentIdentity
@@ -124,6 +127,8 @@ _EXPORT_MODULES = {
     "ToolUseBlock": "shoal.core.conversation.messages",
     "Turn": "shoal.app.session.turn",
     "Usage": "shoal.core.budgets.usage",
+    "Workflow": "shoal.app.workflows.workflow",
+    "WorkflowDefinition": "shoal.app.workflows.workflow_definition",
     "acting_as": "shoal.core.agents.identity",
     "current_cwd": "shoal.core.agents.identity",
     "current_identity": "shoal.core.agents.identity",
@@ -132,6 +137,7 @@ _EXPORT_MODULES = {
     "run": "shoal.app.api",
     "run_sync": "shoal.app.api",
     "tool": "shoal.tools.function_tool",
+    "workflow": "shoal.app.workflows.workflow_definition",
 }
 """Module of each name; `module:name` if it has another name there."""
 _EXPORTED_MODULES = {

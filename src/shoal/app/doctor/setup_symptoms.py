@@ -30,7 +30,7 @@ def explain_tool_missing(case: DoctorContext) -> Iterator[DoctorDiagnostic]:
         close_names = get_close_matches(case.about, offered, n=1)
         advice = f"Did you mean {close_names[0]}?" if close_names else f"Available: {', '.join(offered)}"
         yield case.make_diagnostic(
-            case.about, "there is no tool with that name in a session here", state="bad", advice=advice
+            case.about, "sessions here have no tool with that name", state="bad", advice=advice
         )
     else:
         yield case.make_diagnostic("lead", f"has {case.about}")

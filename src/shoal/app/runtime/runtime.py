@@ -176,7 +176,7 @@ def create_session_budget(
 def restore_spending_from_journal(budget: Budget, journal: Journal) -> None:
     """Add the spending of earlier processes; the number of their agents comes from recovery.
 
-    A request without a reported cost, such as one in flight when a process was killed, counts with its
+    For a request without a reported cost, such as one in flight when a process was killed, Shoal counts the
     reservation.
     """
     usage_summary = summarize_usage(journal.read_records())
