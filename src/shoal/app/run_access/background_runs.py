@@ -146,7 +146,7 @@ class BackgroundRunManager:
             raise AgentRequestRefused(f"It could not start: {detail}")
 
     async def has_session_begun(self, id_: str) -> bool:
-        """Return True if the session has sent a request or written a result that is no error."""
+        """Return True if the session has sent a request or written a result without an error."""
         output, run = self._read_run_output(id_), self._find_run(id_)
         if output and not output.get("is_error"):
             return True

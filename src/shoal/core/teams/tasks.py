@@ -196,7 +196,7 @@ def would_close_dependency_cycle(board: Mapping[TaskId, Task], blocker: TaskId, 
 def refuse_blank_subject(subject: str | UnsetType) -> None:
     """Raise `TaskUpdateRefused` for a subject without a visible character."""
     if subject is not UNSET and not subject.strip():
-        raise TaskUpdateRefused("A task needs a subject: one line that says what is to be done.")
+        raise TaskUpdateRefused("A task needs a subject: one line that describes the work.")
 
 
 def refuse_blocked_status(
