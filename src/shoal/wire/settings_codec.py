@@ -190,7 +190,7 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     """Other programs that can be teammates: the command line for each agent type."""
     teammate_restarts: Annotated[int, Meta(ge=0)] = 5
     """Number of times in a row that a teammate whose process died is restarted with its history before Shoal
-    gives up on it. Shoal never gives up on a teammate that cannot be started: it is down, and Shoal retries."""
+    gives up on it. A teammate that cannot be started is down, and Shoal never stops retrying it."""
     file_leases: tuple[str, ...] = ()
     """Patterns for leased files. A leased file belongs to the agent that changed it until that agent ends. An
     empty list disables leases."""
