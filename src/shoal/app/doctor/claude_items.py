@@ -68,7 +68,7 @@ _CLAUDE_PREFIXES = (
     "ANTHROPIC_", "API_", "BASH_", "CLAUDE_", "CLOUD_ML_", "DISABLE_", "ENABLE_", "MAX_", "MCP_", "VERTEX_",
 )  # fmt: skip
 """Beginnings of the names of variables that Claude Code reads."""
-READ_VARIABLES = frozenset(
+EFFECTIVE_ENV_NAMES = frozenset(
     {
         "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "ANTHROPIC_CUSTOM_HEADERS",
         "ANTHROPIC_DEFAULT_FABLE_MODEL", "ANTHROPIC_DEFAULT_HAIKU_MODEL", "ANTHROPIC_DEFAULT_MODEL",
@@ -197,7 +197,7 @@ def _find_unused_variable_reason(settings: Settings, document: SettingsDocument,
     )
     if (first := next(setting, document)) is not document:
         return f"{first.name} sets it too and takes precedence"
-    if name.startswith(_CLAUDE_PREFIXES) and name not in READ_VARIABLES:
+    if name.startswith(_CLAUDE_PREFIXES) and name not in EFFECTIVE_ENV_NAMES:
         return "Shoal does not use it; commands get it"
     return None
 
