@@ -129,8 +129,8 @@ def explain_slash_command_not_forked(case: DoctorContext) -> Iterator[DoctorDiag
     ]
     for skill in found:
         location = skill.source.locate_field("forks") or str(skill.source)
-        if skill.forks:
-            agent = f" as {skill.agent}" if skill.agent else ""
+        if skill.execution.forks:
+            agent = f" as {skill.execution.agent}" if skill.execution.agent else ""
             yield case.make_diagnostic(
                 f"/{skill.name}", f"has context: fork ({location}): a separate agent runs it{agent}"
             )
@@ -153,7 +153,7 @@ def explain_slash_command_not_forked(case: DoctorContext) -> Iterator[DoctorDiag
             f"/{command_name}", "there is no command or skill with that name", state="bad", advice=advice
         )
     if not command_name:
-        forking = [f"/{skill.name}" for skill in by_name.values() if skill.forks]
+        forking = [f"/{skill.name}" for skill in by_name.values() if skill.execution.forks]
         yield case.make_diagnostic(
             "commands that fork", ", ".join(forking) or "none", state="none", advice="Name one: --about NAME"
         )
