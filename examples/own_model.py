@@ -1,22 +1,10 @@
-"""A model of your own: any object with a card and `generate_reply`. Try it: python examples/own_model.py"""
+"""A model of your own: a function of the request. Try it: python examples/own_model.py"""
 
 import shoal
 
 
-class EchoModel:
-    card = shoal.ModelCard(id="echo", provider="own", price=shoal.TokenPrice(input=0, output=0))
-
-    async def generate_reply(
-        self, request: shoal.ModelRequest, on_delta: shoal.DeltaListener
-    ) -> shoal.ModelReply:
-        await on_delta(shoal.ModelAttemptStartedDelta())
-        text = f"You said: {request.messages[-1].text}"
-        await on_delta(shoal.TextDelta(text))
-        message = shoal.Message(role="assistant", content=(shoal.TextBlock(text=text),))
-        return shoal.ModelReply(message=message, usage=shoal.Usage(), stop_reason="end_turn", model="echo")
-
-    async def aclose(self) -> None:
-        pass
+def reply(request: shoal.ModelRequest) -> str:
+    return f"You said: {request.messages[-1].text}"
 
 
-print(shoal.run_sync("Hello", model=EchoModel()).text)
+print(shoal.run_sync("Hello", model=shoal.ScriptedModel(reply)).text)

@@ -1,10 +1,9 @@
 """Two teammates, each in a separate process, share a task board. Try it: python examples/team.py
 
-Kill it at any time; python examples/team.py resume continues.
+Kill it at any time; resume_team.py continues.
 """
 
 import asyncio
-import sys
 
 import shoal
 
@@ -12,24 +11,15 @@ ana = shoal.Agent("ana", prompt="You write Python code.")
 ben = shoal.Agent("ben", prompt="You review code and fix what is wrong.")
 
 
-async def start() -> None:
+async def main() -> None:
     async with shoal.Team("greeters", members=[ana, ben], backend="process", mode="acceptEdits") as team:
         write = await team.add_task("Write hello.txt", owner="ana", accept="grep -q hello hello.txt")
         await team.add_task("Check hello.txt", owner="ben", blocked_by=[write])
-        print(await follow(team))
+        async for event in team.events():
+            if isinstance(event, shoal.events.TaskChanged):
+                print(f"#{event.task} {event.status}")
+        report = await team.finished()
+    print(f"finished: {report.ok}, ${report.cost_usd}")
 
 
-async def resume() -> None:
-    async with shoal.Team.resume("greeters") as team:
-        print(await follow(team))
-
-
-async def follow(team: shoal.Team) -> str:
-    async for event in team.events():
-        if isinstance(event, shoal.events.TaskChanged):
-            print(f"#{event.task} {event.status}")
-    report = await team.finished()
-    return f"finished: {report.ok}, ${report.cost_usd}"
-
-
-asyncio.run(resume() if sys.argv[1:] == ["resume"] else start())
+asyncio.run(main())

@@ -6,6 +6,7 @@ import ast
 import asyncio
 import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+SIZES = EXAMPLES.parent / "bench" / "program_sizes"
 
 
 def call(tool: str, **arguments: object) -> dict[str, Any]:
@@ -127,8 +129,15 @@ def test_the_team_creates_spawns_collaborates_and_shuts_down(project: Path) -> N
     assert (project / "hello.txt").read_text() == "hello\n"
 
 
-def test_a_model_of_the_program_answers(project: Path) -> None:
-    assert run_example("own_model.py", project, []) == ["You said: Hello"]
+def test_an_unfinished_team_is_continued_by_another_program(project: Path) -> None:
+    idle = [{"repeat": True, "text": "That is all."}]
+    assert run_example("team.py", project, idle)[-1] == "finished: False, $0.0"
+    assert run_example("resume_team.py", project, idle) == ["finished: False, $0.0"]
+
+
+@pytest.mark.parametrize("name", ["own_model.py", "own_model_class.py"])
+def test_a_model_of_the_program_answers(project: Path, name: str) -> None:
+    assert run_example(name, project, []) == ["You said: Hello"]
 
 
 def test_a_hook_forbids_a_command_and_another_sees_the_result(project: Path) -> None:
@@ -209,6 +218,22 @@ def test_the_examples_pass_mypy_in_strict_mode() -> None:
     assert done.returncode == 0, done.stdout
 
 
+def test_programs_are_at_most_two_lines_longer_than_the_shortest_of_the_others() -> None:
+    counts = runpy.run_path(str(SIZES / "line_counts.py"))
+    for job, lines in counts["count_programs"]().items():
+        others = [count for library, count in lines.items() if library != "shoal" and count is not None]
+        assert lines["shoal"] <= min(others) + 2, job
+    page = (EXAMPLES.parent / "docs" / "comparison.md").read_text()
+    assert counts["format_table"]() in page, "run python bench/program_sizes/line_counts.py"
+
+
+@pytest.mark.parametrize(
+    "path", sorted(SIZES.glob("*/*.py")), ids=lambda path: f"{path.parent.name}-{path.stem}"
+)
+def test_the_programs_for_other_libraries_compile(path: Path) -> None:
+    compile(path.read_text(), str(path), "exec")
+
+
 def find_pyright() -> str | None:
     own = Path(sys.executable).parent / "pyright"
     return str(own) if own.exists() else shutil.which("pyright")
@@ -233,13 +258,13 @@ def test_the_examples_pass_pyright(tmp_path: Path) -> None:
 WRONG = """
 import shoal
 
-shoal.open(modle="x")
-shoal.open(mode="plaan")
-shoal.open(hooks={"PreToolUs": []})
-shoal.open(allowed_tools=["Raed"])
-shoal.Agent("a", prompt="x", tools=["Gerp"])
+shoal.open(modelx="x")
+shoal.open(mode="planx")
+shoal.open(hooks={"PreToolUsex": []})
+shoal.open(allowed_tools=["Readx"])
+shoal.Agent("a", prompt="x", tools=["Grepx"])
 shoal.Agent("a", prompt="x", isolation="vm")
-shoal.Team("t", members=[], backend="proces1")
+shoal.Team("t", members=[], backend="processx")
 shoal.run_sync("hi", output=int).output.upper()
 """
 
