@@ -9,9 +9,11 @@ import shlex
 import subprocess
 import sys
 import tomllib
+from collections.abc import Mapping
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -20,7 +22,7 @@ from needs_marks import explain_missing
 from shoal.app.definitions.agent_catalog import load_agent_catalog
 from shoal.app.teams.team_templates import read_team_template_file as read_template
 from shoal.surfaces.cli.main import _resolve_command
-from shoal.testing import messages_server, run_in_thread
+from shoal.testing import make_tool_call, messages_server, run_in_thread
 from shoal.wire.hook_codec import parse_hooks_setting
 from shoal.wire.settings_codec import SettingsSchema, describe_unknown_shoal_settings, parse_settings_document
 
@@ -74,6 +76,18 @@ def list_programs() -> list[tuple[str, str]]:
     ]
 
 
+SAMPLES = {"boolean": True, "string": "fine", "integer": 1, "number": 1.5, "array": [], "object": {}}
+
+
+def give_short_answer(request: Mapping[str, Any]) -> Any:
+    """Reply with a text, or with an answer in the format that an agent owes."""
+    owed = [tool for tool in request.get("tools", ()) if tool["name"] == "StructuredOutput"]
+    if not owed or len(request["messages"]) > 1:
+        return "That is all."
+    fields = owed[0]["input_schema"]["properties"].items()
+    return make_tool_call("StructuredOutput", **{name: SAMPLES[field["type"]] for name, field in fields})
+
+
 @pytest.mark.parametrize(("where", "code"), list_programs(), ids=lambda value: value.split("\n")[0])
 def test_a_whole_program_runs(where: str, code: str, tmp_path: Path):
     """Against a provider on loopback, whose model has little to say."""
@@ -81,7 +95,7 @@ def test_a_whole_program_runs(where: str, code: str, tmp_path: Path):
         pytest.skip(reason)
     (tmp_path / "shoal").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m shoal "$@"\n')
     (tmp_path / "shoal").chmod(0o755)
-    with run_in_thread(messages_server(lambda _: "That is all.")) as server:
+    with run_in_thread(messages_server(give_short_answer)) as server:
         env = os.environ | {
             "ANTHROPIC_BASE_URL": server.url,
             "ANTHROPIC_API_KEY": "any",

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from shoal.app.session.result import Result as Result
     from shoal.app.session.turn import Turn as Turn
     from shoal.app.teams.team_store import TeamStore as TeamStore
+    from shoal.app.workflows.workflow import Workflow as Workflow
+    from shoal.app.workflows.workflow_definition import WorkflowDefinition as WorkflowDefinition
+    from shoal.app.workflows.workflow_definition import workflow as workflow
     from shoal.core import errors as errors
     from shoal.core import events as events
     from shoal.core.agents.identity import AgentIdentity as AgentIdentity
@@ -214,6 +217,8 @@ __all__ = [
     "Usage",
     "UserPromptExpansionInput",
     "UserPromptSubmitInput",
+    "Workflow",
+    "WorkflowDefinition",
     "WorktreeCreateHookOutput",
     "WorktreeCreateInput",
     "WorktreeRemoveInput",
@@ -228,6 +233,7 @@ __all__ = [
     "run",
     "run_sync",
     "tool",
+    "workflow",
 ]
 
 _EXPORT_MODULES = {
@@ -324,6 +330,8 @@ _EXPORT_MODULES = {
     "Usage": "shoal.core.budgets.usage",
     "UserPromptExpansionInput": "shoal.core.extensions.hook_types",
     "UserPromptSubmitInput": "shoal.core.extensions.hook_types",
+    "Workflow": "shoal.app.workflows.workflow",
+    "WorkflowDefinition": "shoal.app.workflows.workflow_definition",
     "WorktreeCreateHookOutput": "shoal.core.extensions.hook_types",
     "WorktreeCreateInput": "shoal.core.extensions.hook_types",
     "WorktreeRemoveInput": "shoal.core.extensions.hook_types",
@@ -335,6 +343,7 @@ _EXPORT_MODULES = {
     "run": "shoal.app.api",
     "run_sync": "shoal.app.api",
     "tool": "shoal.tools.function_tool",
+    "workflow": "shoal.app.workflows.workflow_definition",
 }
 """Module of each name; `module:name` if it has another name there."""
 _EXPORTED_MODULES = {

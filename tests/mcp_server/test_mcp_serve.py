@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 
+import shoal
 from agent_scripts import call_tool
 from server_scripts import approve_shutdown, join_text, run_provider
 from shoal.app.run_access.run_handle import list_all_live_runs
 from shoal.stores.files.locks.pid_locks import find_session_pid
+from shoal.wire.model_texts import ModelTexts
 from team_scripts import get_home, open_session, read_inbox, read_team_config, script_team, send_message
 
 pytest.importorskip("mcp")
@@ -26,6 +28,9 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 MODEL = "anthropic:claude-sonnet-4-5"
+SERVER_TEXTS = ModelTexts(Path(shoal.__file__).parent / "surfaces" / "mcp" / "prompts").load_sections(
+    "server"
+)
 
 
 class Caller:
@@ -78,8 +83,17 @@ async def test_a_client_leads_a_team_with_a_real_member(
         run_provider(monkeypatch, ann=ann),
         start_mcp_server(tmp_path, "--model", MODEL, "--dangerously-skip-permissions") as call,
     ):
-        tools = {tool.name for tool in (await call.client.list_tools()).tools}
-        assert tools == {
+        tools = (await call.client.list_tools()).tools
+        assert all(tool.description == SERVER_TEXTS[tool.name] for tool in tools)
+        described = [
+            text
+            for tool in tools
+            for text in tool.input_schema["properties"].values()
+            if "description" in text
+        ]
+        inputs = {text for key, text in SERVER_TEXTS.items() if key.startswith("input:")}
+        assert {each["description"] for each in described} == inputs
+        assert {tool.name for tool in tools} == {
             *("team_create", "team_list", "team_show", "team_delete"),
             *("task_create", "task_list", "task_get", "task_update"),
             *("message_send", "message_take", "spawn", "run_status", "run_result"),

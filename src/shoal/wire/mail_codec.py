@@ -40,7 +40,7 @@ class _MailInboxEntrySchema(Struct, rename={"sender": "from"}, gc=False):
     color: str | None = None
     msg_id: str | None = None
     fyi: Any = None
-    """Field of Shoal, true for a message that wakes nobody; other values are ignored."""
+    """Field of Shoal, true for a message that does not wake its reader; other values are ignored."""
     shoal_sig: str | None = None
 
 

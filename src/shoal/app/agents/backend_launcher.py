@@ -117,7 +117,7 @@ class MemberBootstrap(Struct, frozen=True, kw_only=True):
     ]
     """Session-wide permissions that a person has granted so far."""
     denied: tuple[str, ...]
-    """Tools that its lead may not use now, and so neither may it."""
+    """Tools that its lead may not use now, so it may not use them either."""
     opened: InheritedMemberOptions
     trace: str = ""
     """Parent of its trace in the lead's trace."""

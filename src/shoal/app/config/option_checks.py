@@ -1,4 +1,4 @@
-"""Checks of the options that a program passes: a wrong value is refused, and never taken for another."""
+"""Checks of the options that a program passes. A wrong value is refused and never reinterpreted."""
 
 from __future__ import annotations
 

@@ -26,6 +26,7 @@ from shoal.app.config.system_prompt import format_date_line
 from shoal.app.definitions.agent_catalog import AgentCatalog, load_agent_catalog, parse_agents_option
 from shoal.app.definitions.plugin_set import PluginSet, load_plugins
 from shoal.app.isolation.sandbox_policies import check_sandbox_settings
+from shoal.app.model_notices import format_session_notice
 from shoal.app.models.model_choice import choose_model_with_fallback, find_plan_mode_names
 from shoal.app.options import Options
 from shoal.app.settings.settings import Settings, load_settings, remove_extensions
@@ -43,9 +44,6 @@ from shoal.workspaces.checkpoints import CheckpointStore
 _HOME_VARIABLES = ("SHOAL_HOME", "CLAUDE_CONFIG_DIR")
 ModelChooser: TypeAlias = Callable[[str | Model | None], Awaitable[Model]]
 """Returns the model of a name, or the configured one."""
-OUTPUT_INSTRUCTION = (
-    f"Give your final answer with the tool {STRUCTURED_OUTPUT}: programs read that, not your text."
-)
 
 
 def add_structured_output_tool(options: Options) -> tuple[Options, StructuredOutputTool | None]:
@@ -58,10 +56,9 @@ def add_structured_output_tool(options: Options) -> tuple[Options, StructuredOut
         raise SettingsError(f"One of your tools is named {STRUCTURED_OUTPUT}, which is reserved. Rename it.")
     tool = StructuredOutputTool(schema, output)
     available = options.available_tools
+    instruction = format_session_notice("output_instruction", tool=STRUCTURED_OUTPUT)
     appended_prompt = (
-        f"{options.append_system_prompt}\n\n{OUTPUT_INSTRUCTION}"
-        if options.append_system_prompt
-        else OUTPUT_INSTRUCTION
+        f"{options.append_system_prompt}\n\n{instruction}" if options.append_system_prompt else instruction
     )
     options = replace(
         options,

@@ -18,6 +18,7 @@ from shoal.core.agents.subagents import SpawnRequest
 from shoal.core.budgets.shared_budget import SharedBudget
 from shoal.core.conversation.messages import Message, user_message
 from shoal.core.errors import AgentRequestRefused
+from shoal.core.ids import AgentId
 from shoal.core.output_type import AnswerT_co, OutputType
 from shoal.core.text.text_format import to_one_line
 from shoal.runs.event_channel import EventChannel
@@ -175,12 +176,22 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         `agent` is an `Agent`, or the name of one from a file. `output` overrides the type of its answer.
         Raises `AgentRequestRefused`.
         """
-        self._require_open()
         refuse_unknown_keywords("session.spawn()", options, SpawnOptions.__annotations__)
+        return await self.start_agent(agent, prompt, self.choose_output_type(agent, output), options)
+
+    async def start_agent(
+        self,
+        agent: Agent[Any] | str,
+        prompt: str,
+        answer: OutputType[Any] | None,
+        options: SpawnOptions,
+        agent_id: AgentId | None = None,
+    ) -> AgentHandle[Any]:
+        """Start an agent as `spawn` does, with this id if one is given."""
+        self._require_open()
         _check_prompt(prompt)
         kind = self._register_agent(agent)
         self.make_resumable()
-        answer = self._choose_output_type(agent, output)
         request = SpawnRequest(
             kind=kind,
             prompt=prompt,
@@ -190,7 +201,8 @@ class LibrarySession(Session, Generic[AnswerT_co]):
             isolation=options.get("isolation"),
             cwd=options.get("cwd"),
         )
-        return AgentHandle(self, await self.supervisor.start_agent_for_program(request, answer), answer)
+        run = await self.supervisor.start_agent_for_program(request, answer, agent_id)
+        return AgentHandle(self, run, answer)
 
     @overload
     async def map(
@@ -299,9 +311,8 @@ class LibrarySession(Session, Generic[AnswerT_co]):
             )
         return agent.name
 
-    def _choose_output_type(
-        self, agent: Agent[Any] | str, output: type[Any] | None
-    ) -> OutputType[Any] | None:
+    @staticmethod
+    def choose_output_type(agent: Agent[Any] | str, output: type[Any] | None) -> OutputType[Any] | None:
         if output is not None:
             return OutputType(output)
         return agent.output if isinstance(agent, Agent) else None

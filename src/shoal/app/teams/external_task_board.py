@@ -99,8 +99,8 @@ class ExternalMemberBoardAccess:
         is_held = task.status == "in_progress" and task.owner not in (None, identity.name)
         if is_held and not identity.is_lead and request.status in ("completed", "pending", "deleted"):
             raise TaskUpdateRefused(
-                f"Task {task.id} was not changed because {task.owner} is working on it. Write to "
-                f"{task.owner} or to the lead."
+                f"Task {task.id} was not changed because {task.owner} is working on it. Message "
+                f"{task.owner} or the lead."
             )
 
     async def _notify_affected_owners(

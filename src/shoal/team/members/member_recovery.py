@@ -89,7 +89,8 @@ class MemberRecovery:
                 continue
             if is_restarted:
                 self._services.note(
-                    f"The process of {down_member.name} died ({outcome.detail}); it continues in a new one."
+                    f"The process of {down_member.name} died ({outcome.detail}). It continues in a new "
+                    "process."
                     if has_died
                     else f"{down_member.name} failed ({outcome.detail}) and was restarted."
                 )

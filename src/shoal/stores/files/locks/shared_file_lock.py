@@ -12,8 +12,8 @@ import time
 from types import TracebackType
 
 from shoal.core.errors import LockUnavailable
+from shoal.core.flock_queue import acquire_flock
 from shoal.stores.files.access.directory_handle import DirectoryHandle
-from shoal.stores.files.locks.flock_queue import acquire_flock
 from shoal.stores.files.locks.flocks import try_flock
 from shoal.stores.files.locks.foreign_lock import ForeignProgramLock
 
