@@ -131,7 +131,7 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
     history = (
         open_session_history(options, store, settings.home, str(cwd), ids)
         if (membership := options.membership) is None or membership.channel is None
-        else open_member_history(membership, settings)
+        else open_member_history(membership, store, settings)
     )
     # Only for a new session is it certain that nobody else uses its directory.
     exit_stack.callback(history.store.release_lock, unused=not history.turns)
@@ -167,15 +167,15 @@ def resolve_environment(options: Options, cwd: Path) -> dict[str, str] | None:
         environ["SHOAL_HOME"] = str(cwd / options.home.expanduser())
     elif not any(environ.get(name) for name in _HOME_VARIABLES):
         raise SettingsError(
-            "shoal.open: environ: it names no home directory. Pass home=DIRECTORY, or add SHOAL_HOME to it."
+            "shoal.open: environ: it sets no home directory. Pass home=DIRECTORY, or add SHOAL_HOME to it."
         )
     # Permission rules and the analysis of commands resolve `~` for the user of this process.
     person = str(Path.home())
     for name, expected in (("HOME", person), ("XDG_CONFIG_HOME", os.environ.get("XDG_CONFIG_HOME"))):
         if environ.get(name) not in (None, expected):
             raise SettingsError(
-                f"shoal.open: environ: {name} cannot differ from that of this process, because permission "
-                "rules would mean other files. Leave it out, or use a separate process."
+                f"shoal.open: environ: {name} cannot differ from that of this process, because "
+                "permission rules would refer to other files. Leave it out, or use a separate process."
             )
     return {"HOME": person, **environ}
 

@@ -31,7 +31,7 @@ class AddedContextOutput(TypedDict, total=False):
 
 
 class ToolCallDecisionOutput(AddedContextOutput, total=False):
-    """Part of an output that decides about a call before it runs."""
+    """Part of an output that allows, denies or changes a call before it runs."""
 
     permissionDecision: Literal["allow", "ask", "deny"]
     permissionDecisionReason: str

@@ -184,6 +184,17 @@ COMMANDS = {
         "Stop a live run, or one of its agents.",
         ("shoal stop 3f2a", "shoal stop 3f2a plumber", "shoal stop 3f2a all"),
     ),
+    "store": LazySubCommandEntry(
+        "shoal.surfaces.cli.store_commands",
+        "Check and fill the store in PostgreSQL.",
+        (
+            "shoal store status",
+            "shoal store migrate",
+            "shoal store check --json | jq -r '.problems[]'",
+            "shoal store import 3f2a",
+            "shoal store export 3f2a --to ~/.claude",
+        ),
+    ),
     "task": LazySubCommandEntry(
         "shoal.surfaces.cli.task_commands",
         "List, show, add and update tasks.",
