@@ -103,7 +103,7 @@ class _ModelStreamListener:
         if not agent.state.has_noted_missing_usage:
             agent.state.has_noted_missing_usage = True
             text = (
-                f"The provider reports no usage for {reservation.card.id}; "
+                f"The provider reports no usage for {reservation.card.id}, "
                 "so Shoal estimates the usage of its requests."
             )
             await agent.environment.emit(NoteAdded(agent=agent.identity.agent, text=text))

@@ -144,11 +144,12 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     agent_type_limits: dict[str, AgentLimitSettings] = {}
     """Limits for all agents of a type together; seconds apply to each agent."""
     max_repeated_calls: Count | None = 5
-    """Times in a row that an agent may make the same tool call with the same result before it is told, and
-    then paused with a question; None never checks. Calls of 10 seconds or more do not count."""
+    """Number of times in a row that an agent may make the same tool call with the same result. After that
+    Shoal tells the agent once, then pauses it with a question; None never checks. Calls of 10 seconds or more
+    do not count."""
     max_unproductive_messages: Count | None = 20
-    """Messages that an agent may send to one other agent without a change of a task or a file before it is
-    told, and then paused with a question; None never checks."""
+    """Messages that an agent may send to one other agent without a change to a task or a file. After that
+    Shoal tells the agent once, then pauses it with a question; None never checks."""
     fan_out_preview: Count | None = 8
     """Number of agents that may start at once without asking a person first; None never asks."""
     theme: Literal["dark", "light", "ansi"] | None = None
@@ -189,7 +190,7 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     """Other programs that can be teammates: the command line for each agent type."""
     teammate_restarts: Annotated[int, Meta(ge=0)] = 5
     """Number of times in a row that a teammate whose process died is restarted with its history before Shoal
-    gives it up. A teammate that cannot be started is never given up: it is down and is retried."""
+    gives up on it. A teammate that cannot be started is down, and Shoal never stops retrying it."""
     file_leases: tuple[str, ...] = ()
     """Patterns for leased files. A leased file belongs to the agent that changed it until that agent ends. An
     empty list disables leases."""

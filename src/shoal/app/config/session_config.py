@@ -167,15 +167,15 @@ def resolve_environment(options: Options, cwd: Path) -> dict[str, str] | None:
         environ["SHOAL_HOME"] = str(cwd / options.home.expanduser())
     elif not any(environ.get(name) for name in _HOME_VARIABLES):
         raise SettingsError(
-            "shoal.open: environ: it names no home directory. Pass home=DIRECTORY, or add SHOAL_HOME to it."
+            "shoal.open: environ: it sets no home directory. Pass home=DIRECTORY, or add SHOAL_HOME to it."
         )
     # Permission rules and the analysis of commands resolve `~` for the user of this process.
     person = str(Path.home())
     for name, expected in (("HOME", person), ("XDG_CONFIG_HOME", os.environ.get("XDG_CONFIG_HOME"))):
         if environ.get(name) not in (None, expected):
             raise SettingsError(
-                f"shoal.open: environ: {name} cannot differ from that of this process, because permission "
-                "rules would mean other files. Leave it out, or use a separate process."
+                f"shoal.open: environ: {name} cannot differ from that of this process, because "
+                "permission rules would refer to other files. Leave it out, or use a separate process."
             )
     return {"HOME": person, **environ}
 

@@ -243,7 +243,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         self._require_open()
         _check_count("session.map(): at_once", at_once)
         if isinstance(prompts, str):
-            raise TypeError("session.map(): prompts: expected a list of texts. Write prompts=[...].")
+            raise TypeError("session.map(): prompts: expected a list of strings. Write prompts=[...].")
         results: dict[int, Result[Any]] = {}
         remaining = enumerate(prompts)
         async with asyncio.TaskGroup() as workers:
@@ -352,11 +352,11 @@ class LibrarySession(Session, Generic[AnswerT_co]):
 
 def _check_prompt(prompt: Any) -> None:
     if not isinstance(prompt, str):
-        raise TypeError(f"session.spawn(): prompt: expected a text, got {prompt!r}.")
+        raise TypeError(f"session.spawn(): prompt: expected a string, got {prompt!r}.")
     if not prompt.strip():
         raise ValueError("session.spawn(): prompt: it is empty. Tell the agent what to do.")
 
 
 def _check_count(name: str, count: Any) -> None:
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise ValueError(f"{name}: expected a whole number of at least 1, got {count!r}.")
+        raise ValueError(f"{name}: expected an integer of at least 1, got {count!r}.")

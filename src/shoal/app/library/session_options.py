@@ -165,7 +165,9 @@ def build_session_options(
     agents = _collect_agents(fields)
     if output is not None:
         if "output_schema" in fields:
-            raise SettingsError("shoal.open: output and output_schema exclude each other. Leave one out.")
+            raise SettingsError(
+                "shoal.open: output and output_schema cannot be used together. Leave one out."
+            )
         fields["output"] = OutputType(output)
     return Options(**fields), agents
 

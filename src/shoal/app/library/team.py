@@ -331,7 +331,7 @@ class Team:
             return
         if self.name in await session.runtime.team_store.rosters.list_teams():
             raise SettingsError(
-                f"shoal.Team({self.name!r}): a team of this name exists. Continue it with "
+                f"shoal.Team({self.name!r}): a team with this name exists. Continue it with "
                 f"shoal.Team.resume({self.name!r}), delete it with `shoal team rm {self.name}`, or choose "
                 "another name."
             )
@@ -501,7 +501,7 @@ def _restore_agents(
     """Return the members and the lead as they were stored. Raises `SettingsError`."""
     origin = f"shoal.Team.resume({name!r})"
     if stored is None:
-        raise SettingsError(f"{origin}: its agents are not stored. Pass members=, as at its start.")
+        raise SettingsError(f"{origin}: its agents are not stored. Pass members= again.")
     if stored.python_tools:
         names = ", ".join(stored.python_tools)
         raise SettingsError(f"{origin}: {names} had Python tools, which cannot be stored. Pass members=.")

@@ -178,7 +178,7 @@ class Workflow:
         place of each missing answer.
         """
         if isinstance(prompts, str):
-            raise TypeError("flow.map(): prompts: expected a list of texts. Write prompts=[...].")
+            raise TypeError("flow.map(): prompts: expected a list of strings. Write prompts=[...].")
         path = self._build_path("map", agent)
 
         async def run_prompt(prompt: str) -> Any:
@@ -447,7 +447,7 @@ async def _run_for_each(
 ) -> list[Any]:
     """Run a function for each item, at most `at_once` at a time; failures are raised when all have ended."""
     if at_once < 1:
-        raise ValueError(f"at_once: expected a whole number of at least 1, got {at_once!r}.")
+        raise ValueError(f"at_once: expected an integer of at least 1, got {at_once!r}.")
     results: dict[int, Any] = {}
     failures: dict[int, Exception] = {}
     remaining = enumerate(items)

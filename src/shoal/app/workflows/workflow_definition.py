@@ -52,7 +52,7 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
         if unsupported:
             raise TypeError(
                 f"@shoal.workflow: {self.name} takes any number of arguments as {unsupported[0]!r}. Name "
-                "each parameter: the arguments are stored."
+                "each parameter, because the arguments are stored."
             )
 
     def __repr__(self) -> str:

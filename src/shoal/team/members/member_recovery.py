@@ -126,7 +126,7 @@ class MemberRecovery:
                 self._members.team, failed_member.name, is_active=False, is_down=True
             )
         except ShoalError as error:
-            self._services.note(f"The roster does not show that {failed_member.name} is down: {error}")
+            self._services.note(f"Could not record in the roster that {failed_member.name} is down: {error}")
         self._services.emit_or_note(MemberWentDown(agent=failed_member.id, cause=outcome.detail))
         self._members.notify_changed()
 
