@@ -412,7 +412,8 @@ class ShellCommandPermissionDecider:
             return AskDecision(
                 analysis.trouble, suggestions=rule_suggestions.suggest_rules_for_command(command, ())
             )
-        if len(analysis.parts) > 1 and self._may_obey_written_settings(analysis.parts):
+        parts = analysis.parts
+        if len(parts) > 1 and any(part.writes for part in parts) and self._may_obey_written_settings(parts):
             return AskDecision(_NEW_SETTINGS)
         decisions = [self._decide_simple_command(part, tables, mode) for part in analysis.parts]
         not_allowed = [each for each in decisions if each.verdict != "allow"]
