@@ -23,6 +23,8 @@ _AWKS = frozenset({"awk", "gawk", "mawk", "nawk"})
 _MAKES = frozenset({"make", "gmake"})
 _SEDS = frozenset({"sed", "gsed"})
 _AWK_RUNS = re.compile(r"system|\||getline")
+_BEFORE_COMMAND = re.compile(r"--|-c|-e|-x|--(?:command|exec|execute|cmd|run)|/[cC]")
+"""Words that precede a command in the words of a wrapper."""
 _OPERAND = re.compile(r"[^-0-9]")
 _INPUT_EDITORS = frozenset({"ed", "ex", "sqlite3", "psql", "mysql", "bc", "dc"})
 """Programs that take commands from their input although they have a file."""
@@ -55,17 +57,21 @@ def find_run_text(
         return _find_interpreter_code(base_name, words, script)
     if base_name in NOT_RUNNING_COMMANDS or base_name in WRITING_COMMANDS:
         return ()
-    # Any other program may be a wrapper.
-    operands = (word.value for word in words if word.value and _OPERAND.match(word.value))
-    return tuple(islice(operands, 1))
+    # Any other program may be a wrapper of its first operand, of words after `--`, or of text after a flag.
+    values = [word.value or "" for word in words]
+    operands = (value for value in values if _OPERAND.match(value))
+    after = (values[index] for index in range(1, len(values)) if _BEFORE_COMMAND.fullmatch(values[index - 1]))
+    return (*islice(operands, 1), *after)
 
 
 def _list_input_code(name: str, words: Sequence[ShellWord], script: str) -> tuple[str, ...]:
     """Return the whole command line if the program reads code from its input."""
-    values = [word.value for word in words]
     if name in _MAKES:
-        return (script.strip(),) if "-" in values or "-f-" in values else ()
-    has_file = any(not word.may_be_flag and word.value not in ("-", "/dev/stdin") for word in words)
+        is_input = any(word.stream or word.value in ("-", "-f-", "/dev/stdin") for word in words)
+        return (script.strip(),) if is_input else ()
+    has_file = any(
+        not word.may_be_flag and not word.stream and word.value not in ("-", "/dev/stdin") for word in words
+    )
     return () if has_file and name not in _INPUT_EDITORS else (script.strip(),)
 
 
