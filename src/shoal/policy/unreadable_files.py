@@ -42,6 +42,10 @@ _CONTEXT_SUBCOMMANDS: dict[str, frozenset[str]] = {
     **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), frozenset({"pack", "publish"})),
     "busybox": frozenset({"tar", "cpio", "gzip", "bzip2", "cp", "mv", "ar"}),
     "toybox": frozenset({"tar", "cpio", "gzip", "cp", "mv"}),
+    **dict.fromkeys(
+        ("aws", "gsutil", "gcloud", "az", "s3cmd", "mc"),
+        frozenset({"sync", "cp", "mv", "rsync", "put", "mirror"}),
+    ),
 }
 """Subcommands that read a whole directory: that of an operand, or the one they run in."""
 _MOUNT = re.compile(r"(?:-[a-zA-Z]*v|--volume|--mount)=?(.*)", re.DOTALL)

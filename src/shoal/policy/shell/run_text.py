@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import islice
 
 from shoal.policy.shell.known_commands import (
     COMMAND_RUNNERS,
@@ -23,7 +22,8 @@ _AWKS = frozenset({"awk", "gawk", "mawk", "nawk"})
 _MAKES = frozenset({"make", "gmake"})
 _SEDS = frozenset({"sed", "gsed"})
 _AWK_RUNS = re.compile(r"system|\||getline")
-_BEFORE_COMMAND = re.compile(r"--|-c|-e|-x|--(?:command|exec|execute|cmd|run)|/[cC]")
+_PROGRAM_NAME = re.compile(r"[a-z][a-z0-9_+-]*")
+_BEFORE_COMMAND = re.compile(r"--|-c|-e|-x|-a|--(?:command|exec|execute|cmd|run)|/[cC]")
 """Words that precede a command in the words of a wrapper."""
 _OPERAND = re.compile(r"[^-0-9]")
 _INPUT_EDITORS = frozenset({"ed", "ex", "sqlite3", "psql", "mysql", "bc", "dc"})
@@ -59,9 +59,10 @@ def find_run_text(
         return ()
     # Any other program may be a wrapper of its first operand, of words after `--`, or of text after a flag.
     values = [word.value or "" for word in words]
-    operands = (value for value in values if _OPERAND.match(value))
+    operands = [value for value in values if _OPERAND.match(value)]
     after = (values[index] for index in range(1, len(values)) if _BEFORE_COMMAND.fullmatch(values[index - 1]))
-    return (*islice(operands, 1), *after)
+    attached = (value.partition("=")[2] for value in values if value.startswith("--") and "=" in value)
+    return (*operands[:1], *filter(_PROGRAM_NAME.fullmatch, operands[1:3]), *after, *attached)
 
 
 def _list_input_code(name: str, words: Sequence[ShellWord], script: str) -> tuple[str, ...]:
