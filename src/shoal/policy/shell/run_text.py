@@ -61,8 +61,18 @@ def find_run_text(
     values = [word.value or "" for word in words]
     operands = [value for value in values if _OPERAND.match(value)]
     after = (values[index] for index in range(1, len(values)) if _BEFORE_COMMAND.fullmatch(values[index - 1]))
+    if operands and _is_running_program(operands[0]):
+        return (*(word.value for word in words), script.strip())
     attached = (value.partition("=")[2] for value in values if value.startswith("--") and "=" in value)
-    return (*operands[:1], *filter(_PROGRAM_NAME.fullmatch, operands[1:3]), *after, *attached)
+    texts = (value.split()[0] for value in values if " " in value.strip())
+    streams = (script.strip() for word in words if word.stream)
+    names = filter(_PROGRAM_NAME.fullmatch, operands[1:3])
+    return (*operands[:1], *names, *after, *attached, *texts, *streams)
+
+
+def _is_running_program(name: str) -> bool:
+    base_name = name[name.rfind("/") + 1 :]
+    return base_name in SHELLS or base_name in WRAPPERS or base_name in INTERPRETERS
 
 
 def _list_input_code(name: str, words: Sequence[ShellWord], script: str) -> tuple[str, ...]:
