@@ -262,7 +262,7 @@ async def test_wrong_tasks_and_names_are_refused(project: Path) -> None:
             await team.add_task("x", blocked_by=["7"])
         with pytest.raises(AgentRequestRefused, match="anna"):
             await team.send("anna", "hello")
-        with pytest.raises(SettingsError, match="a team of this name exists"):
+        with pytest.raises(SettingsError, match="a team with this name exists"):
             await shoal.Team("repair", members=[ANA], cwd=project, model=model).open()
     with pytest.raises(TeamNotFound, match=r"There is no team 'repiar' in .*Did you mean repair\?"):
         await shoal.Team.resume("repiar", model=model)

@@ -21,7 +21,7 @@ from shoal.core.conversation.model_requests import (
     ThinkingDelta,
     ToolInputProgressDelta,
 )
-from shoal.core.errors import BudgetExhausted, ModelError, TransientModelError
+from shoal.core.errors import BudgetExhausted, ModelError, QuotaExceeded, TransientModelError
 from shoal.core.events import (
     ModelRequestFailed,
     ModelRequestSent,
@@ -103,12 +103,14 @@ class _ModelStreamListener:
         if not agent.state.has_noted_missing_usage:
             agent.state.has_noted_missing_usage = True
             text = (
-                f"The provider reports no usage for {reservation.card.id}; "
+                f"The provider reports no usage for {reservation.card.id}, "
                 "so Shoal estimates the usage of its requests."
             )
             await agent.environment.emit(NoteAdded(agent=agent.identity.agent, text=text))
 
-    async def report_request_failure(self, reason: str, *, billed: bool, retry_in: float | None) -> None:
+    async def report_request_failure(
+        self, reason: str, *, billed: bool, retry_in: float | None, quota: bool = False
+    ) -> None:
         if not self.request:
             return
         if billed:
@@ -119,6 +121,7 @@ class _ModelStreamListener:
             reason=reason,
             billed=billed,
             retry_in=retry_in,
+            quota=quota,
         )
         self.request = RequestId("")
         await self.agent.environment.emit(event)
@@ -167,7 +170,10 @@ async def _call_model_and_settle_cost(
         reply = await model.generate_reply(request, listener.handle_delta)
     except ModelError as error:
         await listener.report_request_failure(
-            str(error), billed=isinstance(error, TransientModelError) and error.billed, retry_in=None
+            str(error),
+            billed=isinstance(error, TransientModelError) and error.billed,
+            retry_in=None,
+            quota=isinstance(error, QuotaExceeded),
         )
         raise
     except asyncio.CancelledError:

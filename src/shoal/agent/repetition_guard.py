@@ -142,7 +142,7 @@ async def _check_exchanges(agent: AgentRunner, guard: RepetitionGuard, limit: in
     await _tell_or_ask(
         agent,
         was_told=guard.was_told_of_messages,
-        subject=f"it sent {count} messages to {recipient}, and no task or file changed meanwhile",
+        subject=f"it sent {count} messages to {recipient}, and no task or file changed in the meantime",
         notice=format_notice("unproductive_messages", count=count, recipient=recipient),
     )
     guard.was_told_of_messages = True

@@ -32,7 +32,6 @@ from shoal.app.agents.member_setup import (
 )
 from shoal.app.agents.spawn_requests import (
     FORK_DEFINITION,
-    NESTED_FORK_REFUSAL,
     build_agent_first_prompt,
     change_agent_directory,
     parse_spawn_permission_mode,
@@ -40,7 +39,6 @@ from shoal.app.agents.spawn_requests import (
     require_valid_isolation,
     resolve_loop_limits,
 )
-from shoal.app.config.session_config import OUTPUT_INSTRUCTION
 from shoal.app.config.system_prompt import build_system_prompt, format_settings_instructions
 from shoal.app.config.tool_selection import remove_denied_tools
 from shoal.app.definitions.path_instructions import AgentPathInstructions
@@ -247,7 +245,8 @@ class AgentFactory:
         if memory is not None:
             agent_prompt = f"{agent_prompt}\n\n{memory.build_prompt_section()}"
         if spawn_plan.agent_tools.output_tool is not None:
-            agent_prompt = f"{agent_prompt}\n\n{OUTPUT_INSTRUCTION}"
+            instruction = format_session_notice("output_instruction", tool=STRUCTURED_OUTPUT)
+            agent_prompt = f"{agent_prompt}\n\n{instruction}"
         initial = _InitialAgentState(
             mode=resolve_member_permission_mode(
                 get_permission_engine(new_agent.parent), definition, assignment
@@ -271,7 +270,7 @@ class AgentFactory:
     async def prepare_fork(self, request: SpawnRequest, new_agent: AgentPreparationRequest) -> PreparedAgent:
         runtime, parent = self._runtime, new_agent.parent
         if is_forked_agent(parent):
-            raise AgentRequestRefused(NESTED_FORK_REFUSAL)
+            raise AgentRequestRefused(format_session_notice("nested_fork"))
         require_agent_start_allowed(parent, FORK_KIND)
         require_valid_isolation(FORK_DEFINITION, request)
         branch = parent.conversation.copy_up_to_last_reply()

@@ -1,4 +1,4 @@
-"""Checks of the options that a program passes: a wrong value is refused, and never taken for another."""
+"""Checks of the options that a program passes. A wrong value is refused and never reinterpreted."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _check_program_options(options: Options) -> Iterator[str]:
         isinstance(environ, Mapping)
         and all(isinstance(name, str) and isinstance(value, str) for name, value in environ.items())
     ):
-        yield "environ: expected a mapping of texts to texts."
+        yield "environ: expected a mapping of strings to strings."
 
 
 def _check_type(options: Options, name: str, expected: type[Any], description: str) -> Iterator[str]:
@@ -137,7 +137,7 @@ def _check_numbers(options: Options) -> Iterator[str]:
 def _check_count(options: Options, name: str, minimum: int) -> Iterator[str]:
     value = getattr(options, name)
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < minimum):
-        yield f"{name}: expected a whole number of at least {minimum}, got {_describe(value)}."
+        yield f"{name}: expected an integer of at least {minimum}, got {_describe(value)}."
 
 
 def _check_amount(options: Options, name: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypedDict, TypeVar, cast, overload
 
-from shoal.app.library.agent import Agent, refuse_unknown_keywords
+from shoal.app.library.agent import Agent, refuse_unknown_keywords, refuse_unknown_tools
 from shoal.app.library.agent_handle import AgentHandle
 from shoal.app.library.question_answerer import answer_questions
 from shoal.app.model_notices import format_session_notice
@@ -18,6 +18,7 @@ from shoal.core.agents.subagents import SpawnRequest
 from shoal.core.budgets.shared_budget import SharedBudget
 from shoal.core.conversation.messages import Message, user_message
 from shoal.core.errors import AgentRequestRefused
+from shoal.core.ids import AgentId
 from shoal.core.output_type import AnswerT_co, OutputType
 from shoal.core.text.text_format import to_one_line
 from shoal.runs.event_channel import EventChannel
@@ -76,6 +77,12 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         if isinstance(self._options.budget, SharedBudget):
             self._options.budget.attach_loop()
         await super().__aenter__()
+        try:
+            for agent in self._agents.values():
+                refuse_unknown_tools(agent, self.runtime.tools)
+        except BaseException:
+            await super().__aexit__(None, None, None)
+            raise
         if (handler := self._options.on_question) is not None:
             self._question_answerer = self._tasks.create_task(answer_questions(self, handler))
         return self
@@ -169,12 +176,22 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         `agent` is an `Agent`, or the name of one from a file. `output` overrides the type of its answer.
         Raises `AgentRequestRefused`.
         """
-        self._require_open()
         refuse_unknown_keywords("session.spawn()", options, SpawnOptions.__annotations__)
+        return await self.start_agent(agent, prompt, self.choose_output_type(agent, output), options)
+
+    async def start_agent(
+        self,
+        agent: Agent[Any] | str,
+        prompt: str,
+        answer: OutputType[Any] | None,
+        options: SpawnOptions,
+        agent_id: AgentId | None = None,
+    ) -> AgentHandle[Any]:
+        """Start an agent as `spawn` does, with this id if one is given."""
+        self._require_open()
         _check_prompt(prompt)
         kind = self._register_agent(agent)
         self.make_resumable()
-        answer = self._choose_output_type(agent, output)
         request = SpawnRequest(
             kind=kind,
             prompt=prompt,
@@ -184,7 +201,8 @@ class LibrarySession(Session, Generic[AnswerT_co]):
             isolation=options.get("isolation"),
             cwd=options.get("cwd"),
         )
-        return AgentHandle(self, await self.supervisor.start_agent_for_program(request, answer), answer)
+        run = await self.supervisor.start_agent_for_program(request, answer, agent_id)
+        return AgentHandle(self, run, answer)
 
     @overload
     async def map(
@@ -231,7 +249,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         self._require_open()
         _check_count("session.map(): at_once", at_once)
         if isinstance(prompts, str):
-            raise TypeError("session.map(): prompts: expected a list of texts. Write prompts=[...].")
+            raise TypeError("session.map(): prompts: expected a list of strings. Write prompts=[...].")
         results: dict[int, Result[Any]] = {}
         remaining = enumerate(prompts)
         async with asyncio.TaskGroup() as workers:
@@ -282,6 +300,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
             raise TypeError(f"session.spawn(): agent: expected an Agent or a name, got {agent!r}.")
         known = self._agents.get(agent.name)
         if known is None:
+            refuse_unknown_tools(agent, self.runtime.tools)
             self._agents[agent.name] = agent
             self.runtime.config.definitions.add_program_definition(agent.parsed.definition)
             self.runtime.agents.extras[agent.name] = agent.extras
@@ -292,9 +311,8 @@ class LibrarySession(Session, Generic[AnswerT_co]):
             )
         return agent.name
 
-    def _choose_output_type(
-        self, agent: Agent[Any] | str, output: type[Any] | None
-    ) -> OutputType[Any] | None:
+    @staticmethod
+    def choose_output_type(agent: Agent[Any] | str, output: type[Any] | None) -> OutputType[Any] | None:
         if output is not None:
             return OutputType(output)
         return agent.output if isinstance(agent, Agent) else None
@@ -341,11 +359,11 @@ class LibrarySession(Session, Generic[AnswerT_co]):
 
 def _check_prompt(prompt: Any) -> None:
     if not isinstance(prompt, str):
-        raise TypeError(f"session.spawn(): prompt: expected a text, got {prompt!r}.")
+        raise TypeError(f"session.spawn(): prompt: expected a string, got {prompt!r}.")
     if not prompt.strip():
         raise ValueError("session.spawn(): prompt: it is empty. Tell the agent what to do.")
 
 
 def _check_count(name: str, count: Any) -> None:
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise ValueError(f"{name}: expected a whole number of at least 1, got {count!r}.")
+        raise ValueError(f"{name}: expected an integer of at least 1, got {count!r}.")

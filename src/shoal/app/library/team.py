@@ -26,6 +26,7 @@ from shoal.app.library.team_definition import (
 from shoal.app.model_notices import format_session_notice
 from shoal.app.settings.settings import resolve_shoal_home
 from shoal.app.teams.board_changes import add_board_task
+from shoal.app.teams.journaled_board import JournaledTaskBoard
 from shoal.core.agents.subagents import SpawnRequest
 from shoal.core.budgets.usage import Usage
 from shoal.core.errors import InvalidName, SettingsError, TeamNotFound
@@ -331,7 +332,7 @@ class Team:
             return
         if self.name in await session.runtime.team_store.rosters.list_teams():
             raise SettingsError(
-                f"shoal.Team({self.name!r}): a team of this name exists. Continue it with "
+                f"shoal.Team({self.name!r}): a team with this name exists. Continue it with "
                 f"shoal.Team.resume({self.name!r}), delete it with `shoal team rm {self.name}`, or choose "
                 "another name."
             )
@@ -378,6 +379,12 @@ class Team:
         return self._work
 
     async def _run_until_idle(self, session: LibrarySession[Any]) -> None:
+        await self._run_lead_until_idle(session)
+        if isinstance(board := session.open_board(self.name), JournaledTaskBoard):
+            # Members in other processes changed tasks that the lead's board has not noticed yet.
+            await board.emit_changes_now()
+
+    async def _run_lead_until_idle(self, session: LibrarySession[Any]) -> None:
         if self._lead is None:
             await session.wait_agents_idle()
             return
@@ -501,7 +508,7 @@ def _restore_agents(
     """Return the members and the lead as they were stored. Raises `SettingsError`."""
     origin = f"shoal.Team.resume({name!r})"
     if stored is None:
-        raise SettingsError(f"{origin}: its agents are not stored. Pass members=, as at its start.")
+        raise SettingsError(f"{origin}: its agents are not stored. Pass members= again.")
     if stored.python_tools:
         names = ", ".join(stored.python_tools)
         raise SettingsError(f"{origin}: {names} had Python tools, which cannot be stored. Pass members=.")

@@ -176,7 +176,7 @@ def create_session_budget(
 def restore_spending_from_journal(budget: Budget, journal: Journal) -> None:
     """Add the spending of earlier processes; the number of their agents comes from recovery.
 
-    A request without a reported cost, such as one in flight when a process was killed, counts with its
+    For a request without a reported cost, such as one in flight when a process was killed, Shoal counts the
     reservation.
     """
     usage_summary = summarize_usage(journal.read_records())
@@ -199,7 +199,7 @@ def _budget_limits_from_settings(settings: AgentLimitSettings) -> BudgetLimits:
 def create_default_loop_limits(options: Options, settings: Settings) -> LoopLimits:
     """Create the default limits of each agent, unless its definition overrides them."""
     own, foreign = settings.own, settings.foreign
-    mcp_tokens = foreign.mcp_output_tokens
+    mcp_tokens = foreign.tools.mcp_output_tokens
     thinking_tokens = resolve_thinking_tokens(options, settings)
     return LoopLimits(
         max_turns=options.max_turns or own.max_turns,
@@ -209,7 +209,7 @@ def create_default_loop_limits(options: Options, settings: Settings) -> LoopLimi
         thinking_tokens=thinking_tokens or 0,
         adaptive_thinking=thinking_tokens is None,
         auto_compact=not foreign.is_compaction_disabled,
-        bash_result_limit=foreign.bash_output_length,
+        bash_result_limit=foreign.tools.bash_output_length,
         mcp_result_limit=None if mcp_tokens is None else mcp_tokens * BYTES_PER_TOKEN,
         max_repeated_calls=own.max_repeated_calls,
         max_unproductive_messages=own.max_unproductive_messages,
@@ -226,15 +226,15 @@ def resolve_thinking_tokens(options: Options, settings: Settings) -> int | None:
     own, foreign = settings.own, settings.foreign
     if options.thinking_tokens is not None and options.effort is None:
         return options.thinking_tokens
-    if foreign.max_thinking_tokens is not None:
-        return foreign.max_thinking_tokens
-    if effort := foreign.effort or options.effort:
+    if foreign.thinking.max_tokens is not None:
+        return foreign.thinking.max_tokens
+    if effort := foreign.thinking.effort or options.effort:
         return THINKING_TOKENS_BY_EFFORT[effort]
-    if foreign.always_thinking is False:
+    if foreign.thinking.is_always_on is False:
         return 0
-    if foreign.effort_level is not None:
-        return THINKING_TOKENS_BY_EFFORT[foreign.effort_level]
-    if foreign.always_thinking:
+    if foreign.thinking.effort_level is not None:
+        return THINKING_TOKENS_BY_EFFORT[foreign.thinking.effort_level]
+    if foreign.thinking.is_always_on:
         return own.thinking_tokens or THINKING_TOKENS_BY_EFFORT["high"]
     return own.thinking_tokens
 
@@ -536,9 +536,9 @@ def _create_bash_limits(settings: Settings) -> BashToolLimits:
 
     foreign, defaults = settings.foreign, BashToolLimits()
     return BashToolLimits(
-        default_timeout=foreign.bash_timeout or defaults.default_timeout,
-        max_timeout=foreign.bash_max_timeout or defaults.max_timeout,
-        allows_background=not foreign.is_background_disabled,
+        default_timeout=foreign.tools.bash_timeout or defaults.default_timeout,
+        max_timeout=foreign.tools.bash_max_timeout or defaults.max_timeout,
+        allows_background=not foreign.tools.is_background_disabled,
     )
 
 

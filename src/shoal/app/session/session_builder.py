@@ -267,7 +267,7 @@ def _create_teams_or_member_host(
 
 
 def _choose_plan_approver(runtime: Runtime) -> PlanApprover:
-    """Return who approves required plans of teammates: the lead, if no person can be asked."""
+    """Return who approves required plans of teammates: the lead, if no person is available."""
     approver = runtime.settings.own.plan_approver
     can_ask = runtime.question_broker.can_wait_for_person
     return "lead" if approver == "user" and not can_ask else approver

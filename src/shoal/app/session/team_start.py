@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from shoal.core.teams.team_operations import TeammateSpawnResult
 
 _MAX_DESCRIPTION = 120
-_OWN_TASKS_TEXT = (
-    "These tasks on the board are yours. You get a message when one can start; until then leave it, and "
-    "end your turn if you have nothing else to do."
-)
 
 
 class StartedTeam(Struct, frozen=True, kw_only=True):
@@ -63,7 +59,9 @@ def _build_member_spawn_request(member: str, role: TeamTemplateRole, tasks: tupl
     board = "\n".join(_format_task_line(task) for task in own_tasks)
     return SpawnRequest(
         description=abbreviate_text_to_one_line(role.prompt),
-        prompt=f"{role.prompt.rstrip()}\n\n{_OWN_TASKS_TEXT}\n{board}" if own_tasks else role.prompt,
+        prompt=f"{role.prompt.rstrip()}\n\n{format_session_notice('own_tasks')}\n{board}"
+        if own_tasks
+        else role.prompt,
         kind=role.kind,
         model=role.model,
         name=member,
@@ -108,7 +106,7 @@ def build_lead_team_prompt(team: str, template: TeamTemplate, goal: str, tasks: 
     """Build the lead's first prompt: the goal, the members and the board."""
     sections = [template.prompt] if template.prompt else []
     if goal:
-        sections.append(f"The goal\n{goal}")
+        sections.append(format_session_notice("team_goal", goal=goal))
     roster = "\n".join(_format_member_line(name, template) for name, _ in template.members_with_roles)
     sections.append(format_session_notice("team_started", team=team, members=roster))
     if tasks:

@@ -164,7 +164,7 @@ class Budget:
     async def request_agent_slot(
         self, kind: str, depth: int, *, is_resumed: bool = False
     ) -> AgentSlot | BudgetRefusal:
-        """Open a slot like `open_slot`, also if the budget is in another process."""
+        """Open a slot like `open_slot`, even if the budget is in another process."""
         return self.open_agent_slot(kind, depth, is_resumed=is_resumed)
 
     def close_agent_slot(self, slot: AgentSlot, *, was_started: bool = True) -> None:
