@@ -26,8 +26,13 @@ _NO_SKILLS = "app/test_bare_sessions.py::test_skills_and_commands_can_be_disable
 _CHILD_KEYS = "app/test_foreign_variables.py::test_the_shell_background_work_and_keys_of_children"
 PROVEN_ELSEWHERE = {
     # The start fails, so that no agent runs in any position.
-    "foreign allowManagedHooksOnly": _REFUSED_START,
-    "foreign allowManagedMcpServersOnly": _REFUSED_START,
+    "foreign allowManagedHooksOnly": (
+        "app/test_shared_settings.py::test_with_managed_hooks_only_no_other_hook_runs"
+    ),
+    "foreign allowManagedMcpServersOnly": (
+        "app/test_shared_settings.py::"
+        "test_with_managed_servers_only_the_list_of_every_file_must_permit_a_server"
+    ),
     "foreign allowManagedPermissionRulesOnly": _REFUSED_START,
     "foreign disableSideloadFlags": _REFUSED_START,
     "foreign strictPluginOnlyCustomization": _REFUSED_START,
@@ -243,8 +248,8 @@ NOT_NARROWING = {
     "it is about the session, its files or its output": (
         _list_items(
             "settings",
-            "cleanupPeriodDays theme shoal.durable shoal.notify shoal.theme shoal.plain shoal.split_panes"
-            " shoal.telemetry.enabled shoal.telemetry.content",
+            "cleanupPeriodDays theme shoal.durable shoal.store shoal.notify shoal.theme shoal.plain"
+            " shoal.split_panes shoal.telemetry.enabled shoal.telemetry.content",
         )
         | _list_items(
             "flag",
@@ -268,7 +273,8 @@ NOT_NARROWING = {
         " OTEL_EXPORTER_OTLP_ENDPOINT OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
         " OTEL_EXPORTER_OTLP_TRACES_ENDPOINT OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
         " OTEL_METRICS_EXPORTER OTEL_SDK_DISABLED OTEL_SERVICE_NAME OTEL_TRACES_EXPORTER PATH PYTHONHOME"
-        " PYTHONPATH SHELL SHOAL_GUARDIAN SHOAL_HOME SHOAL_PLAIN SSH_AUTH_SOCK TERM TERMCAP TERM_PROGRAM"
+        " PYTHONPATH SHELL SHOAL_GUARDIAN SHOAL_HOME SHOAL_PLAIN SHOAL_STORE SSH_AUTH_SOCK TERM TERMCAP"
+        " TERM_PROGRAM"
         " TERM_PROGRAM_VERSION TMPDIR TMUX TMUX_PANE TMUX_TMPDIR TRACEPARENT WAYLAND_DISPLAY"
         " XDG_RUNTIME_DIR traceparent",
     ),
