@@ -107,15 +107,16 @@ def split_inbox_entries_to_archive(
 
 
 def list_fitting_unread_ids(entries: Iterable[MailInboxFileEntry]) -> set[str]:
-    """Return the ids of the oldest unread entries that fit into the file; the first one always does."""
+    """Return the ids of the oldest unread entries that fit into the file."""
     fitting_ids: set[str] = set()
     size = 0
     for entry in entries:
         if entry.mail.read:
             continue
-        size += len(entry.raw)
-        if fitting_ids and (len(fitting_ids) == MAX_UNREAD or size > MAX_UNREAD_BYTES):
+        # The last one may exceed the bound: mail that moves up from the overflow may too.
+        if len(fitting_ids) >= MAX_UNREAD or size >= MAX_UNREAD_BYTES:
             break
+        size += len(entry.raw)
         fitting_ids.add(entry.mail.id)
     return fitting_ids
 
