@@ -9,9 +9,11 @@ import shlex
 import subprocess
 import sys
 import tomllib
+from collections.abc import Mapping
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -20,7 +22,7 @@ from needs_marks import explain_missing
 from shoal.app.definitions.agent_catalog import load_agent_catalog
 from shoal.app.teams.team_templates import read_team_template_file as read_template
 from shoal.surfaces.cli.main import _resolve_command
-from shoal.testing import messages_server, run_in_thread
+from shoal.testing import make_tool_call, messages_server, run_in_thread
 from shoal.wire.hook_codec import parse_hooks_setting
 from shoal.wire.settings_codec import SettingsSchema, describe_unknown_shoal_settings, parse_settings_document
 
@@ -74,6 +76,18 @@ def list_programs() -> list[tuple[str, str]]:
     ]
 
 
+SAMPLES = {"boolean": True, "string": "fine", "integer": 1, "number": 1.5, "array": [], "object": {}}
+
+
+def give_short_answer(request: Mapping[str, Any]) -> Any:
+    """Reply with a text, or with an answer in the format that an agent owes."""
+    owed = [tool for tool in request.get("tools", ()) if tool["name"] == "StructuredOutput"]
+    if not owed or len(request["messages"]) > 1:
+        return "That is all."
+    fields = owed[0]["input_schema"]["properties"].items()
+    return make_tool_call("StructuredOutput", **{name: SAMPLES[field["type"]] for name, field in fields})
+
+
 @pytest.mark.parametrize(("where", "code"), list_programs(), ids=lambda value: value.split("\n")[0])
 def test_a_whole_program_runs(where: str, code: str, tmp_path: Path):
     """Against a provider on loopback, whose model has little to say."""
@@ -81,7 +95,7 @@ def test_a_whole_program_runs(where: str, code: str, tmp_path: Path):
         pytest.skip(reason)
     (tmp_path / "shoal").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m shoal "$@"\n')
     (tmp_path / "shoal").chmod(0o755)
-    with run_in_thread(messages_server(lambda _: "That is all.")) as server:
+    with run_in_thread(messages_server(give_short_answer)) as server:
         env = os.environ | {
             "ANTHROPIC_BASE_URL": server.url,
             "ANTHROPIC_API_KEY": "any",
@@ -100,24 +114,16 @@ def test_a_whole_program_runs(where: str, code: str, tmp_path: Path):
     assert server.replies_sent > 0
 
 
-def test_the_agents_example_prints_each_report(tmp_path: Path):
+def test_the_agents_example_prints_each_review(tmp_path: Path):
     (code,) = [
         text
         for where, text in list_code_blocks("python")
-        if where.startswith("README") and "AgentEnded" in text
-    ]
-    starts = [
-        {
-            "name": "Agent",
-            "input": {"description": name, "prompt": f"Review {name}.", "run_in_background": True},
-        }
-        for name in ("parser", "printer")
+        if where.startswith("README") and "session.map" in text
     ]
     script = [
-        {"match": "for each module", "tools": starts},
-        {"match": "Review parser.", "text": "The parser is sound."},
-        {"match": "Review printer.", "text": "The printer is slow."},
-        {"text": "I have heard.", "repeat": True},
+        {"match": "Which modules", "text": "Two: a and b."},
+        {"match": "Review src/a.py", "text": "The parser is sound."},
+        {"match": "Review src/b.py", "text": "The printer is slow."},
     ]
     (tmp_path / "script.json").write_text(json.dumps(script))
     env = os.environ | {"SHOAL_MODEL": f"scripted:{tmp_path / 'script.json'}"}
@@ -131,8 +137,15 @@ def test_the_agents_example_prints_each_report(tmp_path: Path):
         timeout=60,
     )
     assert ran.returncode == 0, ran.stderr
-    told = re.findall(r"^(\w+): completed, \d+ tokens\n(.*)$", ran.stdout, re.MULTILINE)
-    assert sorted(told) == [("parser", "The parser is sound."), ("printer", "The printer is slow.")]
+    assert ran.stdout.splitlines() == ["Two: a and b.", "The parser is sound.", "The printer is slow."]
+
+
+@pytest.mark.spec("API-01")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_example_imports_the_inside_of_the_package(page: Path):
+    own = str(page.relative_to(ROOT))
+    code = "\n".join(text for where, text in list_code_blocks("python") if where.rpartition(":")[0] == own)
+    assert re.findall(r"(?:from|import) shoal\.(?!testing\b)\S+", code) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -13,8 +13,8 @@ from shoal.surfaces.cli.flags import FLAG_SECTIONS
 from shoal.surfaces.cli.main import EXAMPLES, root_command
 
 _OPENING = """
-`shoal --help` lists the flags of a run, `shoal COMMAND --help` the flags of a command. `--json` prints JSON
-for programs, and `--debug` shows tracebacks if something fails. [The command
+`shoal --help` lists the flags of a run, and `shoal COMMAND --help` lists the flags of a command.
+`--json` prints JSON for programs, and `--debug` shows tracebacks if something fails. [The command
 line](../command-line.md) explains how the parts work together.
 """
 _COMMON = frozenset({"--debug", "--help"})
@@ -62,7 +62,7 @@ def _render_parts(name: str, command: click.Command, examples: Sequence[str], ma
     if shown:
         yield _render_options(shown)
     if any(_is_run_flag(each) for each in options):
-        yield "The flags of [a run](#shoal-prompt) also apply here, if they make sense."
+        yield "The flags of [a run](#shoal-prompt) also apply here where they are meaningful."
     own_examples = [each for each in examples if f"{name} " in f"{each} "]
     if own_examples and not parts:
         yield _render_console(own_examples)

@@ -46,7 +46,7 @@ does not block, unless the hook has `"onFailure": "block"`. The time limit is {P
 seconds, or {SESSION_END_HOOK_SECONDS:g}
 at `SessionEnd`; change it with `timeout`. Shoal does not wait for a command with `"async": true` or
 `"asyncRewake": true`, or whose first line is `{{"async": true, "asyncTimeout": milliseconds}}`. Such a
-command decides nothing, and its output arrives [later](../hooks.md#hooks-in-the-background).
+command cannot decide anything, and its output arrives [later](../hooks.md#hooks-in-the-background).
 """
 _ANSWER = f"""
 ## Answers

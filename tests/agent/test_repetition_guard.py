@@ -137,8 +137,8 @@ async def test_messages_without_a_change_are_told_and_then_stop_the_sender() -> 
     )
     ended = await harness.run_prompt()
     assert (ended.reason, ended.requests) == ("blocked", 21)
-    assert "it sent 21 messages to ann, and no task or file changed meanwhile" in ended.detail
-    assert sum("no task or file has changed meanwhile" in text for text in list_texts(harness)) == 1
+    assert "it sent 21 messages to ann, and no task or file changed in the meantime" in ended.detail
+    assert sum("no task or file has changed in the meantime" in text for text in list_texts(harness)) == 1
     assert len(broker.questions) == 1
 
 

@@ -51,6 +51,13 @@ PROVEN_ELSEWHERE = {
     "option max_budget_usd": _LIMITS_OF_SETTINGS,
     "option max_total_tokens": _LIMITS_OF_SETTINGS,
     "option deadline": _DEADLINE,
+    "option budget": "library/test_tenants.py::test_several_sessions_share_one_budget",
+    "option environ": (
+        "library/test_tenants.py::test_two_tenants_at_once_have_their_own_keys_homes_and_addresses"
+    ),
+    "option home": (
+        "library/test_tenants.py::test_two_tenants_at_once_have_their_own_keys_homes_and_addresses"
+    ),
     "flag --max-budget-usd": _LIMITS_OF_SETTINGS,
     "flag --max-total-tokens": _LIMITS_OF_SETTINGS,
     "flag --deadline": _DEADLINE,
@@ -132,7 +139,8 @@ NOT_NARROWING = {
         )
         | _list_items(
             "option",
-            "allowed_tools add_dirs skip_permissions allow_bypass channels tools agent_extras attended",
+            "allowed_tools add_dirs skip_permissions allow_bypass channels tools agent_extras attended"
+            " on_question",
         )
         | _list_items("variable", "IS_SANDBOX container SHOAL_FORK_SUBAGENT FEATURE_FORK_SUBAGENT")
         | _list_items("agent", "memory")
@@ -235,8 +243,8 @@ NOT_NARROWING = {
     "it is about the session, its files or its output": (
         _list_items(
             "settings",
-            "cleanupPeriodDays theme shoal.durable shoal.notify shoal.theme shoal.plain shoal.split_panes"
-            " shoal.telemetry.enabled shoal.telemetry.content",
+            "cleanupPeriodDays theme shoal.durable shoal.store shoal.notify shoal.theme shoal.plain"
+            " shoal.split_panes shoal.telemetry.enabled shoal.telemetry.content",
         )
         | _list_items(
             "flag",
@@ -260,7 +268,8 @@ NOT_NARROWING = {
         " OTEL_EXPORTER_OTLP_ENDPOINT OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
         " OTEL_EXPORTER_OTLP_TRACES_ENDPOINT OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
         " OTEL_METRICS_EXPORTER OTEL_SDK_DISABLED OTEL_SERVICE_NAME OTEL_TRACES_EXPORTER PATH PYTHONHOME"
-        " PYTHONPATH SHELL SHOAL_GUARDIAN SHOAL_HOME SHOAL_PLAIN SSH_AUTH_SOCK TERM TERMCAP TERM_PROGRAM"
+        " PYTHONPATH SHELL SHOAL_GUARDIAN SHOAL_HOME SHOAL_PLAIN SHOAL_STORE SSH_AUTH_SOCK TERM TERMCAP"
+        " TERM_PROGRAM"
         " TERM_PROGRAM_VERSION TMPDIR TMUX TMUX_PANE TMUX_TMPDIR TRACEPARENT WAYLAND_DISPLAY"
         " XDG_RUNTIME_DIR traceparent",
     ),

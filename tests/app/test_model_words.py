@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -11,6 +12,10 @@ from typing import Any
 
 import pytest
 from request_recorder import count_bytes, extract_protocol, extract_schemas, record_session
+
+from shoal.wire.model_texts import ModelTexts
+
+ROOT = Path(__file__).parents[2]
 
 RECORDED_PROTOCOL = Path(__file__).with_name("recorded_protocol.json")
 """Recorded from the commit before the texts were rewritten."""
@@ -79,3 +84,28 @@ def test_tools_are_described_the_same_without_docstrings(project: Path) -> None:
     ]
     assert outputs[0] == outputs[1]
     assert all(json.loads(tool)["description"] for tool in json.loads(outputs[1]))
+
+
+NOTICE_FILES = sorted((ROOT / "src" / "shoal").glob("**/prompts/notices.md"))
+
+
+@pytest.mark.parametrize("file", NOTICE_FILES, ids=lambda file: file.parts[-3])
+def test_every_notice_is_used_and_every_used_notice_exists(file: Path) -> None:
+    package = file.parents[1]
+    (module,) = [path for path in package.glob("*.py") if 'fill_section("notices"' in path.read_text()]
+    function = next(
+        node.name
+        for node in ast.parse(module.read_text()).body
+        if isinstance(node, ast.FunctionDef)
+        and 'fill_section("notices"' in ast.unparse(node).replace("'", '"')
+    )
+    used, literals = set[str](), set[str]()
+    for path in package.glob("**/*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                literals.add(node.value)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == function:
+                used |= {arg.value for arg in node.args if isinstance(arg, ast.Constant)}
+    sections = ModelTexts(file.parent).load_sections("notices").keys() - {""}
+    assert used <= sections
+    assert sections <= literals

@@ -48,7 +48,7 @@ def ignore_event(_: dict[str, Any]) -> None:
         ({"persist": "no"}, r"persist: expected True or False"),
         ({"max_budget_usd": "5"}, "max_budget_usd: expected a number"),
         ({"max_budget_usd": float("nan")}, "max_budget_usd: expected a number"),
-        ({"max_turns": True}, "max_turns: expected a whole number"),
+        ({"max_turns": True}, "max_turns: expected an integer"),
         ({"tools": [ignore_event]}, "tools\\[0\\]: expected a tool"),
         ({"hooks": [ignore_event]}, r"hooks: expected a mapping of events"),
         (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import fcntl
 import os
 import subprocess
 import sys
@@ -60,9 +62,9 @@ async def test_a_command_cannot_create_control_files_at_the_top_and_leaves_none(
 @pytest.mark.needs("bwrap")
 async def test_placeholders_left_by_a_killed_session_are_removed_by_the_next_command(project: Path) -> None:
     program = (
-        "import os, sys; from pathlib import Path\n"
+        "import asyncio, os, sys; from pathlib import Path\n"
         "from shoal.backends.sandbox.placeholders import SandboxPlaceholders\n"
-        "SandboxPlaceholders().acquire(map(Path, sys.argv[1:])); os._exit(0)"
+        "asyncio.run(SandboxPlaceholders().acquire(map(Path, sys.argv[1:]))); os._exit(0)"
     )
     subprocess.run(
         [sys.executable, "-c", program, *(str(project / name) for name in CONTROL_FILES)], check=True
@@ -72,12 +74,27 @@ async def test_placeholders_left_by_a_killed_session_are_removed_by_the_next_com
     assert list(project.iterdir()) == []
 
 
+async def test_the_event_loop_runs_while_a_placeholder_waits_for_its_directory(project: Path) -> None:
+    placeholders, held = SandboxPlaceholders(), os.open(project, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    commands = [asyncio.create_task(placeholders.acquire([project / ".mcp.json"])) for _ in range(2)]
+    await asyncio.sleep(0)
+    assert list(project.iterdir()) == []
+    os.close(held)  # nothing would release it if the wait blocked the loop
+    await asyncio.gather(*commands)
+    assert [path.name for path in project.iterdir()] == [".mcp.json"]
+    placeholders.release()
+    assert list(project.iterdir()) != []
+    placeholders.release()
+    assert list(project.iterdir()) == []
+
+
 @pytest.mark.needs("bwrap")
 async def test_a_settings_directory_that_gets_content_while_a_command_runs_stays(project: Path) -> None:
     first, second = SandboxPlaceholders(), SandboxPlaceholders()
     paths = [project / name for name in CONTROL_FILES]
-    first.acquire(paths)
-    second.acquire(paths)
+    await first.acquire(paths)
+    await second.acquire(paths)
     (project / ".claude/settings.json").write_text("{}")
     first.release()
     assert (project / ".git").is_dir(), "the other one still has a command"

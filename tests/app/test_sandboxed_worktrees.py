@@ -56,7 +56,8 @@ class WorktreeAgent:
             stderr=write,
         )
         try:
-            process = await self.processes.start_process((await self.create_sandbox()).wrap_launch(launch))
+            sandbox = await self.create_sandbox()
+            process = await self.processes.start_process(await sandbox.wrap_launch(launch))
         finally:
             os.close(write)
         async with asyncio.timeout(PATIENCE):

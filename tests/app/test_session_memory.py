@@ -47,7 +47,7 @@ def open_session_with_memory(tmp_path: Path, model: NoteTakingModel, **options: 
 
 
 def get_memory(session: shoal.Session) -> SessionMemory:
-    found = session.agent.save_memory
+    found = session.agent.context.save_memory
     assert isinstance(found, SessionMemory)
     return found
 
@@ -98,7 +98,7 @@ async def test_a_resumed_session_gets_its_memory_once(tmp_path: Path) -> None:
             conversation = "\n".join(message.text for message in again.agent.conversation.messages)
             assert conversation.count("- the person wants tea") == 1
     async with open_session_with_memory(tmp_path, model, resume=session.id, settings="{}") as again:
-        assert again.agent.save_memory is None
+        assert again.agent.context.save_memory is None
 
 
 async def test_session_memory_is_bounded_and_survives_a_failed_fork(tmp_path: Path) -> None:

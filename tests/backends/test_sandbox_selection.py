@@ -46,7 +46,7 @@ def policy(tmp_path: Path) -> SandboxPolicy:
     return SandboxPolicy(writable=(tmp_path,))
 
 
-def test_without_a_working_sandbox_one_note_gives_the_reason_and_commands_run_unconfined(
+async def test_without_a_working_sandbox_one_note_gives_the_reason_and_commands_run_unconfined(
     tmp_path: Path, launch: ProcessLaunchSpec, policy: SandboxPolicy
 ) -> None:
     notes: list[str] = []
@@ -56,24 +56,24 @@ def test_without_a_working_sandbox_one_note_gives_the_reason_and_commands_run_un
         notes=notes,
     )
     assert not box.is_active
-    assert [box.wrap_launch(launch), box.wrap_launch(launch)] == [launch, launch]
+    assert [await box.wrap_launch(launch), await box.wrap_launch(launch)] == [launch, launch]
     (note,) = notes
     assert "without a sandbox" in note
     assert "Creating new namespace failed" in note
     assert "userns" in note
 
 
-def test_a_required_sandbox_that_is_missing_is_refused_with_advice(
+async def test_a_required_sandbox_that_is_missing_is_refused_with_advice(
     tmp_path: Path, launch: ProcessLaunchSpec, policy: SandboxPolicy
 ) -> None:
     box = select_sandbox(BubblewrapSandboxDriver(str(tmp_path)), policy=policy, notes=[], insists=True)
     with pytest.raises(
         ProcessError, match=r"bwrap is not installed \(package bubblewrap\).*\"enabled\": false"
     ):
-        box.wrap_launch(launch)
+        await box.wrap_launch(launch)
 
 
-def test_a_policy_without_network_is_refused_if_it_cannot_be_enforced(
+async def test_a_policy_without_network_is_refused_if_it_cannot_be_enforced(
     launch: ProcessLaunchSpec, tmp_path: Path
 ) -> None:
     if trouble := LandlockSandboxDriver().explain_unavailable():
@@ -84,10 +84,10 @@ def test_a_policy_without_network_is_refused_if_it_cannot_be_enforced(
     )
     assert not box.is_active
     with pytest.raises(ProcessError, match=r"Landlock cannot block .* bwrap is not installed"):
-        box.wrap_launch(launch)
+        await box.wrap_launch(launch)
 
 
-def test_a_fallback_sandbox_notes_its_gaps_and_does_not_skip_questions(
+async def test_a_fallback_sandbox_notes_its_gaps_and_does_not_skip_questions(
     tmp_path: Path, launch: ProcessLaunchSpec, policy: SandboxPolicy
 ) -> None:
     if trouble := LandlockSandboxDriver().explain_unavailable():
@@ -102,8 +102,8 @@ def test_a_fallback_sandbox_notes_its_gaps_and_does_not_skip_questions(
     )
     assert box.is_active
     assert not box.can_skip_permission_question
-    assert box.wrap_launch(launch) != launch
-    box.wrap_launch(launch)
+    assert await box.wrap_launch(launch) != launch
+    await box.wrap_launch(launch)
     (note,) = notes
     assert "Commands run in Landlock because the program bwrap is not installed" in note
     assert ".git/hooks" in note
@@ -119,14 +119,14 @@ def test_a_sandbox_skips_questions_only_with_auto_allow(policy: SandboxPolicy) -
     ).can_skip_permission_question
 
 
-def test_a_disabled_sandbox_is_neither_probed_nor_noted(
+async def test_a_disabled_sandbox_is_neither_probed_nor_noted(
     tmp_path: Path, launch: ProcessLaunchSpec, policy: SandboxPolicy
 ) -> None:
     tried = tmp_path / "tried"
     kind = write_failing_bwrap(tmp_path, f"' > {tried}; echo '")
     notes: list[str] = []
     box = select_sandbox(kind, policy=policy, notes=notes, enabled=False)
-    assert box.wrap_launch(launch) is launch
+    assert await box.wrap_launch(launch) is launch
     assert not box.is_active
     assert notes == []
     assert not tried.exists()

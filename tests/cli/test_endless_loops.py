@@ -77,7 +77,7 @@ async def test_members_that_only_talk_to_each_other_are_ended(
         shoal.use_server(server)
         run = await shoal("-p", "go", "--model", MODEL, "--dangerously-skip-permissions")
     assert run.code == STOPPED
-    assert "and no task or file changed meanwhile" in run.err
+    assert "and no task or file changed in the meantime" in run.err
     # Two requests per message: 21 messages of each at most.
     assert 20 < speakers.count("ann") <= 2 * 22
     assert 20 < speakers.count("bob") <= 2 * 22

@@ -76,7 +76,7 @@ async def test_the_variable_decides_when_tools_are_deferred(
 ) -> None:
     monkeypatch.setenv("ENABLE_TOOL_SEARCH", value)
     async with shoal.open(cwd=tmp_path, model=script_agents(lead=["x"]), tools=make_tools(3)) as session:
-        names = [schema.name for schema in session.agent.schemas]
+        names = [schema.name for schema in session.agent.schemas.sent]
     assert ("mcp__files__action_0" in names) is is_sent
     assert ("ToolSearch" in names) is not is_sent
 
@@ -223,3 +223,39 @@ def test_exact_names_and_required_words_are_found() -> None:
     assert find_tools(schemas, "copy", 1) == ["mcp__files__copy_7"]
     assert find_tools(schemas, "+copy machine", 5) == ["mcp__files__copy_7"]
     assert find_tools(schemas, "+nothing file", 5) == []
+
+
+@pytest.mark.spec("CMP-111")
+@pytest.mark.parametrize("kind", ["deny", "ask"])
+async def test_nothing_is_deferred_if_a_rule_restricts_the_search(tmp_path: Path, kind: str) -> None:
+    names: list[str] = []
+
+    def work(request: ModelRequest) -> str:
+        names.extend(each.name for each in request.tools)
+        return "done"
+
+    model = script_agents(lead=[spawn_agent("child"), "done"], child=[work])
+    settings = json.dumps({"permissions": {kind: ["ToolSearch"]}})
+    async with shoal.open(cwd=tmp_path, model=model, tools=make_tools(300), settings=settings) as session:
+        own_names = [schema.name for schema in session.agent.schemas]
+        await run_all_turns(session)
+    for offered in (own_names, names):
+        assert "mcp__files__action_0" in offered
+        assert "ToolSearch" not in offered
+
+
+@pytest.mark.spec("CMP-111")
+async def test_nothing_is_deferred_for_an_agent_whose_definition_denies_the_search(tmp_path: Path) -> None:
+    names: list[str] = []
+
+    def work(request: ModelRequest) -> str:
+        names.extend(each.name for each in request.tools)
+        return "done"
+
+    agents = {"child": {"description": "d", "prompt": "p", "disallowedTools": ["ToolSearch"]}}
+    model = script_agents(lead=[spawn_agent("child", subagent_type="child"), "done"], child=[work])
+    async with shoal.open(cwd=tmp_path, model=model, tools=make_tools(300), agents=agents) as session:
+        assert "ToolSearch" in [schema.name for schema in session.agent.schemas]
+        await run_all_turns(session)
+    assert "mcp__files__action_0" in names
+    assert "ToolSearch" not in names

@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 
+import shoal
 from agent_scripts import call_tool
 from server_scripts import approve_shutdown, join_text, run_provider
 from shoal.app.run_access.run_handle import list_all_live_runs
 from shoal.stores.files.locks.pid_locks import find_session_pid
+from shoal.wire.model_texts import ModelTexts
 from team_scripts import get_home, open_session, read_inbox, read_team_config, script_team, send_message
 
 pytest.importorskip("mcp")
@@ -26,6 +28,9 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 MODEL = "anthropic:claude-sonnet-4-5"
+SERVER_TEXTS = ModelTexts(Path(shoal.__file__).parent / "surfaces" / "mcp" / "prompts").load_sections(
+    "server"
+)
 
 
 class Caller:
@@ -78,8 +83,17 @@ async def test_a_client_leads_a_team_with_a_real_member(
         run_provider(monkeypatch, ann=ann),
         start_mcp_server(tmp_path, "--model", MODEL, "--dangerously-skip-permissions") as call,
     ):
-        tools = {tool.name for tool in (await call.client.list_tools()).tools}
-        assert tools == {
+        tools = (await call.client.list_tools()).tools
+        assert all(tool.description == SERVER_TEXTS[tool.name] for tool in tools)
+        described = [
+            text
+            for tool in tools
+            for text in tool.input_schema["properties"].values()
+            if "description" in text
+        ]
+        inputs = {text for key, text in SERVER_TEXTS.items() if key.startswith("input:")}
+        assert {each["description"] for each in described} == inputs
+        assert {tool.name for tool in tools} == {
             *("team_create", "team_list", "team_show", "team_delete"),
             *("task_create", "task_list", "task_get", "task_update"),
             *("message_send", "message_take", "spawn", "run_status", "run_result"),
@@ -247,3 +261,35 @@ def test_without_the_mcp_sdk_the_command_says_what_to_install(tmp_path: Path) ->
     )
     assert ran.returncode == 1
     assert "pip install 'shoal[mcp]'" in ran.stderr
+
+
+@pytest.mark.spec("LIM-10", "LIM-11")
+async def test_wrong_arguments_owners_and_states_are_refused(tmp_path: Path) -> None:
+    async with start_mcp_server(tmp_path, "--model", MODEL) as call:
+        await call("team_create", name="roof")
+        assert "has no argument 'colour'" in await call("team_create", name="wall", colour="red")
+        first = (await call("task_create", subject="first"))["id"]
+        second = (await call("task_create", subject="second", blocked_by=[first]))["id"]
+        assert "'nobody' is no member" in await call("task_update", task=first, owner="nobody")
+        assert "needs a subject" in await call("task_create", subject="  ")
+        assert "needs a subject" in await call("task_update", task=first, subject=" ")
+        for status in ("in_progress", "completed"):
+            refused = await call("task_update", task=second, status=status)
+            assert "is waiting for 1" in refused or "waits for #1" in refused
+        assert (await call("task_get", task=second))["status"] == "pending"
+        assert (await call("task_update", task=first, owner="team-lead"))["owner"] == "team-lead"
+        listed = await call("team_list")
+        assert [team["name"] for team in listed["teams"]] == ["roof"]
+
+
+@pytest.mark.spec("LIM-11")
+async def test_a_spawn_that_cannot_start_says_why(tmp_path: Path) -> None:
+    async with start_mcp_server(tmp_path, "--model", "anthropic:claude-sonnet-4-5") as call:
+        await call("team_create", name="roof")
+        (tmp_path / ".claude").mkdir()
+        (tmp_path / ".claude" / "settings.local.json").write_text('{"shoal": {"max_depth": "deep"}}')
+        assert "could not start: " in (refused := await call("spawn", prompt="work"))
+        assert "max_depth" in refused
+        assert "could not start: " in (refused := await call("spawn", prompt="work", name="ann"))
+        assert "max_depth" in refused
+        assert [each["name"] for each in (await call("team_show"))["members"]] == ["team-lead"]

@@ -50,6 +50,11 @@ from shoal.core.events import (  # noqa: E402
     QueueItemWithdrawn,
     SessionEnded,
     SessionStarted,
+    WorkflowEnded,
+    WorkflowPhaseStarted,
+    WorkflowStarted,
+    WorkflowStepFinished,
+    WorkflowStepStarted,
 )
 from shoal.core.ids import LEAD_ID, IdGenerator, SessionId  # noqa: E402
 from shoal.core.names import AgentName, TaskId  # noqa: E402
@@ -307,7 +312,14 @@ def find_first_events(sessions: tuple[str, ...]) -> Iterator[JournaledEvent]:
                 yield recorded.event
 
 
-BY_HAND: tuple[JournaledEvent, ...] = (QueueItemWithdrawn(agent=LEAD_ID, item="item-9"),)
+BY_HAND: tuple[JournaledEvent, ...] = (
+    QueueItemWithdrawn(agent=LEAD_ID, item="item-9"),
+    WorkflowStarted(agent=LEAD_ID, workflow="w-1", name="w", arguments={}),
+    WorkflowPhaseStarted(agent=LEAD_ID, workflow="w-1", phase="edit"),
+    WorkflowStepStarted(agent=LEAD_ID, workflow="w-1", step=1, path="edit/now", digest="0"),
+    WorkflowStepFinished(agent=LEAD_ID, workflow="w-1", step=1, value=1),
+    WorkflowEnded(agent=LEAD_ID, workflow="w-1", status="completed"),
+)
 """Events that no run above writes."""
 
 

@@ -6,8 +6,8 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import permutations
 from pathlib import Path
 
@@ -36,6 +36,10 @@ SAMPLE = (
 _OPTION = re.compile(r"(?<![\w-])(--?[A-Za-z][\w-]*)")
 _CALLS = "trace=execve,openat,open,creat,unlink,unlinkat,rename,renameat2,mkdir,mkdirat,truncate,link,symlink"
 _HARMLESS_FILES = ("/dev/null", "/dev/tty", "/proc/self/")
+_RUNNER = Path(__file__).with_name("traced_batch.py")
+_MARK = re.compile(r'"/mark/([0-9]+)"')
+_BATCH = 500
+"""Commands per trace: starting strace and the runner costs as much as fifty of them."""
 _WRITES = re.compile(r"O_WRONLY|O_RDWR|O_CREAT|O_TRUNC")
 _INSIDE = ("in.txt", "in.txt canary.txt")
 _OUTSIDE = (".", "in.txt .", "link.txt", "in.txt link.txt", "links", "in.txt links", "list.txt", "list0")
@@ -81,16 +85,34 @@ def iter_commands(program: str) -> Iterator[str]:
             yield f"{program} {option} {files}"
 
 
-def find_harm(command: str, directory: Path) -> str | None:
-    """Return the first system call of a command that writes, runs or reads what it must not, or None."""
-    log, outside = directory.parent / "trace.log", f"<{directory.parent / 'outside'}"
-    words = ["strace", "-f", "-qq", "-y", "-e", _CALLS, "-o", str(log), *command.split()]
-    with suppress(subprocess.TimeoutExpired):  # what it did until then is in the log
-        subprocess.run(
-            words, cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, timeout=3, check=False
-        )
-    started, helpers = 0, _HELPERS.get(command.split(maxsplit=1)[0])
+def trace_commands(commands: list[str], directory: Path) -> Iterator[tuple[str, list[str]]]:
+    """Run the commands under one strace; yield each with the lines of the trace that belong to it."""
+    log, number = directory.parent / "trace.log", -1
+    words = ["strace", "-f", "--seccomp-bpf", "-qq", "-y", "-e", _CALLS, "-o", str(log)]
+    subprocess.run(
+        [*words, sys.executable, "-I", "-S", str(_RUNNER)],
+        cwd=directory,
+        input="\n".join(commands),
+        capture_output=True,
+        text=True,
+        timeout=60 + 4 * len(commands),
+        check=True,
+    )
+    lines: list[list[str]] = [[] for _ in commands]
     for line in log.read_text(errors="replace").splitlines():
+        if (mark := _MARK.search(line)) is not None:
+            number = int(mark[1])
+        elif number >= 0:
+            lines[number].append(line)
+    assert number == len(commands) - 1
+    yield from zip(commands, lines, strict=True)
+
+
+def find_harm(command: str, lines: list[str], directory: Path) -> str | None:
+    """Return the first system call of a command that writes, runs or reads what it must not, or None."""
+    outside = f"<{directory.parent / 'outside'}"
+    started, helpers = 0, _HELPERS.get(command.split(maxsplit=1)[0])
+    for line in lines:
         if " = -1 " in line or any(file in line for file in _HARMLESS_FILES):
             continue
         path = _STARTED.search(line)
@@ -100,21 +122,28 @@ def find_harm(command: str, directory: Path) -> str | None:
         is_open = "open(" in line or "openat(" in line
         if started > 1 or (_WRITES.search(line) if is_open else "execve(" not in line and "(" in line):
             return line
-        if is_open and outside in line.rpartition(" = ")[2]:
+        if (is_open or "open" in line) and outside in line.rpartition(" = ")[2]:
             return line
+    assert started, f"{command} was not traced"
     return None
 
 
 def check_program(program: str, engine: PermissionEngine, directory: Path, step: int) -> list[str]:
     wrong: list[str] = []
-    for number, command in enumerate(iter_commands(program)):
-        if number % step or decide_command(engine, command) != "allow":
-            continue
-        (directory / "canary.txt").write_text("canary\n")
-        if (harm := find_harm(command, directory)) is not None:
-            wrong.append(f"{command}: {harm}")
-        if (directory / "canary.txt").read_text() != "canary\n":
-            wrong.append(f"{command}: it changed the canary")
+    commands = [
+        command
+        for number, command in enumerate(iter_commands(program))
+        if number % step == 0 and decide_command(engine, command) == "allow"
+    ]
+    canary = directory / "canary.txt"
+    for start in range(0, len(commands), _BATCH):
+        canary.write_text("canary\n")
+        batch = commands[start : start + _BATCH]
+        for command, lines in trace_commands(batch, directory):
+            if (harm := find_harm(command, lines, directory)) is not None:
+                wrong.append(f"{command}: {harm}")
+        if canary.read_text() != "canary\n":
+            wrong.append(f"one of {batch[0]} to {batch[-1]} changed the canary")
     return wrong
 
 

@@ -94,7 +94,7 @@ def test_the_configuration_around_the_project_and_of_submodules_and_worktrees_co
     with (inner / ".git/config").open("a") as file:
         file.write("[core]\n\tfsmonitor = ./x\n")
     assert decide_command(create_engine(project), "git status") == "ask"
-    assert decide_command(create_engine(project), "git log") == "allow"
+    assert decide_command(create_engine(project), "git log -p --submodule=diff") == "ask"
     assert decide_command(create_engine(tree), "git log") == "allow"
     add_settings(project, "[core]\n\tfsmonitor = ./x\n")
     for root in (tree, project / "src"):
@@ -122,3 +122,64 @@ def test_forbidding_rules_apply_to_aliases_of_git(
     for command in ("git st", "git e", "git pushx", "git log"):
         assert decide_command(engine, command) == "allow", command
     assert decide_command(engine, "git-push origin") == "deny"
+
+
+@pytest.mark.parametrize("command", ["cd sub; git log", "cd sub && git status", "git -C sub status"])
+def test_git_in_another_repository_of_the_project_is_asked(project: Path, command: str) -> None:
+    (project / "sub").mkdir()
+    assert decide_command(create_engine(project), command) == "allow"
+    run_git(project / "sub", "init", "-q")
+    assert decide_command(create_engine(project), command) == "ask"
+
+
+@pytest.mark.parametrize("command", ["cd sub && git status", "git -C sub status"])
+def test_git_is_asked_in_a_directory_that_the_same_line_may_make_a_repository(
+    project: Path, command: str
+) -> None:
+    engine = create_engine(project, "acceptEdits", allow="Bash(mv:*)")
+    head = "mkdir -p sub/objects sub/refs; echo 'ref: refs/heads/x' > sub/HEAD; echo '[core]' > sub/config"
+    assert decide_command(engine, head) == "allow"
+    assert decide_command(engine, f"{head}; {command}") == "ask"
+    assert decide_command(engine, f"mv docs sub; {command}") == "ask"
+    assert decide_command(engine, f"mkdir sub; touch sub/x; {command}") == "allow"
+
+
+@pytest.mark.parametrize(
+    ("setting", "command"),
+    [("[man]\n\tviewer = x\n[man \"x\"]\n\tcmd = touch y\n", "git help log"),
+     ("[web]\n\tbrowser = x\n[browser \"x\"]\n\tcmd = touch y\n", "git help log"),
+     ("[credential]\n\thelper = !touch y\n", "git remote show origin"),
+     ("[core]\n\taskPass = ./x\n", "git remote show origin")],
+)  # fmt: skip
+def test_programs_that_show_a_manual_or_ask_for_a_password_count(
+    project: Path, setting: str, command: str
+) -> None:
+    assert decide_command(create_engine(project), command) == "allow"
+    add_settings(project, setting)
+    assert decide_command(create_engine(project), command) == "ask"
+    assert decide_command(create_engine(project), "git log") == "allow"
+
+
+@pytest.mark.parametrize("name", ["cache", "logs-dir", "script-shell", "node-options", "anything"])
+def test_npm_is_asked_if_settings_of_the_project_name_programs_or_directories(
+    project: Path, name: str
+) -> None:
+    (project / "web").mkdir()
+    (project / ".npmrc").write_text("; comment\nregistry = https://example.org\nsave-exact=true\n")
+    engine = create_engine(project)
+    for command in ("npm ls", "cd web && npm ls"):
+        assert decide_command(engine, command) == "allow"
+    (project / "web/.npmrc").write_text(f"{name} = x\n")
+    assert decide_command(engine, "npm ls") == "allow"
+    assert decide_command(engine, "cd web && npm ls") == "ask"
+    (project / ".npmrc").write_text(f"{name}=x\n")
+    assert decide_command(engine, "npm config list") == "ask"
+
+
+def test_an_alias_that_only_git_can_resolve_is_asked_under_a_rule_that_forbids_a_command(
+    project: Path,
+) -> None:
+    engine = create_engine(project, "bypassPermissions", deny="Bash(git push:*)")
+    assert decide_command(engine, "git pus") == "allow"
+    add_settings(project, "[help]\n\tautocorrect = immediate\n")
+    assert decide_command(engine, "git pus") == "ask"

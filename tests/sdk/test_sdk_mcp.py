@@ -7,6 +7,8 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
+
 from sdk_helpers import TIMEOUT, SdkHarness, dump_request, receive_answer
 from shoal.testing import messages_server
 from shoal.testing.mock_replies import make_tool_call
@@ -162,3 +164,23 @@ class BrokenServer:
     """A server that the SDK cannot run."""
 
     name = "broken"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"deniedMcpServers": [{"serverName": "harbour"}]}, {"allowedMcpServers": [{"serverName": "other"}]}],
+)
+async def test_settings_permit_servers_of_the_program_or_not(
+    harness: SdkHarness, settings: dict[str, Any]
+) -> None:
+    replies = [make_tool_call("mcp__harbour__add", a=1, b=1), "refused"]
+    options = {
+        "mcp_servers": {"harbour": make_harbour_server(harness)},
+        "allowed_tools": ["mcp__harbour__add"],
+        "settings": json.dumps(settings),
+    }
+    async with messages_server(replies) as server:
+        messages = await harness.run_query(server, "go", **options)
+    assert not any(tool["name"].startswith("mcp__") for tool in server.requests[0].body["tools"])
+    assert "sum: 2" not in dump_request(server, 1)
+    assert messages.init["mcp_servers"] == [{"name": "harbour", "status": "disabled"}]

@@ -56,6 +56,7 @@ EVENTS = [
     events.ModelRequestFailed(
         agent=LEAD_ID, request=RequestId("r-2"), reason="cut", billed=True, retry_in=0.5
     ),
+    events.RepetitionStopped(agent=LEAD_ID, reason="it repeats itself"),
     events.AssistantReplied(agent=LEAD_ID, entry="e", preview="p", tool_uses=2),
     events.ToolStarted(agent=AgentId("a1"), call="t", tool="Bash", preview="ls"),
     events.ToolFinished(
@@ -150,6 +151,13 @@ EVENTS = [
     events.TaskChanged(
         agent=LEAD_ID, board="t", task="2", subject="s", status="pending", blocked_by=("1",), rank=0.5
     ),
+    events.WorkflowStarted(agent=LEAD_ID, workflow="w-1", name="w", arguments={"files": ["a"]}, rerun_from=2),
+    events.WorkflowPhaseStarted(agent=LEAD_ID, workflow="w-1", phase="edit"),
+    events.WorkflowStepStarted(
+        agent=LEAD_ID, workflow="w-1", step=1, path="edit/agent a", digest="d", child=AgentId("a1"), until=5
+    ),
+    events.WorkflowStepFinished(agent=LEAD_ID, workflow="w-1", step=1, value={"text": "t", "answer": [1]}),
+    events.WorkflowEnded(agent=LEAD_ID, workflow="w-1", status="completed", value={"ok": True}),
     events.PermissionModeChanged(agent=LEAD_ID, mode="plan"),
     events.BackgroundShellStarted(agent=LEAD_ID, facts=SHELL),
     events.BackgroundShellEnded(

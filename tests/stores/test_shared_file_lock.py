@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from shoal.core.errors import LockUnavailable, StateFileError
+from shoal.core.flock_queue import MAX_THREADS
 from shoal.stores.files.access.directory_handle import DirectoryHandle
-from shoal.stores.files.locks.flock_queue import MAX_THREADS
 from shoal.stores.files.locks.shared_file_lock import SharedFileLock
 
 PROCESS = Path(__file__).with_name("lock_process.py")

@@ -14,7 +14,7 @@ import pytest
 import shoal
 from agent_scripts import call_tool, read_events, run_all_turns
 from shoal.core.conversation.model_requests import ModelRequest
-from shoal.core.events import QuestionAnswered, QuestionAsked
+from shoal.core.events import AgentStarted, QuestionAnswered, QuestionAsked
 from shoal.core.permissions.permission_changes import AddPermissionRulesSuggestion, SuggestedPermissionRule
 from shoal.core.permissions.questions import (
     AllowAnswer,
@@ -319,3 +319,27 @@ async def test_text_that_imitates_a_mail_body_stays_text(tmp_path: Path) -> None
         names = [each.name for each in session.teams.list_members()]
     assert names == ["ann", "bob"]
     assert any('teammate_id="ann"' in text and "shutdown_request" in text for text in heard)
+
+
+@pytest.mark.spec("PPR-01")
+async def test_a_question_names_the_subagent_of_a_member_that_asks(tmp_path: Path) -> None:
+    made = [CREATE, spawn_member("ann"), "wait"]
+    write = call_tool("Write", "w1", file_path="a.txt", content="one")
+
+    def reply(request: ModelRequest) -> Any:
+        spoken = sum(message.role == "assistant" for message in request.messages)
+        if request.messages[0].text.startswith("helper"):
+            return [write, "wrote"][min(spoken, 1)]
+        return made[min(spoken, 2)]
+
+    start = call_tool("Agent", description="helper", prompt="helper, write")
+    model = script_team(lead=[reply], ann=[start, "over"])
+    async with open_session(tmp_path, model, skip_permissions=False, attended=True) as session:
+        _, (question,) = await run_with_answers(session, lambda _: AllowAnswer())
+        requests = [json.loads(each["text"]) for each in read_inbox("crew", "team-lead")]
+        started = [each for each in read_events(session) if isinstance(each, AgentStarted)]
+    (request,) = [each for each in requests if each["type"] == "permission_request"]
+    (helper,) = [each.agent for each in started if each.agent not in ("lead", "ann@crew")]
+    assert question.agent == helper
+    assert (request["agent_id"], request["subagent_id"]) == ("ann", helper)
+    assert (tmp_path / "a.txt").read_text() == "one"

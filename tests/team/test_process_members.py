@@ -25,7 +25,9 @@ from server_scripts import (
     open_process_session,
     run_provider,
 )
+from shoal.app.run_access.run_handle import RunHandle, load_agent_statuses
 from shoal.core.clock import SystemClock
+from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.events import (
     AgentEnded,
     AgentStarted,
@@ -111,6 +113,30 @@ async def test_the_lead_process_asks_for_permissions_of_a_process_member(
     assert isinstance(question, PermissionQuestion)
     assert (question.agent, question.tool) == ("ann@crew", "Write")
     assert (tmp_path / "made.txt").read_text() == "by ann"
+
+
+@pytest.mark.spec("USR-05", "PPR-01")
+async def test_a_question_names_the_subagent_of_a_process_member_that_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wish = call_tool("Write", "w1", file_path=str(tmp_path / "made.txt"), content="by the helper")
+
+    def reply(body: RequestBody) -> Any:
+        spoken = sum(message["role"] == "assistant" for message in body["messages"])
+        if "helper, write" in str(body["messages"][0]):
+            return [wish, "wrote"][min(spoken, 1)]
+        return [CREATE, spawn_member("ann"), "Wait.", "Good."][min(spoken, 3)]
+
+    start = call_tool("Agent", description="helper", prompt="helper, write")
+    async with (
+        run_provider(monkeypatch, lead=[reply], ann=[start, "Over."]),
+        open_process_session(tmp_path, skip_permissions=False, attended=True) as session,
+    ):
+        question = await run_with_answer(session, lambda _: AllowAnswer())
+        statuses = load_agent_statuses(RunHandle(session=session.id, home=get_home()))
+        assert "helper" in statuses.describe_agent(question.agent)
+    assert question.agent not in ("lead", "ann@crew")
+    assert (tmp_path / "made.txt").read_text() == "by the helper"
 
 
 @pytest.mark.spec("PLN-01", "PLN-02", "USR-26")
@@ -342,7 +368,9 @@ async def test_a_stopped_process_is_gone_within_the_grace_and_five_seconds(
 async def test_spending_of_a_process_member_counts_for_the_shared_budget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look = call_tool("Glob", pattern="*")
+    def look(body: RequestBody) -> ToolUseBlock:
+        return call_tool("Glob", pattern=f"*{len(body['messages'])}")
+
     async with (
         run_provider(monkeypatch, lead=[CREATE, spawn_member("ann"), "Wait.", "Good."], ann=[look]) as server,
         open_process_session(tmp_path, max_total_tokens=40_000) as session,

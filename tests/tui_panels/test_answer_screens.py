@@ -272,7 +272,9 @@ async def test_the_first_answer_wins_and_a_later_one_gets_a_notice(tmp_path: Pat
         scenario.answer_question(PLAN_QUESTION, PlanApprovedAnswer(digest="2"))
         panel.request_refresh()
         await wait_until(pilot, lambda: len(app.screen_stack) == 1)
-        await wait_until(pilot, lambda: "ada was answered elsewhere: approved." in app.notices)
+        await wait_until(
+            pilot, lambda: "The question from ada was answered elsewhere: approved." in app.notices
+        )
         assert count_open_questions(panel) == 2
         assert panel.rows.cursor == PERMISSION_QUESTION.id, "it is on the next that is open"
         await pilot.press("end", "enter")

@@ -96,7 +96,10 @@ async def test_a_question_answered_elsewhere_closes_its_screen_with_a_notice(
             assert elsewhere.answer_question(row.id, DenyAnswer(reason="not now"))
             await wait_until(pilot, lambda: len(pilot.app.screen_stack) == 1)
             await wait_until(
-                pilot, lambda: "lead was answered elsewhere: refused: not now." in pilot.app.notices
+                pilot,
+                lambda: (
+                    "The question from lead was answered elsewhere: refused: not now." in pilot.app.notices
+                ),
             )
             await turn
     assert not (tmp_path / "x").exists()

@@ -148,7 +148,7 @@ def test_the_board_page_shows_changes_by_agents_and_by_the_person(
 
     mend.focus()
     page.keyboard.press("Alt+ArrowUp")
-    expect(page.get_by_text("Task 4 is now number 2 of 3 to do.")).to_be_attached()
+    expect(page.get_by_text("Task 4 is now number 2 of 3 pending tasks.")).to_be_attached()
     wait_until(page, lambda: list_task_order(page) == ["2", "4", "3"])
     expect(mend).to_be_focused()
     find_column(page, "To do").locator("[data-task='3']").drag_to(

@@ -93,7 +93,7 @@ def test_launch_arguments_parse_back_unchanged(
         (WORDS[2:], "--agent-id is missing"),
         ((*WORDS, "--verbose"), "'--verbose' is not a launch argument"),
         ((*WORDS, "--permission-mode", "wild"), "'wild' is not a mode"),
-        (("--agent-id", "bob@roof", *WORDS[2:]), "'bob@roof', but the name and the team say 'alice@roof'"),
+        (("--agent-id", "bob@roof", *WORDS[2:]), "'bob@roof', but the name and the team give 'alice@roof'"),
         (WORDS[:-1], "--model needs a value"),
         ((*WORDS, "--max-budget-usd", "much"), "'much' is not a dollar amount above 0"),
         ((*WORDS, "--max-budget-usd", "nan"), "'nan' is not a dollar amount above 0"),

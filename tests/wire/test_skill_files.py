@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from shoal.core.agents.agent_definitions import DefinitionSource
 from shoal.core.errors import InvalidAgentDefinition
-from shoal.core.extensions.skills import Skill, SkillInformation
+from shoal.core.extensions.skills import Skill, SkillExecution, SkillInformation
 from shoal.wire.skill_codec import ParsedSkill, parse_skill, parse_slash_command_file
 
 WHERE = DefinitionSource(kind="user", path=Path("/s/pdf/SKILL.md"))
@@ -55,9 +55,7 @@ def test_every_field_is_read() -> None:
             metadata={"author": "somebody", "version": "1.0"},
         ),
         allowed_tools=("Bash(pdftotext:*)", "Read"),
-        forks=True,
-        agent="Explore",
-        model="haiku",
+        execution=SkillExecution(forks=True, agent="Explore", model="haiku"),
         argument_hint="[file] [page]",
         for_model=False,
         for_person=True,

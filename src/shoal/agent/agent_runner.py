@@ -122,6 +122,28 @@ class AgentLoopState(Struct, kw_only=True):
     repetition: RepetitionGuard = field(default_factory=RepetitionGuard)
 
 
+class SentToolSchemas(Struct, frozen=True, kw_only=True):
+    """Schemas of an agent's tools that are sent with each request."""
+
+    sent: tuple[ToolSchema, ...] = ()
+    deferred: frozenset[str] = frozenset()
+    """Tools whose schemas are sent only once they are loaded."""
+    loaded: frozenset[str] = frozenset()
+
+
+class AgentContextSources(Struct, kw_only=True):
+    """Sources of text that is added to an agent's conversation next to its messages."""
+
+    build_briefing: Callable[[], Awaitable[str]] | None = None
+    """Builds the text that is repeated after each compaction, whatever the summary leaves out."""
+    path_instructions: PathInstructions | None = None
+    """Instructions about files that it uses; None if it gets no instructions."""
+    save_memory: Callable[[AgentRunner, list[Message]], Awaitable[str]] | None = None
+    """Saves memories before a compaction; returns the text to add to the summary."""
+    read_mentions: Callable[[AgentRunner, Message], Awaitable[Message | None]] | None = None
+    """Reads what a person's message mentions; None if there is nothing to add."""
+
+
 class AgentRunner(Struct, kw_only=True):
     identity: AgentIdentity
     model: Model
@@ -134,19 +156,9 @@ class AgentRunner(Struct, kw_only=True):
     inbox: AgentInbox
     limits: LoopLimits
     hooks: HookDispatcher = NO_HOOKS
-    schemas: tuple[ToolSchema, ...] = ()
-    deferred_tools: frozenset[str] = frozenset()
-    """Tools whose schemas are sent only once they are loaded."""
-    loaded_tools: frozenset[str] = frozenset()
+    schemas: SentToolSchemas = SentToolSchemas()
     state: AgentLoopState = field(default_factory=AgentLoopState)
-    build_briefing: Callable[[], Awaitable[str]] | None = None
-    """Builds the text that is repeated after each compaction, whatever the summary leaves out."""
-    path_instructions: PathInstructions | None = None
-    """Instructions about files that it uses; None if it gets no instructions."""
-    save_memory: Callable[[AgentRunner, list[Message]], Awaitable[str]] | None = None
-    """Saves memories before a compaction; returns the text to add to the summary."""
-    read_mentions: Callable[[AgentRunner, Message], Awaitable[Message | None]] | None = None
-    """Reads what a person's message mentions; None if there is nothing to add."""
+    context: AgentContextSources = field(default_factory=AgentContextSources)
 
     @property
     def effort_level(self) -> str:
@@ -163,17 +175,13 @@ class AgentRunner(Struct, kw_only=True):
         return self.environment.ids
 
     @property
-    def emit(self) -> EmitEvent:
-        return self.environment.emit
-
-    @property
     def current_model(self) -> Model:
         """Model for the next request, which may depend on the permission mode."""
         model = self.model
         return model.select_model(self.permissions.mode) if isinstance(model, PlanModeModel) else model
 
     def __post_init__(self) -> None:
-        self.schemas = self._select_sent_schemas()
+        self._select_sent_schemas(self.schemas.deferred, self.schemas.loaded)
         self.reestimate_context_tokens()
 
     def set_tools(self, tools: Mapping[str, Tool], deferred: frozenset[str] = frozenset()) -> None:
@@ -181,35 +189,45 @@ class AgentRunner(Struct, kw_only=True):
 
         The schemas of `deferred` tools are not sent, except for those that were loaded.
         """
-        old_size = _measure_tool_schemas(self.schemas)
-        self.tools, self.deferred_tools = tools, deferred
-        self.schemas = self._select_sent_schemas()
-        self.state.context_tokens += (_measure_tool_schemas(self.schemas) - old_size) // BYTES_PER_TOKEN
+        self._replace_tools(tools, deferred, self.schemas.loaded)
 
     def load_deferred_tools(self, names: Iterable[str]) -> None:
         """Send the schemas of these tools from the next request on."""
-        self.loaded_tools |= frozenset(names)
-        self.set_tools(self.tools, self.deferred_tools)
+        self._replace_tools(self.tools, self.schemas.deferred, self.schemas.loaded | frozenset(names))
 
-    def _select_sent_schemas(self) -> tuple[ToolSchema, ...]:
-        if not self.deferred_tools:
-            return tuple([tool.schema for tool in self.tools.values()])
-        hidden = self.deferred_tools - self.loaded_tools
-        sent = [tool.schema for name, tool in self.tools.items() if name not in hidden]
-        # Loaded tools come last, so that the schemas before them stay the same.
-        return tuple(sorted(sent, key=lambda schema: schema.name in self.loaded_tools))
+    def copy_tools(self, parent: AgentRunner) -> None:
+        """Take the tools of another agent, and send the same schemas in the same order."""
+        self._replace_tools(parent.tools, parent.schemas.deferred, parent.schemas.loaded)
+
+    def _replace_tools(
+        self, tools: Mapping[str, Tool], deferred: frozenset[str], loaded: frozenset[str]
+    ) -> None:
+        old_size = _measure_tool_schemas(self.schemas.sent)
+        self.tools = tools
+        self._select_sent_schemas(deferred, loaded)
+        self.state.context_tokens += (_measure_tool_schemas(self.schemas.sent) - old_size) // BYTES_PER_TOKEN
+
+    def _select_sent_schemas(self, deferred: frozenset[str], loaded: frozenset[str]) -> None:
+        if deferred:
+            hidden = deferred - loaded
+            selected = [tool.schema for name, tool in self.tools.items() if name not in hidden]
+            # Loaded tools come last, so that the schemas before them stay the same.
+            selected.sort(key=lambda schema: schema.name in loaded)
+        else:
+            selected = [tool.schema for tool in self.tools.values()]
+        self.schemas = SentToolSchemas(sent=tuple(selected), deferred=deferred, loaded=loaded)
 
     def reestimate_context_tokens(self) -> None:
         """Estimate the tokens again after the conversation was replaced."""
         blocks = (block for message in self.conversation.messages for block in message.content)
-        prefix_size = _measure_tool_schemas(self.schemas) + len(self.system)
+        prefix_size = _measure_tool_schemas(self.schemas.sent) + len(self.system)
         self.state.context_tokens = prefix_size // BYTES_PER_TOKEN + sum(map(estimate_block_tokens, blocks))
 
     def build_model_request(self, messages: list[Message] | None = None) -> ModelRequest:
         return ModelRequest(
             system=self.system,
             messages=self.conversation.messages if messages is None else messages,
-            tools=self.schemas,
+            tools=self.schemas.sent,
             max_tokens=self._compute_max_reply_tokens(),
             thinking_tokens=self._get_thinking_tokens(),
             adaptive_thinking=self.limits.adaptive_thinking,
@@ -232,7 +250,9 @@ class AgentRunner(Struct, kw_only=True):
         """Add an incoming message. Only a person's message is a prompt; others are marked as meta."""
         entry = self.conversation.add_message(message, meta=by == "runtime", delivered=delivered)
         self.state.context_tokens += sum(map(estimate_block_tokens, message.content))
-        await self.emit(MessageAdded(agent=self.identity.agent, entry=entry, message=message, by=by))
+        await self.environment.emit(
+            MessageAdded(agent=self.identity.agent, entry=entry, message=message, by=by)
+        )
 
     async def add_message(
         self, message: Message, *, billing: ModelReplyMetadata | None = None, meta: bool = False
@@ -240,7 +260,7 @@ class AgentRunner(Struct, kw_only=True):
         if billing is None:
             entry = self.conversation.add_message(message, meta=meta)
             self.state.context_tokens += sum(map(estimate_block_tokens, message.content))
-            await self.emit(
+            await self.environment.emit(
                 MessageAdded(
                     agent=self.identity.agent,
                     entry=entry,
@@ -254,7 +274,7 @@ class AgentRunner(Struct, kw_only=True):
                 self.state.context_tokens = billing.usage.total_tokens
             else:
                 self.state.context_tokens += sum(map(estimate_block_tokens, message.content))
-            await self.emit(
+            await self.environment.emit(
                 MessageAdded(
                     agent=self.identity.agent,
                     entry=entry,
@@ -269,8 +289,9 @@ class AgentRunner(Struct, kw_only=True):
 
 
 def _infer_message_author(message: Message, *, meta: bool) -> MessageAuthor:
-    if any(isinstance(block, ToolResultBlock) for block in message.content):
-        return "tool"
+    for block in message.content:
+        if isinstance(block, ToolResultBlock):
+            return "tool"
     return "runtime" if meta else "person"
 
 

@@ -53,19 +53,19 @@ async def compact_conversation(agent: AgentRunner, trigger: str, *, instructions
     summary = await _ask_model_for_summary(agent, messages, instructions)
     last_request = _find_last_user_request(messages)
     text = f"{SUMMARY_OPENING}\n\n{summary}"
-    if agent.save_memory is not None:
-        text += await agent.save_memory(agent, messages)
+    if agent.context.save_memory is not None:
+        text += await agent.context.save_memory(agent, messages)
     if last_request:
         text += f"\n\n{LAST_REQUEST_HEADING}{last_request}"
     opening = user_message(text)
-    if agent.build_briefing is not None:
-        briefing = TextBlock(text=format_system_reminder(await agent.build_briefing()))
+    if agent.context.build_briefing is not None:
+        briefing = TextBlock(text=format_system_reminder(await agent.context.build_briefing()))
         opening = Message(role="user", content=(*opening.content, briefing))
     agent.conversation.restart_from_summary(opening, trigger=trigger, tokens_before=tokens_before)
     agent.reestimate_context_tokens()
-    if agent.path_instructions is not None:
-        agent.path_instructions.forget_delivered()
-    await agent.emit(
+    if agent.context.path_instructions is not None:
+        agent.context.path_instructions.forget_delivered()
+    await agent.environment.emit(
         ConversationCompacted(agent=agent.identity.agent, trigger=trigger, tokens_before=tokens_before)
     )
     if agent.hooks.has_hooks_for("PostCompact"):

@@ -106,9 +106,9 @@ async def run_post_tool_hooks(
 
 async def add_path_instructions(agent: AgentRunner) -> None:
     """Add the instructions about files that the agent has used since the last tool round."""
-    if agent.path_instructions is None:
+    if agent.context.path_instructions is None:
         return
-    text, files = agent.path_instructions.take_new_text()
+    text, files = agent.context.path_instructions.take_new_text()
     if not text:
         return
     await agent.add_message(user_message(text), meta=True)
@@ -149,9 +149,9 @@ async def add_prompt_after_hooks(agent: AgentRunner, prompt: Message, *, by: Mes
 
 async def _add_mentions(agent: AgentRunner, message: Message, by: MessageAuthor) -> None:
     """Add the files that a person's message mentions, after the message."""
-    if by != "person" or agent.read_mentions is None:
+    if by != "person" or agent.context.read_mentions is None:
         return
-    if (mentioned := await agent.read_mentions(agent, message)) is not None:
+    if (mentioned := await agent.context.read_mentions(agent, message)) is not None:
         await agent.receive_message(mentioned, by="runtime")
 
 
@@ -166,7 +166,7 @@ async def add_inbox_item_after_hooks(agent: AgentRunner, item: InboxItem) -> str
             agent.inbox.put_back(item)
             raise
     if decision.blocked is not None:
-        await agent.emit(QueueItemWithdrawn(agent=agent.identity.agent, item=item.id))
+        await agent.environment.emit(QueueItemWithdrawn(agent=agent.identity.agent, item=item.id))
         agent.inbox.mark_delivered(item)
         return await _note_prompt_erased_by_hook(agent, decision.blocked)
     entry_before = agent.conversation.last_entry
@@ -222,7 +222,7 @@ async def run_stop_hooks(agent: AgentRunner, last_text: str, return_count: int) 
 
 
 async def emit_note(agent: AgentRunner, text: str) -> None:
-    await agent.emit(NoteAdded(agent=agent.identity.agent, text=text))
+    await agent.environment.emit(NoteAdded(agent=agent.identity.agent, text=text))
 
 
 def _build_tool_call_hook_fields(call: ToolUseBlock) -> dict[str, Any]:

@@ -193,7 +193,7 @@ async def _record_model_reply(agent: AgentRunner, reply: ModelReply, request: Re
     await agent.add_message(reply.message, billing=billing)
     entry = agent.conversation.last_entry
     assert entry is not None
-    await agent.emit(
+    await agent.environment.emit(
         AssistantReplied(
             agent=agent.identity.agent,
             entry=entry,

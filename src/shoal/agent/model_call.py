@@ -21,7 +21,7 @@ from shoal.core.conversation.model_requests import (
     ThinkingDelta,
     ToolInputProgressDelta,
 )
-from shoal.core.errors import BudgetExhausted, ModelError, TransientModelError
+from shoal.core.errors import BudgetExhausted, ModelError, QuotaExceeded, TransientModelError
 from shoal.core.events import (
     ModelRequestFailed,
     ModelRequestSent,
@@ -52,19 +52,20 @@ class _ModelStreamListener:
         self.started_at = 0.0
 
     async def handle_delta(self, delta: StreamDelta) -> None:
-        agent_id, emit = self.agent.identity.agent, self.agent.emit
+        agent, environment = self.agent, self.agent.environment
+        agent_id, emit = agent.identity.agent, environment.emit
         match delta:
             case TextDelta() | ThinkingDelta() | ToolInputProgressDelta() if not self.emits_stream:
                 pass
-            case TextDelta(text):
-                await emit(TextStreamed(agent=agent_id, kind="text", text=text))
-            case ThinkingDelta(text):
-                await emit(TextStreamed(agent=agent_id, kind="thinking", text=text))
-            case ToolInputProgressDelta(name, _):
-                await emit(TextStreamed(agent=agent_id, kind="tool_input", text=name))
+            case TextDelta():
+                await emit(TextStreamed(agent=agent_id, kind="text", text=delta.text))
+            case ThinkingDelta():
+                await emit(TextStreamed(agent=agent_id, kind="thinking", text=delta.text))
+            case ToolInputProgressDelta():
+                await emit(TextStreamed(agent=agent_id, kind="tool_input", text=delta.name))
             case ModelAttemptStartedDelta():
-                self.request = self.agent.ids.new_request_id()
-                self.started_at = self.agent.clock.monotonic()
+                self.request = environment.ids.new_request_id()
+                self.started_at = environment.clock.monotonic()
                 await emit(
                     ModelRequestSent(
                         agent=agent_id,
@@ -89,7 +90,7 @@ class _ModelStreamListener:
         )
         usd, tokens = agent.budget.estimate_usage_cost(reservation.card, estimated_usage)
         agent.budget.write_off(reservation, estimated_usage)
-        await agent.emit(
+        await agent.environment.emit(
             ModelRequestFailed(
                 agent=agent.identity.agent,
                 request=self.request,
@@ -102,12 +103,14 @@ class _ModelStreamListener:
         if not agent.state.has_noted_missing_usage:
             agent.state.has_noted_missing_usage = True
             text = (
-                f"The provider reports no usage for {reservation.card.id}; "
+                f"The provider reports no usage for {reservation.card.id}, "
                 "so Shoal estimates the usage of its requests."
             )
-            await agent.emit(NoteAdded(agent=agent.identity.agent, text=text))
+            await agent.environment.emit(NoteAdded(agent=agent.identity.agent, text=text))
 
-    async def report_request_failure(self, reason: str, *, billed: bool, retry_in: float | None) -> None:
+    async def report_request_failure(
+        self, reason: str, *, billed: bool, retry_in: float | None, quota: bool = False
+    ) -> None:
         if not self.request:
             return
         if billed:
@@ -118,9 +121,10 @@ class _ModelStreamListener:
             reason=reason,
             billed=billed,
             retry_in=retry_in,
+            quota=quota,
         )
         self.request = RequestId("")
-        await self.agent.emit(event)
+        await self.agent.environment.emit(event)
 
 
 async def call_model(
@@ -166,20 +170,23 @@ async def _call_model_and_settle_cost(
         reply = await model.generate_reply(request, listener.handle_delta)
     except ModelError as error:
         await listener.report_request_failure(
-            str(error), billed=isinstance(error, TransientModelError) and error.billed, retry_in=None
+            str(error),
+            billed=isinstance(error, TransientModelError) and error.billed,
+            retry_in=None,
+            quota=isinstance(error, QuotaExceeded),
         )
         raise
     except asyncio.CancelledError:
         if listener.request:
             agent.budget.write_off(listener.reservation)
         raise
-    seconds = agent.clock.monotonic() - listener.started_at
+    seconds = agent.environment.clock.monotonic() - listener.started_at
     agent.state.api_seconds += seconds
     if not reply.counted or (reply.message.content and not reply.usage.is_count_of_reply):
         await listener.report_missing_usage(reply)
         return reply, listener.request
     cost = agent.budget.settle(listener.reservation, reply.usage)
-    await agent.emit(
+    await agent.environment.emit(
         ModelRequestSettled(
             agent=agent.identity.agent,
             request=listener.request,

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from shoal.agent.agent_runner import AgentRunner
 from shoal.agent.agent_texts import format_notice
+from shoal.agent.hook_points import emit_note
 from shoal.core.conversation.messages import ContentBlock, ImageBlock, Message, TextBlock, ToolResultBlock
 from shoal.core.errors import BadRequest
-from shoal.core.events import NoteAdded
 
 _IMAGE_ERROR = re.compile(r"image|picture|pixel|media[_ ]type|base64", re.IGNORECASE)
 
@@ -31,7 +31,7 @@ async def drop_refused_images(agent: AgentRunner, error: BadRequest) -> bool:
     for index in with_images if has_dropped_before else with_images[-1:]:
         messages[index] = _replace_images(messages[index])
     text = f"An image was left out of the conversation because the provider refused it: {error}"
-    await agent.emit(NoteAdded(agent=agent.identity.agent, text=text))
+    await emit_note(agent, text)
     return True
 
 

@@ -142,7 +142,7 @@ async def _check_exchanges(agent: AgentRunner, guard: RepetitionGuard, limit: in
     await _tell_or_ask(
         agent,
         was_told=guard.was_told_of_messages,
-        subject=f"it sent {count} messages to {recipient}, and no task or file changed meanwhile",
+        subject=f"it sent {count} messages to {recipient}, and no task or file changed in the meantime",
         notice=format_notice("unproductive_messages", count=count, recipient=recipient),
     )
     guard.was_told_of_messages = True
@@ -178,7 +178,9 @@ async def _tell_or_ask(agent: AgentRunner, *, was_told: bool, subject: str, noti
     name = agent.identity.name or agent.identity.agent
     if not was_told:
         await agent.add_message(user_message(notice), meta=True)
-        await agent.emit(NoteAdded(agent=agent.identity.agent, text=f"{name} may be in a loop: {subject}."))
+        await agent.environment.emit(
+            NoteAdded(agent=agent.identity.agent, text=f"{name} may be in a loop: {subject}.")
+        )
         return
     question = MultipleChoice(
         question=f"{name} seems to be in a loop: {subject}. Should it continue?",
@@ -203,7 +205,7 @@ async def _tell_or_ask(agent: AgentRunner, *, was_told: bool, subject: str, noti
     why = f"it was in a loop: {subject}"
     agent.state.repetition.stop_reason = why
     agent.state.halt_reason = agent.state.halt_reason or why
-    await agent.emit(RepetitionStopped(agent=agent.identity.agent, reason=why))
+    await agent.environment.emit(RepetitionStopped(agent=agent.identity.agent, reason=why))
 
 
 def _means_continue(answer: Answer, question: MultipleChoice) -> bool:

@@ -146,9 +146,10 @@ async def execute_tool_calls(agent: AgentRunner, calls: tuple[ToolUseBlock, ...]
     Results enter the conversation in the order of the calls, each as soon as the earlier ones are there:
     the transcript does not depend on which of two reads was faster.
     """
-    for group in _group_concurrent_calls(agent, calls):
+    # Most replies have one call, which needs no generator.
+    for group in (calls,) if len(calls) == 1 else _group_concurrent_calls(agent, calls):
         for call in group:
-            await agent.emit(
+            await agent.environment.emit(
                 ToolStarted(
                     agent=agent.identity.agent, call=call.id, tool=call.name, preview=preview_tool_call(call)
                 )
@@ -166,7 +167,7 @@ async def execute_tool_calls(agent: AgentRunner, calls: tuple[ToolUseBlock, ...]
 
 
 async def _run_tool_calls_concurrently(
-    agent: AgentRunner, group: list[ToolUseBlock], calls: tuple[ToolUseBlock, ...]
+    agent: AgentRunner, group: Sequence[ToolUseBlock], calls: tuple[ToolUseBlock, ...]
 ) -> None:
     try:
         async with asyncio.TaskGroup() as task_group:
@@ -195,11 +196,7 @@ async def run_tool_for_host(agent: AgentRunner, call: ToolUseBlock, tool: Tool) 
 
 def _group_concurrent_calls(
     agent: AgentRunner, calls: Sequence[ToolUseBlock]
-) -> Iterator[list[ToolUseBlock]]:
-    if len(calls) == 1:
-        yield list(calls)
-        return
-
+) -> Iterator[Sequence[ToolUseBlock]]:
     def can_run_concurrently(call: ToolUseBlock) -> bool:
         tool = _find_tool_by_name_or_alias(agent, call.name)
         return tool is not None and tool.is_concurrent
@@ -215,7 +212,7 @@ async def _add_tool_result(agent: AgentRunner, call: ToolUseBlock, finished: _Fi
     await agent.add_message(Message(role="user", content=(finished.result,)))
     agent.state.repetition.add_call(call, finished.result, finished.milliseconds)
     text = extract_tool_result_text(finished.result)
-    await agent.emit(
+    await agent.environment.emit(
         ToolFinished(
             agent=agent.identity.agent,
             call=call.id,
@@ -231,7 +228,8 @@ async def _add_tool_result(agent: AgentRunner, call: ToolUseBlock, finished: _Fi
 async def _run_tool_call(
     agent: AgentRunner, call: ToolUseBlock, calls: tuple[ToolUseBlock, ...]
 ) -> _FinishedToolCall:
-    started_at = agent.clock.monotonic()
+    clock = agent.environment.clock
+    started_at = clock.monotonic()
     output = limit_and_escape_tool_output(
         await _dispatch_tool_call(agent, call, calls),
         call,
@@ -239,14 +237,15 @@ async def _run_tool_call(
         agent.limits.get_result_limit(call.name),
     )
     result = ToolResultBlock(tool_use_id=call.id, content=output.content, is_error=output.is_error)
-    if agent.path_instructions is not None and call.name in _FILE_ARGUMENTS and not output.is_error:
-        agent.path_instructions.add_used_file(str(call.input.get(_FILE_ARGUMENTS[call.name], "")))
-    await agent.emit(
+    instructions = agent.context.path_instructions
+    if instructions is not None and call.name in _FILE_ARGUMENTS and not output.is_error:
+        instructions.add_used_file(str(call.input.get(_FILE_ARGUMENTS[call.name], "")))
+    await agent.environment.emit(
         ToolOutputReturned(
             agent=agent.identity.agent, call=call.id, tool=call.name, result=result, data=output.data
         )
     )
-    return _FinishedToolCall(result, round((agent.clock.monotonic() - started_at) * 1000))
+    return _FinishedToolCall(result, round((clock.monotonic() - started_at) * 1000))
 
 
 async def _dispatch_tool_call(
@@ -386,7 +385,7 @@ async def _recheck_call_with_changed_input(
 
 
 async def _refuse_tool_call(agent: AgentRunner, call: ToolUseBlock, reason: str) -> ToolOutput:
-    await agent.emit(
+    await agent.environment.emit(
         PermissionDenied(agent=agent.identity.agent, call=call.id, tool=call.name, reason=reason)
     )
     output = _create_not_run_output(call, reason)
@@ -418,7 +417,7 @@ def _build_tool_context(
     agent: AgentRunner, call: ToolUseBlock, calls: tuple[ToolUseBlock, ...]
 ) -> ToolContext:
     async def report_progress(text: str) -> None:
-        await agent.emit(ToolProgressed(agent=agent.identity.agent, call=call.id, text=text))
+        await agent.environment.emit(ToolProgressed(agent=agent.identity.agent, call=call.id, text=text))
 
     environment = agent.environment
     return ToolContext(
@@ -429,8 +428,8 @@ def _build_tool_context(
         processes=environment.processes,
         question_broker=_HaltOnDenialQuestionBroker(agent),
         results=environment.results,
-        clock=agent.clock,
-        ids=agent.ids,
+        clock=environment.clock,
+        ids=environment.ids,
         report_progress=report_progress,
         env=environment.env,
         unreadable_filter=partial(agent.permissions.build_unreadable_file_filter, call.name),
@@ -452,20 +451,23 @@ def _explain_unknown_tool(name: str, available: list[str]) -> str:
 
 def preview_tool_call(call: ToolUseBlock) -> str:
     """Return a short description of a call."""
+    arguments = call.input
     for key in _PREVIEW_KEYS:
-        value = call.input.get(key)
-        if isinstance(value, str):
+        if key in arguments and isinstance(value := arguments[key], str):
             return value[:PREVIEW_LENGTH]
-    match call.input:
+    match arguments:
         case {"questions": [{"question": str(question)}, *_]}:
             return question[:PREVIEW_LENGTH]
-    return ", ".join(
+    parts = [
         f"{key}: {_preview_argument_value(value)}"
-        for key, value in islice(call.input.items(), _MAX_PREVIEW_FIELDS)
-    )[:PREVIEW_LENGTH]
+        for key, value in islice(arguments.items(), _MAX_PREVIEW_FIELDS)
+    ]
+    return ", ".join(parts)[:PREVIEW_LENGTH]
 
 
 def _preview_argument_value(value: Any) -> str:
+    if type(value) is int:
+        return str(value)
     return (
         value[:PREVIEW_LENGTH]
         if isinstance(value, str)

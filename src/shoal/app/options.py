@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
+from shoal.core.budgets.shared_budget import SharedBudget
 from shoal.core.clock import Clock, SystemClock
 from shoal.core.conversation.tools import Tool
 from shoal.core.output_type import OutputType
 from shoal.core.permissions.permission_changes import RequestedPermissionMode
+from shoal.core.permissions.questions import Answer, Question
 from shoal.core.ports import Model
 from shoal.core.store import Store
 from shoal.team.channel.lead_channel import LeadChannel
 from shoal.team.members.member_host import TeamMembership
 from shoal.wire.settings_codec import TeammateMode
+
+QuestionHandler: TypeAlias = Callable[[Question], Answer | Awaitable[Answer | None] | None]
+"""Answers a question, maybe later. Without an answer the question is denied, unless a person can answer."""
 
 
 class AgentExtras(Struct, frozen=True, kw_only=True):
@@ -32,6 +37,10 @@ class Options(Struct, frozen=True, kw_only=True):
     """Name of the agent, for other agents and on the task board."""
     team: str | None = None
     """Team whose task board it uses; without one the session has its own board."""
+    home: Path | None = None
+    """Home directory, which holds all state; from the environment if None."""
+    environ: Mapping[str, str] | None = None
+    """Variables that the session reads and its commands get; those of the process if None."""
     cwd: Path | None = None
     """Project directory; the current directory of the process if None."""
     model: str | Model | None = None
@@ -98,6 +107,8 @@ class Options(Struct, frozen=True, kw_only=True):
     max_turns: int | None = None
     max_budget_usd: float | None = None
     """Limit for the whole session with all its agents, including the spend before it was resumed."""
+    budget: SharedBudget | None = None
+    """Budget that the session shares with others of the program, in addition to its own limits."""
     max_total_tokens: int | None = None
     """Limit for all tokens that models read and write, counted like the budget."""
     max_agents: int | None = None
@@ -114,12 +125,15 @@ class Options(Struct, frozen=True, kw_only=True):
     """Path of a settings file, or JSON."""
     record: Path | None = None
     """Path where every request and reply is recorded for `replay:`."""
+    on_question: QuestionHandler | None = None
+    """Function of the program that answers questions of all agents."""
     attended: bool = False
     """True if a person can answer questions."""
     persist: bool = True
     """False writes nothing to disk: no transcript, no journal, no resuming."""
     store: Store | Path | str | None = None
-    """Store of sessions and teams: an object, directory, `memory:` or `file:DIRECTORY`; the home if None."""
+    """Store of sessions and teams: an object, directory, `postgresql://…`, `file:DIRECTORY` or `memory:`; as
+    configured if None, by default the home."""
     title: str | None = None
     """Name of the session for people, by which it can be resumed."""
     teammate_mode: TeammateMode | None = None

@@ -7,12 +7,13 @@ ShoalError
 │   │   ├── Overloaded            529, 503
 │   │   ├── ServerFault           other 5xx
 │   │   ├── ConnectionLost        no answer at all
-│   │   ├── StreamCut             the answer broke off
+│   │   ├── StreamCut             the answer was cut off
 │   │   └── StreamStalled         no byte for too long
 │   ├── Unauthorized              401, 403
 │   ├── UnknownModel              404, or a name that no provider offers
 │   ├── ContextTooLong            the history no longer fits
 │   ├── BadRequest                other 4xx
+│   │   └── QuotaExceeded         the account has no quota or credit left
 │   ├── BadReply                  an answer that cannot be parsed
 │   └── ReplayMismatch            a replayed run sent a different request
 ├── AgentRequestRefused           an agent cannot be started or reached; its text is for the model
@@ -43,7 +44,9 @@ ShoalError
 ├── WorktreeError                 a worktree cannot be created, merged or removed
 │   └── MergeConflict             nothing was merged
 ├── QuestionUnanswerable          nobody is available to answer a question
-└── RunFailed                     a turn or an agent that a program awaited did not complete its work
+├── RunFailed                     a turn or an agent that a program awaited did not complete its work
+└── WorkflowError                 a workflow cannot continue
+    └── WorkflowChanged           the program asked for a step that does not match its record
 """
 
 from __future__ import annotations
@@ -121,6 +124,10 @@ class ContextTooLong(ModelError): ...
 
 
 class BadRequest(ModelError): ...
+
+
+class QuotaExceeded(BadRequest):
+    """The account has no quota or credit left; no later request can succeed."""
 
 
 class BadReply(ModelError): ...
@@ -280,3 +287,14 @@ class RunFailed(ShoalError):
     def __init__(self, message: str, *, result: Any) -> None:
         super().__init__(message)
         self.result = result
+
+
+class WorkflowError(ShoalError): ...
+
+
+class WorkflowChanged(WorkflowError):
+    """A resumed workflow asked for other steps than before. `step` is the number of the recorded step."""
+
+    def __init__(self, message: str, *, step: int) -> None:
+        super().__init__(message)
+        self.step = step

@@ -68,7 +68,7 @@ class ModelRequestSent(JournaledEvent, frozen=True, tag="request_sent"):
     request: RequestId
     model: str
     reserved_usd: float = 0.0
-    """Dollars that the request counts with until it is settled; 0 if the price is unknown."""
+    """Dollars that the request costs until it is settled; 0 if the price is unknown."""
     reserved_tokens: int = 0
 
 
@@ -92,8 +92,10 @@ class ModelRequestFailed(JournaledEvent, frozen=True, tag="request_failed"):
     retry_in: float | None = None
     """Seconds until the retry; None if there is none."""
     estimated_usd: float | None = None
-    """Dollars that it counts with; None means the amount that was reserved for it."""
+    """Dollars that Shoal counts for it; None means the amount that was reserved for it."""
     estimated_tokens: int | None = None
+    quota: bool = False
+    """True if the provider refused because the account's quota or credit is used up."""
 
 
 class RepetitionStopped(JournaledEvent, frozen=True, tag="repetition_stopped"):
@@ -217,11 +219,11 @@ class AgentStarted(JournaledEvent, frozen=True, tag="agent_started"):
     isolation: str | None = None
     resumed: bool = False
     team: str = ""
-    """Team, if the agent is a teammate. A teammate can go idle and be woken until it is shut down."""
+    """Team, if the agent is a teammate. A teammate can become idle and be woken until it is shut down."""
 
 
 class AgentMovedToBackground(JournaledEvent, frozen=True, tag="agent_moved"):
-    """An agent moved to the background; nobody is waiting for it any longer."""
+    """An agent moved to the background; nobody waits for it any longer."""
 
 
 class AgentEnded(JournaledEvent, frozen=True, tag="agent_ended"):
@@ -356,6 +358,66 @@ class TaskChanged(JournaledEvent, frozen=True, tag="task_changed"):
     blocked_by: tuple[str, ...] = ()
     rank: float | None = None
     """Position that a person gave it in its column; None means ordered by number."""
+
+
+class WorkflowStarted(JournaledEvent, frozen=True, tag="workflow_started"):
+    """A workflow started, or continues after its process ended."""
+
+    workflow: str
+    """Id of the workflow in its session."""
+    name: str
+    arguments: dict[str, Any]
+    source: str = ""
+    """File that defines it."""
+    digest: str = ""
+    """SHA-256 of that file."""
+    resumed: bool = False
+    rerun_from: int | None = None
+    """Number of the first step that runs again on purpose; earlier results of it and later steps are void."""
+
+
+class WorkflowPhaseStarted(JournaledEvent, frozen=True, tag="workflow_phase"):
+    """A workflow started a phase, which names the following steps."""
+
+    workflow: str
+    phase: str
+
+
+class WorkflowStepStarted(JournaledEvent, frozen=True, tag="workflow_step_started"):
+    """A step of a workflow started for the first time, or again after its process ended."""
+
+    workflow: str
+    step: int
+    """Number of the step, in the order in which steps started first."""
+    path: str
+    """Phase, functions and kind of the step."""
+    digest: str
+    """SHA-256 of its input."""
+    preview: str = ""
+    """Beginning of its input."""
+    child: AgentId | None = None
+    """Agent that does the step; None if no agent does."""
+    until: int | None = None
+    """Unix milliseconds at which a waiting step ends."""
+
+
+class WorkflowStepFinished(JournaledEvent, frozen=True, tag="workflow_step_finished"):
+    """A step of a workflow has a result, which the workflow gets again if it is resumed."""
+
+    workflow: str
+    step: int
+    value: Any
+    """Result as JSON."""
+
+
+class WorkflowEnded(JournaledEvent, frozen=True, tag="workflow_ended"):
+    """A workflow returned, failed, or was stopped. One that did not complete can be resumed."""
+
+    workflow: str
+    status: Literal["completed", "failed", "stopped"]
+    detail: str = ""
+    value: Any = None
+    """Returned value as JSON."""
 
 
 class PermissionModeChanged(JournaledEvent, frozen=True, tag="mode_changed"):

@@ -78,7 +78,8 @@ class AgentInbox(Protocol):
     def take_next(self, *, only_waking: bool = False) -> InboxItem | None:
         """Take the next item. It enters the conversation before anything else is awaited.
 
-        An agent with nothing more to do passes `only_waking`: items that wake nobody do not keep it going.
+        An agent with nothing more to do passes `only_waking`: items that do not wake an agent do not keep it
+        running.
         """
         ...
 

@@ -71,7 +71,8 @@ class SessionStore(Protocol):
         ...
 
     def report_damaged_files(self, *, now: int) -> tuple[str, ...]:
-        """Return a sentence for each damaged file, before a resume; what is no file is set aside."""
+        """Return a sentence for each damaged file, before a resume. Links and directories in
+        the place of files are set aside."""
         ...
 
     def acquire_lock(self) -> None:

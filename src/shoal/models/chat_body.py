@@ -22,6 +22,7 @@ from shoal.core.conversation.messages import (
 from shoal.core.conversation.model_requests import ModelRequest
 from shoal.models.catalogue import is_local_url, is_openai_url, parse_model_version
 from shoal.models.provider_json import encode_json
+from shoal.models.request_texts import format_request_notice
 from shoal.models.request_turns import group_messages_into_turns, prepare_openai_block
 
 _EFFORTS = ((4_000, "low"), (16_000, "medium"))
@@ -168,7 +169,10 @@ def _encode_user_turn(blocks: list[ContentBlock]) -> Iterator[dict[str, Any]]:
                 }
                 parts = [] if isinstance(block.content, str) else block.content
                 if images := [part for part in parts if isinstance(part, ImageBlock)]:
-                    visible += [TextBlock(text=f"Images from the result of {block.tool_use_id}:"), *images]
+                    visible += [
+                        TextBlock(text=format_request_notice("result_images", call=block.tool_use_id)),
+                        *images,
+                    ]
             case TextBlock() | ImageBlock():
                 visible.append(block)
             case _:

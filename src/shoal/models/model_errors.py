@@ -15,6 +15,7 @@ from shoal.core.errors import (
     ContextTooLong,
     ModelError,
     Overloaded,
+    QuotaExceeded,
     RateLimited,
     ServerFault,
     TransientModelError,
@@ -129,7 +130,7 @@ def _select_permanent_error_type(status: int, text: str) -> type[ModelError] | N
     if status in (401, 403):
         return Unauthorized
     if status == 402 or re.search(_NO_CREDIT, text):
-        return BadRequest
+        return QuotaExceeded
     if status == 413 or (status in (400, 422, 500) and re.search(_CONTEXT_TOO_LONG, text)):
         return ContextTooLong
     if status == 404 or (status in (400, 422) and re.search(_NO_SUCH_MODEL, text)):

@@ -14,8 +14,7 @@ from shoal.core.conversation.messages import (
     ThinkingBlock,
     ToolResultBlock,
 )
-
-NO_IMAGE = TextBlock(text="[an image is omitted here because this model cannot see images]")
+from shoal.models.request_texts import format_request_notice
 
 
 def group_messages_into_turns(
@@ -49,7 +48,7 @@ def has_visible_text(block: TextBlock) -> bool:
 
 def replace_unsupported_image(block: ImageBlock, *, images: bool) -> ImageBlock | TextBlock:
     """Return the image, or a text note for a model without image support."""
-    return block if images else NO_IMAGE
+    return block if images else TextBlock(text=format_request_notice("no_image"))
 
 
 def prepare_openai_block(

@@ -22,17 +22,8 @@ from shoal.core.conversation.messages import (
 from shoal.core.conversation.model_requests import ModelReply, ModelRequest, ToolSchema
 from shoal.models.chat_stream import assign_tool_call_ids
 from shoal.models.provider_json import decode_json, encode_json
+from shoal.models.request_texts import format_request_notice, format_tool_instructions
 
-_TOOL_INSTRUCTIONS = """
-# Tools
-You have tools. Answer with exactly one JSON object, in one of two forms:
-{{"turn": {{"calls": [{{"tool": "NAME", "arguments": {{…}}}}]}}}}
-calls one or more tools; the next message contains their results.
-{{"turn": {{"answer": "TEXT"}}}}
-ends your turn. Use it when you need no more tools.
-
-The tools, with the JSON schema of their arguments:
-{tools}"""
 _FENCE = re.compile(r"^\s*```(?:json)?\s*(.*?)\s*```\s*$", re.DOTALL)
 
 
@@ -45,7 +36,7 @@ def emulate_tools_in_prompt(request: ModelRequest) -> ModelRequest:
     names = {use.id: use.name for message in request.messages for use in message.tool_uses}
     return structs.replace(
         request,
-        system=request.system + _TOOL_INSTRUCTIONS.format(tools=tools),
+        system=f"{request.system}\n{format_tool_instructions(tools)}",
         messages=[_convert_message_to_text(message, names) for message in request.messages],
         tools=(),
     )
@@ -83,8 +74,11 @@ def _convert_message_to_text(message: Message, names: Mapping[str, str]) -> Mess
         if not isinstance(block, ToolResultBlock):
             content.append(block)
             continue
-        outcome = "failed" if block.is_error else "gave"
-        text = f"{names.get(block.tool_use_id, 'The tool')} {outcome}:\n{extract_tool_result_text(block)}"
+        text = format_request_notice(
+            "emulated_failure" if block.is_error else "emulated_result",
+            tool=names.get(block.tool_use_id, "The tool"),
+            result=extract_tool_result_text(block),
+        )
         content.append(TextBlock(text=text))
         if not isinstance(block.content, str):
             content += [part for part in block.content if isinstance(part, ImageBlock)]

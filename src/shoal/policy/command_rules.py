@@ -60,7 +60,8 @@ class ShellCommandRule:
                 self._allowed_words = (*self._words[:-1], last[:-1], "*")
             self._words = (*self._words, "*")
         name = "" if "*" in self.first else re.escape(_get_program_base_name(self.first))
-        self._mention = re.compile(rf"(?<![\w.-]){name}(?![\w.-])" if name else "")
+        # The text may be quoted, so that a name follows the letter of an escape such as `\\n`.
+        self._mention = re.compile(rf"(?:(?<![\w.-])|(?<=\\[abefnrtv])){name}(?![\w.-])" if name else "")
 
     def is_exact_command(self, command: str) -> bool:
         """Return True if the rule is exactly this command line, so the user has seen it in full."""
@@ -113,6 +114,8 @@ class ShellCommandRule:
         known_words = _split_git_program(known_words)
         if len(known_words) > 1 and known_words[1] in _GIT_PLUMBING:
             known_words = (known_words[0], _GIT_PLUMBING[known_words[1] or ""], *known_words[2:])
+        elif len(known_words) > 2 and known_words[1] == "subtree":
+            known_words = (known_words[0], *known_words[2:])
         if None in known_words or globs:
             found = self._match_partly_known_words(known_words, globs)
         else:

@@ -16,7 +16,10 @@ from shoal.policy.shell.command_analysis import ShellCommandAnalysis
 from shoal.policy.shell.known_commands import GIT_SUBCOMMANDS
 from shoal.policy.shell.simple_commands import SimpleShellCommand
 
-_INCLUDE = re.compile(r"^[ \t]*\[include", re.IGNORECASE | re.MULTILINE)
+_UNKNOWN_ALIASES = re.compile(
+    r"^[ \t]*\[(?:include|alias[ \t]+\")|(?:^|\])[ \t]*autocorrect[ \t]*=", re.IGNORECASE | re.MULTILINE
+)
+"""Settings with which a name may mean any command: other files, aliases with a section each, corrections."""
 
 
 def add_git_alias_commands(analysis: ShellCommandAnalysis, command: str, root: str) -> ShellCommandAnalysis:
@@ -56,13 +59,14 @@ def _iter_alias_values(name: str, command: str, root: str) -> Iterator[str | Non
         for match in definition.finditer(content):
             value = match[1].strip().removeprefix('"').removesuffix('"')
             yield None if "\\" in value else value
-        if _INCLUDE.search(content):
+        if _UNKNOWN_ALIASES.search(content):
             yield None
 
 
 def _list_user_config_files() -> Sequence[str]:
     home = str(Path.home())
-    return (f"{home}/.gitconfig", f"{os.environ.get('XDG_CONFIG_HOME') or f'{home}/.config'}/git/config")
+    own = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    return "/etc/gitconfig", f"{home}/.gitconfig", f"{own}/git/config"
 
 
 def _split_alias(value: str) -> Sequence[str]:

@@ -27,9 +27,12 @@ _ODD_STARTS = ("", "~", " ", "\t", "\n")
 
 
 class PathResolver:
-    """Resolves paths relative to an agent's working directories. `home` is Shoal's own directory."""
+    """Resolves paths relative to an agent's working directories.
 
-    def __init__(self, workspace: Workspace, home: Path | None = None) -> None:
+    `home` is Shoal's own directory, or the resolver of the parent agent, which knows it.
+    """
+
+    def __init__(self, workspace: Workspace, home: Path | PathResolver | None = None) -> None:
         self._workspace = workspace
         self._check_path: Callable[[str], PathKind] | None = None
         self._granted: tuple[Path, ...] | None = None
@@ -37,7 +40,10 @@ class PathResolver:
         self._cwd_text = ""
         self._inside: tuple[str, ...] = ()
         self.root = str(workspace.root)
-        self._home = "" if home is None else f"{os.path.realpath(home)}/"
+        if isinstance(home, PathResolver):
+            self._home: str = home._home
+        else:
+            self._home = "" if home is None else f"{os.path.realpath(home)}/"
         self._below_root = f"{self.root}/"
         self._is_below_home = self._is_in_shoal_home(self.root)
 

@@ -78,8 +78,8 @@ class PermissionEngine:
     """Decides tool calls: deny beats ask beats allow, regardless of the source; then the mode decides.
 
     `rules` are the rules of settings and flags, `readable` are directories outside the project that belong to
-    the agent, `home` is Shoal's own directory, `can_bypass` is True if the user enabled bypassing
-    permissions.
+    the agent, `home` is Shoal's own directory or, for a child, the paths of its parent; `can_bypass` is True
+    if the user enabled bypassing permissions.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class PermissionEngine:
         mode: PermissionMode = "default",
         rules: PermissionRuleProvider | PermissionRuleSet | None = None,
         readable: Iterable[Path] = (),
-        home: Path | None = None,
+        home: Path | PathResolver | None = None,
         answers: RememberedPermissionAnswers | None = None,
         can_bypass: bool = False,
     ) -> None:
@@ -100,7 +100,6 @@ class PermissionEngine:
         self._workspace = workspace
         self._readable_directories = tuple(readable)
         self._readable_prefixes = tuple(f"{place}/" for place in self._readable_directories)
-        self._home = home
         self._paths = PathResolver(workspace, home)
         self._roots: tuple[str, ...] = (self._paths.root,)
         self._tables: PermissionRuleTables | None = None
@@ -173,7 +172,7 @@ class PermissionEngine:
             if denied_rules
             else self._rule_source,
             readable=self._readable_directories,
-            home=self._home,
+            home=self._paths,
             answers=self.answers,
             can_bypass=self.can_bypass,
         )
@@ -506,4 +505,5 @@ def ask_by_rule(rule: ToolPermissionRule, suggested: tuple[PermissionSuggestion,
 
 
 def allow_by_rule(rule: ToolPermissionRule) -> AllowDecision:
-    return AllowDecision(f"the rule {rule} ({rule.source})", str(rule), rule.source)
+    text = str(rule)
+    return AllowDecision(f"the rule {text} ({rule.source})", text, rule.source)

@@ -14,6 +14,8 @@ _FILES = (
     r"|\.(?:profile|login|inputrc|xinitrc|xprofile|xsessionrc|pam_environment|envrc)"
     r"|\.(?:gitconfig|gitmodules|git-credentials|netrc|npmrc|pypirc|mcp\.json|ripgreprc|pgpass|my\.cnf)"
     r"|\.(?:yarnrc|pnp\.|bazel|lefthook|pre-commit-config\.y)[^/]*|\.pnpmfile\.c?js|\.(?:devcontainer|claude)\.json"
+    r"|\.(?:vim|gvim|nvim|screen|curl|wget|psql|sqlite|irb|pry|ack)rc|\.(?:exrc|emacs|tmux\.conf|xsession|Rprofile)"
+    r"|\.(?:gdbinit|lldbinit|lesskey|lessfilter|mailcap)|\.?mise(?:\.local)?\.toml"
     r"|\.env(?!\.(?:example|sample|template|dist)$)(?:\.[^/]*)?"
 )
 _DOTTED = re.compile(rf"/(?:(?:{_DIRECTORIES})(?:/|$)|(?:{_FILES})$)", re.IGNORECASE)

@@ -16,15 +16,18 @@ from msgspec import Struct
 # The section is not looked at: a line that continues a value looks like the start of another section.
 _SETTING = re.compile(
     rb"(?:^|\])[ \t\r]*(fsmonitor|external|command|textconv|clean|smudge|process|program|defaultkeycommand"
-    rb"|hookspath|path|sshcommand|gitproxy|uploadpack|vcs|allow|promisor|partialclone|worktreeconfig)"
+    rb"|hookspath|path|sshcommand|gitproxy|uploadpack|vcs|allow|helper|askpass|promisor|partialclone"
+    rb"|worktreeconfig|cmd|viewer|browser)"
     rb"[ \t\r]*(?:=[ \t\r]*([^\n]*))?$",
     re.IGNORECASE | re.MULTILINE,
 )
 _BOOLEAN = re.compile(rb"(?:true|false|yes|no|on|off|[01])?[ \t\r]*", re.IGNORECASE)
 _LFS_FILTER = re.compile(rb"\"?git-lfs (?:clean|smudge|filter-process)[-%f a-z]*\"?[ \t\r]*")
 _FILTERS = frozenset({"clean", "smudge", "process"})
-_TRANSPORTS = frozenset({"sshcommand", "gitproxy", "uploadpack", "vcs", "allow"})
+_TRANSPORTS = frozenset({"sshcommand", "gitproxy", "uploadpack", "vcs", "allow", "helper", "askpass"})
 """Settings that have an effect only if git contacts a remote."""
+_VIEWERS = frozenset({"cmd", "viewer", "browser"})
+"""Settings that have an effect only if git shows its manual."""
 _PARTIAL_CLONES = frozenset({"promisor", "partialclone"})
 """Settings with which git contacts a remote for objects that it lacks."""
 _HOOK = "post-index-change"
@@ -43,6 +46,7 @@ class _RepositorySettings(Struct, frozen=True):
     program: str = ""
     """First setting that names a program, or an empty text."""
     transport: str = ""
+    viewer: str = ""
     hooks_path: str = ""
     has_worktree_settings: bool = False
 
@@ -56,11 +60,18 @@ def find_repository_program(root: str, words: Sequence[str | None]) -> str | Non
         settings, common = _load_repository_settings(directory)
         if settings.program or (settings.transport and "remote" in words):
             return settings.program or settings.transport
-        if not _INDEX_READERS.isdisjoint(words):
-            return _find_hook(root, common, settings) or _find_submodule_program(root, directory)
+        if settings.viewer and "help" in words:
+            return settings.viewer
+        if not _INDEX_READERS.isdisjoint(words) and (hook := _find_hook(root, common, settings)):
+            return hook
+        # Any command that shows changes may look into submodules: `diff.submodule` decides.
+        return _find_submodule_program(root, directory)
     except OSError as error:
         return f"something: its configuration cannot be read ({error.strerror})"
-    return None
+
+
+def has_repository(root: str) -> bool:
+    return _find_git_directory_here(root) is not None
 
 
 def find_repository_config_files(root: str) -> tuple[str, ...]:
@@ -98,6 +109,7 @@ def _load_settings(path: str, directory: str) -> tuple[_RepositorySettings, str]
         settings = _RepositorySettings(
             settings.program or own.program,
             settings.transport or own.transport,
+            settings.viewer or own.viewer,
             own.hooks_path or settings.hooks_path,
         )
     return settings, path.rpartition("/")[0]
@@ -161,7 +173,7 @@ def _parse_settings_file(path: str, changed: int, inode: int, size: int) -> _Rep
         return _RepositorySettings("a configuration that is too long to check")
     with open(path, "rb") as file:  # noqa: PTH123 - as above
         content = file.read(_MAX_CONFIG_BYTES + 1)
-    program = transport = hooks_path = ""
+    program = transport = viewer = hooks_path = ""
     is_partial = has_worktree_settings = False
     for match in _SETTING.finditer(content):
         name, value = match[1].decode().lower(), match[2] or b""
@@ -171,6 +183,8 @@ def _parse_settings_file(path: str, changed: int, inode: int, size: int) -> _Rep
             has_worktree_settings = True
         elif name in _TRANSPORTS:
             transport = transport or f"the program of `{name}`"
+        elif name in _VIEWERS:
+            viewer = viewer or f"the program of `{name}`"
         elif name == "hookspath":
             hooks_path = os.fsdecode(value).strip().strip('"')
         elif not (
@@ -181,7 +195,7 @@ def _parse_settings_file(path: str, changed: int, inode: int, size: int) -> _Rep
                 "settings of another file" if name == "path" else f"the program of `{name}`"
             )
     return _RepositorySettings(
-        program or (transport if is_partial else ""), transport, hooks_path, has_worktree_settings
+        program or (transport if is_partial else ""), transport, viewer, hooks_path, has_worktree_settings
     )
 
 

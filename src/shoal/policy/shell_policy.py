@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -20,12 +19,16 @@ from shoal.core.permissions.permission_decisions import (
 )
 from shoal.core.text.filenames import escape_filename
 from shoal.policy import rule_suggestions
+from shoal.policy.checkout_settings import (
+    get_checkout_judge,
+    may_obey_new_settings,
+    may_write_settings,
+)
 from shoal.policy.command_rules import ShellCommandRule, ShellCommandRules
 from shoal.policy.git_aliases import add_git_alias_commands
 from shoal.policy.git_contents import find_git_contents, list_tracked_files
 from shoal.policy.path_resolver import PathResolver
 from shoal.policy.permission_rules import EDIT_ACCEPTING_MODES, ToolPermissionRule
-from shoal.policy.repository_programs import find_repository_program
 from shoal.policy.rule_tables import FilePermissionRuleTable, PermissionRuleTables
 from shoal.policy.shell.command_analysis import (
     UNKNOWN_PATH,
@@ -38,6 +41,8 @@ from shoal.policy.unreadable_files import (
     find_glob_base,
     is_found_path,
     iter_possible_read_paths,
+    join_places,
+    list_places,
     list_searched_directories,
     may_read_other_files,
     reads_listed_files,
@@ -47,6 +52,7 @@ from shoal.policy.wildcards import GLOB, TooManyDirectoryEntriesError, has_odd_n
 _QUOTED_WILDCARD = re.compile(r"\[([*?\[])\]")
 _TOO_MANY_LINKS = "it follows links, and there are too many files to check"
 _ODD_NAMES = "some file names contain spaces, quotes or a leading dash, which changes the arguments"
+_NEW_SETTINGS = "one part of the line writes files that another part may obey as its settings"
 _TOO_WIDE = "its wildcards match too many files to check"
 KEYS_REFUSAL = "that file contains Shoal's own keys, which no tool may access."
 _UNCLEAR_FILES = "Shoal cannot tell which files it reads; they may include Shoal's keys"
@@ -262,9 +268,10 @@ class ShellCommandPermissionDecider:
         for path in part.reads:
             if (rule := self._find_wildcard_rule(path, table)) is not None:
                 return _build_rule_decision("ask", part, rule, is_doubtful=True)
+        places = list_places(part)
         for word in iter_possible_read_paths(part):
             # A path after a revision is relative to the top of the repository.
-            for path in (word, f"{self._paths.root}/{word}"):
+            for path in (f"{self._paths.root}/{word}", *join_places((word,), places)):
                 found = self._check_file_against_rules(part, path, table) if word else None
                 if found is not None and found.rule is not None:
                     return _build_rule_decision("ask", part, found.rule, is_doubtful=True)
@@ -292,12 +299,15 @@ class ShellCommandPermissionDecider:
         contents = find_git_contents(part)
         if contents is None:
             return None
-        existing = [word for word in contents.operands if word and self._is_existing_path(word)]
-        is_current = contents.is_current and len(existing) == len(contents.operands)
+        operands, places = contents.operands, part.places
+        if places != ("",):
+            operands = tuple(join_places(filter(None, operands), places))
+        existing = [word for word in operands if word and self._is_existing_path(word)]
+        is_current = contents.is_current and len(existing) == len(operands)
         unreadable = tables.unreadable_files
         if is_current and (tracked := list_tracked_files(self._paths.root)) is not None:
             return unreadable.find_rule_for_files(tracked)
-        paths = (*contents.paths, *existing)
+        paths = (*join_places(contents.paths, places), *existing)
         if not paths or any(path.startswith(":") or GLOB.search(path) for path in paths):
             return unreadable.find_possible_rule_below(self._paths.directories)
         for path in filter(None, paths):
@@ -402,6 +412,8 @@ class ShellCommandPermissionDecider:
             return AskDecision(
                 analysis.trouble, suggestions=rule_suggestions.suggest_rules_for_command(command, ())
             )
+        if len(analysis.parts) > 1 and self._may_obey_written_settings(analysis.parts):
+            return AskDecision(_NEW_SETTINGS)
         decisions = [self._decide_simple_command(part, tables, mode) for part in analysis.parts]
         not_allowed = [each for each in decisions if each.verdict != "allow"]
         if not_allowed:
@@ -417,6 +429,11 @@ class ShellCommandPermissionDecider:
             AllowDecision("every part of it is read-only")
             if rule_decision is None
             else _to_permission_decision(rule_decision)
+        )
+
+    def _may_obey_written_settings(self, parts: tuple[SimpleShellCommand, ...]) -> bool:
+        return any(map(may_write_settings, parts)) and any(
+            may_obey_new_settings(part, self._paths.root) for part in parts
         )
 
     def _allow_whole_command(
@@ -536,49 +553,10 @@ class ShellCommandPermissionDecider:
 
     def _find_search_objection(self, part: SimpleShellCommand, tables: PermissionRuleTables) -> str | None:
         """Return why a command must be asked because of what lies in the directories that it reads."""
-        if part.words and part.words[0] is not None and part.words[0].endswith("git"):
-            return self._find_nested_repository(part) or self._find_repository_program(part)
-        if part.words[1:3] == ("-m", "json.tool"):
-            return self._find_shadowing_module(part)
+        if part.words and (judge := get_checkout_judge(part.words)) is not None:
+            return judge(part, self._resolve_path, self._paths.root)
         if part.follows_links or "find" in part.via or any(map(is_found_path, part.reads)):
             return self._find_link_objection(part, tables)
-        return None
-
-    def _find_nested_repository(self, part: SimpleShellCommand) -> str | None:
-        """Return why a git command must be asked that runs in another directory of the project."""
-        for path in part.reads:
-            directory, end, rest = path.rpartition("/.git")
-            if not end or rest:
-                continue
-            try:
-                real, _ = self._resolve_path(directory)
-            except WorkspaceError as error:
-                return str(error)
-            while len(real) > len(self._paths.root):
-                if os.path.lexists(f"{real}/.git") or os.path.lexists(f"{real}/HEAD"):
-                    return f"git obeys the configuration of the repository in {escape_filename(directory)}"
-                real = real.rpartition("/")[0]
-        return None
-
-    def _find_repository_program(self, part: SimpleShellCommand) -> str | None:
-        """Return why a git command must be asked that would run a program of the repository."""
-        program = find_repository_program(self._paths.root, part.words)
-        if program is None:
-            return None
-        return f"git would run {program}, which the configuration of this repository sets"
-
-    def _find_shadowing_module(self, part: SimpleShellCommand) -> str | None:
-        """Return why python must be asked: it imports a file of the project instead of its own module."""
-        for path in part.reads:
-            try:
-                real, is_directory = self._resolve_path(path)
-                names = [each.name for each in Path(real).iterdir()] if is_directory else []
-            except (WorkspaceError, OSError) as error:
-                return str(error)
-            for name in names:
-                is_module = "." in name or os.path.lexists(f"{real}/{name}/__init__.py")
-                if is_module and name.partition(".")[0] in sys.stdlib_module_names:
-                    return f"python may run the project's {escape_filename(name)}"
         return None
 
     def _find_outer_link(self, directory: str, name_pattern: str, tables: PermissionRuleTables) -> str | None:

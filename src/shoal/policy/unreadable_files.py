@@ -16,7 +16,7 @@ from shoal.policy.path_patterns import (
 from shoal.policy.permission_rules import ToolPermissionRule
 from shoal.policy.shell.known_commands import COMMAND_RUNNERS, INTERPRETERS, WRITING_COMMANDS
 from shoal.policy.shell.shell_words import FOUND_PATHS
-from shoal.policy.shell.simple_commands import SimpleShellCommand
+from shoal.policy.shell.simple_commands import UNKNOWN_PATH, SimpleShellCommand
 from shoal.policy.wildcards import GLOB, MAX_ENTRIES, TooManyDirectoryEntriesError
 
 WORKING_DIRECTORY = ""
@@ -36,15 +36,17 @@ _ARCHIVERS = frozenset(
 """Programs that put the files below their operands into another file."""
 _LISTED_FILES = re.compile(r"-[A-Za-z]*[T@].*|--files-from.*|--include-from.*|@.*|--null")
 """Flags with which an archiver takes the names of files from a list."""
+_CONTAINER_PROGRAMS = frozenset({"docker", "podman", "buildah", "nerdctl"})
 _CONTEXT_SUBCOMMANDS: dict[str, frozenset[str]] = {
-    **dict.fromkeys(
-        ("docker", "podman", "buildah", "nerdctl"), frozenset({"build", "buildx", "cp", "compose"})
-    ),
+    **dict.fromkeys(_CONTAINER_PROGRAMS, frozenset({"build", "buildx", "cp", "compose"})),
     **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), frozenset({"pack", "publish"})),
     "busybox": frozenset({"tar", "cpio", "gzip", "bzip2", "cp", "mv", "ar"}),
     "toybox": frozenset({"tar", "cpio", "gzip", "cp", "mv"}),
 }
 """Subcommands that read a whole directory: that of an operand, or the one they run in."""
+_MOUNT = re.compile(r"(?:-[a-zA-Z]*v|--volume|--mount)=?(.*)", re.DOTALL)
+"""Flags of container programs that let the container read a directory."""
+_MOUNT_SIGN = re.compile(r"[:,=]")
 _NAMES_FROM_FILE = re.compile(r"--files0.*")
 """Flag with which a reader takes the names of files from a list."""
 _LISTED_FILE_READERS = frozenset({"sort", "wc", "du"})
@@ -57,6 +59,8 @@ _SEARCHING_PROGRAMS = (
     | {"grep", "egrep", "fgrep", "zgrep", "rg", "git", "diff"}
 )
 _FLAG_LETTERS = re.compile(r"-[A-Za-z0-9]*")
+_DIRECTORY_FLAG = re.compile(r"-C(.*)|--(?:directory|chdir|cwd|dir|work-tree|prefix)(?:=(.*))?", re.DOTALL)
+"""Flags that name a directory to which other words are relative."""
 _PATH_SEPARATOR = re.compile(r"[=@:,;]")
 _CODE_TOKEN = re.compile(r"[^\s'\"`;|&<>(){}\[\],=@:$]+")
 
@@ -121,6 +125,25 @@ class UnreadableFileRules:
                 continue
 
 
+def list_places(part: SimpleShellCommand) -> tuple[str, ...]:
+    """Return the directories other than the first that the words of a command may be relative to."""
+    places = part.places
+    words = part.words or part.argv or ()
+    for index, word in enumerate(words):
+        if word is None or word[:1] != "-" or (match := _DIRECTORY_FLAG.fullmatch(word)) is None:
+            continue
+        directory = match[1] or match[2] or (words[index + 1] if index + 1 < len(words) else None)
+        places = (*places, *join_places((directory or UNKNOWN_PATH,), places))
+    return tuple(place for place in places if place)
+
+
+def join_places(paths: Iterable[str], places: Iterable[str]) -> list[str]:
+    """Return the paths as seen from each of the directories."""
+    return [
+        f"{place}/{path}" if place and path[:1] != "/" else path for path in paths for place in ("", *places)
+    ]
+
+
 def may_read_other_files(part: SimpleShellCommand) -> bool:
     """Return False if the command certainly reads the files that its words name, and no others."""
     if not part.read_only or part.via or not part.words:
@@ -152,7 +175,9 @@ def list_searched_directories(part: SimpleShellCommand) -> tuple[str, ...]:
             return (WORKING_DIRECTORY,)
         case "diff":
             return part.reads
-    return _list_copied_directories(name, words)
+    found_words = _list_copied_directories(name, words)
+    places = list_places(part) if found_words else ()
+    return tuple(join_places(found_words, places)) if places else found_words
 
 
 def _list_copied_directories(name: str, words: Sequence[str | None]) -> tuple[str, ...]:
@@ -164,7 +189,22 @@ def _list_copied_directories(name: str, words: Sequence[str | None]) -> tuple[st
         return (WORKING_DIRECTORY,)
     if name in _CONTEXT_SUBCOMMANDS and not _CONTEXT_SUBCOMMANDS[name].isdisjoint(words[1:3]):
         return (WORKING_DIRECTORY,)
-    return ()
+    return _list_mounted_directories(words) if name in _CONTAINER_PROGRAMS else ()
+
+
+def _list_mounted_directories(words: Sequence[str | None]) -> tuple[str, ...]:
+    """Return the directories that a container can read; those inside it do no harm."""
+    found: list[str] = []
+    for index, word in enumerate(words):
+        if word is None:
+            # Perhaps a mount with a variable in it.
+            found.append(WORKING_DIRECTORY)
+            continue
+        if (match := _MOUNT.fullmatch(word)) is None:
+            continue
+        value = match[1] or (words[index + 1] if index + 1 < len(words) else None)
+        found += [WORKING_DIRECTORY] if value is None else [each for each in _MOUNT_SIGN.split(value) if each]
+    return tuple(found)
 
 
 def _list_copied_operands(words: Sequence[str | None]) -> tuple[str, ...]:

@@ -122,5 +122,5 @@ class AgentMessenger:
             self._resuming.discard(agent)
         assert run.monitor is not None
         return AgentMessageDeliveryReceipt(
-            to=agent, name=run.facts.name or agent, how="resumed", output=str(run.monitor.output)
+            to=agent, name=run.facts.name or agent, how="resumed", output=run.monitor.output
         )

@@ -134,5 +134,5 @@ class AgentRun:
             seconds=completion.duration_ms / 1000 if completion else now - self.started_at,
             doing="" if completion or monitor is None else monitor.activity,
             completion=completion,
-            output=completion.output if completion else str(monitor.output) if monitor else "",
+            output=completion.output if completion else monitor.output if monitor else "",
         )

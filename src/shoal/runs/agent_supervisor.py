@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -133,13 +134,14 @@ class AgentSupervisor:
         return await self._wait_for_run(run, request, prepared)
 
     async def start_agent_for_program(
-        self, request: SpawnRequest, output: OutputType[Any] | None = None
+        self, request: SpawnRequest, output: OutputType[Any] | None = None, agent: AgentId | None = None
     ) -> AgentRun:
         """Start an agent that no model asked for, as a child of the lead; wait for a free place.
 
-        Only the program that opened the session learns of its end. Raises `AgentRequestRefused`.
+        Only the program that opened the session learns of its end. `agent` is its id, by default a new one.
+        Raises `AgentRequestRefused`.
         """
-        parent, agent = self._running_agents.lead, self._ids.new_agent_id()
+        parent, agent = self._running_agents.lead, agent or self._ids.new_agent_id()
         request = replace(request, kind=request.kind or self.policy.default_kind)
         slot = await self._wait_for_agent_slot(request.kind or "", parent.identity.depth + 1)
         try:
@@ -492,7 +494,7 @@ class AgentSupervisor:
             name=run.facts.name,
             description=run.facts.description,
             prompt=prompt,
-            output=self._factory.get_agent_output_path(run.id),
+            output=Path(self._factory.get_agent_output_path(run.id)),
             resolved=prepared.resolved,
         )
 

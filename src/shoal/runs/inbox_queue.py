@@ -11,7 +11,7 @@ from shoal.core.ids import AgentId
 
 _PRIORITY_ORDER: tuple[InboxPriority, ...] = ("now", "next", "later")
 _QUIET_INDEX = len(_PRIORITY_ORDER)
-"""Index of items that wake nobody: after all that do."""
+"""Index of items that do not wake the agent: after all that do."""
 
 
 class _AgentItemQueue:

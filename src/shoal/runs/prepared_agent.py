@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -112,4 +111,4 @@ class AgentPreparer(Protocol):
         """Prepare an ended agent from its transcript, also after its process died."""
         ...
 
-    def get_agent_output_path(self, agent: AgentId) -> Path: ...
+    def get_agent_output_path(self, agent: AgentId) -> str: ...

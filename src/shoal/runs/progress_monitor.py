@@ -56,7 +56,7 @@ class ProgressMonitor:
         "used_shell",
     )
 
-    def __init__(self, output: Path, emit: EmitEvent, *, is_kept: bool = True) -> None:
+    def __init__(self, output: str, emit: EmitEvent, *, is_kept: bool = True) -> None:
         """With `is_kept` the file outlives the session, so it is written however short the run is."""
         self.output = output
         self.usage = Usage()
@@ -177,7 +177,7 @@ class ProgressMonitor:
         self.write_output(text)
         if is_needed or self._is_kept or self._written:
             self.flush_output()
-            return str(self.output)
+            return self.output
         self._unwritten.clear()
         self.flush_output()
         return ""
@@ -204,13 +204,13 @@ _EVENT_HANDLERS: dict[type[Event], Callable[[ProgressMonitor, Any], None]] = {
 }
 
 
-def _append_to_file(path: Path, data: bytes) -> None:
+def _append_to_file(path: str, data: bytes) -> None:
     # Not kept open: a thousand running agents would need as many open files.
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         fd = os.open(path, flags, 0o600)
     except FileNotFoundError:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fd = os.open(path, flags, 0o600)
     try:
         os.write(fd, data)

@@ -29,6 +29,7 @@ from shoal.core.teams.team_operations import (
 from shoal.team.members.local_member import LocalMember
 from shoal.team.members.member_launcher import NullMemberLauncher
 from shoal.team.session_teams import SessionTeams
+from shoal.team.team_prompts import format_team_notice
 from shoal.team.team_services import TeamServices
 
 
@@ -98,7 +99,7 @@ class NestedTeams(SessionTeams):
         working_teams = [each.led_team_name for each in self._nested_teams.values() if each.is_working]
         if self.is_lead(context.agent) and working_teams:
             raise AgentRequestRefused(
-                f"Members of your team lead teams that are still working: {', '.join(working_teams)}."
+                format_team_notice("working_teams", names=", ".join(map(str, working_teams)))
             )
         return await super().delete_team(context)
 
@@ -216,13 +217,10 @@ class NestedTeams(SessionTeams):
     def _create_nested_teams(self, leader: AgentId, parent_teams: SessionTeams) -> SessionTeams:
         depth = self._compute_nesting_depth(parent_teams) + 1
         if depth > self._depth:
-            raise AgentRequestRefused(
-                f"Teams can be nested at most {self._depth} deep here (the setting shoal.team_depth), but "
-                f"yours would be {depth} deep. Start sub-agents, or ask team-lead for teammates."
-            )
+            raise AgentRequestRefused(format_team_notice("team_too_deep", maximum=self._depth, depth=depth))
         agent = parent_teams.find_agent(leader)
         if agent is None:
-            raise AgentRequestRefused("A teammate in a separate process cannot lead a team.")
+            raise AgentRequestRefused(format_team_notice("process_cannot_lead"))
         services = replace(
             self._services,
             lead=lambda: agent,

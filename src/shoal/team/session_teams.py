@@ -48,13 +48,13 @@ from shoal.team.members.local_member import LocalMember
 from shoal.team.members.member_admission import build_shutdown_mail_id_prefix
 from shoal.team.members.member_results import LostMember, build_member_end_notice
 from shoal.team.members.member_table import MemberHandle
+from shoal.team.team_prompts import format_team_notice
 from shoal.team.team_services import TeamServices
 from shoal.team.team_supervisor import TeamSupervisor
 from shoal.wire.notification_text import format_system_reminder
 
 _ID_LENGTH = 8
 """Characters of the session id in the name of an implicit team."""
-_NO_TEAM = "There is no team here. Create one with TeamCreate."
 
 
 class SessionTeams:
@@ -100,17 +100,11 @@ class SessionTeams:
         self, name: str, *, description: str | None, kind: str | None, context: ToolContext
     ) -> TeamRoster:
         if not self.is_lead(context.agent):
-            raise AgentRequestRefused(
-                "Only a session's lead can create a team because nested teams are off (the setting "
-                "shoal.team_depth)."
-            )
+            raise AgentRequestRefused(format_team_notice("no_nested_teams"))
         if self._supervisor is not None:
-            raise AgentRequestRefused(
-                f"You already lead the team {self._supervisor.name}, and you can lead only one team. "
-                "Shut down its members and delete it first."
-            )
+            raise AgentRequestRefused(format_team_notice("one_team", team=self._supervisor.name))
         if context.agent.is_lead and context.agent.team is not None:
-            raise AgentRequestRefused(f"You are already working in the team {context.agent.team}.")
+            raise AgentRequestRefused(format_team_notice("already_in_team", team=context.agent.team))
         return await self.create_led_team(name, description=description, kind=kind)
 
     async def create_led_team(
@@ -143,16 +137,13 @@ class SessionTeams:
     async def delete_team(self, context: ToolContext) -> TeamName:
         supervisor = self._require_team_supervisor()
         if not self.is_lead(context.agent):
-            raise AgentRequestRefused("Only the lead can delete its team.")
+            raise AgentRequestRefused(format_team_notice("lead_deletes_team"))
         busy = [
             each.name for each in supervisor.members.list_statuses() if each.state in ("running", "created")
         ]
         if busy:
-            raise AgentRequestRefused(
-                f"The team {supervisor.name} still has active members: {', '.join(busy)}. "
-                "Ask them to shut down first (SendMessage with a shutdown_request); "
-                "then delete the team."
-            )
+            names = ", ".join(busy)
+            raise AgentRequestRefused(format_team_notice("active_members", team=supervisor.name, names=names))
         await self.disband_team()
         return supervisor.name
 
@@ -160,7 +151,7 @@ class SessionTeams:
         """End all members and delete the team."""
         await self.end_team(resumable=False)
         lead = self._services.lead()
-        lead.build_briefing = None
+        lead.context.build_briefing = None
         if self._identity_before_team is not None:
             lead.identity = self._identity_before_team
             assume_identity(lead.identity)
@@ -191,11 +182,13 @@ class SessionTeams:
             return None
         supervisor = self._require_team_supervisor()
         if request.team not in (None, supervisor.name):
-            raise AgentRequestRefused(f"You lead the team {supervisor.name}, not {request.team!r}.")
+            raise AgentRequestRefused(
+                format_team_notice("other_team", team=supervisor.name, other=repr(request.team))
+            )
         if not self.is_lead(context.agent):
-            raise AgentRequestRefused("Only the lead can start teammates.")
+            raise AgentRequestRefused(format_team_notice("lead_starts_members"))
         if request.name is None:
-            raise AgentRequestRefused("A teammate needs a name. Pass it as `name`.")
+            raise AgentRequestRefused(format_team_notice("nameless_member"))
         return await supervisor.spawn_teammate(request, context.call_id)
 
     async def resume_team(
@@ -268,7 +261,7 @@ class SessionTeams:
                 if each != sender
             ]
             if not others:
-                raise AgentRequestRefused("There is nobody else in the team.")
+                raise AgentRequestRefused(format_team_notice("nobody_else"))
             return tuple(
                 [
                     await self._post_message(supervisor, sender, each, text, summary, fyi=fyi)
@@ -281,13 +274,13 @@ class SessionTeams:
         if found is None:
             return None
         if found == sender:
-            raise AgentRequestRefused("That is you.")
+            raise AgentRequestRefused(format_team_notice("message_to_self"))
         return (await self._post_message(supervisor, sender, found, text, summary, fyi=fyi),)
 
     async def request_shutdown(self, to: str, reason: str, context: ToolContext) -> str:
         supervisor = self._require_team_supervisor()
         if not self.is_lead(context.agent):
-            raise AgentRequestRefused("Only the lead can ask teammates to shut down.")
+            raise AgentRequestRefused(format_team_notice("lead_asks_for_shutdown"))
         handle = self._find_member_handle_by_name(to)
         if handle is None:
             raise supervisor.build_unknown_member_error(to)
@@ -299,7 +292,7 @@ class SessionTeams:
         supervisor = self._require_team_supervisor()
         handle = supervisor.members.find_handle(context.agent.agent)
         if handle is None:
-            raise AgentRequestRefused("Only a teammate can answer a request to shut down.")
+            raise AgentRequestRefused(format_team_notice("member_answers_shutdown"))
         await supervisor.shutdown.answer_shutdown(handle, request, reason, approve=approve)
 
     async def answer_plan_approval_request(
@@ -307,16 +300,14 @@ class SessionTeams:
     ) -> AgentName:
         supervisor = self._require_team_supervisor()
         if not self.is_lead(context.agent):
-            raise AgentRequestRefused("Only the lead can approve or reject plans.")
+            raise AgentRequestRefused(format_team_notice("lead_approves_plans"))
         found = supervisor.members.resolve_name(to)
         if found is None:
             raise supervisor.build_unknown_member_error(to)
         if self._services.policy.plan_approver != "lead":
-            raise AgentRequestRefused("A person or a setting approves plans here, not you.")
+            raise AgentRequestRefused(format_team_notice("person_approves_plans"))
         if not supervisor.members.is_waiting_for_answer(found, request):
-            raise AgentRequestRefused(
-                f"{found} has no open plan {request!r}. It may have been answered already."
-            )
+            raise AgentRequestRefused(format_team_notice("unknown_plan", name=found, request=repr(request)))
         body = PlanApprovalResponseMail(
             request_id=request,
             approved=approve,
@@ -331,7 +322,7 @@ class SessionTeams:
         if self._supervisor is None or self._supervisor.members.resolve_name(name) is None:
             return False
         if not self.is_lead(context.agent):
-            raise AgentRequestRefused("Only the lead can stop teammates.")
+            raise AgentRequestRefused(format_team_notice("lead_stops_members"))
         return await self.end_member(name, "it was stopped by team-lead")
 
     def list_members(self) -> tuple[TeammateStatusSnapshot, ...]:
@@ -464,7 +455,7 @@ class SessionTeams:
     def _start_supervisor(self, team: TeamRoster) -> TeamSupervisor:
         supervisor = self._supervisor = TeamSupervisor(self._services, team, self._tasks, self._on_changed)
         lead = self._services.lead()
-        lead.build_briefing = partial(supervisor.briefer.build_briefing, LEAD_NAME)
+        lead.context.build_briefing = partial(supervisor.briefer.build_briefing, LEAD_NAME)
         if lead.identity.is_lead:
             self._identity_before_team = lead.identity
             lead.identity = replace(lead.identity, name=LEAD_NAME, team=team.name)
@@ -511,7 +502,7 @@ class SessionTeams:
 
     def _require_team_supervisor(self) -> TeamSupervisor:
         if self._supervisor is None:
-            raise AgentRequestRefused(_NO_TEAM)
+            raise AgentRequestRefused(format_team_notice("no_team"))
         return self._supervisor
 
     def _resolve_sender_name(self, agent: AgentIdentity) -> AgentName:

@@ -124,12 +124,12 @@ class TeamServices(Struct, frozen=True, kw_only=True):
             self.note(f"Not recorded in the journal: {type(event).__name__} from {event.agent}. {error}")
 
     async def ask_person_or_deny(self, question: Question) -> Answer:
-        """Ask a person; return a denial if nobody can be asked."""
+        """Ask a person; return a denial if nobody is available."""
         try:
             return await self.question_broker.ask_person_or_deny(question)
         except ShoalError as error:
             self.note(f"A question from {question.agent} could not be asked: {error}")
-            return DenyAnswer(reason=f"Nobody could be asked: {error}", by="policy")
+            return DenyAnswer(reason=f"Could not ask anyone: {error}", by="policy")
 
     async def stop_agents_of(self, member: AgentId, why: str) -> None:
         """End the team that a member led and the agents that it started."""

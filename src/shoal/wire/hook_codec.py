@@ -311,7 +311,7 @@ def _list_types() -> str:
 
 
 def _parse_hook_failure(event: HookEvent, kind: str, raw: Mapping[str, Any]) -> bool:
-    """Return True if a failure blocks. A model or a server that decides about an event must answer."""
+    """Return True if a failure blocks. A model or a server that can block an event must answer."""
     failure = raw.get("onFailure")
     if failure is None:
         return kind in _JUDGING_TYPES and event in _GUARDED_EVENTS

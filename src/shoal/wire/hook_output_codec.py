@@ -31,7 +31,7 @@ _TEXT_CONTEXT_EVENTS = ("UserPromptSubmit", "SessionStart", "Setup")
 _NO_REASON = "it gave no reason"
 _MAX_LINE_LENGTH = 4096
 _ASYNC_KEYS = ("async", "asyncTimeout")
-"""Keys of a program for which Shoal should not wait; they decide nothing."""
+"""Keys of a program for which Shoal should not wait; they have no effect on a decision."""
 _ARGUMENTS = "$ARGUMENTS"
 _FIELD = re.compile(r"\$\{([\w.-]+)\}")
 

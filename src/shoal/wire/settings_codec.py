@@ -102,7 +102,7 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     compact_at: Annotated[float, Meta(gt=0, le=1)] = 0.85
     """Share of the context window at which a conversation is compacted."""
     session_memory: bool = False
-    """True if a session keeps notes, updated at each compaction."""
+    """True to keep session notes, which are updated at each compaction."""
     request_deadline: Seconds | None = None
     """Seconds for a complete model response; None means the provider's default."""
     stream_gap: Seconds | None = None
@@ -144,11 +144,12 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     agent_type_limits: dict[str, AgentLimitSettings] = {}
     """Limits for all agents of a type together; seconds apply to each agent."""
     max_repeated_calls: Count | None = 5
-    """Times in a row that an agent may make the same tool call with the same result before it is told, and
-    then paused with a question; None never checks. Calls of 10 seconds or more do not count."""
+    """Number of times in a row that an agent may make the same tool call with the same result. After that
+    Shoal tells the agent once, then pauses it with a question; None never checks. Calls of 10 seconds or more
+    do not count."""
     max_unproductive_messages: Count | None = 20
-    """Messages that an agent may send to one other agent without a change of a task or a file before it is
-    told, and then paused with a question; None never checks."""
+    """Messages that an agent may send to one other agent without a change to a task or a file. After that
+    Shoal tells the agent once, then pauses it with a question; None never checks."""
     fan_out_preview: Count | None = 8
     """Number of agents that may start at once without asking a person first; None never asks."""
     theme: Literal["dark", "light", "ansi"] | None = None
@@ -169,7 +170,7 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     stuck_after: Seconds = 60.0
     """Seconds of silence after which a background command whose last line asks for input is reported."""
     forks: bool = False
-    """True if an agent started without a type is a fork of its parent, if a person is present."""
+    """True to start a fork of the parent if a call names no agent type and a person is present."""
     report_tokens: Annotated[int, Meta(ge=200)] = 1_000
     """Tokens of an agent's report that enter its parent's conversation; the rest is in a file."""
     shutdown_grace: Seconds = 30.0
@@ -189,10 +190,10 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     """Other programs that can be teammates: the command line for each agent type."""
     teammate_restarts: Annotated[int, Meta(ge=0)] = 5
     """Number of times in a row that a teammate whose process died is restarted with its history before Shoal
-    gives it up. A teammate that cannot be started is never given up: it is down and is retried."""
+    gives up on it. A teammate that cannot be started is down, and Shoal never stops retrying it."""
     file_leases: tuple[str, ...] = ()
-    """Patterns for files that are leased to the agent that changed them until it ends; empty disables
-    leases."""
+    """Patterns for leased files. A leased file belongs to the agent that changed it until that agent ends. An
+    empty list disables leases."""
     plan_approver: Literal["auto", "lead", "user"] = "user"
     """Approver of plans: Shoal itself, the lead (a person for the lead's own plan), or a person. If no person
     can answer, the lead approves the plans of its teammates, and its own plan is the result."""
@@ -208,9 +209,12 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     channels: tuple[str, ...] = ()
     """MCP servers that may push messages to the lead, as `server:NAME`."""
     trust_unsigned_mail: Literal["never", "ask", "always"] = "ask"
-    """Policy for unsigned team mail that another program sends as an agent; `ask` asks a person."""
+    """Policy for unsigned team mail that another program sends in an agent's name; `ask` asks a person."""
     plugins: tuple[str, ...] = ()
     """Plug-in directories; the lists from all settings files are combined."""
+    store: str | None = None
+    """Store of sessions and teams: `postgresql://USER@HOST/DATABASE` for a database that several machines
+    share, or `file:DIRECTORY`; None means the home directory. Applies only in user files."""
     durable: bool = False
     """True to flush every line to disk before work continues, so that a power cut loses nothing."""
     sandbox: SandboxSettings = SandboxSettings()
@@ -264,7 +268,8 @@ class SettingsSchema(Struct, frozen=True, kw_only=True, rename="camel"):
     """Reasoning effort: low, medium, high, xhigh or max. `--effort` and `CLAUDE_CODE_EFFORT_LEVEL`
     override it."""
     always_thinking_enabled: Any = None
-    """`false` disables thinking before an answer, `true` enables it; `MAX_THINKING_TOKENS` overrides it."""
+    """`false` disables thinking before an answer, and `true` enables it; `MAX_THINKING_TOKENS` "
+    "overrides both."""
     fallback_model: Any = None
     """Up to three models to use, in this order, if the main model does not answer."""
     available_models: Any = None

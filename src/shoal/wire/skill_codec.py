@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from shoal.core.agents.agent_definitions import INHERIT_MODEL, DefinitionProblem, DefinitionSource
 from shoal.core.errors import InvalidAgentDefinition
-from shoal.core.extensions.skills import Skill, SkillInformation, SkillKind
+from shoal.core.extensions.skills import Skill, SkillExecution, SkillInformation, SkillKind
 from shoal.wire.field_parsers import (
     InvalidFrontMatterFieldError,
     check_hooks_mapping,
@@ -190,7 +190,12 @@ class _SkillBuilder:
 
     def build(self, text: str, body: str, values: Mapping[str, Any]) -> ParsedSkill:
         information = {key: values[key] for key in _INFORMATION_FIELDS if key in values}
-        fields = {key: value for key, value in values.items() if key not in _INFORMATION_FIELDS}
+        execution = {key: values[key] for key in _EXECUTION_FIELDS if key in values}
+        fields = {
+            key: value
+            for key, value in values.items()
+            if key not in (*_INFORMATION_FIELDS, *_EXECUTION_FIELDS)
+        }
         if when_to_use := fields.pop("when_to_use", ""):
             fields["description"] = f"{fields['description']} {when_to_use}"
         if skips_first_argument(body):
@@ -198,6 +203,7 @@ class _SkillBuilder:
         skill = Skill(
             **fields,
             information=SkillInformation(**information),
+            execution=SkillExecution(**execution),
             body=body,
             source=replace(self._source, lines=self._lines),
             digest=hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
@@ -251,6 +257,7 @@ _NARROWING_FIELDS = ("disallowed-tools", "disable-model-invocation")
 _UNUSED_FIELDS = ("paths", "background", "shell", "version")
 """Fields of other programs that have no effect here and need no warning."""
 _INFORMATION_FIELDS = SkillInformation.__struct_fields__
+_EXECUTION_FIELDS = SkillExecution.__struct_fields__
 _FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "name": ("name", _parse_skill_name),
     "description": ("description", _parse_stripped_text),

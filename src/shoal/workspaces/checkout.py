@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from shoal.core.errors import WorktreeError
 from shoal.workspaces.git_runner import GitDirectories, GitRunner
+from shoal.workspaces.workspace_texts import format_workspace_notice
 
 _MAX_NAMES = 5
 """Maximum number of files named in a note."""
@@ -128,15 +129,11 @@ def _format_uncommitted_notes(
     changed: list[str], dirty: list[str], submodules: tuple[str, ...]
 ) -> Iterator[str]:
     if changed:
-        yield (
-            "The lead's checkout has uncommitted changes that are not in this worktree: "
-            f"{_join_names_with_limit(changed)}."
-        )
+        yield format_workspace_notice("uncommitted_changes", names=_join_names_with_limit(changed))
     if submodules:
-        yield f"Submodules are empty in this worktree: {_join_names_with_limit(submodules)}."
+        yield format_workspace_notice("empty_submodules", names=_join_names_with_limit(submodules))
     if dirty:
-        names = _join_names_with_limit(dirty)
-        yield f"The lead's changes in these submodules are not in it either: {names}."
+        yield format_workspace_notice("changed_submodules", names=_join_names_with_limit(dirty))
 
 
 async def _list_submodules(git: GitRunner, checkout: GitCheckout) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from shoal.core.agents.worktrees import WorktreeOwnerProcess, WorktreeRecord
 from shoal.core.errors import WorktreeError
 from shoal.core.text.filenames import escape_filename
 from shoal.workspaces.owner_lease import get_process_start_ticks
+from shoal.workspaces.workspace_texts import format_workspace_notice
 from shoal.workspaces.worktree import Worktree
 
 
@@ -60,8 +61,8 @@ def _is_directory(path: Path) -> bool:
 
 def describe_external_worktree(worktree: ExternalWorktree) -> str:
     """Describe the directory to the agent that starts in it."""
-    return (
-        f"You work in {escape_filename(worktree.root)}, "
-        f"your own copy of {escape_filename(worktree.record.checkout)}.\n"
-        "You cannot change anything outside it. Everything you leave in it is kept for the lead."
+    return format_workspace_notice(
+        "external_worktree",
+        root=escape_filename(worktree.root),
+        checkout=escape_filename(worktree.record.checkout),
     )

@@ -13,6 +13,7 @@ from shoal.core.errors import WorkspaceError
 from shoal.core.text.filenames import escape_filename
 from shoal.workspaces.checkpoints import CheckpointStore
 from shoal.workspaces.local_workspace import LocalWorkspace
+from shoal.workspaces.workspace_texts import format_workspace_notice
 from shoal.workspaces.worktree_changes import get_agent_branch_prefix
 
 
@@ -129,13 +130,13 @@ class WorktreeWorkspace(LocalWorkspace):
         real, record = Path(os.path.realpath(self.cwd / path)), self._worktree.record
         checkout = Path(os.path.realpath(record.checkout))
         if real.is_relative_to(checkout):
+            own_path = escape_filename(record.path / real.relative_to(checkout))
             raise WorkspaceError(
-                f"{escape_filename(real)} belongs to the lead's checkout. You work in a copy of it: "
-                f"change {escape_filename(record.path / real.relative_to(checkout))} instead."
+                format_workspace_notice("lead_checkout", path=escape_filename(real), own_path=own_path)
             )
+        worktree = escape_filename(record.path)
         raise WorkspaceError(
-            f"{escape_filename(real)} is outside your worktree {escape_filename(record.path)}. "
-            "You cannot change anything outside it."
+            format_workspace_notice("outside_worktree", path=escape_filename(real), worktree=worktree)
         )
 
 
@@ -146,25 +147,19 @@ def _is_inside_any(path: Path, directories: Iterable[Path]) -> bool:
 def describe_worktree(worktree: Worktree) -> str:
     """Describe the worktree to the agent that starts in it."""
     record = worktree.record
-    lines = [
-        f"You work in {escape_filename(worktree.root)}, your own git worktree "
-        f"on the branch {record.branch}, created from commit {record.base[:12]} "
-        f"of {escape_filename(record.checkout)}.",
-        "You cannot change anything outside it. "
-        "Everything you leave in it, committed or not, is kept for the lead.",
-        *worktree.notes,
-    ]
-    return "\n".join(lines)
+    notice = format_workspace_notice(
+        "worktree",
+        root=escape_filename(worktree.root),
+        branch=record.branch,
+        base=record.base[:12],
+        checkout=escape_filename(record.checkout),
+    )
+    return "\n".join((notice, *worktree.notes))
 
 
 def describe_worktree_to_fork(worktree: Worktree) -> str:
     """Describe the worktree to a fork, whose conversation has the lead's paths and contents."""
-    record = worktree.record
+    checkout, path = escape_filename(worktree.record.checkout), escape_filename(worktree.record.path)
     return "\n".join(
-        (
-            describe_worktree(worktree),
-            f"The conversation so far took place in {escape_filename(record.checkout)}. Translate its paths: "
-            f"{escape_filename(record.checkout)}/… is {escape_filename(record.path)}/… for you. "
-            "Read files again before you change them: they may differ here.",
-        )
+        (describe_worktree(worktree), format_workspace_notice("fork_paths", checkout=checkout, path=path))
     )

@@ -49,8 +49,8 @@ async def find_base_commit(
     if found.status == 0:
         return found.text, ()
     note = (
-        "The worktree starts at HEAD, not at the default branch of origin, which git does not know here. "
-        "To change that: git remote set-head origin --auto"
+        "The worktree starts at HEAD, because git does not know the default branch of origin here. To "
+        "change that: git remote set-head origin --auto"
     )
     return await get_head_commit(git, checkout), (note,)
 

@@ -37,6 +37,7 @@ from shoal.workspaces.owner_lease import (
     remove_dead_worktree_leases,
 )
 from shoal.workspaces.repository_lock import GitRepositoryLock
+from shoal.workspaces.workspace_texts import format_workspace_notice
 from shoal.workspaces.worktree import Worktree
 from shoal.workspaces.worktree_changes import find_git_worktree_entry, get_agent_branch_prefix
 from shoal.workspaces.worktree_extras import (
@@ -98,7 +99,7 @@ class WorktreeService:
         if record.inside and not (record.path / record.inside).is_dir():
             notes = (
                 *notes,
-                f"{record.inside} is not in the commit, so you start at the top of the worktree.",
+                format_workspace_notice("other_directory", directory=record.inside),
             )
         return Worktree(record=record, common=repository.checkout.common, entry=entry, notes=notes)
 

@@ -33,7 +33,7 @@ export function BoardPage() {
     const others = columns.pending.filter((each) => each.id !== task.id);
     const back = task.status === "pending" ? {} : { status: "pending" };
     void runAction(() => source.changeTask(session, board, task.id, { rank: computeRank(others, index), ...back }));
-    setAnnouncement(`Task ${task.id} is now number ${index + 1} of ${others.length + 1} to do.`);
+    setAnnouncement(`Task ${task.id} is now number ${index + 1} of ${others.length + 1} pending tasks.`);
   };
   const completeTask = (task: TaskRow) =>
     void runAction(() => source.changeTask(session, board, task.id, { status: "completed" }));

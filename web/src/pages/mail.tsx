@@ -150,7 +150,7 @@ function MessageDrawer({ message, onClose }: { message: MailRow; onClose(): void
         <dt>Team</dt>
         <dd>{message.team}</dd>
         {message.fyi && <dt>Wakes</dt>}
-        {message.fyi && <dd>nobody; for information</dd>}
+        {message.fyi && <dd>nobody (FYI)</dd>}
       </dl>
       {message.summary && <p class="message-summary">{message.summary}</p>}
       <div class="message-text"><Markdown text={text} /></div>

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.agent.agent_runner import AgentEnvironment, AgentRunner, LoopLimits
+from shoal.agent.agent_runner import (
+    AgentContextSources,
+    AgentEnvironment,
+    AgentRunner,
+    LoopLimits,
+    SentToolSchemas,
+)
 from shoal.agent.conversation import Conversation
 from shoal.agent.forks import FORK_KIND, build_fork_prompt, is_forked_agent
 from shoal.app.agent_permissions import get_permission_engine
@@ -26,7 +32,6 @@ from shoal.app.agents.member_setup import (
 )
 from shoal.app.agents.spawn_requests import (
     FORK_DEFINITION,
-    NESTED_FORK_REFUSAL,
     build_agent_first_prompt,
     change_agent_directory,
     parse_spawn_permission_mode,
@@ -34,7 +39,6 @@ from shoal.app.agents.spawn_requests import (
     require_valid_isolation,
     resolve_loop_limits,
 )
-from shoal.app.config.session_config import OUTPUT_INSTRUCTION
 from shoal.app.config.system_prompt import build_system_prompt, format_settings_instructions
 from shoal.app.config.tool_selection import remove_denied_tools
 from shoal.app.definitions.path_instructions import AgentPathInstructions
@@ -155,9 +159,10 @@ class AgentFactory:
         self._toolset_cache = _ToolsetCache(LEAD_ONLY_TOOLS)
         self._model_resolver = SubagentModelResolver(config.settings, runtime.choose_model)
         self._build_system_prompt = cache(self._build_agent_system_prompt)
+        self._output_directory = f"{runtime.store.directory}/tasks"
 
-    def get_agent_output_path(self, agent: AgentId) -> Path:
-        return self._runtime.store.directory / "tasks" / f"{agent}.output"
+    def get_agent_output_path(self, agent: AgentId) -> str:
+        return f"{self._output_directory}/{agent}.output"
 
     def create_progress_monitor(self, agent: AgentId) -> ProgressMonitor:
         return ProgressMonitor(
@@ -240,7 +245,8 @@ class AgentFactory:
         if memory is not None:
             agent_prompt = f"{agent_prompt}\n\n{memory.build_prompt_section()}"
         if spawn_plan.agent_tools.output_tool is not None:
-            agent_prompt = f"{agent_prompt}\n\n{OUTPUT_INSTRUCTION}"
+            instruction = format_session_notice("output_instruction", tool=STRUCTURED_OUTPUT)
+            agent_prompt = f"{agent_prompt}\n\n{instruction}"
         initial = _InitialAgentState(
             mode=resolve_member_permission_mode(
                 get_permission_engine(new_agent.parent), definition, assignment
@@ -264,7 +270,7 @@ class AgentFactory:
     async def prepare_fork(self, request: SpawnRequest, new_agent: AgentPreparationRequest) -> PreparedAgent:
         runtime, parent = self._runtime, new_agent.parent
         if is_forked_agent(parent):
-            raise AgentRequestRefused(NESTED_FORK_REFUSAL)
+            raise AgentRequestRefused(format_session_notice("nested_fork"))
         require_agent_start_allowed(parent, FORK_KIND)
         require_valid_isolation(FORK_DEFINITION, request)
         branch = parent.conversation.copy_up_to_last_reply()
@@ -318,9 +324,8 @@ class AgentFactory:
             spawn_plan, new_agent, agent_workspace, initial, build_fork_prompt(history[-1].tool_uses, job)
         )
         _share_path_instructions(parent, prepared.agent)
-        # The same schemas in the same order, for the cache of the parent.
-        prepared.agent.loaded_tools = parent.loaded_tools
-        prepared.agent.set_tools(parent.tools, parent.deferred_tools)
+        # For the provider's cache of the parent's requests.
+        prepared.agent.copy_tools(parent)
         # The provider's count for the parent is better than an estimate.
         prepared.agent.state.context_tokens = parent.state.context_tokens
         return replace(
@@ -539,13 +544,15 @@ class AgentFactory:
             {name: blueprint.agent_tools.tools[name] for name in blueprint.toolset.names},
             permissions.get_active_rules().deny,
         )
-        tools, deferred = runtime.agents.deferral.select_tools(available, blueprint.definition.tools or ())
+        tools, deferred = runtime.agents.deferral.select_tools(
+            available, blueprint.definition.tools or (), rules=permissions.get_active_rules()
+        )
         return AgentRunner(
             identity=hook_subject.identity,
             model=blueprint.model,
             system=facts.system,
             tools=tools,
-            deferred_tools=deferred,
+            schemas=SentToolSchemas(deferred=deferred),
             conversation=blueprint.conversation,
             environment=AgentEnvironment(
                 workspace=blueprint.agent_workspace.workspace,
@@ -568,13 +575,15 @@ class AgentFactory:
             budget=self._open_agent_budget(agent, blueprint),
             inbox=runtime.inbox.queue.open_inbox(agent),
             limits=blueprint.loop_limits,
-            path_instructions=runtime.knowledge.create_path_instructions(
-                blueprint.agent_workspace.workspace, permissions
-            )
-            if blueprint.definition.instructions
-            else None,
-            build_briefing=None if assignment is None else assignment.build_briefing,
-            read_mentions=runtime.knowledge.mentions.read_mentions,
+            context=AgentContextSources(
+                path_instructions=runtime.knowledge.create_path_instructions(
+                    blueprint.agent_workspace.workspace, permissions
+                )
+                if blueprint.definition.instructions
+                else None,
+                build_briefing=None if assignment is None else assignment.build_briefing,
+                read_mentions=runtime.knowledge.mentions.read_mentions,
+            ),
         )
 
     def _open_agent_budget(self, agent: AgentId, blueprint: AgentBlueprint) -> AgentBudget:
@@ -678,10 +687,9 @@ def _list_missing_tool_notices(toolset: ToolSelection) -> tuple[str, ...]:
 
 def _share_path_instructions(parent: AgentRunner, fork: AgentRunner) -> None:
     """Do not repeat instructions that the copied conversation has."""
-    if isinstance(parent.path_instructions, AgentPathInstructions) and isinstance(
-        fork.path_instructions, AgentPathInstructions
-    ):
-        fork.path_instructions.copy_delivered(parent.path_instructions)
+    delivered, instructions = parent.context.path_instructions, fork.context.path_instructions
+    if isinstance(delivered, AgentPathInstructions) and isinstance(instructions, AgentPathInstructions):
+        instructions.copy_delivered(delivered)
 
 
 def _get_local_workspace(agent: AgentRunner) -> LocalWorkspace:

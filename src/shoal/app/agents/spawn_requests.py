@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from shoal.agent.agent_runner import AgentRunner, LoopLimits
 from shoal.agent.forks import FORK_KIND
 from shoal.app.agent_permissions import get_permission_engine
+from shoal.app.model_notices import format_session_notice
 from shoal.core.agents.agent_definitions import (
     THINKING_TOKENS_BY_EFFORT,
     AgentDefinition,
@@ -27,29 +28,20 @@ FORK_DEFINITION = AgentDefinition(
     prompt="",
     source=DefinitionSource(kind="builtin"),
 )
-NESTED_FORK_REFUSAL = (
-    "You are a fork and cannot fork again. Do the work yourself, or set subagent_type to start an agent that "
-    "knows only your prompt."
-)
 _MODES: tuple[PermissionMode, ...] = get_args(PermissionMode)
 
 
 def require_agent_start_allowed(parent: AgentRunner, kind: str) -> None:
     if (denial := get_permission_engine(parent).check_agent_start(kind)) is not None:
-        raise AgentRequestRefused(f"The agent {kind} was not started: {denial.reason}")
+        raise AgentRequestRefused(format_session_notice("agent_denied", kind=kind, reason=denial.reason))
 
 
 def require_valid_isolation(definition: AgentDefinition, request: SpawnRequest) -> None:
     isolation = request.isolation or definition.isolation
     if request.cwd is not None and isolation is not None:
-        raise AgentRequestRefused(
-            "cwd and isolation cannot be combined because isolation creates the working directory. Leave "
-            "one out."
-        )
+        raise AgentRequestRefused(format_session_notice("cwd_with_isolation"))
     if isolation == "remote":
-        raise AgentRequestRefused(
-            "isolation: remote needs a backend for other machines, but none is configured."
-        )
+        raise AgentRequestRefused(format_session_notice("remote_isolation"))
 
 
 def build_agent_first_prompt(
@@ -78,10 +70,8 @@ def parse_effort_thinking_tokens(effort: str | int) -> int:
     """Return the thinking tokens of an effort. Raises `AgentRequestRefused` for an unknown level."""
     tokens = compute_thinking_tokens(effort)
     if tokens is None:
-        raise AgentRequestRefused(
-            f"{effort!r} is not an effort level. "
-            f"Use {', '.join(THINKING_TOKENS_BY_EFFORT)} or a number of tokens."
-        )
+        levels = ", ".join(THINKING_TOKENS_BY_EFFORT)
+        raise AgentRequestRefused(format_session_notice("unknown_effort", effort=repr(effort), levels=levels))
     return tokens
 
 
@@ -92,6 +82,4 @@ def parse_spawn_permission_mode(name: str) -> PermissionMode:
 def change_agent_directory(cwd: str | None, workspace: LocalWorkspace) -> None:
     """Change the working directory. Raises `AgentRequestRefused` if the agent may not work there."""
     if cwd is not None and not workspace.change_directory(workspace.resolve_path(cwd)):
-        raise AgentRequestRefused(
-            f"{cwd} is not a directory in the project or in an additional working directory."
-        )
+        raise AgentRequestRefused(format_session_notice("cwd_outside", cwd=cwd))

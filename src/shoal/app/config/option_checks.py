@@ -1,4 +1,4 @@
-"""Checks of the options that a program passes: a wrong value is refused, and never taken for another."""
+"""Checks of the options that a program passes. A wrong value is refused and never reinterpreted."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 from shoal.app.options import Options
 from shoal.core.agents.agent_definitions import EFFORT_LEVELS
+from shoal.core.budgets.shared_budget import SharedBudget
 from shoal.core.errors import SettingsError
 from shoal.core.permissions.permission_changes import REQUESTED_PERMISSION_MODES
 from shoal.wire.settings_codec import TeammateMode
@@ -66,6 +67,7 @@ def _iter_option_problems(options: Options) -> Iterator[str]:
     yield from _check_numbers(options)
     yield from _check_type(options, "hooks", Mapping, "a mapping of events to lists of hooks")
     yield from _check_store(options)
+    yield from _check_program_options(options)
     for name, choices in _CHOICES.items():
         if (value := getattr(options, name)) is not None:
             yield from _check_choice(name, value, choices)
@@ -104,6 +106,21 @@ def _check_store(options: Options) -> Iterator[str]:
         yield "store: persist=False stores nothing, so it cannot be combined with a store. Leave one out."
 
 
+def _check_program_options(options: Options) -> Iterator[str]:
+    budget: Any = options.budget
+    if budget is not None and not isinstance(budget, SharedBudget):
+        yield f"budget: expected a shoal.Budget, got {_describe(budget)}. Write shoal.Budget(usd=…)."
+    handler: Any = options.on_question
+    if handler is not None and not callable(handler):
+        yield f"on_question: expected a function, got {_describe(handler)}."
+    environ: Any = options.environ
+    if environ is not None and not (
+        isinstance(environ, Mapping)
+        and all(isinstance(name, str) and isinstance(value, str) for name, value in environ.items())
+    ):
+        yield "environ: expected a mapping of strings to strings."
+
+
 def _check_type(options: Options, name: str, expected: type[Any], description: str) -> Iterator[str]:
     value = getattr(options, name)
     if not isinstance(value, expected) and not (value is None and name in _OPTIONAL):
@@ -120,7 +137,7 @@ def _check_numbers(options: Options) -> Iterator[str]:
 def _check_count(options: Options, name: str, minimum: int) -> Iterator[str]:
     value = getattr(options, name)
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < minimum):
-        yield f"{name}: expected a whole number of at least {minimum}, got {_describe(value)}."
+        yield f"{name}: expected an integer of at least {minimum}, got {_describe(value)}."
 
 
 def _check_amount(options: Options, name: str) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -25,6 +26,7 @@ from shoal.app.config.system_prompt import format_date_line
 from shoal.app.definitions.agent_catalog import AgentCatalog, load_agent_catalog, parse_agents_option
 from shoal.app.definitions.plugin_set import PluginSet, load_plugins
 from shoal.app.isolation.sandbox_policies import check_sandbox_settings
+from shoal.app.model_notices import format_session_notice
 from shoal.app.models.model_choice import choose_model_with_fallback, find_plan_mode_names
 from shoal.app.options import Options
 from shoal.app.settings.settings import Settings, load_settings, remove_extensions
@@ -39,11 +41,9 @@ from shoal.models.placeholders import RecordingPlaceholderReplacer
 from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT, StructuredOutputTool
 from shoal.workspaces.checkpoints import CheckpointStore
 
+_HOME_VARIABLES = ("SHOAL_HOME", "CLAUDE_CONFIG_DIR")
 ModelChooser: TypeAlias = Callable[[str | Model | None], Awaitable[Model]]
 """Returns the model of a name, or the configured one."""
-OUTPUT_INSTRUCTION = (
-    f"Give your final answer with the tool {STRUCTURED_OUTPUT}: programs read that, not your text."
-)
 
 
 def add_structured_output_tool(options: Options) -> tuple[Options, StructuredOutputTool | None]:
@@ -56,10 +56,9 @@ def add_structured_output_tool(options: Options) -> tuple[Options, StructuredOut
         raise SettingsError(f"One of your tools is named {STRUCTURED_OUTPUT}, which is reserved. Rename it.")
     tool = StructuredOutputTool(schema, output)
     available = options.available_tools
+    instruction = format_session_notice("output_instruction", tool=STRUCTURED_OUTPUT)
     appended_prompt = (
-        f"{options.append_system_prompt}\n\n{OUTPUT_INSTRUCTION}"
-        if options.append_system_prompt
-        else OUTPUT_INSTRUCTION
+        f"{options.append_system_prompt}\n\n{instruction}" if options.append_system_prompt else instruction
     )
     options = replace(
         options,
@@ -98,7 +97,12 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
     started_at = options.clock.monotonic()
     (options, output_tool), cwd = add_structured_output_tool(options), _resolve_project(options.cwd)
     settings = replace(
-        load_settings(cwd=cwd, given=options.settings, sources=options.setting_sources),
+        load_settings(
+            cwd=cwd,
+            environ=resolve_environment(options, cwd),
+            given=options.settings,
+            sources=options.setting_sources,
+        ),
         betas=tuple(options.betas),
     )
     if options.bare:
@@ -127,7 +131,7 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
     history = (
         open_session_history(options, store, settings.home, str(cwd), ids)
         if (membership := options.membership) is None or membership.channel is None
-        else open_member_history(membership, settings)
+        else open_member_history(membership, store, settings)
     )
     # Only for a new session is it certain that nobody else uses its directory.
     exit_stack.callback(history.store.release_lock, unused=not history.turns)
@@ -152,6 +156,28 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
             *(warning for parsed in given_agents for warning in parsed.warnings),
         ),
     )
+
+
+def resolve_environment(options: Options, cwd: Path) -> dict[str, str] | None:
+    """Return the variables for a session that names its own home or environment; None for the process's."""
+    if options.environ is None and options.home is None:
+        return None
+    environ = dict(os.environ if options.environ is None else options.environ)
+    if options.home is not None:
+        environ["SHOAL_HOME"] = str(cwd / options.home.expanduser())
+    elif not any(environ.get(name) for name in _HOME_VARIABLES):
+        raise SettingsError(
+            "shoal.open: environ: it sets no home directory. Pass home=DIRECTORY, or add SHOAL_HOME to it."
+        )
+    # Permission rules and the analysis of commands resolve `~` for the user of this process.
+    person = str(Path.home())
+    for name, expected in (("HOME", person), ("XDG_CONFIG_HOME", os.environ.get("XDG_CONFIG_HOME"))):
+        if environ.get(name) not in (None, expected):
+            raise SettingsError(
+                f"shoal.open: environ: {name} cannot differ from that of this process, because "
+                "permission rules would refer to other files. Leave it out, or use a separate process."
+            )
+    return {"HOME": person, **environ}
 
 
 def _resolve_requested_mode(options: Options) -> tuple[Options, tuple[str, ...]]:

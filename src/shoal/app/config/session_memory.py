@@ -79,6 +79,6 @@ def _format_session_notes(text: str) -> str:
 
 def build_resume_message(agent: AgentRunner, history: SessionHistory) -> Message | None:
     """Build the message with results for calls that an earlier process left open, and its notes."""
-    if not isinstance(agent.save_memory, SessionMemory):
+    if not isinstance(agent.context.save_memory, SessionMemory):
         return history.interrupted
-    return agent.save_memory.build_resume_message(history.interrupted, history.messages)
+    return agent.context.save_memory.build_resume_message(history.interrupted, history.messages)

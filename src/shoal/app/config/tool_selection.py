@@ -75,7 +75,7 @@ def select_tools_by_name(tools: dict[str, Tool], names: Sequence[str] | None) ->
 
 
 def remove_denied_tools(tools: dict[str, Tool], denied: Sequence[ToolPermissionRule]) -> dict[str, Tool]:
-    """Remove tools that are denied as a whole, so that the model does not see them."""
+    """Remove tools that are denied completely, so that the model does not see them."""
     rules = [rule for rule in denied if rule.pattern is None]
     if not rules:
         return tools

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from shoal.agent.agent_runner import AgentRunner
 from shoal.agent.model_call import call_model
+from shoal.app.model_notices import format_session_notice
 from shoal.app.settings.settings import Settings
 from shoal.core.budgets.usage import ModelCard
 from shoal.core.conversation.messages import user_message
@@ -18,7 +19,6 @@ from shoal.core.ids import AgentId
 from shoal.tools.web_search_tool import WebSearchBackend, WebSearchQuery, build_web_search_tool
 
 PROVIDER = "provider"
-_SYSTEM = "You are an assistant that performs one web search."
 _MAX_TOKENS = 4_096
 
 
@@ -64,12 +64,12 @@ class _ProviderSearch:
         agent = self._find_agent(AgentId(context.agent.agent))
         card = agent.model.card
         if card.provider != "anthropic" and (card.provider != "openai" or card.api == "chat"):
-            return create_tool_error_output(f"The provider of {card.id} cannot search the web.")
+            return create_tool_error_output(format_session_notice("search_unsupported", model=card.id))
         if query.blocked_domains and card.provider == "openai":
-            return create_tool_error_output("This provider does not support blocked_domains. Leave it out.")
+            return create_tool_error_output(format_session_notice("search_blocked_domains"))
         request = ModelRequest(
-            system=_SYSTEM,
-            messages=[user_message(f"Perform a web search for the query: {query.text}")],
+            system=format_session_notice("search_system"),
+            messages=[user_message(format_session_notice("search_request", query=query.text))],
             max_tokens=_MAX_TOKENS,
             web_search=WebSearchOptions(
                 allowed_domains=query.allowed_domains, blocked_domains=query.blocked_domains
@@ -78,7 +78,7 @@ class _ProviderSearch:
         try:
             reply, _ = await call_model(agent, request, emits_stream=False)
         except (BudgetExhausted, ModelError) as error:
-            return create_tool_error_output(f"The search failed: {error}")
+            return create_tool_error_output(format_session_notice("search_failed", error=error))
         return ToolOutput(content=reply.message.text)
 
 
@@ -91,12 +91,8 @@ class _McpToolSearch:
 
     async def search(self, query: WebSearchQuery, context: ToolContext) -> ToolOutput:
         if query.is_restricted:
-            return create_tool_error_output(
-                f"Searches here go to {self._name}, which cannot filter by domain. Leave out the domains."
-            )
+            return create_tool_error_output(format_session_notice("search_domains", tool=self._name))
         found = self._tools.get(self._name)
         if found is None:
-            return create_tool_error_output(
-                f"Searches here go to the tool {self._name}, which is not available."
-            )
+            return create_tool_error_output(format_session_notice("search_tool_missing", tool=self._name))
         return await found.run({"query": query.text}, context)

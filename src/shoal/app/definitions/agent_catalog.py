@@ -30,7 +30,7 @@ _NAME_ALIASES = {"claude-code-guide": "shoal-guide"}
 
 
 class ShadowedAgentDefinition(Struct, frozen=True, kw_only=True):
-    """Definition that is not used because a stronger source has one of the same name."""
+    """Definition that is not used because another one with the same name takes precedence."""
 
     definition: AgentDefinition
     by: AgentDefinition | DefinitionProblem

@@ -10,7 +10,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from shoal.app.settings.file_stamps import FileStamp, is_file_unchanged, stamp_file
+from shoal.app.settings.file_stamps import FileStamp, FileStampSet, is_file_unchanged, stamp_file
 from shoal.core.agents.agent_definitions import DefinitionProblem, DefinitionSource, DefinitionSourceKind
 from shoal.core.errors import InvalidAgentDefinition, SettingsError
 from shoal.policy.permission_rules import parse_permission_rule
@@ -53,7 +53,7 @@ class DefinitionFileCache(Generic[Item]):
         self._is_wanted = is_wanted
         self._max_depth = max_depth
         self._fixed = is_fixed
-        self._directories: dict[str, FileStamp] | None = None
+        self._directories: FileStampSet | None = None
         self._files: dict[str, _CachedDefinitionFile[Item]] = {}
         self._paths: tuple[str, ...] = ()
         self._unreadable: tuple[DefinitionProblem, ...] = ()
@@ -71,9 +71,8 @@ class DefinitionFileCache(Generic[Item]):
     def _are_files_unchanged(self) -> bool:
         if self._directories is None or self._fixed:
             return self._directories is not None
-        for path, stamp in self._directories.items():
-            if not is_file_unchanged(path, stamp):
-                return False
+        if not self._directories.are_files_unchanged():
+            return False
         return not self._files or all(
             is_file_unchanged(path, cached.stamp) for path, cached in self._files.items()
         )
@@ -112,7 +111,7 @@ class DefinitionFileCache(Generic[Item]):
                     str(self.root), f"there are {len(paths):,} files, but Shoal reads only {_MAX_FILES:,}"
                 )
             )
-        self._directories = directories
+        self._directories = FileStampSet(directories)
         self._paths = tuple(sorted(paths)[:_MAX_FILES])
         self._unreadable = tuple(problems)
 

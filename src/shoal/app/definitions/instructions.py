@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from shoal.app.definitions.project_directories import iter_project_directories
+from shoal.app.model_notices import format_session_notice
 from shoal.app.settings import settings as settings_files
 from shoal.core.extensions.instruction_files import InstructionLoadReason
 from shoal.core.text.control_tags import escape_control_tags
@@ -33,11 +34,6 @@ _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 _MAX_PATTERNS = 200
 _FENCED = re.compile(r"^(```|~~~).*?^\1|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 _IMPORT = re.compile(r"(?<!\S)@([\w.~/+-]*\w)")
-_HEAD = (
-    "Instructions\n"
-    "The files below say how to work here. Follow them. If two disagree, follow the later one; a person's "
-    "instructions override them all. They cannot grant permissions."
-)
 
 
 class InstructionFile(Struct, frozen=True, kw_only=True):
@@ -113,7 +109,9 @@ class LoadedInstructionFiles(Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """Section of the system prompt; empty if no file has content."""
-        return "\n\n".join([_HEAD, format_instruction_files(self.files)]) if self.files else ""
+        if not self.files:
+            return ""
+        return "\n\n".join([format_session_notice("instructions"), format_instruction_files(self.files)])
 
 
 def format_instruction_files(files: Sequence[InstructionFile]) -> str:

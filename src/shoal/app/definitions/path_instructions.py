@@ -57,6 +57,8 @@ class AgentPathInstructions:
         self._used_files.append(path)
 
     def take_new_text(self) -> tuple[str, tuple[DeliveredInstructionFile, ...]]:
+        if not self._used_files:
+            return "", ()
         files: list[InstructionFile] = []
         used, self._used_files = self._used_files, []
         for path in used:

@@ -30,7 +30,7 @@ def explain_tool_missing(case: DoctorContext) -> Iterator[DoctorDiagnostic]:
         close_names = get_close_matches(case.about, offered, n=1)
         advice = f"Did you mean {close_names[0]}?" if close_names else f"Available: {', '.join(offered)}"
         yield case.make_diagnostic(
-            case.about, "there is no tool with that name in a session here", state="bad", advice=advice
+            case.about, "sessions here have no tool with that name", state="bad", advice=advice
         )
     else:
         yield case.make_diagnostic("lead", f"has {case.about}")
@@ -129,8 +129,8 @@ def explain_slash_command_not_forked(case: DoctorContext) -> Iterator[DoctorDiag
     ]
     for skill in found:
         location = skill.source.locate_field("forks") or str(skill.source)
-        if skill.forks:
-            agent = f" as {skill.agent}" if skill.agent else ""
+        if skill.execution.forks:
+            agent = f" as {skill.execution.agent}" if skill.execution.agent else ""
             yield case.make_diagnostic(
                 f"/{skill.name}", f"has context: fork ({location}): a separate agent runs it{agent}"
             )
@@ -153,7 +153,7 @@ def explain_slash_command_not_forked(case: DoctorContext) -> Iterator[DoctorDiag
             f"/{command_name}", "there is no command or skill with that name", state="bad", advice=advice
         )
     if not command_name:
-        forking = [f"/{skill.name}" for skill in by_name.values() if skill.forks]
+        forking = [f"/{skill.name}" for skill in by_name.values() if skill.execution.forks]
         yield case.make_diagnostic(
             "commands that fork", ", ".join(forking) or "none", state="none", advice="Name one: --about NAME"
         )

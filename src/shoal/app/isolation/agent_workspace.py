@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from shoal.app.agent_permissions import get_permission_engine
 from shoal.app.isolation.repository_worktrees import open_worktrees, read_worktree_options
 from shoal.app.isolation.sandbox_policies import create_worktree_sandbox
+from shoal.app.model_notices import format_session_notice
 from shoal.app.settings.settings import Settings
 from shoal.core.agents.subagents import RetainedWorktreeWork
 from shoal.core.agents.worktrees import RemovedWorktree, RetainedWorktree
@@ -58,9 +59,7 @@ class AgentFileWriteLeases:
             holder = self._holders.get(path, agent)
             if holder != agent:
                 raise WorkspaceError(
-                    f"{escape_filename(path)} is locked by agent {holder}, which is changing it, until "
-                    f"that agent ends. "
-                    "Nothing was written. Wait until it ends, or ask it with SendMessage to make the change."
+                    format_session_notice("leased_file", path=escape_filename(path), holder=holder)
                 )
 
         return refuse_write_to_leased_file
@@ -130,7 +129,7 @@ class WorkspaceAllocator:
         self._turn = turn
         self._worktrees: dict[Path, WorktreeService] = {}
         self._reaped: list[WorktreeService] = []
-        """Repositories whose leftovers of dead processes were removed."""
+        """Repositories in which the leftovers of dead processes were removed."""
         self.leases = AgentFileWriteLeases(settings.own.file_leases)
 
     def allocate_shared_workspace(self, new_agent: AgentPreparationRequest) -> AgentWorkspace:

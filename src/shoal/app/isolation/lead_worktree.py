@@ -10,6 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from shoal.app.isolation.repository_worktrees import read_worktree_options
+from shoal.app.model_notices import format_session_notice
 from shoal.app.settings.settings import Settings
 from shoal.core.clock import Clock
 from shoal.core.errors import WorktreeError
@@ -108,7 +109,7 @@ async def open_named_worktree(
 
 
 def _copy_local_settings(top: Path, worktree: Path) -> None:
-    """Copy the settings that git does not store: their permission rules must hold in the worktree too."""
+    """Copy the settings that git does not store: their permission rules must apply in the worktree too."""
     source, target = (each / ".claude" / "settings.local.json" for each in (top, worktree))
     if source.is_file() and not target.exists():
         target.parent.mkdir(exist_ok=True)
@@ -159,9 +160,9 @@ class LeadWorktreeMover:
 
     async def enter_worktree(self, name: str | None, path: str | None) -> str:
         if self._entered is not None:
-            raise WorktreeError("You are already in a worktree. Leave it with ExitWorktree first.")
+            raise WorktreeError(format_session_notice("worktree_already_entered"))
         if name is not None and path is not None:
-            raise WorktreeError("Pass the name of a new worktree or the path of an existing one, not both.")
+            raise WorktreeError(format_session_notice("worktree_name_and_path"))
         former = self._workspace.cwd
         self._entered = (
             await self._create_worktree(name or self._ids.new_short_id(), former)
@@ -170,29 +171,32 @@ class LeadWorktreeMover:
         )
         if not self._workspace.change_directory(self._entered.path):
             place, self._entered = self._entered.path, None
-            raise WorktreeError(
-                f"{escape_filename(place)} is outside your working directories. A person can add it: /add-dir"
-            )
+            raise WorktreeError(format_session_notice("worktree_outside", path=escape_filename(place)))
         branch = f" on the branch {self._entered.branch}" if self._entered.branch else ""
         notes = "".join(f" {note}" for note in self._entered.notes)
-        return f"You now work in {escape_filename(self._entered.path)}{branch}. Use paths below it.{notes}"
+        path = escape_filename(self._entered.path)
+        return format_session_notice("worktree_entered", path=path, branch=branch) + notes
 
     async def exit_worktree(self, *, remove: bool, discard_changes: bool) -> str:
         entered = self._entered
         if entered is None:
-            raise WorktreeError("You are not in a worktree that EnterWorktree entered.")
+            raise WorktreeError(format_session_notice("worktree_not_entered"))
         if remove:
             await self._remove_worktree(entered, discard_changes=discard_changes)
         self._entered = None
         self._workspace.change_directory(entered.former)
         state = "was removed" if remove else "is kept"
-        former = escape_filename(entered.former)
-        return f"The worktree {escape_filename(entered.path)} {state}. You are back in {former}."
+        return format_session_notice(
+            "worktree_left",
+            path=escape_filename(entered.path),
+            state=state,
+            former=escape_filename(entered.former),
+        )
 
     async def _create_worktree(self, name: str, former: Path) -> _EnteredWorktree:
         checkout = await find_git_checkout(self._git, self._workspace.root)
         if (get_named_worktree_path(checkout.top, name)).exists():
-            raise WorktreeError(f"There is already a worktree {name}. Enter it by its path.")
+            raise WorktreeError(format_session_notice("worktree_exists", name=name))
         created = await open_named_worktree(self._git, checkout, name, self._options, self._is_hidden)
         return _EnteredWorktree(
             path=created.path, former=former, branch=created.branch, base=created.base, notes=created.notes
@@ -202,18 +206,15 @@ class LeadWorktreeMover:
         listed = await self._git("worktree", "list", "--porcelain", "-z", at=self._workspace.root)
         known = [Path(line[9:]) for line in listed.names if line.startswith("worktree ")]
         if not any(_is_same_directory(path, each) for each in known):
-            raise WorktreeError(f"{escape_filename(path)} is not a worktree of this repository.")
+            raise WorktreeError(format_session_notice("worktree_unknown", path=escape_filename(path)))
         return _EnteredWorktree(path=path, former=former)
 
     async def _remove_worktree(self, entered: _EnteredWorktree, *, discard_changes: bool) -> None:
         if not entered.branch:
-            raise WorktreeError("You did not create this worktree, so you cannot remove it. Use action keep.")
+            raise WorktreeError(format_session_notice("worktree_not_yours"))
         changes, commits = await count_worktree_work(self._git, entered.path, entered.base)
         if (changes or commits) and not discard_changes:
-            raise WorktreeError(
-                f"The worktree has {changes} changed files and {commits} commits. Keep it, "
-                "or set discard_changes if the person wants them deleted."
-            )
+            raise WorktreeError(format_session_notice("worktree_has_work", files=changes, commits=commits))
         await remove_named_worktree(self._git, self._workspace.root, entered.path, entered.branch)
 
 

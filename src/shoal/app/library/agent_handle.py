@@ -49,7 +49,7 @@ class AgentHandle(Generic[AnswerT_co]):
         return result
 
     async def wait(self) -> Result[AnswerT_co]:
-        """Wait for the end and return the result, also of an agent that failed or was stopped."""
+        """Wait for the end and return the result, even if the agent failed or was stopped."""
         run = self._find_run()
         # Closed, not only ended: the work in its worktree belongs to the result.
         await run.wait_until_closed()

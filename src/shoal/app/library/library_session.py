@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypedDict, TypeVar, cast, overload
 
-from shoal.app.library.agent import Agent, refuse_unknown_keywords
+from shoal.app.library.agent import Agent, refuse_unknown_keywords, refuse_unknown_tools
 from shoal.app.library.agent_handle import AgentHandle
+from shoal.app.library.question_answerer import answer_questions
 from shoal.app.model_notices import format_session_notice
 from shoal.app.session.result import Result
 from shoal.app.session.session import Session
 from shoal.app.session.turn import Turn
 from shoal.core.agents.subagents import SpawnRequest
+from shoal.core.budgets.shared_budget import SharedBudget
 from shoal.core.conversation.messages import Message, user_message
 from shoal.core.errors import AgentRequestRefused
+from shoal.core.ids import AgentId
 from shoal.core.output_type import AnswerT_co, OutputType
 from shoal.core.text.text_format import to_one_line
 from shoal.runs.event_channel import EventChannel
@@ -58,6 +61,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         self._host: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
         self._last_turn: Turn[Any] | None = None
+        self._question_answerer: asyncio.Task[None] | None = None
 
     if not TYPE_CHECKING:
 
@@ -70,12 +74,33 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         if self._is_entered:
             raise RuntimeError("The session was already opened. Open another one with shoal.open().")
         self._is_entered = True
+        if isinstance(self._options.budget, SharedBudget):
+            self._options.budget.attach_loop()
         await super().__aenter__()
+        try:
+            for agent in self._agents.values():
+                refuse_unknown_tools(agent, self.runtime.tools)
+        except BaseException:
+            await super().__aexit__(None, None, None)
+            raise
+        if (handler := self._options.on_question) is not None:
+            self._question_answerer = self._tasks.create_task(answer_questions(self, handler))
         return self
 
     async def __aexit__(self, *exc: Any) -> None:
         self._is_closed = True
-        await super().__aexit__(*exc)
+        try:
+            await self._end_turn_before_questions()
+        finally:
+            await super().__aexit__(*exc)
+
+    async def _end_turn_before_questions(self) -> None:
+        """Stop what may ask before nobody answers: a question without an answer would wait forever."""
+        if self._question_answerer is not None:
+            await self.interrupt()
+            await self.teams.close()
+            await self.supervisor.stop_all_agents("the session ended")
+            self._question_answerer.cancel()
 
     async def open(self) -> LibrarySession[AnswerT_co]:
         """Open the session where no `async with` block is possible; `close` ends it."""
@@ -151,12 +176,22 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         `agent` is an `Agent`, or the name of one from a file. `output` overrides the type of its answer.
         Raises `AgentRequestRefused`.
         """
-        self._require_open()
         refuse_unknown_keywords("session.spawn()", options, SpawnOptions.__annotations__)
+        return await self.start_agent(agent, prompt, self.choose_output_type(agent, output), options)
+
+    async def start_agent(
+        self,
+        agent: Agent[Any] | str,
+        prompt: str,
+        answer: OutputType[Any] | None,
+        options: SpawnOptions,
+        agent_id: AgentId | None = None,
+    ) -> AgentHandle[Any]:
+        """Start an agent as `spawn` does, with this id if one is given."""
+        self._require_open()
         _check_prompt(prompt)
         kind = self._register_agent(agent)
         self.make_resumable()
-        answer = self._choose_output_type(agent, output)
         request = SpawnRequest(
             kind=kind,
             prompt=prompt,
@@ -166,7 +201,8 @@ class LibrarySession(Session, Generic[AnswerT_co]):
             isolation=options.get("isolation"),
             cwd=options.get("cwd"),
         )
-        return AgentHandle(self, await self.supervisor.start_agent_for_program(request, answer), answer)
+        run = await self.supervisor.start_agent_for_program(request, answer, agent_id)
+        return AgentHandle(self, run, answer)
 
     @overload
     async def map(
@@ -213,7 +249,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         self._require_open()
         _check_count("session.map(): at_once", at_once)
         if isinstance(prompts, str):
-            raise TypeError("session.map(): prompts: expected a list of texts. Write prompts=[...].")
+            raise TypeError("session.map(): prompts: expected a list of strings. Write prompts=[...].")
         results: dict[int, Result[Any]] = {}
         remaining = enumerate(prompts)
         async with asyncio.TaskGroup() as workers:
@@ -246,6 +282,10 @@ class LibrarySession(Session, Generic[AnswerT_co]):
                 await handle.stop("the program cancelled the call that waited for it")
                 raise
 
+    def create_background_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run work until the session ends."""
+        return self._tasks.create_task(work)
+
     def make_resumable(self) -> None:
         """Start the lead's transcript: agents of a session without one could not be found again."""
         if self.agent.conversation.last_entry is None:
@@ -260,6 +300,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
             raise TypeError(f"session.spawn(): agent: expected an Agent or a name, got {agent!r}.")
         known = self._agents.get(agent.name)
         if known is None:
+            refuse_unknown_tools(agent, self.runtime.tools)
             self._agents[agent.name] = agent
             self.runtime.config.definitions.add_program_definition(agent.parsed.definition)
             self.runtime.agents.extras[agent.name] = agent.extras
@@ -270,9 +311,8 @@ class LibrarySession(Session, Generic[AnswerT_co]):
             )
         return agent.name
 
-    def _choose_output_type(
-        self, agent: Agent[Any] | str, output: type[Any] | None
-    ) -> OutputType[Any] | None:
+    @staticmethod
+    def choose_output_type(agent: Agent[Any] | str, output: type[Any] | None) -> OutputType[Any] | None:
         if output is not None:
             return OutputType(output)
         return agent.output if isinstance(agent, Agent) else None
@@ -319,11 +359,11 @@ class LibrarySession(Session, Generic[AnswerT_co]):
 
 def _check_prompt(prompt: Any) -> None:
     if not isinstance(prompt, str):
-        raise TypeError(f"session.spawn(): prompt: expected a text, got {prompt!r}.")
+        raise TypeError(f"session.spawn(): prompt: expected a string, got {prompt!r}.")
     if not prompt.strip():
         raise ValueError("session.spawn(): prompt: it is empty. Tell the agent what to do.")
 
 
 def _check_count(name: str, count: Any) -> None:
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise ValueError(f"{name}: expected a whole number of at least 1, got {count!r}.")
+        raise ValueError(f"{name}: expected an integer of at least 1, got {count!r}.")

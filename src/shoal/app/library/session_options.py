@@ -8,23 +8,30 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypedDict
 
-from shoal.app.library.agent import Agent, EffortLevel, refuse_unknown_keywords
-from shoal.app.options import Options
+from shoal.app.library.agent import Agent, EffortLevel, name_tools, refuse_unknown_keywords
+from shoal.app.options import Options, QuestionHandler
+from shoal.core.budgets.shared_budget import SharedBudget
 from shoal.core.clock import Clock
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import SettingsError
+from shoal.core.extensions.hook_types import Hooks
 from shoal.core.output_type import OutputType
 from shoal.core.permissions.permission_changes import RequestedPermissionMode
 from shoal.core.ports import Model
 from shoal.core.store import Store
+from shoal.core.tool_names import ToolEntry
 from shoal.wire.settings_codec import TeammateMode
 
 PathText: TypeAlias = str | os.PathLike[str]
 
 
-class SessionOptions(TypedDict, total=False):
-    """Options of `shoal.open`, `shoal.run` and `shoal.run_sync`. All are optional."""
+class SharedOptions(TypedDict, total=False):
+    """Options of sessions and teams. All are optional."""
 
+    home: PathText
+    """Home directory, which holds all state; by default `SHOAL_HOME`, or `~/.claude`."""
+    environ: Mapping[str, str]
+    """Variables that the session reads and its commands get, instead of those of the process."""
     cwd: PathText
     """Project directory; by default the current directory of the process."""
     model: str | Model
@@ -33,18 +40,14 @@ class SessionOptions(TypedDict, total=False):
     """Model used if the first does not answer, or up to three, separated by commas."""
     mode: RequestedPermissionMode
     """Permission mode; by default as configured."""
-    allowed_tools: Sequence[str]
+    allowed_tools: Sequence[ToolEntry]
     """Permission rules for calls that need no question."""
-    disallowed_tools: Sequence[str]
+    disallowed_tools: Sequence[ToolEntry]
     """Permission rules for calls that are refused."""
-    available_tools: Sequence[str]
+    available_tools: Sequence[ToolEntry]
     """The only tools of all agents of the session; by default all."""
     tools: Sequence[Tool]
     """Python tools, in addition to the built-in ones."""
-    agents: Sequence[Agent[Any]] | Mapping[str, Any] | str
-    """Agents that the lead can start: `Agent` objects, fields by name, or the path of a JSON file."""
-    agent: str | Agent[Any]
-    """Agent whose prompt, tools and model the lead uses."""
     system_prompt: str
     append_system_prompt: str
     effort: EffortLevel
@@ -58,13 +61,15 @@ class SessionOptions(TypedDict, total=False):
     """Maximum number of model requests of each agent in one turn."""
     max_budget_usd: float
     """Limit for the whole session with all its agents."""
+    budget: SharedBudget
+    """`shoal.Budget` that several sessions share, in addition to the limits of each."""
     max_total_tokens: int
     """Limit for all tokens that models read and write."""
     max_agents: int
     """Maximum number of agents ever started in addition to the lead."""
     deadline: float
     """Seconds for the whole work of the session."""
-    hooks: Mapping[str, Sequence[Any]]
+    hooks: Hooks
     """Hooks by event: functions, (matcher, function), or entries as in settings."""
     mcp_config: Sequence[str | Mapping[str, Any]]
     """MCP servers in the format of `.mcp.json`: JSON, the path of a file, or a mapping."""
@@ -89,20 +94,14 @@ class SessionOptions(TypedDict, total=False):
     """True to skip permission checks; only for throw-away machines."""
     allow_bypass: bool
     """True if the session may skip permissions later, although it does not start so."""
+    on_question: QuestionHandler
+    """Function that answers questions of all agents; it may be async. Without an answer they are denied."""
     attended: bool
     """True if a person can answer questions, for example in the web view."""
     coordinator: bool
     """True if the lead only starts, messages and stops agents."""
     assistant: bool
     """True if the session stays open and all its agents run in the background."""
-    teammate_mode: TeammateMode
-    """Backend for teammates."""
-    resume: str
-    """Id of a session to resume, or the start of one."""
-    continue_last: bool
-    """True to resume the last session of the project."""
-    fork: bool
-    """True to continue in a copy and leave the resumed session unchanged."""
     session_id: str
     title: str
     """Name of the session for people, by which it can be resumed."""
@@ -110,10 +109,6 @@ class SessionOptions(TypedDict, total=False):
     """False writes nothing to disk: no transcript, no journal, no resuming."""
     store: Store | PathText
     """Store of sessions and teams: an object, a directory, `memory:` or `file:DIRECTORY`."""
-    name: str
-    """Name of the lead, for other agents and on the task board."""
-    team: str
-    """Team whose task board the session uses."""
     record: PathText
     """Path where every request and reply is recorded for `replay:`."""
     debug: bool
@@ -128,8 +123,30 @@ class SessionOptions(TypedDict, total=False):
     clock: Clock
 
 
-_PATHS = ("cwd", "record", "debug_file")
+class SessionOptions(SharedOptions, total=False):
+    """Options of `shoal.open`, `shoal.run` and `shoal.run_sync`. All are optional."""
+
+    agents: Sequence[Agent[Any]] | Mapping[str, Any] | str
+    """Agents that the lead can start: `Agent` objects, fields by name, or the path of a JSON file."""
+    agent: str | Agent[Any]
+    """Agent whose prompt, tools and model the lead uses."""
+    teammate_mode: TeammateMode
+    """Backend for teammates."""
+    resume: str
+    """Id of a session to resume, or the start of one."""
+    continue_last: bool
+    """True to resume the last session of the project."""
+    fork: bool
+    """True to continue in a copy and leave the resumed session unchanged."""
+    name: str
+    """Name of the lead, for other agents and on the task board."""
+    team: str
+    """Team whose task board the session uses."""
+
+
+_PATHS = ("cwd", "home", "record", "debug_file")
 _PATH_LISTS = ("add_dirs", "plugin_dirs")
+_TOOL_LISTS = ("allowed_tools", "disallowed_tools", "available_tools")
 
 
 def build_session_options(
@@ -147,11 +164,16 @@ def build_session_options(
     for name in _PATH_LISTS:
         if isinstance(fields.get(name), list | tuple):
             fields[name] = tuple(_to_path(name, each) for each in fields[name])
+    for name in _TOOL_LISTS:
+        if name in fields:
+            fields[name] = name_tools(fields[name])
     fields |= _convert_settings(fields)
     agents = _collect_agents(fields)
     if output is not None:
         if "output_schema" in fields:
-            raise SettingsError("shoal.open: output and output_schema exclude each other. Leave one out.")
+            raise SettingsError(
+                "shoal.open: output and output_schema cannot be used together. Leave one out."
+            )
         fields["output"] = OutputType(output)
     return Options(**fields), agents
 

@@ -12,6 +12,7 @@ from shoal.core.conversation.model_requests import ToolSchema
 from shoal.core.conversation.tools import Tool, ToolContext
 from shoal.core.extensions.mcp_servers import MCP_PREFIX
 from shoal.core.ids import AgentId
+from shoal.policy.permission_rules import PermissionRuleSet
 from shoal.tools.tool_search_tool import TOOL_SEARCH, build_tool_search_tool
 
 THRESHOLD_TOKENS = 4_000
@@ -38,13 +39,19 @@ class ToolDeferral:
         self._find_agent = find_agent
 
     def select_tools(
-        self, tools: Mapping[str, Tool], named: Collection[str] = (), *, is_lead: bool = False
+        self,
+        tools: Mapping[str, Tool],
+        named: Collection[str] = (),
+        *,
+        rules: PermissionRuleSet,
+        is_lead: bool = False,
     ) -> tuple[Mapping[str, Tool], frozenset[str]]:
         """Return the tools, with ToolSearch if it is needed, and the names of those that are deferred.
 
-        `named` are tools that the agent's definition names one by one.
+        `named` are tools that the agent's definition names one by one. If one of the agent's `rules` forbids
+        ToolSearch, or asks before it, nothing is deferred: the agent could not reach it.
         """
-        if self._threshold is None:
+        if self._threshold is None or _is_search_restricted(rules):
             return tools, frozenset()
         always = self._servers.list_always_loaded_prefixes()
         candidates = {
@@ -73,6 +80,10 @@ class ToolDeferral:
         names = select(available)
         agent.load_deferred_tools(names)
         return [available[name] for name in names]
+
+
+def _is_search_restricted(rules: PermissionRuleSet) -> bool:
+    return any(rule.applies_to_tool(TOOL_SEARCH) for rule in (*rules.deny, *rules.ask))
 
 
 def parse_tool_search_threshold(value: str, window: int) -> int | None:

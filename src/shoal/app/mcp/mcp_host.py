@@ -68,7 +68,7 @@ def create_mcp_client_context(
         env=settings.tool_environment,
         logs=logs,
         deadline=settings.own.mcp_deadline,
-        connect_timeout=settings.foreign.mcp_start_timeout or CONNECT_TIMEOUT,
+        connect_timeout=settings.foreign.tools.mcp_start_timeout or CONNECT_TIMEOUT,
         note=note,
         tokens=lambda name, url: open_mcp_token_file(settings.home, name, url),
         version=shoal.__version__,

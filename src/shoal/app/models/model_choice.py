@@ -73,7 +73,7 @@ async def choose_model_with_fallback(
     """Return the model with its fallbacks for when it does not answer; `fallback` may list up to three."""
     model = await choose_model(name, settings, clock, rng, placeholders=placeholders)
     flag_names = tuple(each.strip() for each in (fallback or "").split(",") if each.strip())
-    names = (flag_names or settings.foreign.fallback_models)[:_MAX_FALLBACKS]
+    names = (flag_names or settings.foreign.models.fallbacks)[:_MAX_FALLBACKS]
     if not names:
         return model
     from shoal.models.fallback_model import ModelWithFallback
@@ -106,7 +106,7 @@ def find_plan_mode_names(name: str | None, settings: Settings) -> PlanModeNames 
 
 async def _create_default_model(settings: Settings, clock: Clock, rng: Random) -> Model:
     access = settings.access
-    if settings.has_anthropic_access or settings.foreign.cloud:
+    if settings.has_anthropic_access or settings.foreign.access.cloud:
         return _create_model(_choose_available_default(settings), settings, clock, rng)
     from shoal.models.providers import list_ollama_models, list_openai_server_models
 
@@ -122,7 +122,7 @@ async def _create_default_model(settings: Settings, clock: Clock, rng: Random) -
     local_names = await list_ollama_models(resolve_ollama_url(settings))
     if local_names:
         return _create_model(f"ollama:{local_names[0]}", settings, clock, rng)
-    if settings.foreign.oauth_token:
+    if settings.foreign.access.oauth_token:
         raise _build_oauth_token_error(DEFAULT_ALIAS)
     raise NoModelConfigured("No model is configured, and no local model was found.")
 
@@ -144,8 +144,8 @@ def _create_model(name: str, settings: Settings, clock: Clock, rng: Random) -> M
     )
     _refuse_cloud_provider(provider, card.id, settings)
     _check_available_models(name, card.id, settings)
-    if provider == "anthropic" and card.id in settings.foreign.model_overrides:
-        card = msgspec.structs.replace(card, id=settings.foreign.model_overrides[card.id])
+    if provider == "anthropic" and card.id in settings.foreign.models.overrides:
+        card = msgspec.structs.replace(card, id=settings.foreign.models.overrides[card.id])
     access = build_provider_access(provider, settings)
     if needs_beta:
         access = msgspec.structs.replace(access, betas=(*access.betas, _LONG_CONTEXT_BETA))
@@ -164,7 +164,7 @@ def _create_model(name: str, settings: Settings, clock: Clock, rng: Random) -> M
 def _find_alias_provider(settings: Settings) -> str | None:
     """Return the provider whose aliases apply to an alias without a provider."""
     access = settings.access
-    if settings.has_anthropic_access or settings.foreign.cloud:
+    if settings.has_anthropic_access or settings.foreign.access.cloud:
         return "anthropic"
     if access.openai_api_key:
         return "openai"
@@ -192,7 +192,7 @@ def build_provider_access(provider: str, settings: Settings) -> ProviderAccess:
         api_key=None if token else key,
         auth_token=token,
         key_source=_find_key_helper(settings) if is_anthropic and not (key or token) else None,
-        headers=settings.foreign.custom_headers if is_anthropic else (),
+        headers=settings.foreign.access.custom_headers if is_anthropic else (),
         proxy=settings.find_proxy(base_url or PROVIDERS[provider].base_url),
         deadlines=_build_http_deadlines(provider, settings),
         betas=settings.betas,
@@ -204,7 +204,7 @@ _key_helpers: dict[KeyHelperSettings, ApiKeyHelper] = {}
 
 def _find_key_helper(settings: Settings) -> ApiKeyHelper | None:
     """Return the helper of a command, one for all models of the process, so that it runs rarely."""
-    configured = settings.foreign.key_helper
+    configured = settings.foreign.access.key_helper
     if configured is None:
         return None
     from shoal.app.models.key_helper import ApiKeyHelper
@@ -216,7 +216,7 @@ def _find_key_helper(settings: Settings) -> ApiKeyHelper | None:
 
 def _refuse_cloud_provider(provider: str, model: str, settings: Settings) -> None:
     """Raise `Unauthorized` if a variable sends Anthropic's models to a cloud that Shoal cannot use."""
-    if provider == "anthropic" and (cloud := settings.foreign.cloud):
+    if provider == "anthropic" and (cloud := settings.foreign.access.cloud):
         raise Unauthorized(
             f"{cloud} is set, but Shoal does not support this cloud. Unset the variable to use "
             "Anthropic's API, "
@@ -228,7 +228,7 @@ def _refuse_cloud_provider(provider: str, model: str, settings: Settings) -> Non
 
 def _check_available_models(name: str, model: str, settings: Settings) -> None:
     """Raise `UnknownModel` if a list of available models does not name the model."""
-    for allowed in settings.foreign.available_models:
+    for allowed in settings.foreign.models.available:
         if not any(_is_model_named(entry, name, model, settings) for entry in allowed.names):
             raise UnknownModel(
                 f"{allowed.location}: availableModels does not include {name!r}. Choose one of: "
@@ -263,7 +263,7 @@ def _choose_available_default(settings: Settings) -> str:
     from shoal.models.catalogue import resolve_model
 
     model = resolve_model(DEFAULT_ALIAS, provider="anthropic", aliases=settings.model_aliases).id
-    for allowed in settings.foreign.available_models:
+    for allowed in settings.foreign.models.available:
         named = any(_is_model_named(entry, DEFAULT_ALIAS, model, settings) for entry in allowed.names)
         if allowed.names and not named:
             return allowed.names[0]
@@ -286,7 +286,7 @@ def _require_provider_key(provider: str, model: str, access: ProviderAccess, set
     variable = PROVIDERS[provider].key_variable
     has_key = access.api_key or access.auth_token or access.key_source
     if variable and access.base_url is None and not has_key:
-        if provider == "anthropic" and settings.foreign.oauth_token:
+        if provider == "anthropic" and settings.foreign.access.oauth_token:
             raise _build_oauth_token_error(model)
         raise Unauthorized(
             f"There is no {provider} key for {model}. Set {variable}, run `shoal setup`, or choose another "

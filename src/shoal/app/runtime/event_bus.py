@@ -37,12 +37,13 @@ class ModelSubstitutionDetector:
     def describe_substitution(self, event: Event) -> str | None:
         """Return a sentence for the user if the answer came from another model."""
         match event:
-            case ModelRequestSent(request=request, model=model):
-                self._requested[request] = model
-            case ModelRequestFailed(request=request):
-                self._requested.pop(request, None)
-            case ModelRequestSettled(request=request, model=answered):
-                requested = self._requested.pop(request, answered)
+            case ModelRequestSent():
+                self._requested[event.request] = event.model
+            case ModelRequestFailed():
+                self._requested.pop(event.request, None)
+            case ModelRequestSettled():
+                answered = event.model
+                requested = self._requested.pop(event.request, answered)
                 if not is_same_model(requested, answered) and (requested, answered) not in self._reported:
                     self._reported.add((requested, answered))
                     return f"Shoal requested the model {requested}, but {answered} answered."
@@ -104,12 +105,17 @@ class EventBus:
 
     def emit_event(self, event: JournaledEvent) -> None:
         """Publish an event from code that cannot await."""
-        self._journal_and_distribute_event(event)
+        self._journal_event(event)
+        self._distribute_event(event)
         if self._turn_channel is not None:
             self._turn_channel.force_put(event)
 
     async def publish_event(self, event: Event) -> None:
-        self._journal_and_distribute_event(event)
+        # Journaled before anyone sees it, so that everything a surface has shown is stored.
+        if isinstance(event, JournaledEvent):
+            self._journal_event(event)
+        if self._observers or self._subscribers:
+            self._distribute_event(event)
         channel = self._turn_channel
         # Fast path: there is usually room, and this runs dozens of times per round.
         if channel is not None and not channel.try_put(event):
@@ -141,15 +147,14 @@ class EventBus:
                     f"{error}"
                 )
 
-    def _journal_and_distribute_event(self, event: Event) -> None:
-        # Journaled before anyone sees it, so that everything a surface has shown is stored.
-        if isinstance(event, JournaledEvent):
-            self._journal.append(event)
-            if (
-                type(event) in OBSERVED_EVENTS
-                and (note := self._substitution_detector.describe_substitution(event)) is not None
-            ):
+    def _journal_event(self, event: JournaledEvent) -> None:
+        self._journal.append(event)
+        if type(event) in OBSERVED_EVENTS:
+            note = self._substitution_detector.describe_substitution(event)
+            if note is not None:
                 self.note(note)
+
+    def _distribute_event(self, event: Event) -> None:
         for observe in self._observers:
             observe(event)
         if self._subscribers:

@@ -38,6 +38,7 @@ from shoal.app.runtime.session_knowledge import load_skills_and_instructions
 from shoal.app.runtime.session_servers import create_mcp_servers
 from shoal.app.settings.configured_rules import add_permission_flag_rules
 from shoal.app.settings.live_settings import AutoReloadingSettings
+from shoal.app.settings.mcp_files import select_permitted_mcp_tools
 from shoal.app.settings.settings import Settings
 from shoal.app.settings.settings_writer import save_permission_answer
 from shoal.app.skills.knowledge import SkillsAndInstructions
@@ -168,13 +169,14 @@ def create_session_budget(
         },
         clock=options.clock,
         on_warning=warn,
+        shared=options.budget,
     )
 
 
 def restore_spending_from_journal(budget: Budget, journal: Journal) -> None:
     """Add the spending of earlier processes; the number of their agents comes from recovery.
 
-    A request without a reported cost, such as one in flight when a process was killed, counts with its
+    For a request without a reported cost, such as one in flight when a process was killed, Shoal counts the
     reservation.
     """
     usage_summary = summarize_usage(journal.read_records())
@@ -197,7 +199,7 @@ def _budget_limits_from_settings(settings: AgentLimitSettings) -> BudgetLimits:
 def create_default_loop_limits(options: Options, settings: Settings) -> LoopLimits:
     """Create the default limits of each agent, unless its definition overrides them."""
     own, foreign = settings.own, settings.foreign
-    mcp_tokens = foreign.mcp_output_tokens
+    mcp_tokens = foreign.tools.mcp_output_tokens
     thinking_tokens = resolve_thinking_tokens(options, settings)
     return LoopLimits(
         max_turns=options.max_turns or own.max_turns,
@@ -207,7 +209,7 @@ def create_default_loop_limits(options: Options, settings: Settings) -> LoopLimi
         thinking_tokens=thinking_tokens or 0,
         adaptive_thinking=thinking_tokens is None,
         auto_compact=not foreign.is_compaction_disabled,
-        bash_result_limit=foreign.bash_output_length,
+        bash_result_limit=foreign.tools.bash_output_length,
         mcp_result_limit=None if mcp_tokens is None else mcp_tokens * BYTES_PER_TOKEN,
         max_repeated_calls=own.max_repeated_calls,
         max_unproductive_messages=own.max_unproductive_messages,
@@ -224,15 +226,15 @@ def resolve_thinking_tokens(options: Options, settings: Settings) -> int | None:
     own, foreign = settings.own, settings.foreign
     if options.thinking_tokens is not None and options.effort is None:
         return options.thinking_tokens
-    if foreign.max_thinking_tokens is not None:
-        return foreign.max_thinking_tokens
-    if effort := foreign.effort or options.effort:
+    if foreign.thinking.max_tokens is not None:
+        return foreign.thinking.max_tokens
+    if effort := foreign.thinking.effort or options.effort:
         return THINKING_TOKENS_BY_EFFORT[effort]
-    if foreign.always_thinking is False:
+    if foreign.thinking.is_always_on is False:
         return 0
-    if foreign.effort_level is not None:
-        return THINKING_TOKENS_BY_EFFORT[foreign.effort_level]
-    if foreign.always_thinking:
+    if foreign.thinking.effort_level is not None:
+        return THINKING_TOKENS_BY_EFFORT[foreign.thinking.effort_level]
+    if foreign.thinking.is_always_on:
         return own.thinking_tokens or THINKING_TOKENS_BY_EFFORT["high"]
     return own.thinking_tokens
 
@@ -330,7 +332,7 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
         store.questions,
         clock=options.clock,
         emit=events.emit_event,
-        attended=options.attended,
+        attended=options.attended or options.on_question is not None,
         answer_timeout=settings.own.question_patience,
         is_preapproved=create_unattended_permission_check(settings, workspace, tools, identity),
     )
@@ -353,7 +355,7 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
     extra_tools = (
         *build_plan_tools(plan_registry.get_plan),
         *build_schedule_tools(scheduler, attended=options.attended or config.assistant),
-        *options.tools,
+        *select_permitted_mcp_tools(options.tools, settings),
     )
     tools |= build_session_tools(
         shells,
@@ -534,9 +536,9 @@ def _create_bash_limits(settings: Settings) -> BashToolLimits:
 
     foreign, defaults = settings.foreign, BashToolLimits()
     return BashToolLimits(
-        default_timeout=foreign.bash_timeout or defaults.default_timeout,
-        max_timeout=foreign.bash_max_timeout or defaults.max_timeout,
-        allows_background=not foreign.is_background_disabled,
+        default_timeout=foreign.tools.bash_timeout or defaults.default_timeout,
+        max_timeout=foreign.tools.bash_max_timeout or defaults.max_timeout,
+        allows_background=not foreign.tools.is_background_disabled,
     )
 
 
@@ -619,7 +621,10 @@ def _open_session_budget(
     if (lead_channel := config.options.lead_channel) is not None:
         return lead_channel.budget
     budget = create_session_budget(config.options, config.settings.own, events.emit_event)
+    spent_before = () if budget.shared is None else budget.shared.list_spent()
     restore_spending_from_journal(budget, store.journal)
+    if budget.shared is not None:
+        budget.shared.count_session(config.history.session, spent_before)
     budget.get_or_create_agent_budget(LEAD_ID, LEAD_KIND).require_priced_model(model.card)
     return budget
 

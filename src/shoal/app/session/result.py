@@ -23,7 +23,7 @@ class Result(Struct, Generic[AnswerT_co], frozen=True, kw_only=True):
     reason: ResultReason
     """`done` if the work was completed; otherwise why it ended."""
     text: str
-    """Last text of the agent, also if it did not complete its work."""
+    """Last text of the agent, even if it did not complete its work."""
     detail: str = ""
     """Explanation of the reason."""
     cost_usd: float | None = None

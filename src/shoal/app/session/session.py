@@ -31,6 +31,7 @@ from shoal.app.session.turn import (
     run_structured_turn,
 )
 from shoal.app.session.typed_commands import SlashCommandInvocation
+from shoal.app.settings.mcp_files import check_relayed_server
 from shoal.core.agents.identity import assume_identity
 from shoal.core.agents.subagents import AgentMessageDeliveryReceipt, AgentStatusSnapshot
 from shoal.core.conversation.inbox_items import InboxItem
@@ -196,7 +197,8 @@ class Session:
 
     def add_relayed_mcp_servers(self, servers: tuple[McpServerStatus, ...]) -> None:
         """Add the servers of the program that drives the session, which provides their tools itself."""
-        self.runtime.servers.relayed_servers = servers
+        settings = self.config.settings
+        self.runtime.servers.relayed_servers = tuple(check_relayed_server(settings, each) for each in servers)
 
     def is_slash_command(self, prompt: str | Message) -> bool:
         return typed_commands.is_slash_command(self.runtime, prompt)
@@ -256,7 +258,7 @@ class Session:
     @property
     def memory(self) -> SessionMemory | None:
         """Notes of the session; None if it keeps none."""
-        memory = self.agent.save_memory
+        memory = self.agent.context.save_memory
         return memory if isinstance(memory, SessionMemory) else None
 
     async def __aenter__(self) -> Session:

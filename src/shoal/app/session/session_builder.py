@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from shoal.agent.agent_runner import AgentEnvironment, AgentRunner
+from shoal.agent.agent_runner import AgentContextSources, AgentEnvironment, AgentRunner, SentToolSchemas
 from shoal.agent.conversation import Conversation
 from shoal.app.agent_permissions import get_permission_engine
 from shoal.app.agents.agent_factory import AgentFactory
@@ -267,7 +267,7 @@ def _create_teams_or_member_host(
 
 
 def _choose_plan_approver(runtime: Runtime) -> PlanApprover:
-    """Return who approves required plans of teammates: the lead, if no person can be asked."""
+    """Return who approves required plans of teammates: the lead, if no person is available."""
     approver = runtime.settings.own.plan_approver
     can_ask = runtime.question_broker.can_wait_for_person
     return "lead" if approver == "user" and not can_ask else approver
@@ -295,7 +295,7 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
             appended=appended,
         ),
         tools=tools,
-        deferred_tools=deferred,
+        schemas=SentToolSchemas(deferred=deferred),
         conversation=Conversation(
             runtime.store.transcript,
             options.clock,
@@ -326,10 +326,12 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
         ),
         budget=runtime.budget.get_or_create_agent_budget(LEAD_ID, LEAD_KIND),
         inbox=runtime.inbox.queue.open_inbox(LEAD_ID),
-        save_memory=_create_session_memory(runtime),
-        read_mentions=runtime.knowledge.mentions.read_mentions,
-        path_instructions=runtime.knowledge.create_path_instructions(
-            runtime.lead.workspace, runtime.lead.permissions
+        context=AgentContextSources(
+            save_memory=_create_session_memory(runtime),
+            read_mentions=runtime.knowledge.mentions.read_mentions,
+            path_instructions=runtime.knowledge.create_path_instructions(
+                runtime.lead.workspace, runtime.lead.permissions
+            ),
         ),
         limits=runtime.lead.loop_limits,
     )
@@ -346,7 +348,8 @@ def _select_lead_tools(runtime: Runtime) -> tuple[Mapping[str, Tool], frozenset[
     )
     definition = runtime.config.lead_agent
     named = (*(runtime.options.available_tools or ()), *((definition and definition.tools) or ()))
-    return runtime.agents.deferral.select_tools(tools, named, is_lead=True)
+    rules = runtime.lead.permissions.get_active_rules()
+    return runtime.agents.deferral.select_tools(tools, named, rules=rules, is_lead=True)
 
 
 def _create_mcp_channels(config: SessionConfig, session: Session) -> McpChannelMessageQueue | None:

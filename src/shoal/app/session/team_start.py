@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from shoal.app.model_notices import format_session_notice
+from shoal.app.teams.board_changes import add_board_task
 from shoal.core.agents.subagents import SpawnRequest
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.names import LEAD_NAME, AgentName, TaskId, TeamName, parse_agent_name
 from shoal.core.teams.mail_envelopes import abbreviate_text_to_one_line
-from shoal.core.teams.tasks import Task, TaskDraft, TaskUpdate
+from shoal.core.teams.tasks import Task, TaskDraft
 from shoal.core.teams.team_templates import TeamTemplate, TeamTemplateRole
 from shoal.team.session_teams import SessionTeams
 
@@ -20,10 +21,6 @@ if TYPE_CHECKING:
     from shoal.core.teams.team_operations import TeammateSpawnResult
 
 _MAX_DESCRIPTION = 120
-_OWN_TASKS_TEXT = (
-    "These tasks on the board are yours. You get a message when one can start; until then leave it, and "
-    "end your turn if you have nothing else to do."
-)
 
 
 class StartedTeam(Struct, frozen=True, kw_only=True):
@@ -62,7 +59,9 @@ def _build_member_spawn_request(member: str, role: TeamTemplateRole, tasks: tupl
     board = "\n".join(_format_task_line(task) for task in own_tasks)
     return SpawnRequest(
         description=abbreviate_text_to_one_line(role.prompt),
-        prompt=f"{role.prompt.rstrip()}\n\n{_OWN_TASKS_TEXT}\n{board}" if own_tasks else role.prompt,
+        prompt=f"{role.prompt.rstrip()}\n\n{format_session_notice('own_tasks')}\n{board}"
+        if own_tasks
+        else role.prompt,
         kind=role.kind,
         model=role.model,
         name=member,
@@ -75,7 +74,6 @@ async def _create_template_tasks(
     session: Session, team: TeamName, template: TeamTemplate
 ) -> tuple[Task, ...]:
     """Create the tasks with owners and blockers before any member can claim one."""
-    board = session.runtime.team_store.open_board(team)
     ids: dict[str, TaskId] = {}
     tasks: list[Task] = []
     for template_task in template.order_tasks_by_dependency():
@@ -83,14 +81,17 @@ async def _create_template_tasks(
             subject=template_task.subject,
             description=template_task.description,
             active_form=template_task.active_form,
-        )
-        task = await board.create(draft)
-        ids[template_task.key] = task.id
-        change = TaskUpdate(
             owner=None if template_task.owner is None else parse_agent_name(template_task.owner),
-            add_blocked_by=tuple(ids[key] for key in template_task.blocked_by),
         )
-        tasks.append((await board.update(task.id, change, by=LEAD_NAME))[1])
+        task = await add_board_task(
+            session.runtime.team_store,
+            team,
+            draft,
+            blocked_by=[ids[key] for key in template_task.blocked_by],
+            by=LEAD_NAME,
+        )
+        ids[template_task.key] = task.id
+        tasks.append(task)
     return tuple(tasks)
 
 
@@ -105,7 +106,7 @@ def build_lead_team_prompt(team: str, template: TeamTemplate, goal: str, tasks: 
     """Build the lead's first prompt: the goal, the members and the board."""
     sections = [template.prompt] if template.prompt else []
     if goal:
-        sections.append(f"The goal\n{goal}")
+        sections.append(format_session_notice("team_goal", goal=goal))
     roster = "\n".join(_format_member_line(name, template) for name, _ in template.members_with_roles)
     sections.append(format_session_notice("team_started", team=team, members=roster))
     if tasks:

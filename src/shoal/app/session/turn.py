@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.agent.loop import LoopResult, run_agent_loop
+from shoal.app.model_notices import format_session_notice
 from shoal.app.session.result import Result, build_turn_result
 from shoal.app.session.typed_commands import SlashCommandInvocation, run_prompt_or_slash_command
 from shoal.core.agents.background_shells import BackgroundShell
@@ -26,10 +27,6 @@ if TYPE_CHECKING:
     from shoal.app.session.session import Session
 
 MAX_REMINDERS = 3
-_REMINDER = (
-    f"You have not answered yet: call {STRUCTURED_OUTPUT} with your answer, in the form that "
-    "the tool describes."
-)
 
 
 class Turn(AsyncIterator[Event], Generic[AnswerT_co]):
@@ -73,7 +70,7 @@ class Turn(AsyncIterator[Event], Generic[AnswerT_co]):
         return result
 
     async def wait(self) -> Result[AnswerT_co]:
-        """Wait for the end and return the result, also of a turn that failed or was interrupted."""
+        """Wait for the end and return the result, even if the turn failed or was interrupted."""
         async for _ in self:
             pass
         if self._finished is None:
@@ -81,7 +78,8 @@ class Turn(AsyncIterator[Event], Generic[AnswerT_co]):
         return build_turn_result(self._finished, self._output)
 
     async def text(self) -> AsyncIterator[str]:
-        """Yield the pieces of the lead's text as the model writes it. Raises `RunFailed` at a failed end."""
+        """Yield the pieces of the lead's text as the model writes it. Raises `RunFailed` if the turn "
+        "fails."""
         async for event in self:
             if isinstance(event, TextStreamed) and event.kind == "text" and event.agent == LEAD_ID:
                 yield event.text
@@ -94,7 +92,7 @@ class Turn(AsyncIterator[Event], Generic[AnswerT_co]):
             await self._interrupt()
 
     def abandon(self) -> None:
-        """End the turn soon, because it has no reader."""
+        """End the turn soon because it has no reader."""
         if self._finished is None and self.on_abandoned is not None and not self._task.done():
             self.is_abandoned = True
             self.on_abandoned()
@@ -151,7 +149,8 @@ async def run_structured_turn(
     result = await run_prompt_or_slash_command(session, prompt)
     for _ in range(MAX_REMINDERS):
         if is_structured_output_missing(result):
-            result = await run_agent_loop(agent, user_message(_REMINDER), by="runtime")
+            reminder = format_session_notice("output_reminder", tool=STRUCTURED_OUTPUT)
+            result = await run_agent_loop(agent, user_message(reminder), by="runtime")
     if is_structured_output_missing(result):
         detail = f"no answer in the requested format after {MAX_REMINDERS} reminders"
         return replace(result, reason="no_output", detail=detail)

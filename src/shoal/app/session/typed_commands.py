@@ -130,7 +130,7 @@ async def _run_slash_invocation(session: Session, prompt: SlashCommandInvocation
     agent, runtime, command = session.agent, session.runtime, prompt.command
     if (blocked := await _run_expansion_hooks(agent, prompt)) is not None:
         return LoopResult(reason="blocked", detail=f"a UserPromptExpansion hook blocked it: {blocked}")
-    if isinstance(command, Skill) and command.forks:
+    if isinstance(command, Skill) and command.execution.forks:
         return await _run_forked_skill(session, prompt, command)
     if isinstance(command, ExternalSlashPrompt):
         try:
@@ -156,17 +156,17 @@ async def _run_slash_invocation(session: Session, prompt: SlashCommandInvocation
     if isinstance(command, ExternalSlashPrompt):
         return await run_agent_loop(agent, message)
     limits = agent.limits
-    if command.effort is not None:
-        tokens = parse_effort_thinking_tokens(command.effort)
+    if command.execution.effort is not None:
+        tokens = parse_effort_thinking_tokens(command.execution.effort)
         agent.limits = replace(limits, thinking_tokens=tokens, adaptive_thinking=False)
     try:
         return (
             await run_agent_loop(agent, message)
-            if command.model is None
-            else await _run_turn_with_other_model(session, command.model, message)
+            if command.execution.model is None
+            else await _run_turn_with_other_model(session, command.execution.model, message)
         )
     finally:
-        if command.effort is not None:
+        if command.execution.effort is not None:
             agent.limits = limits
 
 

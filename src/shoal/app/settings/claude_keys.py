@@ -1,4 +1,7 @@
-"""Settings keys of Claude Code, and what Shoal does with each; the guide for movers shows the same table."""
+"""Settings keys of Claude Code and what Shoal does with each.
+
+docs/how-to/move-from-claude-code.md has the same table.
+"""
 
 from __future__ import annotations
 
@@ -119,7 +122,7 @@ _BY_NAME = {key.name: key for key in CLAUDE_KEYS}
 _OWN_KEYS = frozenset({"shoal", "$schema"})
 _SECTIONS = ("permissions", "sandbox", "sandbox.filesystem", "sandbox.network", "sandbox.credentials")
 _HARMLESS_VALUES: dict[str, Any] = {"editorMode": "normal", "respectGitignore": True}
-"""Values with which a key that is not used asks for what Shoal does anyway."""
+"""Values of unused keys that request the behaviour that Shoal has anyway."""
 
 
 def find_claude_key(name: str) -> ClaudeKey:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable, Mapping
+from itertools import repeat
 
 from msgspec import Struct
 
@@ -23,6 +25,26 @@ def stamp_file(path: str) -> FileStamp:
     now = time.time_ns()
     stat_fields = _read_stat_fields(path)
     return FileStamp(stat_fields, is_settled=not stat_fields or now - max(stat_fields[:2]) > _TICK_NS)
+
+
+class FileStampSet:
+    """Stamps of several files, most of which usually do not exist."""
+
+    def __init__(self, stamps: Mapping[str, FileStamp]) -> None:
+        self.stamps = stamps
+        # Bytes, which need no encoding at each check.
+        self._missing = tuple(os.fsencode(path) for path, stamp in stamps.items() if not stamp.stat_fields)
+        self._existing = tuple((path, stamp) for path, stamp in stamps.items() if stamp.stat_fields)
+
+    def are_files_unchanged(self) -> bool:
+        # Runs before every call that changes something, so it takes no Python frame per missing file.
+        if any(map(os.access, self._missing, repeat(os.F_OK))):
+            return False
+        return all(is_file_unchanged(path, stamp) for path, stamp in self._existing)
+
+
+def stamp_files(paths: Iterable[str]) -> FileStampSet:
+    return FileStampSet({path: stamp_file(path) for path in paths})
 
 
 def is_file_unchanged(path: str, stamp: FileStamp) -> bool:

@@ -1,4 +1,4 @@
-"""Settings of other programs that narrow what agents may do: each one holds, or the start fails."""
+"""Settings of other programs that restrict agents: Shoal enforces each one, or refuses to start."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def refuse_unsupported_restrictions(documents: Sequence[SettingsDocument]) -> No
 
 
 def find_bypass_ban(documents: Sequence[SettingsDocument]) -> str | None:
-    """Return the file and line of a setting that forbids to skip permissions. Raises `SettingsError`."""
+    """Return the file and line of a setting that forbids skipping permissions. Raises `SettingsError`."""
     for document in documents:
         if not has_settings_key(document, _BYPASS_KEYS):
             continue
@@ -54,7 +54,8 @@ def find_bypass_ban(documents: Sequence[SettingsDocument]) -> str | None:
 
 
 def apply_sandbox_key(documents: Sequence[SettingsDocument], own: SandboxSettings) -> SandboxSettings:
-    """Return the sandbox with what the key `sandbox` of the files restricts; only user files open it."""
+    """Return the sandbox with the restrictions of the key `sandbox`; only user files can make it more "
+    "permissive."""
     for document in reversed(documents):
         raw = document.raw.get("sandbox")
         if raw is None:

@@ -49,30 +49,45 @@ class AllowedModelList(Struct, frozen=True, kw_only=True):
     """File and line of the list."""
 
 
-class ForeignVariables(Struct, frozen=True, kw_only=True):
-    """Values from variables and keys that Claude Code reads too. None means not set."""
+class ForeignAccessVariables(Struct, frozen=True, kw_only=True):
+    """Access to Anthropic's API or its gateway."""
 
     cloud: str = ""
     """Variable that selects a cloud provider, with its name; empty if none does."""
     oauth_token: str | None = None
     """Token of a Claude subscription, which Shoal cannot use."""
     key_helper: KeyHelperSettings | None = None
-    model_aliases: Mapping[str, str] = {}
-    """Meaning of the aliases opus, sonnet, haiku and fable for Anthropic's API."""
-    default_model: str | None = None
-    """Model if no file and no other variable names one."""
     custom_headers: tuple[tuple[str, str], ...] = ()
-    """Headers added to each request to Anthropic's API or its gateway."""
-    max_output_tokens: int | None = None
-    request_timeout: float | None = None
-    """Seconds for one whole answer of a model."""
+    """Headers added to each request."""
 
+    def __repr__(self) -> str:
+        return "ForeignAccessVariables()"  # headers and tokens may be secret
+
+
+class ForeignModelVariables(Struct, frozen=True, kw_only=True):
+    aliases: Mapping[str, str] = {}
+    """Meaning of the aliases opus, sonnet, haiku and fable for Anthropic's API."""
+    default: str | None = None
+    """Model if no file and no other variable names one."""
+    fallbacks: tuple[str, ...] = ()
+    available: tuple[AllowedModelList, ...] = ()
+    """Lists of models; a model can be used only if each list names it."""
+    overrides: Mapping[str, str] = {}
+    """A gateway's ids for Anthropic's models."""
+
+
+class ForeignThinkingVariables(Struct, frozen=True, kw_only=True):
     effort: str | None = None
     """Effort from the environment, which overrides flags."""
     effort_level: str | None = None
     """Effort from a settings file."""
-    max_thinking_tokens: int | None = None
-    always_thinking: bool | None = None
+    max_tokens: int | None = None
+    is_always_on: bool | None = None
+
+
+class ForeignToolVariables(Struct, frozen=True, kw_only=True):
+    """Limits of shell commands and MCP servers."""
+
     bash_timeout: int | None = None
     """Milliseconds for a shell command that sets no timeout."""
     bash_max_timeout: int | None = None
@@ -82,22 +97,26 @@ class ForeignVariables(Struct, frozen=True, kw_only=True):
     """Seconds for the start of an MCP server."""
     mcp_call_timeout: float | None = None
     mcp_output_tokens: int | None = None
-    fallback_models: tuple[str, ...] = ()
-    available_models: tuple[AllowedModelList, ...] = ()
-    """Lists of models; a model can be used only if each list names it."""
-    model_overrides: Mapping[str, str] = {}
-    """A gateway's ids for Anthropic's models."""
-    is_compaction_disabled: bool = False
     is_background_disabled: bool = False
-    task_list: str | None = None
-    """Name of the task list that sessions share."""
     is_environment_scrubbed: bool = False
     """True if processes that tools start do not get provider keys."""
-    max_retries: int | None = None
-    teammate_mode: TeammateMode | None = None
 
-    def __repr__(self) -> str:
-        return "ForeignVariables()"  # headers and tokens may be secret
+
+class ForeignVariables(Struct, frozen=True, kw_only=True):
+    """Values from variables and keys that Claude Code reads too. None means not set."""
+
+    access: ForeignAccessVariables = ForeignAccessVariables()
+    models: ForeignModelVariables = ForeignModelVariables()
+    thinking: ForeignThinkingVariables = ForeignThinkingVariables()
+    tools: ForeignToolVariables = ForeignToolVariables()
+    max_output_tokens: int | None = None
+    request_timeout: float | None = None
+    """Seconds for one whole answer of a model."""
+    max_retries: int | None = None
+    is_compaction_disabled: bool = False
+    task_list: str | None = None
+    """Name of the task list that sessions share."""
+    teammate_mode: TeammateMode | None = None
 
 
 class VariableReading(NamedTuple):
@@ -171,38 +190,46 @@ def read_foreign_variables(
     reader, tools = _VariableReader({**environ, **user_env}), _VariableReader({**environ, **env})
     keys = _SettingsKeyReader(documents)
     variables = ForeignVariables(
-        cloud=next(
-            (f"{name} ({cloud})" for name, cloud in _CLOUD_VARIABLES.items() if reader.is_true(name)), ""
+        access=ForeignAccessVariables(
+            cloud=next(
+                (f"{name} ({cloud})" for name, cloud in _CLOUD_VARIABLES.items() if reader.is_true(name)), ""
+            ),
+            oauth_token=reader.get_text("CLAUDE_CODE_OAUTH_TOKEN"),
+            key_helper=_find_key_helper(documents, reader.get_seconds("CLAUDE_CODE_API_KEY_HELPER_TTL_MS")),
+            custom_headers=reader.get_headers("ANTHROPIC_CUSTOM_HEADERS"),
         ),
-        oauth_token=reader.get_text("CLAUDE_CODE_OAUTH_TOKEN"),
-        key_helper=_find_key_helper(documents, reader.get_seconds("CLAUDE_CODE_API_KEY_HELPER_TTL_MS")),
-        model_aliases={
-            alias: name for alias, names in _ALIAS_VARIABLES.items() if (name := reader.get_text(*names))
-        },
-        default_model=reader.get_text("ANTHROPIC_DEFAULT_MODEL"),
-        custom_headers=reader.get_headers("ANTHROPIC_CUSTOM_HEADERS"),
+        models=ForeignModelVariables(
+            aliases={
+                alias: name for alias, names in _ALIAS_VARIABLES.items() if (name := reader.get_text(*names))
+            },
+            default=reader.get_text("ANTHROPIC_DEFAULT_MODEL"),
+            fallbacks=keys.get_names("fallbackModel")[:_MAX_FALLBACKS],
+            available=tuple(_find_allowed_models(documents)),
+            overrides=_find_model_overrides(documents),
+        ),
+        thinking=ForeignThinkingVariables(
+            effort=reader.get_choice("CLAUDE_CODE_EFFORT_LEVEL", _EFFORTS),
+            effort_level=keys.get_choice("effortLevel", _EFFORTS),
+            max_tokens=reader.get_count("MAX_THINKING_TOKENS", minimum=0),
+            is_always_on=keys.get_switch("alwaysThinkingEnabled"),
+        ),
+        tools=ForeignToolVariables(
+            bash_timeout=tools.get_count("BASH_DEFAULT_TIMEOUT_MS"),
+            bash_max_timeout=tools.get_count("BASH_MAX_TIMEOUT_MS"),
+            bash_output_length=tools.get_count("BASH_MAX_OUTPUT_LENGTH"),
+            mcp_start_timeout=tools.get_seconds("MCP_TIMEOUT"),
+            mcp_call_timeout=tools.get_seconds("MCP_TOOL_TIMEOUT"),
+            mcp_output_tokens=tools.get_count("MAX_MCP_OUTPUT_TOKENS"),
+            is_background_disabled=tools.is_true("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS"),
+            is_environment_scrubbed=tools.is_true("CLAUDE_CODE_SUBPROCESS_ENV_SCRUB")
+            or reader.is_true("CLAUDE_CODE_SUBPROCESS_ENV_SCRUB"),
+        ),
         max_output_tokens=reader.get_count("CLAUDE_CODE_MAX_OUTPUT_TOKENS"),
         request_timeout=reader.get_seconds("API_TIMEOUT_MS"),
-        effort=reader.get_choice("CLAUDE_CODE_EFFORT_LEVEL", _EFFORTS),
-        effort_level=keys.get_choice("effortLevel", _EFFORTS),
-        max_thinking_tokens=reader.get_count("MAX_THINKING_TOKENS", minimum=0),
-        always_thinking=keys.get_switch("alwaysThinkingEnabled"),
-        bash_timeout=tools.get_count("BASH_DEFAULT_TIMEOUT_MS"),
-        bash_max_timeout=tools.get_count("BASH_MAX_TIMEOUT_MS"),
-        bash_output_length=tools.get_count("BASH_MAX_OUTPUT_LENGTH"),
-        mcp_start_timeout=tools.get_seconds("MCP_TIMEOUT"),
-        mcp_call_timeout=tools.get_seconds("MCP_TOOL_TIMEOUT"),
-        mcp_output_tokens=tools.get_count("MAX_MCP_OUTPUT_TOKENS"),
-        fallback_models=keys.get_names("fallbackModel")[:_MAX_FALLBACKS],
-        available_models=tuple(_find_allowed_models(documents)),
-        model_overrides=_find_model_overrides(documents),
+        max_retries=reader.get_count("CLAUDE_CODE_MAX_RETRIES", minimum=0),
         is_compaction_disabled=tools.is_true("DISABLE_AUTO_COMPACT")
         or keys.get_switch("autoCompactEnabled") is False,
-        is_background_disabled=tools.is_true("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS"),
         task_list=tools.get_text("CLAUDE_CODE_TASK_LIST_ID"),
-        is_environment_scrubbed=tools.is_true("CLAUDE_CODE_SUBPROCESS_ENV_SCRUB")
-        or reader.is_true("CLAUDE_CODE_SUBPROCESS_ENV_SCRUB"),
-        max_retries=reader.get_count("CLAUDE_CODE_MAX_RETRIES", minimum=0),
         teammate_mode=_TEAMMATE_MODES.get(keys.get_choice("teammateMode", tuple(_TEAMMATE_MODES)) or ""),
     )
     return VariableReading(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from shoal.app.settings.configured_rules import add_permission_flag_rules
-from shoal.app.settings.file_stamps import is_file_unchanged, stamp_file
+from shoal.app.settings.file_stamps import is_file_unchanged, stamp_files
 from shoal.app.settings.settings import Settings, list_settings_files, load_settings
 from shoal.core.errors import SettingsError
 from shoal.policy.permission_rules import PermissionRuleSet
@@ -41,8 +41,9 @@ class AutoReloadingSettings:
         self._rules = add_permission_flag_rules(settings.permission_rules, allow=allow, deny=deny)
         files = list_settings_files(settings.home, cwd, given)
         self._kinds = {str(path): kind for path, kind in files}
-        self._paths = tuple(map(str, (*self._kinds, ProjectTrustFile(settings.home).path)))
-        self._stamps = tuple(map(stamp_file, self._paths))
+        self._trust_file = str(ProjectTrustFile(settings.home).path)
+        self._paths = (*self._kinds, self._trust_file)
+        self._files = stamp_files(self._paths)
         self._checked_at = time.monotonic()
         self._last_error = ""
         self._reviewed_contents: dict[str, bytes | None] | None = None
@@ -58,7 +59,7 @@ class AutoReloadingSettings:
         """Return the changed settings files and their kinds, until `finish_review`."""
         return [
             (path, self._kinds[path])
-            for path, stamp in zip(self._paths, self._stamps, strict=True)
+            for path, stamp in self._files.stamps.items()
             if path in self._kinds
             and not is_file_unchanged(path, stamp)
             # A stamp can be too young to be certain.
@@ -68,7 +69,7 @@ class AutoReloadingSettings:
     @property
     def is_trust_changed(self) -> bool:
         """True if the user has trusted a project, or no longer does."""
-        return not is_file_unchanged(self._paths[-1], self._stamps[-1])
+        return not is_file_unchanged(self._trust_file, self._files.stamps[self._trust_file])
 
     def finish_review(self, *, blocked: Collection[str]) -> None:
         """Load the changed files. A blocked file keeps the content that applies until its next change."""
@@ -78,7 +79,7 @@ class AutoReloadingSettings:
                 self._blocked_contents.pop(path, None)
             else:
                 self._blocked_contents.setdefault(path, before.get(path))
-        self._stamps = tuple(map(stamp_file, self._paths))
+        self._files = stamp_files(self._paths)
         self.start_review()
         self._reload_settings()
 
@@ -89,8 +90,8 @@ class AutoReloadingSettings:
         now = time.monotonic()
         if fresh or now - self._checked_at > _CHECK_INTERVAL:
             self._checked_at = now
-            if not all(map(is_file_unchanged, self._paths, self._stamps)):
-                self._stamps = tuple(map(stamp_file, self._paths))
+            if not self._files.are_files_unchanged():
+                self._files = stamp_files(self._paths)
                 self._reload_settings()
         return self._rules
 

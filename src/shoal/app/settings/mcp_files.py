@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shoal.app.settings.foreign_settings import is_mcp_server_permitted
+from shoal.core.conversation.tools import Tool
 from shoal.core.errors import SettingsError
-from shoal.core.extensions.mcp_servers import McpServerConfig, McpStdioConfig
+from shoal.core.extensions.mcp_servers import MCP_PREFIX, McpServerConfig, McpServerStatus, McpStdioConfig
 from shoal.wire.json_comments import blank_json_comments, decode_commented_json
 from shoal.wire.json_line_numbers import find_json_key_line
 from shoal.wire.mcp_codec import ParsedMcpServers, encode_mcp_server, parse_mcp_servers
@@ -215,6 +217,30 @@ def is_server_permitted(settings: Settings, server: McpServerConfig) -> bool:
     else:
         url = connection.url
     return is_mcp_server_permitted(settings.documents, server.name, command, url)
+
+
+def check_relayed_server(settings: Settings, server: McpServerStatus) -> McpServerStatus:
+    """Return the status of a server of the program that drives the session; the same lists apply to it."""
+    if is_mcp_server_permitted(settings.documents, server.name, (), ""):
+        return server
+    reason = "allowedMcpServers or deniedMcpServers of the settings does not permit it"
+    return replace(server, status="disabled", detail=reason, tools=())
+
+
+def select_permitted_mcp_tools(tools: Iterable[Tool], settings: Settings) -> list[Tool]:
+    """Return the tools of a caller without those of MCP servers that the settings do not permit."""
+    return [
+        tool
+        for tool in tools
+        if not tool.schema.name.startswith(MCP_PREFIX)
+        or is_mcp_server_permitted(settings.documents, _find_server_name(tool), (), "")
+    ]
+
+
+def _find_server_name(tool: Tool) -> str:
+    server = getattr(tool, "server", None)
+    name = getattr(server, "name", None)
+    return name if isinstance(name, str) else tool.schema.name.removeprefix(MCP_PREFIX).partition("__")[0]
 
 
 def _read_document_mcp_servers(document: SettingsDocument) -> ParsedMcpServers:

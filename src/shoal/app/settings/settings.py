@@ -197,8 +197,8 @@ class Settings(Struct, frozen=True, kw_only=True):
         return bool(
             access.anthropic_api_key
             or access.anthropic_auth_token
-            or self.foreign.key_helper
-            or (access.anthropic_base_url and self.foreign.custom_headers)
+            or self.foreign.access.key_helper
+            or (access.anthropic_base_url and self.foreign.access.custom_headers)
         )
 
     @property
@@ -206,7 +206,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         """Aliases of model names: those under `shoal`, else those that variables set for Anthropic's API."""
         if not self.has_anthropic_access and (self.access.openai_api_key or self.access.openrouter_api_key):
             return self.own.aliases
-        names = self.foreign.model_aliases
+        names = self.foreign.models.aliases
         return {**{alias: qualify_anthropic_name(name) for alias, name in names.items()}, **self.own.aliases}
 
     @property
@@ -227,7 +227,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     def tool_environment(self) -> dict[str, str]:
         """Environment of processes that tools start."""
         env = {**self.environ, **self.env}
-        if not self.foreign.is_environment_scrubbed:
+        if not self.foreign.tools.is_environment_scrubbed:
             return env
         return {name: value for name, value in env.items() if name not in _SCRUBBED_VARIABLES}
 
@@ -294,12 +294,14 @@ _TRUE_VALUES = ("1", "true", "yes", "on")
 _SUBAGENT_MODEL_VARIABLES = ("SHOAL_SUBAGENT_MODEL", "CLAUDE_CODE_SUBAGENT_MODEL")
 _COORDINATOR_VARIABLES = ("SHOAL_COORDINATOR_MODE", "CLAUDE_CODE_COORDINATOR_MODE")
 _PLAIN_VARIABLES = ("SHOAL_PLAIN",)
+_STORE_VARIABLES = ("SHOAL_STORE",)
 _KEY_VARIABLES = {
     "home": _HOME_VARIABLES,
     "model": _MODEL_VARIABLES,
     "subagent_model": _SUBAGENT_MODEL_VARIABLES,
     "shoal.coordinator": _COORDINATOR_VARIABLES,
     "shoal.plain": _PLAIN_VARIABLES,
+    "shoal.store": _STORE_VARIABLES,
     "shoal.max_output_tokens": ("CLAUDE_CODE_MAX_OUTPUT_TOKENS",),
     "shoal.request_deadline": ("API_TIMEOUT_MS",),
     "shoal.mcp_deadline": ("MCP_TOOL_TIMEOUT",),
@@ -394,7 +396,7 @@ def load_settings(
         or own.model
         or _find_first_set_variable(_MODEL_VARIABLES, provider_variables)
         or merged.model
-        or (qualify_anthropic_name(foreign.default_model) if foreign.default_model else None),
+        or (qualify_anthropic_name(foreign.models.default) if foreign.models.default else None),
         subagent_model=_find_first_set_variable(_SUBAGENT_MODEL_VARIABLES, provider_variables),
         permissions=permissions,
         env=_convert_env_values_to_text(merged.env),
@@ -457,9 +459,9 @@ def _apply_foreign_variables(
         own,
         max_output_tokens=foreign.max_output_tokens or own.max_output_tokens,
         request_deadline=foreign.request_timeout or own.request_deadline,
-        mcp_deadline=foreign.mcp_call_timeout or own.mcp_deadline,
-        background_agents=own.background_agents and not foreign.is_background_disabled,
-        auto_background=0.0 if foreign.is_background_disabled else own.auto_background,
+        mcp_deadline=foreign.tools.mcp_call_timeout or own.mcp_deadline,
+        background_agents=own.background_agents and not foreign.tools.is_background_disabled,
+        auto_background=0.0 if foreign.tools.is_background_disabled else own.auto_background,
         teammate_mode=own.teammate_mode
         if has_own_teammate_mode
         else foreign.teammate_mode or own.teammate_mode,
@@ -510,6 +512,7 @@ def _restrict_shoal_settings(
         web_search=trusted.web_search,
         # A project's file must not make agents' messages leave the machine.
         telemetry=trusted.telemetry,
+        store=_find_first_set_variable(_STORE_VARIABLES, environ) or trusted.store,
         coordinator=_read_boolean_variable(environ, _COORDINATOR_VARIABLES, default=merged.coordinator),
         plain=_read_boolean_variable(environ, _PLAIN_VARIABLES, default=merged.plain),
         worktree_guard=_choose_stricter_worktree_guard(merged.worktree_guard, trusted.worktree_guard),

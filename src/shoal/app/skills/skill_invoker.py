@@ -94,7 +94,7 @@ class SkillInvoker:
                 f"prompt."
             )
         agent = self._running_agents.require_agent(AgentId(context.agent.agent))
-        if skill.forks:
+        if skill.execution.forks:
             try:
                 return format_agent_start_result(
                     await self.start_skill_agent(skill, arguments, agent, context)
@@ -105,8 +105,8 @@ class SkillInvoker:
             content = await self.render_skill_and_grant_tools(skill, arguments, agent)
         except AgentRequestRefused as refusal:
             return create_tool_error_output(str(refusal))
-        if skill.effort is not None:
-            agent.state.turn_thinking_tokens = compute_thinking_tokens(skill.effort)
+        if skill.execution.effort is not None:
+            agent.state.turn_thinking_tokens = compute_thinking_tokens(skill.execution.effort)
         return ToolOutput(content=content, data={"skill": skill.name, "directory": str(skill.directory)})
 
     async def start_typed_forking_skill(self, skill: Skill, arguments: str, agent: AgentRunner) -> ToolOutput:
@@ -161,9 +161,9 @@ class SkillInvoker:
         request = SpawnRequest(
             description=f"/{skill.name}",
             prompt=heading + body,
-            kind=skill.agent or DEFAULT_AGENT,
-            model=skill.model,
-            effort=skill.effort,
+            kind=skill.execution.agent or DEFAULT_AGENT,
+            model=skill.execution.model,
+            effort=skill.execution.effort,
             lent=granted,
         )
         self._allow_reading_directory(skill, agent)
@@ -188,7 +188,11 @@ class SkillInvoker:
         return PreloadedSkills(texts=texts, directories=directories)
 
     async def _render_body(self, skill: Skill, arguments: str, agent: AgentRunner) -> str:
-        effort = agent.effort_level if skill.effort is None else name_effort_level(skill.effort)
+        effort = (
+            agent.effort_level
+            if skill.execution.effort is None
+            else name_effort_level(skill.execution.effort)
+        )
         values = SkillTextValues(
             arguments=arguments,
             names=skill.argument_names,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from shoal.app.teams.team_store import TeamStore
 from shoal.core.errors import TaskUpdateRefused, TeamStoreError
 from shoal.core.names import AgentName, TaskId, TeamName
@@ -18,7 +20,8 @@ async def add_board_task(
     for other in blocked_by:
         if await tasks.get(other) is None:
             raise TaskUpdateRefused(f"Nothing was added because there is no task {other} to wait for.")
-    task = await tasks.create(draft)
+    # Blocked from the start: a member may be waiting for the next free task.
+    task = await tasks.create(replace(draft, blocked_by=tuple(blocked_by)))
     if not blocked_by:
         return task
     try:

@@ -6,10 +6,10 @@ and removed by the next command.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import fcntl
 import os
-import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -34,15 +34,18 @@ class SandboxPlaceholders:
 
     def __init__(self) -> None:
         self._users = 0
+        self._turn = asyncio.Lock()
+        """Held while a command's paths are covered: two commands must not lock one directory twice."""
         self._locks: dict[Path, int] = {}
         self._paths: set[Path] = set()
 
-    def acquire(self, paths: Iterable[Path]) -> None:
+    async def acquire(self, paths: Iterable[Path]) -> None:
         """Create what is missing, for one more command. Raises `ProcessError`."""
         self._users += 1
         try:
-            for path in paths:
-                self._cover(path)
+            async with self._turn:
+                for path in paths:
+                    await self._cover(path)
         except BaseException:
             self.release()
             raise
@@ -63,12 +66,12 @@ class SandboxPlaceholders:
                         _remove_placeholder(path)
             os.close(lock)
 
-    def _cover(self, path: Path) -> None:
-        if is_placeholder(path.parent) or (os.path.lexists(path) and not is_placeholder(path)):
+    async def _cover(self, path: Path) -> None:
+        if not _needs_placeholder(path):
             return
         try:
             if path.parent not in self._locks:
-                self._locks[path.parent] = _lock_directory(path.parent)
+                self._locks[path.parent] = await _lock_directory(path.parent)
             self._paths.add(path)
             _create_placeholder(path)
         except FileExistsError:
@@ -78,6 +81,10 @@ class SandboxPlaceholders:
                 raise ProcessError(
                     f"Cannot prevent commands from creating {path}: {error.strerror or error}."
                 ) from error
+
+
+def _needs_placeholder(path: Path) -> bool:
+    return not is_placeholder(path.parent) and (not os.path.lexists(path) or is_placeholder(path))
 
 
 def is_placeholder(path: Path) -> bool:
@@ -106,15 +113,19 @@ def _remove_placeholder(path: Path) -> None:
             path.rmdir()
 
 
-def _lock_directory(directory: Path) -> int:
+async def _lock_directory(directory: Path) -> int:
     lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    for _ in range(_LOCK_ATTEMPTS):
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            # Held for a moment by a process that removes its placeholders, or for long by a command.
-            time.sleep(_LOCK_PAUSE)
-        else:
-            return lock
+    try:
+        for _ in range(_LOCK_ATTEMPTS):
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                # Held for a moment by a process that removes its placeholders, or for long by a command.
+                await asyncio.sleep(_LOCK_PAUSE)
+            else:
+                return lock
+    except BaseException:
+        os.close(lock)
+        raise
     os.close(lock)
     raise ProcessError(f"Another program holds a lock on {directory}. Stop it, then run the command again.")

@@ -93,7 +93,7 @@ class DriverSelectingSandbox:
 
             await asyncio.to_thread(self._detect_driver)
 
-    def wrap_launch(self, launch: ProcessLaunchSpec) -> ProcessLaunchSpec:
+    async def wrap_launch(self, launch: ProcessLaunchSpec) -> ProcessLaunchSpec:
         if not self._preferences.enabled:
             return launch
         kind, policy, reason = self._select_driver()
@@ -102,7 +102,7 @@ class DriverSelectingSandbox:
             if kind.limits and found.problems:
                 self._note_once(f"Commands run in {kind.name} because {found.problems[0]}. {kind.limits}")
             if kind.needs_placeholders:
-                self._placeholders.acquire(policy.uncreatable)
+                await self._placeholders.acquire(policy.uncreatable)
             self._running.append(kind.needs_placeholders)
             return kind.wrap_launch(launch, policy)
         if self._preferences.insists:

@@ -27,6 +27,7 @@ from shoal.core.budgets.limits import (
     BudgetRefusal,
     create_budget_meters,
 )
+from shoal.core.budgets.shared_budget import SharedBudget
 from shoal.core.budgets.usage import ModelCard, Usage, UsageAndCostTotals
 from shoal.core.clock import Clock, SystemClock
 from shoal.core.errors import BudgetError
@@ -49,21 +50,26 @@ class Budget:
         per_type: Mapping[str, BudgetLimits] | None = None,
         clock: Clock | None = None,
         on_warning: Callable[[BudgetThresholdReached], None] = _ignore_budget_warning,
+        shared: SharedBudget | None = None,
     ) -> None:
         """`per_agent` limits each agent except the lead, `per_type` all agents of a type together.
 
-        Only time is counted separately for each agent of a type.
+        Only time is counted separately for each agent of a type. `shared` limits other trees too.
         """
         self.limits = limits
         self.per_agent = per_agent or NO_LIMITS
         self.per_type = per_type or {}
         self.clock = clock or SystemClock()
-        self.meters = create_budget_meters(limits, "tree")
+        self.shared = shared
+        self.meters = (
+            *create_budget_meters(limits, "tree"),
+            *(() if shared is None else shared.meters),
+        )
         self.usd = 0.0
         self.is_priced = True
         self.expected_answer_tokens = INITIAL_ANSWER_TOKENS
         """Expected tokens of an answer for an agent that has not answered yet."""
-        self.waiting: deque[asyncio.Future[None]] = deque()
+        self.waiting: deque[asyncio.Future[None]] = deque() if shared is None else shared.waiting
         """Requests that can be sent only if others in flight turn out cheaper."""
         self._on_warning = on_warning
         self._gate = AgentCountLimiter(caps or AgentCountLimits())
@@ -119,6 +125,8 @@ class Budget:
         limits = self.limits
         if kind is not None:
             limits = limits.tighten_with(self.per_agent).tighten_with(self.per_type.get(kind, NO_LIMITS))
+        if self.shared is not None:
+            limits = limits.tighten_with(self.shared.limits)
         if limits.max_usd is not None and card.price is None:
             raise BudgetError(explain_unpriced_model(card, limits.max_usd))
 
@@ -156,7 +164,7 @@ class Budget:
     async def request_agent_slot(
         self, kind: str, depth: int, *, is_resumed: bool = False
     ) -> AgentSlot | BudgetRefusal:
-        """Open a slot like `open_slot`, also if the budget is in another process."""
+        """Open a slot like `open_slot`, even if the budget is in another process."""
         return self.open_agent_slot(kind, depth, is_resumed=is_resumed)
 
     def close_agent_slot(self, slot: AgentSlot, *, was_started: bool = True) -> None:

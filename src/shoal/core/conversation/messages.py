@@ -76,11 +76,14 @@ class Message(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def text(self) -> str:
-        return "\n".join(block.text for block in self.content if isinstance(block, TextBlock))
+        content = self.content
+        if len(content) == 1:  # nearly always, and read several times per message
+            return content[0].text if isinstance(content[0], TextBlock) else ""
+        return "\n".join([block.text for block in content if isinstance(block, TextBlock)])
 
     @property
     def tool_uses(self) -> tuple[ToolUseBlock, ...]:
-        return tuple(block for block in self.content if isinstance(block, ToolUseBlock))
+        return tuple([block for block in self.content if isinstance(block, ToolUseBlock)])
 
 
 def user_message(text: str) -> Message:

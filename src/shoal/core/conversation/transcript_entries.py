@@ -11,7 +11,7 @@ from shoal.core.conversation.messages import Message
 from shoal.core.ids import EntryId, RequestId
 
 
-class ModelReplyMetadata(Struct, frozen=True, kw_only=True, gc=False):
+class ModelReplyMetadata(Struct, frozen=True, kw_only=True, gc=False, array_like=True):
     """Provider's metadata of a reply."""
 
     message_id: str
@@ -21,7 +21,9 @@ class ModelReplyMetadata(Struct, frozen=True, kw_only=True, gc=False):
     request: RequestId | None = None
 
 
-class TranscriptMessageEntry(Struct, frozen=True, kw_only=True, gc=False):
+class TranscriptMessageEntry(Struct, frozen=True, kw_only=True, gc=False, array_like=True):
+    """Message of a conversation. Memory holds those of ended agents as JSON, which array_like shortens."""
+
     id: EntryId
     parent: EntryId | None
     at: int

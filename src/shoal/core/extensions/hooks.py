@@ -179,13 +179,13 @@ class Hook(Struct, frozen=True, kw_only=True):
     blocks_on_failure: bool = False
     """True if a failure or timeout counts as a block."""
     background: bool = False
-    """True if nobody waits for it: it decides nothing, and its output is delivered later."""
+    """True if nobody waits for it: it cannot decide anything, and its output is delivered later."""
     rewakes: bool = False
     """True if its exit status 2, in the background, wakes the agent."""
     condition: str = ""
     """Permission rule that a call must match for the hook to run; empty matches every call."""
     can_allow: bool = True
-    """False if it may match more calls than its author meant, so that it only forbids and asks."""
+    """False if it may match more calls than its author intended; it can then only deny or ask."""
     origin: str
     """Location of its configuration."""
 
@@ -210,7 +210,7 @@ class HookDecision(Struct, frozen=True, kw_only=True):
     blocked: str | None = None
     """Reason to block the event."""
     decision: RuleBehavior | None = None
-    """Permission for a call, instead of the mode: what rules forbid stays forbidden."""
+    """Decision about a call, used instead of the mode's. Deny rules still apply."""
     decision_reason: str = ""
     updated_input: dict[str, Any] | None = None
     context: str = ""
@@ -278,7 +278,7 @@ class HookServices(Protocol):
         ...
 
     async def call_mcp_tool(self, action: McpToolHookAction, *, agent: AgentId) -> str:
-        """Return the text that the tool answers."""
+        """Return the text of the tool's answer."""
         ...
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -112,7 +113,8 @@ def format_mcp_tool_name(server: str, tool: str) -> str:
     )
 
 
-def list_mcp_servers_of_tools(tools: Iterable[str]) -> tuple[str, ...]:
+@lru_cache(maxsize=64)
+def list_mcp_servers_of_tools(tools: tuple[str, ...]) -> tuple[str, ...]:
     """Return the servers named in these tool names."""
     servers = (
         tool.removeprefix(MCP_PREFIX).partition("__")[0] for tool in tools if tool.startswith(MCP_PREFIX)

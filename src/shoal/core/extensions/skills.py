@@ -21,6 +21,18 @@ class SkillInformation(Struct, frozen=True, kw_only=True):
     metadata: Mapping[str, str] = {}
 
 
+class SkillExecution(Struct, frozen=True, kw_only=True):
+    """Way in which a skill is executed: by the agent that invokes it, or by a sub-agent."""
+
+    forks: bool = False
+    """True if a sub-agent executes it."""
+    agent: str | None = None
+    """Type of that sub-agent."""
+    model: str | None = None
+    effort: str | int | None = None
+    """Effort of the turn that runs it, or of its sub-agent."""
+
+
 class Skill(Struct, frozen=True, kw_only=True):
     """Skill from `SKILL.md`, or command from its file; a skill that a person may call is a command too."""
 
@@ -35,13 +47,7 @@ class Skill(Struct, frozen=True, kw_only=True):
     """Tools allowed without asking while it is active, if the source is trusted."""
     denied_tools: tuple[str, ...] = ()
     """Tools taken away while it is active."""
-    forks: bool = False
-    """True if a sub-agent executes it."""
-    agent: str | None = None
-    """Type of that sub-agent."""
-    model: str | None = None
-    effort: str | int | None = None
-    """Effort of the turn that runs it, or of its sub-agent."""
+    execution: SkillExecution = SkillExecution()
     hooks: Mapping[str, Any] = {}
     """Hooks that run from its first use to the end of the session."""
     argument_hint: str = ""

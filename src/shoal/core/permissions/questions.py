@@ -10,6 +10,8 @@ from msgspec import Struct
 from shoal.core.ids import AgentId
 from shoal.core.permissions.permission_changes import PermissionMode, PermissionSuggestion
 
+RememberScope: TypeAlias = Literal["once", "session", "settings"]
+
 
 class PermissionQuestion(Struct, frozen=True, kw_only=True, tag_field="type", tag="permission"):
     """Question: may this agent make this tool call?"""
@@ -24,6 +26,19 @@ class PermissionQuestion(Struct, frozen=True, kw_only=True, tag_field="type", ta
     """Rule that an answer for the whole session would add; empty if it would allow only this call."""
     suggestions: tuple[PermissionSuggestion, ...] = ()
     """Permission changes that avoid the same question in future."""
+
+    def allow(
+        self,
+        *,
+        remember: RememberScope = "once",
+        input: dict[str, Any] | None = None,  # noqa: A002 - the field
+    ) -> AllowAnswer:
+        """Return the answer that allows the call, with another `input` if one is given."""
+        return AllowAnswer(remember=remember, input=input)
+
+    def deny(self, reason: str, *, ends_turn: bool = False) -> DenyAnswer:
+        """Return the answer that refuses the call; the model reads the reason."""
+        return DenyAnswer(reason=reason, ends_turn=ends_turn)
 
 
 class ChoiceOption(Struct, frozen=True, kw_only=True):
@@ -45,6 +60,19 @@ class ChoiceQuestion(Struct, frozen=True, kw_only=True, tag_field="type", tag="c
     agent: AgentId
     choices: tuple[MultipleChoice, ...]
 
+    def choose(self, *labels: str) -> ChoiceAnswer:
+        """Return the answer with one label, or any text, for each question in order."""
+        if len(labels) != len(self.choices):
+            raise ValueError(
+                f"expected {len(self.choices)} answers, one for each question, got {len(labels)}"
+            )
+        pairs = zip(self.choices, labels, strict=True)
+        return ChoiceAnswer(answers={choice.question: label for choice, label in pairs})
+
+    def deny(self, reason: str) -> DenyAnswer:
+        """Return the answer that refuses to choose; the model reads the reason."""
+        return DenyAnswer(reason=reason)
+
 
 class PlanApprovalQuestion(Struct, frozen=True, kw_only=True, tag_field="type", tag="plan"):
     """Question: may this agent leave plan mode and carry out this plan?"""
@@ -58,9 +86,16 @@ class PlanApprovalQuestion(Struct, frozen=True, kw_only=True, tag_field="type", 
     wishes: tuple[str, ...] = ()
     """Permissions that the plan will need; approving the plan does not grant them."""
 
+    def approve(self, *, mode: PermissionMode | None = None) -> PlanApprovedAnswer:
+        """Return the answer that approves this plan."""
+        return PlanApprovedAnswer(digest=self.digest, mode=mode)
+
+    def deny(self, reason: str) -> DenyAnswer:
+        """Return the answer that rejects the plan; the model reads the reason."""
+        return DenyAnswer(reason=reason)
+
 
 Question: TypeAlias = PermissionQuestion | ChoiceQuestion | PlanApprovalQuestion
-RememberScope: TypeAlias = Literal["once", "session", "settings"]
 
 
 class AllowAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="allowed"):

@@ -57,7 +57,7 @@ class Sandbox(Protocol):
         """Detect availability without blocking the event loop."""
         ...
 
-    def wrap_launch(self, launch: ProcessLaunchSpec) -> ProcessLaunchSpec:
+    async def wrap_launch(self, launch: ProcessLaunchSpec) -> ProcessLaunchSpec:
         """Return the confined launch; unchanged if the sandbox is optional and unavailable.
 
         Raises `ProcessError` if the requested policy cannot be enforced. Call `finish_command` after the

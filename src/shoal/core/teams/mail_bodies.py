@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias, assert_never
 
 from msgspec import UNSET, Struct, UnsetType
 
+from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, AgentName, TaskId, TeamName
 from shoal.core.permissions.permission_decisions import PermissionMode
 
@@ -159,6 +160,8 @@ class PermissionRequestMail(_MailBody, frozen=True, omit_defaults=False, tag="pe
     description: str
     input: dict[str, Any]
     permission_suggestions: tuple[PermissionUpdate, ...] = ()
+    subagent_id: AgentId | UnsetType = UNSET
+    """Sub-agent of the sender that makes the call; unset if the sender makes it."""
 
     def __post_init__(self) -> None:
         if "@" in self.agent_id:

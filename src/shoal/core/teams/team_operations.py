@@ -77,7 +77,7 @@ class TeamOperations(Protocol):
     async def send_message(
         self, to: str, text: str, summary: str, context: ToolContext, *, fyi: bool = False
     ) -> tuple[TeamMessagePostReceipt, ...] | None:
-        """Send to a member, the lead or everybody (`*`). An `fyi` message wakes nobody.
+        """Send to a member, the lead or everybody (`*`). An `fyi` message does not wake anyone.
 
         Returns None if no team is concerned.
         """

@@ -82,6 +82,8 @@ _LOOKALIKES = str.maketrans(
 
 def escape_control_tags(text: str) -> str:
     """Escape every control tag; return the same object if there is none."""
+    if "<" not in text and text.isascii():
+        return text
     positions = [at + 1 for at in _find_opening_angle_brackets(text) if _starts_control_tag(text, at + 1)]
     if not positions:
         return text

@@ -397,6 +397,7 @@ def _append_simple_command(
             globs=globs,
             outer=found.outer,
             code=code,
+            places=walk.directories.candidates,
         )
     )
 

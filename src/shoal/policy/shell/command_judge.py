@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -12,6 +13,7 @@ from shoal.policy.shell.known_commands import (
     COPYING_COMMANDS,
     HELP_COMMANDS,
     LINK_FOLLOWING_FLAGS,
+    NPM_SETTINGS,
     OUTPUT_FLAGS,
     PROGRAM_FLAGS,
     SHORT_VERSION_FLAGS,
@@ -28,6 +30,8 @@ from shoal.policy.shell.readonly_usage import (
 )
 from shoal.policy.shell.shell_words import ShellWord
 
+_READING_MORE = frozenset({"npm", *LINK_FOLLOWING_FLAGS})
+"""Programs that read files that no operand names."""
 _SEDS = frozenset({"sed", "gsed"})
 _IN_PLACE_FLAGS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(_SEDS, ("-i", "--in-place")),
@@ -39,10 +43,23 @@ _IN_PLACE_FLAGS: dict[str, tuple[str, ...]] = {
 }
 """Flags with which a command changes its operands."""
 _SED_SCRIPT_FLAGS = ("-e", "-f", "--expression", "--file")
-_OPERAND_CHANGERS = frozenset({"sponge", "dos2unix", "unix2dos", "shred", "ed", "patch"})
+_OPERAND_CHANGERS = frozenset(
+    """
+    sponge dos2unix unix2dos shred ed ex patch mkfifo mknod gzip
+    gunzip bzip2 bunzip2 xz unxz zstd unzstd lz4 strip rename fallocate unlink script sqlite3
+    """.split()  # noqa: SIM905 - a list to be read and extended
+)
 """Commands that change all their operands."""
-_LAST_OPERAND_WRITERS = frozenset({"install", "rsync", "scp", "split", "csplit", "xxd", "uniq"})
+_LAST_OPERAND_WRITERS = frozenset(
+    """
+    install rsync scp split csplit xxd uniq link ffmpeg convert magick pdftotext objcopy
+    """.split()  # noqa: SIM905 - a list to be read and extended
+)
 """Commands that write their last operand if they have several."""
+_ARCHIVE_MAKERS = frozenset({"zip", "ar"})
+_TARS = frozenset({"tar", "bsdtar", "gtar"})
+_TAR_CREATION = re.compile(r"-?[A-Za-z]*[cruA][A-Za-z]*|--(?:cre|app|upd|cat).*")
+_TAR_FILE = re.compile(r"-?[A-Za-z]*f|--file")
 _CHECKOUTS = frozenset({"checkout", "restore"})
 
 
@@ -68,7 +85,16 @@ def judge_shell_command(name: str, words: Sequence[ShellWord], *, moved: bool) -
     if name == "kubectl":
         return program_judges.judge_kubectl(words, reader)
     verdict = _add_output_files_to_verdict(name, words, judge_readonly_usage(name, words, reader))
-    return _add_followed_links(name, words, verdict) if name in LINK_FOLLOWING_FLAGS else verdict
+    return _add_other_reads(name, words, verdict) if name in _READING_MORE else verdict
+
+
+def _add_other_reads(
+    name: str, words: Sequence[ShellWord], verdict: ReadOnlyCommandVerdict
+) -> ReadOnlyCommandVerdict:
+    if name == "npm":
+        # Its settings may name other directories to write to, so the engine looks at them.
+        return replace(verdict, reads=(*verdict.reads, ShellWord(NPM_SETTINGS)))
+    return _add_followed_links(name, words, verdict)
 
 
 def _add_followed_links(
@@ -160,6 +186,10 @@ def _find_changed_files(name: str, words: Sequence[ShellWord]) -> tuple[ShellWor
         writes += operands[1:][-1:]
     elif name == "git":
         writes += _find_checked_out_files(operands)
+    elif name in _TARS:
+        writes += _find_created_archive(words)
+    elif name in _ARCHIVE_MAKERS:
+        writes += operands[name == "ar" :][:1]
     return tuple(writes)
 
 
@@ -180,6 +210,21 @@ def _find_flag_files(flags: tuple[str, ...], words: Sequence[ShellWord]) -> list
         else:
             writes.append(words[index + 1] if index + 1 < len(words) and value in flags else ShellWord(None))
     return writes
+
+
+def _find_created_archive(words: Sequence[ShellWord]) -> list[ShellWord]:
+    """Return the archive that tar creates or extends."""
+    values = [word.value or "" for word in words]
+    is_creation = any(
+        _TAR_CREATION.fullmatch(value) for value in values[:1] + [v for v in values[1:] if v[:1] == "-"]
+    )
+    if not is_creation:
+        return []
+    found = [ShellWord(value.partition("=")[2]) for value in values if value.startswith("--file=")]
+    for index, value in enumerate(values[:-1]):
+        if _TAR_FILE.fullmatch(value) and (index == 0 or value[:1] == "-"):
+            found.append(words[index + 1])
+    return found
 
 
 def _has_flag(flags: tuple[str, ...], words: Sequence[ShellWord]) -> bool:

@@ -69,14 +69,12 @@ def judge_git_command(words: Sequence[ShellWord], *, moved: bool) -> ReadOnlyCom
         rest = rest[2:]
     if doubt := _find_git_doubt(rest):
         return build_not_proven_readonly_verdict(doubt, doubt=doubt)
-    if moved:
-        return build_not_proven_readonly_verdict("git uses the configuration of the directory it runs in")
     if [word.value for word in rest[:2]] == ["remote", "show"] and not all(map(_is_plain_name, rest[2:])):
         return build_not_proven_readonly_verdict("git remote show contacts the remote")
     if _is_setting_query(rest):
         return build_readonly_verdict("git config only shows a setting")
     verdict = judge_readonly_usage("git", rest, load_readonly_command_table()["git"])
-    if not directory:
+    if not directory and not moved:
         return verdict
     # Git obeys the settings of the repository it is in; another one may be there.
     return replace(verdict, reads=(*verdict.reads, ShellWord(f"{directory}.git")))

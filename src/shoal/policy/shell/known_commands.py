@@ -7,18 +7,18 @@ import re
 VERSION_COMMANDS = frozenset(
     """
     python python2 python3 python3.10 python3.11 python3.12 python3.13 python3.14 pip pip3 uv node
-    npm npx pnpm bun deno tsc go gcc g++ cc c++ clang clang++ make cmake ninja
+    npm npx bun deno tsc go gcc g++ cc c++ clang clang++ make cmake ninja
     java javac kotlin scala ruby gem perl php swift docker podman kubectl helm terraform
-    git gh hg svn bash zsh fish curl wget ssh tar rsync jq rg fd bat tmux vim nvim emacs code brew apt
+    git gh svn bash zsh fish curl wget ssh tar rsync jq rg fd bat tmux vim nvim emacs code brew apt
     psql mysql sqlite3 redis-server redis-cli nginx ffmpeg pandoc ruff black mypy eslint prettier aws
-    gcloud az lua R julia ghc sed awk gawk grep find sort ls openssl pre-commit isort
+    gcloud lua R julia ghc sed awk gawk grep find sort ls openssl pre-commit isort
     pyright shellcheck hadolint protoc buf meson
     """.split()  # noqa: SIM905 - a list to be read and extended
 )
 """Programs that may be asked for their version, with that single word.
 
-Excludes those that a project file can make run something first (yarn, mvn, bazel, dotnet, pytest, tox, cargo,
-rustc, bundle, composer, flake8, pylint, poetry).
+Excludes those that a project file can make run something first (yarn, pnpm, mvn, bazel, dotnet, pytest, tox,
+cargo, rustc, bundle, composer, flake8, pylint, poetry, hg, az).
 """
 HELP_COMMANDS = frozenset(
     """
@@ -29,7 +29,7 @@ HELP_COMMANDS = frozenset(
 """Programs that may be asked for their help."""
 SHORT_VERSION_FLAGS: dict[str, str] = {
     **dict.fromkeys(("python", "python3", "pip", "pip3", "uv", "ssh", "make"), "-V"),
-    **dict.fromkeys(("node", "npm", "tsc", "pnpm", "ruby", "perl", "php", "make", "gcc"), "-v"),
+    **dict.fromkeys(("node", "npm", "tsc", "ruby", "perl", "php", "make", "gcc"), "-v"),
     **dict.fromkeys(("java", "javac"), "-version"),
     "go": "version",
     "docker": "-v",
@@ -58,14 +58,24 @@ OUTPUT_FLAGS: dict[str, tuple[str, ...]] = {
     "tree": ("-o",),
     "git": ("--output", "-o", "--output-directory"),
     "gcc": ("-o",),
-    "openssl": ("-out",),
+    "openssl": ("-out", "-keyout", "-CAkeyout"),
     "shuf": ("-o", "--output"),
     "iconv": ("-o", "--output"),
     "install": ("-t", "--target-directory"),
     "patch": ("-o", "--output", "-d", "--directory"),
     **dict.fromkeys(("tar", "bsdtar", "gtar"), ("-C", "--directory")),
     "unzip": ("-d",),
-    "cpio": ("-D", "--directory"),
+    "cpio": ("-D", "--directory", "-O", "--file", "-F"),
+    "find": ("-fprint", "-fprint0", "-fprintf", "-fls"),
+    **dict.fromkeys(("pandoc", "gpg", "gpg2", "cmark", "dot", "as", "ld", "strip"), ("-o", "--output")),
+    **dict.fromkeys(("cc", "g++", "c++", "clang", "clang++", "rustc", "go", "javac", "tsc"), ("-o", "-d")),
+    "ssh-keygen": ("-f",),
+    "aria2c": ("-o", "--out", "-d", "--dir"),
+    "strace": ("-o", "--output"),
+    "pg_dump": ("-f", "--file"),
+    "mysqldump": ("-r", "--result-file"),
+    "mktemp": ("-p", "--tmpdir"),
+    "yt-dlp": ("-o", "--output", "-P"),
 }
 """Flags whose value is an output file, or a directory that gets files."""
 
@@ -78,6 +88,9 @@ HARMLESS_VARIABLES = frozenset(
     """.split()  # noqa: SIM905 - a list to be read and extended
 )
 """Variables that only affect display, never which program or file is used."""
+
+NPM_SETTINGS = ".npmrc"
+"""File in the directory of a package that npm obeys."""
 
 LINK_FOLLOWING_FLAGS: dict[str, re.Pattern[str]] = {
     **dict.fromkeys(("grep", "egrep", "fgrep"), re.compile(r"-(?!-).*R|--d")),

@@ -14,7 +14,7 @@ from shoal.policy.shell.readonly_usage import (
     judge_readonly_usage,
     parse_command_options,
 )
-from shoal.policy.shell.shell_words import ShellWord
+from shoal.policy.shell.shell_words import ShellWord, list_globbed_directories
 from shoal.policy.shell.wrapper_commands import FIND_EXEC_FLAGS, find_exec_command_end
 
 ProgramJudge = Callable[[Sequence[ShellWord]], ReadOnlyCommandVerdict]
@@ -245,7 +245,7 @@ def judge_printf(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
         return build_not_proven_readonly_verdict("printf may set a variable")
     if _PRINTS_NUMBERS.search(words[0].value) and not all(map(_is_number_word, words[1:])):
         return build_not_proven_readonly_verdict("printf may evaluate its arguments as code")
-    return build_readonly_verdict("printf only prints")
+    return build_readonly_verdict("printf only prints", reads=list_globbed_directories(words[1:]))
 
 
 def _is_number_word(word: ShellWord) -> bool:
@@ -343,6 +343,17 @@ def judge_man(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     )
 
 
+def judge_getent(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
+    """Judge getent: a host name with a dot is looked up at a server that its owner chooses."""
+    values = [word.value for word in words]
+    is_lookup = values[0] in ("hosts", "ahosts") if values else False
+    if is_lookup and not all(value is not None and value.isalnum() for value in values):
+        return build_not_proven_readonly_verdict("getent sends the name to a server")
+    if not values or values[0] not in ("hosts", "ahosts", "passwd", "group", "services"):
+        return build_not_proven_readonly_verdict("getent may change something")
+    return judge_readonly_usage("getent", words, ReadOnlyCommandUsageSpec(flags="", operands="text"))
+
+
 def judge_kubectl(words: Sequence[ShellWord], usage: ReadOnlyCommandUsageSpec) -> ReadOnlyCommandVerdict:
     if any(word.value is None or "secret" in word.value.lower() or "file" in word.value for word in words):
         return build_not_proven_readonly_verdict("kubectl may show secrets or files")
@@ -366,6 +377,7 @@ PROGRAM_JUDGES: dict[str, ProgramJudge] = {
     "read": judge_read_builtin,
     "ps": judge_ps,
     "man": judge_man,
+    "getent": judge_getent,
     **dict.fromkeys(("exit", "return", "break", "continue", "shift"), judge_numeric_builtin),
     "set": judge_set_builtin,
     "test": judge_test_builtin,

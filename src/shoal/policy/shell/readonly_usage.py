@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from shoal.policy.shell.known_commands import SECRET_NAME
-from shoal.policy.shell.shell_words import ShellWord
+from shoal.policy.shell.shell_words import ShellWord, list_globbed_directories
 
 OperandKind = Literal["paths", "text", "pattern", "one", "none", "plus", "name"]
 """Kind of operands: files it reads, plain text, a pattern followed by files, at most one file (a second one
@@ -329,5 +329,6 @@ def _judge_readonly_operands(
     if kind in ("paths", "one") or (kind == "pattern" and gives_pattern):
         return build_readonly_verdict(f"{name} is read-only", reads=tuple(operands))
     return build_readonly_verdict(
-        f"{name} is read-only", reads=tuple(operands[1:]) if kind == "pattern" else ()
+        f"{name} is read-only",
+        reads=tuple(operands[1:]) if kind == "pattern" else list_globbed_directories(operands),
     )

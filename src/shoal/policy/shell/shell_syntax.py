@@ -10,6 +10,16 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 MAX_COMMAND_LENGTH = 100_000
+CONTAINERS = frozenset(
+    {"program", "list", "pipeline", "subshell", "compound_statement", "if_statement", "elif_clause"}
+    | {"else_clause", "while_statement", "do_group", "negated_command"}
+)
+TOKENS = frozenset(
+    {";", "&", "&&", "||", "|", "|&", "\n", "(", ")", "{", "}", "!", "if", "then", "elif", "else", "fi"}
+    | {"while", "until", "do", "done", ";;"}
+)
+ENDING_SIGNS = frozenset({";", "&", "&&", "||", "|", "|&", "\n"})
+"""Tokens that need no separation from adjacent text."""
 MAX_NESTING = 60
 MAX_SIGNS = 3_000
 """Limit for shell signs: text that does not parse costs time quadratic in them; this stays below 1 s."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -333,3 +333,18 @@ def _decode_ansi_quoting(text: str) -> str:
     if position != len(body) or "'" in _ESCAPE.sub("", body):
         raise UnjudgeableCommandError("a $'…' string has a form that Shoal cannot check")
     return "".join(parts)
+
+
+def list_globbed_directories(words: Iterable[ShellWord]) -> tuple[ShellWord, ...]:
+    """Return what the shell lists for the wildcards of words that a command only prints."""
+    patterns = [word.pattern for word in words if word.pattern is not None and word.pattern != FOUND_PATHS]
+    return tuple(map(_find_globbed_directory, patterns)) if patterns else ()
+
+
+def _find_globbed_directory(pattern: str) -> ShellWord:
+    match = _GLOB.search(pattern)
+    if match is None or "/" in pattern[match.start() :]:
+        # More than one directory, perhaps through links.
+        return ShellWord(None, pattern=pattern)
+    directory = pattern[: match.start()].rpartition("/")[0]
+    return ShellWord(directory or ("/" if pattern.startswith("/") else "."))

@@ -40,6 +40,8 @@ class SimpleShellCommand(Struct, frozen=True, kw_only=True):
     globs: tuple[int, ...] = ()
     outer: tuple[tuple[str | None, ...], ...] = ()
     code: tuple[str | None, ...] = ()
+    places: tuple[str, ...] = ("",)
+    """Directories that it may run in, relative to that of the command line."""
 
 
 class ShellCommandAnalysis(Struct, frozen=True, kw_only=True):

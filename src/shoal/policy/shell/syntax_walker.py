@@ -28,7 +28,10 @@ from shoal.policy.shell.redirections import add_redirection_files, parse_redirec
 from shoal.policy.shell.shell_conditions import is_evaluating_test, parse_shell_test_words
 from shoal.policy.shell.shell_directories import PossibleShellDirectories
 from shoal.policy.shell.shell_syntax import (
+    CONTAINERS,
+    ENDING_SIGNS,
     MAX_NESTING,
+    TOKENS,
     UnjudgeableCommandError,
     find_heredoc_substitutions,
     parse_shell_command,
@@ -39,22 +42,13 @@ from shoal.policy.shell.shell_words import (
     WORD_NODE_TYPES,
     ShellWord,
     decode_shell_words,
+    list_globbed_directories,
 )
 from shoal.policy.shell.simple_commands import SimpleShellCommand
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-_CONTAINERS = frozenset(
-    {"program", "list", "pipeline", "subshell", "compound_statement", "if_statement", "elif_clause"}
-    | {"else_clause", "while_statement", "do_group", "negated_command"}
-)
-_TOKENS = frozenset(
-    {";", "&", "&&", "||", "|", "|&", "\n", "(", ")", "{", "}", "!", "if", "then", "elif", "else", "fi"}
-    | {"while", "until", "do", "done", ";;"}
-)
-_ENDING_SIGNS = frozenset({";", "&", "&&", "||", "|", "|&", "\n"})
-"""Tokens that need no separation from adjacent text."""
 _REDIRECTS = ("file_redirect", "herestring_redirect")
 _BETWEEN_WORDS = re.compile(rb"(?:\\\n)*[ \t](?:[ \t]|\\\n)*")
 _BETWEEN_STATEMENTS = re.compile(rb"(?:[ \t\n]|\\\n)*")
@@ -170,7 +164,7 @@ class ShellSyntaxWalker:
             self._walk_command(node, [], [])
         elif kind == "compound_statement" and node.children[0].type == "((":
             self._walk_arithmetic(node, node.children[0].end_byte, node.children[-1].start_byte)
-        elif kind in _CONTAINERS:
+        elif kind in CONTAINERS:
             self._enter_nesting_level()
             self._walk_container(node)
             self._depth -= 1
@@ -216,8 +210,8 @@ class ShellSyntaxWalker:
                 elif not is_loop:
                     self.piped_from = ""
                 self._walk_statement(child)
-            elif (kind := child.type) not in _ENDING_SIGNS and (
-                kind not in _TOKENS or not self._is_standalone_reserved_word(child)
+            elif (kind := child.type) not in ENDING_SIGNS and (
+                kind not in TOKENS or not self._is_standalone_reserved_word(child)
             ):
                 raise UnjudgeableCommandError(f"{kind!r} is a construct that Shoal cannot check")
             position = child.end_byte
@@ -300,14 +294,17 @@ class ShellSyntaxWalker:
                 raise UnjudgeableCommandError(
                     f"{self._get_node_text(child)[:60]!r} is a construct that Shoal cannot check"
                 )
-        if not self._can_know_values(variable, values):
-            values = [ShellWord(None, many=True)]
-        for value in values:
+        self._append_listed_directories(node, values)
+        for value in values if self._can_know_values(variable, values) else [ShellWord(None, many=True)]:
             if value.value or value.pattern or value.stream:
                 self._known[variable] = value
             self._walk_statement_sequence(rest, rest[0].start_byte if rest else node.end_byte)
         self._known.pop(variable, None)
         self.repeated -= 1
+
+    def _append_listed_directories(self, node: Node, values: list[ShellWord]) -> None:
+        if listed := self.directories.resolve_paths(list_globbed_directories(values)):
+            self._append_readonly_command(self._get_node_text(node), listed, (), "it lists files")
 
     def _can_know_values(self, variable: str, values: list[ShellWord]) -> bool:
         return 0 < len(values) <= MAX_VALUES and not self.functions and can_know_variable(variable, self.text)

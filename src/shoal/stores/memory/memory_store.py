@@ -212,7 +212,9 @@ class MemorySessionStore:
         return b"".join(self._encode_lines(agent, part) for part in self.transcripts[agent])
 
     def append_entry(self, agent: AgentId, origin: TranscriptOrigin, entry: TranscriptEntry) -> None:
-        parts = self.transcripts.setdefault(agent, [])
+        parts = self.transcripts.get(agent)
+        if parts is None:
+            parts = self.transcripts[agent] = []
         last = parts[-1] if parts else None
         if isinstance(last, UnpackedEntries) and last.origin is origin:
             last.entries.append(entry)
@@ -296,7 +298,8 @@ def _pack_entries(part: UnpackedEntries) -> Iterator[TranscriptPart]:
 
 def _compress(content: bytes) -> bytes:
     # A window of 4 KB: to clear the default tables takes seven times as long as to compress one agent.
-    packer = zlib.compressobj(1, zlib.DEFLATED, 12, 5)
+    # Negative: without a checksum, which memory does not need.
+    packer = zlib.compressobj(1, zlib.DEFLATED, -12, 5)
     return packer.compress(content) + packer.flush()
 
 
@@ -308,7 +311,7 @@ def _encode_if_possible(entries: list[TranscriptEntry]) -> bytes | None:
 
 
 def _unpack_entries(packed: PackedEntries) -> list[TranscriptMessageEntry]:
-    return _MESSAGE_ENTRIES_DECODER.decode(zlib.decompress(packed.content))
+    return _MESSAGE_ENTRIES_DECODER.decode(zlib.decompress(packed.content, -12))
 
 
 class MemoryJournal:
@@ -325,7 +328,8 @@ class MemoryJournal:
         self._events: deque[tuple[int, int, JournaledEvent]] = deque() if events is None else events
 
     def append(self, event: JournaledEvent) -> None:
-        self._events.append((self.get_position(), self._clock.now(), event))
+        events = self._events
+        events.append((events[-1][0] + 1 if events else 0, self._clock.now(), event))
 
     def read_records(self, offset: int = 0) -> Iterator[JournalRecord]:
         for number, at, event in tuple(self._events):

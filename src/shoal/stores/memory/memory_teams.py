@@ -41,6 +41,8 @@ from shoal.core.teams.tasks import (
     extract_stable_claim_attempt_part,
     find_claim_refusal_reason,
     find_claimable_tasks,
+    refuse_blank_subject,
+    refuse_blocked_status,
     sort_tasks_by_number,
 )
 
@@ -181,14 +183,9 @@ class MemoryTaskBoard:
         return self._state.tasks
 
     async def create(self, draft: TaskDraft) -> Task:
+        refuse_blank_subject(draft.subject)
         self._state.highest += 1
-        task = Task(
-            id=TaskId(str(self._state.highest)),
-            subject=draft.subject,
-            description=draft.description,
-            active_form=draft.active_form,
-            metadata=draft.metadata,
-        )
+        task = draft.to_task(TaskId(str(self._state.highest)))
         self._store_tasks(task)
         return task
 
@@ -224,6 +221,7 @@ class MemoryTaskBoard:
         if change.status == "deleted":
             self._remove_task(task)
             return before, before
+        refuse_blocked_status(before, change, self._tasks)
         after = apply_task_update(before, change)
         others = apply_added_task_dependencies({**self._tasks, task: after}, task, change)
         self._store_tasks(after, *others.values())

@@ -39,7 +39,7 @@ def doctor_command(  # noqa: PLR0913 - one argument per flag
 ) -> int:
     """Check the setup: models, home, settings and programs, with advice for each problem.
 
-    With SYMPTOM, examine only that symptom, in the latest run in this directory if it concerns a run:
+    With SYMPTOM, examine only that symptom. If it concerns a run, the latest one in this directory is used:
     `shoal doctor result-not-seen --about researcher`. `--symptoms` lists the symptoms.
 
     `--claude` lists every item in the settings, agents, skills and instructions that Claude Code would read

@@ -91,8 +91,8 @@ def answer_question(
 ) -> int:
     """Answer QUESTION (its id or the beginning of it). The first answer counts.
 
-    After a crash, a yes to an interrupted call is reported to the agent in the resumed run; the call is not
-    repeated automatically.
+    After a crash, Shoal tells the agent in the resumed run that you approved its interrupted call, but does
+    not repeat the call automatically.
     """
     from shoal.app.run_access.pending_questions import (
         find_interrupted_question,

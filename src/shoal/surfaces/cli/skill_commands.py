@@ -168,9 +168,9 @@ def _skill_to_dict(skill: Skill, trust: SkillTrustDecisionStore) -> dict[str, An
         "source": {"kind": skill.source.kind, "path": str(skill.source.path)},
         "allowed_tools": skill.allowed_tools,
         "trust": trust.read_skill_trust(skill),
-        "context": "fork" if skill.forks else "inline",
-        "agent": skill.agent,
-        "model": skill.model,
+        "context": "fork" if skill.execution.forks else "inline",
+        "agent": skill.execution.agent,
+        "model": skill.execution.model,
         "argument_hint": skill.argument_hint,
         "for_model": skill.kind == "skill" and skill.for_model,
         "for_person": skill.for_person,
@@ -192,9 +192,9 @@ def _format_skill_facts(skill: Skill, trust: SkillTrustDecisionStore) -> Iterato
             "" if trust.read_skill_trust(skill) == "trusted" else "  (not trusted: see `shoal trust --show`)"
         )
         yield "allowed-tools", ", ".join(skill.allowed_tools) + state
-    if skill.forks:
-        yield "context", f"fork, using {skill.agent or 'general-purpose'}"
-    for key, value in (("model", skill.model), ("argument-hint", skill.argument_hint)):
+    if skill.execution.forks:
+        yield "context", f"fork, using {skill.execution.agent or 'general-purpose'}"
+    for key, value in (("model", skill.execution.model), ("argument-hint", skill.argument_hint)):
         if value:
             yield key, value
     for key, value in (

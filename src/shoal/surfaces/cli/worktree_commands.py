@@ -149,7 +149,7 @@ def remove_worktree(*, name: str, force: bool, as_json: bool) -> int:
 @json_option
 @debug_option
 def reap_abandoned_worktrees(*, as_json: bool) -> int:
-    """Clean up after processes that died: unchanged worktrees are removed, all others are kept."""
+    """Clean up after processes that died: remove unchanged worktrees and keep all others."""
     reap_results = _run_with_worktree_service(lambda worktrees: worktrees.reap_abandoned_worktrees())
     if as_json:
         print_json([_reap_result_to_dict(each) for each in reap_results])

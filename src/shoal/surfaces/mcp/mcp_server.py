@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import wraps
+from functools import partial, wraps
+from pathlib import Path
 from typing import Annotated, Any, Literal, ParamSpec, TypeAlias
 
 from mcp.server.mcpserver import MCPServer
@@ -26,6 +27,7 @@ from shoal.core.teams.member_backends import MemberLaunchArgs
 from shoal.core.teams.roster import NewMember, RosterEntry, TeamRoster
 from shoal.core.teams.tasks import TaskDraft
 from shoal.wire.launch_args_codec import build_member_launch_flags
+from shoal.wire.model_texts import ModelTexts
 
 Given = ParamSpec("Given")
 Data: TypeAlias = dict[str, Any]
@@ -34,16 +36,11 @@ LONGEST_TEXT = 20_000
 """Characters of one returned text."""
 MOST_TASKS = 200
 MOST_MEMBERS = 200
-_TeamName: TypeAlias = Annotated[
-    str | None, Field(description="The team; required only if you are in several")
-]
+_TEXTS = ModelTexts(Path(__file__).parent / "prompts").load_sections("server")
+_TeamName: TypeAlias = Annotated[str | None, Field(description=_TEXTS["input:team"])]
 _TaskIds: TypeAlias = Annotated[list[str], Field(max_length=1000)]
-_Wait: TypeAlias = Annotated[float, Field(ge=0, le=LONGEST_WAIT, description="Seconds to wait")]
+_Wait: TypeAlias = Annotated[float, Field(ge=0, le=LONGEST_WAIT, description=_TEXTS["input:wait_seconds"])]
 _Text: TypeAlias = Annotated[str, Field(min_length=1, max_length=1_000_000)]
-_INSTRUCTIONS = (
-    "Shoal runs teams of agents that share a task board and send each other mail. Create a team and lead "
-    "it, or work in the team you were added to: take messages, claim tasks, and report results to the lead."
-)
 
 
 def convert_errors_to_tool_errors(work: Callable[Given, Awaitable[Data]]) -> Callable[Given, Awaitable[Data]]:
@@ -60,7 +57,7 @@ def convert_errors_to_tool_errors(work: Callable[Given, Awaitable[Data]]) -> Cal
 
 
 class TeamMcpServerTools:
-    """One method per tool, with the tool's name."""
+    """One method per tool, with the tool's name; `prompts/server.md` describes it to the client."""
 
     def __init__(
         self,
@@ -81,11 +78,9 @@ class TeamMcpServerTools:
     # Teams
 
     async def team_create(self, name: _Text, description: str = "") -> Data:
-        """Create a team that you lead. If the name is taken, a number is added."""
         return self._team_roster_to_dict(await self._external_member.create_team(name, description or None))
 
     async def team_list(self) -> Data:
-        """List all teams, and your name in those you belong to."""
         own_names = {identity.team: identity.name for identity in self._external_member.list_identities()}
         return {
             "teams": [
@@ -95,7 +90,6 @@ class TeamMcpServerTools:
         }
 
     async def team_show(self, team: _TeamName = None) -> Data:
-        """Show a team: its members, and how many tasks are open."""
         name = team or self._external_member.get_identity(None).team
         roster = await self._external_member.read_team(name)
         tasks = await self._team_store.open_board(roster.name).list_tasks()
@@ -103,8 +97,6 @@ class TeamMcpServerTools:
         return {**self._team_roster_to_dict(roster), "tasks": {"all": len(tasks), "open": open_tasks}}
 
     async def team_delete(self, team: _TeamName = None) -> Data:
-        """Delete a team that you lead, with its mail and tasks. Refused while a member is working: ask it to
-        shut down first."""
         identity = self._external_member.get_identity(team)
         if identity.is_lead:
             for member in (await self._external_member.read_team(identity.team)).members:
@@ -119,11 +111,10 @@ class TeamMcpServerTools:
         self,
         subject: _Text,
         description: str = "",
-        blocked_by: Annotated[_TaskIds, Field(description="Tasks that this one waits for")] = [],  # noqa: B006 - copied for each call
+        blocked_by: Annotated[_TaskIds, Field(description=_TEXTS["input:blocked_by"])] = [],  # noqa: B006 - copied for each call
         metadata: Data = {},  # noqa: B006
         team: _TeamName = None,
     ) -> Data:
-        """Put a task on the board: one piece of work that one agent can finish alone."""
         draft = TaskDraft(subject=subject, description=description, metadata=metadata)
         return encode_task_with_attempt(
             await self._tasks.create(self._external_member.get_identity(team), draft, blocked_by)
@@ -132,15 +123,12 @@ class TeamMcpServerTools:
     async def task_list(
         self, status: Literal["pending", "in_progress", "completed"] | None = None, team: _TeamName = None
     ) -> Data:
-        """List tasks without their descriptions. A task is free when it is pending, has no owner, and what it
-        waits for is completed."""
         all_tasks = await self._tasks.list(self._external_member.get_identity(team))
         matching_tasks = [task for task in all_tasks if status in (None, task.status)]
         rows = [_drop_task_details(encode_task_with_attempt(task)) for task in matching_tasks[:MOST_TASKS]]
         return {"tasks": rows, "left_out": max(0, len(matching_tasks) - MOST_TASKS)}
 
     async def task_get(self, task: str, team: _TeamName = None) -> Data:
-        """Read one task with all its fields."""
         encoded_task = encode_task_with_attempt(
             await self._tasks.get(self._external_member.get_identity(team), task)
         )
@@ -150,22 +138,15 @@ class TeamMcpServerTools:
         self,
         task: str,
         status: Literal["pending", "in_progress", "completed", "deleted"] | None = None,
-        owner: Annotated[
-            str | None, Field(description="The member that works on it; empty for nobody")
-        ] = None,
+        owner: Annotated[str | None, Field(description=_TEXTS["input:owner"])] = None,
         subject: str | None = None,
         description: str | None = None,
         add_blocks: _TaskIds = [],  # noqa: B006
         add_blocked_by: _TaskIds = [],  # noqa: B006
-        metadata: Annotated[Data, Field(description="Merged key by key; null deletes a key")] = {},  # noqa: B006
-        attempt: Annotated[
-            str | None, Field(description="The token from your claim; default: your current token")
-        ] = None,
+        metadata: Annotated[Data, Field(description=_TEXTS["input:metadata"])] = {},  # noqa: B006
+        attempt: Annotated[str | None, Field(description=_TEXTS["input:attempt"])] = None,
         team: _TeamName = None,
     ) -> Data:
-        """Change a task. Set it in_progress when you begin: that claims it for you under an attempt, and
-        fails if another has it. Set it completed when it is wholly done. A change of status under an attempt
-        that no longer holds the task is refused."""
         update_request = ExternalTaskUpdateRequest(
             status=status,
             owner=owner,
@@ -184,16 +165,15 @@ class TeamMcpServerTools:
 
     async def message_send(
         self,
-        to: Annotated[str, Field(description="A member's name, team-lead, or * for everyone")],
+        to: Annotated[str, Field(description=_TEXTS["input:to"])],
         text: _Text,
-        summary: Annotated[str, Field(description="A summary of five to ten words")] = "",
+        summary: Annotated[str, Field(description=_TEXTS["input:summary"])] = "",
         kind: Annotated[
             Literal["message", "fyi", "shutdown_request"],
-            Field(description="fyi wakes nobody; shutdown_request is for a lead that asks a member to stop"),
+            Field(description=_TEXTS["input:kind"]),
         ] = "message",
         team: _TeamName = None,
     ) -> Data:
-        """Write to a member of your team. It is on disk when this returns."""
         identity = self._external_member.get_identity(team)
         if kind == "shutdown_request":
             return {"request_id": await self._external_member.request_shutdown(identity, to, text)}
@@ -206,8 +186,6 @@ class TeamMcpServerTools:
         limit: Annotated[int, Field(ge=1, le=50)] = 20,
         team: _TeamName = None,
     ) -> Data:
-        """Take your unread messages, the oldest first; with wait_seconds wait for one. They count as read
-        when you call this again: if you end before, you get them again, with the same ids."""
         messages = await self._external_member.take_mail(
             self._external_member.get_identity(team), wait=wait_seconds, limit=limit
         )
@@ -218,19 +196,12 @@ class TeamMcpServerTools:
     async def spawn(
         self,
         prompt: _Text,
-        name: Annotated[
-            str | None, Field(description="Start a member with this name in a team that you lead")
-        ] = None,
-        agent_type: Annotated[str | None, Field(description="The agent type of a member")] = None,
-        template: Annotated[
-            str | None, Field(description="Start a separate team from this template; prompt is its goal")
-        ] = None,
+        name: Annotated[str | None, Field(description=_TEXTS["input:name"])] = None,
+        agent_type: Annotated[str | None, Field(description=_TEXTS["input:agent_type"])] = None,
+        template: Annotated[str | None, Field(description=_TEXTS["input:template"])] = None,
         max_budget_usd: Annotated[float | None, Field(gt=0)] = None,
         team: _TeamName = None,
     ) -> Data:
-        """Start work in the background and get its id: an agent for the prompt alone; with a name, a member
-        of your team; with a template, a whole team. It continues after you end. See run_status and
-        run_result; a member writes to you."""
         if name is not None and template is not None:
             raise AgentRequestRefused(
                 "`name` starts a member, and `template` starts a team. Pass only one of them."
@@ -243,19 +214,19 @@ class TeamMcpServerTools:
                 "`agent_type` needs a `name` because it applies to a member of your team. Pass both."
             )
         if template is not None:
-            return {"id": self._runs.start_team_run(template, prompt, max_budget_usd=max_budget_usd)}
-        return {"id": self._runs.start_prompt_run(prompt, max_budget_usd=max_budget_usd)}
+            run = self._runs.start_team_run(template, prompt, max_budget_usd=max_budget_usd)
+        else:
+            run = self._runs.start_prompt_run(prompt, max_budget_usd=max_budget_usd)
+        await self._runs.wait_until_begun(run, partial(self._runs.has_session_begun, run))
+        return {"id": run}
 
     async def run_status(self, id: str) -> Data:  # noqa: A002 - the tool's input
-        """Show the state of a run: running, done, failed or died."""
         if "@" in id:
             return await self._member_status(id)
         status = self._runs.get_status(id)
         return {name: getattr(status, name) for name in status.__struct_fields__}
 
     async def run_result(self, id: str, wait_seconds: _Wait = 0.0) -> Data:  # noqa: A002
-        """Wait for the end of a run that spawn started, and return its result. A member's results are its
-        messages."""
         if "@" in id:
             raise AgentRequestRefused(
                 f"{id} is a member of your team and sends you messages. Use message_take."
@@ -304,8 +275,15 @@ class TeamMcpServerTools:
             settings=flags.settings,
             plugin_dirs=tuple(map(str, flags.plugin_dirs)),
         )
+
+        async def has_begun() -> bool:
+            # Its prompt is marked read once it is in its transcript.
+            mailboxes = self._team_store.open_mailboxes(identity.team)
+            return not await mailboxes.take_unread(member.name, limit=1)
+
         try:
             self._runs.start_member_process(member.agent_id, build_member_launch_flags(launch_args))
+            await self._runs.wait_until_begun(member.agent_id, has_begun)
         except BaseException:
             await self._external_member.remove_member(identity.team, member.name)
             raise
@@ -376,10 +354,26 @@ TOOLS = (
 )
 
 
+class TeamMcpServer(MCPServer[Any]):
+    """Refuses arguments that a tool does not have, which the protocol's library would ignore."""
+
+    async def call_tool(self, name: str, arguments: Data, *rest: Any, **options: Any) -> Any:
+        tool = next((tool for tool in self._tool_manager.list_tools() if tool.name == name), None)
+        if tool is not None:
+            known = tool.parameters.get("properties", {})
+            if unknown := sorted(arguments.keys() - known.keys()):
+                raise ToolError(
+                    f"{name} has no argument {', '.join(map(repr, unknown))}. Its arguments: "
+                    f"{', '.join(known) or 'none'}."
+                )
+        return await super().call_tool(name, arguments, *rest, **options)
+
+
 def create_mcp_server(tools: TeamMcpServerTools) -> MCPServer[Any]:
-    server: MCPServer[Any] = MCPServer(
-        "shoal", instructions=_INSTRUCTIONS, version=shoal.__version__, log_level="ERROR"
-    )
+    server = TeamMcpServer("shoal", instructions=_TEXTS[""], version=shoal.__version__, log_level="ERROR")
     for name in TOOLS:
-        server.add_tool(convert_errors_to_tool_errors(getattr(tools, name)), name=name)
+        tool = convert_errors_to_tool_errors(getattr(tools, name))
+        server.add_tool(tool, name=name, description=_TEXTS[name])
+    for registered in server._tool_manager.list_tools():
+        registered.parameters["additionalProperties"] = False
     return server

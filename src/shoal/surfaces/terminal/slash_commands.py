@@ -144,7 +144,7 @@ async def _show_session_notes(controller: TerminalController, action: str) -> No
             f"The notes are in {session_memory.path}." if saved_notes else "There was nothing worth noting."
         )
     elif action:
-        controller.notices.write_note("/notes shows this session's notes, /notes save updates them.")
+        controller.notices.write_note("/notes shows this session's notes, and /notes save updates them.")
     else:
         for line in (
             session_memory.read_notes() or "There are no notes yet. Write them: /notes save"
@@ -280,7 +280,7 @@ COMMANDS = (
     ),
     _make_slash_command(
         "/delegate [on|off]",
-        "make the lead only delegate work",
+        "restrict the lead to delegating",
         _make_lazy_slash_handler("slash_team_commands", "set_delegate_mode"),
     ),
     _make_slash_command(

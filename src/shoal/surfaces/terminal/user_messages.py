@@ -94,7 +94,7 @@ def describe_turn_end(finished: RunFinished) -> str:
         case "max_turns":
             return f"The turn limit was reached: {finished.detail}. Allow more with --max-turns."
         case "budget":
-            return f"The budget was reached: {finished.detail}. {_suggest_higher_limit(finished.limit)}"
+            return f"A limit was reached: {finished.detail}. {_suggest_higher_limit(finished.limit)}"
         case "deadline":
             advice = (
                 "Allow more time with --deadline."
@@ -192,7 +192,7 @@ def format_resume_hint(session: str) -> str:
 
 
 def format_permission_hint(refused: Sequence[PermissionQuestion]) -> str:
-    """Tell how to allow calls that were not run because nobody could be asked."""
+    """Explain how to allow calls that were not run because nobody was available to answer."""
     import shlex
 
     tools = dict.fromkeys(question.tool for question in refused)

@@ -157,7 +157,7 @@ class AnswerScreen(ModalScreen[bool | None]):
                 notify_user(self, f"{row.name} is no longer waiting. {row.answer.reason}")
             else:
                 summary = summarize_answer(row.answer).removesuffix(".")
-                notify_user(self, f"{row.name} was answered elsewhere: {summary}.")
+                notify_user(self, f"The question from {row.name} was answered elsewhere: {summary}.")
             self._dismiss_screen(was_accepted=False)
 
     def _dismiss_screen(self, *, was_accepted: bool | None) -> None:

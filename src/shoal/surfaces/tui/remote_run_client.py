@@ -39,7 +39,7 @@ _EVENTS_PER_YIELD = 500
 _COMMANDS = {
     "/model": "change the model: /model NAME",
     "/permissions": "change the permission mode: /permissions MODE",
-    "/delegate": "make the lead only delegate work: /delegate on|off",
+    "/delegate": "restrict the lead to delegating: /delegate on|off",
     "/cost": "show the cost of the run",
     "/help": "show this list",
     "/exit": "leave; the run continues",

@@ -32,6 +32,7 @@ from shoal.core.teams.mail_bodies import (
     create_permission_request_id,
     format_plan_request_id,
 )
+from shoal.core.teams.roster import format_agent_id
 from shoal.team.mail.mail_sender import TeamMailPoster
 
 
@@ -137,6 +138,7 @@ class MailQuestionBroker:
         return answer
 
     def _build_permission_request(self, question: PermissionQuestion) -> PermissionRequestMail:
+        own_id = format_agent_id(self._name, self._team)
         return PermissionRequestMail(
             request_id=create_permission_request_id(
                 self._mail_sender.current_milliseconds, self._mail_sender.id_generator.random
@@ -147,6 +149,7 @@ class MailQuestionBroker:
             description=question.reason,
             input=question.input,
             permission_suggestions=permission_updates_from_suggestions(question.suggestions),
+            subagent_id=UNSET if question.agent == own_id else question.agent,
         )
 
     def _build_plan_request(self, question: PlanApprovalQuestion) -> PlanApprovalRequestMail:

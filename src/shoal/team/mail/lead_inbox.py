@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+from msgspec import UnsetType
+
 from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.errors import LockUnavailable, ShoalError, StateFileError
+from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.names import LEAD_NAME, AgentName
 from shoal.core.permissions.permission_changes import format_session_permission_rules
 from shoal.core.permissions.permission_decisions import PermissionMode
@@ -210,7 +213,7 @@ class LeadInbox:
         suggestions = permission_suggestions_from_updates(body.permission_suggestions)
         question = PermissionQuestion(
             id=self._services.ids.new_short_id(),
-            agent=self._members.get_agent_id(body.agent_id),
+            agent=self._find_asking_agent(body),
             tool_use_id=body.tool_use_id,
             tool=body.tool_name,
             input=body.input,
@@ -225,6 +228,15 @@ class LeadInbox:
                 if update.destination == "session":
                     self._services.permissions.apply_session_permission(update)
         return answer
+
+    def _find_asking_agent(self, body: PermissionRequestMail) -> AgentId:
+        """Return the sub-agent that a member of this team names as the asker, or else the member."""
+        member = self._members.get_agent_id(body.agent_id)
+        asker = body.subagent_id
+        if isinstance(asker, UnsetType) or not self._members.is_own_member(body.agent_id):
+            return member
+        # The lead and members ask for themselves.
+        return member if asker == LEAD_ID or "@" in asker else asker
 
     async def _resolve_plan_approval(self, body: PlanApprovalRequestMail) -> PlanApprovalResponseMail:
         digest = compute_plan_digest(body.plan_content)

@@ -93,7 +93,7 @@ class LocalMember:
             lambda: question_broker.has_unanswered_questions,
         )
         self.agent.environment = replace(
-            self.agent.environment, emit=self._stall_detector.wrap_emit(self.agent.emit)
+            self.agent.environment, emit=self._stall_detector.wrap_emit(self.agent.environment.emit)
         )
         question_broker.subscribe(self._stall_detector.reset_stall_timer)
         self._run_task: asyncio.Task[Any] | None = None

@@ -35,7 +35,7 @@ from shoal.team.members.member_table import MemberTable
 from shoal.team.members.remote_member import RemoteMember
 from shoal.team.roster_activity import RosterActivityWriter
 from shoal.team.team_briefing import TeamBriefer
-from shoal.team.team_prompts import build_team_prompt_section
+from shoal.team.team_prompts import build_team_prompt_section, format_team_notice
 from shoal.team.team_services import TeamServices
 
 _PROMPT_PREFIX, _SHUTDOWN_PREFIX = "prompt-", "end-"
@@ -54,9 +54,8 @@ def parse_teammate_permission_mode(name: str | None) -> PermissionMode | None:
     if name is None:
         return None
     if name not in _MODE_BY_NAME:
-        raise AgentRequestRefused(
-            f"{name!r} is not a permission mode for a teammate. Modes: {', '.join(_MODE_BY_NAME)}."
-        )
+        modes = ", ".join(_MODE_BY_NAME)
+        raise AgentRequestRefused(format_team_notice("unknown_mode", mode=repr(name), modes=modes))
     return _MODE_BY_NAME[name]
 
 
@@ -338,7 +337,7 @@ class MemberAdmission:
         idle = not self._services.launcher.is_foreign_agent_type(kind)
         match self._services.budget.open_agent_slot(kind, 1, is_resumed=is_resumed, idle=idle):
             case BudgetRefusal(sentence=sentence):
-                raise AgentRequestRefused(f"The teammate was not started: {sentence}.")
+                raise AgentRequestRefused(format_team_notice("member_not_started", reason=sentence))
             case slot:
                 return slot
 

@@ -51,6 +51,7 @@ from shoal.team.members.member_admission import (
 from shoal.team.members.member_results import build_shutdown_approval
 from shoal.team.roster_activity import RosterActivityWriter
 from shoal.team.team_briefing import TeamBriefer, teammate_statuses_from_roster
+from shoal.team.team_prompts import format_team_notice
 from shoal.team.team_services import TeamServices
 from shoal.wire.member_channel_codec import (
     MailRequestWithdrawnMessage,
@@ -66,7 +67,6 @@ from shoal.wire.member_channel_codec import (
 )
 
 LEAD_GONE = "its lead is gone"
-_LEAD_ONLY = "Only the team's lead can do that. Ask team-lead."
 
 
 class TeamMembership(Struct, frozen=True, kw_only=True):
@@ -224,10 +224,10 @@ class MemberHost:
     async def create_team(
         self, name: str, *, description: str | None, kind: str | None, context: ToolContext
     ) -> TeamRoster:
-        raise AgentRequestRefused("Only the lead of a session can create a team.")
+        raise AgentRequestRefused(format_team_notice("lead_creates_team"))
 
     async def delete_team(self, context: ToolContext) -> TeamName:
-        raise AgentRequestRefused("Only the lead can delete its team.")
+        raise AgentRequestRefused(format_team_notice("lead_deletes_team"))
 
     async def spawn_teammate(self, request: SpawnRequest, context: ToolContext) -> TeammateSpawnResult | None:
         return None
@@ -242,13 +242,13 @@ class MemberHost:
         others = [each for each in others if each != sender]
         if to == "*":
             if not others:
-                raise AgentRequestRefused("There is nobody else in the team.")
+                raise AgentRequestRefused(format_team_notice("nobody_else"))
             return tuple(
                 [await self._post_message(team, sender, each, text, summary, fyi=fyi) for each in others]
             )
         recipient = LEAD_NAME if to in LEAD_NAMES else to.removesuffix(f"@{team.name}")
         if recipient == sender:
-            raise AgentRequestRefused("That is you.")
+            raise AgentRequestRefused(format_team_notice("message_to_self"))
         found = next((each for each in others if each == recipient), None)
         return (
             None
@@ -257,33 +257,33 @@ class MemberHost:
         )
 
     async def request_shutdown(self, to: str, reason: str, context: ToolContext) -> str:
-        raise AgentRequestRefused("Only the lead can ask teammates to shut down.")
+        raise AgentRequestRefused(format_team_notice("lead_asks_for_shutdown"))
 
     async def answer_shutdown_request(
         self, request: str, reason: str, *, approve: bool, context: ToolContext
     ) -> None:
         if not context.agent.is_teammate:
-            raise AgentRequestRefused("Only a teammate can answer a request to shut down.")
+            raise AgentRequestRefused(format_team_notice("member_answers_shutdown"))
         await self._apply_shutdown_answer(request, reason, approve=approve)
 
     async def answer_plan_approval_request(
         self, to: str, request: str, feedback: str, *, approve: bool, context: ToolContext
     ) -> AgentName:
-        raise AgentRequestRefused("Only the lead can approve or reject plans.")
+        raise AgentRequestRefused(format_team_notice("lead_approves_plans"))
 
     async def stop_member(self, name: str, context: ToolContext) -> bool:
         team = await self._read_roster()
         if team.find_member(name.removesuffix(f"@{team.name}")) is not None:
-            raise AgentRequestRefused(_LEAD_ONLY)
+            raise AgentRequestRefused(format_team_notice("lead_only"))
         return False
 
     async def _apply_shutdown_answer(self, request: str, reason: str, *, approve: bool) -> None:
         member = self._member
         shutdown_request = None if member is None else member.shutdown_request
         if member is None or shutdown_request is None or request not in ("", shutdown_request.request_id):
-            raise AgentRequestRefused("This shutdown request does not exist or was already answered.")
+            raise AgentRequestRefused(format_team_notice("unknown_shutdown"))
         if not approve and self._has_rejected:
-            raise AgentRequestRefused("The lead is asking a second time. Finish what you must, then approve.")
+            raise AgentRequestRefused(format_team_notice("second_shutdown"))
         if approve:
             self._approved_request = shutdown_request
             if self._channel is not None:

@@ -89,7 +89,8 @@ class MemberRecovery:
                 continue
             if is_restarted:
                 self._services.note(
-                    f"The process of {down_member.name} died ({outcome.detail}); it continues in a new one."
+                    f"The process of {down_member.name} died ({outcome.detail}). It continues in a new "
+                    "process."
                     if has_died
                     else f"{down_member.name} failed ({outcome.detail}) and was restarted."
                 )
@@ -125,7 +126,7 @@ class MemberRecovery:
                 self._members.team, failed_member.name, is_active=False, is_down=True
             )
         except ShoalError as error:
-            self._services.note(f"The roster does not show that {failed_member.name} is down: {error}")
+            self._services.note(f"Could not record in the roster that {failed_member.name} is down: {error}")
         self._services.emit_or_note(MemberWentDown(agent=failed_member.id, cause=outcome.detail))
         self._members.notify_changed()
 

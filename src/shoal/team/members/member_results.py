@@ -59,7 +59,7 @@ def build_member_result(
         text=outcome.text[:1000],
         detail=outcome.detail,
         duration_ms=round((services.clock.monotonic() - handle.started_at) * 1000),
-        output="" if monitor is None else str(monitor.output),
+        output="" if monitor is None else monitor.output,
         usage=Usage() if monitor is None else monitor.usage,
         requests=0 if monitor is None else monitor.requests,
         evidence=AgentWorkEvidence() if monitor is None else monitor.collect_evidence(),

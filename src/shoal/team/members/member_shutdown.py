@@ -25,6 +25,7 @@ from shoal.team.members.member_results import (
 from shoal.team.members.member_table import MemberHandle, MemberTable, is_foreign_program_member
 from shoal.team.members.remote_member import RemoteMember
 from shoal.team.roster_activity import RosterActivityWriter
+from shoal.team.team_prompts import format_team_notice
 from shoal.team.team_services import TeamServices
 
 KILL_TIMEOUT = 5.0
@@ -73,9 +74,9 @@ class MemberShutdown:
     ) -> None:
         shutdown_request = handle.member.shutdown_request
         if shutdown_request is None or request not in ("", shutdown_request.request_id):
-            raise AgentRequestRefused("This shutdown request does not exist or was already answered.")
+            raise AgentRequestRefused(format_team_notice("unknown_shutdown"))
         if not approve and handle.has_rejected:
-            raise AgentRequestRefused("The lead is asking a second time. Finish what you must, then approve.")
+            raise AgentRequestRefused(format_team_notice("second_shutdown"))
         handle.clear_shutdown_request_and_grace()
         if approve:
             handle.approved_request = shutdown_request

@@ -113,7 +113,7 @@ def find_mcp_tool_problem(tool: Any) -> str:
             return f"its tool {name!r} is ignored: {key} in its schema is not an object."
     required = schema.get("required", [])
     if not isinstance(required, list) or not all(isinstance(each, str) for each in required):
-        return f"its tool {name!r} is ignored: required in its schema is not a list of names."
+        return f"its tool {name!r} is ignored: `required` in its schema is not a list of names."
     # Results are passed on unvalidated, whatever schema the server declared.
     tool.pop("outputSchema", None)
     if not isinstance(tool.get("description", ""), str):

@@ -24,6 +24,7 @@ from shoal.core.extensions.mcp_servers import (
     McpStdioConfig,
 )
 from shoal.core.ports import ProcessLaunchSpec
+from shoal.tools.builtin_tool import format_tool_text
 from shoal.tools.mcp.client_context import (
     MAX_DEADLINE_FACTOR,
     ActiveMcpCall,
@@ -196,7 +197,9 @@ class ManagedMcpServer:
                 tool, arguments, context, _build_throttled_progress_reporter(call, context.report_progress)
             )
 
-        return await self.run_on_connection(f"The call to {tool}", context, call_on_connection)
+        return await self.run_on_connection(
+            format_tool_text("mcp", "call", tool=tool), context, call_on_connection
+        )
 
     async def run_on_connection(
         self, what: str, context: ToolContext, work: Callable[[McpConnection, ActiveMcpCall], Any]
@@ -216,15 +219,16 @@ class ManagedMcpServer:
                     return output
         except TimeoutError:
             return create_tool_error_output(
-                f"The MCP server {name} did not answer within {seconds:g} s, so {what} was cancelled. To "
-                f"allow more time, increase shoal.mcp_deadline."
+                format_tool_text("mcp", "timed_out", what=what, server=name, seconds=f"{seconds:g}")
             )
         except McpConnectionLost as error:
             if connection is not None and connection is self._connection:
                 self.mark_connection_lost(str(error))
-            return create_tool_error_output(f"{what} failed: {self._describe_connection_loss(str(error))}")
+            return create_tool_error_output(self._describe_connection_loss(what, str(error)))
         except McpRequestRefused as refusal:
-            return create_tool_error_output(f"{what} was refused by the MCP server {name}: {refusal}")
+            return create_tool_error_output(
+                format_tool_text("mcp", "refused", what=what, server=name, reason=refusal)
+            )
 
     async def _run_with_restarts(self, sdk: ModuleType, server: McpServerConfig) -> None:
         restarts_left = MAX_RESTARTS
@@ -328,17 +332,12 @@ class ManagedMcpServer:
             _active_call.reset(token)
             self._calls.remove(call)
 
-    def _describe_connection_loss(self, reason: str) -> str:
+    def _describe_connection_loss(self, what: str, reason: str) -> str:
         name = self.server.name
         if self.status == "failed":
-            return (
-                f"the MCP server {name} is no longer available: {self.detail}. Its tools cannot be used in "
-                "this session; continue without them, and say so."
-            )
-        return (
-            f"the MCP server {name} ended ({self._loss_reason or reason}). It is being restarted. "
-            "Check whether the call had an effect before you repeat it."
-        )
+            return format_tool_text("mcp", "lost", what=what, server=name, reason=self.detail)
+        reason = self._loss_reason or reason
+        return format_tool_text("mcp", "restarting", what=what, server=name, reason=reason)
 
 
 def _import_sdk_connection() -> ModuleType:

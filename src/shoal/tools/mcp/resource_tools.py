@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
-from shoal.tools.builtin_tool import builtin_tool
+from shoal.tools.builtin_tool import builtin_tool, format_tool_text, load_tool_text
 
 if TYPE_CHECKING:
     from shoal.tools.mcp.client_context import ActiveMcpCall
@@ -40,7 +40,9 @@ def build_mcp_resource_tools(get_servers: Callable[[], Sequence[ManagedMcpServer
                 resources.extend({"server": name, **each} for each in await connection.list_resources())
                 return ToolOutput(content="")
 
-            output = await managed.run_on_connection("The list of resources", context, list_on_connection)
+            output = await managed.run_on_connection(
+                load_tool_text("mcp", "resource_list"), context, list_on_connection
+            )
             if output.is_error:
                 errors.append(str(output.content))
         lines = [json.dumps(each, ensure_ascii=False) for each in resources] or ["There are no resources."]
@@ -63,7 +65,9 @@ def build_mcp_resource_tools(get_servers: Callable[[], Sequence[ManagedMcpServer
         async def read_on_connection(connection: McpConnection, _: ActiveMcpCall) -> ToolOutput:
             return await connection.read_resource(uri, context)
 
-        return await managed.run_on_connection(f"Reading {uri}", context, read_on_connection)
+        return await managed.run_on_connection(
+            format_tool_text("mcp", "resource", uri=uri), context, read_on_connection
+        )
 
     return list_resources, read_resource
 

@@ -68,7 +68,8 @@ _LOCK = StateFileKind(name="lock file", shape="lock", used="A new one is created
 def report_damaged_session_files(
     home: Path, session: SessionId, transcript: Path, *, now: int
 ) -> tuple[str, ...]:
-    """Return a sentence for each damaged file of a session. What is no regular file is renamed.
+    """Return a sentence for each damaged file of a session. Entries that are not regular files are
+    renamed.
 
     Reads only the first and the last bytes of each file, so that its cost does not grow with history.
     """

@@ -34,8 +34,8 @@ def compute_context_usage(session: Session) -> dict[str, Any]:
     message_tokens = sum(
         estimate_block_tokens(block) for message in agent.conversation.messages for block in message.content
     )
-    mcp_schemas = [schema for schema in agent.schemas if schema.name.startswith("mcp__")]
-    own_schemas = [schema for schema in agent.schemas if schema not in mcp_schemas]
+    mcp_schemas = [schema for schema in agent.schemas.sent if schema.name.startswith("mcp__")]
+    own_schemas = [schema for schema in agent.schemas.sent if schema not in mcp_schemas]
     parts = {
         "System prompt": len(agent.system) // BYTES_PER_TOKEN,
         "System tools": sum(map(_estimate_schema_tokens, own_schemas)),

@@ -153,7 +153,7 @@ class _HeadlessRun:
         """True if an agent was stopped because it was in a loop."""
         self._open_questions: dict[str, PermissionQuestion] = {}
         self._refused_calls: list[PermissionQuestion] = []
-        """Calls of this turn that were not run because nobody could be asked."""
+        """Calls of this turn that were not run because nobody was available to answer."""
 
     async def run_turns(self) -> int:
         for note in self._session.notes:

@@ -122,7 +122,7 @@ class McpToolQuestionForwarder:
         call = ToolUseBlock(id=question.id, name=self._tool, input=arguments)
         output = await call_mcp_tool(self._session, call)
         if output is None:
-            reason = f"The permission prompt tool {self._tool} does not exist, so nobody could be asked."
+            reason = f"The permission prompt tool {self._tool} does not exist, so nobody could answer."
             return ControlResponseInputStreamLine(id=question.id, error=reason)
         text = _get_output_text(output)
         try:

@@ -30,8 +30,8 @@ _SHOAL_SERVER_ARGS = ("-L", "shoal")
 def attach_to_team(*, name: str | None, panes: bool, as_json: bool) -> int:
     """Attach to a team: watch it, answer its questions, and talk to it.
 
-    Your messages go to the lead, `@name text` to that member, `@* text` to everybody. Ctrl-D leaves; the team
-    continues.
+    Your messages go to the lead, `@name text` goes to that member, and `@* text` goes to everybody.
+    Ctrl-D leaves; the team continues.
     """
 
     async def load_team(store: TeamStore) -> TeamRoster:

@@ -1,4 +1,7 @@
-"""Waiting for flocks without blocking the event loop: a few threads wait, one lock each."""
+"""Waiting for flocks without blocking the event loop: a few threads wait, one lock each.
+
+The files of stores and workspaces are opened there; this module only waits for locks on them.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,66 @@
+"""Answers questions of agents with a function of the program."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from shoal.core.permissions.questions import (
+    AllowAnswer,
+    Answer,
+    ChoiceAnswer,
+    ChoiceQuestion,
+    DenyAnswer,
+    PermissionQuestion,
+    PlanApprovalQuestion,
+    PlanApprovedAnswer,
+    Question,
+)
+
+if TYPE_CHECKING:
+    from shoal.app.options import QuestionHandler
+    from shoal.app.session.session import Session
+
+_ANSWER_TYPES: dict[type[Any], type[Any]] = {
+    PermissionQuestion: AllowAnswer,
+    ChoiceQuestion: ChoiceAnswer,
+    PlanApprovalQuestion: PlanApprovedAnswer,
+}
+
+
+async def answer_questions(session: Session, handler: QuestionHandler) -> None:
+    """Answer every question of the session until cancelled; each has its own task."""
+    async with asyncio.TaskGroup() as tasks:
+        async for question in session.questions.watch_questions():
+            tasks.create_task(_answer_question(session, handler, question))
+
+
+async def _answer_question(session: Session, handler: QuestionHandler, question: Question) -> None:
+    answer = await _call_handler(session, handler, question)
+    if answer is not None:
+        session.questions.submit_answer(question.id, answer)
+
+
+async def _call_handler(session: Session, handler: QuestionHandler, question: Question) -> Answer | None:
+    """Return the answer of the program, or a denial; None leaves the question to a person."""
+    try:
+        returned: Any = handler(question)
+        if inspect.isawaitable(returned):
+            returned = await returned
+    except Exception as error:  # noqa: BLE001 - the function of the program may raise anything
+        return _deny(session, f"on_question failed: {type(error).__name__}: {error}")
+    if returned is None:
+        if session.expects_input:
+            return None
+        return DenyAnswer(reason="The program did not answer the question.", by="policy")
+    if isinstance(returned, DenyAnswer | _ANSWER_TYPES[type(question)]):
+        answer: Answer = returned
+        return answer
+    expected = _ANSWER_TYPES[type(question)].__name__
+    return _deny(session, f"on_question returned {returned!r} instead of {expected}, DenyAnswer or None")
+
+
+def _deny(session: Session, problem: str) -> DenyAnswer:
+    session.note(f"A question was denied because {problem}.")
+    return DenyAnswer(reason=f"It was denied because {problem}.", by="policy")

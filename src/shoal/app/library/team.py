@@ -1,0 +1,558 @@
+"""Teams of Python programs: members, tasks and mail without a model that arranges them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Generator, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from msgspec import Struct
+
+from shoal.app.config.option_checks import suggest_name
+from shoal.app.config.session_config import resolve_environment
+from shoal.app.library.agent import Agent, refuse_unknown_keywords, restore_agent
+from shoal.app.library.library_session import LibrarySession
+from shoal.app.library.session_options import SharedOptions, build_session_options
+from shoal.app.library.team_definition import (
+    StoredTeamDefinition,
+    read_team_definition,
+    refuse_missing_program_options,
+    select_stored_options,
+    write_team_definition,
+)
+from shoal.app.model_notices import format_session_notice
+from shoal.app.settings.settings import resolve_shoal_home
+from shoal.app.teams.board_changes import add_board_task
+from shoal.app.teams.journaled_board import JournaledTaskBoard
+from shoal.core.agents.subagents import SpawnRequest
+from shoal.core.budgets.usage import Usage
+from shoal.core.errors import InvalidName, SettingsError, TeamNotFound
+from shoal.core.events import AgentStarted, Event
+from shoal.core.names import LEAD_NAME, AgentName, TaskId, TeamName, parse_team_name, parse_teammate_name
+from shoal.core.teams.mail import MailMessage
+from shoal.core.teams.tasks import Task, TaskDraft
+from shoal.core.teams.team_operations import TeammateStatusSnapshot
+from shoal.runs.event_channel import EventChannel
+from shoal.stores.store_choice import open_store
+from shoal.team.session_teams import SessionTeams
+from shoal.wire.settings_codec import TeammateMode
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from shoal.app.session.turn import Turn
+    from shoal.core.teams.roster import TeamRoster
+
+_REMOTE_BACKENDS = ("process", "tmux", "iterm2")
+_NOT_OPEN = "The team is not open. Enter it with `async with shoal.Team(...) as team:`."
+
+
+class TeamReport(Struct, frozen=True, kw_only=True):
+    """State of a team that has nothing left to do."""
+
+    team: str
+    tasks: tuple[Task, ...]
+    messages: tuple[MailMessage, ...]
+    """Mail that the lead received, oldest first."""
+    text: str = ""
+    """Last text of the lead; empty if the program leads the team."""
+    cost_usd: float | None = None
+    """Cost of the whole team in dollars; None if the price of a model is unknown."""
+    usage: Usage = Usage()
+
+    @property
+    def unfinished(self) -> tuple[Task, ...]:
+        """Tasks that are not completed."""
+        return tuple(task for task in self.tasks if task.status != "completed")
+
+    @property
+    def ok(self) -> bool:
+        """True if every task is completed."""
+        return not self.unfinished
+
+
+class Team:
+    """A team of long-lived agents with a task board and mailboxes. Enter it with `async with`.
+
+    Members start with the first `start`, `send`, `events` or `finished`, so tasks that are added before
+    have their owners and blockers. A team whose block is left before all its tasks are completed stays on
+    disk: `Team.resume` continues it, also after a crash.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        members: Sequence[Agent[Any]] | Mapping[str, Agent[Any]],
+        lead: Agent[Any] | None = None,
+        backend: TeammateMode | None = None,
+        **options: Unpack[SharedOptions],
+    ) -> None:
+        """`members` are agents, or agents by the names of members. Without a `lead`, the program leads.
+
+        Raises `SettingsError`, and `TypeError` for an unknown option.
+        """
+        refuse_unknown_keywords(f"shoal.Team({name!r})", options, _list_option_names())
+        self.name = name
+        self._members = _check_members(name, members, lead, backend)
+        self._lead = lead
+        self._backend = backend
+        self._given: dict[str, Any] = dict(options)
+        self._roster: TeamRoster | None = None
+        """Roster of an earlier process, if the team is resumed."""
+        self._session: LibrarySession[Any] | None = None
+        self._is_started = False
+        self._work: asyncio.Task[None] | None = None
+        self._text = ""
+        self._last_report: TeamReport | None = None
+        self._is_hosted = False
+
+    def __repr__(self) -> str:
+        return f"<team {self.name}: {', '.join(self._members)}>"
+
+    @classmethod
+    def resume(
+        cls,
+        name: str,
+        *,
+        members: Sequence[Agent[Any]] | Mapping[str, Agent[Any]] | None = None,
+        lead: Agent[Any] | None = None,
+        **options: Unpack[SharedOptions],
+    ) -> TeamResumption:
+        """Return a team that an earlier process left, to await or to enter with `async with`.
+
+        Agents and options are those of the earlier process. Objects of the program, such as a model or
+        Python tools, must be passed again. Raises `TeamNotFound`.
+        """
+        refuse_unknown_keywords(f"shoal.Team.resume({name!r})", options, _list_option_names())
+        return TeamResumption(name, members, lead, options)
+
+    @classmethod
+    async def find(
+        cls,
+        name: str,
+        members: Sequence[Agent[Any]] | Mapping[str, Agent[Any]] | None,
+        lead: Agent[Any] | None,
+        options: SharedOptions,
+    ) -> Team:
+        """Return a stored team, which is not open yet. Raises `TeamNotFound`."""
+        roster, stored = await _find_stored_team(name, options)
+        if members is None:
+            members, lead = _restore_agents(name, stored, lead)
+        if stored is not None:
+            refuse_missing_program_options(stored, options)
+        merged: Any = {**({} if stored is None else stored.options), **options}
+        backend: Any = None if stored is None else stored.backend
+        team = cls(name, members=members, lead=lead, backend=backend, **merged)
+        team._roster = roster
+        return team
+
+    async def __aenter__(self) -> Team:
+        if self._is_hosted:
+            return self
+        if self._session is not None:
+            raise RuntimeError("The team was already opened. Create another one, or resume it.")
+        session = self._session = self._create_session()
+        await session.__aenter__()
+        try:
+            await self._prepare_team(session)
+        except BaseException:
+            await session.__aexit__(None, None, None)
+            raise
+        return self
+
+    async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if self._is_hosted:
+            await self.close()
+            return
+        session = self._require_session()
+        try:
+            await self._end_team(session, failed=error is not None)
+        finally:
+            await session.__aexit__(kind, error, trace)
+
+    async def close(self) -> None:
+        """Close a team that `open` opened, or that was resumed by awaiting it."""
+        session = self._require_session()
+        await self._end_team(session, failed=False)
+        await session.close()
+
+    @property
+    def session(self) -> LibrarySession[Any]:
+        """Session of the lead."""
+        return self._require_session()
+
+    @property
+    def members(self) -> tuple[TeammateStatusSnapshot, ...]:
+        """Members that have started and not left."""
+        return tuple(self._require_session().list_members())
+
+    async def list_tasks(self) -> tuple[Task, ...]:
+        """Return all tasks of the board by number."""
+        return tuple(await self._require_session().open_board(self.name).list_tasks())
+
+    async def add_task(
+        self,
+        subject: str,
+        *,
+        description: str = "",
+        owner: str | None = None,
+        blocked_by: Iterable[Task | str] = (),
+        accept: str | None = None,
+    ) -> Task:
+        """Add a task. Without an `owner`, the first free member claims it.
+
+        It waits for the tasks in `blocked_by`. It counts as completed only if the shell command `accept`
+        succeeds. Raises `SettingsError` for an unknown owner, `TaskUpdateRefused` for an unknown task.
+        """
+        session = self._require_session()
+        if not subject.strip():
+            raise SettingsError("team.add_task(): subject: it is empty. Say what to do.")
+        if owner is not None and owner not in self._members:
+            suggestion = suggest_name(owner, tuple(self._members))
+            raise SettingsError(f"team.add_task(): owner: there is no member {owner!r}.{suggestion}")
+        draft = TaskDraft(
+            subject=subject,
+            description=description,
+            metadata={} if accept is None else {"acceptance": accept},
+            owner=None if owner is None else AgentName(owner),
+        )
+        blockers = [TaskId(each if isinstance(each, str) else each.id) for each in blocked_by]
+        store = session.runtime.team_store
+        task = await add_board_task(store, self.name, draft, blocked_by=blockers, by=LEAD_NAME)
+        if self._is_started:
+            if task.owner is not None and not task.blocked_by:
+                await store.post_assignment(TeamName(self.name), LEAD_NAME, task.owner, task)
+            self._continue_work(session)
+        return task
+
+    async def start(self) -> None:
+        """Start the members, if they do not run yet."""
+        session = self._require_session()
+        if self._is_started:
+            return
+        self._is_started = True
+        known = _list_started_members(session, self.name)
+        missing = [name for name in self._members if name not in known]
+        if missing:
+            tasks = await self.list_tasks()
+            requests = [self._build_spawn_request(member, tasks) for member in missing]
+            await self._require_teams(session).add_members(requests)
+        self._continue_work(session)
+
+    async def send(self, to: str, text: str) -> None:
+        """Send a message to a member, or to the lead as `lead`. Raises `AgentRequestRefused`."""
+        await self.start()
+        session = self._require_session()
+        await session.send(to, text)
+        self._continue_work(session)
+
+    def run(self, prompt: str) -> Turn[Any]:
+        """Start a turn of the lead."""
+        if self._lead is None:
+            raise RuntimeError("The program leads this team. Pass lead=Agent(...) to have an agent lead it.")
+        return self._require_session().run(prompt)
+
+    async def events(self) -> AsyncIterator[Event]:
+        """Yield the events of all agents from now on, until the team has nothing left to do."""
+        session, channel = self._require_session(), EventChannel()
+        unsubscribe = session.subscribe(channel.force_put)
+        try:
+            await self.start()
+            work = self._continue_work(session)
+            work.add_done_callback(lambda _: channel.close())
+            while (event := await channel.get()) is not None:
+                yield event
+        finally:
+            unsubscribe()
+
+    async def finished(self) -> TeamReport:
+        """Wait until the team has nothing left to do, and return its report.
+
+        A lead that is an agent gets a turn whenever a member reports.
+        """
+        session = self._require_session()
+        await self.start()
+        await asyncio.shield(self._continue_work(session))
+        mailboxes = session.runtime.team_store.open_mailboxes(self.name)
+        with suppress(LookupError):
+            await mailboxes.open_inbox(LEAD_NAME)
+        budget = session.budget
+        self._last_report = TeamReport(
+            team=self.name,
+            tasks=await self.list_tasks(),
+            messages=tuple(
+                mail
+                for mail in await mailboxes.read_history(LEAD_NAME)
+                if not mail.text.lstrip().startswith("{")
+            ),
+            text=self._text,
+            cost_usd=budget.usd if budget.is_priced else None,
+            usage=budget.usage,
+        )
+        return self._last_report
+
+    async def delete(self) -> None:
+        """End all members and delete the team from disk; transcripts and the journal stay."""
+        session = self._require_session()
+        await self._require_teams(session).disband_team()
+
+    async def open(self) -> Team:
+        """Open the team where no `async with` block is possible; `close` ends it."""
+        session = self._session = self._create_session()
+        await session.open()
+        try:
+            await self._prepare_team(session)
+        except BaseException:
+            await session.close()
+            raise
+        self._is_hosted = True
+        return self
+
+    def _create_session(self) -> LibrarySession[Any]:
+        agents = list({agent.name: agent for agent in self._members.values()}.values())
+        given: dict[str, Any] = {**self._given, "agents": agents, "name": LEAD_NAME}
+        if self._lead is not None:
+            given["agent"] = self._lead
+        if self._backend is not None:
+            given["teammate_mode"] = self._backend
+        if self._roster is not None:
+            given["resume"] = self._roster.lead_session_id
+            given.setdefault("cwd", self._roster.members[0].cwd)
+        built, agents_of_session = build_session_options(f"shoal.Team({self.name!r})", given, None)
+        return LibrarySession(built, agents_of_session)
+
+    async def _prepare_team(self, session: LibrarySession[Any]) -> None:
+        if self._roster is not None:
+            if session.led_team_name != self.name:
+                raise TeamNotFound(f"The team {self.name} could not be resumed.")
+            return
+        if self.name in await session.runtime.team_store.rosters.list_teams():
+            raise SettingsError(
+                f"shoal.Team({self.name!r}): a team with this name exists. Continue it with "
+                f"shoal.Team.resume({self.name!r}), delete it with `shoal team rm {self.name}`, or choose "
+                "another name."
+            )
+        # The definition first: a team without one could not be resumed.
+        session.make_resumable()
+        options, required = select_stored_options(self._given)
+        write_team_definition(
+            session.runtime.store.directory,
+            StoredTeamDefinition(
+                team=self.name,
+                agents={agent.name: dict(agent.fields) for agent in self._list_agents()},
+                members={name: agent.name for name, agent in self._members.items()},
+                lead=None if self._lead is None else self._lead.name,
+                backend=self._backend,
+                options=options,
+                required=required,
+                python_tools=tuple(agent.name for agent in self._list_agents() if agent.extras.tools),
+            ),
+        )
+        await self._require_teams(session).create_led_team(self.name, description=None)
+
+    def _list_agents(self) -> list[Agent[Any]]:
+        return [*self._members.values(), *(() if self._lead is None else (self._lead,))]
+
+    def _build_spawn_request(self, member: str, tasks: Sequence[Task]) -> SpawnRequest:
+        agent = self._members[member]
+        own = [f"- #{task.id} {task.subject}" for task in tasks if task.owner == member]
+        listing = (
+            format_session_notice("member_tasks", tasks="\n".join(own))
+            if own
+            else format_session_notice("member_no_tasks")
+        )
+        return SpawnRequest(
+            name=member,
+            kind=agent.name,
+            description=agent.description,
+            prompt=f"{format_session_notice('member_start')}\n\n{listing}",
+        )
+
+    def _continue_work(self, session: LibrarySession[Any]) -> asyncio.Task[None]:
+        """Return the task that runs until the team has nothing left to do; a new one if that has ended."""
+        if self._work is None or self._work.done():
+            self._work = session.create_background_task(self._run_until_idle(session))
+        return self._work
+
+    async def _run_until_idle(self, session: LibrarySession[Any]) -> None:
+        await self._run_lead_until_idle(session)
+        if isinstance(board := session.open_board(self.name), JournaledTaskBoard):
+            # Members in other processes changed tasks that the lead's board has not noticed yet.
+            await board.emit_changes_now()
+
+    async def _run_lead_until_idle(self, session: LibrarySession[Any]) -> None:
+        if self._lead is None:
+            await session.wait_agents_idle()
+            return
+        while (turn := await session.next_turn()) is not None:
+            result = await turn.wait()
+            self._text = result.text or self._text
+            if not result.ok:
+                await session.wait_agents_idle()
+                return
+
+    async def _end_team(self, session: LibrarySession[Any], *, failed: bool) -> None:
+        """Delete a team whose work is done; any other can be resumed."""
+        report = self._last_report
+        if self._work is not None:
+            self._work.cancel()
+        if failed or report is None or not report.ok or session.led_team_name != self.name:
+            return
+        # Tasks may have been added after the report.
+        if all(task.status == "completed" for task in await self.list_tasks()):
+            await self._require_teams(session).disband_team()
+
+    def _require_session(self) -> LibrarySession[Any]:
+        if self._session is None:
+            raise RuntimeError(_NOT_OPEN)
+        return self._session
+
+    def _require_teams(self, session: LibrarySession[Any]) -> SessionTeams:
+        teams = session.teams
+        assert isinstance(teams, SessionTeams)
+        return teams
+
+
+def _list_option_names() -> Mapping[str, Any]:
+    return {**SharedOptions.__annotations__, "members": Any, "lead": Any, "backend": Any}
+
+
+def _check_members(
+    team: str,
+    members: Sequence[Agent[Any]] | Mapping[str, Agent[Any]],
+    lead: Agent[Any] | None,
+    backend: Any,
+) -> dict[str, Agent[Any]]:
+    """Return the members by name. Raises `SettingsError`."""
+    origin = f"shoal.Team({team!r})"
+    try:
+        parse_team_name(team)
+    except InvalidName as error:
+        raise SettingsError(f"{origin}: {error}") from None
+    by_name = _name_members(origin, members)
+    if backend is not None and backend not in get_args(TeammateMode):
+        suggestion = suggest_name(str(backend), get_args(TeammateMode))
+        raise SettingsError(f"{origin}: backend: unknown value {backend!r}.{suggestion}")
+    if lead is not None and not isinstance(lead, Agent):
+        raise SettingsError(f"{origin}: lead: expected an Agent, got {lead!r}.")
+    for name, agent in by_name.items():
+        try:
+            parse_teammate_name(name)
+        except InvalidName as error:
+            raise SettingsError(f"{origin}: members: {error}") from None
+        if agent.output is not None:
+            raise SettingsError(
+                f"{origin}: members: {name} has output=, but members report by tasks and mail. Leave it out."
+            )
+        if backend in _REMOTE_BACKENDS and agent.extras.tools:
+            raise SettingsError(
+                f"{origin}: members: {name} has Python tools, which only exist in this process. Use "
+                "backend='in-process'."
+            )
+    return by_name
+
+
+def _name_members(origin: str, members: Any) -> dict[str, Agent[Any]]:
+    if isinstance(members, Mapping):
+        pairs = list(members.items())
+    elif isinstance(members, Sequence) and not isinstance(members, str):
+        pairs = [(getattr(each, "name", ""), each) for each in members]
+    else:
+        raise SettingsError(f"{origin}: members: expected a list of agents, got {members!r}.")
+    by_name: dict[str, Agent[Any]] = {}
+    for name, agent in pairs:
+        if not isinstance(agent, Agent):
+            raise SettingsError(f"{origin}: members: expected agents, got {agent!r}.")
+        if name in by_name:
+            raise SettingsError(
+                f"{origin}: members: two members have the name {name!r}. Pass a mapping of names to agents."
+            )
+        by_name[name] = agent
+    if not by_name:
+        raise SettingsError(f"{origin}: members: a team needs at least one member.")
+    return by_name
+
+
+async def _find_stored_team(
+    name: str, options: SharedOptions
+) -> tuple[TeamRoster, StoredTeamDefinition | None]:
+    """Return the roster and the stored definition of a team. Raises `TeamNotFound`."""
+    built, _ = build_session_options(f"shoal.Team.resume({name!r})", options, None)
+    cwd = Path.cwd() if built.cwd is None else built.cwd
+    environ = resolve_environment(built, cwd)
+    home = resolve_shoal_home(os.environ if environ is None else environ, cwd)
+    store = open_store(home if built.store is None else built.store)
+    try:
+        team = parse_team_name(name)
+    except InvalidName as error:
+        raise TeamNotFound(str(error)) from None
+    rosters = store.open_rosters(clock=built.clock, report=lambda _: None)
+    try:
+        roster = await rosters.read_team_roster(team)
+        others = await rosters.list_teams()
+    finally:
+        await rosters.aclose()
+    if roster is None:
+        listing = suggest_name(name, others) if others else " There are no teams."
+        raise TeamNotFound(f"There is no team {name!r} in {home}.{listing}")
+    return roster, read_team_definition(store.find_session(roster.lead_session_id).directory)
+
+
+def _restore_agents(
+    name: str, stored: StoredTeamDefinition | None, lead: Agent[Any] | None
+) -> tuple[dict[str, Agent[Any]], Agent[Any] | None]:
+    """Return the members and the lead as they were stored. Raises `SettingsError`."""
+    origin = f"shoal.Team.resume({name!r})"
+    if stored is None:
+        raise SettingsError(f"{origin}: its agents are not stored. Pass members= again.")
+    if stored.python_tools:
+        names = ", ".join(stored.python_tools)
+        raise SettingsError(f"{origin}: {names} had Python tools, which cannot be stored. Pass members=.")
+    agents = {each: restore_agent(each, fields) for each, fields in stored.agents.items()}
+    if lead is None and stored.lead is not None:
+        lead = agents[stored.lead]
+    return {member: agents[agent] for member, agent in stored.members.items()}, lead
+
+
+def _list_started_members(session: LibrarySession[Any], team: str) -> set[str]:
+    """Return the names of members that ever started: one that left must not come back."""
+    return {
+        record.event.name
+        for record in session.journal.read_records()
+        if isinstance(record.event, AgentStarted) and record.event.team == team
+    }
+
+
+class TeamResumption:
+    """A team to resume: await it, or enter it with `async with`."""
+
+    def __init__(
+        self,
+        name: str,
+        members: Sequence[Agent[Any]] | Mapping[str, Agent[Any]] | None,
+        lead: Agent[Any] | None,
+        options: SharedOptions,
+    ) -> None:
+        self._name = name
+        self._members = members
+        self._lead = lead
+        self._options = options
+        self._team: Team | None = None
+
+    def __await__(self) -> Generator[Any, None, Team]:
+        return self._open_team().__await__()
+
+    async def __aenter__(self) -> Team:
+        self._team = await Team.find(self._name, self._members, self._lead, self._options)
+        return await self._team.__aenter__()
+
+    async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
+        assert self._team is not None
+        await self._team.__aexit__(kind, error, trace)
+
+    async def _open_team(self) -> Team:
+        return await (await Team.find(self._name, self._members, self._lead, self._options)).open()

@@ -1,0 +1,88 @@
+"""Definition of a program's team, stored with its run so that another process can resume the team."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from shoal.core.errors import SettingsError, StateFileError
+from shoal.stores.files.home.home_paths import create_or_replace_private_file
+
+FILE_NAME = "team.json"
+_STORED_OPTIONS = (
+    "model", "fallback_model", "mode", "allowed_tools", "disallowed_tools", "available_tools",
+    "system_prompt", "append_system_prompt", "effort", "thinking_tokens", "betas", "max_turns",
+    "max_budget_usd", "max_total_tokens", "max_agents", "deadline", "strict_mcp_config", "plugin_dirs",
+    "skills", "slash_commands", "add_dirs", "settings", "setting_sources", "bare", "skip_permissions",
+    "allow_bypass", "coordinator",
+)  # fmt: skip
+"""Options that a resumed team has again."""
+_PROGRAM_OPTIONS = ("model", "tools", "hooks", "on_question", "budget", "environ", "settings", "mcp_config")
+"""Options that are objects of the program or may hold secrets: a resume needs them again."""
+
+
+class StoredTeamDefinition(Struct, frozen=True, kw_only=True):
+    """Everything that is needed to resume a team, except objects of the program."""
+
+    team: str
+    agents: dict[str, dict[str, Any]]
+    """Fields of each agent, as in agent files."""
+    members: dict[str, str]
+    """Agent of each member, by the name of the member."""
+    lead: str | None = None
+    backend: str | None = None
+    options: dict[str, Any] = {}
+    required: tuple[str, ...] = ()
+    """Options that were objects of the program."""
+    python_tools: tuple[str, ...] = ()
+    """Agents that have Python tools."""
+
+
+def select_stored_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the options that can be stored, and the names of those that only the program has."""
+    stored: dict[str, Any] = {}
+    for name in _STORED_OPTIONS:
+        value = options.get(name)
+        if value is not None and not _is_program_object(name, value):
+            stored[name] = msgspec.to_builtins(value, enc_hook=str)
+    required = tuple(
+        name for name in _PROGRAM_OPTIONS if options.get(name) is not None and name not in stored
+    )
+    return stored, required
+
+
+def _is_program_object(name: str, value: Any) -> bool:
+    if name == "settings":
+        return isinstance(value, Mapping) or str(value).lstrip().startswith("{")
+    return name == "model" and not isinstance(value, str)
+
+
+def write_team_definition(directory: Path, definition: StoredTeamDefinition) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    create_or_replace_private_file(directory / FILE_NAME, msgspec.json.encode(definition))
+
+
+def read_team_definition(directory: Path) -> StoredTeamDefinition | None:
+    """Read the definition; None if there is none. Raises `StateFileError` if it cannot be read."""
+    path = directory / FILE_NAME
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=StoredTeamDefinition)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise StateFileError(f"Cannot read {path}: {error}.", path=path) from error
+
+
+def refuse_missing_program_options(definition: StoredTeamDefinition, given: Mapping[str, Any]) -> None:
+    """Raise `SettingsError` if an object of the program is missing: without it the team could do more."""
+    missing = [name for name in definition.required if name not in given]
+    if missing:
+        names = ", ".join(f"{name}=" for name in missing)
+        raise SettingsError(
+            f"shoal.Team.resume({definition.team!r}): the team was opened with {names}, which cannot be "
+            "stored. Pass it again."
+        )

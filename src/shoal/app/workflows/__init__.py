@@ -1,0 +1,1 @@
+"""Workflows: plans in Python whose finished steps survive any crash."""

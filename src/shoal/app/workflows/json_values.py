@@ -1,0 +1,45 @@
+"""Python values of a workflow as JSON: arguments, inputs of steps and returned values."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from typing import Any
+
+import msgspec
+
+from shoal.core.errors import WorkflowError
+from shoal.core.output_type import OutputType
+
+
+def to_json_value(value: Any, what: str) -> Any:
+    """Return the value as JSON types. Raises `WorkflowError`: what is not JSON cannot be stored."""
+    try:
+        return msgspec.to_builtins(value, enc_hook=_encode_pydantic_model, str_keys=True)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise WorkflowError(
+            f"{what} cannot be stored as JSON: {error}. Use text, numbers, lists, dictionaries, dataclasses, "
+            "msgspec Structs or pydantic models."
+        ) from error
+
+
+def convert_json_value(value: Any, python_type: Any, what: str) -> Any:
+    """Return the JSON value as this type. Raises `WorkflowError` if it does not fit."""
+    if python_type in (Any, None, type(None)):
+        return value
+    try:
+        return OutputType(python_type).convert(value)
+    except (TypeError, ValueError) as error:
+        raise WorkflowError(f"{what} does not fit its type: {error}.") from error
+
+
+def compute_digest(value: Any) -> str:
+    """Return the SHA-256 of a JSON value; the order of keys does not matter."""
+    return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()
+
+
+def _encode_pydantic_model(value: Any) -> Any:
+    pydantic = sys.modules.get("pydantic")
+    if pydantic is not None and isinstance(value, pydantic.BaseModel):
+        return value.model_dump(mode="json")
+    raise TypeError(f"{type(value).__name__} is not a JSON type")

@@ -1,0 +1,139 @@
+"""Steps of a workflow as the journal recorded them, for a run that continues after a crash."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import Struct
+
+from shoal.core.agents.subagents import AgentResult
+from shoal.core.errors import WorkflowError
+from shoal.core.events import (
+    AgentEnded,
+    JournalRecord,
+    WorkflowEnded,
+    WorkflowPhaseStarted,
+    WorkflowStarted,
+    WorkflowStepFinished,
+    WorkflowStepStarted,
+)
+from shoal.core.ids import AgentId
+
+
+class StepRecord(Struct, kw_only=True):
+    number: int
+    path: str
+    digest: str
+    preview: str
+    child: AgentId | None = None
+    until: int | None = None
+    is_finished: bool = False
+    value: Any = None
+
+
+class WorkflowRecord(Struct, kw_only=True):
+    """One workflow of a session."""
+
+    started: WorkflowStarted
+    steps: dict[int, StepRecord] = {}
+    phases: list[str] = []
+    ended: WorkflowEnded | None = None
+
+
+class WorkflowRecords:
+    """All workflows of a session, and the ends of the agents that did their steps."""
+
+    def __init__(self, records: Iterable[JournalRecord]) -> None:
+        self.workflows: dict[str, WorkflowRecord] = {}
+        self.completions: dict[AgentId, AgentResult] = {}
+        for record in records:
+            self._apply(record.event)
+
+    def find(self, name: str, workflow: str | None = None) -> WorkflowRecord:
+        """Return the workflow with this id, or the latest one with this name. Raises `WorkflowError`."""
+        found = [each for each in self.workflows.values() if each.started.name == name]
+        if workflow is not None:
+            found = [each for each in found if each.started.workflow == workflow]
+        if not found:
+            known = ", ".join(f"{key} ({each.started.name})" for key, each in self.workflows.items())
+            raise WorkflowError(
+                f"The session has no workflow {workflow or name!r}. It has: {known or 'none'}."
+            )
+        return found[-1]
+
+    def _apply(self, event: object) -> None:
+        match event:
+            case WorkflowStarted():
+                self._apply_start(event)
+            case WorkflowPhaseStarted(workflow=workflow, phase=phase) if workflow in self.workflows:
+                if phase not in self.workflows[workflow].phases:
+                    self.workflows[workflow].phases.append(phase)
+            case WorkflowStepStarted(workflow=workflow, step=number) if workflow in self.workflows:
+                self.workflows[workflow].steps[number] = StepRecord(
+                    number=number,
+                    path=event.path,
+                    digest=event.digest,
+                    preview=event.preview,
+                    child=event.child,
+                    until=event.until,
+                )
+            case WorkflowStepFinished(workflow=workflow, step=number, value=value):
+                record_found = self.workflows.get(workflow)
+                step = None if record_found is None else record_found.steps.get(number)
+                if step is not None:
+                    step.is_finished, step.value = True, value
+            case WorkflowEnded(workflow=workflow) if workflow in self.workflows:
+                self.workflows[workflow].ended = event
+            case AgentEnded(agent=agent, completion=completion):
+                self.completions[agent] = completion
+            case _:
+                pass
+
+    def _apply_start(self, event: WorkflowStarted) -> None:
+        record = self.workflows.get(event.workflow)
+        if record is None or not event.resumed:
+            self.workflows[event.workflow] = WorkflowRecord(started=event)
+            return
+        record.started, record.ended = event, None
+        if event.rerun_from is not None:
+            record.steps = {n: step for n, step in record.steps.items() if n < event.rerun_from}
+
+
+class StepLog:
+    """Recorded steps that the program has not asked for yet.
+
+    A step is identified by its path and the digest of its input. Steps with the same identity are
+    interchangeable, so they are taken in the order in which they started.
+    """
+
+    def __init__(self, steps: Iterable[StepRecord] = ()) -> None:
+        self._remaining: dict[tuple[str, str], deque[StepRecord]] = {}
+        self._finished_by_path: dict[str, dict[int, StepRecord]] = {}
+        self.next_number = 1
+        self.taken = 0
+        """Number of recorded steps that the program asked for."""
+        for step in steps:
+            self._remaining.setdefault((step.path, step.digest), deque()).append(step)
+            if step.is_finished:
+                self._finished_by_path.setdefault(step.path, {})[step.number] = step
+            self.next_number = max(self.next_number, step.number + 1)
+
+    def take(self, path: str, digest: str) -> StepRecord | None:
+        """Return the next record of this step; None if the program never asked for it before."""
+        waiting = self._remaining.get((path, digest))
+        if not waiting:
+            return None
+        step = waiting.popleft()
+        self._finished_by_path.get(path, {}).pop(step.number, None)
+        self.taken += 1
+        return step
+
+    def allocate_number(self) -> int:
+        self.next_number += 1
+        return self.next_number - 1
+
+    def find_unclaimed_result(self, path: str) -> StepRecord | None:
+        """Return a finished step with this path that the program has not asked for."""
+        return next(iter(self._finished_by_path.get(path, {}).values()), None)

@@ -1,0 +1,228 @@
+"""Workflows as programs define them: run in a session, and resumed in the same session."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine, Mapping
+from contextvars import ContextVar
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, get_type_hints
+
+from shoal.app.library.library_session import LibrarySession
+from shoal.app.workflows.json_values import convert_json_value, to_json_value
+from shoal.app.workflows.step_log import StepLog, WorkflowRecords
+from shoal.app.workflows.workflow import Workflow
+from shoal.core.errors import WorkflowError
+from shoal.core.events import WorkflowEnded, WorkflowStarted
+from shoal.core.ids import LEAD_ID
+from shoal.core.text.text_format import to_one_line
+
+ArgumentsP = ParamSpec("ArgumentsP")
+ReturnT = TypeVar("ReturnT")
+ReturnT_co = TypeVar("ReturnT_co", covariant=True)
+_DETAIL_LENGTH = 2_000
+_running: ContextVar[tuple[str, ...]] = ContextVar("running workflows", default=())
+
+
+class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
+    """An async function whose first parameter is a `Workflow`. Create it with `@shoal.workflow`."""
+
+    def __init__(
+        self, function: Callable[Concatenate[Workflow, ArgumentsP], Coroutine[Any, Any, ReturnT_co]]
+    ) -> None:
+        """Check the function. Raises `TypeError`."""
+        self.__doc__, self.__module__ = function.__doc__, function.__module__
+        self.name = function.__name__
+        self.description = (inspect.getdoc(function) or "").partition("\n")[0]
+        self._function = function
+        if not inspect.iscoroutinefunction(function):
+            raise TypeError(f"@shoal.workflow: {self.name} must be an async function: write `async def`.")
+        parameters = list(inspect.signature(function).parameters.values())
+        if not parameters or parameters[0].kind not in (
+            inspect.Parameter.POSITIONAL_ONLY,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        ):
+            raise TypeError(
+                f"@shoal.workflow: {self.name} needs the workflow as its first parameter: "
+                f"`async def {self.name}(flow: shoal.Workflow, ...)`."
+            )
+        unsupported = [each.name for each in parameters if each.kind in _VARIADIC]
+        if unsupported:
+            raise TypeError(
+                f"@shoal.workflow: {self.name} takes any number of arguments as {unsupported[0]!r}. Name "
+                "each parameter, because the arguments are stored."
+            )
+
+    def __repr__(self) -> str:
+        return f"<workflow {self.name}>"
+
+    async def run(
+        self, session: LibrarySession[Any], *args: ArgumentsP.args, **kwargs: ArgumentsP.kwargs
+    ) -> ReturnT_co:
+        """Run the workflow in an open session and return what its function returns.
+
+        Raises what the function raises, and `WorkflowError`.
+        """
+        bound = self._get_signature().bind(*args, **kwargs)
+        bound.apply_defaults()
+        workflow = f"{self.name}-{session.agent.ids.new_short_id()}"
+        return await self._execute(session, workflow, dict(bound.arguments))
+
+    async def resume(
+        self, session: LibrarySession[Any], workflow: str | None = None, *, rerun_from: int | None = None
+    ) -> ReturnT_co:
+        """Continue a workflow of a resumed session, by default the latest one with this name.
+
+        Steps that finished are not repeated, and a workflow that completed returns its value again.
+        With `rerun_from`, the step with that number and all later ones run again. Raises `WorkflowChanged` if
+        the program now asks for other steps.
+        """
+        records = WorkflowRecords(session.journal.read_records())
+        record = records.find(self.name, workflow)
+        if record.ended is not None and record.ended.status == "completed" and rerun_from is None:
+            return self._convert_returned_value(record.ended.value)
+        hints = self._get_type_hints()
+        arguments = {
+            name: convert_json_value(value, hints.get(name, Any), f"The argument {name!r} of {self.name}")
+            for name, value in record.started.arguments.items()
+        }
+        steps = [step for n, step in record.steps.items() if rerun_from is None or n < rerun_from]
+        return await self._execute(
+            session,
+            record.started.workflow,
+            arguments,
+            log=StepLog(steps),
+            records=records,
+            rerun_from=rerun_from,
+        )
+
+    def parse_arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return JSON values as the types of the parameters. Raises `WorkflowError`."""
+        try:
+            bound = self._get_signature().bind(**given)
+        except TypeError as error:
+            raise WorkflowError(f"The arguments of the workflow {self.name} do not fit: {error}.") from error
+        hints = self._get_type_hints()
+        return {
+            name: convert_json_value(value, hints.get(name, Any), f"The argument {name!r} of {self.name}")
+            for name, value in bound.arguments.items()
+        }
+
+    def describe_parameters(self) -> str:
+        return str(self._get_signature())
+
+    async def _execute(
+        self,
+        session: LibrarySession[Any],
+        workflow: str,
+        arguments: dict[str, Any],
+        *,
+        log: StepLog | None = None,
+        records: WorkflowRecords | None = None,
+        rerun_from: int | None = None,
+    ) -> ReturnT_co:
+        if self.name in _running.get():
+            raise WorkflowError(
+                f"The workflow {self.name} cannot start itself: {' → '.join(_running.get())}."
+            )
+        source, digest = self._read_source()
+        session.make_resumable()
+        session.emit_event(
+            WorkflowStarted(
+                agent=LEAD_ID,
+                workflow=workflow,
+                name=self.name,
+                arguments={
+                    name: to_json_value(value, f"The argument {name!r} of {self.name}")
+                    for name, value in arguments.items()
+                },
+                source=source,
+                digest=digest,
+                resumed=log is not None,
+                rerun_from=rerun_from,
+            )
+        )
+        self._note_changed_source(session, records, workflow, digest)
+        flow = Workflow(
+            session,
+            workflow=workflow,
+            code=self._function.__code__,
+            log=log or StepLog(),
+            completions={} if records is None else records.completions,
+        )
+        token = _running.set((*_running.get(), self.name))
+        unsubscribe = session.subscribe(flow.watch_quota)
+        try:
+            returned = await cast("Callable[..., Coroutine[Any, Any, ReturnT_co]]", self._function)(
+                flow, **arguments
+            )
+            value = to_json_value(returned, f"The value that {self.name} returns")
+            self._convert_returned_value(value)
+        except asyncio.CancelledError:
+            session.emit_event(
+                WorkflowEnded(agent=LEAD_ID, workflow=workflow, status="stopped", detail="it was stopped")
+            )
+            raise
+        except Exception as error:
+            detail = f"{type(error).__name__}: {error}"[:_DETAIL_LENGTH]
+            session.emit_event(
+                WorkflowEnded(agent=LEAD_ID, workflow=workflow, status="failed", detail=detail)
+            )
+            raise
+        finally:
+            unsubscribe()
+            _running.reset(token)
+        session.emit_event(WorkflowEnded(agent=LEAD_ID, workflow=workflow, status="completed", value=value))
+        return returned
+
+    def _note_changed_source(
+        self, session: LibrarySession[Any], records: WorkflowRecords | None, workflow: str, digest: str
+    ) -> None:
+        if records is not None and records.workflows[workflow].started.digest != digest:
+            session.note(
+                f"The file of the workflow {workflow} changed since it ran. Shoal uses the results of "
+                "finished steps that still match."
+            )
+
+    def _convert_returned_value(self, value: Any) -> ReturnT_co:
+        returned_type = self._get_type_hints().get("return", Any)
+        what = f"The value that {to_one_line(self.name)} returns"
+        return cast("ReturnT_co", convert_json_value(value, returned_type, what))
+
+    def _get_signature(self) -> inspect.Signature:
+        """Return the signature without the workflow."""
+        signature = inspect.signature(self._function)
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+    def _get_type_hints(self) -> dict[str, Any]:
+        try:
+            return get_type_hints(self._function)
+        except NameError:  # a name that exists only for type checkers
+            return {}
+
+    def _read_source(self) -> tuple[str, str]:
+        path = self._function.__code__.co_filename
+        try:
+            return path, sha256(Path(path).read_bytes()).hexdigest()
+        except OSError:  # typed at a prompt
+            return path, ""
+
+
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def workflow(
+    function: Callable[Concatenate[Workflow, ArgumentsP], Coroutine[Any, Any, ReturnT]],
+) -> WorkflowDefinition[ArgumentsP, ReturnT]:
+    """Make a workflow from an async function whose first parameter is a `Workflow`.
+
+    ```python
+    @shoal.workflow
+    async def review(flow: shoal.Workflow, files: list[str]) -> str:
+        notes = await flow.map(reviewer, [f"Review {file}" for file in files])
+        return await flow.agent(writer, "Summarize: " + "; ".join(notes))
+    ```
+    """
+    return WorkflowDefinition(function)

@@ -1,0 +1,142 @@
+"""Reasons to ask before commands that obey files of the project: settings of git and npm, Python modules."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+from shoal.core.errors import WorkspaceError
+from shoal.core.text.filenames import escape_filename
+from shoal.policy.repository_programs import find_repository_program, has_repository
+from shoal.policy.shell.command_analysis import SimpleShellCommand
+from shoal.policy.shell.known_commands import NPM_SETTINGS
+
+ResolvePath: TypeAlias = Callable[[str], tuple[str, bool]]
+"""Returns the real path, and True for a directory. Raises `WorkspaceError`."""
+CheckoutJudge: TypeAlias = Callable[[SimpleShellCommand, ResolvePath, str], str | None]
+"""Returns why a command must be asked in the project with this root, or None."""
+
+_PLAIN_WRITERS = frozenset({"touch", "mkdir", "tee", "rm", "rmdir", "truncate"})
+_REPOSITORY_MARK = re.compile(r"(?:^|/)(?:HEAD|\.git|\.npmrc)$|[*?\[]|\(unknown\)", re.IGNORECASE)
+
+_HARMLESS_NPM_SETTING = re.compile(
+    r"(?:@[^:=]+:)?registry|//[^=]*|access|always-auth|audit(?:-level)?|auto-install-peers|color|dedupe-[a-z-]+"
+    r"|depth|engine-strict|fetch-[a-z-]+|force|foreground-scripts|fund|(?:public-|shamefully-)?hoist(?:-pattern)?"
+    r"|ignore-scripts|include|init-(?:author-[a-z]+|license|version)|install-(?:links|strategy)"
+    r"|legacy-peer-deps|link-workspace-packages|lockfile|lockfile-version|loglevel|maxsockets|message"
+    r"|node-linker|omit|package-lock|prefer-[a-z-]+|progress|resolution-mode|save(?:-[a-z-]+)?"
+    r"|strict-(?:peer-dep[a-z]*|ssl)|tag(?:-version-prefix)?|unicode|update-notifier|workspaces(?:-update)?"
+)
+"""Settings that name no program and no place to write to."""
+_MAX_SETTINGS_BYTES = 100_000
+
+
+def get_checkout_judge(words: tuple[str | None, ...]) -> CheckoutJudge | None:
+    """Return the function that judges a command which obeys files of the project; None for others."""
+    name = words[0]
+    if name is None:
+        return None
+    if name.endswith("git"):
+        return _judge_git
+    if name == "npm":
+        return _judge_npm
+    return _judge_json_tool if words[1:3] == ("-m", "json.tool") else None
+
+
+def may_write_settings(part: SimpleShellCommand) -> bool:
+    """Return True if a command may create what makes a directory a repository."""
+    is_plain = not part.changes or (bool(part.words) and part.words[0] in _PLAIN_WRITERS)
+    return any(not is_plain or _REPOSITORY_MARK.search(path) for path in part.writes)
+
+
+def may_obey_new_settings(part: SimpleShellCommand, root: str) -> bool:
+    """Return True if files that other commands of the line write may become settings of this command."""
+    if not part.read_only or not part.words or get_checkout_judge(part.words) is None:
+        return False
+    return part.places != ("",) or "-C" in part.words or not has_repository(root)
+
+
+def _judge_git(part: SimpleShellCommand, resolve: ResolvePath, root: str) -> str | None:
+    if part.reads and (objection := _find_nested_repository(part, resolve, root)):
+        return objection
+    program = find_repository_program(root, part.words)
+    return program and f"git would run {program}, which the configuration of this repository sets"
+
+
+def _find_nested_repository(part: SimpleShellCommand, resolve: ResolvePath, root: str) -> str | None:
+    """Return why a git command must be asked that runs in another directory of the project."""
+    for path in part.reads:
+        directory, end, rest = path.rpartition("/.git")
+        if not end or rest:
+            continue
+        try:
+            real, _ = resolve(directory)
+        except WorkspaceError as error:
+            return str(error)
+        while len(real) > len(root):
+            if os.path.lexists(f"{real}/.git") or os.path.lexists(f"{real}/HEAD"):
+                return f"git uses the configuration of the repository in {escape_filename(directory)}"
+            real = real.rpartition("/")[0]
+    return None
+
+
+def _judge_npm(part: SimpleShellCommand, resolve: ResolvePath, root: str) -> str | None:
+    """Return why npm must be asked: settings of the project tell it what to run or where to write."""
+    for path in part.reads:
+        directory, end, rest = f"/{path}".rpartition(f"/{NPM_SETTINGS}")
+        if not end or rest:
+            continue
+        try:
+            real, _ = resolve(directory[1:] or ".")
+        except WorkspaceError as error:
+            return str(error)
+        if found := _find_npm_setting(real, root):
+            return f"npm would use {found}"
+    return None
+
+
+def _judge_json_tool(part: SimpleShellCommand, resolve: ResolvePath, root: str) -> str | None:
+    """Return why python must be asked: it imports a file of the project instead of its own module."""
+    for path in part.reads:
+        try:
+            real, is_directory = resolve(path)
+            names = [each.name for each in Path(real).iterdir()] if is_directory else []
+        except (WorkspaceError, OSError) as error:
+            return str(error)
+        for name in names:
+            is_module = "." in name or os.path.lexists(f"{real}/{name}/__init__.py")
+            if is_module and name.partition(".")[0] in sys.stdlib_module_names:
+                return f"python may run the project's {escape_filename(name)}"
+    return None
+
+
+def _find_npm_setting(directory: str, root: str) -> str | None:
+    """Return the first setting, with its file, that may be harmful in a directory of a project, or None."""
+    place = directory
+    while True:
+        if found := _find_harmful_npm_setting(Path(place, NPM_SETTINGS)):
+            return found
+        if place == root or "/" not in place[1:]:
+            return None
+        place = place.rpartition("/")[0]
+
+
+def _find_harmful_npm_setting(file: Path) -> str | None:
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(_MAX_SETTINGS_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return f"{escape_filename(str(file))}, which cannot be read ({error.strerror})"
+    if len(content) > _MAX_SETTINGS_BYTES:
+        return f"{escape_filename(str(file))}, which is too long to check"
+    for line in content.decode("utf-8", "replace").splitlines():
+        name = line.partition("=")[0].strip().removesuffix("[]").strip("'\"")
+        if name and name[0] not in "#;" and not _HARMLESS_NPM_SETTING.fullmatch(name):
+            return f"the setting {escape_filename(name[:40])!r} of {escape_filename(str(file))}"
+    return None

@@ -1,0 +1,226 @@
+"""Sessions of different tenants in one process: homes, environments, budgets and questions."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shoal
+from shoal.core.conversation.model_requests import ModelRequest
+from shoal.core.errors import BudgetError, SettingsError
+from shoal.models.scripted_model import ReplyLike
+from shoal.testing import make_tool_call, messages_server
+
+
+def list_headers(server: Any) -> set[str]:
+    return {request.headers["x-api-key"] for request in server.requests}
+
+
+@pytest.mark.spec("API-09")
+async def test_two_tenants_at_once_have_their_own_keys_homes_and_addresses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "key-of-the-process")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("SECRET_OF_THE_PROCESS", "yes")
+    command = make_tool_call("Bash", command="env", description="Show the variables")
+
+    async def run_tenant(name: str) -> tuple[shoal.Result[None], Any]:
+        project = tmp_path / name
+        project.mkdir()
+        async with messages_server([command, f"I am {name}"]) as server:
+            environ = {
+                "ANTHROPIC_API_KEY": f"key-of-{name}",
+                "ANTHROPIC_BASE_URL": server.url,
+                "TENANT": name,
+                "PATH": os.environ["PATH"],
+                "IS_SANDBOX": "1",
+            }
+            outputs: list[str] = []
+
+            def on_event(event: shoal.Event) -> None:
+                if isinstance(event, shoal.events.ToolOutputReturned):
+                    outputs.append(str(event.result.content))
+
+            result = await shoal.run(
+                "Who are you?",
+                cwd=project,
+                home=tmp_path / f"home-{name}",
+                environ=environ,
+                model="anthropic:claude-sonnet-4-5",
+                allowed_tools=["Bash(env)"],
+                on_event=on_event,
+            )
+            assert list_headers(server) == {f"key-of-{name}"}
+            assert f"TENANT={name}" in outputs[0]
+            assert "SECRET_OF_THE_PROCESS" not in outputs[0]
+            return result, server
+
+    (first, _), (second, _) = await asyncio.gather(run_tenant("anna"), run_tenant("ben"))
+    assert (first.text, second.text) == ("I am anna", "I am ben")
+    for name in ("anna", "ben"):
+        assert len(list((tmp_path / f"home-{name}").rglob("journal.jsonl"))) == 1
+    assert not any(Path(os.environ["SHOAL_HOME"]).rglob("journal.jsonl"))
+
+
+@pytest.mark.spec("API-09")
+async def test_a_session_without_the_key_in_its_environment_does_not_use_that_of_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "key-of-the-process")
+    with pytest.raises(shoal.ShoalError, match="ANTHROPIC_API_KEY"):
+        await shoal.run("hi", cwd=tmp_path, home=tmp_path, environ={}, model="anthropic:claude-sonnet-4-5")
+
+
+@pytest.mark.spec("API-09")
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"environ": {}}, "environ: it sets no home directory. Pass home=DIRECTORY"),
+        ({"environ": {"HOME": "/srv/other"}, "home": "x"}, "environ: HOME cannot differ"),
+        ({"environ": {"A": 1}, "home": "x"}, "environ: expected a mapping of texts"),
+        ({"home": 3}, "home: expected a path"),
+        ({"budget": 5}, r"budget: expected a shoal.Budget, got 5. Write shoal.Budget\(usd="),
+        ({"on_question": "yes"}, "on_question: expected a function"),
+    ],
+)
+async def test_a_wrong_tenant_is_refused(tmp_path: Path, options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(SettingsError, match=problem):
+        await shoal.open(cwd=tmp_path, model=shoal.ScriptedModel([]), **options).__aenter__()
+
+
+PRICED = shoal.ModelCard(
+    id="priced", provider="scripted", price=shoal.TokenPrice(input=0.0, output=1_000_000.0)
+)
+
+
+@pytest.mark.spec("API-10")
+async def test_several_sessions_share_one_budget(tmp_path: Path) -> None:
+    budget = shoal.Budget(usd=3)
+    model = shoal.ScriptedModel(lambda _: "one", card=PRICED)  # one token, one dollar
+    async with (
+        shoal.open(cwd=tmp_path, model=model, budget=budget) as first,
+        shoal.open(cwd=tmp_path, model=model, budget=budget) as second,
+    ):
+        await first.run("hi")
+        await second.run("hi")
+        await first.run("hi")
+        assert budget.spent_usd == 3
+        with pytest.raises(shoal.RunFailed, match=r"the budget of \$3 is spent"):
+            await second.run("hi")
+        with pytest.raises(shoal.errors.AgentRequestRefused, match=r"the budget of \$3 is spent"):
+            await second.spawn(shoal.Agent("a", prompt="x"), "go")
+    # A resumed session is not counted twice, and a new budget counts what it spent before.
+    async with shoal.open(cwd=tmp_path, model=model, budget=budget, resume=first.id):
+        assert budget.spent_usd == 3
+    other = shoal.Budget(usd=10)
+    async with shoal.open(cwd=tmp_path, model=model, budget=other, resume=first.id):
+        assert other.spent_usd == 2
+
+
+@pytest.mark.spec("API-10")
+async def test_a_shared_budget_needs_a_price(tmp_path: Path) -> None:
+    unpriced = shoal.ScriptedModel(["hi"], card=shoal.ModelCard(id="unpriced", provider="scripted"))
+    with pytest.raises(BudgetError, match="the price of unpriced is unknown"):
+        await shoal.run("hi", cwd=tmp_path, model=unpriced, budget=shoal.Budget(usd=1))
+
+
+@pytest.mark.parametrize("limits", [{}, {"usd": 0}, {"usd": -1}, {"tokens": True}, {"usd": float("nan")}])
+def test_a_budget_without_a_limit_is_refused(limits: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"shoal.Budget\(\): "):
+        shoal.Budget(**limits)
+
+
+def ask_for_touch(request: ModelRequest) -> ReplyLike:
+    is_first = len(request.messages) == 1
+    return [make_tool_call("Bash", command="touch made", description="x")] if is_first else "done"
+
+
+@pytest.mark.spec("API-11")
+async def test_a_function_answers_the_questions_of_all_agents(tmp_path: Path) -> None:
+    questions: list[shoal.Question] = []
+
+    async def answer(question: shoal.Question) -> shoal.Answer:
+        questions.append(question)
+        assert isinstance(question, shoal.PermissionQuestion)
+        return question.allow()
+
+    model = shoal.ScriptedModel(ask_for_touch)
+    async with shoal.open(cwd=tmp_path, model=model, on_question=answer) as session:
+        await session.run("go")
+        assert (tmp_path / "made").exists()
+        (tmp_path / "made").unlink()
+        handle = await session.spawn(shoal.Agent("worker", prompt="Work."), "go")
+        await handle
+    assert (tmp_path / "made").exists()
+    assert [question.agent for question in questions] == ["lead", handle.id]
+
+
+def raise_error(_: shoal.Question) -> shoal.Answer:
+    raise ZeroDivisionError("broken")
+
+
+@pytest.mark.spec("API-11")
+@pytest.mark.parametrize(
+    ("handler", "reason"),
+    [
+        (lambda question: question.deny("not here"), "not here"),
+        (lambda _: None, "The program did not answer"),
+        (lambda _: True, "on_question returned True instead of AllowAnswer"),
+        (lambda _: shoal.ChoiceAnswer(answers={}), "instead of AllowAnswer"),
+        (raise_error, "on_question failed: ZeroDivisionError: broken"),
+    ],
+)
+async def test_a_question_without_a_usable_answer_is_denied(
+    tmp_path: Path, handler: Any, reason: str
+) -> None:
+    outputs: list[str] = []
+
+    def on_event(event: shoal.Event) -> None:
+        if isinstance(event, shoal.events.ToolOutputReturned):
+            outputs.append(str(event.result.content))
+
+    model = shoal.ScriptedModel(ask_for_touch)
+    async with asyncio.timeout(30):
+        await shoal.run("go", cwd=tmp_path, model=model, on_question=handler, on_event=on_event)
+    assert not (tmp_path / "made").exists()
+    assert reason in outputs[0]
+
+
+@pytest.mark.spec("API-11")
+async def test_a_function_chooses_and_approves_plans(tmp_path: Path) -> None:
+    choice = {"question": "Which?", "header": "Pick", "options": [{"label": "a"}, {"label": "b"}]}
+
+    def reply(request: ModelRequest) -> ReplyLike:
+        if len(request.messages) == 1:
+            return [make_tool_call("AskUserQuestion", questions=[choice])]
+        return str(request.messages[-1])
+
+    def answer(question: shoal.Question) -> shoal.Answer:
+        assert isinstance(question, shoal.ChoiceQuestion)
+        return question.choose("b")
+
+    result = await shoal.run("go", cwd=tmp_path, model=shoal.ScriptedModel(reply), on_question=answer)
+    assert "b" in result.text.partition("Which?")[2]
+
+
+@pytest.mark.spec("API-11")
+async def test_closing_a_session_ends_a_question_that_nobody_answered(tmp_path: Path) -> None:
+    asked = asyncio.Event()
+
+    async def never_answer(_: shoal.Question) -> shoal.Answer:
+        asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with asyncio.timeout(30):
+        async with shoal.open(
+            cwd=tmp_path, model=shoal.ScriptedModel(ask_for_touch), on_question=never_answer
+        ) as session:
+            turn = session.run("go")
+            await asked.wait()
+        assert (await turn.wait()).reason == "interrupted"

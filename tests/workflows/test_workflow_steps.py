@@ -1,0 +1,295 @@
+"""Workflows in one process: steps, phases, failures, and what a resumed session repeats."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shoal
+from shoal.core.conversation.messages import ToolUseBlock
+from shoal.core.conversation.model_requests import ModelRequest
+from shoal.core.errors import QuotaExceeded, WorkflowChanged, WorkflowError
+from shoal.core.events import WorkflowEnded, WorkflowPhaseStarted
+from shoal.core.permissions.questions import ChoiceAnswer, ChoiceQuestion
+from shoal.models.scripted_model import ReplyLike
+from shoal.testing.mock_replies import HttpErrorFault
+from shoal.testing.servers import messages_server
+
+
+@dataclass
+class Verdict:
+    good: bool
+    why: str
+
+
+editor = shoal.Agent("editor", prompt="You edit.")
+judge = shoal.Agent("judge", prompt="You judge.", output=Verdict)
+
+
+class RecordingModel:
+    """Answers every prompt, and records the prompts of agents in order."""
+
+    def __init__(self) -> None:
+        self.prompts: list[str] = []
+        self.failing: set[str] = set()
+
+    def reply(self, request: ModelRequest) -> ReplyLike:
+        prompt = request.messages[0].text
+        if request.messages[-1].role == "user" and len(request.messages) == 1:
+            self.prompts.append(prompt)
+        if prompt in self.failing:
+            raise QuotaExceeded("credit balance is too low", provider="test", model="m")
+        if "You judge." in request.system and len(request.messages) == 1:
+            return [ToolUseBlock(id="c", name="StructuredOutput", input={"good": True, "why": prompt})]
+        return f"done: {prompt}"
+
+    def open(self, cwd: Path, **options: Any) -> shoal.Session[None]:
+        return shoal.open(cwd=cwd, model=shoal.ScriptedModel(self.reply), **options)
+
+
+@shoal.workflow
+async def migrate(flow: shoal.Workflow, files: list[str]) -> Verdict:
+    """Migrate files, then judge the result."""
+    flow.phase("edit")
+    edits = await flow.map(editor, [f"Migrate {file}" for file in files], at_once=4)
+    flow.phase("verify")
+    return await flow.agent(judge, "; ".join(edits))
+
+
+@pytest.mark.spec("WFL-01")
+async def test_a_workflow_runs_its_steps_and_returns_a_typed_value(tmp_path: Path) -> None:
+    model, phases = RecordingModel(), []
+    async with model.open(tmp_path) as session:
+        session.subscribe(
+            lambda event: phases.append(event) if isinstance(event, WorkflowPhaseStarted) else None
+        )
+        verdict = await migrate.run(session, ["a", "b"])
+    assert verdict == Verdict(good=True, why="done: Migrate a; done: Migrate b")
+    assert sorted(model.prompts[:2]) == ["Migrate a", "Migrate b"]
+    assert [event.phase for event in phases] == ["edit", "verify"]
+
+
+@pytest.mark.spec("WFL-02")
+async def test_a_resumed_workflow_asks_no_finished_agent_again(tmp_path: Path) -> None:
+    model = RecordingModel()
+    model.failing.add("done: Migrate a; done: Migrate b")
+    async with model.open(tmp_path) as session:
+        with pytest.raises(shoal.RunFailed):
+            await migrate.run(session, ["a", "b"])
+        ident = session.config.history.session
+    model.failing.clear()
+    model.prompts.clear()
+    async with model.open(tmp_path, resume=ident) as session:
+        verdict = await migrate.resume(session)
+    assert verdict.good
+    assert model.prompts == ["done: Migrate a; done: Migrate b"]
+    model.prompts.clear()
+    async with model.open(tmp_path, resume=ident) as session:
+        assert await migrate.resume(session) == verdict
+    assert model.prompts == []
+
+
+@pytest.mark.spec("WFL-02")
+async def test_a_step_can_be_run_again_on_purpose(tmp_path: Path) -> None:
+    model = RecordingModel()
+    async with model.open(tmp_path) as session:
+        await migrate.run(session, ["a", "b"])
+        ident = session.config.history.session
+    model.prompts.clear()
+    async with model.open(tmp_path, resume=ident) as session:
+        await migrate.resume(session, rerun_from=3)
+    assert model.prompts == ["done: Migrate a; done: Migrate b"]
+    model.prompts.clear()
+    async with model.open(tmp_path, resume=ident) as session:
+        await migrate.resume(session, rerun_from=1)
+    assert len(model.prompts) == 3
+
+
+@pytest.mark.spec("WFL-03")
+async def test_a_changed_program_is_refused_with_the_difference(tmp_path: Path) -> None:
+    names = ["a", "b"]
+
+    @shoal.workflow
+    async def changing(flow: shoal.Workflow) -> None:
+        await flow.map(editor, [f"Migrate {name}" for name in names])
+        await flow.agent(editor, "stop here")
+
+    model = RecordingModel()
+    model.failing.add("stop here")
+    async with model.open(tmp_path) as session:
+        with pytest.raises(shoal.RunFailed):
+            await changing.run(session)
+        ident = session.config.history.session
+    names[1] = "c"
+    model.prompts.clear()
+    async with model.open(tmp_path, resume=ident) as session:
+        with pytest.raises(WorkflowChanged, match=r"'Migrate b', and now it has 'Migrate c'.*rerun_from=2"):
+            await changing.resume(session)
+    assert model.prompts == []
+
+
+@pytest.mark.spec("WFL-02")
+async def test_now_random_shell_and_answers_are_the_same_after_a_resume(tmp_path: Path) -> None:
+    seen: list[Any] = []
+
+    @shoal.workflow
+    async def gather_facts(flow: shoal.Workflow) -> None:
+        command = await flow.shell("echo ran >> log.txt; cat log.txt")
+        await flow.sleep(0.001)
+        answer = await flow.ask("Which color?", ["red", "blue"])
+        seen.append((flow.now(), flow.now(), flow.random(), flow.random(), command.text, answer))
+        if len(seen) == 1:
+            raise ValueError("an error of the program")
+
+    async def answer_question(session: shoal.Session[Any]) -> None:
+        async for question in session.questions.watch_questions():
+            assert isinstance(question, ChoiceQuestion)
+            answer = ChoiceAnswer(answers={"Which color?": "blue"})
+            session.questions.submit_answer(question.id, answer)
+
+    model = RecordingModel()
+    async with model.open(tmp_path, mode="bypassPermissions", attended=True) as session:
+        answering = asyncio.create_task(answer_question(session))
+        with pytest.raises(ValueError, match="an error of the program"):
+            await gather_facts.run(session)
+        answering.cancel()
+        ident = session.config.history.session
+    async with model.open(tmp_path, mode="bypassPermissions", resume=ident) as session:
+        await gather_facts.resume(session)
+    assert seen[0] == seen[1]
+    assert seen[0][2] != seen[0][3]
+    assert seen[0][5] == "blue"
+    assert (tmp_path / "log.txt").read_text() == "ran\n"
+
+
+@pytest.mark.spec("WFL-04")
+@pytest.mark.parametrize("at_once", [1, 4])
+async def test_no_agent_is_started_after_the_provider_refused_for_quota(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    @shoal.workflow
+    async def edit_all(flow: shoal.Workflow) -> list[str]:
+        return await flow.map(editor, [f"{number}" for number in range(1000)], at_once=at_once)
+
+    refusal = HttpErrorFault(status=400, message="Your credit balance is too low")
+    replies = iter(["one", "two", *[refusal] * 1000])
+    async with messages_server(lambda request: next(replies)) as server:
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-for-tests")
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        async with shoal.open(cwd=tmp_path, model="anthropic:claude-haiku-4-5") as session:
+            with pytest.raises(WorkflowError, match=r"quota is used up \(.*credit balance"):
+                await edit_all.run(session)
+        # Those that ran already may be refused too.
+        assert 3 <= server.request_count <= 2 + at_once
+
+
+@pytest.mark.spec("WFL-04")
+async def test_a_default_replaces_the_answers_of_failed_agents(tmp_path: Path) -> None:
+    @shoal.workflow
+    async def judge_all(flow: shoal.Workflow) -> list[Verdict | None]:
+        prompts = ["good", "empty"]
+        return await flow.map(picky, prompts, output=Verdict, default=None)
+
+    def reply(request: ModelRequest) -> ReplyLike:
+        if request.messages[0].text == "good" and len(request.messages) == 1:
+            return [ToolUseBlock(id="c", name="StructuredOutput", input={"good": True, "why": "x"})]
+        return "no answer"
+
+    picky = shoal.Agent("picky", prompt="You judge.", max_turns=1)
+    async with shoal.open(cwd=tmp_path, model=shoal.ScriptedModel(reply)) as session:
+        assert await judge_all.run(session) == [Verdict(good=True, why="x"), None]
+
+
+@pytest.mark.spec("WFL-01")
+async def test_items_of_a_pipeline_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    first_done, order = asyncio.Event(), []
+
+    @shoal.workflow
+    async def improve(flow: shoal.Workflow) -> list[str]:
+        async def edit(item: str) -> str:
+            if item == "slow":
+                await first_done.wait()
+            return await flow.agent(editor, item)
+
+        async def check(text: str) -> str:
+            order.append(text)
+            first_done.set()
+            return text.upper()
+
+        return await flow.pipeline(["slow", "fast"], edit, check)
+
+    async with RecordingModel().open(tmp_path) as session:
+        assert await improve.run(session) == ["DONE: SLOW", "DONE: FAST"]
+    assert order == ["done: fast", "done: slow"]
+
+
+@pytest.mark.spec("WFL-05")
+async def test_a_workflow_cannot_start_itself(tmp_path: Path) -> None:
+    @shoal.workflow
+    async def recurse(flow: shoal.Workflow) -> None:
+        await recurse.run(session)
+
+    async with RecordingModel().open(tmp_path) as session:
+        with pytest.raises(WorkflowError, match="cannot start itself: recurse"):
+            await recurse.run(session)
+
+
+@pytest.mark.spec("WFL-05")
+async def test_a_returned_value_must_fit_its_type(tmp_path: Path) -> None:
+    @shoal.workflow
+    async def lie(flow: shoal.Workflow) -> int:
+        return "many"  # type: ignore[return-value]
+
+    ends: list[WorkflowEnded] = []
+    async with RecordingModel().open(tmp_path) as session:
+        session.subscribe(lambda event: ends.append(event) if isinstance(event, WorkflowEnded) else None)
+        with pytest.raises(WorkflowError, match="The value that lie returns does not fit its type"):
+            await lie.run(session)
+    assert [end.status for end in ends] == ["failed"]
+
+
+@pytest.mark.spec("WFL-05")
+async def test_arguments_must_be_json(tmp_path: Path) -> None:
+    @shoal.workflow
+    async def take(flow: shoal.Workflow, thing: object) -> None: ...
+
+    async with RecordingModel().open(tmp_path) as session:
+        with pytest.raises(WorkflowError, match="The argument 'thing' of take cannot be stored as JSON"):
+            await take.run(session, object())
+
+
+@pytest.mark.spec("WFL-05")
+async def test_a_workflow_that_loops_forever_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shoal.app.workflows.workflow.MAX_STEPS", 50)
+
+    @shoal.workflow
+    async def loop_forever(flow: shoal.Workflow) -> None:
+        while True:
+            flow.random()
+
+    async with RecordingModel().open(tmp_path) as session:
+        with pytest.raises(WorkflowError, match="asked for more than 50 steps"):
+            await loop_forever.run(session)
+
+
+def test_only_async_functions_with_a_workflow_are_workflows() -> None:
+    with pytest.raises(TypeError, match="must be an async function"):
+
+        @shoal.workflow  # type: ignore[arg-type]
+        def plain(flow: shoal.Workflow) -> None: ...
+
+    with pytest.raises(TypeError, match="needs the workflow as its first parameter"):
+
+        @shoal.workflow  # type: ignore[arg-type]
+        async def empty() -> None: ...
+
+    with pytest.raises(TypeError, match="takes any number of arguments as 'files'"):
+
+        @shoal.workflow
+        async def variadic(flow: shoal.Workflow, *files: str) -> None: ...

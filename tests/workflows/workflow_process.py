@@ -1,0 +1,66 @@
+"""A program with a workflow of many agents, which a test kills and starts again.
+
+Usage: python workflow_process.py PROJECT RECORD COUNT [SESSION]
+
+Each agent call appends its prompt to RECORD, and each finished step its number to RECORD.steps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import shoal
+from shoal.core.conversation.model_requests import ModelRequest
+from shoal.core.events import Event, WorkflowStepFinished
+
+editor = shoal.Agent("editor", prompt="You edit.", tools=[])
+checker = shoal.Agent("checker", prompt="You check.", tools=[])
+
+
+@shoal.workflow
+async def edit_files(flow: shoal.Workflow, count: int) -> str:
+    flow.phase("edit")
+    edits = await flow.map(editor, [f"file {number}" for number in range(count)], at_once=8)
+    flow.phase("check")
+    seed = flow.random()
+    checks = await flow.map(checker, edits, at_once=8)
+    return f"{seed} {len(checks)} {checks[-1]}"
+
+
+def append_line(path: Path, line: str) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.write(fd, f"{line}\n".encode())
+    os.close(fd)
+
+
+def write_line(text: str) -> None:
+    os.write(1, f"{text}\n".encode())
+
+
+async def main(project: str, record: str, count: str, session_id: str | None = None) -> None:
+    calls, steps = Path(record), Path(f"{record}.steps")
+
+    def reply(request: ModelRequest) -> str:
+        append_line(calls, request.messages[0].text)
+        return f"did {request.messages[0].text}"
+
+    def watch_steps(event: Event) -> None:
+        if isinstance(event, WorkflowStepFinished):
+            append_line(steps, str(event.step))
+            write_line("step")
+
+    options = {"cwd": project, "model": shoal.ScriptedModel(reply)}
+    async with shoal.open(**options, **({} if session_id is None else {"resume": session_id})) as session:
+        session.subscribe(watch_steps)
+        if session_id is None:
+            write_line(session.config.history.session)
+            write_line(await edit_files.run(session, int(count)))
+        else:
+            write_line(await edit_files.resume(session))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
