@@ -388,7 +388,7 @@ class WorkflowStepStarted(JournaledEvent, frozen=True, tag="workflow_step_starte
 
     workflow: str
     step: int
-    """Number of the step, in the order in which steps started first."""
+    """Number of the step, in the order in which steps first started."""
     path: str
     """Phase, functions and kind of the step."""
     digest: str
