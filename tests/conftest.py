@@ -19,7 +19,7 @@ settings.register_profile("long", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 # The tiers first: the other marks import them.
-pytest_plugins = ["tier_marks", "needs_marks", "spec_marks", "tmux_server"]
+pytest_plugins = ["tier_marks", "needs_marks", "spec_marks", "tmux_server", "postgres_server"]
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # In a background run: the programs that tests start would not receive Ctrl-C either.

@@ -243,8 +243,8 @@ NOT_NARROWING = {
     "it is about the session, its files or its output": (
         _list_items(
             "settings",
-            "cleanupPeriodDays theme shoal.durable shoal.notify shoal.theme shoal.plain shoal.split_panes"
-            " shoal.telemetry.enabled shoal.telemetry.content",
+            "cleanupPeriodDays theme shoal.durable shoal.store shoal.notify shoal.theme shoal.plain"
+            " shoal.split_panes shoal.telemetry.enabled shoal.telemetry.content",
         )
         | _list_items(
             "flag",
@@ -268,7 +268,8 @@ NOT_NARROWING = {
         " OTEL_EXPORTER_OTLP_ENDPOINT OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
         " OTEL_EXPORTER_OTLP_TRACES_ENDPOINT OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
         " OTEL_METRICS_EXPORTER OTEL_SDK_DISABLED OTEL_SERVICE_NAME OTEL_TRACES_EXPORTER PATH PYTHONHOME"
-        " PYTHONPATH SHELL SHOAL_GUARDIAN SHOAL_HOME SHOAL_PLAIN SSH_AUTH_SOCK TERM TERMCAP TERM_PROGRAM"
+        " PYTHONPATH SHELL SHOAL_GUARDIAN SHOAL_HOME SHOAL_PLAIN SHOAL_STORE SSH_AUTH_SOCK TERM TERMCAP"
+        " TERM_PROGRAM"
         " TERM_PROGRAM_VERSION TMPDIR TMUX TMUX_PANE TMUX_TMPDIR TRACEPARENT WAYLAND_DISPLAY"
         " XDG_RUNTIME_DIR traceparent",
     ),

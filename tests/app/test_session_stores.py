@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import shoal
 from agent_scripts import call_tool, read_events, run_all_turns, script_agents, spawn_agent
+from postgres_server import get_clean_database
 from session_helpers import open_session
 from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.errors import SessionNotFound, SettingsError, StateFileError
@@ -20,14 +22,22 @@ from shoal.core.store import Store
 from shoal.models.scripted_model import ScriptedModel
 from team_scripts import get_home
 
-PLACES = ["memory", "files"]
+PLACES = ["memory", "files", pytest.param("postgres", marks=pytest.mark.needs("postgres", "asyncpg"))]
 
 
 @pytest.fixture(params=PLACES)
-def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Store:
+def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     if request.param == "memory":
-        return shoal.MemoryStore()
-    return shoal.FileStore(tmp_path_factory.mktemp("elsewhere"))
+        yield shoal.MemoryStore()
+    elif request.param == "files":
+        yield shoal.FileStore(tmp_path_factory.mktemp("elsewhere"))
+    else:
+        from shoal.stores.postgres.database_client import DatabaseClient
+        from shoal.stores.postgres.postgres_store import PostgresStore
+
+        client = DatabaseClient(get_clean_database())
+        yield PostgresStore(client, tmp_path_factory.mktemp("elsewhere"))
+        client.close()
 
 
 async def test_an_agent_and_its_report_survive_a_resume_from_the_same_store(
@@ -135,7 +145,7 @@ async def test_a_teammate_of_a_session_in_memory_cannot_have_a_process_of_its_ow
     ("options", "problem"),
     [
         ({"store": 5}, "store: expected a store or its address, got 5"),
-        ({"store": "postgresql://db/shoal"}, "There is no store 'postgresql://db/shoal'"),
+        ({"store": "mysql://db/shoal"}, "There is no store 'mysql://db/shoal'"),
         ({"store": "memory:", "persist": False}, "store: persist=False stores nothing"),
     ],
 )

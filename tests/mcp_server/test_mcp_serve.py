@@ -261,3 +261,35 @@ def test_without_the_mcp_sdk_the_command_says_what_to_install(tmp_path: Path) ->
     )
     assert ran.returncode == 1
     assert "pip install 'shoal[mcp]'" in ran.stderr
+
+
+@pytest.mark.spec("LIM-10", "LIM-11")
+async def test_wrong_arguments_owners_and_states_are_refused(tmp_path: Path) -> None:
+    async with start_mcp_server(tmp_path, "--model", MODEL) as call:
+        await call("team_create", name="roof")
+        assert "has no argument 'colour'" in await call("team_create", name="wall", colour="red")
+        first = (await call("task_create", subject="first"))["id"]
+        second = (await call("task_create", subject="second", blocked_by=[first]))["id"]
+        assert "'nobody' is no member" in await call("task_update", task=first, owner="nobody")
+        assert "needs a subject" in await call("task_create", subject="  ")
+        assert "needs a subject" in await call("task_update", task=first, subject=" ")
+        for status in ("in_progress", "completed"):
+            refused = await call("task_update", task=second, status=status)
+            assert "is waiting for 1" in refused or "waits for #1" in refused
+        assert (await call("task_get", task=second))["status"] == "pending"
+        assert (await call("task_update", task=first, owner="team-lead"))["owner"] == "team-lead"
+        listed = await call("team_list")
+        assert [team["name"] for team in listed["teams"]] == ["roof"]
+
+
+@pytest.mark.spec("LIM-11")
+async def test_a_spawn_that_cannot_start_says_why(tmp_path: Path) -> None:
+    async with start_mcp_server(tmp_path, "--model", "anthropic:claude-sonnet-4-5") as call:
+        await call("team_create", name="roof")
+        (tmp_path / ".claude").mkdir()
+        (tmp_path / ".claude" / "settings.local.json").write_text('{"shoal": {"max_depth": "deep"}}')
+        assert "could not start: " in (refused := await call("spawn", prompt="work"))
+        assert "max_depth" in refused
+        assert "could not start: " in (refused := await call("spawn", prompt="work", name="ann"))
+        assert "max_depth" in refused
+        assert [each["name"] for each in (await call("team_show"))["members"]] == ["team-lead"]

@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 
 import tier_marks
-from setup_env import PROGRAMS
+from setup_env import PROGRAMS, find_program
 
 # Installation is not enough for these: a container may forbid what they do.
 PROBE_COMMANDS = {
@@ -22,7 +22,7 @@ PROBE_COMMANDS = {
 @cache
 def explain_missing(name: str) -> str | None:
     """Return why a test that needs `name` cannot run here, or None if it can."""
-    program = shutil.which(name)
+    program = find_program(name) if name in PROGRAMS else shutil.which(name)
     if program is None and name in PROGRAMS:
         return f"the program {name} is not installed (Debian package {PROGRAMS[name]})"
     if program is None and importlib.util.find_spec(name) is None:

@@ -18,8 +18,8 @@ def create_mailboxes(home: Path, team: str = "t", **options: Any) -> FileMailbox
     return FileMailboxStore(home, team, **{"clock": SystemClock(), "ids": IdGenerator(), **options})
 
 
-def open_mailboxes(home: Path, team: str = "t") -> aclosing[FileMailboxStore]:
-    return aclosing(create_mailboxes(home, team))
+def open_mailboxes(home: Path, team: str = "t", **options: Any) -> aclosing[FileMailboxStore]:
+    return aclosing(create_mailboxes(home, team, **options))
 
 
 def make_mail(text: str, *, ident: str | None = None, sender: str = "bob") -> MailMessage:

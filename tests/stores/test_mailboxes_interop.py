@@ -6,11 +6,12 @@ import asyncio
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from mail_helpers import TIMESTAMP, create_mailboxes, get_inbox_path, make_mail
+from mail_helpers import TIMESTAMP, create_mailboxes, get_inbox_path, make_mail, take_all_mail
 
 from shoal.stores.files.mailboxes.file_mailbox_store import FileMailboxStore
 
@@ -217,10 +218,54 @@ async def test_a_byte_order_mark_and_half_a_surrogate_pair_are_read(mail: FileMa
     assert [m.text for m in await mail.read_history("ann")] == ["half \ud83d"]
 
 
-async def test_no_private_file_is_created_next_to_the_inboxes(mail: FileMailboxStore, home: Path):
+async def test_only_the_shared_lock_file_is_created_next_to_the_inboxes(mail: FileMailboxStore, home: Path):
     await mail.open_inbox("ann")
     for number in range(100):
         await mail.post("ann", make_mail(str(number)))
     await mail.mark_read("ann", [m.id for m in await mail.take_unread("ann")])
-    assert [path.name for path in get_inbox_path(home).parent.iterdir()] == ["ann.json"]
+    assert {path.name for path in get_inbox_path(home).parent.iterdir()} == {".lock", "ann.json"}
     assert [path.name for path in (home / "teams" / "t").iterdir()] == ["inboxes"]
+
+
+@pytest.mark.spec("LIM-09")
+async def test_entries_with_few_fields_or_a_numeric_time_are_delivered(mail: FileMailboxStore, home: Path):
+    await mail.open_inbox("ann")
+    entries = [
+        {"from": "bob", "text": "bare"},
+        {"from": "bob", "text": "seconds", "timestamp": 1_770_976_295},
+        {"from": "bob", "text": "milliseconds", "timestamp": 1_770_976_295_247},
+        {"from": "bob", "text": "fraction", "timestamp": 1_770_976_295.5},
+        {"from": "bob", "text": "null", "timestamp": None},
+        {"from": "bob", "text": "bare"},
+    ]
+    get_inbox_path(home).write_text(json.dumps(entries))
+    taken = await take_all_mail(mail)
+    assert [each.text for each in taken] == [each["text"] for each in entries]
+    assert len({each.id for each in taken}) == len(entries)
+    assert [each.timestamp for each in taken] == [
+        "",
+        "2026-02-13T09:51:35.000Z",
+        "2026-02-13T09:51:35.247Z",
+        "2026-02-13T09:51:35.500Z",
+        "",
+        "",
+    ]
+    assert await take_all_mail(mail) == []
+    assert not list(home.rglob("*corrupt*"))
+
+
+@pytest.mark.spec("LIM-09")
+async def test_a_file_that_is_complete_a_moment_later_is_not_set_aside_under_the_lock(
+    mail: FileMailboxStore, home: Path
+):
+    """The writer takes no lock at all, and is in the middle of its write when we post."""
+    await mail.open_inbox("ann")
+    path = get_inbox_path(home)
+    whole = json.dumps([{"from": "bob", "text": "slow", "timestamp": TIMESTAMP, "read": False}])
+    path.write_text(whole[:30])
+    finish = threading.Timer(0.005, path.write_text, (whole,))
+    finish.start()
+    await mail.post("ann", make_mail("ours"))
+    finish.join()
+    assert {each.text for each in await take_all_mail(mail)} == {"slow", "ours"}
+    assert not list(home.rglob("*corrupt*"))

@@ -15,6 +15,12 @@ from shoal.testing.contracts import (
 )
 
 
+def choose_marks(rule, name):
+    if name == "postgres":
+        return [pytest.mark.needs("postgres", "asyncpg")]
+    return [pytest.mark.spec(*rule.spec)] if rule.spec and name == "files" else []
+
+
 def parametrize_rules(rules):
     """Run every rule on every store; spec marks count for the file store."""
     return pytest.mark.parametrize(
@@ -24,7 +30,7 @@ def parametrize_rules(rules):
                 rule,
                 store,
                 id=f"{name}-{rule.__name__}",
-                marks=[pytest.mark.spec(*rule.spec)] if rule.spec and name == "files" else [],
+                marks=choose_marks(rule, name),
             )
             for name, store in STORE_OPENERS.items()
             for rule in rules

@@ -38,7 +38,7 @@ def test_a_store_is_chosen_by_its_address(home):
     assert open_store(store) is store
 
 
-@pytest.mark.parametrize("place", ["", "memory", "memory:x", "file:", "file:here", "postgresql://db/shoal"])
+@pytest.mark.parametrize("place", ["", "memory", "memory:x", "file:", "file:here", "mysql://db/shoal"])
 def test_an_unknown_store_address_is_refused(place):
     with pytest.raises(SettingsError, match="There is no store"):
         open_store(place)

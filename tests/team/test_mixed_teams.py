@@ -9,8 +9,10 @@ import pytest
 
 from agent_scripts import call_tool, read_events, run_all_turns
 from server_scripts import open_process_session, run_provider, script_server
+from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.events import AgentStarted, ModelRequestSettled
 from shoal.testing import chat_server
+from shoal.testing.mock_replies import RequestBody
 from team_scripts import read_inbox, read_team_config, send_message, spawn_member
 
 CREATE = call_tool("TeamCreate", team_name="crew")
@@ -32,7 +34,10 @@ async def test_each_member_has_its_own_provider_type_directory_and_budget(
         spawn_member("ann", subagent_type="scout"),
         spawn_member("bob", model="openai:gpt-5.1", cwd=str(tmp_path / "part")),
     ]
-    look = call_tool("Grep", pattern="x")
+
+    def look(body: RequestBody) -> ToolUseBlock:
+        return call_tool("Grep", pattern=f"x{len(body['messages'])}")
+
     settings = json.dumps({"shoal": {"teammate_mode": place, "agent_cwd": True}})
     report = send_message("team-lead", "From the other provider.", "report")
     async with (

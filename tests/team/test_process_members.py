@@ -27,6 +27,7 @@ from server_scripts import (
 )
 from shoal.app.run_access.run_handle import RunHandle, load_agent_statuses
 from shoal.core.clock import SystemClock
+from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.events import (
     AgentEnded,
     AgentStarted,
@@ -367,7 +368,9 @@ async def test_a_stopped_process_is_gone_within_the_grace_and_five_seconds(
 async def test_spending_of_a_process_member_counts_for_the_shared_budget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look = call_tool("Glob", pattern="*")
+    def look(body: RequestBody) -> ToolUseBlock:
+        return call_tool("Glob", pattern=f"*{len(body['messages'])}")
+
     async with (
         run_provider(monkeypatch, lead=[CREATE, spawn_member("ann"), "Wait.", "Good."], ann=[look]) as server,
         open_process_session(tmp_path, max_total_tokens=40_000) as session,

@@ -132,7 +132,8 @@ class Options(Struct, frozen=True, kw_only=True):
     persist: bool = True
     """False writes nothing to disk: no transcript, no journal, no resuming."""
     store: Store | Path | str | None = None
-    """Store of sessions and teams: an object, directory, `memory:` or `file:DIRECTORY`; the home if None."""
+    """Store of sessions and teams: an object, directory, `postgresql://…`, `file:DIRECTORY` or `memory:`; as
+    configured if None, by default the home."""
     title: str | None = None
     """Name of the session for people, by which it can be resumed."""
     teammate_mode: TeammateMode | None = None

@@ -9,17 +9,21 @@ from pathlib import Path
 from shoal.core.errors import SettingsError
 from shoal.core.store import Store
 
+POSTGRES_SCHEMES = ("postgresql://", "postgres://")
 MAX_TEMPORARY_EVENTS = 1_000
 """Newest events that the journals of a temporary store hold."""
 
 
-def open_store(place: Store | Path | str, *, durable: bool = False) -> Store:
-    """Return the store of a home directory, of `file:DIRECTORY` or `memory:`, or the given one.
+def open_store(place: Store | Path | str, *, home: Path | None = None, durable: bool = False) -> Store:
+    """Return the store of a home directory, of an address, or the given one.
 
-    A `durable` store of files flushes every change to the disk; a given store object stays as it is.
-    Raises `SettingsError` for anything else: no other store is used instead.
+    A store in a database has its working files in `home`. A `durable` store of files flushes every change to
+    the disk; a given store object stays as it is. Raises `SettingsError` for an unknown address: no other
+    store is used instead.
     """
     if isinstance(place, str):
+        if is_postgres_address(place):
+            return _open_postgres_store(place, home)
         scheme, separator, rest = place.partition(":")
         if scheme == "memory" and separator and not rest:
             from shoal.stores.memory.memory_store import MemoryStore
@@ -28,7 +32,7 @@ def open_store(place: Store | Path | str, *, durable: bool = False) -> Store:
         if scheme != "file" or not separator or not Path(rest).is_absolute():
             raise SettingsError(
                 f"There is no store {place!r}. Use memory:, file: with an absolute directory (such as "
-                f"file:/srv/shoal), or a store object."
+                f"file:/srv/shoal), postgresql://USER@HOST/DATABASE, or a store object."
             )
         place = Path(rest)
     if isinstance(place, Path):
@@ -36,6 +40,36 @@ def open_store(place: Store | Path | str, *, durable: bool = False) -> Store:
 
         return FileStore(place, durable=durable)
     return place
+
+
+def get_shared_address(store: Store) -> str | None:
+    """Return the address of a store in a database; None if its state is in this process or in files."""
+    return store.url if store.url is not None and is_postgres_address(store.url) else None
+
+
+def is_postgres_address(address: str) -> bool:
+    return address.startswith(POSTGRES_SCHEMES)
+
+
+def check_postgres_extra() -> None:
+    """Raise `SettingsError` if the extra that a store in PostgreSQL needs is not installed."""
+    from importlib.util import find_spec
+
+    if find_spec("asyncpg") is None:
+        raise SettingsError(
+            "The store in PostgreSQL needs the extra postgres, which is not installed. Type: "
+            "pip install 'shoal[postgres]'"
+        )
+
+
+def _open_postgres_store(address: str, home: Path | None) -> Store:
+    check_postgres_extra()
+    from shoal.stores.postgres.database_client import get_shared_client
+    from shoal.stores.postgres.postgres_store import PostgresStore
+
+    if home is None:
+        raise SettingsError("A store in PostgreSQL needs a home directory for the working files of its runs.")
+    return PostgresStore(get_shared_client(address), home)
 
 
 @contextmanager

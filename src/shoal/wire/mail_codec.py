@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
+from shoal.core.clock import format_iso_time
 from shoal.core.names import AgentName
 from shoal.core.teams.mail import MailMessage
 from shoal.wire.foreign_json import (
@@ -27,14 +28,19 @@ from shoal.wire.foreign_json import (
 from shoal.wire.json_codec import encode_json
 
 EMPTY_INBOX = b"[]\n"
+_FIRST_MILLISECONDS = 100_000_000_000
+"""Numbers from here on are milliseconds; as seconds they would be after the year 5000."""
 
 
 class _MailInboxEntrySchema(Struct, rename={"sender": "from"}, gc=False):
-    """The early 2026 format lacks `msg_id` and the later `msgV`, `type` and signature; only the id counts."""
+    """The early 2026 format lacks `msg_id` and the later `msgV`, `type` and signature; only the id counts.
+
+    Some programs write only `from` and `text`, or a time as a number.
+    """
 
     sender: AgentName
     text: str
-    timestamp: str
+    timestamp: str | int | float | None = None
     read: bool = False
     summary: str | None = None
     color: str | None = None
@@ -172,12 +178,23 @@ def derive_mail_id(sender: str, timestamp: str, text: str, occurrence: int) -> s
     return "made-" + hashlib.sha256(content.encode(errors="surrogatepass")).hexdigest()[:32]
 
 
+def _format_timestamp(timestamp: str | float | None) -> str:
+    """Return the time as text: empty if there is none, ISO 8601 for seconds or milliseconds since 1970."""
+    if timestamp is None or isinstance(timestamp, str):
+        return timestamp or ""
+    milliseconds = timestamp if abs(timestamp) >= _FIRST_MILLISECONDS else timestamp * 1000
+    try:
+        return format_iso_time(int(milliseconds))
+    except (OverflowError, ValueError, OSError):
+        return ""
+
+
 def _build_mail_message(schema: _MailInboxEntrySchema, occurrences: dict[str, int]) -> MailMessage:
     return MailMessage(
         id=schema.msg_id or _derive_unique_mail_id(schema, occurrences),
         sender=schema.sender,
         text=schema.text,
-        timestamp=schema.timestamp,
+        timestamp=_format_timestamp(schema.timestamp),
         read=schema.read,
         summary=schema.summary,
         color=schema.color,
@@ -187,12 +204,11 @@ def _build_mail_message(schema: _MailInboxEntrySchema, occurrences: dict[str, in
 
 
 def _derive_unique_mail_id(schema: _MailInboxEntrySchema, occurrences: dict[str, int]) -> str:
-    first_id = derive_mail_id(schema.sender, schema.timestamp, schema.text, 0)
+    timestamp = schema.timestamp if isinstance(schema.timestamp, str) else str(schema.timestamp or "")
+    first_id = derive_mail_id(schema.sender, timestamp, schema.text, 0)
     occurrence = occurrences.get(first_id, 0)
     occurrences[first_id] = occurrence + 1
-    return (
-        derive_mail_id(schema.sender, schema.timestamp, schema.text, occurrence) if occurrence else first_id
-    )
+    return derive_mail_id(schema.sender, timestamp, schema.text, occurrence) if occurrence else first_id
 
 
 def _convert_inbox_entry(value: Any, raw: bytes) -> _MailInboxEntrySchema | RejectedFileEntry:

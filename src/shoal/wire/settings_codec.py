@@ -212,6 +212,9 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     """Policy for unsigned team mail that another program sends in an agent's name; `ask` asks a person."""
     plugins: tuple[str, ...] = ()
     """Plug-in directories; the lists from all settings files are combined."""
+    store: str | None = None
+    """Store of sessions and teams: `postgresql://USER@HOST/DATABASE` for a database that several machines
+    share, or `file:DIRECTORY`; None means the home directory. Applies only in user files."""
     durable: bool = False
     """True to flush every line to disk before work continues, so that a power cut loses nothing."""
     sandbox: SandboxSettings = SandboxSettings()

@@ -29,6 +29,7 @@ from shoal.core.permissions.permission_changes import (
     SetPermissionModeSuggestion,
 )
 from shoal.core.permissions.permission_decisions import PermissionMode
+from shoal.core.store import Store
 from shoal.core.teams.member_backends import (
     AGENT_ENVIRONMENT_MARKS,
     MemberBackend,
@@ -38,6 +39,7 @@ from shoal.core.teams.member_backends import (
     TerminalMultiplexer,
 )
 from shoal.core.teams.roster import BackendType, RosterEntry
+from shoal.stores.store_choice import get_shared_address
 from shoal.team.channel.lead_channel import BudgetLimitSet, LeadChannel
 from shoal.team.members.member_host import TeamMembership
 from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT
@@ -95,6 +97,8 @@ class InheritedMemberOptions(Struct, frozen=True, kw_only=True):
     max_turns: int | None
     seed: int | None
     teammate_mode: TeammateMode | None
+    store: str | None
+    """Address of a store in a database; None for the home directory."""
     permissions: InheritedPermissionOptions
     models: InheritedModelOptions
     extensions: InheritedExtensionOptions
@@ -148,7 +152,7 @@ class MemberBootstrap(Struct, frozen=True, kw_only=True):
 
 
 def build_inherited_options(
-    options: Options, *, cwd: Path, model: str | None, mode: PermissionMode, seed: int | None
+    options: Options, *, cwd: Path, model: str | None, mode: PermissionMode, seed: int | None, store: Store
 ) -> InheritedMemberOptions:
     """Build the options of a member's session from the current state of its lead's."""
     agents, sources = options.agents, options.setting_sources
@@ -158,6 +162,7 @@ def build_inherited_options(
         max_turns=options.max_turns,
         seed=seed,
         teammate_mode=options.teammate_mode,
+        store=get_shared_address(store),
         permissions=InheritedPermissionOptions(
             mode=mode,
             skip_permissions=options.skip_permissions,
@@ -276,9 +281,10 @@ class BackendMemberLauncher:
         options = self._runtime.options
         if self._runtime.config.store.url is None:
             return "a session that stores nothing on disk must run its teammates in its own process."
-        if options.store is not None:
+        if options.store is not None and get_shared_address(self._runtime.config.store) is None:
             return (
-                "a teammate's process can only open the store in the home directory. Leave out store=, "
+                "a teammate's process can open the store in the home directory or in PostgreSQL, and no "
+                "other. Leave out store=, "
                 'or set shoal.teammate_mode to "in-process".'
             )
         if options.model is not None and not isinstance(options.model, str):
@@ -351,6 +357,7 @@ class BackendMemberLauncher:
                     model=model if isinstance(model, str) else None,
                     mode=permissions.mode,
                     seed=None if runtime.options.seed is None else runtime.agents.ids.random.getrandbits(63),
+                    store=runtime.config.store,
                 ),
             )
         )

@@ -131,7 +131,7 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
     history = (
         open_session_history(options, store, settings.home, str(cwd), ids)
         if (membership := options.membership) is None or membership.channel is None
-        else open_member_history(membership, settings)
+        else open_member_history(membership, store, settings)
     )
     # Only for a new session is it certain that nobody else uses its directory.
     exit_stack.callback(history.store.release_lock, unused=not history.turns)

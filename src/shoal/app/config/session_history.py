@@ -14,7 +14,7 @@ from shoal.core.errors import SettingsError, StateFileError
 from shoal.core.ids import LEAD_ID, EntryId, IdGenerator, SessionId, is_uuid
 from shoal.core.store import SessionStore, Store
 from shoal.stores.restored_conversation import restore_transcript
-from shoal.stores.store_choice import open_store, open_temporary_store
+from shoal.stores.store_choice import get_shared_address, open_store, open_temporary_store
 from shoal.team.members.member_host import TeamMembership
 
 
@@ -36,13 +36,13 @@ class SessionHistory(Struct, frozen=True, kw_only=True):
 
 
 def choose_session_store(options: Options, settings: Settings, exit_stack: AsyncExitStack) -> Store:
-    """Return the store of the options, by default the files of the home directory.
+    """Return the store of the options or settings, by default the files of the home directory.
 
     A session without persistence has its own store, which ends with it.
     """
     if options.persist:
-        place = settings.home if options.store is None else options.store
-        return open_store(place, durable=settings.own.durable)
+        place = options.store or settings.own.store or settings.home
+        return open_store(place, home=settings.home, durable=settings.own.durable)
     return exit_stack.enter_context(open_temporary_store())
 
 
@@ -73,8 +73,10 @@ def open_session_history(
     )
 
 
-def open_member_history(membership: TeamMembership, settings: Settings) -> SessionHistory:
+def open_member_history(membership: TeamMembership, store: Store, settings: Settings) -> SessionHistory:
     """Return the session of a teammate's process: the lead holds the lock and has the conversation."""
+    if get_shared_address(store) is not None:
+        return SessionHistory(store=store.find_session(membership.session))
     from shoal.stores.files.sessions.file_session_store import FileSessionStore
 
     return SessionHistory(

@@ -7,7 +7,7 @@ import fcntl
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from msgspec import Struct
 from shoal.app.run_access.run_handle import RunHandle, find_run
 from shoal.core.clock import Clock
 from shoal.core.errors import AgentRequestRefused, SessionNotFound
-from shoal.core.events import Event, QuestionAsked, TurnEnded
+from shoal.core.events import Event, ModelRequestSent, QuestionAsked, TurnEnded
 from shoal.core.ids import IdGenerator, SessionId
 from shoal.core.permissions.permission_decisions import PermissionMode
 from shoal.stores.files.home.home_paths import (
@@ -33,6 +33,9 @@ from shoal.stores.files.sessions.file_journal import read_journal
 
 _STDERR_TAIL_CHARS = 2_000
 _POLL_SECONDS = 0.2
+_START_POLL_SECONDS = 0.05
+START_WAIT = 10.0
+"""Seconds in which a run shows that it has started, or why it has not."""
 
 
 class BackgroundRunFlags(Struct, frozen=True, kw_only=True):
@@ -125,6 +128,31 @@ class BackgroundRunManager:
 
     def start_member_process(self, id_: str, arguments: Sequence[str]) -> None:
         self._start_process(id_, arguments, "")
+
+    async def wait_until_begun(self, id_: str, has_begun: Callable[[], Awaitable[bool]]) -> None:
+        """Return once the run works. Raises `AgentRequestRefused` with the reason if its process ends first.
+
+        A process that is slow to start is not waited for beyond `START_WAIT` seconds.
+        """
+        process = self._processes[id_]
+        with suppress(TimeoutError):
+            async with self._clock.deadline(START_WAIT):
+                while process.poll() is None and not await has_begun():
+                    # Nothing notifies about both the end of the process and its first files.
+                    await self._clock.sleep(_START_POLL_SECONDS)
+        code = process.poll()
+        if code and not await has_begun():
+            detail = self.read_stderr_tail(id_) or f"its process ended with exit code {code}"
+            raise AgentRequestRefused(f"It could not start: {detail}")
+
+    async def has_session_begun(self, id_: str) -> bool:
+        """Return True if the session has sent a request or written a result without an error."""
+        output, run = self._read_run_output(id_), self._find_run(id_)
+        if output and not output.get("is_error"):
+            return True
+        return run is not None and any(
+            isinstance(each.event, ModelRequestSent) for each in read_journal(run.journal_path)
+        )
 
     def is_running(self, id_: str) -> bool | None:
         """Return True while it runs; None if it was not started here."""

@@ -1,5 +1,7 @@
-"""Settings keys of Claude Code and what Shoal does with each; docs/how-to/move-from-claude-code.md has "
-"the same table."""
+"""Settings keys of Claude Code and what Shoal does with each.
+
+docs/how-to/move-from-claude-code.md has the same table.
+"""
 
 from __future__ import annotations
 

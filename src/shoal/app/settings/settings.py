@@ -294,12 +294,14 @@ _TRUE_VALUES = ("1", "true", "yes", "on")
 _SUBAGENT_MODEL_VARIABLES = ("SHOAL_SUBAGENT_MODEL", "CLAUDE_CODE_SUBAGENT_MODEL")
 _COORDINATOR_VARIABLES = ("SHOAL_COORDINATOR_MODE", "CLAUDE_CODE_COORDINATOR_MODE")
 _PLAIN_VARIABLES = ("SHOAL_PLAIN",)
+_STORE_VARIABLES = ("SHOAL_STORE",)
 _KEY_VARIABLES = {
     "home": _HOME_VARIABLES,
     "model": _MODEL_VARIABLES,
     "subagent_model": _SUBAGENT_MODEL_VARIABLES,
     "shoal.coordinator": _COORDINATOR_VARIABLES,
     "shoal.plain": _PLAIN_VARIABLES,
+    "shoal.store": _STORE_VARIABLES,
     "shoal.max_output_tokens": ("CLAUDE_CODE_MAX_OUTPUT_TOKENS",),
     "shoal.request_deadline": ("API_TIMEOUT_MS",),
     "shoal.mcp_deadline": ("MCP_TOOL_TIMEOUT",),
@@ -510,6 +512,7 @@ def _restrict_shoal_settings(
         web_search=trusted.web_search,
         # A project's file must not make agents' messages leave the machine.
         telemetry=trusted.telemetry,
+        store=_find_first_set_variable(_STORE_VARIABLES, environ) or trusted.store,
         coordinator=_read_boolean_variable(environ, _COORDINATOR_VARIABLES, default=merged.coordinator),
         plain=_read_boolean_variable(environ, _PLAIN_VARIABLES, default=merged.plain),
         worktree_guard=_choose_stricter_worktree_guard(merged.worktree_guard, trusted.worktree_guard),

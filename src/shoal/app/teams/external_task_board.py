@@ -64,6 +64,7 @@ class ExternalMemberBoardAccess:
         """Return the task and the attempt id under which the program holds it. Starting a task claims it."""
         board, before = self._store.open_board(identity.team), await self.get(identity, task)
         self._check_update_allowed(identity, before, request)
+        await self._refuse_unknown_owner(identity, request.owner)
         key = (identity.team, before.id)
         is_claim = (
             request.status == "in_progress" and request.owner in (None, identity.name)
@@ -86,6 +87,14 @@ class ExternalMemberBoardAccess:
             self._member.attempts.pop(key, None)
         await self._notify_affected_owners(identity, board, before, after, request)
         return after, self._member.attempts.get(key)
+
+    async def _refuse_unknown_owner(self, identity: ExternalMemberIdentity, owner: str | None) -> None:
+        if owner is None or not owner.strip():
+            return
+        team = await self._member.read_team(identity.team)
+        if team.find_member(parse_agent_name(owner)) is None:
+            names = ", ".join(member.name for member in team.members)
+            raise TaskUpdateRefused(f"{owner!r} is no member of {team.name}. Members: {names}.")
 
     def _check_update_allowed(
         self, identity: ExternalMemberIdentity, task: Task, request: ExternalTaskUpdateRequest

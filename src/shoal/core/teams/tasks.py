@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, Literal, TypeAlias, cast
 
 from msgspec import UNSET, Struct, UnsetType, structs
@@ -193,6 +193,35 @@ def would_close_dependency_cycle(board: Mapping[TaskId, Task], blocker: TaskId, 
     return False
 
 
+def refuse_blank_subject(subject: str | UnsetType) -> None:
+    """Raise `TaskUpdateRefused` for a subject without a visible character."""
+    if subject is not UNSET and not subject.strip():
+        raise TaskUpdateRefused("A task needs a subject: one line that describes the work.")
+
+
+def refuse_blocked_status(
+    task: Task,
+    change: TaskUpdate,
+    board: Mapping[TaskId, Task],
+    is_unreadable: Callable[[TaskId], bool] = lambda _: False,
+) -> None:
+    """Raise `TaskUpdateRefused` if the change starts or completes a task that waits for others.
+
+    A blocker that `is_unreadable` counts as open.
+    """
+    if change.status not in ("in_progress", "completed") or change.status == task.status:
+        return
+    waiting = structs.replace(task, blocked_by=(*task.blocked_by, *change.add_blocked_by))
+    blockers = [*find_open_blockers(waiting, board), *filter(is_unreadable, waiting.blocked_by)]
+    if blockers:
+        verb = "started" if change.status == "in_progress" else "completed"
+        listing = ", ".join(f"#{blocker}" for blocker in dict.fromkeys(blockers))
+        raise TaskUpdateRefused(
+            f"Task {task.id} cannot be {verb}: it waits for {listing}. Complete or delete the tasks that "
+            "block it first."
+        )
+
+
 def apply_task_update(task: Task, change: TaskUpdate) -> Task:
     """Return the task after the change, except for its dependencies. Raises `TaskUpdateRefused`.
 
@@ -204,6 +233,7 @@ def apply_task_update(task: Task, change: TaskUpdate) -> Task:
             f"Task {task.id} is no longer held by this attempt: it was released or taken over. "
             "Check it again before you continue."
         )
+    refuse_blank_subject(change.subject)
     metadata = merge_task_metadata(task.metadata, change.metadata)
     changes = {
         name: value

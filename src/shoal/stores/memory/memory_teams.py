@@ -41,6 +41,8 @@ from shoal.core.teams.tasks import (
     extract_stable_claim_attempt_part,
     find_claim_refusal_reason,
     find_claimable_tasks,
+    refuse_blank_subject,
+    refuse_blocked_status,
     sort_tasks_by_number,
 )
 
@@ -181,6 +183,7 @@ class MemoryTaskBoard:
         return self._state.tasks
 
     async def create(self, draft: TaskDraft) -> Task:
+        refuse_blank_subject(draft.subject)
         self._state.highest += 1
         task = draft.to_task(TaskId(str(self._state.highest)))
         self._store_tasks(task)
@@ -218,6 +221,7 @@ class MemoryTaskBoard:
         if change.status == "deleted":
             self._remove_task(task)
             return before, before
+        refuse_blocked_status(before, change, self._tasks)
         after = apply_task_update(before, change)
         others = apply_added_task_dependencies({**self._tasks, task: after}, task, change)
         self._store_tasks(after, *others.values())

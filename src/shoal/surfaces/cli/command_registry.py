@@ -184,6 +184,17 @@ COMMANDS = {
         "Stop a live run, or one of its agents.",
         ("shoal stop 3f2a", "shoal stop 3f2a plumber", "shoal stop 3f2a all"),
     ),
+    "store": LazySubCommandEntry(
+        "shoal.surfaces.cli.store_commands",
+        "Check and fill the store in PostgreSQL.",
+        (
+            "shoal store status",
+            "shoal store migrate",
+            "shoal store check --json | jq -r '.problems[]'",
+            "shoal store import 3f2a",
+            "shoal store export 3f2a --to ~/.claude",
+        ),
+    ),
     "task": LazySubCommandEntry(
         "shoal.surfaces.cli.task_commands",
         "List, show, add and update tasks.",
@@ -240,6 +251,17 @@ COMMANDS = {
         "shoal.surfaces.cli.web_command",
         "See and control every run in a browser.",
         ("shoal web", "shoal web --open", "shoal web --port 8765 --json | jq -r .url"),
+    ),
+    "workflow": LazySubCommandEntry(
+        "shoal.surfaces.cli.workflow_commands",
+        "Run plans in Python that survive a crash.",
+        (
+            "shoal workflow ls",
+            'shoal workflow run migrate.py \'files=["a.py", "b.py"]\'',
+            "shoal workflow show 3f2a",
+            "shoal workflow resume 3f2a",
+            "shoal workflow resume 3f2a --from 12",
+        ),
     ),
     "worktree": LazySubCommandEntry(
         "shoal.surfaces.cli.worktree_commands",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any, Literal, ParamSpec, TypeAlias
 
@@ -214,8 +214,11 @@ class TeamMcpServerTools:
                 "`agent_type` needs a `name` because it applies to a member of your team. Pass both."
             )
         if template is not None:
-            return {"id": self._runs.start_team_run(template, prompt, max_budget_usd=max_budget_usd)}
-        return {"id": self._runs.start_prompt_run(prompt, max_budget_usd=max_budget_usd)}
+            run = self._runs.start_team_run(template, prompt, max_budget_usd=max_budget_usd)
+        else:
+            run = self._runs.start_prompt_run(prompt, max_budget_usd=max_budget_usd)
+        await self._runs.wait_until_begun(run, partial(self._runs.has_session_begun, run))
+        return {"id": run}
 
     async def run_status(self, id: str) -> Data:  # noqa: A002 - the tool's input
         if "@" in id:
@@ -272,8 +275,15 @@ class TeamMcpServerTools:
             settings=flags.settings,
             plugin_dirs=tuple(map(str, flags.plugin_dirs)),
         )
+
+        async def has_begun() -> bool:
+            # Its prompt is marked read once it is in its transcript.
+            mailboxes = self._team_store.open_mailboxes(identity.team)
+            return not await mailboxes.take_unread(member.name, limit=1)
+
         try:
             self._runs.start_member_process(member.agent_id, build_member_launch_flags(launch_args))
+            await self._runs.wait_until_begun(member.agent_id, has_begun)
         except BaseException:
             await self._external_member.remove_member(identity.team, member.name)
             raise
@@ -344,11 +354,26 @@ TOOLS = (
 )
 
 
+class TeamMcpServer(MCPServer[Any]):
+    """Refuses arguments that a tool does not have, which the protocol's library would ignore."""
+
+    async def call_tool(self, name: str, arguments: Data, *rest: Any, **options: Any) -> Any:
+        tool = next((tool for tool in self._tool_manager.list_tools() if tool.name == name), None)
+        if tool is not None:
+            known = tool.parameters.get("properties", {})
+            if unknown := sorted(arguments.keys() - known.keys()):
+                raise ToolError(
+                    f"{name} has no argument {', '.join(map(repr, unknown))}. Its arguments: "
+                    f"{', '.join(known) or 'none'}."
+                )
+        return await super().call_tool(name, arguments, *rest, **options)
+
+
 def create_mcp_server(tools: TeamMcpServerTools) -> MCPServer[Any]:
-    server: MCPServer[Any] = MCPServer(
-        "shoal", instructions=_TEXTS[""], version=shoal.__version__, log_level="ERROR"
-    )
+    server = TeamMcpServer("shoal", instructions=_TEXTS[""], version=shoal.__version__, log_level="ERROR")
     for name in TOOLS:
         tool = convert_errors_to_tool_errors(getattr(tools, name))
         server.add_tool(tool, name=name, description=_TEXTS[name])
+    for registered in server._tool_manager.list_tools():
+        registered.parameters["additionalProperties"] = False
     return server

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from shoal.core.errors import TaskUpdateRefused
-from shoal.core.names import AgentName
-from shoal.core.teams.tasks import TaskUpdate, extract_stable_claim_attempt_part
+from shoal.core.names import AgentName, TaskId
+from shoal.core.teams.tasks import TaskDraft, TaskUpdate, extract_stable_claim_attempt_part
 from shoal.core.teams.team_storage import StoredTaskBoard, TaskBoard
 from shoal.testing.contracts.board_contract import ANN, BOB, create_tasks, get_existing_task, set_task_status
 from shoal.testing.contracts.contract_rules import (
@@ -130,16 +130,51 @@ async def change_by_another_handle_is_observed(open_store: StoreOpener[StoredTas
 @RULES.add_rule("TSK-05")
 async def claim_refusals_have_a_fixed_order(open_store: StoreOpener[TaskBoard]) -> None:
     async with open_store() as board:
-        blocker, task = await create_tasks(board, 2)
-        await board.update(task, TaskUpdate(add_blocked_by=(blocker,)), by=ANN)
-        assert (await board.claim(task, by=ANN)).reason == "blocked"
+        blocker, blocked, task = await create_tasks(board, 3)
+        await board.update(blocked, TaskUpdate(add_blocked_by=(blocker,)), by=ANN)
+        assert (await board.claim(blocked, by=ANN)).reason == "blocked"
         await set_task_status(board, task, "completed")
+        await board.update(task, TaskUpdate(add_blocked_by=(blocker,)), by=ANN)
         assert (await board.claim(task, by=ANN)).reason == "already_resolved"
         await board.update(task, TaskUpdate(owner=BOB), by=ANN)
         claim = await board.claim(task, by=ANN)
         assert (claim.success, claim.reason, claim.attempt) == (False, "already_claimed", None)
         await board.delete(task)
         assert (await board.claim(task, by=ANN)).reason == "task_not_found"
+
+
+@RULES.add_rule("LIM-10")
+async def a_blocked_task_cannot_be_started_or_completed(open_store: StoreOpener[TaskBoard]) -> None:
+    async with open_store() as board:
+        blocker, task = await create_tasks(board, 2)
+        await board.update(task, TaskUpdate(add_blocked_by=(blocker,)), by=ANN)
+        for change in (
+            TaskUpdate(status="in_progress"),
+            TaskUpdate(status="completed"),
+            TaskUpdate(status="in_progress", owner=BOB),
+        ):
+            await expect_refused_update(board, task, change, f"waits for #{blocker}")
+        new_blocker = TaskUpdate(status="completed", add_blocked_by=(task,))
+        await expect_refused_update(board, blocker, new_blocker, "")
+        await set_task_status(board, blocker, "completed")
+        await set_task_status(board, task, "completed")
+
+
+@RULES.add_rule("LIM-10")
+async def a_task_has_a_visible_subject(open_store: StoreOpener[TaskBoard]) -> None:
+    async with open_store() as board:
+        (task,) = await create_tasks(board, 1)
+        for subject in ("", " \t\n"):
+            await expect_refused_update(board, task, TaskUpdate(subject=subject), "needs a subject")
+            draft = TaskDraft(subject=subject, description="x")
+            assert "needs a subject" in await expect_refusal(board.create(draft), TaskUpdateRefused)
+        assert [each.id for each in await board.list_tasks()] == [task]
+
+
+async def expect_refused_update(board: TaskBoard, task: TaskId, change: TaskUpdate, why: str) -> None:
+    before = await board.get(task)
+    assert why in await expect_refusal(board.update(task, change, by=ANN), TaskUpdateRefused)
+    assert await board.get(task) == before
 
 
 @RULES.add_rule("TSK-05")

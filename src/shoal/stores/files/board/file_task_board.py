@@ -25,6 +25,8 @@ from shoal.core.teams.tasks import (
     extract_stable_claim_attempt_part,
     find_claim_refusal_reason,
     overlay_tasks_on_board,
+    refuse_blank_subject,
+    refuse_blocked_status,
 )
 from shoal.stores.files.access.directory_handle import DirectoryHandle
 from shoal.stores.files.access.file_watch import POLL_INTERVAL, DirectoryWatch
@@ -137,6 +139,7 @@ class FileTaskBoard:
         self._is_tidied = False
 
     async def create(self, draft: TaskDraft) -> Task:
+        refuse_blank_subject(draft.subject)
         async with self._lock_and_repair_board() as index:
             number = self._files.get_highest_task_id()
             while True:
@@ -197,6 +200,7 @@ class FileTaskBoard:
             }
             if task not in files:
                 raise _build_task_not_found(task)
+            refuse_blocked_status(files[task].task, change, index.tasks, self._files.is_unreadable)
             updated = apply_task_update(files[task].task, change)
             others = apply_added_task_dependencies(
                 overlay_tasks_on_board(index.tasks, {task: updated}), task, change

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from shoal.core.errors import LockUnavailable
 from shoal.core.names import TaskId
 from shoal.stores.files.access.directory_handle import DirectoryHandle
 from shoal.stores.files.home.home_directories import open_or_create_home_subdirectory
+from shoal.stores.files.locks.directory_flock import SharedDirectoryFlock
 from shoal.stores.files.locks.foreign_lock import ForeignProgramLock
 from shoal.stores.files.locks.shared_file_lock import LOCK_TIMEOUT, AsyncFlock, SharedFileLock
 
@@ -37,12 +39,15 @@ class TaskBoardLocks:
         self._task_directory: DirectoryHandle | None = None
         self._board_lock: SharedFileLock | None = None
         self._slot_locks: dict[int, AsyncFlock] = {}
+        self._directory_flock: SharedDirectoryFlock | None = None
+        """Taken before task locks: a process that waits for a task lock would block their holder with it."""
 
     def close(self) -> None:
         if self._lock_directory is not None:
             self._lock_directory.close()
         self._lock_directory = self._task_directory = self._board_lock = None
         self._slot_locks.clear()
+        self._directory_flock = None
 
     @asynccontextmanager
     async def lock_board(self, directory: DirectoryHandle) -> AsyncIterator[None]:
@@ -50,7 +55,12 @@ class TaskBoardLocks:
         lock_directory = self._open_lock_directory(directory)
         if self._board_lock is None:
             self._board_lock = SharedFileLock(
-                lock_directory, "list", directory=directory, file=_BOARD_LOCK_FILE, timeout=self._timeout
+                lock_directory,
+                "list",
+                directory=directory,
+                file=_BOARD_LOCK_FILE,
+                timeout=self._timeout,
+                directory_flock=self._directory_flock,
             )
         async with self._board_lock:
             yield
@@ -62,7 +72,11 @@ class TaskBoardLocks:
         by_slot: dict[int, list[TaskId]] = {}
         for task in sorted(set(tasks), key=int):
             by_slot.setdefault(get_task_lock_slot(task), []).append(task)
+        directory_flock = self._directory_flock
+        assert directory_flock is not None
         async with AsyncExitStack() as exit_stack:
+            await directory_flock.acquire(time.monotonic() + self._timeout)
+            exit_stack.callback(directory_flock.release)
             for slot, slot_tasks in sorted(by_slot.items()):
                 slot_lock = await exit_stack.enter_async_context(self._get_slot_lock(slot))
                 for task in slot_tasks:
@@ -74,13 +88,19 @@ class TaskBoardLocks:
         """Lock one task without waiting; yield False if it is locked or another program changes the list."""
         self._open_lock_directory(directory)
         slot_lock = self._get_slot_lock(get_task_lock_slot(task))
-        if (
-            directory.get_entry_stat(f"{_BOARD_LOCK_FILE}.lock") is not None
-            or not await slot_lock.try_acquire()
-        ):
-            yield False
-            return
+        directory_flock = self._directory_flock
+        assert directory_flock is not None
         async with AsyncExitStack() as exit_stack:
+            if (
+                directory.get_entry_stat(f"{_BOARD_LOCK_FILE}.lock") is not None
+                or not directory_flock.try_acquire()
+            ):
+                yield False
+                return
+            exit_stack.callback(directory_flock.release)
+            if not await slot_lock.try_acquire():
+                yield False
+                return
             exit_stack.push_async_exit(slot_lock)
             try:
                 await self._acquire_foreign_task_lock(task, 0.0, exit_stack)
@@ -119,4 +139,5 @@ class TaskBoardLocks:
             self.close()
             self._lock_directory = open_or_create_home_subdirectory(self._home, "shoal", "tasks", self._name)
             self._task_directory = directory
+            self._directory_flock = SharedDirectoryFlock(directory)
         return self._lock_directory

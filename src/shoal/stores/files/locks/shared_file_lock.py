@@ -1,4 +1,4 @@
-"""Lock of a file shared with other programs: our processes queue on a flock, then take the foreign lock.
+"""Lock of a file shared with other programs: our processes queue on a flock, then take the foreign locks.
 
 The kernel frees the flock the moment its holder dies, and waiting for it needs no polling. Code that runs
 while a lock is held does not await.
@@ -14,6 +14,7 @@ from types import TracebackType
 from shoal.core.errors import LockUnavailable
 from shoal.core.flock_queue import acquire_flock
 from shoal.stores.files.access.directory_handle import DirectoryHandle
+from shoal.stores.files.locks.directory_flock import SharedDirectoryFlock
 from shoal.stores.files.locks.flocks import try_flock
 from shoal.stores.files.locks.foreign_lock import ForeignProgramLock
 
@@ -113,7 +114,7 @@ class SharedFileLock:
     `own` and `build_foreign_lock_context` can be taken separately if the second may not be needed.
     """
 
-    __slots__ = ("_foreign", "_held", "own")
+    __slots__ = ("_directory_flock", "_foreign", "_held", "own")
 
     def __init__(
         self,
@@ -123,21 +124,26 @@ class SharedFileLock:
         directory: DirectoryHandle,
         file: str,
         timeout: float = LOCK_TIMEOUT,
+        directory_flock: SharedDirectoryFlock | None = None,
     ) -> None:
-        """`name` is the flock file in `locks`; `file` in `directory` is shared with other programs."""
+        """`name` is the flock file in `locks`; `file` in `directory` is shared with other programs.
+
+        `directory_flock` is the lock of programs that lock the whole directory.
+        """
         self.own = AsyncFlock(locks, name, timeout=timeout)
+        self._directory_flock = directory_flock
         self._foreign = (directory, file, locks)
         self._held: ForeignProgramLock | None = None
 
     def build_foreign_lock_context(self) -> _ForeignProgramLockContext:
         """Return the context manager of the foreign lock; enter it while `own` is held."""
-        return _ForeignProgramLockContext(ForeignProgramLock(*self._foreign), self.own)
+        return _ForeignProgramLockContext(ForeignProgramLock(*self._foreign), self.own, self._directory_flock)
 
     async def __aenter__(self) -> ForeignProgramLock:
         await self.own.__aenter__()
         foreign_lock = ForeignProgramLock(*self._foreign)
         try:
-            await foreign_lock.acquire(self.own.deadline)
+            await _acquire_foreign_locks(foreign_lock, self._directory_flock, self.own.deadline)
         except BaseException:
             await self.own.__aexit__(None, None, None)
             raise
@@ -149,22 +155,41 @@ class SharedFileLock:
     ) -> None:
         foreign_lock, self._held = self._held, None
         if foreign_lock is not None:
+            if self._directory_flock is not None:
+                self._directory_flock.release()
             foreign_lock.release()
         await self.own.__aexit__(kind, error, trace)
 
 
-class _ForeignProgramLockContext:
-    __slots__ = ("_lock", "_own")
+async def _acquire_foreign_locks(
+    lock: ForeignProgramLock, directory_flock: SharedDirectoryFlock | None, deadline: float
+) -> None:
+    await lock.acquire(deadline)
+    if directory_flock is not None:
+        try:
+            await directory_flock.acquire(deadline)
+        except BaseException:
+            lock.release()
+            raise
 
-    def __init__(self, lock: ForeignProgramLock, own: AsyncFlock) -> None:
+
+class _ForeignProgramLockContext:
+    __slots__ = ("_directory_flock", "_lock", "_own")
+
+    def __init__(
+        self, lock: ForeignProgramLock, own: AsyncFlock, directory_flock: SharedDirectoryFlock | None
+    ) -> None:
         self._lock = lock
         self._own = own
+        self._directory_flock = directory_flock
 
     async def __aenter__(self) -> ForeignProgramLock:
-        await self._lock.acquire(self._own.deadline)
+        await _acquire_foreign_locks(self._lock, self._directory_flock, self._own.deadline)
         return self._lock
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._directory_flock is not None:
+            self._directory_flock.release()
         self._lock.release()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Collection, Container
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from shoal.core.teams.mail import MailDeliveryState, MailMessage, MailPostReceip
 from shoal.stores.files.access.directory_handle import DirectoryHandle
 from shoal.stores.files.access.line_files import append_lines, read_complete_lines
 from shoal.stores.files.access.problem_reporter import ProblemReporter
+from shoal.stores.files.locks.directory_flock import SharedDirectoryFlock
 from shoal.stores.files.locks.foreign_lock import ForeignProgramLock
 from shoal.stores.files.locks.shared_file_lock import SharedFileLock
 from shoal.stores.files.mailboxes.inbox_file import (
@@ -52,12 +54,16 @@ class TeamMailDirectories(Struct, frozen=True, kw_only=True):
     locks: DirectoryHandle
     foreign: DirectoryHandle
     """Has one file for each owner that is run by another program."""
+    flock: SharedDirectoryFlock
+    """Lock of programs that lock all inboxes at once."""
 
     @classmethod
     def open_for_team(cls, home: DirectoryHandle, team: str) -> TeamMailDirectories:
         with home.open_or_create("shoal", "teams", team) as own_directory:
+            inboxes = home.open_or_create("teams", team, "inboxes")
             return cls(
-                inboxes=home.open_or_create("teams", team, "inboxes"),
+                inboxes=inboxes,
+                flock=SharedDirectoryFlock(inboxes),
                 staging=own_directory.open_or_create("staging"),
                 overflow=own_directory.open_or_create("overflow"),
                 archive=own_directory.open_or_create("archive"),
@@ -79,6 +85,7 @@ class TeamMailDirectories(Struct, frozen=True, kw_only=True):
 
         return cls(
             inboxes=inboxes,
+            flock=SharedDirectoryFlock(inboxes),
             staging=open_own_directory("staging"),
             overflow=open_own_directory("overflow"),
             archive=open_own_directory("archive"),
@@ -134,6 +141,7 @@ class FileMailbox:
             directory=directories.inboxes,
             file=self._file,
             timeout=lock_timeout,
+            directory_flock=directories.flock,
         )
         self._overflow = InboxOverflow(directories.overflow, owner)
         self._inbox: MailInboxFileContent | None = None
@@ -404,8 +412,16 @@ class FileMailbox:
     # While the locks are held
 
     def _read_or_quarantine_locked_inbox(self) -> MailInboxFileContent:
-        """Read the inbox under the locks: a file that is invalid now stays invalid, and is quarantined."""
+        """Read the inbox under the locks; a file that stays invalid is quarantined.
+
+        It is read again first: a program that takes none of the locks may be writing it.
+        """
         inbox = self._read_inbox()
+        for pause in (*_RETRY_DELAYS, 0.032, 0.064):
+            if isinstance(inbox, MailInboxFileContent) and not inbox.rejected:
+                break
+            time.sleep(pause)  # the locks are held, so nothing may be awaited
+            inbox = self._read_inbox()
         if isinstance(inbox, InvalidFileContent) or inbox.rejected:
             inbox = self._quarantine_inbox(inbox)
         self._overflow.finish_interrupted_move(inbox.ids)

@@ -1,0 +1,266 @@
+"""A whole run read from the files of a home, or written to them, to move it to another store."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from shoal.core.errors import StateFileError
+from shoal.core.ids import LEAD_ID, AgentId, SessionId, slugify_project_path
+from shoal.core.names import AgentName, TeamName
+from shoal.stores.files.access.directory_handle import DirectoryHandle
+from shoal.stores.files.home.home_directories import open_or_create_home_subdirectory
+from shoal.stores.files.home.home_paths import (
+    get_run_directory,
+    get_subagent_transcript_path,
+    get_subagent_transcripts_directory,
+    get_transcript_path,
+    read_state_file,
+    to_safe_file_name,
+    write_file_atomically,
+)
+from shoal.stores.files.mailboxes.inbox_file import mark_inbox_entries_read
+from shoal.stores.files.mailboxes.inbox_overflow import InboxOverflow
+from shoal.stores.files.sessions.session_files import find_session_transcript
+from shoal.stores.stored_run import (
+    StoredRun,
+    StoredRunBoard,
+    StoredRunInbox,
+    StoredRunMail,
+    StoredRunQuestion,
+    StoredRunTeam,
+)
+from shoal.wire.mail_codec import (
+    MailInboxFileEntry,
+    ParsedMailInboxFile,
+    encode_inbox,
+    parse_inbox,
+    parse_inbox_entry,
+)
+from shoal.wire.question_codec import parse_question
+from shoal.wire.roster_codec import ParsedTeamRosterFile, parse_team_roster
+
+_WATERMARK = ".highwatermark"
+
+
+def read_run_files(home: Path, name: str) -> StoredRun:
+    """Read the run of a session. Raises `SessionNotFound`, or `StateFileError` for an invalid file."""
+    transcript = find_session_transcript(home, name)
+    session = SessionId(transcript.stem)
+    subagents = get_subagent_transcripts_directory(transcript)
+    transcripts = {LEAD_ID: read_state_file(transcript)}
+    for path in sorted(subagents.glob("agent-*.jsonl")):
+        transcripts[AgentId(path.stem.removeprefix("agent-"))] = read_state_file(path)
+    metadata = {
+        AgentId(path.name.removeprefix("agent-").removesuffix(".meta.json")): read_state_file(path)
+        for path in sorted(subagents.glob("agent-*.meta.json"))
+    }
+    run = get_run_directory(home, session)
+    teams = tuple(_read_teams(home, session))
+    boards = {
+        each: board
+        for each in (session, *(team.name for team in teams))
+        if (board := _read_board(home / "tasks" / each)) is not None
+    }
+    return StoredRun(
+        session=session,
+        cwd=_find_project_directory(transcript, transcripts[LEAD_ID]),
+        transcripts=transcripts,
+        metadata=metadata,
+        journal=_read_file_or_empty(run / "journal.jsonl"),
+        results={path.name: read_state_file(path) for path in _list_files(run / "results")},
+        questions=tuple(_read_questions(run / "questions")),
+        teams=teams,
+        boards=boards,
+    )
+
+
+def write_run_files(home: Path, run: StoredRun) -> Path:
+    """Write the run; return the transcript of the lead. It is written last: without it there is no run.
+
+    Raises `StateFileError` if the session or one of its teams already exists.
+    """
+    transcript = get_transcript_path(home, run.cwd, run.session)
+    _check_names_are_free(home, run)
+    _write_run_directory(get_run_directory(home, run.session), run)
+    for name, board in run.boards.items():
+        _write_board(home / "tasks" / name, board)
+    for team in run.teams:
+        _write_team(home, team)
+    subagents = get_subagent_transcripts_directory(transcript)
+    for agent, document in run.metadata.items():
+        path = get_subagent_transcript_path(subagents, agent)
+        write_file_atomically(path.with_suffix(".meta.json"), document)
+    for agent, content in run.transcripts.items():
+        if agent != LEAD_ID:
+            write_file_atomically(get_subagent_transcript_path(subagents, agent), content)
+    write_file_atomically(transcript, run.transcripts[LEAD_ID])
+    return transcript
+
+
+def _check_names_are_free(home: Path, run: StoredRun) -> None:
+    if any((home / "projects").glob(f"*/{run.session}.jsonl")):
+        raise StateFileError(f"{home} has a session {run.session} already.", path=home)
+    for team in run.teams:
+        if (home / "teams" / team.name / "config.json").exists():
+            raise StateFileError(f"{home} has a team {team.name} already.", path=home)
+
+
+def _write_run_directory(directory: Path, run: StoredRun) -> None:
+    if run.journal:
+        write_file_atomically(directory / "journal.jsonl", run.journal)
+    for name, content in run.results.items():
+        write_file_atomically(directory / "results" / to_safe_file_name(name), content)
+    for question in run.questions:
+        _write_question(directory / "questions", question)
+
+
+def _find_project_directory(transcript: Path, content: bytes) -> str:
+    """Return the directory of the session: that of its lines which gives the name of its directory."""
+    first = ""
+    for line in content.splitlines():
+        try:
+            cwd = msgspec.json.decode(line).get("cwd")
+        except (ValueError, AttributeError):
+            continue
+        if isinstance(cwd, str) and cwd:
+            first = first or cwd
+            if slugify_project_path(cwd) == transcript.parent.name:
+                return cwd
+    if not first:
+        raise StateFileError(f"{transcript} does not tell its project directory.", path=transcript)
+    return first
+
+
+def _read_questions(directory: Path) -> list[StoredRunQuestion]:
+    questions = []
+    files = [path for path in _list_files(directory) if path.suffix == ".json"]
+    for path in sorted(files, key=lambda each: (each.stat().st_mtime_ns, each.name)):
+        if path.name.endswith((".answer.json", ".late.json")):
+            continue
+        content = read_state_file(path)
+        try:
+            question_id = parse_question(content).id
+        except ValueError as error:
+            raise StateFileError(f"{path} is not a question.", path=path) from error
+        questions.append(
+            StoredRunQuestion(
+                id=question_id,
+                question=content,
+                answer=_read_file_or_empty(path.with_suffix(".answer.json")) or None,
+                late_answer=_read_file_or_empty(path.with_suffix(".late.json")) or None,
+            )
+        )
+    return questions
+
+
+def _write_question(directory: Path, question: StoredRunQuestion) -> None:
+    path = directory / f"{to_safe_file_name(question.id)}.json"
+    for answer, suffix in ((question.answer, ".answer.json"), (question.late_answer, ".late.json")):
+        if answer is not None:
+            write_file_atomically(path.with_suffix(suffix), answer)
+    write_file_atomically(path, question.question)
+
+
+def _read_board(directory: Path) -> StoredRunBoard | None:
+    if not directory.is_dir():
+        return None
+    tasks = {
+        int(path.stem): read_state_file(path)
+        for path in _list_files(directory)
+        if path.suffix == ".json" and path.stem.isdecimal()
+    }
+    mark = _read_file_or_empty(directory / _WATERMARK).strip()
+    return StoredRunBoard(highest=max([int(mark) if mark.isdigit() else 0, *tasks]), tasks=tasks)
+
+
+def _write_board(directory: Path, board: StoredRunBoard) -> None:
+    for number, document in board.tasks.items():
+        write_file_atomically(directory / f"{number}.json", document)
+    write_file_atomically(directory / _WATERMARK, str(board.highest).encode())
+    # The file that other programs lock.
+    os.close(os.open(directory / ".lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+
+def _read_teams(home: Path, session: SessionId) -> list[StoredRunTeam]:
+    teams = []
+    for path in sorted((home / "teams").glob("*/config.json")):
+        name = TeamName(path.parent.name)
+        content = read_state_file(path)
+        roster = parse_team_roster(content, name)
+        if not isinstance(roster, ParsedTeamRosterFile) or roster.team.lead_session_id != session:
+            continue
+        own = home / "shoal" / "teams" / name
+        spawned = _read_file_or_empty(own / "spawned").strip()
+        with open_or_create_home_subdirectory(home, "shoal", "teams", name, "overflow") as overflow:
+            inboxes = {
+                AgentName(inbox.stem): _read_inbox(inbox, own, overflow)
+                for inbox in _list_files(path.parent / "inboxes")
+                if inbox.suffix == ".json"
+            }
+        teams.append(
+            StoredRunTeam(
+                name=name,
+                roster=content,
+                spawned=int(spawned) if spawned.isdigit() else 0,
+                key=_read_file_or_empty(home / "shoal" / "keys" / name) or None,
+                inboxes=inboxes,
+            )
+        )
+    return teams
+
+
+def _read_inbox(path: Path, own: Path, overflow: DirectoryHandle) -> StoredRunInbox:
+    inbox = parse_inbox(read_state_file(path))
+    if not isinstance(inbox, ParsedMailInboxFile) or inbox.rejected:
+        raise StateFileError(f"{path} has mail that is not valid.", path=path)
+    archive = _read_file_or_empty(own / "archive" / f"{path.stem}.jsonl")
+    archived = [parse_inbox_entry(line) for line in archive.splitlines() if line]
+    waiting = [parse_inbox_entry(line) for line in InboxOverflow(overflow, path.stem).read_waiting_lines()]
+    mail = [
+        StoredRunMail(id=entry.mail.id, document=entry.raw, is_read=entry.mail.read, is_archived=is_archived)
+        for entries, is_archived in ((archived, True), ((*inbox.entries, *waiting), False))
+        for entry in entries
+        if isinstance(entry, MailInboxFileEntry)
+    ]
+    return StoredRunInbox(is_foreign=(own / "foreign" / path.stem).exists(), mail=tuple(mail))
+
+
+def _write_team(home: Path, team: StoredRunTeam) -> None:
+    """Write a team; its roster last, without which it does not exist."""
+    own = home / "shoal" / "teams" / team.name
+    for owner, inbox in team.inboxes.items():
+        archive = b"".join(each.raw + b"\n" for each in _build_entries(inbox, is_archived=True))
+        if archive:
+            write_file_atomically(own / "archive" / f"{owner}.jsonl", archive)
+        if inbox.is_foreign:
+            write_file_atomically(own / "foreign" / owner, b"")
+        content = encode_inbox([each.raw for each in _build_entries(inbox, is_archived=False)])
+        write_file_atomically(home / "teams" / team.name / "inboxes" / f"{owner}.json", content)
+    write_file_atomically(own / "spawned", f"{team.spawned:018d}".encode())
+    if team.key is not None:
+        write_file_atomically(home / "shoal" / "keys" / team.name, team.key)
+    write_file_atomically(home / "teams" / team.name / "config.json", team.roster)
+
+
+def _build_entries(inbox: StoredRunInbox, *, is_archived: bool) -> tuple[MailInboxFileEntry, ...]:
+    chosen = [each for each in inbox.mail if each.is_archived == is_archived]
+    entries = [
+        entry for each in chosen if isinstance(entry := parse_inbox_entry(each.document), MailInboxFileEntry)
+    ]
+    return mark_inbox_entries_read(entries, {each.id for each in chosen if each.is_read})
+
+
+def _list_files(directory: Path) -> list[Path]:
+    if not directory.is_dir():
+        return []
+    return sorted(path for path in directory.iterdir() if path.is_file() and not path.name.startswith("."))
+
+
+def _read_file_or_empty(path: Path) -> bytes:
+    try:
+        return read_state_file(path)
+    except FileNotFoundError:
+        return b""

@@ -1,0 +1,1 @@
+"""Store on PostgreSQL, for sessions and teams on several machines."""

@@ -1,0 +1,66 @@
+"""Failures of the database: which of them pass, and the sentences for the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import asyncpg
+
+from shoal.core.errors import StateFileError
+
+LOST_CONNECTION_ERRORS: tuple[type[BaseException], ...] = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.TooManyConnectionsError,
+    # Its state after a server that ended between two statements.
+    asyncpg.InternalClientError,
+    OSError,
+    TimeoutError,
+)
+"""The server is away, or starts or stops: the operation is tried again on a new connection."""
+REPEATABLE_ERRORS: tuple[type[BaseException], ...] = (
+    asyncpg.SerializationError,
+    asyncpg.DeadlockDetectedError,
+)
+"""The server undid the transaction: it is tried again at once."""
+
+
+class StoreLeaseLost(StateFileError):
+    """This process lost its lease, so another may continue its work: it must no longer write."""
+
+
+def build_lease_lost_error(address: str) -> StoreLeaseLost:
+    return StoreLeaseLost(
+        f"This process did not reach the store {address} in time and lost its lease, so that another process "
+        "may continue its sessions and tasks. It writes nothing more. Resume the session with --resume if no "
+        "other process has.",
+        path=Path(),
+    )
+
+
+def build_unreachable_error(address: str, error: BaseException, *, seconds: float = 0.0) -> StateFileError:
+    waited = f" for {seconds:.0f} seconds" if seconds else ""
+    reason = str(error).strip() or type(error).__name__
+    return StateFileError(
+        f"Cannot reach the store {address}{waited}: {reason.rstrip('.')}. Check that the server runs, and "
+        "that the address, the user and the password are right.",
+        path=Path(),
+    )
+
+
+def describe_refusal(address: str, error: asyncpg.PostgresError) -> StateFileError:
+    """Return the error for a statement that the server refused."""
+    if isinstance(error, asyncpg.ReadOnlySQLTransactionError):
+        problem = (
+            "is read-only: it is a standby, or default_transaction_read_only is on. Nothing was written. Use "
+            "the address of the primary server"
+        )
+    elif isinstance(error, asyncpg.DiskFullError | asyncpg.OutOfMemoryError):
+        problem = f"has no space left ({error}). Nothing was written. Free some, then resume with --resume"
+    elif isinstance(error, asyncpg.InsufficientPrivilegeError):
+        problem = f"does not allow this user to do that ({error}). Grant it the schema shoal"
+    else:
+        problem = f"refused a statement: {error}"
+    return StateFileError(f"The store {address} {problem}.", path=Path())

@@ -1,0 +1,461 @@
+"""Statements on the database of a store, in the thread of its client: connections, retries, lease, hints."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeVar
+
+import asyncpg
+
+from shoal.core.errors import SettingsError
+from shoal.stores.postgres.database_errors import (
+    LOST_CONNECTION_ERRORS,
+    REPEATABLE_ERRORS,
+    build_lease_lost_error,
+    build_unreachable_error,
+    describe_refusal,
+)
+from shoal.stores.postgres.holder_identity import get_host_identity, get_process_identity, is_process_alive
+from shoal.stores.postgres.pooler_check import check_pooler
+from shoal.stores.postgres.schema import (
+    MIN_SERVER_VERSION,
+    SCHEMA_VERSION,
+    check_schema_is_known,
+    migrate_schema,
+    read_schema_version,
+)
+
+T = TypeVar("T")
+HintListener = Callable[[str | None], None]
+"""Called in the thread of the client, with None if any number of hints may have been missed."""
+
+CONNECT_SECONDS = 10.0
+_MAX_CONNECTIONS = 4
+_FIRST_PAUSE, _MAX_PAUSE = 0.05, 1.0
+_NOTIFY_PAUSE = 0.005
+"""Seconds between two batches of notifications: a busy board sends one for many changes."""
+_FENCE = "SELECT pg_current_xact_id()::text FROM shoal.holders WHERE epoch = $1 FOR KEY SHARE"
+_END_LEASES = """
+    , ended AS (UPDATE shoal.board_leases SET has_ended = true
+                WHERE holder IN (SELECT epoch FROM dead) RETURNING board)
+    , freed AS (UPDATE shoal.sessions SET lock_holder = NULL WHERE lock_holder IN (SELECT epoch FROM dead))
+    SELECT DISTINCT board FROM ended
+"""
+# After a restart of the server nobody could renew, so everybody gets the time of one lease to return.
+_END_EXPIRED_HOLDERS = (
+    """
+    WITH dead AS (DELETE FROM shoal.holders WHERE epoch IN (
+        SELECT epoch FROM shoal.holders WHERE expires_at < clock_timestamp()
+        AND clock_timestamp() > pg_postmaster_start_time() + $1 * interval '1 second'
+        FOR UPDATE SKIP LOCKED) RETURNING epoch)
+    """
+    + _END_LEASES
+)
+_END_HOLDERS = (
+    "WITH dead AS (DELETE FROM shoal.holders WHERE epoch = ANY($1::bigint[]) RETURNING epoch)" + _END_LEASES
+)
+
+
+class StoreTiming(NamedTuple):
+    """Seconds. Tests use shorter ones."""
+
+    lease: float = 15.0
+    """A process that did not renew its lease for so long may lose it."""
+    poll: float = 5.0
+    """Waiters check the tables after this time even without a notification."""
+    outage: float = 600.0
+    """Operations wait for so long for a server that is away."""
+
+
+class _PooledConnection(NamedTuple):
+    raw: Any
+    backend: tuple[int, Any]
+    """Process id and start time of the server process."""
+
+
+class DatabaseWorker:
+    """All methods run in the event loop of the client's thread."""
+
+    def __init__(self, address: str, shown_address: str, timing: StoreTiming) -> None:
+        self._address = address
+        self._shown_address = shown_address
+        self.timing = timing
+        self.epoch = 0
+        self.has_lost_lease = False
+        self._slots = asyncio.Semaphore(_MAX_CONNECTIONS)
+        self._idle: list[_PooledConnection] = []
+        self._service: _PooledConnection | None = None
+        self._service_lock = asyncio.Lock()
+        self._returned_at = float("-inf")
+        """Time of the last connection after a loss."""
+        self._listeners: dict[str, list[HintListener]] = {}
+        self._pending_hints: dict[tuple[str, str], None] = {}
+        self._has_hints = asyncio.Event()
+        self._last_notify = 0.0
+        self._service_task: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._is_closing = False
+
+    # --- life
+
+    async def open(self, *, migrate: bool = False) -> None:
+        """Connect, check the server and take a lease. A failure is reported at once."""
+        try:
+            service = await self._connect()
+        except LOST_CONNECTION_ERRORS as error:
+            raise build_unreachable_error(self._shown_address, error) from error
+        except (asyncpg.PostgresError, ValueError) as error:
+            raise build_unreachable_error(self._shown_address, error) from error
+        try:
+            await self._check_server(service.raw, migrate=migrate)
+            self.epoch = await self._create_holder(service.raw)
+        except asyncpg.PostgresError as error:
+            await service.raw.close()
+            raise describe_refusal(self._shown_address, error) from error
+        except BaseException:
+            await service.raw.close()
+            raise
+        self._service = service
+        await self.end_dead_local_holders()
+        self._service_task = asyncio.create_task(self._keep_service_running())
+
+    async def aclose(self) -> None:
+        self._is_closing = True
+        # Everything in this event loop belongs to the worker; calls that wait for the server end too.
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._service is not None and not self.has_lost_lease:
+            with suppress(Exception):
+                async with asyncio.timeout(2), self._service_lock:
+                    self._queue_board_hints(await self._service.raw.fetch(_END_HOLDERS, [self.epoch]))
+                    await self._send_hints(self._service.raw)
+        for connection in (*self._idle, *([] if self._service is None else [self._service])):
+            with suppress(Exception):
+                await connection.raw.close(timeout=1)
+
+    def start_task(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Run work that nobody waits for; it ends with the worker."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _check_server(self, raw: Any, *, migrate: bool) -> None:
+        if raw.get_server_version().major < MIN_SERVER_VERSION:
+            raise SettingsError(
+                f"The store {self._shown_address} is PostgreSQL {raw.get_server_version().major}. Shoal "
+                f"needs version {MIN_SERVER_VERSION} or newer."
+            )
+        await check_pooler(raw, self._connect_raw, self._shown_address)
+        version = await read_schema_version(raw)
+        check_schema_is_known(version)
+        if version == 0 or migrate:
+            await migrate_schema(raw)
+        elif version < SCHEMA_VERSION:
+            raise SettingsError(
+                f"The tables of the store {self._shown_address} have version {version}, and this Shoal needs "
+                f"version {SCHEMA_VERSION}. Stop all other Shoal processes of this store, then type: "
+                "shoal store migrate"
+            )
+
+    async def _create_holder(self, raw: Any) -> int:
+        epoch: int = await raw.fetchval(
+            "INSERT INTO shoal.holders (host, process, renewed_at, expires_at) VALUES ($1, $2, "
+            "clock_timestamp(), clock_timestamp() + $3 * interval '1 second') RETURNING epoch",
+            get_host_identity(),
+            get_process_identity(),
+            self.timing.lease,
+        )
+        return epoch
+
+    # --- statements
+
+    async def execute(self, operation: Callable[[Any], Awaitable[T]]) -> T:
+        """Run statements of which each has the same effect if it is repeated."""
+        deadline = time.monotonic() + self.timing.outage
+        while True:
+            connection = await self._acquire_connection(deadline)
+            try:
+                result = await operation(connection.raw)
+            except BaseException as error:
+                if not self._is_connection_lost(connection, error):
+                    self._release_connection(connection)
+                    if isinstance(error, REPEATABLE_ERRORS):
+                        continue
+                    if isinstance(error, asyncpg.PostgresError):
+                        raise describe_refusal(self._shown_address, error) from error
+                    raise
+                await self._discard_connection(connection, deadline)
+            else:
+                self._release_connection(connection)
+                return result
+
+    async def transact(self, operation: Callable[[Any], Awaitable[T]]) -> T:
+        """Run statements in one transaction, exactly once, while this process has its lease."""
+        deadline = time.monotonic() + self.timing.outage
+        while True:
+            connection = await self._acquire_connection(deadline)
+            commits_transaction: str | None = None
+            try:
+                async with connection.raw.transaction():
+                    transaction_id = await connection.raw.fetchval(_FENCE, self.epoch)
+                    if transaction_id is None:
+                        raise self.lose_lease()  # noqa: TRY301
+                    result = await operation(connection.raw)
+                    commits_transaction = transaction_id
+            except BaseException as error:
+                if not self._is_connection_lost(connection, error):
+                    self._release_connection(connection)
+                    if isinstance(error, REPEATABLE_ERRORS):
+                        continue
+                    if isinstance(error, asyncpg.PostgresError):
+                        raise describe_refusal(self._shown_address, error) from error
+                    raise
+                await self._discard_connection(connection, deadline)
+                if commits_transaction is not None and await self._is_committed(commits_transaction):
+                    return result
+            else:
+                self._release_connection(connection)
+                return result
+
+    def lose_lease(self) -> Exception:
+        """Return the error for a write of a process whose lease has ended."""
+        self.has_lost_lease = True
+        return build_lease_lost_error(self._shown_address)
+
+    async def _is_committed(self, transaction_id: str) -> bool:
+        """Return the fate of a transaction whose connection was lost during its commit."""
+
+        async def read_status(raw: Any) -> bool:
+            try:
+                status = await raw.fetchval("SELECT pg_xact_status($1::text::xid8)", transaction_id)
+            except asyncpg.InvalidParameterValueError:
+                return False  # lost by a crash of the server, which has forgotten it
+            return bool(status == "committed")
+
+        return await self.execute(read_status)
+
+    # --- connections
+
+    async def _connect_raw(self) -> Any:
+        raw = await asyncpg.connect(self._address, timeout=CONNECT_SECONDS)
+        # Not as start parameters: a pooler refuses those that it does not know.
+        await raw.execute("SET application_name = 'shoal'; SET synchronous_commit = on")
+        return raw
+
+    async def _connect(self) -> _PooledConnection:
+        raw = await self._connect_raw()
+        row = await raw.fetchrow(
+            "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
+        )
+        return _PooledConnection(raw, (row[0], row[1]))
+
+    async def _connect_patiently(self, deadline: float) -> _PooledConnection:
+        """Connect again after a loss, until the deadline."""
+        pause, started = _FIRST_PAUSE, time.monotonic()
+        while True:
+            try:
+                return await self._connect()
+            except (*LOST_CONNECTION_ERRORS, asyncpg.InterfaceError) as error:
+                if time.monotonic() > deadline:
+                    waited = time.monotonic() - started
+                    raise build_unreachable_error(self._shown_address, error, seconds=waited) from error
+            except asyncpg.PostgresError as error:
+                raise build_unreachable_error(self._shown_address, error) from error
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _MAX_PAUSE)
+
+    async def _acquire_connection(self, deadline: float) -> _PooledConnection:
+        await self._slots.acquire()
+        try:
+            while self._idle:
+                connection = self._idle.pop()
+                if not connection.raw.is_closed():
+                    return connection
+            return await self._connect_patiently(deadline)
+        except BaseException:
+            self._slots.release()
+            raise
+
+    def _release_connection(self, connection: _PooledConnection) -> None:
+        if connection.raw.is_closed() or self._is_closing:
+            connection.raw.terminate()
+        else:
+            self._idle.append(connection)
+        self._slots.release()
+
+    async def _discard_connection(self, connection: _PooledConnection, deadline: float) -> None:
+        """Drop a lost connection. End its server process, which may still be running, before a repetition."""
+        connection.raw.terminate()
+        try:
+            replacement = await self._connect_patiently(deadline)
+            with suppress(*LOST_CONNECTION_ERRORS):
+                await replacement.raw.fetchval(
+                    "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+                    "WHERE pid = $1 AND backend_start = $2",
+                    *connection.backend,
+                )
+            self._idle.append(replacement)
+        finally:
+            self._slots.release()
+
+    @staticmethod
+    def _is_connection_lost(connection: _PooledConnection, error: BaseException) -> bool:
+        return isinstance(error, LOST_CONNECTION_ERRORS) or (
+            isinstance(error, asyncpg.InterfaceError) and connection.raw.is_closed()
+        )
+
+    # --- lease, notifications and the safety poll, on a connection of their own
+
+    async def _keep_service_running(self) -> None:
+        while True:
+            try:
+                assert self._service is not None
+                await self._serve(self._service.raw)
+            except (asyncpg.PostgresError, *LOST_CONNECTION_ERRORS, asyncpg.InterfaceError):
+                await self._reopen_service()
+
+    async def _serve(self, raw: Any) -> None:
+        next_renewal = time.monotonic() + self.timing.lease / 3
+        next_poll = time.monotonic() + self.timing.poll
+        while True:
+            pause = min(next_renewal, next_poll) - time.monotonic()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(pause, 0)):
+                    await self._has_hints.wait()
+            if self._has_hints.is_set():
+                await asyncio.sleep(max(0.0, self._last_notify + _NOTIFY_PAUSE - time.monotonic()))
+                async with self._service_lock:
+                    await self._send_hints(raw)
+            if time.monotonic() >= next_renewal:
+                async with self._service_lock, asyncio.timeout(max(self.timing.lease, 1.0)):
+                    await self._renew_lease(raw)
+                next_renewal = time.monotonic() + self.timing.lease / 3
+            if time.monotonic() >= next_poll:
+                self._hint_all_listeners()
+                next_poll = time.monotonic() + self.timing.poll
+
+    async def _renew_lease(self, raw: Any) -> None:
+        is_renewed = await raw.fetchval(
+            "UPDATE shoal.holders SET renewed_at = clock_timestamp(), "
+            "expires_at = clock_timestamp() + $2 * interval '1 second' WHERE epoch = $1 RETURNING true",
+            self.epoch,
+            self.timing.lease,
+        )
+        if not is_renewed:
+            self.has_lost_lease = True
+        # A process that was cut off itself does not know yet who else was.
+        if time.monotonic() - self._returned_at > self.timing.lease:
+            self._queue_board_hints(await raw.fetch(_END_EXPIRED_HOLDERS, self.timing.lease))
+
+    async def _reopen_service(self) -> None:
+        lost, self._service = self._service, None
+        if lost is not None:
+            lost.raw.terminate()
+        pause = _FIRST_PAUSE
+        while self._service is None:
+            try:
+                service = await self._connect()
+                async with self._service_lock:
+                    await self._renew_lease_after_loss(service.raw)
+                    for channel in self._listeners:
+                        await service.raw.add_listener(channel, self._on_notification)
+                self._service, self._returned_at = service, time.monotonic()
+            except (asyncpg.PostgresError, *LOST_CONNECTION_ERRORS, asyncpg.InterfaceError):
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _MAX_PAUSE)
+        self._hint_all_listeners()
+
+    async def _renew_lease_after_loss(self, raw: Any) -> None:
+        self._returned_at = time.monotonic()
+        await self._renew_lease(raw)
+
+    async def end_dead_local_holders(self) -> None:
+        """End the leases of processes of this machine that have died."""
+
+        async def find_and_end(raw: Any) -> list[Any]:
+            rows = await raw.fetch(
+                "SELECT epoch, process FROM shoal.holders WHERE host = $1 AND epoch <> $2",
+                get_host_identity(),
+                self.epoch,
+            )
+            dead = [row[0] for row in rows if not is_process_alive(row[1])]
+            return await raw.fetch(_END_HOLDERS, dead) if dead else []
+
+        self._queue_board_hints(await self.execute(find_and_end))
+
+    async def end_expired_holders(self) -> None:
+        """End the leases that were not renewed in time, unless this process has only just returned itself."""
+        if time.monotonic() - self._returned_at > self.timing.lease:
+
+            async def end_expired(raw: Any) -> list[Any]:
+                return list(await raw.fetch(_END_EXPIRED_HOLDERS, self.timing.lease))
+
+            self._queue_board_hints(await self.execute(end_expired))
+
+    # --- hints
+
+    def notify(self, channel: str, payload: str = "") -> None:
+        """Hint listeners, in this process at once and in others soon."""
+        for listener in tuple(self._listeners.get(channel, ())):
+            listener(payload)
+        self._pending_hints[channel, payload] = None
+        self._has_hints.set()
+
+    async def listen(self, channel: str, listener: HintListener) -> None:
+        """Call the listener for each hint from now on."""
+        listeners = self._listeners.setdefault(channel, [])
+        listeners.append(listener)
+        if len(listeners) == 1:
+            async with self._service_lock:
+                # Without a connection, the next one listens to all channels and hints everybody.
+                if self._service is not None and self._listeners.get(channel):
+                    with suppress(asyncpg.PostgresError, *LOST_CONNECTION_ERRORS, asyncpg.InterfaceError):
+                        await self._service.raw.add_listener(channel, self._on_notification)
+
+    async def unlisten(self, channel: str, listener: HintListener) -> None:
+        listeners = self._listeners.get(channel, [])
+        if listener in listeners:
+            listeners.remove(listener)
+        if not listeners and self._listeners.pop(channel, None) is not None:
+            async with self._service_lock:
+                if self._service is not None and channel not in self._listeners:
+                    with suppress(asyncpg.PostgresError, *LOST_CONNECTION_ERRORS, asyncpg.InterfaceError):
+                        await self._service.raw.remove_listener(channel, self._on_notification)
+
+    def _on_notification(self, _raw: Any, pid: int, channel: str, payload: str) -> None:
+        if self._service is not None and pid == self._service.backend[0]:
+            return  # sent by this process, which hinted its listeners already
+        for listener in tuple(self._listeners.get(channel, ())):
+            listener(payload)
+
+    def _hint_all_listeners(self) -> None:
+        for listeners in tuple(self._listeners.values()):
+            for listener in tuple(listeners):
+                listener(None)
+
+    def _queue_board_hints(self, rows: list[Any]) -> None:
+        for row in rows:
+            self.notify(build_channel("board", row[0]))
+
+    async def _send_hints(self, raw: Any) -> None:
+        self._has_hints.clear()
+        hints, self._pending_hints = self._pending_hints, {}
+        self._last_notify = time.monotonic()
+        if hints:
+            await raw.execute(
+                "SELECT pg_notify(channel, payload) "
+                "FROM unnest($1::text[], $2::text[]) AS hint (channel, payload)",
+                [channel for channel, _ in hints],
+                [payload for _, payload in hints],
+            )
+
+
+def build_channel(kind: str, name: str) -> str:
+    """Return a channel name, which has at most 63 bytes."""
+    return f"shoal_{kind}_{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()[:24]}"

@@ -1,0 +1,293 @@
+"""Mailboxes of one team in the database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Container, Iterable
+from typing import Any
+
+from msgspec.structs import replace
+
+from shoal.core.errors import InboxNotFound
+from shoal.core.names import LEAD_NAME, AgentName, TeamName, parse_agent_name, parse_team_name
+from shoal.core.teams.mail import MailMessage, MailPostReceipt
+from shoal.stores.postgres.database_client import DatabaseClient
+from shoal.stores.postgres.database_text import to_database_text
+from shoal.stores.postgres.database_worker import DatabaseWorker, build_channel
+from shoal.stores.postgres.postgres_hints import HintSubscription
+from shoal.wire.foreign_json import RejectedFileEntry
+from shoal.wire.mail_codec import encode_inbox_entry, parse_inbox_entry
+
+_MAX_BATCH = 500
+# The fence and the mail are one statement, so that a post costs one round trip.
+_POST = """
+    WITH fence AS (SELECT 1 FROM shoal.holders WHERE epoch = $1 FOR KEY SHARE),
+    incoming AS (SELECT * FROM unnest($3::text[], $4::text[], $5::bytea[]) WITH ORDINALITY
+                 AS mail (owner, id, document, position)),
+    found AS (SELECT owner FROM shoal.inboxes WHERE team = $2 AND owner = ANY($3::text[])),
+    stored AS (INSERT INTO shoal.mail (team, owner, id, document)
+               SELECT $2, owner, id, document FROM fence, incoming JOIN found USING (owner) ORDER BY position
+               ON CONFLICT (team, owner, id) DO NOTHING)
+    SELECT (SELECT count(*) FROM fence) AS fences, ARRAY(SELECT owner FROM found) AS owners
+"""
+_MARK_READ = """
+    WITH fence AS (SELECT 1 FROM shoal.holders WHERE epoch = $1 FOR KEY SHARE),
+    marked AS (UPDATE shoal.mail SET is_read = true FROM fence
+               WHERE team = $2 AND owner = $3 AND id = ANY($4::text[]) AND NOT is_read)
+    SELECT count(*) FROM fence
+"""
+
+
+class PostgresMailboxes:
+    def __init__(self, client: DatabaseClient, team: TeamName) -> None:
+        self._client = client
+        self._team = parse_team_name(team)
+        self._channel = build_channel("mail", self._team)
+        self._has_lead_inbox = False
+        self._pending_posts: list[tuple[AgentName, str, bytes, asyncio.Future[bool]]] = []
+        """Posts that the thread of the client writes together."""
+        self._is_posting = False
+        self._subscription: HintSubscription | None = None
+        self._subscribing: asyncio.Lock = asyncio.Lock()
+        self._waiters: dict[AgentName, set[asyncio.Event]] = {}
+
+    async def open_inbox(self, owner: AgentName, *, foreign: bool = False) -> None:
+        name = parse_agent_name(owner)
+
+        async def create_inbox(raw: Any) -> None:
+            await raw.execute(
+                "INSERT INTO shoal.inboxes VALUES ($1, $2, $3) "
+                "ON CONFLICT (team, owner) DO UPDATE SET is_foreign = excluded.is_foreign",
+                self._team,
+                name,
+                foreign,
+            )
+
+        await self._client.call(lambda worker: worker.transact(create_inbox))
+
+    async def post(self, to: AgentName, mail: MailMessage) -> MailPostReceipt:
+        owner = parse_agent_name(to)
+        document = encode_inbox_entry(replace(mail, read=False))
+        if owner == LEAD_NAME and not self._has_lead_inbox:
+            await self._create_lead_inbox()
+        is_stored = await self._client.call(
+            lambda worker: self._post_in_batch(worker, owner, to_database_text(mail.id), document)
+        )
+        if not is_stored and owner == LEAD_NAME:
+            # The team was deleted and created again.
+            await self._create_lead_inbox()
+            is_stored = await self._client.call(
+                lambda worker: self._post_in_batch(worker, owner, to_database_text(mail.id), document)
+            )
+        if not is_stored:
+            raise await self._build_inbox_not_found(owner)
+        return MailPostReceipt(id=mail.id, standing="delivered")
+
+    async def _create_lead_inbox(self) -> None:
+        async def create_inbox(raw: Any) -> None:
+            await raw.execute(
+                "INSERT INTO shoal.inboxes VALUES ($1, $2, false) ON CONFLICT DO NOTHING",
+                self._team,
+                LEAD_NAME,
+            )
+
+        await self._client.call(lambda worker: worker.transact(create_inbox))
+        self._has_lead_inbox = True
+
+    async def _post_in_batch(
+        self, worker: DatabaseWorker, owner: AgentName, mail_id: str, document: bytes
+    ) -> bool:
+        """Store mail together with the mail that waits; return False if there is no inbox."""
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._pending_posts.append((owner, mail_id, document, future))
+        if not self._is_posting:
+            self._is_posting = True
+            try:
+                while self._pending_posts and not future.done():
+                    await self._write_pending_posts(worker)
+            finally:
+                self._is_posting = False
+                if self._pending_posts:
+                    worker.start_task(self._write_remaining_posts(worker))
+        return await future
+
+    async def _write_remaining_posts(self, worker: DatabaseWorker) -> None:
+        if self._is_posting:
+            return
+        self._is_posting = True
+        try:
+            while self._pending_posts:
+                await self._write_pending_posts(worker)
+        finally:
+            self._is_posting = False
+
+    async def _write_pending_posts(self, worker: DatabaseWorker) -> None:
+        batch, self._pending_posts = self._pending_posts[:_MAX_BATCH], self._pending_posts[_MAX_BATCH:]
+        owners = [owner for owner, *_ in batch]
+
+        async def store_mail(raw: Any) -> Any:
+            return await raw.fetchrow(
+                _POST,
+                worker.epoch,
+                self._team,
+                owners,
+                [mail_id for _, mail_id, _, _ in batch],
+                [document for _, _, document, _ in batch],
+            )
+
+        try:
+            fences, found_owners = await worker.execute(store_mail)
+            if not fences:
+                raise worker.lose_lease()  # noqa: TRY301
+        except Exception as error:  # noqa: BLE001 - each caller gets it
+            for *_, future in batch:
+                if not future.done():
+                    future.set_exception(error)
+            return
+        existing = set(found_owners)
+        for owner in existing:
+            worker.notify(self._channel, owner)
+        for owner, _, _, future in batch:
+            if not future.done():
+                future.set_result(owner in existing)
+
+    async def take_unread(self, owner: AgentName, *, limit: int = 64) -> tuple[MailMessage, ...]:
+        name = parse_agent_name(owner)
+        rows = await self._read_mail(name, "AND NOT is_read ORDER BY number LIMIT $3", limit)
+        if not rows:
+            await self._require_inbox(name)
+        return _parse_mail_rows(rows)
+
+    async def mark_read(self, owner: AgentName, ids: Collection[str]) -> None:
+        name, texts = parse_agent_name(owner), [to_database_text(each) for each in ids]
+
+        async def mark(worker: DatabaseWorker) -> None:
+            async def execute(raw: Any) -> int:
+                count: int = await raw.fetchval(_MARK_READ, worker.epoch, self._team, name, texts)
+                return count
+
+            if not await worker.execute(execute):
+                raise worker.lose_lease()
+
+        if texts:
+            await self._client.call(mark)
+
+    async def wait_for_mail(self, owner: AgentName, *, beyond: Container[str] = ()) -> None:
+        name = parse_agent_name(owner)
+        await self._require_inbox(name)
+        await self._subscribe()
+        changed = asyncio.Event()
+        waiters = self._waiters.setdefault(name, set())
+        waiters.add(changed)
+        try:
+            while True:
+                changed.clear()
+                rows = await self._read_mail(name, "AND NOT is_read ORDER BY number", columns="id")
+                if any(row[0] not in beyond for row in rows):
+                    return
+                await changed.wait()
+        finally:
+            waiters.discard(changed)
+            if not waiters and self._waiters.get(name) is waiters:
+                del self._waiters[name]
+
+    def find_changed_inboxes(self, owners: Iterable[AgentName]) -> list[AgentName]:
+        names = list(owners)
+        if not names:
+            return []
+
+        async def find_unread(raw: Any) -> list[Any]:
+            return list(
+                await raw.fetch(
+                    "SELECT owner FROM unnest($2::text[]) AS names (owner) "
+                    "WHERE EXISTS (SELECT FROM shoal.mail WHERE team = $1 "
+                    "AND mail.owner = names.owner AND NOT is_read)",
+                    self._team,
+                    names,
+                )
+            )
+
+        unread = {row[0] for row in self._client.run(lambda worker: worker.execute(find_unread))}
+        return [name for name in names if name in unread or name not in self._waiters]
+
+    def is_foreign_inbox(self, owner: AgentName) -> bool:
+        name = parse_agent_name(owner)
+
+        async def read_flag(raw: Any) -> bool:
+            return bool(
+                await raw.fetchval(
+                    "SELECT is_foreign FROM shoal.inboxes WHERE team = $1 AND owner = $2", self._team, name
+                )
+            )
+
+        return self._client.run(lambda worker: worker.execute(read_flag))
+
+    async def read_history(self, owner: AgentName) -> tuple[MailMessage, ...]:
+        name = parse_agent_name(owner)
+        rows = await self._read_mail(name, "ORDER BY number")
+        if not rows:
+            await self._require_inbox(name)
+        return _parse_mail_rows(rows)
+
+    async def aclose(self) -> None:
+        if self._subscription is not None:
+            self._subscription.close()
+            self._subscription = None
+
+    async def _read_mail(
+        self, owner: AgentName, condition: str, *arguments: object, columns: str = "document, is_read, id"
+    ) -> list[Any]:
+        query = f"SELECT {columns} FROM shoal.mail WHERE team = $1 AND owner = $2 {condition}"
+
+        async def fetch(raw: Any) -> list[Any]:
+            return list(await raw.fetch(query, self._team, owner, *arguments))
+
+        return await self._client.call(lambda worker: worker.execute(fetch))
+
+    async def _require_inbox(self, owner: AgentName) -> None:
+        if owner == LEAD_NAME:
+            return
+
+        async def find_inbox(raw: Any) -> bool:
+            return bool(
+                await raw.fetchval(
+                    "SELECT true FROM shoal.inboxes WHERE team = $1 AND owner = $2", self._team, owner
+                )
+            )
+
+        if not await self._client.call(lambda worker: worker.execute(find_inbox)):
+            raise await self._build_inbox_not_found(owner)
+
+    async def _build_inbox_not_found(self, owner: AgentName) -> InboxNotFound:
+        async def list_owners(raw: Any) -> list[str]:
+            rows = await raw.fetch(
+                "SELECT owner FROM shoal.inboxes WHERE team = $1 ORDER BY owner", self._team
+            )
+            return [row[0] for row in rows]
+
+        owners = await self._client.call(lambda worker: worker.execute(list_owners))
+        return InboxNotFound(f"{owner!r} has no inbox. Inboxes: {', '.join(owners) or 'nobody'}.")
+
+    async def _subscribe(self) -> None:
+        async with self._subscribing:
+            if self._subscription is None:
+                subscription = HintSubscription(self._client, self._channel, self._wake_waiters)
+                await subscription.start()
+                self._subscription = subscription
+
+    def _wake_waiters(self, owner: str | None) -> None:
+        names = tuple(self._waiters) if owner is None else (AgentName(owner),)
+        for name in names:
+            for changed in self._waiters.get(name, ()):
+                changed.set()
+
+
+def _parse_mail_rows(rows: Iterable[Any]) -> tuple[MailMessage, ...]:
+    mails: list[MailMessage] = []
+    for document, is_read, mail_id in rows:
+        entry = parse_inbox_entry(bytes(document))
+        assert not isinstance(entry, RejectedFileEntry), "only valid mail is stored"
+        # An imported entry of another program may have no id of its own; then the row has one.
+        is_own_id = to_database_text(entry.mail.id) == mail_id
+        mails.append(replace(entry.mail, id=entry.mail.id if is_own_id else mail_id, read=is_read))
+    return tuple(mails)

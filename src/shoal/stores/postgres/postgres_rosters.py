@@ -1,0 +1,200 @@
+"""Rosters of all teams in the database. A roster is the document that its file would hold."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from shoal.core.clock import Clock
+from shoal.core.errors import StateFileError, TeamHasActiveMembers, TeamNotFound, TeamStoreError
+from shoal.core.names import LEAD_NAME, AgentName, TeamName, find_free_name, parse_safe_name
+from shoal.core.teams.roster import NewMember, RosterEntry, TeamRoster, format_agent_id
+from shoal.stores.postgres.database_client import DatabaseClient
+from shoal.wire.foreign_json import InvalidFileContent
+from shoal.wire.roster_codec import ParsedTeamRosterFile, encode_new_team_roster, parse_team_roster
+
+T = TypeVar("T")
+_IMMUTABLE_FIELDS = frozenset({"agent_id", "joined_at"})
+_TEAM_NAMES_LOCK = 0x7465616D73  # "teams" in ASCII
+TEAM_TABLES = {
+    "teams": "name",
+    "team_keys": "team",
+    "inboxes": "team",
+    "mail": "team",
+    "tasks": "board",
+    "board_leases": "board",
+    "boards": "name",
+}
+"""Tables of a team, each with the column that names it."""
+
+
+class PostgresRosters:
+    def __init__(self, client: DatabaseClient, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+
+    async def create_team(
+        self,
+        name: TeamName,
+        *,
+        lead: NewMember,
+        session: str,
+        description: str | None,
+        leader: str | None = None,
+    ) -> TeamRoster:
+        requested_name = parse_safe_name(name)
+
+        async def create(raw: Any) -> TeamRoster:
+            await raw.execute("SELECT pg_advisory_xact_lock($1)", _TEAM_NAMES_LOCK)
+            rows = await raw.fetch("SELECT name FROM shoal.teams UNION SELECT name FROM shoal.boards")
+            free_name = TeamName(find_free_name(requested_name, {row[0] for row in rows}))
+            now = self._clock.now()
+            team = TeamRoster(
+                name=free_name,
+                description=description,
+                created_at=now,
+                lead_agent_id=leader or format_agent_id(LEAD_NAME, free_name),
+                lead_session_id=session,
+                members=(lead.to_lead_entry(free_name, at=now),),
+            )
+            # Mail signed by an earlier team of this name must not be valid for this one.
+            await raw.execute("DELETE FROM shoal.team_keys WHERE team = $1", free_name)
+            await raw.execute(
+                "INSERT INTO shoal.teams (name, document) VALUES ($1, $2)",
+                free_name,
+                encode_new_team_roster(team),
+            )
+            return team
+
+        return await self._client.call(lambda worker: worker.transact(create))
+
+    async def read_team_roster(self, team: TeamName) -> TeamRoster | None:
+        name = _check_team_name(team)
+
+        async def read(raw: Any) -> bytes | None:
+            document: bytes | None = await raw.fetchval(
+                "SELECT document FROM shoal.teams WHERE name = $1", name
+            )
+            return document
+
+        document = await self._client.call(lambda worker: worker.execute(read))
+        return None if document is None else _parse_roster(document, name).team
+
+    async def list_teams(self) -> Sequence[TeamName]:
+        async def list_names(raw: Any) -> list[TeamName]:
+            return [TeamName(row[0]) for row in await raw.fetch("SELECT name FROM shoal.teams")]
+
+        return tuple(sorted(await self._client.call(lambda worker: worker.execute(list_names))))
+
+    async def add_member(self, team: TeamName, new_member: NewMember) -> RosterEntry:
+        async def add(raw: Any, file: ParsedTeamRosterFile, spawned: int) -> RosterEntry:
+            member_count = sum(member.name != LEAD_NAME for member in file.team.members)
+            earlier_spawns = max(member_count, spawned)
+            member = new_member.to_teammate_entry(
+                file.team.choose_member_name(new_member),
+                file.team.name,
+                at=self._clock.now(),
+                spawned_before=earlier_spawns,
+            )
+            await _write_roster(raw, file, (*file.team.members, member), spawned=earlier_spawns + 1)
+            return member
+
+        return await self._change_roster(team, add)
+
+    async def update_member(self, team: TeamName, name: AgentName, **fields: object) -> RosterEntry:
+        if immutable_fields := _IMMUTABLE_FIELDS & fields.keys():
+            raise TeamStoreError(f"A member's {', '.join(sorted(immutable_fields))} cannot be changed.")
+
+        async def update(raw: Any, file: ParsedTeamRosterFile, _spawned: int) -> RosterEntry:
+            old_entry = file.team.find_member(name)
+            if old_entry is None:
+                names = ", ".join(member.name for member in file.team.members)
+                raise TeamStoreError(f"The team {team} has no member {name}. Its members are: {names}.")
+            new_entry = replace(old_entry, **fields)
+            if new_entry != old_entry:
+                members = tuple(new_entry if member is old_entry else member for member in file.team.members)
+                await _write_roster(raw, file, members)
+            return new_entry
+
+        return await self._change_roster(team, update)
+
+    async def set_active_members(self, team: TeamName, active: Mapping[AgentName, bool]) -> None:
+        async def set_active(raw: Any, file: ParsedTeamRosterFile, _spawned: int) -> None:
+            members = tuple(
+                member
+                if (is_active := active.get(member.name)) is None or is_active == member.is_active
+                else replace(member, is_active=is_active)
+                for member in file.team.members
+            )
+            if members != file.team.members:
+                await _write_roster(raw, file, members)
+
+        await self._change_roster(team, set_active)
+
+    async def remove_member(self, team: TeamName, name: AgentName) -> bool:
+        async def remove(raw: Any, file: ParsedTeamRosterFile, _spawned: int) -> bool:
+            remaining = tuple(member for member in file.team.members if member.name != name)
+            if len(remaining) == len(file.team.members):
+                return False
+            await _write_roster(raw, file, remaining)
+            return True
+
+        return await self._change_roster(team, remove)
+
+    async def delete_team(self, team: TeamName) -> None:
+        async def delete(raw: Any, file: ParsedTeamRosterFile, _spawned: int) -> None:
+            active_names = [m.name for m in file.team.members if m.is_active and m.name != LEAD_NAME]
+            if active_names:
+                raise TeamHasActiveMembers(
+                    f"The team {team} still has active members: {', '.join(active_names)}. Ask them to shut "
+                    "down, and delete the team when they have ended."
+                )
+            for table, column in TEAM_TABLES.items():
+                await raw.execute(f"DELETE FROM shoal.{table} WHERE {column} = $1", file.team.name)
+
+        await self._change_roster(team, delete)
+
+    async def aclose(self) -> None: ...
+
+    async def _change_roster(
+        self, team: TeamName, change: Callable[[Any, ParsedTeamRosterFile, int], Awaitable[T]]
+    ) -> T:
+        """Run a change on the locked roster."""
+        name = _check_team_name(team)
+
+        async def change_locked_roster(raw: Any) -> T:
+            row = await raw.fetchrow(
+                "SELECT document, spawned FROM shoal.teams WHERE name = $1 FOR UPDATE", name
+            )
+            if row is None:
+                raise TeamNotFound(f"There is no team {team}. List the teams: shoal team ls")
+            return await change(raw, _parse_roster(row[0], name), row[1])
+
+        return await self._client.call(lambda worker: worker.transact(change_locked_roster))
+
+
+async def _write_roster(
+    raw: Any, file: ParsedTeamRosterFile, members: tuple[RosterEntry, ...], *, spawned: int | None = None
+) -> None:
+    document = file.encode_changed_roster(replace(file.team, members=members))
+    await raw.execute(
+        "UPDATE shoal.teams SET document = $2, spawned = coalesce($3, spawned) WHERE name = $1",
+        file.team.name,
+        document,
+        spawned,
+    )
+
+
+def _parse_roster(document: bytes, name: TeamName) -> ParsedTeamRosterFile:
+    file = parse_team_roster(bytes(document), name)
+    if isinstance(file, InvalidFileContent):
+        from pathlib import Path
+
+        raise StateFileError(f"The roster of the team {name} is not valid: {file.reason}.", path=Path())
+    return file
+
+
+def _check_team_name(team: TeamName) -> TeamName:
+    return TeamName(parse_safe_name(team))

@@ -1,0 +1,527 @@
+"""State of one session in the database: lock, transcripts, metadata, journal, results and questions."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeVar
+
+import asyncpg
+import msgspec
+
+from shoal.core.agents.subagent_metadata import SubagentMetadata
+from shoal.core.clock import Clock
+from shoal.core.conversation.transcript_entries import TranscriptEntry
+from shoal.core.errors import SessionNotFound, StateFileError
+from shoal.core.events import JournaledEvent, JournalRecord
+from shoal.core.ids import LEAD_ID, AgentId, SessionId
+from shoal.core.permissions.questions import Answer, Question
+from shoal.core.text.redaction import SecretRedactor
+from shoal.stores.files.home.home_paths import (
+    create_file_atomically,
+    make_private_directory,
+    to_safe_file_name,
+)
+from shoal.stores.journal_records import parse_journal_records
+from shoal.stores.postgres.database_client import DatabaseClient
+from shoal.stores.postgres.database_text import to_database_text
+from shoal.stores.postgres.database_worker import DatabaseWorker, build_channel
+from shoal.stores.postgres.postgres_hints import PostgresWatch
+from shoal.stores.stored_questions import StoredQuestions
+from shoal.wire.journal_codec import encode_journal_line
+from shoal.wire.question_codec import (
+    encode_answer,
+    encode_question,
+    is_matching_answer_type,
+    parse_answer,
+    parse_question,
+)
+from shoal.wire.transcript_codec import TranscriptEncoder
+
+T = TypeVar("T")
+_FENCE = "WITH fence AS (SELECT 1 FROM shoal.holders WHERE epoch = $1 FOR KEY SHARE)"
+_APPEND_LINE = f"""
+    {_FENCE}
+    INSERT INTO shoal.transcript_lines (session, agent, number, line)
+    SELECT $2, $3, $4, $5 FROM fence ON CONFLICT (session, agent, number) DO NOTHING RETURNING true
+"""
+# The row of the session is locked until the commit: a reader that has seen an offset misses none before it.
+_APPEND_EVENT = f"""
+    {_FENCE},
+    place AS (UPDATE shoal.sessions SET journal_size = journal_size + length($3::bytea) FROM fence
+              WHERE id = $2 RETURNING journal_size - length($3::bytea) AS position)
+    INSERT INTO shoal.journal_lines (session, position, write_id, line)
+    SELECT $2, position, $4, $3::bytea FROM place RETURNING position
+"""
+_READ_BATCH = 2_000
+_LOCK_CHECK_SECONDS = 0.2
+
+
+class PostgresSessionStore:
+    def __init__(self, client: DatabaseClient, session: SessionId, directory: Path) -> None:
+        self.session = session
+        self.directory = directory
+        self.client = client
+
+    def acquire_lock(self) -> None:
+        """Become the only writer; wait for the end of the lease of a holder that misses its renewals."""
+        while (problem := self._try_lock()) is not None:
+            if problem:
+                raise StateFileError(problem, path=self.directory)
+            time.sleep(_LOCK_CHECK_SECONDS)
+        make_private_directory(self.directory)
+        self._restore_results()
+
+    def _try_lock(self) -> str | None:
+        """Take the lock and return None; else return why not, or an empty text if the holder may be dead."""
+
+        async def lock(worker: DatabaseWorker) -> str | None:
+            await worker.end_dead_local_holders()
+            await worker.end_expired_holders()
+
+            async def take_lock(raw: Any) -> str | None:
+                holder = await raw.fetchrow(
+                    "SELECT epoch, host, process, renewed_at < clock_timestamp() - $2 * interval '1 second' "
+                    "FROM shoal.sessions JOIN shoal.holders ON epoch = lock_holder WHERE id = $1 "
+                    "FOR UPDATE OF sessions",
+                    self.session,
+                    worker.timing.lease / 2,
+                )
+                if holder is not None:
+                    return "" if holder[3] else self._describe_holder(holder[1], holder[2])
+                await raw.execute(
+                    "UPDATE shoal.sessions SET lock_holder = $2 WHERE id = $1", self.session, worker.epoch
+                )
+                return None
+
+            return await worker.transact(take_lock)
+
+        return self.client.run(lock)
+
+    def _describe_holder(self, host: str, process: str) -> str:
+        return (
+            f"The session {self.session} is in use by process {process.partition(' ')[0]} on "
+            f"{host.partition(' ')[0]}. End it first, or continue in a copy with --fork-session."
+        )
+
+    def release_lock(self, *, unused: bool = False) -> None:
+        if unused:
+            with suppress(OSError):
+                self.directory.rmdir()
+        if not self.client.is_usable:
+            return  # the lock ended with the lease
+
+        async def release(worker: DatabaseWorker) -> None:
+            async def unlock(raw: Any) -> None:
+                await raw.execute(
+                    "UPDATE shoal.sessions SET lock_holder = NULL WHERE id = $1 AND lock_holder = $2",
+                    self.session,
+                    worker.epoch,
+                )
+                if unused:
+                    await raw.execute(
+                        "DELETE FROM shoal.sessions WHERE id = $1 AND NOT EXISTS (SELECT FROM "
+                        "shoal.transcript_lines WHERE session = $1 AND agent = $2)",
+                        self.session,
+                        LEAD_ID,
+                    )
+
+            await worker.transact(unlock)
+
+        self.client.run(release)
+
+    # --- transcripts
+
+    def open_transcript(
+        self, agent: AgentId, *, cwd: str, version: str, title: str = ""
+    ) -> PostgresTranscript:
+        encoder = TranscriptEncoder(
+            session=self.session,
+            cwd=cwd,
+            version=version,
+            agent=None if agent == LEAD_ID else agent,
+            title=title,
+        )
+        return PostgresTranscript(self, agent, encoder, title)
+
+    def has_transcript(self, agent: AgentId) -> bool:
+        return bool(
+            self.fetch_value(
+                "SELECT EXISTS (SELECT FROM shoal.transcript_lines WHERE session = $1 AND agent = $2)",
+                self.session,
+                to_database_text(agent),
+            )
+        )
+
+    def read_transcript(self, agent: AgentId) -> bytes:
+        async def read(raw: Any) -> list[Any]:
+            return list(
+                await raw.fetch(
+                    "SELECT line FROM shoal.transcript_lines WHERE session = $1 AND agent = $2 "
+                    "ORDER BY number",
+                    self.session,
+                    to_database_text(agent),
+                )
+            )
+
+        rows = self.client.run(lambda worker: worker.execute(read))
+        if not rows:
+            raise SessionNotFound(
+                f"There is no transcript for {agent} in the session {self.session}.", path=self.directory
+            )
+        return b"".join(row[0] for row in rows)
+
+    def get_transcript_path(self, agent: AgentId) -> None:
+        return None
+
+    # --- metadata
+
+    def save_agent_metadata(self, agent: AgentId, metadata: SubagentMetadata) -> None:
+        self.write_document(agent, msgspec.json.encode(metadata))
+
+    def save_agent_mode(self, agent: AgentId, mode: str) -> None:
+        document = self._read_metadata_document(agent)
+        if document is None:
+            raise SessionNotFound(
+                f"There is no metadata for agent {agent} in the session {self.session}.", path=self.directory
+            )
+        self._parse_metadata(agent, document)
+        # The raw content: unknown fields of other programs stay.
+        self.write_document(agent, msgspec.json.encode({**msgspec.json.decode(document), "mode": mode}))
+
+    def read_agent_metadata(self, agent: AgentId) -> SubagentMetadata | None:
+        document = self._read_metadata_document(agent)
+        return None if document is None else self._parse_metadata(agent, document)
+
+    def _read_metadata_document(self, agent: AgentId) -> bytes | None:
+        document: bytes | None = self.fetch_value(
+            "SELECT document FROM shoal.agent_metadata WHERE session = $1 AND agent = $2",
+            self.session,
+            to_database_text(agent),
+        )
+        return document
+
+    def _parse_metadata(self, agent: AgentId, document: bytes) -> SubagentMetadata:
+        try:
+            return msgspec.json.decode(document, type=SubagentMetadata)
+        except (ValueError, RecursionError) as error:
+            # It holds the restrictions of the agent: as a general-purpose agent it could do more.
+            raise StateFileError(
+                f"The metadata of agent {agent} in the session {self.session} is not valid: {error}.",
+                path=self.directory,
+            ) from error
+
+    def write_document(self, agent: AgentId, document: bytes) -> None:
+        async def write(raw: Any) -> None:
+            await raw.execute(
+                "INSERT INTO shoal.agent_metadata VALUES ($1, $2, $3) "
+                "ON CONFLICT (session, agent) DO UPDATE SET document = excluded.document",
+                self.session,
+                to_database_text(agent),
+                document,
+            )
+
+        self.client.run(lambda worker: worker.transact(write))
+
+    # --- journal, results, questions
+
+    def open_journal(self, clock: Clock, *, secrets: SecretRedactor) -> PostgresJournal:
+        return PostgresJournal(self, clock, secrets)
+
+    def open_results(self) -> PostgresResultStore:
+        return PostgresResultStore(self)
+
+    def open_questions(self) -> PostgresQuestions:
+        return PostgresQuestions(self)
+
+    def _restore_results(self) -> None:
+        """Write the results that agents read as files, if this machine does not have them."""
+        results = self.directory / "results"
+
+        async def list_names(raw: Any) -> list[str]:
+            return [
+                row[0]
+                for row in await raw.fetch("SELECT name FROM shoal.results WHERE session = $1", self.session)
+            ]
+
+        for name in self.client.run(lambda worker: worker.execute(list_names)):
+            path = results / to_safe_file_name(name)
+            if not path.exists():
+                content = self.fetch_value(
+                    "SELECT content FROM shoal.results WHERE session = $1 AND name = $2", self.session, name
+                )
+                create_file_atomically(path, content or b"")
+
+    def fetch_value(self, query: str, *arguments: object) -> Any:
+        async def fetch(raw: Any) -> Any:
+            return await raw.fetchval(query, *arguments)
+
+        return self.client.run(lambda worker: worker.execute(fetch))
+
+
+class PostgresTranscript:
+    """Only writer of its lines, ensured by the lock of the session. Each append is one statement."""
+
+    def __init__(
+        self, store: PostgresSessionStore, agent: AgentId, encoder: TranscriptEncoder, title: str
+    ) -> None:
+        self._store = store
+        self._agent = to_database_text(agent)
+        self._encoder = encoder
+        self._title = title
+        self._next_number: int | None = None
+
+    def append(self, entry: TranscriptEntry) -> None:
+        line = self._encoder.encode_entry(entry)
+        self._store.client.run(lambda worker: self._append_line(worker, line))
+
+    async def _append_line(self, worker: DatabaseWorker, line: bytes) -> None:
+        async def append(raw: Any) -> bool:
+            if self._next_number is None:
+                await self._start(raw)
+            arguments = (self._store.session, self._agent, self._next_number, line)
+            if await raw.fetchval(_APPEND_LINE, worker.epoch, *arguments):
+                return True
+            stored = await raw.fetchval(
+                "SELECT line FROM shoal.transcript_lines WHERE session = $1 AND agent = $2 AND number = $3",
+                *arguments[:3],
+            )
+            if stored == line:
+                return True  # the first try was committed when its connection was lost
+            self._next_number = None
+            return stored is not None and await append(raw)
+
+        if not await worker.execute(append):
+            raise worker.lose_lease()
+        assert self._next_number is not None
+        self._next_number += 1
+
+    def set_title(self, title: str) -> None:
+        self._encoder.set_title(title)
+        # The next entry stores it.
+        self._title, self._next_number = title, None
+
+    async def _start(self, raw: Any) -> None:
+        if self._title:
+            await raw.execute(
+                "UPDATE shoal.sessions SET title = $2 WHERE id = $1",
+                self._store.session,
+                to_database_text(self._title),
+            )
+        self._next_number = await raw.fetchval(
+            "SELECT coalesce(max(number) + 1, 0) FROM shoal.transcript_lines "
+            "WHERE session = $1 AND agent = $2",
+            self._store.session,
+            self._agent,
+        )
+
+    def close(self) -> None: ...
+
+
+class PostgresJournal:
+    """Journal whose offsets are those of the file that it would be."""
+
+    def __init__(self, store: PostgresSessionStore, clock: Clock, secrets: SecretRedactor) -> None:
+        self._store = store
+        self._clock = clock
+        self._secrets = secrets
+        self._position: int | None = None
+
+    def append(self, event: JournaledEvent) -> None:
+        line = self._secrets.redact_bytes(encode_journal_line(event, self._clock.now()))
+        write_id = int.from_bytes(os.urandom(8), signed=True)
+        self._position = self._store.client.run(
+            lambda worker: self._append_line(worker, line, write_id)
+        ) + len(line)
+
+    async def _append_line(self, worker: DatabaseWorker, line: bytes, write_id: int) -> int:
+        session = self._store.session
+
+        async def append(raw: Any) -> int | None:
+            try:
+                position: int | None = await raw.fetchval(
+                    _APPEND_EVENT, worker.epoch, session, line, write_id
+                )
+            except asyncpg.UniqueViolationError:
+                # The first try was committed when its connection was lost.
+                position = await raw.fetchval(
+                    "SELECT position FROM shoal.journal_lines WHERE session = $1 AND write_id = $2",
+                    session,
+                    write_id,
+                )
+            if position is None and await raw.fetchval(
+                "SELECT EXISTS (SELECT FROM shoal.holders WHERE epoch = $1)", worker.epoch
+            ):
+                raise StateFileError(
+                    f"The session {session} was deleted from the store.", path=self._store.directory
+                )
+            return position
+
+        position = await worker.execute(append)
+        if position is None:
+            raise worker.lose_lease()
+        return position
+
+    def read_records(self, offset: int = 0) -> Iterator[JournalRecord]:
+        while rows := self._read_lines(offset):
+            chunks = (row[1] for row in rows)
+            yield from parse_journal_records(chunks, rows[0][0])
+            offset = rows[-1][0] + len(rows[-1][1])
+
+    def _read_lines(self, offset: int) -> list[Any]:
+        async def read(raw: Any) -> list[Any]:
+            return list(
+                await raw.fetch(
+                    "SELECT position, line FROM shoal.journal_lines WHERE session = $1 AND position >= $2 "
+                    "ORDER BY position LIMIT $3",
+                    self._store.session,
+                    offset,
+                    _READ_BATCH,
+                )
+            )
+
+        return self._store.client.run(lambda worker: worker.execute(read))
+
+    def get_position(self) -> int:
+        if self._position is None:
+            self._position = (
+                self._store.fetch_value(
+                    "SELECT journal_size FROM shoal.sessions WHERE id = $1", self._store.session
+                )
+                or 0
+            )
+        return self._position
+
+    def close(self) -> None: ...
+
+
+class PostgresResultStore:
+    """Results in the database, and as files on this machine, which agents read with their file tools."""
+
+    def __init__(self, store: PostgresSessionStore) -> None:
+        self._store = store
+
+    def save_result(self, name: str, content: bytes) -> Path:
+        safe_path = Path(to_safe_file_name(name))
+        write_id = int.from_bytes(os.urandom(8), signed=True)
+        for number in count(1):
+            file_name = safe_path.name if number == 1 else f"{safe_path.stem}-{number}{safe_path.suffix}"
+            if self._insert(file_name, write_id, content):
+                path = self._store.directory / "results" / file_name
+                create_file_atomically(path, content)
+                return path
+        raise AssertionError("count() does not end")
+
+    def _insert(self, name: str, write_id: int, content: bytes) -> bool:
+        async def insert(raw: Any) -> bool:
+            return bool(
+                await raw.fetchval(
+                    "INSERT INTO shoal.results VALUES ($1, $2, $3, $4) ON CONFLICT (session, name) "
+                    "DO NOTHING RETURNING true",
+                    self._store.session,
+                    name,
+                    write_id,
+                    content,
+                )
+            )
+
+        return self._store.client.run(lambda worker: worker.transact(insert))
+
+
+class PostgresQuestions(StoredQuestions):
+    def __init__(self, store: PostgresSessionStore) -> None:
+        self.directory = store.directory / "questions"
+        self._store = store
+        self._channel = build_channel("answers", store.session)
+
+    def store_question(self, question: Question) -> None:
+        async def store(raw: Any) -> None:
+            # An earlier answer under this id belonged to another call.
+            await raw.execute(
+                "DELETE FROM shoal.questions WHERE session = $1 AND id = $2", self._session, _id(question.id)
+            )
+            await raw.execute(
+                "INSERT INTO shoal.questions (session, id, question) VALUES ($1, $2, $3)",
+                self._session,
+                _id(question.id),
+                encode_question(question),
+            )
+
+        self._store.client.run(lambda worker: worker.transact(store))
+
+    def get(self, question_id: str) -> Question | None:
+        document = self._read_column("question", question_id)
+        return None if document is None else parse_question(document)
+
+    def create_answer(self, question_id: str, answer: Answer) -> bool:
+        return self._create("answer", question_id, answer)
+
+    def create_late_answer(self, question_id: str, answer: Answer) -> bool:
+        return self._create("late_answer", question_id, answer)
+
+    def read_answer(self, question: Question) -> Answer | None:
+        document = self._read_column("answer", question.id)
+        answer = None if document is None else parse_answer(document)
+        return answer if answer is not None and is_matching_answer_type(answer, question) else None
+
+    def read_late_answer(self, question_id: str) -> Answer | None:
+        document = self._read_column("late_answer", question_id)
+        return None if document is None else parse_answer(document)
+
+    def list_open_questions(self) -> tuple[Question, ...]:
+        async def read(raw: Any) -> list[Any]:
+            return list(
+                await raw.fetch(
+                    "SELECT question FROM shoal.questions WHERE session = $1 AND answer IS NULL "
+                    "ORDER BY number",
+                    self._session,
+                )
+            )
+
+        rows = self._store.client.run(lambda worker: worker.execute(read))
+        return tuple(parse_question(row[0]) for row in rows)
+
+    def watch_answers(self, on_change: Callable[[], None]) -> PostgresWatch:
+        watch = PostgresWatch(self._store.client, self._channel, on_change)
+        watch.start_and_wait()
+        return watch
+
+    @property
+    def _session(self) -> SessionId:
+        return self._store.session
+
+    def _read_column(self, column: str, question_id: str) -> bytes | None:
+        document: bytes | None = self._store.fetch_value(
+            f"SELECT {column} FROM shoal.questions WHERE session = $1 AND id = $2",
+            self._session,
+            _id(question_id),
+        )
+        return document
+
+    def _create(self, column: str, question_id: str, answer: Answer) -> bool:
+        async def create(raw: Any) -> bool:
+            return bool(
+                await raw.fetchval(
+                    f"UPDATE shoal.questions SET {column} = $3 WHERE session = $1 AND id = $2 "
+                    f"AND {column} IS NULL RETURNING true",
+                    self._session,
+                    _id(question_id),
+                    encode_answer(answer),
+                )
+            )
+
+        async def create_and_notify(worker: DatabaseWorker) -> bool:
+            is_first = await worker.transact(create)
+            if is_first:
+                worker.notify(self._channel)
+            return is_first
+
+        return self._store.client.run(create_and_notify)
+
+
+def _id(question_id: str) -> str:
+    return to_database_text(question_id)

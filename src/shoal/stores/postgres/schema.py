@@ -1,0 +1,166 @@
+"""Tables of the store and their migrations, which only go forward.
+
+Documents are the bytes of the files that they replace, so that a run can be exported unchanged. Every writer
+holds a row in `holders`; its primary key is the fencing epoch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.core.errors import SettingsError
+
+MIN_SERVER_VERSION = 14
+_MIGRATION_LOCK = 0x73686F616C  # "shoal" in ASCII
+
+_FIRST_TABLES = """
+CREATE TABLE shoal.holders (
+    epoch bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    host text NOT NULL,
+    process text NOT NULL,
+    renewed_at timestamptz NOT NULL,
+    expires_at timestamptz NOT NULL
+);
+CREATE TABLE shoal.sessions (
+    id text PRIMARY KEY,
+    cwd text NOT NULL,
+    title text NOT NULL DEFAULT '',
+    lock_holder bigint,
+    journal_size bigint NOT NULL DEFAULT 0
+);
+CREATE INDEX sessions_by_cwd ON shoal.sessions (cwd);
+CREATE TABLE shoal.transcript_lines (
+    session text NOT NULL,
+    agent text NOT NULL,
+    number bigint NOT NULL,
+    at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    line bytea NOT NULL,
+    PRIMARY KEY (session, agent, number)
+);
+CREATE TABLE shoal.agent_metadata (
+    session text NOT NULL,
+    agent text NOT NULL,
+    document bytea NOT NULL,
+    PRIMARY KEY (session, agent)
+);
+CREATE TABLE shoal.journal_lines (
+    session text NOT NULL,
+    position bigint NOT NULL,
+    write_id bigint NOT NULL,
+    line bytea NOT NULL,
+    PRIMARY KEY (session, position),
+    UNIQUE (session, write_id)
+);
+CREATE TABLE shoal.results (
+    session text NOT NULL,
+    name text NOT NULL,
+    write_id bigint NOT NULL,
+    content bytea NOT NULL,
+    PRIMARY KEY (session, name)
+);
+CREATE TABLE shoal.questions (
+    session text NOT NULL,
+    id text NOT NULL,
+    number bigint GENERATED ALWAYS AS IDENTITY,
+    question bytea NOT NULL,
+    answer bytea,
+    late_answer bytea,
+    PRIMARY KEY (session, id)
+);
+CREATE TABLE shoal.teams (
+    name text PRIMARY KEY,
+    document bytea NOT NULL,
+    spawned bigint NOT NULL DEFAULT 0
+);
+CREATE TABLE shoal.team_keys (
+    team text PRIMARY KEY,
+    key bytea NOT NULL
+);
+CREATE TABLE shoal.inboxes (
+    team text NOT NULL,
+    owner text NOT NULL,
+    is_foreign boolean NOT NULL,
+    PRIMARY KEY (team, owner)
+);
+CREATE TABLE shoal.mail (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    team text NOT NULL,
+    owner text NOT NULL,
+    id text NOT NULL,
+    is_read boolean NOT NULL DEFAULT false,
+    is_archived boolean NOT NULL DEFAULT false,
+    document bytea NOT NULL,
+    UNIQUE (team, owner, id)
+);
+CREATE INDEX unread_mail ON shoal.mail (team, owner, number) WHERE NOT is_read;
+CREATE TABLE shoal.boards (
+    name text PRIMARY KEY,
+    highest bigint NOT NULL DEFAULT 0
+);
+CREATE TABLE shoal.board_leases (
+    lease text PRIMARY KEY,
+    board text NOT NULL,
+    holder bigint NOT NULL,
+    has_ended boolean NOT NULL DEFAULT false
+);
+CREATE INDEX ended_board_leases ON shoal.board_leases (board) WHERE has_ended;
+CREATE INDEX board_leases_by_holder ON shoal.board_leases (holder);
+CREATE TABLE shoal.tasks (
+    board text NOT NULL,
+    number bigint NOT NULL,
+    document bytea NOT NULL,
+    status text NOT NULL,
+    owner text,
+    attempt text,
+    lease text GENERATED ALWAYS AS (split_part(attempt, '-', 1)) STORED,
+    rank double precision NOT NULL,
+    blocked_by bigint[] NOT NULL DEFAULT '{}',
+    dependents bigint[] NOT NULL DEFAULT '{}',
+    open_blockers bigint NOT NULL DEFAULT 0,
+    version bigint NOT NULL DEFAULT 0,
+    changed_in xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    PRIMARY KEY (board, number)
+);
+CREATE INDEX claimable_tasks ON shoal.tasks (board, rank, number)
+    WHERE status = 'pending' AND owner IS NULL AND open_blockers = 0;
+CREATE INDEX claimed_tasks ON shoal.tasks (board, lease) WHERE status = 'in_progress';
+CREATE INDEX owned_tasks ON shoal.tasks (board, owner) WHERE owner IS NOT NULL AND status <> 'completed';
+CREATE INDEX changed_tasks ON shoal.tasks (board, changed_in);
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST_TABLES,)
+"""SQL of each version, beginning with version 1. A released entry is never changed."""
+SCHEMA_VERSION = len(MIGRATIONS)
+
+
+async def read_schema_version(connection: Any) -> int:
+    """Return the version of the tables; 0 if there are none."""
+    if await connection.fetchval("SELECT to_regclass('shoal.schema_version')") is None:
+        return 0
+    return int(await connection.fetchval("SELECT version FROM shoal.schema_version") or 0)
+
+
+async def migrate_schema(connection: Any) -> tuple[int, int]:
+    """Bring the tables to the version of this program; return the version before and after."""
+    async with connection.transaction():
+        # Two programs may start on an empty database at the same moment.
+        await connection.execute("SELECT pg_advisory_xact_lock($1)", _MIGRATION_LOCK)
+        before = await read_schema_version(connection)
+        check_schema_is_known(before)
+        if before == 0:
+            await connection.execute(
+                "CREATE SCHEMA IF NOT EXISTS shoal; CREATE TABLE shoal.schema_version (version int NOT NULL);"
+                "INSERT INTO shoal.schema_version VALUES (0)"
+            )
+        for migration in MIGRATIONS[before:]:
+            await connection.execute(migration)
+        await connection.execute("UPDATE shoal.schema_version SET version = $1", SCHEMA_VERSION)
+    return before, SCHEMA_VERSION
+
+
+def check_schema_is_known(version: int) -> None:
+    if version > SCHEMA_VERSION:
+        raise SettingsError(
+            f"The tables of this store have version {version}, and this Shoal knows versions up to "
+            f"{SCHEMA_VERSION}. Update Shoal on this machine."
+        )

@@ -1,0 +1,171 @@
+"""`shoal store` commands: the tables of a store in PostgreSQL, and runs that move between it and files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from shoal.core.text.text_format import format_count_with_noun
+from shoal.surfaces.cli import exit_codes
+from shoal.surfaces.cli.cli_output import debug_option, json_option, print_json, print_name_value_lines
+
+if TYPE_CHECKING:
+    from shoal.stores.postgres.postgres_store import PostgresStore
+
+store_option = click.option(
+    "--store", "address", metavar="ADDRESS", help="The store: postgresql://USER@HOST/DATABASE."
+)
+
+
+@click.group("store")
+def store_commands() -> None:
+    """Manage the store in PostgreSQL that several machines share.
+
+    The store is that of --store, SHOAL_STORE or the setting shoal.store.
+    """
+
+
+@store_commands.command("status", short_help="Show what is stored, and who uses it.")
+@store_option
+@json_option
+@debug_option
+def show_store_status(*, address: str | None, as_json: bool) -> int:
+    """Show the version of the tables, what is stored, and which processes use it."""
+    from shoal.stores.postgres.store_admin import read_store_status
+
+    status = read_store_status(_choose_address(address))
+    if as_json:
+        print_json(status)
+        return exit_codes.OK
+    tables = "none yet" if not status.version else f"version {status.version}"
+    if status.version < status.needed_version:
+        tables += f"; this Shoal needs version {status.needed_version}: shoal store migrate"
+    print_name_value_lines(
+        (
+            ("store", status.address),
+            ("server", f"PostgreSQL {status.server}"),
+            ("tables", tables),
+            *((name, str(count)) for name, count in status.counts.items()),
+            ("processes", "\n".join(status.processes)),
+        )
+    )
+    return exit_codes.OK
+
+
+@store_commands.command("migrate", short_help="Update the tables.")
+@store_option
+@json_option
+@debug_option
+def migrate_store_tables(*, address: str | None, as_json: bool) -> int:
+    """Bring the tables to the version that this Shoal needs. There is no way back."""
+    from shoal.stores.postgres.store_admin import migrate_store
+
+    before, after = migrate_store(_choose_address(address))
+    if as_json:
+        print_json({"before": before, "after": after})
+    elif before == after:
+        click.echo(f"The tables already have version {after}.")
+    else:
+        click.echo(f"Migrated the tables from version {before} to version {after}.")
+    return exit_codes.OK
+
+
+@store_commands.command("check")
+@store_option
+@json_option
+@debug_option
+def check_store(*, address: str | None, as_json: bool) -> int:
+    """Check that the tables are consistent."""
+    from shoal.stores.postgres.store_admin import find_store_problems
+
+    problems = find_store_problems(_choose_address(address))
+    if as_json:
+        print_json({"problems": problems})
+    else:
+        for problem in problems:
+            click.echo(problem)
+        click.echo(f"{format_count_with_noun(len(problems), 'problem')} found.")
+    return exit_codes.ERROR if problems else exit_codes.OK
+
+
+@store_commands.command("import", short_help="Copy a session from files.")
+@click.argument("session")
+@store_option
+@json_option
+@debug_option
+def import_session(*, session: str, address: str | None, as_json: bool) -> int:
+    """Copy a session with its teams from the files of the home to the store.
+
+    The files stay as they are. Resume the session in one of the two places only.
+    """
+    from shoal.stores.postgres.store_admin import import_run
+
+    with _open_postgres_store(address) as (store, home):
+        imported = import_run(store, home, session)
+    if as_json:
+        print_json({"session": imported})
+    else:
+        click.echo(f"Imported the session {imported} from {home}.")
+    return exit_codes.OK
+
+
+@store_commands.command("export", short_help="Copy a session to files.")
+@click.argument("session")
+@store_option
+@click.option(
+    "--to",
+    "target",
+    metavar="DIRECTORY",
+    type=click.Path(path_type=Path),
+    help="The home that gets the files; yours by default.",
+)
+@json_option
+@debug_option
+def export_session(*, session: str, address: str | None, target: Path | None, as_json: bool) -> int:
+    """Copy a session with its teams from the store to files.
+
+    The store stays as it is. Resume the session in one of the two places only.
+    """
+    from shoal.stores.postgres.store_admin import export_run
+
+    with _open_postgres_store(address) as (store, home):
+        exported, transcript = export_run(store, target or home, session)
+    if as_json:
+        print_json({"session": exported, "transcript": str(transcript)})
+    else:
+        click.echo(f"Exported the session {exported} to {target or home}.")
+    return exit_codes.OK
+
+
+def _choose_address(address: str | None) -> str:
+    """Return the address of the store that these commands work on. Raises `SettingsError`."""
+    from shoal.app.settings.settings import load_settings
+    from shoal.stores.store_choice import check_postgres_extra, is_postgres_address
+
+    address = address or load_settings(cwd=Path.cwd()).own.store
+    if address is None or not is_postgres_address(address):
+        raise click.UsageError(
+            "These commands need a store in PostgreSQL. Name it with "
+            "--store postgresql://USER@HOST/DATABASE, SHOAL_STORE or the setting shoal.store."
+        )
+    check_postgres_extra()
+    return address
+
+
+@contextmanager
+def _open_postgres_store(address: str | None) -> Iterator[tuple[PostgresStore, Path]]:
+    from shoal.app.settings.settings import find_process_shoal_home
+    from shoal.stores.postgres.postgres_store import PostgresStore
+    from shoal.stores.store_choice import open_store
+
+    home = find_process_shoal_home()
+    store = open_store(_choose_address(address), home=home)
+    assert isinstance(store, PostgresStore)
+    try:
+        yield store, home
+    finally:
+        store.close()

@@ -1,0 +1,323 @@
+"""A store in PostgreSQL beyond the contract: leases, lost connections, poolers, versions, refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from postgres_server import PostgresServer
+from setup_env import find_program
+from shoal.core.errors import SettingsError, StateFileError
+from shoal.core.events import NoteAdded
+from shoal.core.ids import LEAD_ID
+from shoal.core.teams.mail import MailMessage
+from shoal.core.teams.tasks import TaskDraft, TaskUpdate
+from shoal.core.text.redaction import KEY_SHAPE_REDACTOR
+from shoal.stores.store_choice import open_store
+from shoal.testing.contracts.board_contract import ANN, BOB, create_tasks
+from shoal.testing.contracts.session_contract import (
+    FIRST,
+    create_used_session,
+    make_entry,
+    read_entry_ids,
+    read_notes,
+)
+
+pytestmark = pytest.mark.needs("postgres", "asyncpg")
+HERE = Path(__file__).parent
+
+
+@pytest.fixture
+def helpers():
+    import postgres_helpers
+
+    return postgres_helpers
+
+
+def make_mail(mail_id, text="hello"):
+    return MailMessage(id=mail_id, sender=ANN, text=text, timestamp="2026-01-01T00:00:00Z")
+
+
+async def test_a_paused_process_that_lost_its_lease_can_no_longer_write(database, home, helpers):
+    with helpers.opened_postgres_store(database, home, lease=1.0) as store:
+        board = store.open_board("roof", **helpers.make_services())
+        await create_tasks(board, 2)
+        await store.open_mailboxes("roof", **helpers.make_services()).open_inbox(BOB)
+        process = subprocess.Popen(
+            [sys.executable, HERE / "lease_process.py", database, home],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        try:
+            assert process.stdout.readline().strip() == "1"
+            assert (await board.claim("1", by=BOB)).reason == "already_claimed"
+            process.send_signal(signal.SIGSTOP)
+            session = store.find_session(FIRST)
+            await helpers.wait_for(lambda: try_to_lock(session))
+            claim = await board.claim("1", by=BOB)
+            assert claim.success
+            process.send_signal(signal.SIGCONT)
+            output, _ = process.communicate("write\n", timeout=30)
+        finally:
+            process.kill()
+            process.wait()
+        assert output.split() == [
+            word
+            for name in ("update", "claim", "post", "transcript", "journal")
+            for word in (name, "StoreLeaseLost")
+        ]
+        tasks = {task.id: (task.subject, task.owner) for task in await board.list_tasks()}
+        assert tasks == {"1": ("task 0", BOB), "2": ("task 1", None)}
+        assert read_entry_ids(session) == ["entry-hello"]
+
+
+async def try_to_lock(session):
+    try:
+        await asyncio.to_thread(session.acquire_lock)
+    except StateFileError:
+        return False
+    return True
+
+
+async def test_the_lease_of_a_killed_process_of_this_machine_ends_at_once(database, home, helpers):
+    with helpers.opened_postgres_store(database, home, lease=600.0) as store:
+        board = store.open_board("roof", **helpers.make_services())
+        await create_tasks(board, 1)
+        process = subprocess.Popen(
+            [sys.executable, HERE / "lease_process.py", database, home],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        assert process.stdout.readline().strip() == "1"
+        session = store.find_session(FIRST)
+        with pytest.raises(StateFileError, match=f"in use by process {process.pid}"):
+            session.acquire_lock()
+        process.kill()
+        process.communicate()
+        session.acquire_lock()
+        assert (await board.claim("1", by=BOB)).success
+
+
+async def test_a_missed_notification_costs_at_most_the_safety_poll(database, home, helpers):
+    with (
+        helpers.opened_postgres_store(database, home, poll=0.2) as store,
+        helpers.opened_postgres_store(database, home) as other,
+    ):
+        mailboxes = store.open_mailboxes("roof", **helpers.make_services())
+        board = store.open_board("roof", **helpers.make_services())
+        await mailboxes.open_inbox(BOB)
+        await board.create(TaskDraft(subject="s", description=""))
+        claim = await board.claim_next(by=ANN)
+        async with asyncio.timeout(helpers.WAIT_SECONDS), asyncio.TaskGroup() as group:
+            group.create_task(mailboxes.wait_for_mail(BOB))
+            group.create_task(board.wait_for_claimable())
+            await asyncio.sleep(0.1)
+            # As a process that dies between its commit and its notification.
+            other.client.run(drop_notifications)
+            await other.open_mailboxes("roof", **helpers.make_services()).post(BOB, make_mail("m1"))
+            await other.open_board("roof", **helpers.make_services()).release("1", attempt=claim.attempt)
+
+
+async def drop_notifications(worker):
+    worker.notify = lambda *_: None
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["stopped", "crashed"])
+async def test_work_goes_on_after_an_outage_and_nothing_is_lost_or_doubled(own_server, home, helpers, how):
+    database = own_server.create_empty_database()
+    services = helpers.make_services()
+    with helpers.opened_postgres_store(database, home, lease=1.0) as store:
+        board, mailboxes = store.open_board("roof", **services), store.open_mailboxes("roof", **services)
+        await mailboxes.open_inbox(BOB)
+        await create_tasks(board, 40)
+        session = create_used_session(store, FIRST)
+        session.acquire_lock()
+        journal = session.open_journal(services["clock"], secrets=KEY_SHAPE_REDACTOR)
+        transcript = session.open_transcript(LEAD_ID, cwd="/project", version="0")
+        claimed, stopped = [], asyncio.Event()
+
+        async def claim_and_complete(name):
+            while (claim := await board.claim_next(by=name)) is not None:
+                claimed.append(claim.task.id)
+                update = TaskUpdate(status="completed", attempt=claim.attempt)
+                await board.update(claim.task.id, update, by=name)
+                if len(claimed) >= 10:
+                    stopped.set()
+
+        async def post_all():
+            for number in range(60):
+                await mailboxes.post(BOB, make_mail(f"m{number}"))
+
+        def write_all():
+            for number in range(60):
+                journal.append(NoteAdded(agent=LEAD_ID, text=f"{number}"))
+                transcript.append(make_entry(f"{number}"))
+
+        async def stop_and_start():
+            await stopped.wait()
+            await asyncio.to_thread(own_server.stop, how)
+            # Longer than the lease: nobody else could have taken it.
+            await asyncio.sleep(1.5)
+            await asyncio.to_thread(own_server.start)
+
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+            for number in range(4):
+                group.create_task(claim_and_complete(f"agent-{number}"))
+            group.create_task(post_all())
+            group.create_task(asyncio.to_thread(write_all))
+            group.create_task(stop_and_start())
+        assert sorted(claimed, key=int) == [str(number) for number in range(1, 41)]
+        assert {task.status for task in await board.list_tasks()} == {"completed"}
+        assert [mail.id for mail in await mailboxes.read_history(BOB)] == [f"m{n}" for n in range(60)]
+        assert read_notes(journal) == [f"{number}" for number in range(60)]
+        assert read_entry_ids(session) == ["entry-hello", *(f"entry-{number}" for number in range(60))]
+
+
+async def test_a_waiter_hears_of_mail_after_an_outage(own_server, home, helpers):
+    database = own_server.create_empty_database()
+    with (
+        helpers.opened_postgres_store(database, home, poll=600.0) as store,
+        helpers.opened_postgres_store(database, home) as other,
+    ):
+        mailboxes = store.open_mailboxes("roof", **helpers.make_services())
+        await mailboxes.open_inbox(BOB)
+        async with asyncio.timeout(helpers.WAIT_SECONDS), asyncio.TaskGroup() as group:
+            waiting = group.create_task(mailboxes.wait_for_mail(BOB))
+            await asyncio.wait([waiting], timeout=0.2)
+            await asyncio.to_thread(own_server.stop)
+            await asyncio.to_thread(own_server.start)
+            await other.open_mailboxes("roof", **helpers.make_services()).post(BOB, make_mail("m1"))
+
+
+def test_an_unreachable_server_is_reported_at_once_without_the_password(home, helpers):
+    with (
+        helpers.opened_postgres_store("postgresql://ann:secret@127.0.0.1:1/none", home) as store,
+        pytest.raises(
+            StateFileError, match=r"Cannot reach the store postgresql://ann@127\.0\.0\.1:1/none"
+        ) as raised,
+    ):
+        store.find_session("x")
+    assert "secret" not in str(raised.value)
+
+
+async def test_a_read_only_database_is_a_clear_error(own_server, home, helpers):
+    database = own_server.create_empty_database()
+    with helpers.opened_postgres_store(database, home) as store:
+        await create_tasks(store.open_board("roof", **helpers.make_services()), 1)
+    own_server.execute("ALTER DATABASE shoal SET default_transaction_read_only = on")
+    with (
+        helpers.opened_postgres_store(database, home) as store,
+        pytest.raises(StateFileError, match="is read-only: it is a standby"),
+    ):
+        store.create_session(FIRST, cwd="/")
+
+
+async def test_a_full_database_is_a_clear_error_and_the_rest_is_left_intact(own_server, home, helpers):
+    database = own_server.create_empty_database()
+    with helpers.opened_postgres_store(database, home) as store:
+        session = create_used_session(store, FIRST)
+        own_server.execute(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN RAISE 'could not extend file' USING ERRCODE = 'disk_full'; END $$",
+            "CREATE TRIGGER full_disk BEFORE INSERT ON shoal.transcript_lines EXECUTE FUNCTION refuse()",
+            database="shoal",
+        )
+        transcript = session.open_transcript(LEAD_ID, cwd="/project", version="0")
+        with pytest.raises(StateFileError, match="has no space left"):
+            transcript.append(make_entry("two"))
+        own_server.execute("DROP TRIGGER full_disk ON shoal.transcript_lines", database="shoal")
+        transcript.append(make_entry("two"))
+        assert read_entry_ids(session) == ["entry-hello", "entry-two"]
+
+
+@pytest.mark.needs("pgbouncer")
+@pytest.mark.parametrize("mode", ["session", "transaction", "statement"])
+async def test_a_pooler_is_used_in_session_mode_and_refused_in_others(own_server, home, helpers, mode):
+    own_server.create_empty_database()
+    with PoolerProcess(own_server, mode) as address, helpers.opened_postgres_store(address, home) as store:
+        if mode != "session":
+            with pytest.raises(SettingsError, match="pooler in transaction or statement mode"):
+                store.find_session("x")
+            return
+        mailboxes = store.open_mailboxes("roof", **helpers.make_services())
+        await mailboxes.open_inbox(BOB)
+        async with asyncio.timeout(helpers.WAIT_SECONDS), asyncio.TaskGroup() as group:
+            group.create_task(mailboxes.wait_for_mail(BOB))
+            with helpers.opened_postgres_store(address, home) as other:
+                await other.open_mailboxes("roof", **helpers.make_services()).post(BOB, make_mail("m1"))
+
+
+class PoolerProcess:
+    """A pooler in front of a server, on a loopback port."""
+
+    def __init__(self, server: PostgresServer, mode: str) -> None:
+        self.server, self.mode = server, mode
+
+    def __enter__(self) -> str:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        directory = self.server.directory
+        users = directory / "users.txt"
+        users.write_text('"shoal" ""\n')
+        config = directory / "pgbouncer.ini"
+        config.write_text(
+            f"[databases]\n* = host={directory} user=shoal\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
+            f"listen_port = {port}\nauth_type = any\nauth_file = {users}\npool_mode = {self.mode}\n"
+            f"unix_socket_dir =\nlogfile = {directory / 'pgbouncer.log'}\n"
+        )
+        for path in (users, config):
+            path.chmod(0o644)
+        self.process = self.server.start_program("pgbouncer", config)
+        address = f"postgresql://shoal@127.0.0.1:{port}/shoal"
+        self.server.wait_until_ready(address)
+        return address
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+async def test_tables_of_a_newer_version_are_refused_and_of_an_older_one_need_migration(
+    own_server, home, helpers
+):
+    database = own_server.create_empty_database()
+    with helpers.opened_postgres_store(database, home) as store:
+        create_used_session(store, FIRST)
+    own_server.execute("UPDATE shoal.schema_version SET version = 99", database="shoal")
+    with (
+        helpers.opened_postgres_store(database, home) as store,
+        pytest.raises(SettingsError, match="have version 99, and this Shoal knows versions up to"),
+    ):
+        store.find_session(FIRST)
+
+
+def test_a_missing_extra_names_the_command_that_installs_it(home, monkeypatch):
+    monkeypatch.setitem(sys.modules, "asyncpg", None)
+    with pytest.raises(SettingsError, match=r"pip install 'shoal\[postgres\]'"):
+        open_store("postgresql://db/shoal", home=home)
+
+
+def test_users_of_files_do_not_load_the_driver(home):
+    code = (
+        "import sys, pathlib; from shoal.stores.store_choice import open_store; "
+        "open_store(pathlib.Path(sys.argv[1])).create_session('s', cwd='/'); "
+        "print([name for name in sys.modules if 'asyncpg' in name or 'stores.postgres' in name])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, home], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_programs_of_the_server_are_found_where_debian_puts_them():
+    assert find_program("postgres")

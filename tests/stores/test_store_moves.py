@@ -1,0 +1,181 @@
+"""Runs that move between files and PostgreSQL, with `shoal store`."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from store_openers import ignore_report, make_services
+
+from shoal.core.agents.subagent_metadata import SubagentMetadata
+from shoal.core.clock import SystemClock
+from shoal.core.ids import AgentId, SessionId
+from shoal.core.names import AgentName
+from shoal.core.permissions.questions import AllowAnswer
+from shoal.core.teams.mail import MailMessage
+from shoal.core.teams.tasks import TaskDraft, TaskUpdate
+from shoal.stores.files.file_store import FileStore
+from shoal.surfaces.cli.store_commands import store_commands
+from shoal.testing.contracts.question_contract import make_question
+from shoal.testing.contracts.roster_contract import ROOF, create_sample_team, make_new_member
+from shoal.testing.contracts.session_contract import (
+    append_notes,
+    append_text,
+    create_used_session,
+    open_journal,
+    read_notes,
+)
+
+pytestmark = pytest.mark.needs("postgres", "asyncpg")
+ANN, BOB = AgentName("ann"), AgentName("bob")
+SESSION = SessionId("s-1")
+WORKER = AgentId("a1")
+# Locks, counters of locks and empty directories belong to the machine, not to the run.
+_MACHINE_FILES = ("lock", ".lock", "roster.lock", "roster.staged", "control.sock")
+
+
+def run_store_command(*arguments, home, database):
+    """Run `shoal store` with a home and a store; return what it prints as JSON."""
+    # In a thread, because the command runs an event loop.
+    with ThreadPoolExecutor(1) as executor:
+        result = executor.submit(
+            CliRunner().invoke,
+            store_commands,
+            [*map(str, arguments), "--store", database, "--json"],
+            env={"SHOAL_HOME": str(home)},
+            catch_exceptions=False,
+            standalone_mode=False,
+        ).result()
+    return json.loads(result.output), result.return_value
+
+
+async def fill_home(home: Path) -> None:
+    """Make a run with everything that a store keeps."""
+    store, services = FileStore(home), make_services()
+    session = create_used_session(store, SESSION, cwd="/project")
+    append_text(session, "work", WORKER)
+    session.save_agent_metadata(WORKER, SubagentMetadata(agent_type="Explore", mode="plan"))
+    append_notes(open_journal(session), "one", "two ä")
+    session.open_results().save_result("report.md", b"a long\0report")
+    questions = session.open_questions()
+    for question_id in ("q-1", "q-2"):
+        questions.store_question(make_question(question_id))
+    questions.answer("q-1", AllowAnswer())
+    rosters = store.open_rosters(clock=SystemClock(), report=ignore_report)
+    await create_sample_team(rosters)
+    await rosters.add_member(ROOF, make_new_member())
+    store.load_signing_key(ROOF)
+    mailboxes = store.open_mailboxes(ROOF, **services)
+    await mailboxes.open_inbox(ANN)
+    await mailboxes.open_inbox(BOB, foreign=True)
+    for number in range(40):
+        await mailboxes.post(
+            ANN, MailMessage(id=f"m{number}", sender=BOB, text=f"{number}", timestamp="2026-01-01T00:00:00Z")
+        )
+        if number < 30:
+            await mailboxes.mark_read(ANN, [f"m{number}"])
+    board = store.open_board(ROOF, **services)
+    for number in range(4):
+        await board.create(TaskDraft(subject=f"task {number}", description="ü", metadata={"k": [number]}))
+    await board.update("2", TaskUpdate(add_blocked_by=("1",)), by=ANN)
+    await board.update("3", TaskUpdate(status="completed", owner=ANN), by=ANN)
+    await board.delete("4")
+    other = home / "tasks" / "roof" / "3.json"
+    # A field of another program.
+    other.write_bytes(other.read_bytes().rstrip()[:-1] + b',"theirs":1.50}')
+    await board.aclose()
+    await mailboxes.aclose()
+    await rosters.aclose()
+
+
+def read_files(home: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(home)): path.read_bytes()
+        for path in sorted(home.rglob("*"))
+        if path.is_file()
+        and path.name not in _MACHINE_FILES
+        and not {"locks", "staging", "leases", "teams.lock"} & {*path.parts}
+        and "shoal/tasks" not in str(path)
+    }
+
+
+async def test_a_run_goes_to_the_database_and_back_byte_for_byte(tmp_path, database):
+    home, other_home = tmp_path / "home", tmp_path / "other"
+    await fill_home(home)
+    before = read_files(home)
+    imported, _ = run_store_command("import", SESSION, home=home, database=database)
+    assert imported == {"session": SESSION}
+    assert read_files(home) == before
+    exported, _ = run_store_command("export", SESSION, home=other_home, database=database)
+    assert Path(exported["transcript"]).is_relative_to(other_home)
+    assert read_files(other_home) == before
+    problems, code = run_store_command("check", home=home, database=database)
+    assert (problems, code) == ({"problems": []}, 0)
+
+
+async def test_an_imported_run_is_worked_on_in_the_database(tmp_path, database):
+    import postgres_helpers
+
+    home = tmp_path / "home"
+    await fill_home(home)
+    run_store_command("import", "s-", home=home, database=database)
+    with postgres_helpers.opened_postgres_store(database, tmp_path / "elsewhere") as store:
+        session, services = store.find_session(SESSION), make_services()
+        session.acquire_lock()
+        assert (session.directory / "results" / "report.md").read_bytes() == b"a long\0report"
+        assert read_notes(open_journal(session)) == ["one", "two ä"]
+        assert [each.id for each in session.open_questions().list_open_questions()] == ["q-2"]
+        mailboxes, board = store.open_mailboxes(ROOF, **services), store.open_board(ROOF, **services)
+        assert [mail.id for mail in await mailboxes.take_unread(ANN)] == [f"m{n}" for n in range(30, 40)]
+        assert len(await mailboxes.read_history(ANN)) == 40
+        assert (await board.claim("2", by=ANN)).reason == "blocked"
+        await board.update("1", TaskUpdate(status="completed"), by=ANN)
+        assert (await board.claim("2", by=ANN)).success
+        assert (await board.create(TaskDraft(subject="new", description=""))).id == "5"
+        assert store.load_signing_key(ROOF) == FileStore(home).load_signing_key(ROOF)
+
+
+async def test_a_session_that_the_target_has_is_not_overwritten(tmp_path, database):
+    from shoal.core.errors import StateFileError
+
+    home = tmp_path / "home"
+    await fill_home(home)
+    run_store_command("import", SESSION, home=home, database=database)
+    before = read_files(home)
+    for command, problem in (("import", "already"), ("export", "already")):
+        with pytest.raises(StateFileError, match=problem):
+            run_store_command(command, SESSION, home=home, database=database)
+    assert read_files(home) == before
+
+
+async def test_status_and_migrate_tell_the_version_and_check_finds_what_is_wrong(tmp_path, own_server):
+    database = own_server.create_empty_database()
+    status, _ = run_store_command("status", home=tmp_path, database=database)
+    assert (status["version"], status["counts"]) == (0, {})
+    assert run_store_command("migrate", home=tmp_path, database=database)[0] == {
+        "before": 0,
+        "after": status["needed_version"],
+    }
+    home = tmp_path / "home"
+    await fill_home(home)
+    run_store_command("import", SESSION, home=home, database=database)
+    status, _ = run_store_command("status", home=tmp_path, database=database)
+    assert {name: status["counts"][name] for name in ("sessions", "teams", "open tasks", "unread mail")} == {
+        "sessions": 1,
+        "teams": 1,
+        "open tasks": 2,
+        "unread mail": 10,
+    }
+    own_server.execute(
+        "UPDATE shoal.tasks SET open_blockers = 7 WHERE number = 1",
+        "DELETE FROM shoal.journal_lines WHERE position = 0",
+        database="shoal",
+    )
+    problems, code = run_store_command("check", home=home, database=database)
+    assert code == 1
+    text = "\n".join(problems["problems"])
+    assert "roof 1: a task has a wrong number of open blockers." in text
+    assert f"{SESSION}: a journal has a gap or an overlap." in text
