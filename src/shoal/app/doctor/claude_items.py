@@ -86,6 +86,7 @@ EFFECTIVE_ENV_NAMES = frozenset(
 """Variables of Claude Code that have an effect in the key `env`."""
 OTHER_FILES = {"keybindings.json": "the key bindings of Shoal are fixed"}
 """Files below `.claude` that Shoal does not read, and what to do."""
+_OAUTH_ADVICE = "`shoal mcp login` registers its own client"
 _NESTED_ADVICE = "an agent gets it when it uses a file in that directory"
 _INSTRUCTIONS_OFF = "shoal.instructions is false"
 _SKIPPED_DIRECTORIES = frozenset({"node_modules", "__pycache__", "venv"})
@@ -237,7 +238,7 @@ def _list_mcp_server_items(settings: Settings, cwd: Path, plugins: PluginSet) ->
     used = {(server.origin.rpartition(":")[0], server.name) for server in found.servers if is_installed}
     disabled = {server.name for server in found.disabled}
     for document in settings.documents:
-        for name in document.raw.get("mcpServers") or ():
+        for name, server in (document.raw.get("mcpServers") or {}).items():
             is_used = (document.name, name) in used
             reason = "it is disabled" if name in disabled else _find_problem(found.problems, name)
             if not is_installed:
@@ -248,6 +249,9 @@ def _list_mcp_server_items(settings: Settings, cwd: Path, plugins: PluginSet) ->
                 use="used" if is_used else "not used",
                 advice="" if is_used else reason or "another file with this server takes precedence",
             )
+            if isinstance(server, dict) and "oauth" in server:
+                item = f"mcpServers.{name}.oauth"
+                yield ClaudeItem(file=document.name, item=item, use="not used", advice=_OAUTH_ADVICE)
 
 
 def _find_problem(problems: Iterable[str], name: str) -> str:
