@@ -59,6 +59,8 @@ class AgentTools(Struct, frozen=True, kw_only=True):
 
     def add_output_tool_name(self, toolset: ToolSelection) -> ToolSelection:
         """Return the selection with the agent's own output tool, and never with that of the lead."""
+        if self.output_tool is None and STRUCTURED_OUTPUT not in toolset.names:
+            return toolset
         names = tuple(name for name in toolset.names if name != STRUCTURED_OUTPUT)
         return replace(toolset, names=names if self.output_tool is None else (*names, STRUCTURED_OUTPUT))
 
