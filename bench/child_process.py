@@ -81,6 +81,16 @@ def read_child_cpu(launcher: int) -> float:
         return float("nan")
 
 
+def read_child_peak_memory(launcher: int) -> float:
+    """Return the peak memory of the launched process so far in MB, or NaN if the system does not say."""
+    try:
+        child = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()[0]
+        lines = Path(f"/proc/{child}/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+    except (OSError, IndexError, StopIteration):
+        return float("nan")
+
+
 def measure_import(module: str, repeats: int) -> tuple[TimeSpent, float]:
     """Measure an import in a fresh interpreter: its time in seconds and the peak memory in MB."""
     samples, peaks = [], []

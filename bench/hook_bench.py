@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import time
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import shoal
 from bench.bench_session import open_session, use_empty_home
 from bench.figures import Figure, Section
 from bench.instant_model import AddTool, InstantModel
+from bench.solo_home import format_hook_command, write_solo_home
 from bench.stopwatch import Stopwatch, TimeSpent
 from shoal.core.extensions.hooks import HookDispatcher
 
@@ -37,7 +39,12 @@ async def _measure_sections(size: HookBenchSize) -> list[Section]:
         hook = {"PreToolUse": [{"hooks": [{"type": "command", "command": _COMMAND}]}]}
         settings = json.dumps({"hooks": hook})
         async with shoal.open(cwd=root, model=InstantModel(1), persist=False, settings=settings) as session:
-            ours, bare = await _time_hooks(session.agent.hooks, root, size.rounds)
+            ours, bare = await _time_hooks(session.agent.hooks, root, size.rounds, _COMMAND)
+        write_solo_home(root / "solo")
+        os.environ["SHOAL_HOME"] = str(root / "solo" / ".claude")
+        async with shoal.open(cwd=root, model=InstantModel(1), persist=False) as session:
+            command = format_hook_command(root / "solo", "before")
+            full, full_bare = await _time_hooks(session.agent.hooks, root, size.rounds, command)
     return [
         Section(
             name="No hooks",
@@ -59,6 +66,12 @@ async def _measure_sections(size: HookBenchSize) -> list[Section]:
                 Figure(
                     name="more than the command", ours=_make_wall_time(ours - bare), target=5.0, judged="wall"
                 ),
+                Figure(
+                    name="more than the command, home with 6 hooks",
+                    ours=_make_wall_time(full - full_bare),
+                    target=5.0,
+                    judged="wall",
+                ),
             ],
         ),
     ]
@@ -76,7 +89,7 @@ def _time_unhooked_calls(hooks: HookDispatcher, size: HookBenchSize) -> TimeSpen
     return TimeSpent(least.cpu * 1e6, least.wall * 1e6)
 
 
-async def _time_hooks(hooks: HookDispatcher, root: Path, rounds: int) -> tuple[float, float]:
+async def _time_hooks(hooks: HookDispatcher, root: Path, rounds: int, command: str) -> tuple[float, float]:
     """Return the minimum of each, since other load only adds. They run in turn on the same machine."""
     ours: list[float] = []
     bare: list[float] = []
@@ -84,17 +97,17 @@ async def _time_hooks(hooks: HookDispatcher, root: Path, rounds: int) -> tuple[f
         started = time.perf_counter()
         await hooks.run_hooks("PreToolUse", _FACTS)
         between = time.perf_counter()
-        await _run_bare_command(root)
+        await _run_bare_command(root, command)
         if repeat:  # the first one starts the guardian
             ours.append((between - started) * 1000)
             bare.append((time.perf_counter() - between) * 1000)
     return min(ours), min(bare)
 
 
-async def _run_bare_command(root: Path) -> None:
+async def _run_bare_command(root: Path, command: str) -> None:
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        "/bin/sh", "-c", _COMMAND, cwd=root, stdin=pipe, stdout=pipe, stderr=pipe
+        "/bin/sh", "-c", command, cwd=root, stdin=pipe, stdout=pipe, stderr=pipe
     )
     await process.communicate(json.dumps(_FACTS).encode())
 

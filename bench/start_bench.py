@@ -15,9 +15,17 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from bench.child_process import SOURCES, ChildResult, measure_import, read_child_cpu, run_child
+from bench.child_process import (
+    SOURCES,
+    ChildResult,
+    measure_import,
+    read_child_cpu,
+    read_child_peak_memory,
+    run_child,
+)
 from bench.figures import Figure, Section
 from bench.mock_provider import make_last_block
+from bench.solo_home import AGENTS, SERVERS, SKILLS, write_solo_home
 from bench.stopwatch import TimeSpent, compute_median, to_milliseconds
 from shoal.testing.mock_replies import MockReply
 from shoal.testing.servers import MockServer, messages_server, run_in_thread
@@ -38,6 +46,7 @@ class StartTiming(Struct, frozen=True, kw_only=True):
     to_request: TimeSpent
     whole: TimeSpent
     megabytes: float
+    megabytes_at_request: float
 
 
 def measure_start(size: StartBenchSize) -> list[Section]:
@@ -67,29 +76,49 @@ def measure_start(size: StartBenchSize) -> list[Section]:
 
 def _compare_starts(repeats: int) -> tuple[list[Figure], list[Figure]]:
     ours: list[StartTiming] = []
+    full_home: list[StartTiming] = []
     bare: list[StartTiming] = []
     for repeat in range(repeats + 1):
-        for samples, argv in ((ours, _OURS), (bare, _BARE)):
-            start = time_start(argv, messages_server, _build_environment)
+        for samples, argv, environment in (
+            (ours, _OURS, _build_environment),
+            (full_home, _OURS, _build_full_home_environment),
+            (bare, _BARE, _build_environment),
+        ):
+            start = time_start(argv, messages_server, environment)
             if repeat:  # the first one writes the byte code
                 samples.append(start)
-    requests, wholes, memory = zip(*(_compute_medians(starts) for starts in (ours, bare)), strict=True)
+    medians = [_compute_medians(starts) for starts in (ours, full_home, bare)]
+    requests, wholes, peaks, peaks_at_request = zip(*medians, strict=True)
     first = "process start to first request"
+    home = f"home with {AGENTS} agents, {SKILLS} skills, {len(SERVERS)} servers"
     return (
         [
-            Figure(name=first, ours=requests[0], bare=requests[1], target=350.0, judged="wall"),
-            Figure(name="whole one-turn run", ours=wholes[0], bare=wholes[1]),
+            Figure(name=first, ours=requests[0], bare=requests[2], target=350.0, judged="wall"),
+            Figure(name=f"{first}, {home}", ours=requests[1], bare=requests[2], target=350.0, judged="wall"),
+            Figure(name="whole one-turn run", ours=wholes[0], bare=wholes[2]),
+            Figure(name=f"whole one-turn run, {home}", ours=wholes[1], bare=wholes[2]),
         ],
-        [Figure(name="peak of a one-turn run", ours=memory[0], bare=memory[1], target=55.0)],
+        [
+            Figure(name="peak of a one-turn run", ours=peaks[0], bare=peaks[2], target=55.0),
+            Figure(
+                name=f"peak up to the first request, {home}",
+                ours=peaks_at_request[1],
+                bare=peaks_at_request[2],
+                target=55.0,
+            ),
+            Figure(name=f"peak of a one-turn run, {home}", ours=peaks[1], bare=peaks[2]),
+        ],
     )
 
 
-def _compute_medians(starts: Sequence[StartTiming]) -> tuple[TimeSpent, TimeSpent, TimeSpent]:
+def _compute_medians(starts: Sequence[StartTiming]) -> tuple[TimeSpent, TimeSpent, TimeSpent, TimeSpent]:
     peak = median(start.megabytes for start in starts)
+    peak_at_request = median(start.megabytes_at_request for start in starts)
     return (
         to_milliseconds(compute_median(start.to_request for start in starts)),
         to_milliseconds(compute_median(start.whole for start in starts)),
         TimeSpent(peak, peak),
+        TimeSpent(peak_at_request, peak_at_request),
     )
 
 
@@ -97,11 +126,13 @@ def time_start(
     argv: Sequence[str], serve: StartServer, environment: Callable[[str, str], dict[str, str]]
 ) -> StartTiming:
     """Time a program that asks a provider once; `environment` is built from home and address."""
-    arrivals: list[tuple[float, float]] = []
+    arrivals: list[tuple[float, float, float]] = []
     launchers: list[int] = []
 
     def choose_reply(body: Mapping[str, Any]) -> MockReply:
-        arrivals.append((time.monotonic(), read_child_cpu(launchers[0])))
+        arrivals.append(
+            (time.monotonic(), read_child_cpu(launchers[0]), read_child_peak_memory(launchers[0]))
+        )
         return MockReply(content=(make_last_block(body, _ANSWER),))
 
     with (
@@ -116,12 +147,20 @@ def time_start(
     return _make_timing(result, *arrivals[0])
 
 
-def _make_timing(result: ChildResult, request_time: float, cpu: float) -> StartTiming:
+def _make_timing(
+    result: ChildResult, request_time: float, cpu: float, megabytes_at_request: float
+) -> StartTiming:
     return StartTiming(
         to_request=TimeSpent(cpu, request_time - result.started),
         whole=result.spent,
         megabytes=result.megabytes,
+        megabytes_at_request=megabytes_at_request,
     )
+
+
+def _build_full_home_environment(home: str, url: str) -> dict[str, str]:
+    write_solo_home(Path(home))
+    return _build_environment(home, url)
 
 
 def _build_environment(home: str, url: str) -> dict[str, str]:

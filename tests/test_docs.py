@@ -114,24 +114,16 @@ def test_a_whole_program_runs(where: str, code: str, tmp_path: Path):
     assert server.replies_sent > 0
 
 
-def test_the_agents_example_prints_each_report(tmp_path: Path):
+def test_the_agents_example_prints_each_review(tmp_path: Path):
     (code,) = [
         text
         for where, text in list_code_blocks("python")
-        if where.startswith("README") and "AgentEnded" in text
-    ]
-    starts = [
-        {
-            "name": "Agent",
-            "input": {"description": name, "prompt": f"Review {name}.", "run_in_background": True},
-        }
-        for name in ("parser", "printer")
+        if where.startswith("README") and "session.map" in text
     ]
     script = [
-        {"match": "for each module", "tools": starts},
-        {"match": "Review parser.", "text": "The parser is sound."},
-        {"match": "Review printer.", "text": "The printer is slow."},
-        {"text": "I have heard.", "repeat": True},
+        {"match": "Which modules", "text": "Two: a and b."},
+        {"match": "Review src/a.py", "text": "The parser is sound."},
+        {"match": "Review src/b.py", "text": "The printer is slow."},
     ]
     (tmp_path / "script.json").write_text(json.dumps(script))
     env = os.environ | {"SHOAL_MODEL": f"scripted:{tmp_path / 'script.json'}"}
@@ -145,8 +137,15 @@ def test_the_agents_example_prints_each_report(tmp_path: Path):
         timeout=60,
     )
     assert ran.returncode == 0, ran.stderr
-    told = re.findall(r"^(\w+): completed, \d+ tokens\n(.*)$", ran.stdout, re.MULTILINE)
-    assert sorted(told) == [("parser", "The parser is sound."), ("printer", "The printer is slow.")]
+    assert ran.stdout.splitlines() == ["Two: a and b.", "The parser is sound.", "The printer is slow."]
+
+
+@pytest.mark.spec("API-01")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_example_imports_the_inside_of_the_package(page: Path):
+    own = str(page.relative_to(ROOT))
+    code = "\n".join(text for where, text in list_code_blocks("python") if where.rpartition(":")[0] == own)
+    assert re.findall(r"(?:from|import) shoal\.(?!testing\b)\S+", code) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from shoal.app.api import run_sync as run_sync
     from shoal.app.library.agent import Agent as Agent
     from shoal.app.library.agent_handle import AgentHandle as AgentHandle
-    from shoal.app.library.library_session import LibrarySession as Session  # noqa: F401 - its public name
+    from shoal.app.library.library_session import LibrarySession as Session
+    from shoal.app.library.library_session import SpawnOptions as SpawnOptions
     from shoal.app.library.session_options import SessionOptions as SessionOptions
     from shoal.app.library.team import Team as Team
     from shoal.app.library.team import TeamReport as TeamReport
@@ -34,10 +35,12 @@ if TYPE_CHECKING:
     from shoal.core.agents.identity import current_cwd as current_cwd
     from shoal.core.agents.identity import current_identity as current_identity
     from shoal.core.agents.identity import current_member as current_member
-    from shoal.core.budgets.shared_budget import SharedBudget as Budget  # noqa: F401 - its public name
+    from shoal.core.budgets.shared_budget import SharedBudget as Budget
     from shoal.core.budgets.usage import ModelCard as ModelCard
     from shoal.core.budgets.usage import TokenPrice as TokenPrice
     from shoal.core.budgets.usage import Usage as Usage
+    from shoal.core.clock import Clock as Clock
+    from shoal.core.clock import SystemClock as SystemClock
     from shoal.core.conversation import messages as messages
     from shoal.core.conversation.messages import Message as Message
     from shoal.core.conversation.messages import TextBlock as TextBlock
@@ -57,6 +60,45 @@ if TYPE_CHECKING:
     from shoal.core.errors import SettingsError as SettingsError
     from shoal.core.errors import ShoalError as ShoalError
     from shoal.core.events import Event as Event
+    from shoal.core.extensions.hook_types import ConfigChangeInput as ConfigChangeInput
+    from shoal.core.extensions.hook_types import HookFunction as HookFunction
+    from shoal.core.extensions.hook_types import HookInput as HookInput
+    from shoal.core.extensions.hook_types import HookOutput as HookOutput
+    from shoal.core.extensions.hook_types import Hooks as Hooks
+    from shoal.core.extensions.hook_types import InstructionsLoadedInput as InstructionsLoadedInput
+    from shoal.core.extensions.hook_types import NotificationInput as NotificationInput
+    from shoal.core.extensions.hook_types import PermissionDeniedHookOutput as PermissionDeniedHookOutput
+    from shoal.core.extensions.hook_types import PermissionDeniedInput as PermissionDeniedInput
+    from shoal.core.extensions.hook_types import PermissionRequestHookOutput as PermissionRequestHookOutput
+    from shoal.core.extensions.hook_types import PermissionRequestInput as PermissionRequestInput
+    from shoal.core.extensions.hook_types import PostCompactInput as PostCompactInput
+    from shoal.core.extensions.hook_types import PostToolBatchInput as PostToolBatchInput
+    from shoal.core.extensions.hook_types import PostToolUseFailureInput as PostToolUseFailureInput
+    from shoal.core.extensions.hook_types import PostToolUseHookOutput as PostToolUseHookOutput
+    from shoal.core.extensions.hook_types import PostToolUseInput as PostToolUseInput
+    from shoal.core.extensions.hook_types import PreCompactInput as PreCompactInput
+    from shoal.core.extensions.hook_types import PreToolUseHookOutput as PreToolUseHookOutput
+    from shoal.core.extensions.hook_types import PreToolUseInput as PreToolUseInput
+    from shoal.core.extensions.hook_types import SessionEndInput as SessionEndInput
+    from shoal.core.extensions.hook_types import SessionStartHookOutput as SessionStartHookOutput
+    from shoal.core.extensions.hook_types import SessionStartInput as SessionStartInput
+    from shoal.core.extensions.hook_types import SetupInput as SetupInput
+    from shoal.core.extensions.hook_types import StopFailureInput as StopFailureInput
+    from shoal.core.extensions.hook_types import StopInput as StopInput
+    from shoal.core.extensions.hook_types import SubagentStartInput as SubagentStartInput
+    from shoal.core.extensions.hook_types import SubagentStopInput as SubagentStopInput
+    from shoal.core.extensions.hook_types import TaskCompletedInput as TaskCompletedInput
+    from shoal.core.extensions.hook_types import TaskCreatedInput as TaskCreatedInput
+    from shoal.core.extensions.hook_types import TeammateIdleInput as TeammateIdleInput
+    from shoal.core.extensions.hook_types import UserPromptExpansionInput as UserPromptExpansionInput
+    from shoal.core.extensions.hook_types import UserPromptSubmitInput as UserPromptSubmitInput
+    from shoal.core.extensions.hook_types import WorktreeCreateHookOutput as WorktreeCreateHookOutput
+    from shoal.core.extensions.hook_types import WorktreeCreateInput as WorktreeCreateInput
+    from shoal.core.extensions.hook_types import WorktreeRemoveInput as WorktreeRemoveInput
+    from shoal.core.extensions.hooks import Hook as Hook
+    from shoal.core.extensions.hooks import HookDecision as HookDecision
+    from shoal.core.extensions.hooks import HookEvent as HookEvent
+    from shoal.core.permissions.permission_changes import PermissionMode as PermissionMode
     from shoal.core.permissions.questions import AllowAnswer as AllowAnswer
     from shoal.core.permissions.questions import Answer as Answer
     from shoal.core.permissions.questions import ChoiceAnswer as ChoiceAnswer
@@ -68,14 +110,131 @@ if TYPE_CHECKING:
     from shoal.core.permissions.questions import Question as Question
     from shoal.core.ports import Model as Model
     from shoal.core.teams.tasks import Task as Task
-    from shoal.core.teams.team_operations import TeammateStatusSnapshot as Member  # noqa: F401 - its public name
+    from shoal.core.teams.team_operations import TeammateStatusSnapshot as Member
+    from shoal.core.tool_names import ToolEntry as ToolEntry
+    from shoal.core.tool_names import ToolName as ToolName
+    from shoal.core.tool_names import ToolRule as ToolRule
     from shoal.models.replay_model import ReplayModel as ReplayModel
     from shoal.models.scripted_model import ScriptedModel as ScriptedModel
     from shoal.stores.files.file_store import FileStore as FileStore
     from shoal.stores.memory.memory_store import MemoryStore as MemoryStore
+    from shoal.tools.function_tool import PythonTool as PythonTool
     from shoal.tools.function_tool import tool as tool
+    from shoal.wire.settings_codec import TeammateMode as TeammateMode
 
 __version__ = "0.1.0"
+__all__ = [
+    "Agent",
+    "AgentHandle",
+    "AgentIdentity",
+    "AllowAnswer",
+    "Answer",
+    "Budget",
+    "ChoiceAnswer",
+    "ChoiceQuestion",
+    "Clock",
+    "ConfigChangeInput",
+    "DeltaListener",
+    "DenyAnswer",
+    "Event",
+    "FileStore",
+    "Hook",
+    "HookDecision",
+    "HookEvent",
+    "HookFunction",
+    "HookInput",
+    "HookOutput",
+    "Hooks",
+    "InstructionsLoadedInput",
+    "Member",
+    "MemoryStore",
+    "Message",
+    "Model",
+    "ModelAttemptStartedDelta",
+    "ModelCard",
+    "ModelReply",
+    "ModelRequest",
+    "NotificationInput",
+    "Options",
+    "PermissionDeniedHookOutput",
+    "PermissionDeniedInput",
+    "PermissionMode",
+    "PermissionQuestion",
+    "PermissionRequestHookOutput",
+    "PermissionRequestInput",
+    "PlanApprovalQuestion",
+    "PlanApprovedAnswer",
+    "PostCompactInput",
+    "PostToolBatchInput",
+    "PostToolUseFailureInput",
+    "PostToolUseHookOutput",
+    "PostToolUseInput",
+    "PreCompactInput",
+    "PreToolUseHookOutput",
+    "PreToolUseInput",
+    "PythonTool",
+    "Question",
+    "ReplayModel",
+    "Result",
+    "RunFailed",
+    "ScriptedModel",
+    "Session",
+    "SessionEndInput",
+    "SessionOptions",
+    "SessionStartHookOutput",
+    "SessionStartInput",
+    "SettingsError",
+    "SetupInput",
+    "ShoalError",
+    "SpawnOptions",
+    "StopFailureInput",
+    "StopInput",
+    "StreamDelta",
+    "SubagentStartInput",
+    "SubagentStopInput",
+    "SystemClock",
+    "Task",
+    "TaskCompletedInput",
+    "TaskCreatedInput",
+    "Team",
+    "TeamReport",
+    "TeamStore",
+    "TeammateIdleInput",
+    "TeammateMode",
+    "TextBlock",
+    "TextDelta",
+    "TokenPrice",
+    "Tool",
+    "ToolContext",
+    "ToolEntry",
+    "ToolName",
+    "ToolOutput",
+    "ToolResultBlock",
+    "ToolRule",
+    "ToolSchema",
+    "ToolUseBlock",
+    "Turn",
+    "Usage",
+    "UserPromptExpansionInput",
+    "UserPromptSubmitInput",
+    "Workflow",
+    "WorkflowDefinition",
+    "WorktreeCreateHookOutput",
+    "WorktreeCreateInput",
+    "WorktreeRemoveInput",
+    "acting_as",
+    "current_cwd",
+    "current_identity",
+    "current_member",
+    "errors",
+    "events",
+    "messages",
+    "open",
+    "run",
+    "run_sync",
+    "tool",
+    "workflow",
+]
 
 _EXPORT_MODULES = {
     "Agent": "shoal.app.library.agent",
@@ -86,10 +245,20 @@ _EXPORT_MODULES = {
     "Budget": "shoal.core.budgets.shared_budget:SharedBudget",
     "ChoiceAnswer": "shoal.core.permissions.questions",
     "ChoiceQuestion": "shoal.core.permissions.questions",
+    "Clock": "shoal.core.clock",
+    "ConfigChangeInput": "shoal.core.extensions.hook_types",
     "DeltaListener": "shoal.core.conversation.model_requests",
     "DenyAnswer": "shoal.core.permissions.questions",
     "Event": "shoal.core.events",
     "FileStore": "shoal.stores.files.file_store",
+    "Hook": "shoal.core.extensions.hooks",
+    "HookDecision": "shoal.core.extensions.hooks",
+    "HookEvent": "shoal.core.extensions.hooks",
+    "HookFunction": "shoal.core.extensions.hook_types",
+    "HookInput": "shoal.core.extensions.hook_types",
+    "HookOutput": "shoal.core.extensions.hook_types",
+    "Hooks": "shoal.core.extensions.hook_types",
+    "InstructionsLoadedInput": "shoal.core.extensions.hook_types",
     "Member": "shoal.core.teams.team_operations:TeammateStatusSnapshot",
     "MemoryStore": "shoal.stores.memory.memory_store",
     "Message": "shoal.core.conversation.messages",
@@ -98,37 +267,74 @@ _EXPORT_MODULES = {
     "ModelCard": "shoal.core.budgets.usage",
     "ModelReply": "shoal.core.conversation.model_requests",
     "ModelRequest": "shoal.core.conversation.model_requests",
+    "NotificationInput": "shoal.core.extensions.hook_types",
     "Options": "shoal.app.options",
+    "PermissionDeniedHookOutput": "shoal.core.extensions.hook_types",
+    "PermissionDeniedInput": "shoal.core.extensions.hook_types",
+    "PermissionMode": "shoal.core.permissions.permission_changes",
     "PermissionQuestion": "shoal.core.permissions.questions",
+    "PermissionRequestHookOutput": "shoal.core.extensions.hook_types",
+    "PermissionRequestInput": "shoal.core.extensions.hook_types",
     "PlanApprovalQuestion": "shoal.core.permissions.questions",
     "PlanApprovedAnswer": "shoal.core.permissions.questions",
+    "PostCompactInput": "shoal.core.extensions.hook_types",
+    "PostToolBatchInput": "shoal.core.extensions.hook_types",
+    "PostToolUseFailureInput": "shoal.core.extensions.hook_types",
+    "PostToolUseHookOutput": "shoal.core.extensions.hook_types",
+    "PostToolUseInput": "shoal.core.extensions.hook_types",
+    "PreCompactInput": "shoal.core.extensions.hook_types",
+    "PreToolUseHookOutput": "shoal.core.extensions.hook_types",
+    "PreToolUseInput": "shoal.core.extensions.hook_types",
+    "PythonTool": "shoal.tools.function_tool",
     "Question": "shoal.core.permissions.questions",
     "ReplayModel": "shoal.models.replay_model",
     "Result": "shoal.app.session.result",
     "RunFailed": "shoal.core.errors",
     "ScriptedModel": "shoal.models.scripted_model",
     "Session": "shoal.app.library.library_session:LibrarySession",
+    "SessionEndInput": "shoal.core.extensions.hook_types",
     "SessionOptions": "shoal.app.library.session_options",
+    "SessionStartHookOutput": "shoal.core.extensions.hook_types",
+    "SessionStartInput": "shoal.core.extensions.hook_types",
     "SettingsError": "shoal.core.errors",
+    "SetupInput": "shoal.core.extensions.hook_types",
     "ShoalError": "shoal.core.errors",
+    "SpawnOptions": "shoal.app.library.library_session",
+    "StopFailureInput": "shoal.core.extensions.hook_types",
+    "StopInput": "shoal.core.extensions.hook_types",
     "StreamDelta": "shoal.core.conversation.model_requests",
+    "SubagentStartInput": "shoal.core.extensions.hook_types",
+    "SubagentStopInput": "shoal.core.extensions.hook_types",
+    "SystemClock": "shoal.core.clock",
     "Task": "shoal.core.teams.tasks",
+    "TaskCompletedInput": "shoal.core.extensions.hook_types",
+    "TaskCreatedInput": "shoal.core.extensions.hook_types",
     "Team": "shoal.app.library.team",
     "TeamReport": "shoal.app.library.team",
     "TeamStore": "shoal.app.teams.team_store",
+    "TeammateIdleInput": "shoal.core.extensions.hook_types",
+    "TeammateMode": "shoal.wire.settings_codec",
     "TextBlock": "shoal.core.conversation.messages",
     "TextDelta": "shoal.core.conversation.model_requests",
     "TokenPrice": "shoal.core.budgets.usage",
     "Tool": "shoal.core.conversation.tools",
     "ToolContext": "shoal.core.conversation.tools",
+    "ToolEntry": "shoal.core.tool_names",
+    "ToolName": "shoal.core.tool_names",
     "ToolOutput": "shoal.core.conversation.tools",
     "ToolResultBlock": "shoal.core.conversation.messages",
+    "ToolRule": "shoal.core.tool_names",
     "ToolSchema": "shoal.core.conversation.model_requests",
     "ToolUseBlock": "shoal.core.conversation.messages",
     "Turn": "shoal.app.session.turn",
     "Usage": "shoal.core.budgets.usage",
+    "UserPromptExpansionInput": "shoal.core.extensions.hook_types",
+    "UserPromptSubmitInput": "shoal.core.extensions.hook_types",
     "Workflow": "shoal.app.workflows.workflow",
     "WorkflowDefinition": "shoal.app.workflows.workflow_definition",
+    "WorktreeCreateHookOutput": "shoal.core.extensions.hook_types",
+    "WorktreeCreateInput": "shoal.core.extensions.hook_types",
+    "WorktreeRemoveInput": "shoal.core.extensions.hook_types",
     "acting_as": "shoal.core.agents.identity",
     "current_cwd": "shoal.core.agents.identity",
     "current_identity": "shoal.core.agents.identity",
@@ -145,7 +351,6 @@ _EXPORTED_MODULES = {
     "events": "shoal.core.events",
     "messages": "shoal.core.conversation.messages",
 }
-__all__ = [*_EXPORT_MODULES, *_EXPORTED_MODULES]  # noqa: PLE0604 - all are names
 
 
 def __getattr__(name: str) -> Any:

@@ -287,8 +287,8 @@ async def test_a_truncated_answer_is_continued_and_joined() -> None:
     assert ended.requests == 2
 
 
-async def test_an_empty_answer_ends_the_turn_and_leaves_a_valid_history() -> None:
-    harness = create_harness([ScriptedReply(content=()), "here"])
+async def test_two_empty_answers_end_the_turn_and_leave_a_valid_history() -> None:
+    harness = create_harness([ScriptedReply(content=()), ScriptedReply(content=()), "here"])
     assert (await harness.run_prompt("one")).text == ""
     assert (await harness.run_prompt("two")).text == "here"
     assert [m.role for m in harness.agent.conversation.messages] == ["user", "assistant"]

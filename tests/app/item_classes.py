@@ -26,8 +26,13 @@ _NO_SKILLS = "app/test_bare_sessions.py::test_skills_and_commands_can_be_disable
 _CHILD_KEYS = "app/test_foreign_variables.py::test_the_shell_background_work_and_keys_of_children"
 PROVEN_ELSEWHERE = {
     # The start fails, so that no agent runs in any position.
-    "foreign allowManagedHooksOnly": _REFUSED_START,
-    "foreign allowManagedMcpServersOnly": _REFUSED_START,
+    "foreign allowManagedHooksOnly": (
+        "app/test_shared_settings.py::test_with_managed_hooks_only_no_other_hook_runs"
+    ),
+    "foreign allowManagedMcpServersOnly": (
+        "app/test_shared_settings.py::"
+        "test_with_managed_servers_only_the_list_of_every_file_must_permit_a_server"
+    ),
     "foreign allowManagedPermissionRulesOnly": _REFUSED_START,
     "foreign disableSideloadFlags": _REFUSED_START,
     "foreign strictPluginOnlyCustomization": _REFUSED_START,

@@ -106,6 +106,7 @@ def test_plugin_agents_have_its_namespace_and_follow_the_users(places: Definitio
     assert definitions.find("lint").source.kind == "user"
 
 
+@pytest.mark.spec("CMP-082")
 def test_only_markdown_files_are_read_including_subdirectories(places: DefinitionPlaces):
     places.write(places.near, "deep/er/a.md", format_definition("a"))
     for other in ("b.txt", ".hidden.md", ".git/c.md", "d.md~"):

@@ -42,9 +42,8 @@ def load(cwd: Path, *, managed: dict[str, Any] | None = None, **files: dict[str,
 @pytest.mark.spec("CMP-005")
 @pytest.mark.parametrize(
     "key",
-    ["allowManagedHooksOnly", "allowManagedPermissionRulesOnly", "allowManagedMcpServersOnly",
-     "disableSideloadFlags", "strictPluginOnlyCustomization"],
-)  # fmt: skip
+    ["allowManagedPermissionRulesOnly", "disableSideloadFlags", "strictPluginOnlyCustomization"],
+)
 def test_a_managed_restriction_that_is_not_enforced_ends_the_start(project: Path, key: str) -> None:
     with pytest.raises(SettingsError, match=rf"managed-settings\.json:2: {key}: Shoal cannot enforce"):
         load(project, managed={key: True})

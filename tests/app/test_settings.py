@@ -88,6 +88,7 @@ def test_the_process_environment_is_used_by_default(tmp_path, monkeypatch):
     assert load_settings(cwd=tmp_path).home == Path("/from/the/process")
 
 
+@pytest.mark.spec("CMP-003")
 def test_the_strongest_source_wins_and_is_named(settings_files: SettingsFiles):
     sources = {
         where: {"shoal": {"compact_at": share}}
@@ -121,6 +122,7 @@ def test_the_user_sets_session_retention_and_a_project_cannot(settings_files: Se
     assert settings_files.load().find_setting_origin("cleanupPeriodDays") == "default"
 
 
+@pytest.mark.spec("CMP-003")
 def test_permission_lists_are_concatenated_and_mappings_merged(settings_files: SettingsFiles):
     settings_files.write(
         home={

@@ -306,3 +306,49 @@ def test_the_state_file_next_to_the_default_home_is_found(
     monkeypatch.setenv("HOME", str(tmp_path))
     write_json(tmp_path / ".claude.json", {"mcpServers": {"all": make_server("all")}})
     assert list_servers(project) == {"all": "all"}
+
+
+@pytest.mark.spec("CMP-005")
+@pytest.mark.parametrize("is_limited", [True, False])
+async def test_with_managed_hooks_only_no_other_hook_runs(
+    project: Path, home: Path, managed_directory: Path, tmp_path: Path, is_limited: bool
+) -> None:
+    def make_hook(name: str) -> dict[str, Any]:
+        action = {"type": "command", "command": f"cat > /dev/null; echo {name} >> '{tmp_path}/log'"}
+        return {"PreToolUse": [{"matcher": "Glob", "hooks": [action]}]}
+
+    write_json(
+        managed_directory / "managed-settings.json",
+        {"allowManagedHooksOnly": is_limited, "hooks": make_hook("managed")},
+    )
+    write_json(home / "settings.json", {"hooks": make_hook("user")})
+    fields = f"hooks: {json.dumps(make_hook('agent'))}\n"
+    (home / "agents").mkdir()
+    (home / "agents" / "reader.md").write_text(AGENT.format(fields=fields))
+    skill = home / "skills" / "look" / "SKILL.md"
+    skill.parent.mkdir(parents=True)
+    hooks = json.dumps(make_hook("skill"))
+    skill.write_text(f"---\nname: look\ndescription: looks\nhooks: {hooks}\n---\nLook.\n")
+    script = [
+        call_tool("Skill", "s", skill="look"),
+        spawn_agent("go", subagent_type="reader"),
+        call_tool("Glob", "g", pattern="*"),
+    ]
+    await record_requests(project, *script, settings=json.dumps({"hooks": make_hook("flag")}))
+    ran = set((tmp_path / "log").read_text().split())
+    assert ran == ({"managed"} if is_limited else {"managed", "user", "agent", "skill", "flag"})
+
+
+@pytest.mark.spec("CMP-005", "CMP-088")
+def test_with_managed_servers_only_the_list_of_every_file_must_permit_a_server(
+    project: Path, home: Path, managed_directory: Path
+) -> None:
+    write_json(
+        managed_directory / "managed-settings.json",
+        {"allowManagedMcpServersOnly": True, "allowedMcpServers": [{"serverName": "wiki"}]},
+    )
+    servers = {name: {"command": "true"} for name in ("wiki", "other")}
+    allowed = [{"serverName": "other"}, {"serverName": "wiki"}]
+    write_json(home / "settings.json", {"mcpServers": servers, "allowedMcpServers": allowed})
+    configured = load_mcp_servers(load_settings(cwd=project), cwd=project)
+    assert [server.name for server in configured.servers] == ["wiki"]

@@ -16,6 +16,7 @@ from shoal.testing import messages_server
 MINE = {"mine": {"description": "d", "prompt": "p", "tool": "Read"}}
 
 
+@pytest.mark.spec("CMP-082")
 @pytest.mark.spec("DEF-03")
 @pytest.mark.parametrize("as_file", [False, True])
 async def test_agents_of_the_agents_flag_are_available_in_the_run(

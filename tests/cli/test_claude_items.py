@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from shoal_process import MODEL, ShoalProgram
 
+import shoal as shoal_package
 from git_repository import run_git
-from shoal.app.doctor.claude_items import OTHER_FILES
+from shoal.app.doctor.claude_items import EFFECTIVE_ENV_NAMES, OTHER_FILES
 from shoal.app.settings.claude_keys import CLAUDE_KEYS
 from shoal.testing import messages_server
 from shoal.wire.settings_codec import SettingsSchema
@@ -202,3 +203,57 @@ def test_a_key_is_listed_as_used_exactly_if_the_code_reads_it() -> None:
 
 _OTHER_MEANINGS = {"verbose", "worktree", "enabledMcpjsonServers"}
 """Keys whose names also mean something else in the code."""
+
+
+async def test_a_variable_counts_as_used_only_in_the_file_whose_value_applies(
+    shoal: ShoalProgram, home: Path, project: Path
+) -> None:
+    variables = {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9", "MCP_TIMEOUT": "5", "DISABLE_TELEMETRY": "1"}
+    write_json(home / "settings.json", {"env": {**variables, "EDITOR": "vi"}})
+    write_json(project / ".claude" / "settings.local.json", {"env": {**variables, "LAMP": "on"}})
+    assert (await shoal("trust")).code == 0
+    listed = json.loads((await shoal("doctor", "--claude", "--json")).out)["items"]
+    used = {(Path(each["file"]).name, each["item"]) for each in listed if each["use"] == "used"}
+    assert used == {
+        ("settings.json", "env.ANTHROPIC_BASE_URL"),
+        ("settings.local.json", "env.MCP_TIMEOUT"),
+        ("settings.json", "env.EDITOR"),
+        ("settings.local.json", "env.LAMP"),
+    }
+
+
+def test_every_variable_that_is_listed_as_used_is_read() -> None:
+    source = Path(shoal_package.__file__).parent
+    texts = [path.read_text() for path in source.rglob("*.py") if path.name != "claude_items.py"]
+    unread = [name for name in EFFECTIVE_ENV_NAMES if not any(f'"{name}"' in text for text in texts)]
+    assert unread == []
+
+
+@pytest.mark.spec("CMP-032", "CMP-107", "CMP-109")
+async def test_comforts_that_shoal_does_not_have_are_listed_and_cost_one_line(
+    shoal: ShoalProgram, home: Path
+) -> None:
+    status_line = {"type": "command", "command": "date"}
+    write_json(home / "settings.json", {"statusLine": status_line, "autoMode": {"allow": ["$defaults"]}})
+    write_json(home / "keybindings.json", {"bindings": []})
+    listed = json.loads((await shoal("doctor", "--claude", "--json")).out)["items"]
+    unused = {(Path(each["file"]).name, each["item"]) for each in listed if each["use"] == "not used"}
+    assert unused == {
+        ("settings.json", "statusLine"),
+        ("settings.json", "autoMode"),
+        ("keybindings.json", "file"),
+    }
+    async with messages_server(["done"]) as server:
+        shoal.use_server(server)
+        ran = await shoal("-p", "hello", "--model", MODEL)
+    assert (ran.code, ran.err.count("not used")) == (0, 1)
+
+
+@pytest.mark.spec("CMP-086")
+async def test_the_login_client_of_a_server_is_listed_as_not_used(shoal: ShoalProgram, home: Path) -> None:
+    server = {"type": "http", "url": "http://127.0.0.1:9/mcp", "oauth": {"clientId": "abc"}}
+    write_json(home / "settings.json", {"mcpServers": {"remote": server}})
+    listed = json.loads((await shoal("doctor", "--claude", "--json")).out)["items"]
+    states = {each["item"]: each["use"] for each in listed}
+    assert states["mcpServers.remote"] == "used"
+    assert states["mcpServers.remote.oauth"] == "not used"

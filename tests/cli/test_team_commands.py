@@ -341,6 +341,7 @@ async def test_a_team_whose_lead_died_before_its_first_reply_cannot_be_resumed(
     session = "11111111-2222-4333-8444-555555555555"
     await record.rosters.create_team(TeamName("roof"), lead=lead, session=session, description=None)
     await record.aclose()
+    (home / "shoal" / "runs" / session).mkdir(parents=True)
     ran = await shoal("team", "resume", "-p", "x")
     assert (ran.code, "shoal team rm roof --force" in ran.err) == (1, True)
     assert (await shoal("team", "rm", "roof", "--yes", "--force")).code == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, get_args, get_origin, get_type_hints
 
 import pytest
 
@@ -186,3 +186,47 @@ async def test_settings_are_a_mapping_or_a_path(tmp_path: Path) -> None:
     for settings in ({}, tmp_path / "s.json", "{}"):
         async with shoal.open(cwd=tmp_path, model=model, settings=settings) as session:
             assert (await session.run("hi")).text == "done"
+
+
+@pytest.mark.spec("API-07")
+async def test_an_agent_with_an_unknown_tool_is_refused_at_open_and_at_spawn(tmp_path: Path) -> None:
+    agent = shoal.Agent("a", prompt="x", tools=["Read", shoal.ToolRule("Gerp")])
+    model = shoal.ScriptedModel([])
+    problem = r"shoal.Agent\('a'\): tools: there is no tool named 'Gerp'. Did you mean Grep\?"
+    with pytest.raises(SettingsError, match=problem):
+        await shoal.open(cwd=tmp_path, model=model, agents=[agent]).__aenter__()
+    async with shoal.open(cwd=tmp_path, model=model) as session:
+        with pytest.raises(SettingsError, match=problem):
+            await session.spawn(agent, "go")
+
+
+@pytest.mark.spec("API-01")
+def test_every_public_name_is_exported_and_loads() -> None:
+    for name in shoal.__all__:
+        assert getattr(shoal, name) is not None
+    assert {"Agent", "AgentHandle", "Budget", "Hook", "Hooks", "Member", "Model", "Question"} <= {
+        *shoal.__all__
+    }
+    assert {"Result", "Session", "Task", "Team", "Turn", "open", "run", "run_sync"} <= {*shoal.__all__}
+    assert [*dir(shoal)] == sorted([*shoal.__all__, "__version__"])
+
+
+@pytest.mark.spec("API-07")
+def test_the_types_of_hooks_and_tools_match_the_events_and_tools_that_exist() -> None:
+    from shoal.core.extensions import hook_types
+    from shoal.core.extensions.hook_events import AGENT_FIELDS, COMMON_FIELDS, HOOK_EVENT_DESCRIPTIONS
+    from shoal.core.names import TOOL_NAMES
+
+    assert set(get_args(shoal.ToolName)) == TOOL_NAMES
+    assert set(shoal.Hooks.__annotations__) == set(HOOK_EVENT_DESCRIPTIONS)
+    for event, description in HOOK_EVENT_DESCRIPTIONS.items():
+        fields = get_type_hints(getattr(hook_types, f"{event}Input"), include_extras=True)
+        optional = {name for name, kind in fields.items() if get_origin(kind) is NotRequired}
+        assert {*AGENT_FIELDS, *description.optional_fields} == optional
+        assert {*COMMON_FIELDS, *description.fields} == {*fields} - optional
+
+
+@pytest.mark.spec("API-07")
+def test_the_keywords_of_open_are_the_options_that_a_program_may_set() -> None:
+    internal = {"agent_extras", "begun", "membership", "output"}
+    assert set(shoal.SessionOptions.__annotations__) == {*shoal.Options.__struct_fields__} - internal

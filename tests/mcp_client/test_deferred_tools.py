@@ -214,7 +214,7 @@ async def test_a_server_of_an_agents_definition_that_is_denied_keeps_the_agent_f
     model = script_agents(lead=[spawn_agent("child", subagent_type="user"), "done"], child=["x"])
     async with shoal.open(cwd=tmp_path, model=model, agents=defined, skip_permissions=True) as session:
         await run_all_turns(session)
-    assert "deniedMcpServers of the settings does not permit" in list_result_texts(session)[0]
+    assert "deniedMcpServers in the settings does not permit" in list_result_texts(session)[0]
 
 
 def test_exact_names_and_required_words_are_found() -> None:

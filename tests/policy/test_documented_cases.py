@@ -22,7 +22,19 @@ def case_project(tmp_path: Path) -> Path:
 
 
 @pytest.mark.spec("PRM-02")
-@pytest.mark.parametrize("name", ["independent.txt", "independent_again.txt", "fresh_1.txt", "fresh_2.txt"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "independent.txt",
+        "independent_again.txt",
+        "fresh_1.txt",
+        "fresh_2.txt",
+        "fresh_3.txt",
+        "fresh_4.txt",
+        "fresh_5.txt",
+        "fresh_6.txt",
+    ],
+)
 def test_every_call_is_decided_as_documented(case_project: Path, name: str) -> None:
     engines = {}
     wrong = []

@@ -38,6 +38,8 @@ _CALLS = "trace=execve,openat,open,creat,unlink,unlinkat,rename,renameat2,mkdir,
 _HARMLESS_FILES = ("/dev/null", "/dev/tty", "/proc/self/")
 _RUNNER = Path(__file__).with_name("traced_batch.py")
 _MARK = re.compile(r'"/mark/([0-9]+)"')
+_UNFINISHED = " <unfinished ...>"
+_RESUMED = re.compile(r"<\.\.\. \w+ resumed>")
 _BATCH = 500
 """Commands per trace: starting strace and the runner costs as much as fifty of them."""
 _WRITES = re.compile(r"O_WRONLY|O_RDWR|O_CREAT|O_TRUNC")
@@ -99,13 +101,26 @@ def trace_commands(commands: list[str], directory: Path) -> Iterator[tuple[str, 
         check=True,
     )
     lines: list[list[str]] = [[] for _ in commands]
-    for line in log.read_text(errors="replace").splitlines():
+    for line in join_interrupted_calls(log.read_text(errors="replace").splitlines()):
         if (mark := _MARK.search(line)) is not None:
             number = int(mark[1])
         elif number >= 0:
             lines[number].append(line)
     assert number == len(commands) - 1
     yield from zip(commands, lines, strict=True)
+
+
+def join_interrupted_calls(lines: list[str]) -> Iterator[str]:
+    """Yield each system call as one line; a process that was killed leaves the start of its last one."""
+    starts: dict[str, str] = {}
+    for line in lines:
+        process = line.split(maxsplit=1)[0]
+        if line.endswith(_UNFINISHED):
+            starts[process] = line.removesuffix(_UNFINISHED)
+        elif (rest := _RESUMED.search(line)) is not None:
+            yield starts.pop(process, f"{process} ") + line[rest.end() :]
+        else:
+            yield line
 
 
 def find_harm(command: str, lines: list[str], directory: Path) -> str | None:

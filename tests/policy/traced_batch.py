@@ -53,11 +53,11 @@ def wait_for_process(process: int) -> None:
 
 
 def _is_sleeping(process: int) -> bool:
-    states = [
-        task.read_text().rpartition(")")[2].split()[0]
-        for task in Path(f"/proc/{process}").glob("task/*/stat")
-    ]
-    return bool(states) and set(states) == {"S"}
+    try:
+        tasks = [task.read_text() for task in Path(f"/proc/{process}").glob("task/*/stat")]
+    except OSError:  # a thread or the process ended meanwhile
+        return False
+    return bool(tasks) and all(task.rpartition(")")[2].split()[0] == "S" for task in tasks)
 
 
 if __name__ == "__main__":

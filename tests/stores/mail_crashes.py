@@ -73,7 +73,7 @@ def kill_at(moment: int, *, half: bool) -> None:
 
 
 async def run_scenario(home: Path, notes: Path) -> None:
-    """Post until the inbox overflows, add a foreign entry, take and mark; note each acknowledgement."""
+    """Post until the inbox overflows, add foreign entries, take and mark; note each acknowledgement."""
     log = DeliveryLog(notes)
     mail = open_mailboxes(home)
     await mail.open_inbox(ANN)
@@ -90,11 +90,12 @@ async def run_scenario(home: Path, notes: Path) -> None:
     await post_many(2)
     await post_many(3)
     await receive_batch(mail, log, 2)
-    add_foreign_entry(home)
-    log.add_line("acknowledged by text", "", "from elsewhere")
+    add_foreign_entries(home, log, ["from elsewhere"])
     await post_many(7)
     await receive_batch(mail, log, 4)
     await post_many(1)
+    # More than the inbox has room for.
+    add_foreign_entries(home, log, [f"surplus {number}" for number in range(7)])
     while await receive_batch(mail, log, 3):
         pass
     await post_many(1)
@@ -111,15 +112,16 @@ async def receive_batch(mail: FileMailboxStore, log: DeliveryLog, limit: int) ->
     return bool(batch)
 
 
-def add_foreign_entry(home: Path) -> None:
+def add_foreign_entries(home: Path, log: DeliveryLog, texts: list[str]) -> None:
     path = home / "teams" / "t" / "inboxes" / "ann.json"
     entries = json.loads(path.read_text())
-    entries.append(
-        {"from": "eve", "text": "from elsewhere", "timestamp": "t", "read": False, "own": {"x": 1}}
-    )
+    for text in texts:
+        entries.append({"from": "eve", "text": text, "timestamp": "t", "read": False, "own": {"x": 1}})
     new = path.with_name("ann.json.tmp.00112233")
     new.write_text(json.dumps(entries, indent=1))
     new.replace(path)
+    for text in texts:
+        log.add_line("acknowledged by text", "", text)
 
 
 async def find_faults(home: Path, notes: Path) -> list[str]:
@@ -145,6 +147,8 @@ async def find_faults(home: Path, notes: Path) -> list[str]:
     wrong += [f"in the history alone: {ident}" for ident in history if ident not in ids]
     own = [int(ident[1:]) for ident in ids if ident.startswith("m")]
     wrong += ["out of order"] if own != sorted(own) else []
+    surplus = [text for text in texts if text.startswith("surplus")]
+    wrong += ["foreign mail out of order"] if surplus != sorted(surplus) else []
     wrong += [f"left: {path}" for path in home.rglob("*.corrupt-*")]
     return wrong
 

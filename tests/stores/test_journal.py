@@ -56,6 +56,7 @@ EVENTS = [
     events.ModelRequestFailed(
         agent=LEAD_ID, request=RequestId("r-2"), reason="cut", billed=True, retry_in=0.5
     ),
+    events.RepetitionStopped(agent=LEAD_ID, reason="it repeats itself"),
     events.AssistantReplied(agent=LEAD_ID, entry="e", preview="p", tool_uses=2),
     events.ToolStarted(agent=AgentId("a1"), call="t", tool="Bash", preview="ls"),
     events.ToolFinished(

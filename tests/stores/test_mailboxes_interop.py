@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -269,3 +270,55 @@ async def test_a_file_that_is_complete_a_moment_later_is_not_set_aside_under_the
     finish.join()
     assert {each.text for each in await take_all_mail(mail)} == {"slow", "ours"}
     assert not list(home.rglob("*corrupt*"))
+
+
+def write_foreign_entries(home: Path, count: int) -> list[str]:
+    texts = [f"message {number}" for number in range(count)]
+    entries = [{"from": "eve", "text": text, "timestamp": TIMESTAMP, "read": False} for text in texts]
+    get_inbox_path(home).write_text(json.dumps(entries))
+    return texts
+
+
+async def take_all_texts(mail: FileMailboxStore) -> list[str]:
+    texts: list[str] = []
+    while batch := await mail.take_unread("ann"):
+        texts += [each.text for each in batch]
+        await mail.mark_read("ann", [each.id for each in batch])
+    return texts
+
+
+@pytest.mark.spec("BOX-04")
+async def test_unread_foreign_mail_is_not_rewritten_with_each_batch(mail: FileMailboxStore, home: Path):
+    await mail.open_inbox("ann")
+    texts = write_foreign_entries(home, 2_000)
+    assert [each.text for each in await mail.take_unread("ann", limit=5)] == texts[:5]
+    assert len(json.loads(get_inbox_path(home).read_text())) == 64
+    # Written meanwhile, so it comes after the mail that waits.
+    entries = json.loads(get_inbox_path(home).read_text())
+    entries.append({"from": "eve", "text": "later", "timestamp": TIMESTAMP, "read": False})
+    get_inbox_path(home).write_text(json.dumps(entries))
+    assert await take_all_texts(mail) == [*texts, "later"]
+    assert reports == []
+
+
+@pytest.mark.exhaustive
+async def test_twenty_thousand_foreign_entries_take_two_seconds(mail: FileMailboxStore, home: Path):
+    await mail.open_inbox("ann")
+    texts = write_foreign_entries(home, 20_000)
+    started = time.process_time()
+    assert await take_all_texts(mail) == texts
+    assert time.process_time() - started < 2
+
+
+@pytest.mark.exhaustive
+async def test_a_hundred_thousand_unread_messages_are_taken_in_order_within_a_minute(
+    mail: FileMailboxStore, home: Path
+):
+    await mail.open_inbox("ann")
+    for start in range(0, 100_000, 1_000):
+        await asyncio.gather(
+            *(mail.post("ann", make_mail(f"m{number}")) for number in range(start, start + 1_000))
+        )
+    started = time.monotonic()
+    assert await take_all_texts(mail) == [f"m{number}" for number in range(100_000)]
+    assert time.monotonic() - started < 60

@@ -14,7 +14,6 @@ from mail_helpers import TIMESTAMP, create_mailboxes, get_inbox_path, take_all_m
 from store_helpers import make_member
 
 from shoal.core.clock import SystemClock
-from shoal.core.errors import StateFileError
 from shoal.core.names import LEAD_NAME
 from shoal.core.teams.mail import MailMessage
 from shoal.core.teams.mail_signatures import KEY_SIZE, MailSigner
@@ -71,17 +70,20 @@ def test_concurrent_processes_get_the_same_team_key(home: Path) -> None:
     assert keys == {load_or_create_team_mail_key(home, "roof").hex()}
 
 
-def test_an_invalid_or_linked_team_key_is_refused(home: Path) -> None:
-    load_or_create_team_mail_key(home, "roof")
+def test_an_invalid_or_linked_team_key_is_replaced_and_reported(home: Path) -> None:
+    old_key = load_or_create_team_mail_key(home, "roof")
     path = home / "shoal" / "keys" / "roof"
     path.write_bytes(b"short")
-    with pytest.raises(StateFileError, match="Remove it"):
-        load_or_create_team_mail_key(home, "roof")
+    reports: list[str] = []
+    new_key = load_or_create_team_mail_key(home, "roof", reports.append)
+    assert len(new_key) == KEY_SIZE
+    assert new_key != old_key
     path.unlink()
     (home / "mine").write_bytes(b"k" * KEY_SIZE)
     path.symlink_to(home / "mine")
-    with pytest.raises(StateFileError, match="link"):
-        load_or_create_team_mail_key(home, "roof")
+    assert load_or_create_team_mail_key(home, "roof", reports.append) not in (new_key, b"k" * KEY_SIZE)
+    assert not path.is_symlink()
+    assert ["does not have 32 bytes" in reports[0], "it is a link" in reports[1]] == [True, True]
 
 
 async def test_a_deleted_team_loses_its_key_and_a_new_team_of_that_name_gets_another(home: Path) -> None:

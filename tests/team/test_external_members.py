@@ -107,3 +107,38 @@ async def test_an_external_member_may_not_act_as_the_lead(tmp_path: Path) -> Non
         with pytest.raises(AgentRequestRefused, match="Only the lead"):
             await external.request_shutdown(seat, "team-lead", "go")
     await record.aclose()
+
+
+@pytest.mark.spec("LIM-12")
+async def test_a_member_that_another_program_adds_gets_messages_and_broadcasts(tmp_path: Path) -> None:
+    def add_members() -> None:
+        path = get_home() / "teams" / "roof" / "config.json"
+        roster = json.loads(path.read_text())
+        for name in ("codex", "Code Reviewer"):
+            entry = {"agentId": f"{name}@roof", "name": name, "agentType": "worker", "model": "m"}
+            roster["members"].append(
+                entry | {"joinedAt": 1, "cwd": "/", "tmuxPaneId": "%1", "subscriptions": []}
+            )
+        path.write_text(json.dumps(roster))
+
+    lead = [
+        call_tool("TeamCreate", team_name="roof"),
+        "made",
+        *(send_message("codex", f"Note {number}.", "note") for number in range(70)),
+        send_message("Code Reviewer", "Please review.", "review"),
+        send_message("*", "Good morning.", "greeting"),
+        "told",
+    ]
+    settings = json.dumps({"shoal": {"max_unproductive_messages": None}})
+    async with open_session(tmp_path, script_team(lead=lead), settings=settings) as session:
+        async for _ in session.run("begin"):
+            pass
+        add_members()
+        async for _ in session.run("write"):
+            pass
+    notes = [f"Note {number}." for number in range(70)]
+    assert [mail["text"] for mail in read_inbox("roof", "codex")] == [*notes, "Good morning."]
+    reviewer = [mail["text"] for mail in read_inbox("roof", "Code-Reviewer")]
+    assert reviewer == ["Please review.", "Good morning."]
+    names = [each["name"] for each in read_team_config("roof")["members"]]
+    assert names == ["team-lead", "codex", "Code Reviewer"]

@@ -273,6 +273,7 @@ def test_an_unknown_field_gives_a_warning_with_a_suggestion():
     assert parsed.definition.max_turns is None
 
 
+@pytest.mark.spec("CMP-078")
 def test_an_unknown_color_is_dropped_and_the_agent_is_kept():
     parsed = parse_text("---\nname: a\ndescription: b\ncolor: mauve\n---\nbody\n")
     assert parsed.definition.color is None

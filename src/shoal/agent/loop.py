@@ -18,13 +18,14 @@ from shoal.agent.hook_points import (
     run_stop_hooks,
 )
 from shoal.agent.model_call import call_model
+from shoal.agent.refused_images import drop_refused_images
 from shoal.agent.repetition_guard import enforce_repetition_limits
 from shoal.agent.tool_calls import execute_tool_calls
 from shoal.core.budgets.limits import BudgetRefusal, LimitKind
 from shoal.core.conversation.messages import Message, user_message
 from shoal.core.conversation.model_requests import ModelReply
 from shoal.core.conversation.transcript_entries import ModelReplyMetadata
-from shoal.core.errors import BudgetExhausted, ContextTooLong, ModelError
+from shoal.core.errors import BadRequest, BudgetExhausted, ContextTooLong, ModelError
 from shoal.core.events import PREVIEW_LENGTH, AssistantReplied, MessageAuthor, TurnEndReason
 from shoal.core.ids import RequestId
 from shoal.core.text.text_format import format_count_with_noun
@@ -113,7 +114,7 @@ async def _run_tool_rounds(agent: AgentRunner) -> LoopResult:
         if is_compaction_due(agent):
             await compact_conversation(agent, "auto")
 
-        reply, request = await _call_model_compact_on_overflow(agent)
+        reply, request = await _call_model_again_if_empty(agent)
         requests += 1
         agent.state.reply_count += 1
         await _record_model_reply(agent, reply, request)
@@ -158,12 +159,24 @@ async def _drain_inbox(agent: AgentRunner, *, only_waking: bool = False) -> tupl
     return was_added, block_reason
 
 
+async def _call_model_again_if_empty(agent: AgentRunner) -> tuple[ModelReply, RequestId]:
+    """Send the same request once more if the reply has no content: providers sometimes send nothing."""
+    reply, request = await _call_model_compact_on_overflow(agent)
+    if reply.message.content or reply.stop_reason != "end_turn":
+        return reply, request
+    return await _call_model_compact_on_overflow(agent)
+
+
 async def _call_model_compact_on_overflow(agent: AgentRunner) -> tuple[ModelReply, RequestId]:
-    try:
-        return await call_model(agent, agent.build_model_request())
-    except ContextTooLong:
-        await compact_conversation(agent, "overflow")
-        return await call_model(agent, agent.build_model_request())
+    while True:
+        try:
+            return await call_model(agent, agent.build_model_request())
+        except BadRequest as error:
+            if not await drop_refused_images(agent, error):
+                raise
+        except ContextTooLong:
+            await compact_conversation(agent, "overflow")
+            return await call_model(agent, agent.build_model_request())
 
 
 async def _record_model_reply(agent: AgentRunner, reply: ModelReply, request: RequestId) -> None:

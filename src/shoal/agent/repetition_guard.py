@@ -80,7 +80,7 @@ class RepetitionGuard(Struct, kw_only=True):
         if is_waiting or not calls:
             return
         times = 1
-        if all(call == calls[0] for call in calls):
+        if calls.count(calls[0]) == len(calls):
             calls, times = calls[:1], len(calls)
         if calls == self.last:
             self.repeats += times

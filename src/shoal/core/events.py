@@ -388,7 +388,7 @@ class WorkflowStepStarted(JournaledEvent, frozen=True, tag="workflow_step_starte
 
     workflow: str
     step: int
-    """Number of the step, in the order in which steps started first."""
+    """Number of the step, in the order in which steps first started."""
     path: str
     """Phase, functions and kind of the step."""
     digest: str
@@ -396,7 +396,7 @@ class WorkflowStepStarted(JournaledEvent, frozen=True, tag="workflow_step_starte
     preview: str = ""
     """Beginning of its input."""
     child: AgentId | None = None
-    """Agent that does the step; None if no agent does."""
+    """Agent that runs the step; None if no agent does."""
     until: int | None = None
     """Unix milliseconds at which a waiting step ends."""
 

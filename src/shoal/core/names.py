@@ -30,6 +30,7 @@ TOOL_NAMES: frozenset[str] = frozenset({
 # fmt: on
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_OTHER_CHARACTER = re.compile(r"[^A-Za-z0-9_-]")
 _TASK_ID = re.compile(r"[1-9][0-9]{0,17}")
 
 
@@ -65,6 +66,11 @@ def parse_teammate_name(text: str) -> AgentName:
 def fold_name(text: str) -> str:
     """Return the form in which names that a reader or a file system confuses are equal."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+
+
+def map_to_inbox_name(name: str) -> AgentName:
+    """Return the file name that programs use for the inbox of a member: other characters become `-`."""
+    return AgentName(_OTHER_CHARACTER.sub("-", name))
 
 
 def parse_task_id(text: str) -> TaskId:

@@ -32,7 +32,7 @@ class OutputType(Generic[OutputT]):
         self.python_type = python_type
         self._adapter: Any = None
         try:
-            if _uses_pydantic(python_type):
+            if uses_pydantic(python_type):
                 self._adapter = sys.modules["pydantic"].TypeAdapter(python_type)
                 schema = self._adapter.json_schema()
             else:
@@ -59,7 +59,7 @@ def _describe_type(python_type: Any) -> str:
     return python_type.__name__ if isinstance(python_type, type) else repr(python_type)
 
 
-def _uses_pydantic(python_type: Any) -> bool:
+def uses_pydantic(python_type: Any) -> bool:
     """Return True if the type is a pydantic type or contains one; pydantic is never imported for this."""
     pydantic = sys.modules.get("pydantic")
     if pydantic is None:

@@ -70,6 +70,11 @@ class SessionStore(Protocol):
         """Directory on this machine for working files of the run: outputs, logs, checkpoints, results."""
         ...
 
+    def report_damaged_files(self, *, now: int) -> tuple[str, ...]:
+        """Return a sentence for each damaged file, before a resume. Links and directories in
+        the place of files are set aside."""
+        ...
+
     def acquire_lock(self) -> None:
         """Become the only writer until `release_lock` or the end of the process.
 
@@ -160,6 +165,6 @@ class Store(Protocol):
         self, team: TeamName, *, clock: Clock, ids: IdGenerator, report: Callable[[str], None]
     ) -> MailboxStore: ...
 
-    def load_signing_key(self, team: TeamName) -> bytes:
+    def load_signing_key(self, team: TeamName, *, report: Callable[[str], None] = lambda _: None) -> bytes:
         """Return the key that signs the team's mail; the first call creates it, `delete_team` removes it."""
         ...

@@ -23,6 +23,7 @@ _STAR = re.compile(r"(?<!\\)\*")
 _GLOB = re.compile(r"[*?\[]")
 _GIT_PLUMBING = {"send-pack": "push", "http-push": "push", "fetch-pack": "fetch", "commit-tree": "commit"}
 """Commands of git that do the work of another one."""
+_WITHOUT_QUOTES = str.maketrans("", "", "\"'\\")
 _GIT_PROGRAM = "git-"
 _GIT_ALIAS = re.compile(r"(?:^|=)(?:alias|include)", re.IGNORECASE)
 """Settings of git after which a subcommand may mean another one."""
@@ -93,10 +94,14 @@ class ShellCommandRule:
         if (
             found == "no"
             and part.code
-            and any(text is None or self._mention.search(text) for text in part.code)
+            and any(text is None or self._is_mentioned(text) for text in part.code)
         ):
             return "maybe"
         return found
+
+    def _is_mentioned(self, text: str) -> bool:
+        """Return True if a text names the program, perhaps with quotes inside the name."""
+        return bool(self._mention.search(text) or self._mention.search(text.translate(_WITHOUT_QUOTES)))
 
     def _match_forbidden_command(self, part: SimpleShellCommand) -> RuleMatch:
         if self.first in part.via and (len(self._words) == 1 or self._words[1:] == ("*",)):

@@ -61,6 +61,14 @@ class PathResolver:
             return path, kind == "directory"
         return _follow_symlinks(str(self._workspace.resolve_path(text)))
 
+    def list_possible_paths(self, text: str) -> tuple[str, ...]:
+        """Return the real paths that an ambiguous path may mean to different programs; see `link/..`."""
+        path = text if text.startswith("/") else self._get_cwd_prefix() + text
+        try:
+            return os.path.realpath(path), os.path.realpath(normpath(path))
+        except (OSError, ValueError):
+            return ()
+
     def expand_path_wildcards(self, path: str) -> Iterator[str]:
         """Yield the real paths that the wildcards in a word match now; none without wildcards.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 from msgspec import Struct
@@ -121,7 +121,17 @@ def _find_hook(tree: str, common: str, settings: _RepositorySettings) -> str | N
 
 
 def _find_submodule_program(root: str, directory: str) -> str | None:
-    for tree in _iter_submodules(root, directory):
+    # Git looks into submodules to see if they changed.
+    index = f"{directory}/index"
+    try:
+        found = os.stat(index)  # noqa: PTH116 - for every git command
+    except FileNotFoundError:
+        return None
+    except NotADirectoryError:
+        return _find_submodule_program(root, _follow_git_file(directory))
+    if not _may_have_submodules(index, found.st_ctime_ns, found.st_ino, found.st_size):
+        return None
+    for tree in _list_repositories_below(root):
         settings, common = _load_repository_settings(f"{tree}/.git")
         if program := settings.program or _find_hook(tree, common, settings):
             return f"{program} in a submodule"
@@ -197,18 +207,6 @@ def _parse_settings_file(path: str, changed: int, inode: int, size: int) -> _Rep
     return _RepositorySettings(
         program or (transport if is_partial else ""), transport, viewer, hooks_path, has_worktree_settings
     )
-
-
-def _iter_submodules(root: str, directory: str) -> Iterator[str]:
-    """Yield the directories of submodules, which git looks into to see if they changed."""
-    git_directory = directory if os.path.isdir(directory) else _follow_git_file(directory)  # noqa: PTH112
-    index = f"{git_directory}/index"
-    try:
-        found = os.stat(index)  # noqa: PTH116 - for many git commands
-    except FileNotFoundError:
-        return
-    if _may_have_submodules(index, found.st_ctime_ns, found.st_ino, found.st_size):
-        yield from _list_repositories_below(root)
 
 
 @lru_cache(maxsize=64)

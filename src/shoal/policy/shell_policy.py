@@ -59,7 +59,7 @@ _UNCLEAR_FILES = "Shoal cannot tell which files it reads; they may include Shoal
 _KEY_WORDS = ("keys", "credentials")
 MAX_COMMAND_LENGTH = 100_000
 """Maximum characters; the system accepts hardly more in one argument, and nobody can review one that long."""
-_PROCESS_FILE = re.compile(r"/+proc/+[^/]+/+(?:cwd|root|fd|map_files|task)(?:/|$)")
+_PROCESS_FILE = re.compile(r"/+proc/+[^/]+/+(?:cwd|root|fd|map_files|task)(?:/|$)|/+dev/+fd/.*\.\.")
 """Paths that lead to other files in the process that opens them."""
 _MAY_REMOVE = re.compile(r"\br\W*m|rmdir|\\[xu0-7]|[`$]\(?")
 """Texts in which a command that removes files may hide."""
@@ -154,6 +154,13 @@ class ShellCommandPermissionDecider:
             found = self._resolved[path] = self._paths.resolve_path(path)
         return found
 
+    def _list_real_paths(self, path: str) -> tuple[str, ...]:
+        """Return the real path, or those that an ambiguous path may mean to different programs."""
+        try:
+            return (self._resolve_path(path)[0],)
+        except WorkspaceError:
+            return self._paths.list_possible_paths(path)
+
     def _find_critical_removal(self, analysis: ShellCommandAnalysis) -> str | None:
         """Return what a command would remove that nobody wants to lose, or None."""
         for part in analysis.parts:
@@ -173,12 +180,11 @@ class ShellCommandPermissionDecider:
         """Return True for the root, its children, the home, the working directories and all above."""
         if path.endswith("/*") or path == "*":
             path = path[:-2] or ("/" if path == "/*" else ".")
-        try:
-            real, _ = self._resolve_path(path)
-        except WorkspaceError:
-            return False
         critical = (*self._paths.directories, str(Path.home()), str(self._resolve_path(".")[0]))
-        return real.count("/") == 1 or any(f"{each}/".startswith(f"{real}/") for each in critical)
+        return any(
+            real.count("/") == 1 or any(f"{each}/".startswith(f"{real}/") for each in critical)
+            for real in self._list_real_paths(path)
+        )
 
     def _has_forbidding_rules(self, tables: PermissionRuleTables) -> bool:
         rules = tables.shell_command_rules
@@ -352,12 +358,9 @@ class ShellCommandPermissionDecider:
         return doubt
 
     def _may_be_shoal_key_path(self, path: str) -> bool:
-        try:
-            real, _ = self._resolve_path(path)
-        except WorkspaceError:
-            return False
-        if self._paths.is_shoal_secret_file(real) or not GLOB.search(path):
-            return self._paths.is_shoal_secret_file(real)
+        is_secret = any(map(self._paths.is_shoal_secret_file, self._list_real_paths(path)))
+        if is_secret or not GLOB.search(path):
+            return is_secret
         try:
             start, _ = self._resolve_path(find_glob_base(path))
         except WorkspaceError:
@@ -375,10 +378,8 @@ class ShellCommandPermissionDecider:
             return next(
                 filter(None, map(tables.unreadable_files.find_rule_below, self._paths.directories)), None
             )
-        try:
-            return tables.unreadable_files.find_rule_below(self._resolve_path(directory)[0])
-        except WorkspaceError:
-            return None
+        found = map(tables.unreadable_files.find_rule_below, self._list_real_paths(directory))
+        return next(filter(None, found), None)
 
     def _check_file_against_rules(
         self, part: SimpleShellCommand, path: str, table: FilePermissionRuleTable
@@ -390,13 +391,10 @@ class ShellCommandPermissionDecider:
                 if possible_rule is None
                 else _build_rule_decision("ask", part, possible_rule, is_doubtful=True)
             )
-        try:
-            real, _ = self._resolve_path(path)
-        except WorkspaceError:
-            return None
-        if rule := table.deny.find_match(real):
+        paths = self._list_real_paths(path)
+        if rule := next(filter(None, map(table.deny.find_match, paths)), None):
             return _build_rule_decision("deny", part, rule)
-        rule = table.ask.find_match(real)
+        rule = next(filter(None, map(table.ask.find_match, paths)), None)
         return None if rule is None else _build_rule_decision("ask", part, rule)
 
     def _decide_command_permission(
@@ -412,7 +410,8 @@ class ShellCommandPermissionDecider:
             return AskDecision(
                 analysis.trouble, suggestions=rule_suggestions.suggest_rules_for_command(command, ())
             )
-        if len(analysis.parts) > 1 and self._may_obey_written_settings(analysis.parts):
+        parts = analysis.parts
+        if len(parts) > 1 and any(part.writes for part in parts) and self._may_obey_written_settings(parts):
             return AskDecision(_NEW_SETTINGS)
         decisions = [self._decide_simple_command(part, tables, mode) for part in analysis.parts]
         not_allowed = [each for each in decisions if each.verdict != "allow"]

@@ -42,6 +42,10 @@ _CONTEXT_SUBCOMMANDS: dict[str, frozenset[str]] = {
     **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), frozenset({"pack", "publish"})),
     "busybox": frozenset({"tar", "cpio", "gzip", "bzip2", "cp", "mv", "ar"}),
     "toybox": frozenset({"tar", "cpio", "gzip", "cp", "mv"}),
+    **dict.fromkeys(
+        ("aws", "gsutil", "gcloud", "az", "s3cmd", "mc"),
+        frozenset({"sync", "cp", "mv", "rsync", "put", "mirror"}),
+    ),
 }
 """Subcommands that read a whole directory: that of an operand, or the one they run in."""
 _MOUNT = re.compile(r"(?:-[a-zA-Z]*v|--volume|--mount)=?(.*)", re.DOTALL)
@@ -50,6 +54,10 @@ _MOUNT_SIGN = re.compile(r"[:,=]")
 _NAMES_FROM_FILE = re.compile(r"--files0.*")
 """Flag with which a reader takes the names of files from a list."""
 _LISTED_FILE_READERS = frozenset({"sort", "wc", "du"})
+_COMPILERS = frozenset({"gcc", "g++", "cc", "c++", "clang", "clang++", "ld", "javac"})
+"""Programs that take arguments from a file after `@`."""
+_DOWNLOAD_SETTINGS = re.compile(r"-[A-Za-z]*K|--config|-i|--input-file")
+"""Flags with which a program takes arguments or addresses from a file."""
 _LIST_READERS = _ARCHIVERS | _DIRECTORY_COPIERS | {"curl", "wget", "busybox", "toybox"}
 _SEARCHING_PROGRAMS = (
     _LIST_READERS
@@ -229,12 +237,14 @@ def reads_listed_files(part: SimpleShellCommand) -> bool:
     name = get_program_name(words)
     if name in _LISTED_FILE_READERS:
         return any(word is not None and _NAMES_FROM_FILE.match(word) for word in words[1:])
+    if name in _COMPILERS:
+        return any(word is not None and word.startswith("@") for word in words[1:])
     if name not in _LIST_READERS:
         return False
     if name in ("cpio", "pax") or "cpio" in words[1:2]:
         return True
     if name in ("curl", "wget"):
-        return None in words
+        return None in words or any(_DOWNLOAD_SETTINGS.match(word or "") for word in words[1:])
     return any(word is None or _LISTED_FILES.fullmatch(word) for word in words[1:])
 
 

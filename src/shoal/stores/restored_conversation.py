@@ -11,10 +11,12 @@ from msgspec.structs import replace
 from shoal.core.budgets.usage import Usage
 from shoal.core.conversation.messages import (
     INTERRUPTED_RESULT,
+    MISSING_HISTORY,
     ContentBlock,
     Message,
     ToolResultBlock,
     ToolUseBlock,
+    user_message,
 )
 from shoal.core.conversation.transcript_entries import (
     ModelReplyMetadata,
@@ -150,6 +152,9 @@ def restore_conversation(
     notes = [*_describe_skipped_transcript_parts(lines), *patched]
     if is_broken:
         notes.append("An earlier part of the conversation is missing from its file.")
+    if messages and messages[0].role == "assistant":
+        # Providers refuse a conversation that begins with a reply.
+        messages.insert(0, user_message(MISSING_HISTORY))
     billings = _collect_reply_billing(all_messages)
     prompts = [entry for entry in all_messages if _is_user_prompt_entry(entry)]
     restored_ids = {entry.id for entry in message_entries}

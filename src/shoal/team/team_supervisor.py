@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Container, Sequence
+from contextlib import suppress
 
 from shoal.core.agents.subagents import AgentStatusSnapshot, SpawnRequest
 from shoal.core.conversation.inbox_items import InboxItem
-from shoal.core.errors import AgentRequestRefused, ShoalError
-from shoal.core.names import LEAD_NAME, AgentName, TaskId
+from shoal.core.errors import AgentRequestRefused, InvalidName, ShoalError
+from shoal.core.names import LEAD_NAME, AgentName, TaskId, map_to_inbox_name
 from shoal.core.permissions.permission_changes import PermissionSuggestion
 from shoal.core.task_groups import uncancel_current_task
 from shoal.core.teams.mail_signatures import MailSigner
@@ -53,6 +54,11 @@ class TeamSupervisor:
         self._tasks = tasks
         mailboxes, key = services.store.open_mailboxes(team.name), services.store.read_signing_key(team.name)
         self._colors = {member.name: member.color for member in team.members}
+        self._own_names = {member.name for member in team.members}
+        """Names of the lead and of members that this session admitted or resumed."""
+        self._admissions = 0
+        """Running admissions: meanwhile, new names in the roster may be those of own members."""
+        self._opened_inboxes: set[AgentName] = set()
         self.mail_sender = TeamMailPoster(
             mailboxes, self._colors, clock=services.clock, ids=services.ids, seal=MailSigner(team.name, key)
         )
@@ -127,7 +133,12 @@ class TeamSupervisor:
         self, requests: Sequence[SpawnRequest], call: str = ""
     ) -> tuple[TeammateSpawnResult, ...]:
         """Admit all before the first of them starts. If one fails, all are undone."""
-        admitted = await self._admission.admit_members(requests, call)
+        self._admissions += 1
+        try:
+            admitted = await self._admission.admit_members(requests, call)
+            self._own_names.update(member.entry.name for member in admitted)
+        finally:
+            self._admissions -= 1
         for member in admitted:
             self._colors[member.entry.name] = member.entry.color
             self._start_member(member)
@@ -141,6 +152,7 @@ class TeamSupervisor:
         """
         # Before anybody looks for a free task: claimed tasks stay with their owner.
         own_entries = [entry for entry in team.members if entry.agent_type != EXTERNAL_MEMBER_TYPE]
+        self._own_names.update(entry.name for entry in own_entries)
         claimed_tasks = {
             entry.name: await self._board.reclaim_owner_tasks(entry.name) for entry in own_entries
         }
@@ -174,10 +186,28 @@ class TeamSupervisor:
         return None
 
     async def list_external_member_names(self) -> tuple[AgentName, ...]:
-        """Return the names of external members, which joined on their own and are only in the roster."""
+        """Return the names of external members, which joined on their own and are only in the roster.
+
+        Members that another program adds to the roster while this session leads the team are among them.
+        """
         team = await self._services.store.rosters.read_team_roster(self.name)
-        members = () if team is None else team.members
-        return tuple(each.name for each in members if each.agent_type == EXTERNAL_MEMBER_TYPE)
+        names: list[AgentName] = []
+        for entry in () if team is None else team.members:
+            if entry.agent_type == EXTERNAL_MEMBER_TYPE:
+                names.append(entry.name)
+            elif not self._admissions and entry.name not in self._own_names:
+                await self._open_inbox_of_added_member(entry.name)
+                names.append(entry.name)
+        return tuple(names)
+
+    async def _open_inbox_of_added_member(self, name: AgentName) -> None:
+        """Open the inbox of a member that another program runs, with all its mail in one file."""
+        if name in self._opened_inboxes:
+            return
+        with suppress(InvalidName):
+            mailboxes = self._services.store.open_mailboxes(self.name)
+            await mailboxes.open_inbox(map_to_inbox_name(name), foreign=True)
+            self._opened_inboxes.add(name)
 
     async def resolve_external_member_name(self, name: str) -> AgentName | None:
         return next(

@@ -21,11 +21,6 @@ from shoal.testing.mock_replies import (
 
 _encode = msgspec.json.Encoder().encode
 _CREATED = 1_767_225_600
-_FILLED: Mapping[str, tuple[str, Any]] = {
-    "reasoning": ("summary", []),
-    "message": ("content", []),
-    "function_call": ("arguments", ""),
-}
 """Field of an item that is streamed, and its value at the start."""
 _SEALED = "reasoning.encrypted_content"
 

@@ -6,7 +6,21 @@ import asyncio
 import inspect
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Annotated, Any, get_args, get_origin, get_type_hints, overload
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+)
 
 import msgspec
 from msgspec.structs import replace
@@ -14,9 +28,14 @@ from msgspec.structs import replace
 from shoal.core.conversation.model_requests import ToolSchema
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.errors import ShoalError, StateFileError
+from shoal.core.output_type import OutputType, uses_pydantic
 from shoal.tools.tool_arguments import FunctionToolParameter, parse_tool_arguments_leniently
 from shoal.wire.model_texts import unwrap_lines
 
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
+MethodP = ParamSpec("MethodP")
+MethodR = TypeVar("MethodR")
 _CONTEXT_PARAMETER = "context"
 _NULL = {"type": "null"}
 
@@ -89,6 +108,8 @@ class _ToolFunctionSignature(msgspec.Struct, frozen=True, kw_only=True):
     wants_context: bool
     arguments: type[msgspec.Struct]
     schema: dict[str, Any]
+    pydantic_types: dict[str, OutputType[Any]]
+    """Parameters that only pydantic can describe and convert."""
 
 
 _signatures: dict[tuple[Any, ...], _ToolFunctionSignature] = {}
@@ -116,8 +137,18 @@ def _parse_tool_signature(
     function: Callable[..., Any], name: str, input_texts: Mapping[str, str]
 ) -> _ToolFunctionSignature:
     parameters = _parse_tool_parameters(function)
+    pydantic_types = {each.field: OutputType(each.type) for each in parameters if uses_pydantic(each.type)}
+    parameters = [
+        msgspec.structs.replace(each, type=Any) if each.field in pydantic_types else each
+        for each in parameters
+    ]
     arguments = _define_arguments_struct(name, parameters)
     schema = build_tool_argument_schema(arguments)
+    for each in parameters:
+        if each.field in pydantic_types:
+            own = dict(pydantic_types[each.field].schema)
+            inlined = _inline_schema_references(own, own.pop("$defs", {}), ())
+            schema["properties"][each.name] = {**schema["properties"][each.name], **inlined}
     for path, text in input_texts.items():
         _describe_input(schema, path, text, name)
     return _ToolFunctionSignature(
@@ -125,6 +156,7 @@ def _parse_tool_signature(
         wants_context=_CONTEXT_PARAMETER in inspect.signature(function).parameters,
         arguments=arguments,
         schema=schema,
+        pydantic_types=pydantic_types,
     )
 
 
@@ -160,6 +192,7 @@ class FunctionTool:
         self._parameters = signature.parameters
         self._wants_context = signature.wants_context
         self._arguments = signature.arguments
+        self._pydantic_types = signature.pydantic_types
         self._call = _make_awaitable(function)
         self.schema = ToolSchema(name=name, description=description, input_schema=signature.schema)
 
@@ -174,6 +207,11 @@ class FunctionTool:
             if isinstance(parsed, str):
                 return create_tool_error_output(parsed)
             keywords = parsed
+        for field, output_type in self._pydantic_types.items():
+            try:
+                keywords[field] = output_type.convert(keywords[field])
+            except Exception as error:  # noqa: BLE001 - validators of the program may raise anything
+                return create_tool_error_output(f"{field}: {error}")
         if self._wants_context:
             keywords[_CONTEXT_PARAMETER] = context
         try:
@@ -199,8 +237,51 @@ class FunctionTool:
         return {name: each for name, each in properties.items() if name not in hidden}
 
 
+class PythonTool(FunctionTool, Generic[P, R_co]):
+    """Tool from a decorated function, which stays callable. The tool of a method belongs to an instance."""
+
+    def __init__(self, function: Callable[P, R_co], **options: Any) -> None:
+        self.__wrapped__ = function
+        self.__doc__ = function.__doc__
+        self._options = options
+        if _is_unbound_method(function):
+            # Complete only when it is taken from an instance.
+            self.function = function
+        else:
+            super().__init__(function, **options)
+
+    def __call__(self, *args: P.args, **keywords: P.kwargs) -> R_co:
+        """Call the function itself, without an agent."""
+        return self.__wrapped__(*args, **keywords)
+
+    @overload
+    def __get__(self, instance: None, owner: type[Any]) -> Self: ...
+    @overload
+    def __get__(
+        self: PythonTool[Concatenate[Any, MethodP], MethodR], instance: object, owner: type[Any]
+    ) -> PythonTool[MethodP, MethodR]: ...
+    def __get__(self, instance: Any, owner: type[Any]) -> PythonTool[Any, Any]:
+        if instance is None or not _is_unbound_method(self.__wrapped__):
+            return self
+        return PythonTool(self.__wrapped__.__get__(instance, owner), **self._options)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name in {"schema", "is_read_only", "is_concurrent", "deadline"}:
+                raise TypeError(
+                    f"{self.function.__qualname__} is a method. Take the tool from an instance, such as "
+                    f"tools=[service.{self.function.__name__}]."
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+def _is_unbound_method(function: Callable[..., Any]) -> bool:
+    return not inspect.ismethod(function) and next(iter(inspect.signature(function).parameters), "") == "self"
+
+
 @overload
-def tool(function: Callable[..., Any], /) -> FunctionTool: ...
+def tool(function: Callable[P, R_co], /) -> PythonTool[P, R_co]: ...
 @overload
 def tool(
     *,
@@ -209,7 +290,7 @@ def tool(
     reads_only: bool = False,
     deadline: float | None = 120,
     concurrent: bool = False,
-) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+) -> ToolDecorator: ...
 def tool(
     function: Callable[..., Any] | None = None,
     /,
@@ -219,16 +300,16 @@ def tool(
     reads_only: bool = False,
     deadline: float | None = 120,
     concurrent: bool = False,
-) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
+) -> PythonTool[..., Any] | ToolDecorator:
     """Build a tool from an async function, or from a plain one, which then runs in a thread.
 
     A parameter named `context` receives the call's `ToolContext` and is hidden from the model. A string in
     `Annotated` describes a parameter to the model. `concurrent` lets calls that change something run in
-    parallel.
+    parallel. Arguments and results may be pydantic models, dataclasses and msgspec Structs.
     """
 
-    def make_tool(function: Callable[..., Any]) -> FunctionTool:
-        return FunctionTool(
+    def make_tool(function: Callable[P, R_co]) -> PythonTool[P, R_co]:
+        return PythonTool(
             function,
             name=name or function.__name__,
             description=description or _get_docstring(function),
@@ -238,6 +319,12 @@ def tool(
         )
 
     return make_tool if function is None else make_tool(function)
+
+
+class ToolDecorator(Protocol):
+    """Decorator that makes a tool from a function and keeps its type."""
+
+    def __call__(self, function: Callable[P, R_co], /) -> PythonTool[P, R_co]: ...
 
 
 def _get_docstring(function: Callable[..., Any]) -> str:
@@ -321,6 +408,13 @@ def _to_tool_output(result: Any) -> ToolOutput:
         return ToolOutput(content=result)
     if result is None:
         return ToolOutput(content="Done; there is no result to show.")
-    data = msgspec.to_builtins(result)
+    data = msgspec.to_builtins(result, enc_hook=_encode_pydantic_model)
     text = msgspec.json.encode(data).decode()
     return ToolOutput(content=text, data=data if isinstance(data, Mapping) else {"result": data})
+
+
+def _encode_pydantic_model(value: Any) -> Any:
+    """Return a pydantic model as JSON values; pydantic is never imported for this."""
+    if (dump := getattr(value, "model_dump", None)) is None:
+        raise NotImplementedError(f"a tool cannot return {type(value).__name__}")
+    return dump(mode="json")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 
+from shoal.core.conversation.image_sizes import is_image_too_large
 from shoal.core.conversation.messages import Base64ImageSource, ImageBlock
 
 MAX_BASE64_CHARACTERS = 5 << 20
@@ -24,13 +25,16 @@ def detect_image_type(start: bytes) -> str | None:
 
 
 def image_from_base64(data: str) -> ImageBlock | None:
-    """Build an image from base64, with the detected type; None if it is not a supported image."""
+    """Build an image from base64, with the detected type; None if providers would not accept it."""
     if len(data) > MAX_BASE64_CHARACTERS:
         return None
     try:
-        media_type = detect_image_type(base64.b64decode(data, validate=True))
+        content = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
         return None
+    if is_image_too_large(content):
+        return None
+    media_type = detect_image_type(content)
     return (
         None if media_type is None else ImageBlock(source=Base64ImageSource(media_type=media_type, data=data))
     )

@@ -233,7 +233,22 @@ def _read_image(path: Path, media_type: str, size: int, context: ToolContext) ->
         )
     import base64
 
-    data = base64.b64encode(context.workspace.read_file(path)).decode()
+    from shoal.core.conversation.image_sizes import MAX_IMAGE_SIDE, is_image_too_large, measure_image
+
+    content = context.workspace.read_file(path)
+    if is_image_too_large(content):
+        width, height = measure_image(content) or (0, 0)
+        return create_tool_error_output(
+            format_tool_text(
+                "Read",
+                "wide_image",
+                path=escape_filename(path),
+                width=f"{width:,}",
+                height=f"{height:,}",
+                maximum=f"{MAX_IMAGE_SIDE:,}",
+            )
+        )
+    data = base64.b64encode(content).decode()
     caption = TextBlock(text=f"{escape_filename(path)}: {media_type}, {size:,} bytes")
     return ToolOutput(
         content=(caption, ImageBlock(source=Base64ImageSource(media_type=media_type, data=data)))

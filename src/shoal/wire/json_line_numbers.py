@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 
 from shoal.wire.json_codec import decode_json
 
+_MAX_CACHED_LENGTH = 100_000
+"""Characters of a text whose keys are kept."""
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 
 
@@ -14,8 +17,9 @@ def find_json_list_entry_lines(text: str, keys: Sequence[str]) -> list[int]:
     """Return the lines of a list's entries, in order."""
     found: list[int] = []
     position = line = 0
-    for path, offset in _walk_json_keys(text):
-        if len(path) == len(keys) + 1 and [str(step) for step in path[:-1]] == list(keys):
+    wanted = tuple(keys)
+    for path, offset in _iter_json_keys(text):
+        if len(path) == len(wanted) + 1 and path[:-1] == wanted:
             line += text.count("\n", position, offset)
             position = offset
             found.append(line + 1)
@@ -25,13 +29,24 @@ def find_json_list_entry_lines(text: str, keys: Sequence[str]) -> list[int]:
 def find_json_key_line(text: str, keys: Sequence[str]) -> int:
     """Return the line of a key or list entry; if it is missing, of the nearest parent."""
     best, depth = 0, 0
-    for path, offset in _walk_json_keys(text):
-        if depth < len(path) <= len(keys) and [str(step) for step in path] == list(keys[: len(path)]):
+    wanted = tuple(keys)
+    for path, offset in _iter_json_keys(text):
+        if depth < len(path) <= len(wanted) and path == wanted[: len(path)]:
             best, depth = offset, len(path)
     return text.count("\n", 0, best) + 1
 
 
-def _walk_json_keys(text: str) -> Iterator[tuple[list[str | int], int]]:
+def _iter_json_keys(text: str) -> Iterable[tuple[tuple[str, ...], int]]:
+    """Return the path and start of every key and list entry; files of usual size are read only once."""
+    return _list_json_keys(text) if len(text) < _MAX_CACHED_LENGTH else _walk_json_keys(text)
+
+
+@lru_cache(maxsize=8)
+def _list_json_keys(text: str) -> tuple[tuple[tuple[str, ...], int], ...]:
+    return tuple(_walk_json_keys(text))
+
+
+def _walk_json_keys(text: str) -> Iterator[tuple[tuple[str, ...], int]]:
     """Yield the path and start of every key and every list entry in valid JSON."""
     path: list[str | int] = []
     tokens = list(_TOKEN.finditer(text))
@@ -46,6 +61,6 @@ def _walk_json_keys(text: str) -> Iterator[tuple[list[str | int], int]]:
             if next_symbol == ":":
                 path[-1] = decode_json(symbol.encode(errors="surrogatepass"))
             if next_symbol == ":" or in_list:
-                yield path, token.start()
+                yield tuple(map(str, path)), token.start()
             if symbol in ("{", "["):
                 path.append("" if symbol == "{" else 0)

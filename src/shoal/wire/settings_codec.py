@@ -168,7 +168,7 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     auto_background: Annotated[float, Meta(ge=0)] = 120.0
     """Seconds after which a foreground agent moves to the background; 0 means never."""
     stuck_after: Seconds = 60.0
-    """Seconds of silence after which a background command whose last line asks for input is reported."""
+    """Seconds of silence after which Shoal reports a background command that seems to wait for input."""
     forks: bool = False
     """True to start a fork of the parent if a call names no agent type and a person is present."""
     report_tokens: Annotated[int, Meta(ge=200)] = 1_000

@@ -10,7 +10,7 @@ from msgspec import Struct
 from shoal.app.options import Options
 from shoal.app.settings.settings import Settings
 from shoal.core.conversation.messages import Message
-from shoal.core.errors import SettingsError, StateFileError
+from shoal.core.errors import SessionNotFound, SettingsError, StateFileError
 from shoal.core.ids import LEAD_ID, EntryId, IdGenerator, SessionId, is_uuid
 from shoal.core.store import SessionStore, Store
 from shoal.stores.restored_conversation import restore_transcript
@@ -29,6 +29,8 @@ class SessionHistory(Struct, frozen=True, kw_only=True):
     answered: frozenset[str] = frozenset()
     """Ids of its calls that have their own result."""
     notes: tuple[str, ...] = ()
+    damage: tuple[str, ...] = ()
+    """Sentences about damaged files of the session."""
 
     @property
     def session(self) -> SessionId:
@@ -55,9 +57,10 @@ def open_session_history(
         new_session.acquire_lock()
         return SessionHistory(store=new_session)
     session = _open_earlier_session(options, store, home, cwd, ids)
+    damage = session.report_damaged_files(now=options.clock.now())
     session.acquire_lock()
     try:
-        loaded = restore_transcript(session.read_transcript(LEAD_ID))
+        loaded = restore_transcript(_read_lead_transcript(session, has_damage=bool(damage)))
     except StateFileError:
         session.release_lock()
         raise
@@ -70,7 +73,18 @@ def open_session_history(
         delivered=loaded.delivered,
         answered=loaded.answered,
         notes=loaded.notes,
+        damage=damage,
     )
+
+
+def _read_lead_transcript(session: SessionStore, *, has_damage: bool) -> bytes:
+    """Read the transcript; a damaged one may have been set aside."""
+    try:
+        return session.read_transcript(LEAD_ID)
+    except SessionNotFound:
+        if has_damage:
+            return b""
+        raise
 
 
 def open_member_history(membership: TeamMembership, store: Store, settings: Settings) -> SessionHistory:

@@ -16,6 +16,7 @@ from shoal.app.definitions.instructions import (
     LoadedInstructionFiles,
     format_instruction_files,
 )
+from shoal.app.definitions.project_directories import iter_project_directories
 from shoal.app.model_notices import format_session_notice
 from shoal.core.errors import WorkspaceError
 from shoal.core.extensions.instruction_files import DeliveredInstructionFile
@@ -119,7 +120,8 @@ class AgentPathInstructions:
         shared, root = self._shared, self._workspace.root
         reader = InstructionReader(
             root=root,
-            extra_roots=(shared.project,),
+            # A rule may be above the directory of the session, at the root of the repository.
+            extra_roots=tuple(iter_project_directories(shared.project)),
             home=shared.home,
             is_hidden=self._permissions.build_unreadable_file_filter("Read", str(root)),
             max_chars=shared.max_chars,

@@ -64,8 +64,29 @@ _USER_ONLY = frozenset(
     {"autoMemoryDirectory", "cleanupPeriodDays", "disableAllHooks", "modelOverrides"}
     | {"enableAllProjectMcpServers", "enabledMcpjsonServers", "sandbox.filesystem.allowWrite"}
 )
+_CLAUDE_PREFIXES = (
+    "ANTHROPIC_", "API_", "BASH_", "CLAUDE_", "CLOUD_ML_", "DISABLE_", "ENABLE_", "MAX_", "MCP_", "VERTEX_",
+)  # fmt: skip
+"""Beginnings of the names of variables that Claude Code reads."""
+EFFECTIVE_ENV_NAMES = frozenset(
+    {
+        "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "ANTHROPIC_CUSTOM_HEADERS",
+        "ANTHROPIC_DEFAULT_FABLE_MODEL", "ANTHROPIC_DEFAULT_HAIKU_MODEL", "ANTHROPIC_DEFAULT_MODEL",
+        "ANTHROPIC_DEFAULT_OPUS_MODEL", "ANTHROPIC_DEFAULT_SONNET_MODEL", "ANTHROPIC_MODEL",
+        "ANTHROPIC_SMALL_FAST_MODEL", "API_TIMEOUT_MS", "BASH_DEFAULT_TIMEOUT_MS", "BASH_MAX_OUTPUT_LENGTH",
+        "BASH_MAX_TIMEOUT_MS", "CLAUDE_CODE_API_KEY_HELPER_TTL_MS", "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS",
+        "CLAUDE_CODE_EFFORT_LEVEL", "CLAUDE_CODE_MAX_OUTPUT_TOKENS", "CLAUDE_CODE_MAX_RETRIES",
+        "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_SHELL", "CLAUDE_CODE_SUBAGENT_MODEL",
+        "CLAUDE_CODE_SUBPROCESS_ENV_SCRUB", "CLAUDE_CODE_TASK_LIST_ID", "CLAUDE_CODE_USE_BEDROCK",
+        "CLAUDE_CODE_USE_FOUNDRY", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_ENV_FILE", "DISABLE_AUTO_COMPACT",
+        "ENABLE_TOOL_SEARCH", "MAX_MCP_OUTPUT_TOKENS", "MAX_THINKING_TOKENS", "MCP_TIMEOUT",
+        "MCP_TOOL_TIMEOUT",
+    }
+)  # fmt: skip
+"""Variables of Claude Code that have an effect in the key `env`."""
 OTHER_FILES = {"keybindings.json": "the key bindings of Shoal are fixed"}
 """Files below `.claude` that Shoal does not read, and what to do."""
+_OAUTH_ADVICE = "`shoal mcp login` registers its own client"
 _NESTED_ADVICE = "an agent gets it when it uses a file in that directory"
 _INSTRUCTIONS_OFF = "shoal.instructions is false"
 _SKIPPED_DIRECTORIES = frozenset({"node_modules", "__pycache__", "venv"})
@@ -143,7 +164,7 @@ def _list_document_items(settings: Settings, document: SettingsDocument, cwd: Pa
         if name == "mcpServers":
             continue  # listed with their state
         if name == "env":
-            yield from _list_variable_items(document)
+            yield from _list_variable_items(settings, document)
             continue
         if name == "hooks":
             yield from _list_hook_items(settings, document, value)
@@ -159,12 +180,27 @@ def _list_document_items(settings: Settings, document: SettingsDocument, cwd: Pa
         yield ClaudeItem(file=document.name, item=name, use="not used", advice=reason)
 
 
-def _list_variable_items(document: SettingsDocument) -> Iterator[ClaudeItem]:
+def _list_variable_items(settings: Settings, document: SettingsDocument) -> Iterator[ClaudeItem]:
     for name in document.raw["env"]:
-        is_used = document.is_user_controlled or name not in _PROVIDER_VARIABLES
-        advice = "" if is_used else "provider variables apply only in your own files"
-        use: KeyUse = "used" if is_used else "not used"
-        yield ClaudeItem(file=document.name, item=f"env.{name}", use=use, advice=advice)
+        reason = _find_unused_variable_reason(settings, document, name)
+        use: KeyUse = "used" if reason is None else "not used"
+        yield ClaudeItem(file=document.name, item=f"env.{name}", use=use, advice=reason or "")
+
+
+def _find_unused_variable_reason(settings: Settings, document: SettingsDocument, name: str) -> str | None:
+    is_provider_variable = name in _PROVIDER_VARIABLES
+    if is_provider_variable and not document.is_user_controlled:
+        return "provider variables apply only in your own files"
+    setting = (
+        each
+        for each in settings.documents
+        if has_settings_key(each, ("env", name)) and (each.is_user_controlled or not is_provider_variable)
+    )
+    if (first := next(setting, document)) is not document:
+        return f"{first.name} sets it too and takes precedence"
+    if name.startswith(_CLAUDE_PREFIXES) and name not in EFFECTIVE_ENV_NAMES:
+        return "Shoal does not use it; commands get it"
+    return None
 
 
 def _find_other_reason(settings: Settings, document: SettingsDocument, name: str, value: Any) -> str | None:
@@ -202,7 +238,7 @@ def _list_mcp_server_items(settings: Settings, cwd: Path, plugins: PluginSet) ->
     used = {(server.origin.rpartition(":")[0], server.name) for server in found.servers if is_installed}
     disabled = {server.name for server in found.disabled}
     for document in settings.documents:
-        for name in document.raw.get("mcpServers") or ():
+        for name, server in (document.raw.get("mcpServers") or {}).items():
             is_used = (document.name, name) in used
             reason = "it is disabled" if name in disabled else _find_problem(found.problems, name)
             if not is_installed:
@@ -213,6 +249,9 @@ def _list_mcp_server_items(settings: Settings, cwd: Path, plugins: PluginSet) ->
                 use="used" if is_used else "not used",
                 advice="" if is_used else reason or "another file with this server takes precedence",
             )
+            if isinstance(server, dict) and "oauth" in server:
+                item = f"mcpServers.{name}.oauth"
+                yield ClaudeItem(file=document.name, item=item, use="not used", advice=_OAUTH_ADVICE)
 
 
 def _find_problem(problems: Iterable[str], name: str) -> str:

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from shoal.app.definitions.agent_trust import is_agent_trusted
 from shoal.app.hooks.hook_sources import read_agent_definition_hooks
+from shoal.app.settings.foreign_settings import allows_only_managed_hooks
 from shoal.app.settings.live_settings import AutoReloadingSettings
 from shoal.app.settings.settings import Settings
 from shoal.core.agents.agent_definitions import AgentDefinition
@@ -123,7 +124,7 @@ class HookRegistry:
 
     def add_skill_hooks(self, skill: Skill) -> None:
         """Add the hooks of a trusted skill, once. Raises `AgentRequestRefused` if one cannot be used."""
-        if skill.digest in self._skill_digests:
+        if skill.digest in self._skill_digests or allows_only_managed_hooks(self._settings.documents):
             return
         location = skill.source.locate_field("hooks") or str(skill.source)
         found = parse_hooks_setting(skill.hooks, lambda _: location, self._settings.environ)
@@ -162,7 +163,7 @@ class HookRegistry:
 
     def load_definition_hooks(self, definition: AgentDefinition) -> tuple[Hook, ...]:
         """Return the hooks of a definition. Raises `AgentRequestRefused` for untrusted or bad ones."""
-        if not definition.hooks:
+        if not definition.hooks or allows_only_managed_hooks(self._settings.documents):
             return ()
         refusal = f"The agent {definition.name} ({definition.source}) was not started"
         if not is_agent_trusted(self._settings.home, self.project, definition):

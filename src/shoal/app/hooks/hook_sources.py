@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from shoal.app.settings.foreign_settings import allows_only_managed_hooks
 from shoal.app.settings.settings import Settings
 from shoal.core.agents.agent_definitions import AgentDefinition
 from shoal.core.errors import SettingsError
@@ -39,6 +40,8 @@ def load_configured_hooks(
 
 def read_agent_definition_hooks(definition: AgentDefinition, settings: Settings) -> ParsedHooks:
     """Return the hooks of a definition. Its `Stop` hooks become `SubagentStop` hooks."""
+    if allows_only_managed_hooks(settings.documents):
+        return ParsedHooks()
     location = definition.source.locate_field("hooks") or str(definition.source)
     found = parse_hooks_setting(definition.hooks, lambda _: location, settings.environ)
     return replace(found, hooks=tuple(map(_convert_to_subagent_stop_hook, found.hooks)))
@@ -50,6 +53,8 @@ def _convert_to_subagent_stop_hook(hook: Hook) -> Hook:
 
 def are_settings_hooks_disabled(document: SettingsDocument, settings: Settings) -> bool:
     """Return True if its hooks are off. A project cannot disable user hooks, nor a user managed ones."""
+    if document.kind != "managed" and allows_only_managed_hooks(settings.documents):
+        return True
     disabling = [
         each for each in settings.documents if each.raw.get(_DISABLE_KEY) is True and each.is_user_controlled
     ]

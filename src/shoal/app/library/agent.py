@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, TypeVar, overload
 
 from shoal.app.definitions.agent_files import validate_agent_tool_rules
 from shoal.app.options import AgentExtras
-from shoal.core.agents.agent_definitions import MemoryScope
+from shoal.core.agents.agent_definitions import FORMER_TOOL_NAMES, MemoryScope
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import InvalidAgentDefinition, SettingsError
+from shoal.core.names import TOOL_NAMES
 from shoal.core.output_type import AnswerT_co, OutputType
 from shoal.core.permissions.permission_changes import PermissionMode
+from shoal.core.tool_names import ToolEntry
 from shoal.wire.agent_definition_codec import ParsedAgentDefinition, parse_json_agent_definitions
 
 if TYPE_CHECKING:
@@ -35,9 +37,9 @@ class AgentFields(TypedDict, total=False):
 
     description: str
     """When to use the agent, for the lead's model; by default the first line of the prompt."""
-    tools: Sequence[str | Tool]
-    """The only tools of the agent: names, `Tool(pattern)` rules, and Python tools. All if left out."""
-    disallowed_tools: Sequence[str]
+    tools: Sequence[ToolEntry]
+    """The only tools of the agent: names, `ToolRule`s, and Python tools. All if left out."""
+    disallowed_tools: Sequence[ToolEntry]
     model: str
     """Name or alias; by default the model of the lead."""
     budget_usd: float
@@ -85,7 +87,9 @@ class Agent(Generic[AnswerT_co]):
             output=None if output is None else OutputType(output),
         )
         if tools is not None:
-            given["tools"] = [each if isinstance(each, str) else each.schema.name for each in tools]
+            given["tools"] = name_tools(tools)
+        if "disallowed_tools" in given:
+            given["disallowed_tools"] = name_tools(given["disallowed_tools"])
         given.setdefault("description", prompt.strip().partition("\n")[0] or name)
         self.fields: Mapping[str, Any] = {
             "prompt": prompt,
@@ -116,6 +120,13 @@ class Agent(Generic[AnswerT_co]):
             raise SettingsError(f"shoal.Agent({self.name!r}): {location}{error.problem.what}.") from None
 
 
+def name_tools(entries: Any) -> Any:
+    """Return the entries of a list of tools as texts; anything but a list stays for the checks."""
+    if not isinstance(entries, list | tuple):
+        return entries
+    return [each.schema.name if hasattr(each, "schema") else each for each in entries]
+
+
 def restore_agent(name: str, fields: Mapping[str, Any]) -> Agent[None]:
     """Return an agent from its fields in the format of agent files."""
     python_names = {json_name: field for field, json_name in _FIELD_NAMES.items()}
@@ -130,6 +141,29 @@ def refuse_unknown_keywords(function: str, given: Mapping[str, Any], known: Mapp
     for name in given:
         if name not in known:
             raise TypeError(f"{function} got an unknown option {name!r}.{suggest_name(name, tuple(known))}")
+
+
+def refuse_unknown_tools(agent: Agent[Any], session_tools: Collection[str]) -> None:
+    """Raise `SettingsError` with the nearest name if the agent names a tool that does not exist.
+
+    Tools of MCP servers and patterns are not checked: servers connect later.
+    """
+    from shoal.app.config.option_checks import suggest_name
+
+    own = [tool.schema.name for tool in agent.extras.tools]
+    known = {*session_tools, *own, *TOOL_NAMES, *FORMER_TOOL_NAMES}
+    definition = agent.parsed.definition
+    for field, entries in (
+        ("tools", definition.tools or ()),
+        ("disallowed_tools", definition.disallowed_tools),
+    ):
+        for entry in entries:
+            name = entry.partition("(")[0]
+            if name not in known and not name.startswith("mcp__") and "*" not in name:
+                suggestion = suggest_name(name, sorted(known))
+                raise SettingsError(
+                    f"shoal.Agent({agent.name!r}): {field}: there is no tool named {name!r}.{suggestion}"
+                )
 
 
 def _iter_python_tools(agent: str, tools: Any) -> Sequence[Tool]:

@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypedDict, TypeVar, cast, overload
 
-from shoal.app.library.agent import Agent, refuse_unknown_keywords
+from shoal.app.library.agent import Agent, refuse_unknown_keywords, refuse_unknown_tools
 from shoal.app.library.agent_handle import AgentHandle
 from shoal.app.library.question_answerer import answer_questions
 from shoal.app.model_notices import format_session_notice
@@ -77,6 +77,12 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         if isinstance(self._options.budget, SharedBudget):
             self._options.budget.attach_loop()
         await super().__aenter__()
+        try:
+            for agent in self._agents.values():
+                refuse_unknown_tools(agent, self.runtime.tools)
+        except BaseException:
+            await super().__aexit__(None, None, None)
+            raise
         if (handler := self._options.on_question) is not None:
             self._question_answerer = self._tasks.create_task(answer_questions(self, handler))
         return self
@@ -294,6 +300,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
             raise TypeError(f"session.spawn(): agent: expected an Agent or a name, got {agent!r}.")
         known = self._agents.get(agent.name)
         if known is None:
+            refuse_unknown_tools(agent, self.runtime.tools)
             self._agents[agent.name] = agent
             self.runtime.config.definitions.add_program_definition(agent.parsed.definition)
             self.runtime.agents.extras[agent.name] = agent.extras

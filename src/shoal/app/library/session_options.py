@@ -8,16 +8,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypedDict
 
-from shoal.app.library.agent import Agent, EffortLevel, refuse_unknown_keywords
+from shoal.app.library.agent import Agent, EffortLevel, name_tools, refuse_unknown_keywords
 from shoal.app.options import Options, QuestionHandler
 from shoal.core.budgets.shared_budget import SharedBudget
 from shoal.core.clock import Clock
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import SettingsError
+from shoal.core.extensions.hook_types import Hooks
 from shoal.core.output_type import OutputType
 from shoal.core.permissions.permission_changes import RequestedPermissionMode
 from shoal.core.ports import Model
 from shoal.core.store import Store
+from shoal.core.tool_names import ToolEntry
 from shoal.wire.settings_codec import TeammateMode
 
 PathText: TypeAlias = str | os.PathLike[str]
@@ -38,11 +40,11 @@ class SharedOptions(TypedDict, total=False):
     """Model used if the first does not answer, or up to three, separated by commas."""
     mode: RequestedPermissionMode
     """Permission mode; by default as configured."""
-    allowed_tools: Sequence[str]
+    allowed_tools: Sequence[ToolEntry]
     """Permission rules for calls that need no question."""
-    disallowed_tools: Sequence[str]
+    disallowed_tools: Sequence[ToolEntry]
     """Permission rules for calls that are refused."""
-    available_tools: Sequence[str]
+    available_tools: Sequence[ToolEntry]
     """The only tools of all agents of the session; by default all."""
     tools: Sequence[Tool]
     """Python tools, in addition to the built-in ones."""
@@ -67,7 +69,7 @@ class SharedOptions(TypedDict, total=False):
     """Maximum number of agents ever started in addition to the lead."""
     deadline: float
     """Seconds for the whole work of the session."""
-    hooks: Mapping[str, Sequence[Any]]
+    hooks: Hooks
     """Hooks by event: functions, (matcher, function), or entries as in settings."""
     mcp_config: Sequence[str | Mapping[str, Any]]
     """MCP servers in the format of `.mcp.json`: JSON, the path of a file, or a mapping."""
@@ -144,6 +146,7 @@ class SessionOptions(SharedOptions, total=False):
 
 _PATHS = ("cwd", "home", "record", "debug_file")
 _PATH_LISTS = ("add_dirs", "plugin_dirs")
+_TOOL_LISTS = ("allowed_tools", "disallowed_tools", "available_tools")
 
 
 def build_session_options(
@@ -161,6 +164,9 @@ def build_session_options(
     for name in _PATH_LISTS:
         if isinstance(fields.get(name), list | tuple):
             fields[name] = tuple(_to_path(name, each) for each in fields[name])
+    for name in _TOOL_LISTS:
+        if name in fields:
+            fields[name] = name_tools(fields[name])
     fields |= _convert_settings(fields)
     agents = _collect_agents(fields)
     if output is not None:

@@ -26,6 +26,7 @@ from shoal.app.library.team_definition import (
 from shoal.app.model_notices import format_session_notice
 from shoal.app.settings.settings import resolve_shoal_home
 from shoal.app.teams.board_changes import add_board_task
+from shoal.app.teams.journaled_board import JournaledTaskBoard
 from shoal.core.agents.subagents import SpawnRequest
 from shoal.core.budgets.usage import Usage
 from shoal.core.errors import InvalidName, SettingsError, TeamNotFound
@@ -378,6 +379,12 @@ class Team:
         return self._work
 
     async def _run_until_idle(self, session: LibrarySession[Any]) -> None:
+        await self._run_lead_until_idle(session)
+        if isinstance(board := session.open_board(self.name), JournaledTaskBoard):
+            # Members in other processes changed tasks that the lead's board has not noticed yet.
+            await board.emit_changes_now()
+
+    async def _run_lead_until_idle(self, session: LibrarySession[Any]) -> None:
         if self._lead is None:
             await session.wait_agents_idle()
             return

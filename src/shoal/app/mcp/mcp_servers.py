@@ -39,6 +39,10 @@ REQUIRED_TIMEOUT = 30.0
 PROMPT_TIMEOUT = 30.0
 
 
+_MAX_START_DELAY = 0.3
+"""Seconds after which optional servers start even if no request was sent."""
+
+
 async def _close_nothing() -> None: ...
 
 
@@ -55,6 +59,8 @@ class AgentTools(Struct, frozen=True, kw_only=True):
 
     def add_output_tool_name(self, toolset: ToolSelection) -> ToolSelection:
         """Return the selection with the agent's own output tool, and never with that of the lead."""
+        if self.output_tool is None and STRUCTURED_OUTPUT not in toolset.names:
+            return toolset
         names = tuple(name for name in toolset.names if name != STRUCTURED_OUTPUT)
         return replace(toolset, names=names if self.output_tool is None else (*names, STRUCTURED_OUTPUT))
 
@@ -81,7 +87,11 @@ class SessionMcpServerManager:
         is_permitted: Callable[[McpServerConfig], bool],
         is_required: Callable[[McpServerConfig], bool] = lambda _: True,
     ) -> None:
-        """`is_required` is True for servers that the first request waits for."""
+        """`is_required` is True for servers that the first request waits for.
+
+        The others start with the first request, or a moment after the session opened: importing the SDK
+        takes a second, which would delay that request.
+        """
         self.configured = configured
         self.channels: McpChannelMessageQueue | None = None
         """Messages that servers push to the lead; set before the servers start."""
@@ -101,6 +111,7 @@ class SessionMcpServerManager:
         self._resource_tools: tuple[Tool, ...] = ()
         self._group = asyncio.TaskGroup()
         self._change_event = asyncio.Event()
+        self._optional_start = asyncio.Event()
         self._started: float | None = None
         self._settled = False
         self.has_late_servers = False
@@ -130,9 +141,22 @@ class SessionMcpServerManager:
             return
         self._started = self._clock.monotonic()
         self._servers += (
-            self._start_server(server, self._find_channel_push_handler(server))
+            self._start_server(
+                server,
+                self._find_channel_push_handler(server),
+                None if self._is_required(server) else self._wait_for_optional_start,
+            )
             for server in self.configured.servers
         )
+
+    def start_optional_servers(self) -> None:
+        """Start the servers that nobody has waited for."""
+        self._optional_start.set()
+
+    async def _wait_for_optional_start(self) -> None:
+        with suppress(TimeoutError):
+            async with self._clock.deadline(_MAX_START_DELAY):
+                await self._optional_start.wait()
 
     async def wait_until_ready(self) -> None:
         """Wait for the required servers to connect or fail; the others connect in the background."""
@@ -151,6 +175,7 @@ class SessionMcpServerManager:
 
     async def wait_for_pending(self, seconds: float) -> None:
         """Wait at most this long until no server is still connecting."""
+        self.start_optional_servers()
         with suppress(TimeoutError):
             async with self._clock.deadline(seconds):
                 while self.list_pending_names():
@@ -169,6 +194,7 @@ class SessionMcpServerManager:
     async def wait_until_settled(self) -> None:
         """Wait until every server is connected or has failed; each has its own time limit."""
         self.start()
+        self.start_optional_servers()
         while any(managed.status == "pending" for managed in self._servers):
             await self._change_event.wait()
 
@@ -214,6 +240,7 @@ class SessionMcpServerManager:
         `names` are tools it had before. Raises `AgentRequestRefused` and then leaves no server running.
         """
         await self.wait_until_ready()
+        self.start_optional_servers()
         own_servers: list[ManagedMcpServer] = []
         try:
             own_servers += map(self._start_server, tuple(self._read_agent_servers(definition)))
@@ -352,9 +379,12 @@ class SessionMcpServerManager:
         )
 
     def _start_server(
-        self, server: McpServerConfig, on_push: Callable[[str, McpChannelMessage], None] | None = None
+        self,
+        server: McpServerConfig,
+        on_push: Callable[[str, McpChannelMessage], None] | None = None,
+        wait_for_start: Callable[[], Awaitable[object]] | None = None,
     ) -> ManagedMcpServer:
-        managed = ManagedMcpServer(server, self._host, self._on_server_changed, on_push)
+        managed = ManagedMcpServer(server, self._host, self._on_server_changed, on_push, wait_for_start)
         managed.start(self._group)
         return managed
 

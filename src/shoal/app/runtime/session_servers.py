@@ -15,6 +15,7 @@ from shoal.app.runtime.event_bus import EventBus
 from shoal.app.settings.mcp_files import is_server_permitted, load_mcp_servers
 from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.core.conversation.tools import Tool
+from shoal.core.events import Event, ModelRequestSent
 from shoal.core.extensions.mcp_servers import McpServerConfig
 from shoal.workspaces.local_workspace import LocalWorkspace
 
@@ -52,7 +53,7 @@ def create_mcp_servers(
         note=events.note,
     )
     wait = MCP_WAIT_ATTENDED if options.attended else MCP_WAIT_UNATTENDED
-    return SessionMcpServerManager(
+    servers = SessionMcpServerManager(
         configured,
         client_context,
         tools,
@@ -61,6 +62,14 @@ def create_mcp_servers(
         is_permitted=partial(is_server_permitted, settings),
         is_required=partial(_is_server_required, config),
     )
+
+    def start_servers_after_request(event: Event) -> None:
+        if isinstance(event, ModelRequestSent):
+            servers.start_optional_servers()
+            unsubscribe()
+
+    unsubscribe = events.subscribe(start_servers_after_request)
+    return servers
 
 
 def _is_server_required(config: SessionConfig, server: McpServerConfig) -> bool:

@@ -21,7 +21,6 @@ from shoal.core.task_groups import exit_task_group_without_wrapping
 
 if TYPE_CHECKING:
     from shoal.agent.agent_runner import AgentRunner
-    from shoal.app.options import Options
     from shoal.app.runtime.runtime import Runtime
 
 IDLE_DELAY = 60.0
@@ -156,15 +155,6 @@ class SessionLifecycleHookRunner:
         except StateFileError:
             # The journal is what failed: the next turn that writes to it reports that.
             return NO_DECISION
-
-
-async def run_start_hooks_only(options: Options) -> tuple[str, ...]:
-    """Open a session, run the hooks of its start and close it; return notes for the person."""
-    from shoal.app.session.session import Session
-
-    async with Session(options) as session:
-        await session.lifecycle_hooks.wait_for_start_hooks()
-        return tuple(session.notes)
 
 
 def _build_question_hook_fields(question: Question) -> dict[str, str]:

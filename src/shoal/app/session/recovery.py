@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import shoal
 from shoal.app.config.session_memory import build_resume_message
 from shoal.core.conversation.messages import ToolUseBlock, user_message
-from shoal.core.events import AgentEnded, QuestionAnswered, SessionStarted, WorktreeWorkRetained
+from shoal.core.events import AgentEnded, NoteAdded, QuestionAnswered, SessionStarted, WorktreeWorkRetained
 from shoal.core.ids import LEAD_ID
 from shoal.core.permissions.questions import AllowAnswer, PermissionQuestion
 from shoal.runs.late_answers import format_late_answer_item_id, resolve_answer_permission_updates
@@ -46,8 +46,17 @@ async def start_or_recover_session(session: Session) -> None:
         )
     )
     session.lifecycle_hooks.launch_session_start_hooks(resumed=bool(turns_before), send_message=session.steer)
-    if recovered is not None:
-        await _recover_session(session, recovered)
+    # Nobody is subscribed yet, so the person gets these notes with those about the start.
+    unsubscribe = session.subscribe(
+        lambda event: session.notes.append(event.text) if isinstance(event, NoteAdded) else None
+    )
+    try:
+        for report in runtime.config.history.damage:
+            runtime.events.note(report)
+        if recovered is not None:
+            await _recover_session(session, recovered)
+    finally:
+        unsubscribe()
 
 
 async def _recover_session(session: Session, recovered: RecoveredSessionState) -> None:

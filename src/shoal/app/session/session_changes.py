@@ -15,6 +15,7 @@ from shoal.runs.agent_registry import LEAD_NAMES
 from shoal.team.session_teams import SessionTeams
 
 if TYPE_CHECKING:
+    from shoal.app.options import Options
     from shoal.app.session.session import Session
     from shoal.core.teams.tasks import Task
     from shoal.core.teams.team_operations import TeammateStatusSnapshot
@@ -91,3 +92,12 @@ async def call_mcp_tool(session: Session, call: ToolUseBlock) -> ToolOutput | No
     await session.runtime.servers.wait_until_settled()
     tool = session.runtime.tools.get(call.name)
     return None if tool is None else await run_tool_for_host(session.agent, call, tool)
+
+
+async def run_start_hooks_only(options: Options) -> tuple[str, ...]:
+    """Open a session, run the hooks of its start and close it; return notes for the person."""
+    from shoal.app.session.session import Session
+
+    async with Session(options) as session:
+        await session.lifecycle_hooks.wait_for_start_hooks()
+        return tuple(session.notes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, Generic
 
 from msgspec import Struct
@@ -105,7 +105,11 @@ class _TurnReader(AsyncIterator[Event]):
         self._turn = turn
         self._has_read = False
 
-    async def __anext__(self) -> Event:
+    def __anext__(self) -> Coroutine[Any, Any, Event]:
+        # No coroutine of its own after the first event: a crowd of agents emits thousands.
+        return self._turn.__anext__() if self._has_read else self._read_first_event()
+
+    async def _read_first_event(self) -> Event:
         event = await self._turn.__anext__()
         self._has_read = True
         return event

@@ -1,5 +1,7 @@
-"""Settings keys of Claude Code and what Shoal does with each; docs/how-to/move-from-claude-code.md has "
-"the same table."""
+"""Settings keys of Claude Code and what Shoal does with each.
+
+docs/how-to/move-from-claude-code.md has the same table.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,8 @@ CLAUDE_KEYS = (
     ClaudeKey("agent", "used"),
     ClaudeKey("allowedHttpHookUrls", "refused", "remove it and check your hooks of type http"),
     ClaudeKey("allowedMcpServers", "used"),
-    ClaudeKey("allowManagedHooksOnly", "refused", _REFUSED_IN_MANAGED_FILES),
-    ClaudeKey("allowManagedMcpServersOnly", "refused", _REFUSED_IN_MANAGED_FILES),
+    ClaudeKey("allowManagedHooksOnly", "used", "only in managed files"),
+    ClaudeKey("allowManagedMcpServersOnly", "used", "the lists of all files must permit a server"),
     ClaudeKey("allowManagedPermissionRulesOnly", "refused", _REFUSED_IN_MANAGED_FILES),
     ClaudeKey("alwaysThinkingEnabled", "used"),
     ClaudeKey("apiKeyHelper", "used", "a project's helper needs trust"),

@@ -40,7 +40,7 @@ class FileStampSet:
         # Runs before every call that changes something, so it takes no Python frame per missing file.
         if any(map(os.access, self._missing, repeat(os.F_OK))):
             return False
-        return all(is_file_unchanged(path, stamp) for path, stamp in self._existing)
+        return not self._existing or all(is_file_unchanged(path, stamp) for path, stamp in self._existing)
 
 
 def stamp_files(paths: Iterable[str]) -> FileStampSet:

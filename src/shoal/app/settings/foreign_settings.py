@@ -10,10 +10,11 @@ from msgspec.structs import replace
 from shoal.core.errors import SettingsError
 from shoal.wire.settings_codec import SandboxSettings, SettingsDocument, has_settings_key
 
+_MANAGED_HOOKS_KEY = "allowManagedHooksOnly"
+# The second one always holds: the list of every file must permit a server.
+_MANAGED_SWITCHES = (_MANAGED_HOOKS_KEY, "allowManagedMcpServersOnly")
 _MANAGED_KEYS = (
-    "allowManagedHooksOnly",
     "allowManagedPermissionRulesOnly",
-    "allowManagedMcpServersOnly",
     "disableSideloadFlags",
     "strictPluginOnlyCustomization",
 )
@@ -32,6 +33,9 @@ def refuse_unsupported_restrictions(documents: Sequence[SettingsDocument]) -> No
         for key in _MANAGED_KEYS if document.kind == "managed" else ():
             if document.raw.get(key) not in (None, False):
                 _refuse(document, (key,), "Shoal cannot enforce it, so Shoal refuses to start")
+        for key in _MANAGED_SWITCHES if document.kind == "managed" else ():
+            if not isinstance(document.raw.get(key, False), bool):
+                _refuse(document, (key,), "expected true or false")
         for key in _HTTP_HOOK_KEYS:
             if document.raw.get(key) is not None:
                 _refuse(document, (key,), "Shoal does not enforce it; remove the key and check your hooks")
@@ -39,6 +43,11 @@ def refuse_unsupported_restrictions(documents: Sequence[SettingsDocument]) -> No
             if document.raw.get("sandbox") and has_settings_key(document, keys):
                 hint = "deny it with permissions.deny" if keys[-1] == "denyWrite" else "unset the variables"
                 _refuse(document, keys, f"Shoal cannot enforce it; {hint}, and remove the key")
+
+
+def allows_only_managed_hooks(documents: Sequence[SettingsDocument]) -> bool:
+    """Return True if a managed file permits only the hooks of managed files and of the calling program."""
+    return any(each.kind == "managed" and each.raw.get(_MANAGED_HOOKS_KEY) is True for each in documents)
 
 
 def find_bypass_ban(documents: Sequence[SettingsDocument]) -> str | None:

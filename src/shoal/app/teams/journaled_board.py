@@ -102,6 +102,10 @@ class JournaledTaskBoard:
             self._emit_task_deleted(task)
             self._emit_tasks_by_id(() if before is None else before.blocks)
 
+    async def emit_changes_now(self) -> None:
+        """Emit the changes by other processes that a check would emit a moment later."""
+        self._emit_tasks_by_id([task.id for task in await self._board.list_tasks()])
+
     async def wait_for_claimable(self) -> None:
         await self._board.wait_for_claimable()
 

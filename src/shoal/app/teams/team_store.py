@@ -105,7 +105,7 @@ class TeamStore:
 
     def read_signing_key(self, team: TeamName) -> bytes:
         if team not in self._keys:
-            self._keys[team] = self._store.load_signing_key(parse_team_name(team))
+            self._keys[team] = self._store.load_signing_key(parse_team_name(team), report=self._report)
         return self._keys[team]
 
     def open_agent_board(self, agent: AgentIdentity) -> TaskBoard:

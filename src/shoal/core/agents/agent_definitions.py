@@ -124,7 +124,7 @@ class ToolSelection(Struct, frozen=True, kw_only=True):
 
 
 # Tool names of other programs and older versions, and their current equivalents.
-_FORMER_TOOL_NAMES = {
+FORMER_TOOL_NAMES = {
     "Task": "Agent",
     "MultiEdit": "Edit",
     "LS": "Glob",
@@ -182,7 +182,7 @@ def select_agent_model(
 
 def _replace_former_tool_name(entry: str, offered: Collection[str]) -> str:
     tool = _extract_tool_name_of_entry(entry)
-    current = _FORMER_TOOL_NAMES.get(tool)
+    current = FORMER_TOOL_NAMES.get(tool)
     return current + entry[len(tool) :] if current is not None and tool not in offered else entry
 
 

@@ -16,6 +16,8 @@ INTERRUPTED_RESULT = (
     "Interrupted before it returned: what it did, if anything, is not known. Check before you repeat it."
 )
 """Result of a call that will get no other."""
+MISSING_HISTORY = "[An earlier part of this conversation is missing because its file was damaged.]"
+"""First message of a conversation that would begin with a reply."""
 
 
 class BaseContentBlock(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", gc=False):

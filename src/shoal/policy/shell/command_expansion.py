@@ -280,6 +280,7 @@ def _expand_wrapper_command(name: str, found: UnexpandedShellCommand, walk: Shel
         _append_simple_command(
             found, walk, read_only=False, reason="Shoal cannot know its name before it runs", doubt=True
         )
+        _append_unknown_command(name, found, walk)
         return
     expand_found_command(inner_found, walk)
 

@@ -184,6 +184,7 @@ COMMAND_RUNNERS = frozenset(
     start-stop-daemon daemonize run-parts doas pkexec gosu su-exec tini dumb-init setpriv capsh fakeroot
     fakechroot eatmydata chpst softlimit envdir setuidgid s6-setuidgid logsave choom uclampset pipexec compgen
     jobs fc hash noglob nocorrect ld.so scl torsocks proxychains proxychains4 osascript xdg-open timelimit
+    crontab cmd.exe wsl wsl.exe powershell.exe
     """.split()  # noqa: SIM905 - a list to be read and extended
 )
 """Programs that run a command from their words, in more ways than are listed for wrappers."""
@@ -197,6 +198,7 @@ RUNNING_SUBCOMMANDS: dict[str, frozenset[str]] = {
     **dict.fromkeys(("bundle", "mise", "asdf", "rbenv", "pyenv", "nodenv"), frozenset({"exec", "x"})),
     "nix": frozenset({"run", "shell", "develop"}),
     "cargo": frozenset({"run"}),
+    "vagrant": frozenset({"ssh"}),
 }
 """Subcommands that run a command from their words."""
 NOT_RUNNING_COMMANDS = frozenset(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import islice
 
 from shoal.policy.shell.known_commands import (
     COMMAND_RUNNERS,
@@ -23,6 +22,9 @@ _AWKS = frozenset({"awk", "gawk", "mawk", "nawk"})
 _MAKES = frozenset({"make", "gmake"})
 _SEDS = frozenset({"sed", "gsed"})
 _AWK_RUNS = re.compile(r"system|\||getline")
+_PROGRAM_NAME = re.compile(r"[a-z][a-z0-9_+-]*")
+_BEFORE_COMMAND = re.compile(r"--|-c|-e|-x|-a|--(?:command|exec|execute|cmd|run)|/[cC]")
+"""Words that precede a command in the words of a wrapper."""
 _OPERAND = re.compile(r"[^-0-9]")
 _INPUT_EDITORS = frozenset({"ed", "ex", "sqlite3", "psql", "mysql", "bc", "dc"})
 """Programs that take commands from their input although they have a file."""
@@ -55,17 +57,32 @@ def find_run_text(
         return _find_interpreter_code(base_name, words, script)
     if base_name in NOT_RUNNING_COMMANDS or base_name in WRITING_COMMANDS:
         return ()
-    # Any other program may be a wrapper.
-    operands = (word.value for word in words if word.value and _OPERAND.match(word.value))
-    return tuple(islice(operands, 1))
+    # Any other program may be a wrapper of its first operand, of words after `--`, or of text after a flag.
+    values = [word.value or "" for word in words]
+    operands = [value for value in values if _OPERAND.match(value)]
+    after = (values[index] for index in range(1, len(values)) if _BEFORE_COMMAND.fullmatch(values[index - 1]))
+    if operands and _is_running_program(operands[0]):
+        return (*(word.value for word in words), script.strip())
+    attached = (value.partition("=")[2] for value in values if value.startswith("--") and "=" in value)
+    texts = (value.split()[0] for value in values if " " in value.strip())
+    streams = (script.strip() for word in words if word.stream)
+    names = filter(_PROGRAM_NAME.fullmatch, operands[1:3])
+    return (*operands[:1], *names, *after, *attached, *texts, *streams)
+
+
+def _is_running_program(name: str) -> bool:
+    base_name = name[name.rfind("/") + 1 :]
+    return base_name in SHELLS or base_name in WRAPPERS or base_name in INTERPRETERS
 
 
 def _list_input_code(name: str, words: Sequence[ShellWord], script: str) -> tuple[str, ...]:
     """Return the whole command line if the program reads code from its input."""
-    values = [word.value for word in words]
     if name in _MAKES:
-        return (script.strip(),) if "-" in values or "-f-" in values else ()
-    has_file = any(not word.may_be_flag and word.value not in ("-", "/dev/stdin") for word in words)
+        is_input = any(word.stream or word.value in ("-", "-f-", "/dev/stdin") for word in words)
+        return (script.strip(),) if is_input else ()
+    has_file = any(
+        not word.may_be_flag and not word.stream and word.value not in ("-", "/dev/stdin") for word in words
+    )
     return () if has_file and name not in _INPUT_EDITORS else (script.strip(),)
 
 

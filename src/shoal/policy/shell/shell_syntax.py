@@ -34,7 +34,11 @@ _HEREDOC = re.compile(
     r"(?<![<\\])<<(?P<strip>-?)[ \t]*(?P<quote>['\"]?)(?P<mark>[A-Za-z_][A-Za-z0-9_]*)(?P=quote)"
     r"(?P<rest>(?:[^\n'\"\\`$(){}#<]|'[^'\n]*'|\"[^\"\\`$\n]*\"|\"?\$[A-Za-z_][A-Za-z0-9_]*\"?)*)(?:\n|$)"
 )
-_LIVE_BODY = re.compile(r"[\\`]|\$[^\sA-Za-z0-9_.,:;)%/\"'-]")
+_LIVE_BODY = re.compile(
+    r"[\\`]|\$[^\sA-Za-z0-9_.,:;)%/\"'-]"
+    r"|\$[A-Z0-9_]*(?:KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|COOKIE|_PAT(?![A-Z0-9]))"
+)
+"""Texts of here-documents that are checked: they may run commands, or print a secret."""
 _BODY_SIGN = re.compile(r"\\|`|\$\(\(|\$\(|\$\{|\$\[")
 _PLAIN_BODY_VARIABLE = re.compile(
     r"#?[A-Za-z_][A-Za-z0-9_]*(?:\[[0-9@*]+\])?(?::?[-+][A-Za-z0-9_./: ,=-]*)?\}"

@@ -337,8 +337,10 @@ def _decode_ansi_quoting(text: str) -> str:
 
 def list_globbed_directories(words: Iterable[ShellWord]) -> tuple[ShellWord, ...]:
     """Return what the shell lists for the wildcards of words that a command only prints."""
-    patterns = [word.pattern for word in words if word.pattern is not None and word.pattern != FOUND_PATHS]
-    return tuple(map(_find_globbed_directory, patterns)) if patterns else ()
+    patterns = [word.pattern for word in words if word.pattern is not None]
+    return (
+        tuple(_find_globbed_directory(each) for each in patterns if each != FOUND_PATHS) if patterns else ()
+    )
 
 
 def _find_globbed_directory(pattern: str) -> ShellWord:

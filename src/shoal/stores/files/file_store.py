@@ -99,10 +99,10 @@ class FileStore:
         mailboxes.read_only = self._read_only
         return mailboxes
 
-    def load_signing_key(self, team: TeamName) -> bytes:
+    def load_signing_key(self, team: TeamName, *, report: Callable[[str], None] = lambda _: None) -> bytes:
         from shoal.stores.files.teams.team_keys import load_or_create_team_mail_key
 
-        return load_or_create_team_mail_key(self.home, team)
+        return load_or_create_team_mail_key(self.home, team, report_problem=report)
 
 
 _CONFORMS: Callable[[Path], Store] = FileStore

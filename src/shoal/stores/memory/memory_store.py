@@ -133,7 +133,7 @@ class MemoryStore:
     ) -> MemoryMailboxes:
         return self._mailboxes.setdefault(team, MemoryMailboxes())
 
-    def load_signing_key(self, team: TeamName) -> bytes:
+    def load_signing_key(self, team: TeamName, *, report: Callable[[str], None] = lambda _: None) -> bytes:
         return self._keys.setdefault(team, os.urandom(KEY_SIZE))
 
     def _drop_team(self, team: TeamName) -> None:
@@ -182,6 +182,9 @@ class MemorySessionStore:
         self._journal_events: deque[tuple[int, int, JournaledEvent]] = deque(maxlen=max_events)
         self._questions = MemoryQuestions(directory / "questions")
         self._is_locked = False
+
+    def report_damaged_files(self, *, now: int) -> tuple[str, ...]:
+        return ()
 
     def acquire_lock(self) -> None:
         if self._is_locked:

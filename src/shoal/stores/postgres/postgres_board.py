@@ -25,6 +25,8 @@ from shoal.core.teams.tasks import (
     TaskUpdate,
     apply_added_task_dependencies,
     apply_task_update,
+    refuse_blank_subject,
+    refuse_blocked_status,
     sort_tasks_by_number,
 )
 from shoal.stores.postgres.database_client import DatabaseClient
@@ -157,6 +159,8 @@ class PostgresTaskBoard:
     # --- changes
 
     async def create(self, draft: TaskDraft) -> Task:
+        refuse_blank_subject(draft.subject)
+
         async def create_task(raw: Any) -> Task:
             number = await raw.fetchval(
                 "INSERT INTO shoal.boards VALUES ($1, 1) ON CONFLICT (name) "
@@ -177,6 +181,9 @@ class PostgresTaskBoard:
 
         async def update_one_task(raw: Any) -> tuple[Task, Task] | None:
             row = _require_row(await self._fetch_row(raw, number, lock=True), task)
+            blockers = {int(each) for each in row.task.blocked_by}
+            rows = await self._fetch_rows(raw, blockers, lock=False) if blockers else {}
+            refuse_blocked_status(row.task, change, {each.task.id: each.task for each in rows.values()})
             after = apply_task_update(row.task, change)
             if row.dependents and (after.status == "completed") != (row.task.status == "completed"):
                 return None  # it unblocks others, which takes the lock of the board
@@ -202,8 +209,9 @@ class PostgresTaskBoard:
         )
         rows = await self._fetch_rows(raw, {row[0] for row in found}, lock=True)
         row = _require_row(rows.get(number), TaskId(str(number)))
-        after = apply_task_update(row.task, change)
         tasks = {each.task.id: each.task for each in rows.values()}
+        refuse_blocked_status(row.task, change, tasks)
+        after = apply_task_update(row.task, change)
         changed = apply_added_task_dependencies({**tasks, after.id: after}, after.id, change)
         changed.setdefault(after.id, after)
         for task in changed.values():

@@ -67,6 +67,9 @@ class PostgresSessionStore:
         self.directory = directory
         self.client = client
 
+    def report_damaged_files(self, *, now: int) -> tuple[str, ...]:
+        return ()
+
     def acquire_lock(self) -> None:
         """Become the only writer; wait for the end of the lease of a holder that misses its renewals."""
         while (problem := self._try_lock()) is not None:

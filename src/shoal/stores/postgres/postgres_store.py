@@ -139,7 +139,7 @@ class PostgresStore:
 
         return PostgresMailboxes(self.client, team)
 
-    def load_signing_key(self, team: TeamName) -> bytes:
+    def load_signing_key(self, team: TeamName, *, report: Callable[[str], None] = lambda _: None) -> bytes:
         async def load(raw: Any) -> bytes:
             from os import urandom
 

@@ -252,6 +252,17 @@ COMMANDS = {
         "See and control every run in a browser.",
         ("shoal web", "shoal web --open", "shoal web --port 8765 --json | jq -r .url"),
     ),
+    "workflow": LazySubCommandEntry(
+        "shoal.surfaces.cli.workflow_commands",
+        "Run plans in Python that survive a crash.",
+        (
+            "shoal workflow ls",
+            'shoal workflow run migrate.py \'files=["a.py", "b.py"]\'',
+            "shoal workflow show 3f2a",
+            "shoal workflow resume 3f2a",
+            "shoal workflow resume 3f2a --from 12",
+        ),
+    ),
     "worktree": LazySubCommandEntry(
         "shoal.surfaces.cli.worktree_commands",
         "Merge or remove agents' worktrees.",

@@ -26,7 +26,8 @@ def config_commands() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with origins.")
 def show_settings(*, origin: bool, settings: str | None, as_json: bool) -> int:
     """Print every setting with its value. Managed settings take precedence, then --settings, the
-    project's local settings, the project's settings, and your own. Permission rules from all are combined."""
+    project's local settings, the project's settings, and your own. Permission rules from all of them are
+    combined."""
     from shoal.app.settings.settings import load_settings
     from shoal.app.settings.settings_listing import list_escalation_trust_rows, list_setting_rows
     from shoal.surfaces.terminal.user_messages import print_user_message

@@ -178,7 +178,7 @@ def _run_from_flags(flag_values: dict[str, Any], prompt: str | None, *, headless
     if flag_values["init_only"]:
         import asyncio
 
-        from shoal.app.session.lifecycle_hooks import run_start_hooks_only
+        from shoal.app.session.session_changes import run_start_hooks_only
         from shoal.surfaces.terminal.user_messages import print_user_message
 
         for note in asyncio.run(run_start_hooks_only(options_from_flags(flag_values, attended=False))):

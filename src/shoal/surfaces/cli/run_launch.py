@@ -33,6 +33,27 @@ RUN_FLAGS: tuple[click.Option, ...] = tuple(
 """Flags of a run, without those that choose its start or let a program drive it."""
 
 
+def _complete_run_flags(flag_values: Mapping[str, Any], resume: str | None) -> dict[str, Any]:
+    """Return all flags, with defaults for those that such commands do not have."""
+    return {
+        **_START_FLAG_DEFAULTS,
+        "input_format": "text",
+        "replay_user_messages": False,
+        "permission_prompt_tool": None,
+        **flag_values,
+        "resume": resume,
+    }
+
+
+def build_options_from_run_flags(
+    flag_values: Mapping[str, Any], *, resume: str | None, attended: bool
+) -> Options:
+    """Return the options of a session that the command drives itself."""
+    flags = _complete_run_flags(flag_values, resume)
+    check_flag_conflicts(flags, headless=not attended)
+    return options_from_flags(flags, attended=attended)
+
+
 def run_session_with_flags(
     flag_values: Mapping[str, Any],
     *,
@@ -43,14 +64,7 @@ def run_session_with_flags(
     adapt_options: Callable[[Options], Options] = lambda options: options,
 ) -> int:
     """Run and return the exit code. `prepare` returns the first prompt once the session is open."""
-    flags = {
-        **_START_FLAG_DEFAULTS,
-        "input_format": "text",
-        "replay_user_messages": False,
-        "permission_prompt_tool": None,
-        **flag_values,
-        "resume": resume,
-    }
+    flags = _complete_run_flags(flag_values, resume)
     headless = headless or flags["output_format"] != "text"
     check_flag_conflicts(flags, headless=headless)
     options = adapt_options(options_from_flags(flags, attended=not headless))

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from shoal.core.conversation.image_sizes import MAX_IMAGE_SIDE, is_image_too_large, measure_image
 from shoal.core.conversation.messages import Base64ImageSource, ImageBlock, Message, TextBlock
 
 LONG_LINES = 10
@@ -70,6 +71,13 @@ def build_prompt_message(text: str, root: Path, *, images: bool) -> tuple[Messag
             data = path.read_bytes()
         except OSError as error:
             warnings.append(f"{path.name} is not sent: {error.strerror}.")
+            continue
+        if is_image_too_large(data):
+            width, height = measure_image(data) or (0, 0)
+            warnings.append(
+                f"{path.name} is not sent because it has {width:,} x {height:,} pixels; models accept up to "
+                f"{MAX_IMAGE_SIDE:,} per side. Scale it down."
+            )
             continue
         source = Base64ImageSource(
             media_type=_TYPES[path.suffix.lower()], data=base64.b64encode(data).decode()

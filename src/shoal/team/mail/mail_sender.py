@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from shoal.core.clock import Clock, format_iso_time
 from shoal.core.ids import IdGenerator
-from shoal.core.names import LEAD_NAME, AgentName
+from shoal.core.names import LEAD_NAME, AgentName, map_to_inbox_name
 from shoal.core.teams.mail import MailMessage, MailPostReceipt
 from shoal.core.teams.mail_bodies import MailBody, PermissionRequestMail
 from shoal.core.teams.mail_envelopes import EnvelopeKind, fit_mail_to_kind
@@ -103,6 +103,8 @@ class TeamMailPoster:
             color=self._colors.get(sender),
             fyi=fyi,
         )
+        # A member that another program added may have a name that is not a file name.
+        to = map_to_inbox_name(to)
         if to == LEAD_NAME:
             await self._mailboxes.open_inbox(to)
         mail = fit_mail_to_kind(mail, kind, from_lead=sender == LEAD_NAME)

@@ -260,6 +260,18 @@ class LocalMember:
                 await self._notify_lead_and_go_idle(
                     "available", AgentRunOutcome(status="completed", text=self._last_assistant_text)
                 )
+        else:
+            await self._requeue_read_prompt()
+
+    async def _requeue_read_prompt(self) -> None:
+        """Queue its first prompt again if it was read and the conversation that contained it is lost."""
+        mailboxes = self._services.store.open_mailboxes(self.agent.identity.team or "")
+        history = await mailboxes.read_history(self.name)
+        if not history or not all(mail.read for mail in history):
+            return
+        prompt = next((mail.text for mail in history if mail.sender == LEAD_NAME), "")
+        rendered = RenderedMail(rank=0, by="runtime", text=format_team_notice("history_lost", prompt=prompt))
+        self._services.queue.put(rendered.to_inbox_item(f"lost-{self._services.ids.new_short_id()}", self.id))
 
     async def _requeue_task_claim_notices(self, claimed_tasks: tuple[TaskId, ...]) -> None:
         """Queue notices of tasks that it claimed just before its process ended and does not know."""

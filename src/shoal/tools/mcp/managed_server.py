@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -81,8 +82,12 @@ class ManagedMcpServer:
         client_context: McpClientContext,
         on_change: Callable[[], None],
         on_push: Callable[[str, McpChannelMessage], None] | None = None,
+        wait_for_start: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
-        """`on_push` receives what the server pushes; if None, it is dropped with a note."""
+        """`on_push` receives what the server pushes; if None, it is dropped with a note.
+
+        `wait_for_start` returns when it may start; until then it is pending and costs nothing.
+        """
         self.server = server
         self.client_context = client_context
         self.status: McpServerState = "pending"
@@ -91,6 +96,7 @@ class ManagedMcpServer:
         self.tools: tuple[McpTool, ...] = ()
         self._on_change = on_change
         self._on_push = on_push
+        self._wait_for_start = wait_for_start
         self._connection: McpConnection | None = None
         self._wake = asyncio.Event()
         self._status_changed = asyncio.Event()
@@ -121,7 +127,9 @@ class ManagedMcpServer:
         name = self.server.name
         try:
             server = expand_mcp_server_variables(self.server, self.client_context.env)
-            await self._run_with_restarts(await asyncio.to_thread(_import_sdk_connection), server)
+            if self._wait_for_start is not None:
+                await self._wait_for_start()
+            await self._run_with_restarts(await _load_sdk_connection(), server)
         except McpLoginRequired:
             self._set_status("needs-auth", f"it needs a login: run `shoal mcp login {name}`")
             self.client_context.note(f"The MCP server {name} needs a login. Run: shoal mcp login {name}")
@@ -338,6 +346,32 @@ class ManagedMcpServer:
             return format_tool_text("mcp", "lost", what=what, server=name, reason=self.detail)
         reason = self._loss_reason or reason
         return format_tool_text("mcp", "restarting", what=what, server=name, reason=reason)
+
+
+async def _load_sdk_connection() -> ModuleType:
+    """Import the SDK in a thread that does not keep a session open which has ended meanwhile."""
+    loop = asyncio.get_running_loop()
+    imported: asyncio.Future[ModuleType] = loop.create_future()
+
+    def settle(module: ModuleType | None, error: BaseException | None) -> None:
+        if imported.done():
+            return
+        if module is None:
+            imported.set_exception(error or RuntimeError("nothing was imported"))
+        else:
+            imported.set_result(module)
+
+    def import_and_settle() -> None:
+        module, error = None, None
+        try:
+            module = _import_sdk_connection()
+        except BaseException as failure:  # noqa: BLE001 - raised again where it is awaited
+            error = failure
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, module, error)
+
+    Thread(target=import_and_settle, name="mcp-import", daemon=True).start()
+    return await imported
 
 
 def _import_sdk_connection() -> ModuleType:

@@ -256,6 +256,8 @@ class TaskFiles:
         try:
             fd = os.open(name, _READ_FLAGS, dir_fd=self._directory.fd)
         except OSError as error:
+            if error.errno == errno.ELOOP:
+                self._report_ignored_entry(name, "a link")
             if error.errno in (errno.ENOENT, errno.ELOOP):
                 return None
             raise self._build_read_error(name, error) from error
@@ -265,12 +267,20 @@ class TaskFiles:
             if len(content) == _CHUNK:
                 content += read_fd_from_offset(fd, _CHUNK)
         except OSError as error:
+            if error.errno == errno.EISDIR:
+                self._report_ignored_entry(name, "a directory")
             if error.errno in (errno.EISDIR, errno.EAGAIN):
                 return None
             raise self._build_read_error(name, error) from error
         finally:
             os.close(fd)
         return content, key
+
+    def _report_ignored_entry(self, name: str, kind: str) -> None:
+        self._report_problem(
+            f"{self._home / 'tasks' / self._name / name} is {kind} and not a task, so it is ignored. "
+            "The task is lost unless you restore its file."
+        )
 
     def _build_read_error(self, name: str, error: OSError) -> StateFileError:
         path = self._home / "tasks" / self._name / name

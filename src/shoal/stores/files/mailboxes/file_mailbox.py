@@ -27,6 +27,7 @@ from shoal.stores.files.mailboxes.inbox_file import (
     assign_inbox_entry_id,
     build_inbox_file,
     has_derived_mail_id,
+    list_fitting_unread_ids,
     mark_inbox_entries_read,
     read_inbox_file,
     recover_inbox_entries,
@@ -310,8 +311,12 @@ class FileMailbox:
         async with self._lock as foreign_lock:
             inbox = self._read_or_quarantine_locked_inbox()
             if any(entry.mail.id in requested_ids and not entry.mail.read for entry in inbox.entries):
+                # Before marking: the room that this makes is for the mail that waits.
+                entries = inbox.entries
+                if not self.is_foreign:
+                    entries = self._spill_surplus_entries(foreign_lock, entries)
                 self._write_inbox_archive_and_overflow(
-                    foreign_lock, mark_inbox_entries_read(inbox.entries, requested_ids)
+                    foreign_lock, mark_inbox_entries_read(entries, requested_ids)
                 )
 
     async def wait_for_mail(self, seen_ids: Container[str] = ()) -> None:
@@ -457,12 +462,7 @@ class FileMailbox:
         if self.is_foreign:
             batch = self._overflow.read_oldest_batch(_UNLIMITED, _UNLIMITED)
         else:
-            entries = tuple(
-                [
-                    assign_inbox_entry_id(e, self._ids.new_uuid()) if has_derived_mail_id(e) else e
-                    for e in entries
-                ]
-            )
+            entries = self._spill_surplus_entries(foreign_lock, entries)
             kept_entries, archived_entries = split_inbox_entries_to_archive(entries)
             batch = self._read_fitting_overflow_batch(kept_entries)
         moved_entries, unreadable = self._parse_overflow_batch(batch)
@@ -478,6 +478,38 @@ class FileMailbox:
             self._overflow.confirm_batch_moved(batch)
         self._inbox = inbox
         self.wake_waiters()
+
+    def _spill_surplus_entries(
+        self, foreign_lock: ForeignProgramLock, entries: tuple[MailInboxFileEntry, ...]
+    ) -> tuple[MailInboxFileEntry, ...]:
+        """Move the entries that other programs wrote and that do not fit to the end of the overflow.
+
+        Without this, each batch that is read would rewrite all the unread mail behind it. Returns the other
+        entries; each has a permanent id.
+        """
+        foreign_ids = {entry.mail.id for entry in entries if has_derived_mail_id(entry)}
+        fitting_ids = list_fitting_unread_ids(entries)
+        if self._overflow.has_waiting_lines():
+            # They are newer than the mail that waits.
+            fitting_ids -= foreign_ids
+        is_staying = [entry.mail.read or entry.mail.id in fitting_ids for entry in entries]
+        entries = tuple(
+            [
+                assign_inbox_entry_id(e, self._ids.new_uuid()) if e.mail.id in foreign_ids else e
+                for e in entries
+            ]
+        )
+        if all(is_staying):
+            return entries
+        if foreign_ids:
+            # With their ids first: if this process dies while they move, the second copy is recognized.
+            foreign_lock.confirm_held()
+            self._replace_inbox_file(build_inbox_file(entries))
+        staying = tuple(entry for entry, stays in zip(entries, is_staying, strict=True) if stays)
+        surplus = (entry for entry, stays in zip(entries, is_staying, strict=True) if not stays)
+        self._overflow.append([to_single_line_entry(entry.raw) for entry in surplus])
+        self._overflow.finish_interrupted_move([entry.mail.id for entry in staying])
+        return staying
 
     def _replace_inbox_file(self, inbox: MailInboxFileContent) -> None:
         assert inbox.content is not None

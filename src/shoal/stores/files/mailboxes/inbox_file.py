@@ -106,6 +106,21 @@ def split_inbox_entries_to_archive(
     return kept, archived
 
 
+def list_fitting_unread_ids(entries: Iterable[MailInboxFileEntry]) -> set[str]:
+    """Return the ids of the oldest unread entries that fit into the file."""
+    fitting_ids: set[str] = set()
+    size = 0
+    for entry in entries:
+        if entry.mail.read:
+            continue
+        # The last one may exceed the bound: mail that moves up from the overflow may too.
+        if len(fitting_ids) >= MAX_UNREAD or size >= MAX_UNREAD_BYTES:
+            break
+        size += len(entry.raw)
+        fitting_ids.add(entry.mail.id)
+    return fitting_ids
+
+
 def has_derived_mail_id(entry: MailInboxFileEntry) -> bool:
     """Return True if the entry was written by a program that gives no ids."""
     return entry.mail.id.startswith("made-") and not has_mail_id_from_writer(entry)

@@ -46,6 +46,13 @@ class FileSessionStore:
         self._durable = durable
         self._lock: SessionLock | None = None
 
+    def report_damaged_files(self, *, now: int) -> tuple[str, ...]:
+        from shoal.stores.files.sessions.damaged_files import report_damaged_session_files
+
+        return report_damaged_session_files(
+            self._home, self.session, self.get_transcript_path(LEAD_ID), now=now
+        )
+
     def acquire_lock(self) -> None:
         self._lock = SessionLock(self._home, self.session)
 

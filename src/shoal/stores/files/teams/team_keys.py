@@ -9,6 +9,7 @@ from shoal.core.errors import StateFileError
 from shoal.core.names import TeamName
 from shoal.core.teams.mail_signatures import KEY_SIZE
 from shoal.stores.files.access.directory_handle import DirectoryHandle
+from shoal.stores.files.access.problem_reporter import ProblemReporter, ignore_problem
 from shoal.stores.files.home.home_directories import (
     open_existing_home_subdirectory,
     open_or_create_home_subdirectory,
@@ -17,9 +18,20 @@ from shoal.stores.files.home.home_directories import (
 _KEY_DIRECTORY = ("shoal", "keys")
 
 
-def load_or_create_team_mail_key(home: Path, team: TeamName) -> bytes:
-    """Return the key of the team; create it if missing. If two are created at once, the first one wins."""
-    with open_or_create_home_subdirectory(home, *_KEY_DIRECTORY, durable=True) as keys:
+def load_or_create_team_mail_key(
+    home: Path, team: TeamName, report_problem: ProblemReporter = ignore_problem
+) -> bytes:
+    """Return the key of the team; create it if missing. If two are created at once, the first one wins.
+
+    A damaged key is set aside and replaced.
+    """
+    with open_or_create_home_subdirectory(home, *_KEY_DIRECTORY) as keys:
+        if (reason := _find_key_damage(keys, team)) is not None:
+            aside = keys.set_entry_aside(team, f"{team}.damaged")
+            report_problem(
+                f"The signing key {keys.path / team} is damaged: {reason}. It was renamed to {aside}, and a "
+                "new key is used. Mail that was signed with the old key is refused."
+            )
         key = keys.read_file(team)
         if key is None:
             _create_team_mail_key(keys, team)
@@ -27,12 +39,19 @@ def load_or_create_team_mail_key(home: Path, team: TeamName) -> bytes:
         _remove_temporary_keys(keys, team)
     if key is None or len(key) != KEY_SIZE:
         path = home.joinpath(*_KEY_DIRECTORY, team)
-        raise StateFileError(
-            f"{path} is not a key of {KEY_SIZE} bytes. Remove it: Shoal creates a new one and refuses mail "
-            "that was signed with the old one.",
-            path=path,
-        )
+        raise StateFileError(f"{path} could not be created.", path=path)
     return key
+
+
+def _find_key_damage(keys: DirectoryHandle, team: TeamName) -> str | None:
+    if (kind := keys.describe_irregular_entry(team)) is not None:
+        return f"it is {kind}"
+    key = keys.read_file(team)
+    if key is None:
+        return None
+    if len(key) != KEY_SIZE:
+        return f"it does not have {KEY_SIZE} bytes"
+    return None if any(key) else "it has only NUL bytes"
 
 
 def remove_team_mail_key(home: Path, team: TeamName) -> None:

@@ -62,8 +62,9 @@ _STATE_STYLES = {
     "down": RED,
     "ended": DIM,
     "died": RED,
+    "foreign": CYAN,
 }
-_LEAD_STYLES = {"alive": GREEN, "ended": DIM, "died": RED}
+_LEAD_STYLES = {"alive": GREEN, "ended": DIM, "died": RED, "foreign": CYAN}
 
 
 @click.group("team", context_settings={"max_content_width": 100})
@@ -144,7 +145,11 @@ def show_team(*, name: str | None, as_json: bool) -> int:
 @team_commands.command("rm", short_help="Remove a team and its mail and tasks.")
 @click.argument("name", required=False)
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@click.option("--force", is_flag=True, help="Remove it even if its lead died and left active members behind.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Remove it even if another program leads it, or its lead died and left active members.",
+)
 @json_option
 @debug_option
 def remove_team(*, name: str | None, yes: bool, force: bool, as_json: bool) -> int:
@@ -166,12 +171,18 @@ def remove_team(*, name: str | None, yes: bool, force: bool, as_json: bool) -> i
 
 
 async def _delete_team(store: TeamStore, team: TeamRoster, *, force: bool) -> None:
+    from shoal.app.teams.foreign_lead import find_live_foreign_lead
     from shoal.core.errors import StateFileError, TeamHasActiveMembers
     from shoal.core.ids import SessionId
     from shoal.stores.files.locks.pid_locks import SessionLock
     from shoal.surfaces.cli.teams.team_overview import find_team_run
 
     run = find_team_run(team)
+    if not force and (evidence := find_live_foreign_lead(run.home, team)):
+        raise TeamHasActiveMembers(
+            f"The team {team.name} was not removed because another program leads it: {evidence}. Remove it "
+            f"anyway: shoal team rm {team.name} --force"
+        )
     try:
         # Held meanwhile, so that nobody resumes the team during its removal.
         lock = SessionLock(run.home, SessionId(run.session))
@@ -270,6 +281,8 @@ def _describe_lead_state(view: TeamOverview) -> str:
             return "alive"
         case "ended":
             return f"not running; resume it: shoal team resume {view.team.name}"
+        case "foreign":
+            return f"alive, another program: {view.foreign_lead}"
         case "died":
             return f"died unexpectedly; resume it: shoal team resume {view.team.name}"
 

@@ -276,7 +276,9 @@ async def _wait_until_run_ended(run: RunHandle) -> None:
         ) from error
 
 
-def _resume_team(name: str | None, prompt: str | None, **flag_values: Any) -> int:
+def _resume_team(name: str | None, prompt: str | None, *, force: bool, **flag_values: Any) -> int:
+    from shoal.app.teams.foreign_lead import find_live_foreign_lead
+
     async def load_team(store: TeamStore) -> TeamRoster:
         return await find_named_or_only_team(store, name)
 
@@ -286,6 +288,11 @@ def _resume_team(name: str | None, prompt: str | None, **flag_values: Any) -> in
         raise click.ClickException(
             f"The team {team.name} is already running in session {run.session}. Attach to it: shoal team "
             f"attach {team.name}"
+        )
+    if not force and (evidence := find_live_foreign_lead(run.home, team)):
+        raise click.ClickException(
+            f"The team {team.name} was not resumed because another program leads it: {evidence}. Resume it "
+            f"anyway: shoal team resume {team.name} --force"
         )
     _check_lead_started(team, run)
     _enter_team_directory(team)
@@ -365,6 +372,7 @@ resume_command = click.Command(
     params=[
         click.Argument(["name"], required=False),
         click.Option(["-p", "--print", "prompt"], metavar="PROMPT", help="Run headless with this prompt."),
+        click.Option(["--force"], is_flag=True, help="Resume it even if another program leads it."),
         *RUN_FLAGS,
     ],
 )

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from shoal.core.teams.roster import RosterEntry, TeamRoster
     from shoal.core.teams.tasks import Task
 
-LeadState: TypeAlias = Literal["alive", "ended", "died"]
-MemberState: TypeAlias = Literal["working", "waiting", "idle", "cut off", "down", "ended", "died"]
+LeadState: TypeAlias = Literal["alive", "ended", "died", "foreign"]
+"""`foreign` means that a live program other than Shoal leads the team."""
+MemberState: TypeAlias = Literal["working", "waiting", "idle", "cut off", "down", "ended", "died", "foreign"]
 _MAIL_LIMIT = 100_000
 
 
@@ -40,6 +41,8 @@ class TeamOverview(Struct, frozen=True, kw_only=True):
     team: TeamRoster
     run: RunHandle
     lead: LeadState
+    foreign_lead: str = ""
+    """What shows that a program other than Shoal leads the team; empty if none does."""
     members: tuple[TeamMemberOverview, ...]
     """The lead first."""
     tasks: tuple[Task, ...]
@@ -86,11 +89,15 @@ async def find_named_or_only_team(store: TeamStore, name: str | None) -> TeamRos
 
 
 async def build_team_overview(store: TeamStore, team: TeamRoster) -> TeamOverview:
+    from shoal.app.teams.foreign_lead import find_live_foreign_lead
     from shoal.core.clock import SystemClock
     from shoal.core.names import LEAD_NAME
 
     run = find_team_run(team)
     statuses, lead = _load_agent_statuses_and_lead_state(run)
+    foreign_lead = "" if lead == "alive" else find_live_foreign_lead(run.home, team)
+    if foreign_lead:
+        lead = "foreign"
     tasks = tuple(await store.open_board(team.name).list_tasks())
     now = SystemClock().now() / 1000
     members = [
@@ -105,6 +112,7 @@ async def build_team_overview(store: TeamStore, team: TeamRoster) -> TeamOvervie
         team=team,
         run=run,
         lead=lead,
+        foreign_lead=foreign_lead,
         members=tuple(members),
         tasks=tasks,
         tokens=sum(each.tokens for each in statuses.all.values()),
@@ -180,6 +188,8 @@ def _resolve_member_state(
     if lead != "alive":
         if member.name == LEAD_NAME:
             return lead
+        if lead == "foreign":
+            return "working" if member.is_active else "idle"
         # The roster is up to a second late, the journal is not.
         if member.is_down:
             return "down"
@@ -224,6 +234,7 @@ def team_overview_to_dict(overview: TeamOverview) -> dict[str, Any]:
         "description": overview.team.description,
         "session": overview.session,
         "lead": overview.lead,
+        "foreign_lead": overview.foreign_lead,
         "created_at": overview.team.created_at,
         "working": overview.count_members("working", "waiting"),
         "idle": overview.count_members("idle"),

@@ -1,0 +1,10 @@
+"""A model of your own: a function of the request. Try it: python examples/own_model.py"""
+
+import shoal
+
+
+def reply(request: shoal.ModelRequest) -> str:
+    return f"You said: {request.messages[-1].text}"
+
+
+print(shoal.run_sync("Hello", model=shoal.ScriptedModel(reply)).text)

@@ -1,0 +1,401 @@
+"""Types of hook functions: the input of each event, and what a function may return for it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal, NotRequired, TypeAlias, TypedDict, TypeVar
+
+from shoal.core.extensions.hooks import Hook, HookDecision
+
+InputT = TypeVar("InputT")
+SpecificT = TypeVar("SpecificT")
+
+
+class HookInput(TypedDict):
+    """Fields that every event has; `agent_id` and `agent_type` are absent for the lead."""
+
+    session_id: str
+    transcript_path: str
+    cwd: str
+    permission_mode: str
+    hook_event_name: str
+    agent_id: NotRequired[str]
+    agent_type: NotRequired[str]
+
+
+class AddedContextOutput(TypedDict, total=False):
+    """Part of an output that adds context for the model."""
+
+    hookEventName: str
+    additionalContext: str
+
+
+class ToolCallDecisionOutput(AddedContextOutput, total=False):
+    """Part of an output that allows, denies or changes a call before it runs."""
+
+    permissionDecision: Literal["allow", "ask", "deny"]
+    permissionDecisionReason: str
+    updatedInput: dict[str, Any]
+
+
+class PermissionAnswer(TypedDict, total=False):
+    """Answer to a permission question, in place of a person's."""
+
+    behavior: Literal["allow", "deny"]
+    updatedInput: dict[str, Any]
+    updatedPermissions: list[Any]
+    message: str
+    interrupt: bool
+
+
+class PermissionAnswerOutput(AddedContextOutput, total=False):
+    """Part of an output that answers a permission question."""
+
+    decision: PermissionAnswer
+
+
+class ToolResultOutput(AddedContextOutput, total=False):
+    """Part of an output that replaces the result of a call."""
+
+    updatedToolOutput: Any
+
+
+class DeniedCallOutput(AddedContextOutput, total=False):
+    """Part of an output that lets the model make a denied call again."""
+
+    retry: bool
+
+
+class SessionStartOutput(AddedContextOutput, total=False):
+    """Part of an output that adds a first message or a title to a session."""
+
+    initialUserMessage: str
+    sessionTitle: str
+
+
+class WorktreeOutput(AddedContextOutput, total=False):
+    """Part of an output that names the directory of a worktree."""
+
+    worktreePath: str
+
+
+# The form of a call, because `continue` is a keyword. Each repeats the fields: calls cannot be inherited.
+HookOutput = TypedDict(
+    "HookOutput",
+    {
+        "continue": bool,
+        "stopReason": str,
+        "suppressOutput": bool,
+        "systemMessage": str,
+        "decision": Literal["approve", "block"],
+        "reason": str,
+        "hookSpecificOutput": AddedContextOutput,
+    },
+    total=False,
+)
+PreToolUseHookOutput = TypedDict(
+    "PreToolUseHookOutput",
+    {
+        "continue": bool,
+        "stopReason": str,
+        "suppressOutput": bool,
+        "systemMessage": str,
+        "decision": Literal["approve", "block"],
+        "reason": str,
+        "hookSpecificOutput": ToolCallDecisionOutput,
+    },
+    total=False,
+)
+PermissionRequestHookOutput = TypedDict(
+    "PermissionRequestHookOutput",
+    {
+        "continue": bool,
+        "stopReason": str,
+        "suppressOutput": bool,
+        "systemMessage": str,
+        "decision": Literal["approve", "block"],
+        "reason": str,
+        "hookSpecificOutput": PermissionAnswerOutput,
+    },
+    total=False,
+)
+PostToolUseHookOutput = TypedDict(
+    "PostToolUseHookOutput",
+    {
+        "continue": bool,
+        "stopReason": str,
+        "suppressOutput": bool,
+        "systemMessage": str,
+        "decision": Literal["approve", "block"],
+        "reason": str,
+        "hookSpecificOutput": ToolResultOutput,
+    },
+    total=False,
+)
+PermissionDeniedHookOutput = TypedDict(
+    "PermissionDeniedHookOutput",
+    {
+        "continue": bool,
+        "stopReason": str,
+        "suppressOutput": bool,
+        "systemMessage": str,
+        "decision": Literal["approve", "block"],
+        "reason": str,
+        "hookSpecificOutput": DeniedCallOutput,
+    },
+    total=False,
+)
+SessionStartHookOutput = TypedDict(
+    "SessionStartHookOutput",
+    {
+        "continue": bool,
+        "stopReason": str,
+        "suppressOutput": bool,
+        "systemMessage": str,
+        "decision": Literal["approve", "block"],
+        "reason": str,
+        "hookSpecificOutput": SessionStartOutput,
+    },
+    total=False,
+)
+WorktreeCreateHookOutput = TypedDict(
+    "WorktreeCreateHookOutput",
+    {
+        "continue": bool,
+        "stopReason": str,
+        "suppressOutput": bool,
+        "systemMessage": str,
+        "decision": Literal["approve", "block"],
+        "reason": str,
+        "hookSpecificOutput": WorktreeOutput,
+    },
+    total=False,
+)
+
+
+class PreToolUseInput(HookInput):
+    """Before a tool call and its permission check."""
+
+    tool_name: str
+    tool_input: dict[str, Any]
+    tool_use_id: str
+
+
+class PostToolUseInput(HookInput):
+    """After a tool call."""
+
+    tool_name: str
+    tool_input: dict[str, Any]
+    tool_use_id: str
+    tool_response: Any
+
+
+class PostToolUseFailureInput(HookInput):
+    """After a tool call that failed."""
+
+    tool_name: str
+    tool_input: dict[str, Any]
+    tool_use_id: str
+    error: str
+
+
+class PermissionRequestInput(HookInput):
+    """Before Shoal asks the user to allow a call."""
+
+    tool_name: str
+    tool_input: dict[str, Any]
+    tool_use_id: str
+
+
+class UserPromptSubmitInput(HookInput):
+    """A user sends a prompt to an agent."""
+
+    prompt: str
+
+
+class StopInput(HookInput):
+    """The lead is about to stop."""
+
+    stop_hook_active: bool
+    last_assistant_message: str
+
+
+class SubagentStartInput(HookInput):
+    """Before an agent's first step, but not when it is resumed."""
+
+    agent_transcript_path: str
+
+
+class SubagentStopInput(HookInput):
+    """An agent other than the lead is about to stop."""
+
+    stop_hook_active: bool
+    last_assistant_message: str
+    agent_transcript_path: str
+
+
+class TeammateIdleInput(HookInput):
+    """A teammate is about to become idle."""
+
+    team_name: str
+    teammate_name: str
+
+
+class TaskCreatedInput(HookInput):
+    """Before a task is created."""
+
+    task_subject: str
+    task_description: str
+    team_name: NotRequired[str]
+    teammate_name: NotRequired[str]
+
+
+class TaskCompletedInput(HookInput):
+    """Before a task is completed."""
+
+    task_id: str
+    task_subject: str
+    task_description: str
+    team_name: NotRequired[str]
+    teammate_name: NotRequired[str]
+
+
+class SessionStartInput(HookInput):
+    """A session has started, or its conversation was summarized."""
+
+    source: str
+    model: NotRequired[str]
+
+
+class SetupInput(HookInput):
+    """A person starts Shoal with `--init`, `--init-only` or `--maintenance`."""
+
+    trigger: str
+
+
+class SessionEndInput(HookInput):
+    """A session ends."""
+
+    reason: str
+
+
+class PreCompactInput(HookInput):
+    """Before a conversation is summarized."""
+
+    trigger: str
+    custom_instructions: str
+
+
+class NotificationInput(HookInput):
+    """Shoal is waiting for the user."""
+
+    message: str
+    title: str
+    notification_type: str
+
+
+class WorktreeCreateInput(HookInput):
+    """An agent needs a worktree. The hook prints the path of the directory to use."""
+
+    name: str
+
+
+class WorktreeRemoveInput(HookInput):
+    """A worktree was removed."""
+
+    name: str
+    worktree_path: str
+
+
+class ConfigChangeInput(HookInput):
+    """A settings file changed. Shoal checks before each call."""
+
+    source: str
+    file_path: str
+
+
+class StopFailureInput(HookInput):
+    """The model could not answer, so the turn ends."""
+
+    error: str
+    error_details: str
+
+
+class PostCompactInput(HookInput):
+    """A conversation was summarized."""
+
+    trigger: str
+    compact_summary: str
+
+
+class PostToolBatchInput(HookInput):
+    """After all calls in one reply."""
+
+    tool_calls: list[dict[str, Any]]
+
+
+class PermissionDeniedInput(HookInput):
+    """A call was denied: by a rule or the mode, or because nobody answered."""
+
+    tool_name: str
+    tool_input: dict[str, Any]
+    tool_use_id: str
+    reason: str
+
+
+class UserPromptExpansionInput(HookInput):
+    """Before a command that a person typed becomes a prompt."""
+
+    expansion_type: str
+    command_name: str
+    command_args: str
+    command_source: str
+    prompt: str
+
+
+class InstructionsLoadedInput(HookInput):
+    """An instruction file became part of a prompt or a conversation."""
+
+    file_path: str
+    memory_type: str
+    load_reason: str
+
+
+HookFunction: TypeAlias = Callable[
+    [InputT], SpecificT | HookDecision | Awaitable[SpecificT | HookDecision | None] | None
+]
+"""Function that gets the event; it may be async. Without a decision it returns None."""
+HookEntry: TypeAlias = (
+    HookFunction[InputT, SpecificT] | tuple[str, HookFunction[InputT, SpecificT]] | Hook | Mapping[str, Any]
+)
+"""Function, (matcher, function), `Hook`, or an entry as in settings."""
+
+
+class Hooks(TypedDict, total=False):
+    """Hooks of a program by event."""
+
+    PreToolUse: Sequence[HookEntry[PreToolUseInput, PreToolUseHookOutput]]
+    PostToolUse: Sequence[HookEntry[PostToolUseInput, PostToolUseHookOutput]]
+    PostToolUseFailure: Sequence[HookEntry[PostToolUseFailureInput, HookOutput]]
+    PermissionRequest: Sequence[HookEntry[PermissionRequestInput, PermissionRequestHookOutput]]
+    UserPromptSubmit: Sequence[HookEntry[UserPromptSubmitInput, HookOutput]]
+    Stop: Sequence[HookEntry[StopInput, HookOutput]]
+    SubagentStart: Sequence[HookEntry[SubagentStartInput, HookOutput]]
+    SubagentStop: Sequence[HookEntry[SubagentStopInput, HookOutput]]
+    TeammateIdle: Sequence[HookEntry[TeammateIdleInput, HookOutput]]
+    TaskCreated: Sequence[HookEntry[TaskCreatedInput, HookOutput]]
+    TaskCompleted: Sequence[HookEntry[TaskCompletedInput, HookOutput]]
+    SessionStart: Sequence[HookEntry[SessionStartInput, SessionStartHookOutput]]
+    Setup: Sequence[HookEntry[SetupInput, HookOutput]]
+    SessionEnd: Sequence[HookEntry[SessionEndInput, HookOutput]]
+    PreCompact: Sequence[HookEntry[PreCompactInput, HookOutput]]
+    Notification: Sequence[HookEntry[NotificationInput, HookOutput]]
+    WorktreeCreate: Sequence[HookEntry[WorktreeCreateInput, WorktreeCreateHookOutput]]
+    WorktreeRemove: Sequence[HookEntry[WorktreeRemoveInput, HookOutput]]
+    ConfigChange: Sequence[HookEntry[ConfigChangeInput, HookOutput]]
+    StopFailure: Sequence[HookEntry[StopFailureInput, HookOutput]]
+    PostCompact: Sequence[HookEntry[PostCompactInput, HookOutput]]
+    PostToolBatch: Sequence[HookEntry[PostToolBatchInput, HookOutput]]
+    PermissionDenied: Sequence[HookEntry[PermissionDeniedInput, PermissionDeniedHookOutput]]
+    UserPromptExpansion: Sequence[HookEntry[UserPromptExpansionInput, HookOutput]]
+    InstructionsLoaded: Sequence[HookEntry[InstructionsLoadedInput, HookOutput]]
