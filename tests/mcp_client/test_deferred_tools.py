@@ -237,7 +237,7 @@ async def test_nothing_is_deferred_if_a_rule_restricts_the_search(tmp_path: Path
     model = script_agents(lead=[spawn_agent("child"), "done"], child=[work])
     settings = json.dumps({"permissions": {kind: ["ToolSearch"]}})
     async with shoal.open(cwd=tmp_path, model=model, tools=make_tools(300), settings=settings) as session:
-        own_names = [schema.name for schema in session.agent.schemas]
+        own_names = [schema.name for schema in session.agent.schemas.sent]
         await run_all_turns(session)
     for offered in (own_names, names):
         assert "mcp__files__action_0" in offered
@@ -255,7 +255,7 @@ async def test_nothing_is_deferred_for_an_agent_whose_definition_denies_the_sear
     agents = {"child": {"description": "d", "prompt": "p", "disallowedTools": ["ToolSearch"]}}
     model = script_agents(lead=[spawn_agent("child", subagent_type="child"), "done"], child=[work])
     async with shoal.open(cwd=tmp_path, model=model, tools=make_tools(300), agents=agents) as session:
-        assert "ToolSearch" in [schema.name for schema in session.agent.schemas]
+        assert "ToolSearch" in [schema.name for schema in session.agent.schemas.sent]
         await run_all_turns(session)
     assert "mcp__files__action_0" in names
     assert "ToolSearch" not in names

@@ -118,7 +118,7 @@ async def insert_run_rows(raw: Any, run: StoredRun) -> None:
     ):
         taken = await raw.fetchval(f"SELECT {column} FROM shoal.{table} WHERE {column} = ANY($1)", names)
         if taken is not None:
-            raise StateFileError(f"The store has {taken} in its {table} already.", path=Path())
+            raise StateFileError(f"The store already has {taken} in its table {table}.", path=Path())
     journal = run.journal if run.journal.endswith(b"\n") or not run.journal else run.journal + b"\n"
     await raw.execute(
         "INSERT INTO shoal.sessions (id, cwd, title, journal_size) VALUES ($1, $2, $3, $4)",
