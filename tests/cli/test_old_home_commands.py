@@ -68,7 +68,7 @@ async def test_the_team_its_board_and_its_mail_are_shown(old_shoal: ShoalProgram
     ] == [
         ("Dig", "completed"),
         ("Fill", "pending"),
-        ("Paint", "pending"),
+        ("Paint", "in_progress"),
         ("Sweep", "pending"),
     ]
     unread = await run_json_command(old_shoal, "inbox", "show", "bob", "--json")

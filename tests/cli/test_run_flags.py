@@ -101,7 +101,7 @@ async def test_the_teammate_mode_of_the_flag_overrides_the_setting(project: Path
 
 
 @pytest.mark.spec("CMP-098")
-@pytest.mark.parametrize("flag", ["--bg", "--chrome", "--cloud", "--from-pr", "--init"])
+@pytest.mark.parametrize("flag", ["--bg", "--chrome", "--cloud", "--from-pr"])
 def test_flags_of_another_program_are_refused_by_name(
     server: MockServer, capsys: pytest.CaptureFixture[str], flag: str
 ) -> None:
