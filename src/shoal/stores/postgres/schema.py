@@ -142,8 +142,8 @@ async def read_schema_version(connection: Any) -> int:
 
 async def migrate_schema(connection: Any) -> tuple[int, int]:
     """Bring the tables to the version of this program; return the version before and after."""
-    # Two programs may start on an empty database at the same moment. The lock is taken before the transaction,
-    # which would not see the tables that the other created while it waited.
+    # Two programs may start on an empty database at the same moment. The lock is taken before the
+    # transaction, which would not see the tables that the other created while it waited.
     await connection.execute("SELECT pg_advisory_lock($1)", _MIGRATION_LOCK)
     try:
         async with connection.transaction():
