@@ -44,8 +44,8 @@ def measure_store(size: StoreBenchSize) -> Section:
             address = server.create_empty_database()
             files = f"file:{root / 'files'}"
             figures = [
-                _compare_rates("a post", "post", size, address, files, root, 1_000 / 3_000),
-                _compare_rates("a claim", "claim", size, address, files, root, 1_000 / 4_000),
+                _compare_rates("a post", "post", size, address, files, root, round(1_000 / 3_000, 2)),
+                _compare_rates("a claim", "claim", size, address, files, root, round(1_000 / 4_000, 2)),
                 _measure_wake(size, address, root),
                 *_measure_board_sizes(size, address, root),
             ]
