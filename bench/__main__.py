@@ -24,6 +24,7 @@ from bench import (
     report,
     sandbox_bench,
     start_bench,
+    store_bench,
     team_bench,
     web_bench,
 )
@@ -71,6 +72,14 @@ BENCHES: dict[str, Callable[[bool], list[Section]]] = {
     "web": lambda quick: web_bench.measure_web(
         web_bench.WebBenchSize(seconds=3, runs=200) if quick else web_bench.WebBenchSize()
     ),
+    # Needs a PostgreSQL server program, so it runs only if it is named.
+    "store": lambda quick: [
+        store_bench.measure_store(
+            store_bench.StoreBenchSize(operations=40, wakes=20, boards=(200, 2_000), claims=40)
+            if quick
+            else store_bench.StoreBenchSize()
+        )
+    ],
     "clients": lambda quick: http_client_bench.measure_clients(
         _QUICK_HTTP if quick else http_bench.HttpBenchSize()
     ),

@@ -89,9 +89,9 @@ async def test_a_conversation_with_a_running_turn_cannot_be_compacted_or_undone(
     async with shoal.open(cwd=tmp_path, model=model, tools=[gate.tool], skip_permissions=True) as session:
         turn = session.run("go")
         await gate.wait_until_reached()
-        with pytest.raises(RuntimeError, match="a turn is running"):
+        with pytest.raises(RuntimeError, match="A turn is already running"):
             await session.compact()
-        with pytest.raises(RuntimeError, match="a turn is running"):
+        with pytest.raises(RuntimeError, match="A turn is already running"):
             await session.undo(1, conversation=True)
         gate.is_open.set()
         *_, last = [event async for event in turn]

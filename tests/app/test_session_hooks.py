@@ -21,7 +21,9 @@ from hook_helpers import (
     make_settings,
 )
 from session_helpers import collect_events, get_last_result, list_lead_results
+from shoal.app.options import Options
 from shoal.app.session.lifecycle_hooks import IDLE_DELAY
+from shoal.app.session.session import Session
 from shoal.core.budgets.usage import ModelCard
 from shoal.core.conversation.messages import Message
 from shoal.core.conversation.model_requests import ModelRequest
@@ -131,7 +133,14 @@ async def test_hooks_run_at_session_start_and_end(project: Path, hook_log: HookI
         assert "the branch is main" in get_last_request_text(model)
     async with open_hooked_session(project, RecordingModel("three"), starts, resume=session.id) as again:
         await collect_events(again.run("hello again"))
-    async with open_hooked_session(project, RecordingModel("four"), starts, begun="clear") as cleared:
+    cleared_options = Options(
+        cwd=project,
+        model=RecordingModel("four"),
+        skip_permissions=True,
+        settings=make_settings(starts),
+        begun="clear",
+    )
+    async with Session(cleared_options) as cleared:
         await collect_events(cleared.run("hello"))
     inputs = [
         (each["hook_event_name"], each.get("source") or each.get("reason")) for each in hook_log.read_inputs()

@@ -153,7 +153,8 @@ async def test_every_stored_file_has_its_documented_place_in_the_home(tmp_path: 
         stored = {str(path.relative_to(get_home())) for path in get_home().rglob("*") if not path.is_dir()}
     project = f"projects/{slugify_project_path(str(tmp_path))}"
     run = f"shoal/runs/{session.id}"
-    places = {"teams/crew/config.json", "teams/crew/inboxes/ann.json", "tasks/crew/1.json",
+    places = {"teams/crew/config.json", "teams/crew/inboxes/ann.json", "teams/crew/inboxes/.lock",
+              "tasks/crew/1.json",
               "tasks/crew/.lock", f"{project}/{session.id}.jsonl", f"debug/{session.id}.txt", "debug/latest",
               f"{run}/journal.jsonl"}  # fmt: skip
     assert places <= stored

@@ -40,7 +40,7 @@ _EXPECTED_FILES = (
     r"shoal/swept",
     r"shoal/keys/crew",
     r"tasks/crew/(\.lock|\.highwatermark|\d+\.json)",
-    r"teams/crew/(config\.json|inboxes/[\w-]+\.json)",
+    r"teams/crew/(config\.json|inboxes/([\w-]+\.json|\.lock))",
     r"worktrees/[^/]+/(\.lock|agent-\w+\.json|agent-\w+/.+)",
     r"plans/\.[\w-]+\.md\.tmp\.\w+",
     # Half a line is set aside, so that the next one is complete.

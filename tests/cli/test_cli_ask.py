@@ -40,7 +40,7 @@ async def test_an_allow_answer_can_change_the_tool_input(shoal: ShoalProgram, pr
             wrong = await shoal("ask", "answer", row["id"], "yes", "--input", "[1]")
             assert (wrong.code, "JSON object" in wrong.err) == (2, True)
             no = await shoal("ask", "answer", row["id"], "no", "--input", "{}")
-            assert (no.code, "works only with `yes`" in no.err) == (2, True)
+            assert (no.code, "works only when you answer `yes`" in no.err) == (2, True)
             new_input = json.dumps({"command": "echo other > made.txt"})
             assert (await shoal("ask", "answer", row["id"], "yes", "--input", new_input)).code == 0
             await wait_for_result(run)

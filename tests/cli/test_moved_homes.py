@@ -55,7 +55,7 @@ class MovedHome:
 
 
 @pytest.fixture
-def moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MovedHome:
+def moved_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MovedHome:
     monkeypatch.syspath_prepend(ROOT)
     (tmp_path / "project").mkdir()
     (tmp_path / "home").mkdir()
@@ -90,14 +90,14 @@ async def serve_prompts(read: str) -> AsyncIterator[MockServer]:
 
 
 @pytest.mark.spec("CMP-118")
-async def test_the_home_of_a_solo_developer(moved: MovedHome) -> None:
+async def test_the_home_of_a_solo_developer(moved_home: MovedHome) -> None:
     from bench.solo_home import AGENTS, SKILLS, write_solo_home
 
-    write_solo_home(moved.root / "home")
-    (moved.project / "notes.txt").write_text("the sea is calm")
-    async with serve_prompts(str(moved.project / "notes.txt")) as server:
-        moved.use_server(server)
-        ran = await moved.run("-p", "Say hello.", "--output-format", "json")
+    write_solo_home(moved_home.root / "home")
+    (moved_home.project / "notes.txt").write_text("the sea is calm")
+    async with serve_prompts(str(moved_home.project / "notes.txt")) as server:
+        moved_home.use_server(server)
+        ran = await moved_home.run("-p", "Say hello.", "--output-format", "json")
     assert ran.code == 0, ran.err
     assert ran.result["result"] == "done"
     assert ran.err.count("not used") == 1
@@ -122,19 +122,19 @@ async def test_the_home_of_a_solo_developer(moved: MovedHome) -> None:
     # A child gets the instructions, but not the lead's prompt.
     child = server.requests[4]
     assert "I prefer small commits" in join_system(child.body) + str(child.body["messages"][0])
-    logged = (moved.root / "home" / "hooks.log").read_text().split()
+    logged = (moved_home.root / "home" / "hooks.log").read_text().split()
     assert logged[:2] == ["start", "prompt"]
     assert logged.count("stop") == 1
 
 
 @pytest.mark.spec("CMP-118")
-async def test_the_home_of_a_company_with_a_gateway(moved: MovedHome) -> None:
+async def test_the_home_of_a_company_with_a_gateway(moved_home: MovedHome) -> None:
     async with serve_prompts(".env") as server:
-        write_company_home(moved.root, server.url)
-        ran = await moved.run("-p", "Say hello.", "--output-format", "json")
-        bypass = await moved.run("-p", "hi", "--dangerously-skip-permissions")
-        other_model = await moved.run("-p", "hi", "--model", "fable")
-        server_list = await moved.run("mcp", "ls")
+        write_company_home(moved_home.root, server.url)
+        ran = await moved_home.run("-p", "Say hello.", "--output-format", "json")
+        bypass = await moved_home.run("-p", "hi", "--dangerously-skip-permissions")
+        other_model = await moved_home.run("-p", "hi", "--model", "fable")
+        server_list = await moved_home.run("mcp", "ls")
     assert ran.code == 0, ran.err
     assert ran.result["result"] == "done"
     # The managed file decides on the address, the model and the language, and the helper on the key.
@@ -158,8 +158,8 @@ async def test_the_home_of_a_company_with_a_gateway(moved: MovedHome) -> None:
     assert "TOKEN=secret" not in str(last.body)
     assert ".env" in read
     assert "Bash(curl:*)" in curl
-    assert '"command":"curl' in (moved.root / "audit.log").read_text().replace(" ", "")
-    assert (moved.root / "helper.log").read_text().count("called") == 1
+    assert '"command":"curl' in (moved_home.root / "audit.log").read_text().replace(" ", "")
+    assert (moved_home.root / "helper.log").read_text().count("called") == 1
     assert bypass.code == 1
     assert "disableBypassPermissionsMode" in bypass.err
     assert "managed-settings.json" in bypass.err
@@ -170,13 +170,13 @@ async def test_the_home_of_a_company_with_a_gateway(moved: MovedHome) -> None:
 
 
 @pytest.mark.spec("CMP-118")
-async def test_a_monorepo_with_rules_and_nested_instructions(moved: MovedHome) -> None:
-    write_monorepo(moved.root)
+async def test_a_monorepo_with_rules_and_nested_instructions(moved_home: MovedHome) -> None:
+    write_monorepo(moved_home.root)
     names = ("services/api/app.py", "services/web/page.tsx", "services/legacy/main.py")
     reads = [make_tool_call("Read", file_path=name) for name in names]
     async with messages_server([*reads, "done"]) as server:
-        moved.use_server(server)
-        ran = await moved.run("-p", "Say hello.")
+        moved_home.use_server(server)
+        ran = await moved_home.run("-p", "Say hello.")
     assert ran.code == 0, ran.err
     first = join_system(server.requests[0].body)
     order = [
@@ -202,11 +202,11 @@ async def test_a_monorepo_with_rules_and_nested_instructions(moved: MovedHome) -
 
 
 @pytest.mark.spec("CMP-118", "CMP-065")
-async def test_rules_of_a_monorepo_apply_in_a_session_of_one_of_its_services(moved: MovedHome) -> None:
-    write_monorepo(moved.root)
+async def test_rules_of_a_monorepo_apply_in_a_session_of_one_of_its_services(moved_home: MovedHome) -> None:
+    write_monorepo(moved_home.root)
     async with messages_server([make_tool_call("Read", file_path="page.tsx"), "done"]) as server:
-        moved.use_server(server)
-        ran = await moved.run("-p", "Say hello.", cwd=moved.project / "services" / "web")
+        moved_home.use_server(server)
+        ran = await moved_home.run("-p", "Say hello.", cwd=moved_home.project / "services" / "web")
     assert ran.code == 0, ran.err
     first, second = server.requests
     for text in ("# Monorepo", "Naming: snake_case.", "General rule", "Nested web instructions."):

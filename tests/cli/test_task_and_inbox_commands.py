@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,9 @@ async def make_team(home: Path, name: str) -> None:
     await record.rosters.add_member(name, someone)
     await record.open_mailboxes(name).open_inbox("alice")
     await record.aclose()
+    # Long ago: recent writes would be those of a lead in another program.
+    for path in (home / "teams" / name).rglob("*"):
+        os.utime(path, (0, 0))
 
 
 @pytest.mark.parametrize("how", ["argument", "input"])

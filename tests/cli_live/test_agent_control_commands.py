@@ -134,7 +134,7 @@ def test_stop_ends_one_agent_all_agents_or_the_run(cli_project: CliProject) -> N
         e["agent"] for e in read_journal(cli_project) if e["type"] == "agent_started" and e["name"] == "joe"
     )
     assert json.loads(every.stdout) == {"session": session, "stopped": [joe]}
-    assert cli_project.run_shoal("stop", session).stdout == f"Session {session} ends.\n"
+    assert cli_project.run_shoal("stop", session).stdout == f"Stopping session {session}.\n"
     assert terminal.wait_for_end() == 0
     gone = cli_project.run_shoal("stop", session)
     assert gone.returncode == 1

@@ -54,7 +54,7 @@ async def test_a_server_that_never_answers_is_not_waited_for(tmp_path: Path) -> 
         await run_all_turns(session)
         late, other = list_result_texts(session)
         assert list_tool_results(session)[0].is_error
-    assert "The MCP server mute did not answer within 1 s" in late
+    assert "the MCP server mute did not answer within 1 s" in late
     assert other == "here still"
 
 

@@ -340,7 +340,7 @@ async def test_an_answer_that_does_not_match_its_schema_is_requested_again(harne
     assert list_tool_names(server.requests[0].body) == {"StructuredOutput"}
     refused = dump_request(server, 2)
     assert "depth: expected integer, got 'twelve'" in refused
-    assert "none of 'reef', 'sand'" in refused
+    assert "is not one of 'reef', 'sand'" in refused
 
 
 async def test_an_answer_that_never_matches_its_schema_ends_the_run_with_an_error(

@@ -12,15 +12,15 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 from mail_helpers import make_mail
 from store_helpers import make_member
-from store_openers import ignore_report, make_services
 
 from shoal.core.agents.subagent_metadata import SubagentMetadata
 from shoal.core.clock import SystemClock
 from shoal.core.events import NoteAdded
-from shoal.core.ids import LEAD_ID, AgentId, SessionId
+from shoal.core.ids import LEAD_ID, AgentId, IdGenerator, SessionId
 from shoal.core.permissions.questions import AllowAnswer
 from shoal.core.store import Store
 from shoal.core.teams.tasks import TaskDraft, TaskUpdate
@@ -35,6 +35,15 @@ NOTES = ("one", "two", "three")
 MANY_MESSAGES = 400
 ACKNOWLEDGEMENT = b"acknowledged: "
 """Start of the lines on standard output; libraries may start programs that write there too."""
+
+
+def ignore_report(_text: str) -> None:
+    """Ignore what a store reports."""
+
+
+def make_services() -> dict[str, Any]:
+    return {"clock": SystemClock(), "ids": IdGenerator(), "report": ignore_report}
+
 
 Fact = tuple[str, str]
 """A name and the value that a reader must find under it."""

@@ -303,6 +303,22 @@ async def test_tables_of_a_newer_version_are_refused_and_of_an_older_one_need_mi
         store.find_session(FIRST)
 
 
+async def test_processes_that_start_on_an_empty_database_at_once_create_its_tables_once(
+    own_server, home, helpers
+):
+    database = own_server.create_empty_database()
+    stores = [helpers.open_postgres_store(database, home) for _ in range(8)]
+    try:
+        async with asyncio.timeout(helpers.WAIT_SECONDS):
+            keys = await asyncio.gather(
+                *(asyncio.to_thread(store.load_signing_key, "roof") for store in stores)
+            )
+    finally:
+        for store in stores:
+            store.close()
+    assert len(set(keys)) == 1
+
+
 def test_a_missing_extra_names_the_command_that_installs_it(home, monkeypatch):
     monkeypatch.setitem(sys.modules, "asyncpg", None)
     with pytest.raises(SettingsError, match=r"pip install 'shoal\[postgres\]'"):

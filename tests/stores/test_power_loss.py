@@ -16,8 +16,7 @@ from pathlib import Path
 
 import pytest
 from disk_model import TRACED_CALLS, DiskModel, read_trace, write_tree
-from power_loss_writer import ACKNOWLEDGEMENT, TEAM, WORKER
-from store_openers import make_services
+from power_loss_writer import ACKNOWLEDGEMENT, TEAM, WORKER, make_services
 
 from shoal.core.clock import SystemClock
 from shoal.core.errors import InboxNotFound, ShoalError

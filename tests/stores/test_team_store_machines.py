@@ -22,6 +22,7 @@ from shoal.core.teams.team_storage import MailboxStore, TaskBoard
 
 T = TypeVar("T")
 AGENTS = st.sampled_from(["ann", "bob", "cid"])
+SUBJECTS = st.text(max_size=5).filter(str.strip)
 STORE_INDEXES = st.integers(0, 1)
 QUIET = settings(max_examples=15, stateful_step_count=30, suppress_health_check=list(HealthCheck))
 
@@ -101,7 +102,7 @@ class BoardMachine(StoreMachine):
             return False
         return True
 
-    @rule(target=tasks, store=STORE_INDEXES, subject=st.text(max_size=5))
+    @rule(target=tasks, store=STORE_INDEXES, subject=SUBJECTS)
     def create(self, store: int, subject: str):
         task = self.run(self.stores[store].create(TaskDraft(subject=subject, description="")))
         self.created += 1
@@ -109,7 +110,7 @@ class BoardMachine(StoreMachine):
         self.model[task.id] = ModelTask(subject)
         return task.id
 
-    @rule(store=STORE_INDEXES, task=tasks, subject=st.text(max_size=5))
+    @rule(store=STORE_INDEXES, task=tasks, subject=SUBJECTS)
     def rename(self, store: int, task: str, subject: str):
         assert self.update(store, task, subject=subject) == (task in self.model)
         if task in self.model:

@@ -55,38 +55,38 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stored_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Directory with the project, and with the home of a finished team once a test has run it."""
-    directory = tmp_path_factory.mktemp("stored")
+    directory = tmp_path_factory.mktemp("stored_run")
     (directory / "project").mkdir()
     return directory
 
 
-async def create_home(stored: Path) -> None:
-    if (stored / "home").exists():
-        shutil.copytree(stored / "home", get_home(), dirs_exist_ok=True)
+async def create_home(stored_run: Path) -> None:
+    if (stored_run / "home").exists():
+        shutil.copytree(stored_run / "home", get_home(), dirs_exist_ok=True)
         return
     lead = [
         call_tool("TeamCreate", team_name="crew"),
         call_tool("TaskCreate", subject="dig", description="d"),
         call_tool("TaskUpdate", taskId="1", owner="nobody"),
-        call_tool("Write", file_path=str(stored / "project" / "a.txt"), content="one"),
+        call_tool("Write", file_path=str(stored_run / "project" / "a.txt"), content="one"),
         spawn_member("ann"),
         "wait",
         "end",
     ]
     ann = [send_message("team-lead", "I am here."), "x" * 20_000, "idle"]
-    async with open_session(stored / "project", script_team(lead=lead, ann=ann)) as session:
+    async with open_session(stored_run / "project", script_team(lead=lead, ann=ann)) as session:
         await run_all_turns(session)
-    shutil.copytree(get_home(), stored / "home")
+    shutil.copytree(get_home(), stored_run / "home")
 
 
 @pytest.mark.spec("USR-12", "TRN-02")
 @pytest.mark.parametrize(
     ("kind", "damage"), [(kind, damage) for kind, (_, damages) in FILES.items() for damage in sorted(damages)]
 )
-async def test_damage_is_reported_and_the_run_continues(stored: Path, kind: str, damage: str) -> None:
-    await create_home(stored)
+async def test_damage_is_reported_and_the_run_continues(stored_run: Path, kind: str, damage: str) -> None:
+    await create_home(stored_run)
     (path,) = get_home().glob(FILES[kind][0])
     CHANGES[damage](path)
     if path.is_file() and not path.is_symlink():
@@ -101,7 +101,7 @@ async def test_damage_is_reported_and_the_run_continues(stored: Path, kind: str,
     model = script_team(lead=[answer], ann=[answer])
     async with (
         asyncio.timeout(60),
-        open_session(stored / "project", model, resume=run.name) as session,
+        open_session(stored_run / "project", model, resume=run.name) as session,
     ):
         shown = list(session.notes)
         session.subscribe(lambda event: shown.append(event.text) if isinstance(event, NoteAdded) else None)

@@ -78,14 +78,13 @@ async def test_a_failed_activity_write_is_reported_and_retried(tmp_path: Path) -
     rosters = await create_rosters(tmp_path, clock)
     reports: list[str] = []
     shown = RosterActivityWriter(rosters, TEAM, clock, reports.append)
-    file = tmp_path / "teams" / TEAM / "config.json"
-    aside = file.rename(file.with_name("elsewhere"))
-    file.mkdir()
+    staged = tmp_path / "shoal" / "teams" / TEAM / "roster.staged"
+    staged.unlink(missing_ok=True)
+    staged.mkdir()
     shown.set_member_active(NAMES[0], active=False)
     await shown.flush()
     assert "that these members are working: m0" in reports[0]
-    file.rmdir()
-    aside.rename(file)
+    staged.rmdir()
     await shown.flush()
     assert await read_active_flags(rosters) == [False] + [True] * 19
 

@@ -39,19 +39,26 @@ ASK = call_tool("SendMessage", to="ann", message={"type": "shutdown_request", "r
 
 @contextmanager
 def block_file(file: Path) -> Iterator[None]:
-    """Replace the file with a directory for a while."""
+    """Replace the file, if it exists, with a directory for a while."""
     aside = file.with_name(f"{file.name}.aside")
-    file.rename(aside)
+    if existed := file.exists():
+        file.rename(aside)
     file.mkdir()
     try:
         yield
     finally:
         file.rmdir()
-        aside.rename(file)
+        if existed:
+            aside.rename(file)
 
 
 def get_inbox_path(name: str) -> Path:
     return get_home() / "teams" / "crew" / "inboxes" / f"{name}.json"
+
+
+def get_staged_inbox_path(name: str) -> Path:
+    """Return the file that the next content of the inbox is written to."""
+    return get_home() / "shoal" / "teams" / "crew" / "staging" / f"{name}.json"
 
 
 async def wait_for_note(session: shoal.Session, words: str) -> None:
@@ -76,7 +83,7 @@ async def test_an_answer_that_cannot_be_written_is_retried(tmp_path: Path) -> No
 
     async def answer(session: shoal.Session) -> None:
         async for question in session.runtime.question_broker.watch_questions():
-            with block_file(get_inbox_path("ann")):
+            with block_file(get_staged_inbox_path("ann")):
                 waits = asyncio.create_task(wait_for_note(session, "The answer to ann is delayed"))
                 await asyncio.sleep(0)
                 session.runtime.question_broker.submit_answer(question.id, AllowAnswer())
@@ -105,7 +112,7 @@ async def test_a_session_wide_answer_applies_before_the_member_gets_it(
 
     async def answer(session: shoal.Session) -> None:
         question = await anext(session.runtime.question_broker.watch_questions())
-        with block_file(get_inbox_path("ann")):
+        with block_file(get_staged_inbox_path("ann")):
             waits = asyncio.create_task(wait_for_note(session, "The answer to ann is delayed"))
             await asyncio.sleep(0)
             session.runtime.question_broker.submit_answer(question.id, AllowAnswer(remember="session"))

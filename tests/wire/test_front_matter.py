@@ -86,7 +86,7 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "\n".join(
 
 @pytest.mark.parametrize("header", [BOMB, "hooks: &a [*a]", "hooks: &a {b: *a}"])
 def test_aliases_that_explode_are_refused(header: str):
-    assert "too much" in get_error(f"---\n{header}\n---\n").what
+    assert "too large" in get_error(f"---\n{header}\n---\n").what
 
 
 @pytest.mark.parametrize(("opens", "closes"), [("[", "]"), ("{a: ", "}"), ("- ", "")])

@@ -92,7 +92,8 @@ async def run_until_idle() -> None:
         if not getattr(loop, "_ready", ()):
             return
     raise RuntimeError(
-        f"Something is still running after {_ROUNDS} rounds of the loop, so it is not waiting for the clock."
+        f"The event loop is still busy after {_ROUNDS} rounds: a task keeps running without waiting for the "
+        "clock."
     )
 
 

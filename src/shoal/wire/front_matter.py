@@ -270,7 +270,7 @@ class _YamlNodeConverter:
     def convert_node(self, node: yaml.Node, depth: int = 0) -> Any:
         self._seen += 1
         if self._seen > _MAX_NODES or depth > _MAX_DEPTH:
-            raise self._build_error("it contains too much because of repeated aliases", node)
+            raise self._build_error("it is too large or nested too deeply, counting repeated aliases", node)
         kind = node.tag.removeprefix("tag:yaml.org,2002:")
         node_type: str = getattr(node, "id", "")
         if node_type != _NODE_KINDS.get(kind, node_type):

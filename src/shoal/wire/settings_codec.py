@@ -168,7 +168,8 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     auto_background: Annotated[float, Meta(ge=0)] = 120.0
     """Seconds after which a foreground agent moves to the background; 0 means never."""
     stuck_after: Seconds = 60.0
-    """Seconds of silence after which Shoal reports a background command that seems to wait for input."""
+    """Seconds of silence after which Shoal reports a background command that seems to be waiting for
+    input."""
     forks: bool = False
     """True to start a fork of the parent if a call names no agent type and a person is present."""
     report_tokens: Annotated[int, Meta(ge=200)] = 1_000
@@ -176,8 +177,9 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     shutdown_grace: Seconds = 30.0
     """Seconds that a teammate has to answer a shutdown request before it is stopped."""
     stall_after: Seconds = 300.0
-    """Seconds without activity after which a working teammate's turn restarts; the second time it fails. A
-    teammate in a separate process is pinged first, and continues in a new process if it does not reply."""
+    """Seconds without activity after which a working teammate's turn is restarted; if it stalls again, the
+    turn fails. A teammate in a separate process is pinged first, and continues in a new process if it does
+    not reply."""
     team_depth: Count = 1
     """Maximum nesting depth of teams: with 2, teammates may lead teams."""
     implicit_team: bool = False
@@ -189,18 +191,19 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     teammate_programs: dict[str, tuple[str, ...]] = {}
     """Other programs that can be teammates: the command line for each agent type."""
     teammate_restarts: Annotated[int, Meta(ge=0)] = 5
-    """Number of times in a row that a teammate whose process died is restarted with its history before Shoal
-    gives up on it. A teammate that cannot be started is down, and Shoal never stops retrying it."""
+    """Number of consecutive restarts of a teammate whose process keeps dying, before Shoal gives up on it.
+    Each restart keeps its history. The limit does not apply to a teammate that cannot be started: Shoal keeps
+    retrying."""
     file_leases: tuple[str, ...] = ()
     """Patterns for leased files. A leased file belongs to the agent that changed it until that agent ends. An
     empty list disables leases."""
     plan_approver: Literal["auto", "lead", "user"] = "user"
-    """Approver of plans: Shoal itself, the lead (a person for the lead's own plan), or a person. If no person
-    can answer, the lead approves the plans of its teammates, and its own plan is the result."""
+    """Who approves plans: Shoal itself, the lead (a person for the lead's own plan), or a person. If no
+    person can answer, the lead approves the plans of its teammates, and its own plan is the result."""
     mcp_wait: Annotated[float, Meta(ge=0)] | None = None
-    """Seconds after the start that the first request waits for all MCP servers to connect; None waits only
-    for required ones (from `--mcp-config`, with `alwaysLoad`, or named by a flag): 5 seconds if a person is
-    present, and 30 in an unattended run."""
+    """Seconds after the start for which the first request waits for all MCP servers to connect. With None, it
+    waits only for required servers (from `--mcp-config`, with `alwaysLoad`, or named by a flag): 5 seconds if
+    a person is present, and 30 in an unattended run."""
     mcp_deadline: Seconds = 60.0
     """Seconds without progress after which an MCP tool call fails."""
     web_search: str | None = None
@@ -224,7 +227,8 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     telemetry: TelemetrySettings = TelemetrySettings()
     """OpenTelemetry export."""
     worktree_guard: WorktreeGuard = "sandbox"
-    """Guard that keeps an agent in its worktree; `weak` allows work without a sandbox for its commands."""
+    """Guard that keeps an agent in its worktree; `weak` lets it work even if its commands cannot be
+    sandboxed."""
 
 
 class PermissionSettings(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -268,8 +272,8 @@ class SettingsSchema(Struct, frozen=True, kw_only=True, rename="camel"):
     """Reasoning effort: low, medium, high, xhigh or max. `--effort` and `CLAUDE_CODE_EFFORT_LEVEL`
     override it."""
     always_thinking_enabled: Any = None
-    """`false` disables thinking before an answer, and `true` enables it; `MAX_THINKING_TOKENS` "
-    "overrides both."""
+    """`false` disables thinking before an answer, and `true` enables it; `MAX_THINKING_TOKENS`
+    overrides both."""
     fallback_model: Any = None
     """Up to three models to use, in this order, if the main model does not answer."""
     available_models: Any = None

@@ -52,7 +52,9 @@ def find_pending_question(questions: tuple[PendingQuestion, ...], start: str, ho
         return found[0]
     if found:
         ids = ", ".join(row.question.id for row in found)
-        raise StateFileError(f"{len(found)} questions start with {start!r}: {ids}.", path=home)
+        raise StateFileError(
+            f"{len(found)} questions have an id that starts with {start!r}: {ids}.", path=home
+        )
     raise StateFileError(
         f"There is no open question {start!r}. It may have been answered or withdrawn. List open "
         f"questions: shoal ask",

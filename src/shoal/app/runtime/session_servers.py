@@ -68,7 +68,7 @@ def create_mcp_servers(
             servers.start_optional_servers()
             unsubscribe()
 
-    unsubscribe = events.subscribe(start_servers_after_request)
+    unsubscribe = events.subscribe(start_servers_after_request) if configured.servers else lambda: None
     return servers
 
 

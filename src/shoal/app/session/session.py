@@ -344,7 +344,7 @@ class Session:
 
     def _require_no_running_turn(self) -> None:
         if self._running is not None:
-            raise RuntimeError("a turn is running. Wait for it, steer it or interrupt it")
+            raise RuntimeError("A turn is already running. Wait for it, steer it or interrupt it.")
 
     async def next_turn(self, *, wait_for_input: bool = False) -> Turn[Any] | None:
         """Return the next turn triggered by a queued item, waiting while agents and hooks work; None if none.

@@ -187,7 +187,8 @@ class PermissionResponseMail(_MailBody, frozen=True, tag="permission_response"):
         granted, refused = self.response is not None, self.error is not None
         if (granted, refused) != (self.subtype == "success", self.subtype == "error"):
             raise ValueError(
-                "a success must have a response and no error; an error must have an error and no response"
+                "a 'success' needs a response and must have no error; an 'error' needs an error and must "
+                "have no response"
             )
 
 

@@ -142,19 +142,24 @@ async def read_schema_version(connection: Any) -> int:
 
 async def migrate_schema(connection: Any) -> tuple[int, int]:
     """Bring the tables to the version of this program; return the version before and after."""
-    async with connection.transaction():
-        # Two programs may start on an empty database at the same moment.
-        await connection.execute("SELECT pg_advisory_xact_lock($1)", _MIGRATION_LOCK)
-        before = await read_schema_version(connection)
-        check_schema_is_known(before)
-        if before == 0:
-            await connection.execute(
-                "CREATE SCHEMA IF NOT EXISTS shoal; CREATE TABLE shoal.schema_version (version int NOT NULL);"
-                "INSERT INTO shoal.schema_version VALUES (0)"
-            )
-        for migration in MIGRATIONS[before:]:
-            await connection.execute(migration)
-        await connection.execute("UPDATE shoal.schema_version SET version = $1", SCHEMA_VERSION)
+    # Two programs may start on an empty database at the same moment. The lock is taken before the
+    # transaction, which would not see the tables that the other created while it waited.
+    await connection.execute("SELECT pg_advisory_lock($1)", _MIGRATION_LOCK)
+    try:
+        async with connection.transaction():
+            before = await read_schema_version(connection)
+            check_schema_is_known(before)
+            if before == 0:
+                await connection.execute(
+                    "CREATE SCHEMA IF NOT EXISTS shoal;"
+                    "CREATE TABLE shoal.schema_version (version int NOT NULL);"
+                    "INSERT INTO shoal.schema_version VALUES (0)"
+                )
+            for migration in MIGRATIONS[before:]:
+                await connection.execute(migration)
+            await connection.execute("UPDATE shoal.schema_version SET version = $1", SCHEMA_VERSION)
+    finally:
+        await connection.execute("SELECT pg_advisory_unlock($1)", _MIGRATION_LOCK)
     return before, SCHEMA_VERSION
 
 

@@ -223,6 +223,7 @@ COMMANDS = {
             "shoal team attach roof",
             "shoal team stop roof alice",
             'shoal team resume roof -p "continue"',
+            "shoal team restart roof alice",
             "shoal team export roof --format md -o roof.md",
             "shoal team rm roof --yes",
         ),

@@ -230,8 +230,8 @@ _PERMISSION_FLAGS = (
         ["--permission-prompt-tool"],
         type=parse_permission_prompt_tool,
         metavar="TOOL",
-        help="Let this MCP tool (mcp__SERVER__TOOL) answer questions. stdio, with --input-format "
-        "stream-json: send them to the program that controls the run.",
+        help="Let this MCP tool (mcp__SERVER__TOOL) answer questions. With the value stdio and "
+        "--input-format stream-json, questions go to the program that controls the run.",
     ),
     Option(
         ["--add-dir", "add_dirs"],

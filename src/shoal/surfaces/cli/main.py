@@ -257,8 +257,8 @@ def _require_prompt_or_piped_input(prompt: str | None) -> str:
     full_prompt = append_piped_input(prompt)
     if not full_prompt:
         raise click.UsageError(
-            'There is no prompt. Pass one: shoal -p "…", or pipe it in: … | shoal -p (A list such as '
-            "--allowedTools takes all words up to the next flag: put the prompt first, or after --.)"
+            'There is no prompt. Pass one (shoal -p "…") or pipe one in (… | shoal -p). A list flag such as '
+            "--allowedTools takes every word up to the next flag: put the prompt before it, or after --."
         )
     return full_prompt
 

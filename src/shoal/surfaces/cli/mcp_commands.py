@@ -302,7 +302,7 @@ def log_out_of_mcp_server(*, name: str, mcp_config: Sequence[str]) -> int:
 @mcp_commands.command("reset-project-choices", short_help="Forget your trust in .mcp.json.")
 @debug_option
 def reset_mcp_project_choices() -> int:
-    """Forget your trust in the servers in the project's .mcp.json."""
+    """Revoke your trust in the servers in the project's .mcp.json."""
     _open_mcp_server_admin(()).forget_project_trust()
     click.echo("Shoal asks again before it starts the servers in .mcp.json.")
     return exit_codes.OK

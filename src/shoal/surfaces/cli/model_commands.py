@@ -40,7 +40,7 @@ def model_commands() -> None:
 @settings_option
 @click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON object.")
 def list_models(*, everything: bool, settings: str | None, as_json: bool) -> int:
-    """List providers and models: keys, names, prices in dollars per million tokens, and windows.
+    """List providers and models: API keys found, names, prices per million tokens, and context windows.
 
     Shoal asks configured providers for their models and waits at most 2 seconds.
     """

@@ -158,7 +158,7 @@ def _build_question_answer(
         parts = question.choices
         if len(choices) != len(parts):
             labels = "; ".join(f"{p.question} {' | '.join(o.label for o in p.options)}" for p in parts)
-            raise click.UsageError(f"Give --choice LABEL {len(parts)} times, for: {labels}")
+            raise click.UsageError(f"Pass --choice LABEL once for each part of the question: {labels}")
         return ChoiceAnswer(
             answers={part.question: chosen for part, chosen in zip(parts, choices, strict=True)}
         )
@@ -196,7 +196,7 @@ def _replace_answer_tool_input(answer: Answer, input_json: str) -> Answer:
     from shoal.wire.json_codec import decode_json
 
     if not isinstance(answer, AllowAnswer):
-        raise click.UsageError("--input works only with `yes` to a tool call.")
+        raise click.UsageError("--input works only when you answer `yes` to a tool call.")
     try:
         value = decode_json(input_json.encode())
     except ValueError as error:

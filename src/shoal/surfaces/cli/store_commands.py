@@ -25,7 +25,7 @@ store_option = click.option(
 def store_commands() -> None:
     """Manage the store in PostgreSQL that several machines share.
 
-    The store is that of --store, SHOAL_STORE or the setting shoal.store.
+    The store is set by --store, SHOAL_STORE or the setting shoal.store.
     """
 
 
@@ -34,7 +34,7 @@ def store_commands() -> None:
 @json_option
 @debug_option
 def show_store_status(*, address: str | None, as_json: bool) -> int:
-    """Show the version of the tables, what is stored, and which processes use it."""
+    """Show the schema version, what is stored, and which processes use the store."""
     from shoal.stores.postgres.store_admin import read_store_status
 
     status = read_store_status(_choose_address(address))
@@ -98,7 +98,7 @@ def check_store(*, address: str | None, as_json: bool) -> int:
 @json_option
 @debug_option
 def import_session(*, session: str, address: str | None, as_json: bool) -> int:
-    """Copy a session with its teams from the files of the home to the store.
+    """Copy a session and its teams from the files in the home to the store.
 
     The files stay as they are. Resume the session in one of the two places only.
     """
@@ -126,7 +126,7 @@ def import_session(*, session: str, address: str | None, as_json: bool) -> int:
 @json_option
 @debug_option
 def export_session(*, session: str, address: str | None, target: Path | None, as_json: bool) -> int:
-    """Copy a session with its teams from the store to files.
+    """Copy a session and its teams from the store to files.
 
     The store stays as it is. Resume the session in one of the two places only.
     """

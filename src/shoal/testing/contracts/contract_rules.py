@@ -88,7 +88,7 @@ async def expect_refusal(call: Awaitable[object], *kinds: type[Exception]) -> st
         outcome = await call
     except kinds as error:
         return str(error)
-    raise AssertionError(f"{' or '.join(kind.__name__ for kind in kinds)} expected, but got {outcome!r}")
+    raise AssertionError(f"expected {' or '.join(kind.__name__ for kind in kinds)}, but got {outcome!r}")
 
 
 def expect_raised(call: Callable[[], object], *kinds: type[Exception]) -> str:

@@ -84,7 +84,7 @@ class DirectoryHandle:
         found = self._open_subdirectory(names, create=True)
         if found is None:
             raise StateFileError(
-                f"{self.path.joinpath(*names)} was removed while Shoal created it.", path=self.path
+                f"{self.path.joinpath(*names)} was removed while Shoal was creating it.", path=self.path
             )
         return found
 

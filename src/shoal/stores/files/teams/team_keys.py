@@ -25,7 +25,7 @@ def load_or_create_team_mail_key(
 
     A damaged key is set aside and replaced.
     """
-    with open_or_create_home_subdirectory(home, *_KEY_DIRECTORY) as keys:
+    with open_or_create_home_subdirectory(home, *_KEY_DIRECTORY, durable=True) as keys:
         if (reason := _find_key_damage(keys, team)) is not None:
             aside = keys.set_entry_aside(team, f"{team}.damaged")
             report_problem(

@@ -56,7 +56,8 @@ def attach_to_team(*, name: str | None, panes: bool, as_json: bool) -> int:
         return exit_codes.OK
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError(
-            f"Standard input is not a terminal. Use --json, shoal watch {run.session}, or shoal team send."
+            f"Standard input and output must be a terminal. Use --json, shoal watch {run.session}, or shoal "
+            "team send."
         )
     from shoal.surfaces.cli.terminal_mode import should_use_plain_terminal
 
