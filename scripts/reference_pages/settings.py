@@ -60,8 +60,8 @@ Settings are JSON objects in files. From highest to lowest precedence: managed
 in the project, `settings.json` in the home. Objects are merged, and permission lists are joined; for any
 other value, the file with the highest precedence applies.
 Keys that are not listed here belong to other programs and are ignored; Shoal warns about an unknown key
-under `shoal`, with its line. Project settings that are more permissive than yours take effect only after [`shoal
-trust`](../permissions.md#trusting-a-project).
+under `shoal`, with its line. Project settings that are more permissive than yours take effect only after
+[`shoal trust`](../permissions.md#trusting-a-project).
 
 `shoal config show --origin` shows the settings in effect, and the file and line that each comes from.
 """
