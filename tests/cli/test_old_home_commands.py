@@ -69,7 +69,7 @@ async def test_the_team_its_board_and_its_mail_are_shown(old_shoal: ShoalProgram
         ("Dig", "completed"),
         ("Fill", "pending"),
         ("Paint", "in_progress"),
-        ("Sweep", "pending"),
+        ("Sweep", "in_progress"),
     ]
     unread = await run_json_command(old_shoal, "inbox", "show", "bob", "--json")
     assert [(mail["from"], mail["text"]) for mail in unread] == [("guest", "Are you there?")]

@@ -50,7 +50,7 @@ def test_lists_take_all_words_up_to_the_next_flag(server: MockServer, tmp_path: 
 @pytest.mark.spec("CMP-092")
 def test_a_prompt_in_a_list_is_explained(server: MockServer, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["-p", "--tools", "Read", "hello"]) == 2
-    assert "put the prompt first, or after --" in capsys.readouterr().err
+    assert "put the prompt before it, or after --" in capsys.readouterr().err
     assert not server.requests
 
 
