@@ -373,8 +373,12 @@ class SessionTeams:
 
     async def send_user_message(self, to: str, text: str) -> AgentMessageDeliveryReceipt | None:
         """Deliver a person's text to a teammate; None if there is none of that name."""
-        found = None if self._supervisor is None else self._supervisor.members.resolve_name(to)
-        if self._supervisor is None or found is None:
+        if self._supervisor is None:
+            return None
+        found = self._supervisor.members.resolve_name(
+            to
+        ) or await self._supervisor.resolve_external_member_name(to)
+        if found is None:
             return None
         await self._supervisor.mail_sender.post_text(USER_NAME, found, text, kind="notice")
         self._supervisor.request_restart(found)

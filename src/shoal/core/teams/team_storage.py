@@ -161,6 +161,10 @@ class RosterStore(Protocol):
         """Add a member; concurrent joins are never lost."""
         ...
 
+    async def list_members_of_other_programs(self, team: TeamName) -> frozenset[AgentName]:
+        """Return the members that another program added to the roster, and that it runs."""
+        ...
+
     async def update_member(self, team: TeamName, name: AgentName, **fields: object) -> RosterEntry: ...
 
     async def set_active_members(self, team: TeamName, active: Mapping[AgentName, bool]) -> None:

@@ -444,6 +444,9 @@ class MemoryRosters:
         self._teams[team] = replace(roster, members=members)
         return updated_member
 
+    async def list_members_of_other_programs(self, team: TeamName) -> frozenset[AgentName]:
+        return frozenset()
+
     async def set_active_members(self, team: TeamName, active: Mapping[AgentName, bool]) -> None:
         roster = self._require_team(team)
         members = tuple(

@@ -164,7 +164,11 @@ def update_board_task(
 
         name = await choose_task_board(store, team, session)
         return await change_task_and_notify_owners(
-            store, name, parse_task_id(task), _build_task_update(given), by=get_person_agent_name()
+            store,
+            name,
+            parse_task_id(task),
+            await _build_task_update(store, name, given),
+            by=get_person_agent_name(),
         )
 
     updated_task = run_with_team_store(apply_task_update)
@@ -182,10 +186,11 @@ def _check_task_subject(subject: str | None) -> None:
         raise click.UsageError("The subject is empty. Describe the task in one line.")
 
 
-def _build_task_update(flag_values: dict[str, Any]) -> TaskUpdate:
+async def _build_task_update(store: TeamStore, board: str, flag_values: dict[str, Any]) -> TaskUpdate:
     from msgspec import UNSET
 
-    from shoal.core.names import parse_agent_name, parse_task_id
+    from shoal.app.teams.team_lookup import resolve_task_owner
+    from shoal.core.names import parse_task_id
     from shoal.core.teams.tasks import TaskUpdate
 
     def get_flag_or_unset(name: str) -> Any:
@@ -198,7 +203,7 @@ def _build_task_update(flag_values: dict[str, Any]) -> TaskUpdate:
         description=get_flag_or_unset("description"),
         active_form=get_flag_or_unset("active_form"),
         status=get_flag_or_unset("status"),
-        owner=UNSET if owner is None else parse_agent_name(owner) if owner.strip() else None,
+        owner=UNSET if owner is None else await resolve_task_owner(store, board, owner),
         add_blocks=tuple(map(parse_task_id, flag_values["blocks"])),
         add_blocked_by=tuple(map(parse_task_id, flag_values["blocked_by"])),
         metadata=_parse_task_metadata(flag_values["metadata"]),

@@ -82,10 +82,17 @@ class TeamMcpServerTools:
 
     async def team_list(self) -> Data:
         own_names = {identity.team: identity.name for identity in self._external_member.list_identities()}
+        rosters = self._team_store.rosters
+        teams = [await rosters.read_team_roster(name) for name in await rosters.list_teams()]
         return {
             "teams": [
-                {"name": name, "you": own_names.get(name)}
-                for name in await self._team_store.rosters.list_teams()
+                {
+                    "name": team.name,
+                    "given_name": team.given_name or team.name,
+                    "you": own_names.get(team.name),
+                }
+                for team in teams
+                if team is not None
             ]
         }
 

@@ -15,6 +15,7 @@ from shoal.core.errors import InvalidName, StateFileError, TeamHasActiveMembers,
 from shoal.core.names import LEAD_NAME, AgentName, TeamName, find_free_name, parse_safe_name
 from shoal.core.teams.roster import NewMember, RosterEntry, TeamRoster, format_agent_id
 from shoal.stores.files.access.directory_handle import DirectoryHandle
+from shoal.stores.files.access.line_files import append_lines, read_complete_lines
 from shoal.stores.files.access.problem_reporter import ProblemReporter, ignore_problem
 from shoal.stores.files.home.home_directories import (
     open_existing_home_subdirectory,
@@ -22,6 +23,12 @@ from shoal.stores.files.home.home_directories import (
 )
 from shoal.stores.files.locks.shared_file_lock import LOCK_TIMEOUT, AsyncFlock, SharedFileLock
 from shoal.stores.files.teams.team_keys import remove_team_mail_key
+from shoal.stores.files.teams.team_ownership import (
+    CREATOR_FILE,
+    find_inbox_directory,
+    is_led_by_shoal,
+    read_team_facts,
+)
 from shoal.wire.foreign_json import InvalidFileContent
 from shoal.wire.roster_codec import ParsedTeamRosterFile, encode_new_team_roster, parse_team_roster
 
@@ -31,6 +38,8 @@ _DELETING_MARKER = "deleting"
 _CREATING_MARKER = "making"
 """Marker in the same directory: without a roster the team was never created, and its name is free."""
 _SPAWN_COUNTER = "spawned"
+_OWN_MEMBERS = "members"
+"""File with the name of each member that Shoal added, one per line; the others are run by other programs."""
 _STAGED_ROSTER = "roster.staged"
 """File exchanged with the roster, which is cheaper than a rename; see `DirectoryHandle.swap_or_move_file`."""
 _ROSTER_COPY = "roster.copy"
@@ -116,11 +125,35 @@ class FileRosterStore:
         async with self._lock_roster(team) as (file, write):
             name = file.team.choose_member_name(new_member)
             spawn_count = self._increment_spawn_counter(file.team)
+            with self._open_private_team_directory(file.team.name) as own_directory:
+                append_lines(own_directory, _OWN_MEMBERS, (name.encode(),))
             member = new_member.to_teammate_entry(
                 name, file.team.name, at=self._clock.now(), spawned_before=spawn_count
             )
             write(structs.replace(file.team, members=(*file.team.members, member)))
         return member
+
+    async def list_members_of_other_programs(self, team: TeamName) -> frozenset[AgentName]:
+        roster = await self.read_team_roster(team)
+        own_names = None if roster is None else self._read_own_member_names(roster.name)
+        if roster is None or own_names is None:
+            return frozenset()
+        return frozenset(
+            member.name
+            for member in roster.members
+            if member.name != LEAD_NAME and member.name not in own_names
+        )
+
+    def _read_own_member_names(self, team: TeamName) -> set[str] | None:
+        """Return the members that Shoal added; None if an earlier version created the team."""
+        own_directory = open_existing_home_subdirectory(self._home, "shoal", "teams", team)
+        if own_directory is not None:
+            with own_directory:
+                if own_directory.get_entry_stat(_OWN_MEMBERS) is not None:
+                    lines = read_complete_lines(own_directory, _OWN_MEMBERS)
+                    return {line.decode(errors="replace") for line in lines}
+        with DirectoryHandle.open_root(self._home) as home:
+            return None if is_led_by_shoal(home, team, read_team_facts(home, team)) else set()
 
     async def update_member(self, team: TeamName, name: AgentName, **fields: object) -> RosterEntry:
         if immutable_fields := _IMMUTABLE_FIELDS & fields.keys():
@@ -312,6 +345,8 @@ class FileRosterStore:
         ) as directory:
             directory.replace_file(ROSTER_FILE, content)
         with self._open_private_team_directory(team.name) as own_directory:
+            own_directory.replace_file(_OWN_MEMBERS, b"")
+            own_directory.replace_file(CREATOR_FILE, team.lead_session_id.encode())
             own_directory.replace_file(_ROSTER_COPY, content)
             own_directory.remove_file(_CREATING_MARKER)
 
@@ -388,16 +423,27 @@ class FileRosterStore:
 
     def _remove_team_files(self, team: TeamName) -> None:
         remove_team_mail_key(self._home, team)
-        # Our directory last: its marker says that the rest must be removed.
-        for parts in (("teams",), ("tasks",), ("shoal", "tasks"), ("shoal", "teams")):
+        # The roster after the inboxes that it leads to; our directory last: its marker says that the rest
+        # must be removed.
+        for parts, name in (
+            (("teams",), self._find_inbox_directory(team)),
+            (("teams",), team),
+            (("tasks",), team),
+            (("shoal", "tasks"), team),
+            (("shoal", "teams"), team),
+        ):
             directory = open_existing_home_subdirectory(self._home, *parts)
             if directory is not None:
                 with directory:
-                    if not directory.remove_tree(team):
+                    if not directory.remove_tree(name):
                         self._report_problem(
-                            f"Cannot remove {directory.path / team}, left over from a deleted team."
+                            f"Cannot remove {directory.path / name}, left over from a deleted team."
                         )
                         return
+
+    def _find_inbox_directory(self, team: TeamName) -> str:
+        with DirectoryHandle.open_root(self._home) as home:
+            return find_inbox_directory(home, team, read_team_facts(home, team))
 
 
 def _set_member_active(member: RosterEntry, *, active: bool | None) -> RosterEntry:
