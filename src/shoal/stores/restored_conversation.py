@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.core.budgets.usage import Usage
+from shoal.core.conversation.left_out_images import count_images, leave_out_images
 from shoal.core.conversation.messages import (
     INTERRUPTED_RESULT,
     MISSING_HISTORY,
@@ -21,6 +22,7 @@ from shoal.core.conversation.messages import (
 from shoal.core.conversation.transcript_entries import (
     ModelReplyMetadata,
     TranscriptCompactionMarker,
+    TranscriptImageMarker,
     TranscriptMessageEntry,
     TranscriptRewindMarker,
 )
@@ -184,13 +186,21 @@ def restore_conversation(
 def _build_entry_chain(
     entries_by_id: dict[
         EntryId | None,
-        TranscriptMessageEntry | TranscriptCompactionMarker | TranscriptRewindMarker | UnknownTranscriptEntry,
+        TranscriptMessageEntry
+        | TranscriptCompactionMarker
+        | TranscriptRewindMarker
+        | TranscriptImageMarker
+        | UnknownTranscriptEntry,
     ],
     last: EntryId | None,
 ) -> tuple[list[TranscriptMessageEntry], bool]:
-    """Return the entries from the start or latest compaction to `last`, and True if a link was missing."""
+    """Return the entries from the start or latest compaction to `last`, and True if a link was missing.
+
+    Images that a provider refused are replaced.
+    """
     chain: list[TranscriptMessageEntry] = []
     seen_ids: set[EntryId] = set()
+    left_out, notice = 0, ""
     entry_id = last
     while entry_id is not None and entry_id not in seen_ids:
         seen_ids.add(entry_id)
@@ -199,7 +209,12 @@ def _build_entry_chain(
             return chain[::-1], True
         if isinstance(entry, TranscriptCompactionMarker):
             break
+        if isinstance(entry, TranscriptImageMarker):
+            left_out, notice = left_out + max(entry.count, 0), entry.notice
         if isinstance(entry, TranscriptMessageEntry):
+            if left_out > 0 and (count := count_images(entry.message)):
+                left_out -= count
+                entry = replace(entry, message=leave_out_images(entry.message, notice))
             chain.append(entry)
         entry_id = entry.parent
     return chain[::-1], False
@@ -224,7 +239,8 @@ def _add_split_reply_lines(
             included_ids.add(entry.id)
     if included_ids == chain_ids:
         return chain
-    return [entry for entry in all_messages if entry.id in included_ids]
+    chain_entries = {entry.id: entry for entry in chain}
+    return [chain_entries.get(entry.id, entry) for entry in all_messages if entry.id in included_ids]
 
 
 def _get_model_reply_key(entry: TranscriptMessageEntry) -> tuple[str, str | None] | None:

@@ -55,7 +55,9 @@ def open_session_history(
     if options.resume is None and not options.continue_last:
         new_session = store.create_session(_parse_session_id_option(options) or ids.new_session_id(), cwd=cwd)
         new_session.acquire_lock()
-        return SessionHistory(store=new_session)
+        return SessionHistory(
+            store=new_session, damage=new_session.report_damaged_files(now=options.clock.now())
+        )
     session = _open_earlier_session(options, store, home, cwd, ids)
     damage = session.report_damaged_files(now=options.clock.now())
     session.acquire_lock()

@@ -196,12 +196,9 @@ class FileMailbox:
         """Mark the inbox as foreign if another program added its owner to the team: Shoal never opened it."""
         if self._is_origin_known:
             return
+        self._read_inbox()  # raises InboxNotFound before the lock file is created
         self._is_origin_known = True
-        if (
-            self.owner != LEAD_NAME
-            and self._directories.inboxes.get_entry_stat(self._file) is not None
-            and self._directories.locks.get_entry_stat(self._lock_name) is None
-        ):
+        if self.owner != LEAD_NAME and self._directories.locks.get_entry_stat(self._lock_name) is None:
             self._directories.foreign.create_file_if_missing(self.owner, b"")
 
     # Posting

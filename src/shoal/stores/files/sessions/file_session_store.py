@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -47,11 +48,14 @@ class FileSessionStore:
         self._lock: SessionLock | None = None
 
     def report_damaged_files(self, *, now: int) -> tuple[str, ...]:
-        from shoal.stores.files.sessions.damaged_files import report_damaged_session_files
-
-        return report_damaged_session_files(
-            self._home, self.session, self.get_transcript_path(LEAD_ID), now=now
+        from shoal.stores.files.sessions.damaged_files import (
+            report_damaged_home_files,
+            report_damaged_session_files,
         )
+
+        if not os.path.lexists(self.transcript):
+            return report_damaged_home_files(self._home, now=now)
+        return report_damaged_session_files(self._home, self.session, now=now)
 
     def acquire_lock(self) -> None:
         self._lock = SessionLock(self._home, self.session)

@@ -40,6 +40,7 @@ _CREATING_MARKER = "making"
 _SPAWN_COUNTER = "spawned"
 _OWN_MEMBERS = "members"
 """File with the name of each member that Shoal added, one per line; the others are run by other programs."""
+_OWN_MEMBERS_HEADER = b"# members that Shoal added"
 _STAGED_ROSTER = "roster.staged"
 """File exchanged with the roster, which is cheaper than a rename; see `DirectoryHandle.swap_or_move_file`."""
 _ROSTER_COPY = "roster.copy"
@@ -124,9 +125,11 @@ class FileRosterStore:
     async def add_member(self, team: TeamName, new_member: NewMember) -> RosterEntry:
         async with self._lock_roster(team) as (file, write):
             name = file.team.choose_member_name(new_member)
-            spawn_count = self._increment_spawn_counter(file.team)
             with self._open_private_team_directory(file.team.name) as own_directory:
-                append_lines(own_directory, _OWN_MEMBERS, (name.encode(),))
+                if own_directory.get_entry_stat(_OWN_MEMBERS) is not None:
+                    # Before it is counted: fewer names than starts show that the list is damaged.
+                    append_lines(own_directory, _OWN_MEMBERS, (name.encode(),))
+            spawn_count = self._increment_spawn_counter(file.team)
             member = new_member.to_teammate_entry(
                 name, file.team.name, at=self._clock.now(), spawned_before=spawn_count
             )
@@ -145,12 +148,12 @@ class FileRosterStore:
         )
 
     def _read_own_member_names(self, team: TeamName) -> set[str] | None:
-        """Return the members that Shoal added; None if an earlier version created the team."""
+        """Return the members that Shoal added; None if the list is missing or damaged."""
         own_directory = open_existing_home_subdirectory(self._home, "shoal", "teams", team)
         if own_directory is not None:
             with own_directory:
-                if own_directory.get_entry_stat(_OWN_MEMBERS) is not None:
-                    lines = read_complete_lines(own_directory, _OWN_MEMBERS)
+                header, *lines = [*read_complete_lines(own_directory, _OWN_MEMBERS)] or [b""]
+                if header == _OWN_MEMBERS_HEADER and len(lines) >= _read_spawn_counter(own_directory):
                     return {line.decode(errors="replace") for line in lines}
         with DirectoryHandle.open_root(self._home) as home:
             return None if is_led_by_shoal(home, team, read_team_facts(home, team)) else set()
@@ -345,7 +348,7 @@ class FileRosterStore:
         ) as directory:
             directory.replace_file(ROSTER_FILE, content)
         with self._open_private_team_directory(team.name) as own_directory:
-            own_directory.replace_file(_OWN_MEMBERS, b"")
+            own_directory.replace_file(_OWN_MEMBERS, _OWN_MEMBERS_HEADER + b"\n")
             own_directory.replace_file(CREATOR_FILE, team.lead_session_id.encode())
             own_directory.replace_file(_ROSTER_COPY, content)
             own_directory.remove_file(_CREATING_MARKER)
@@ -394,9 +397,8 @@ class FileRosterStore:
     def _increment_spawn_counter(self, team: TeamRoster) -> int:
         """Count a spawn and return the number of earlier ones, with members that left; it sets the colour."""
         with self._open_private_team_directory(team.name) as own_directory:
-            content = (own_directory.read_file(_SPAWN_COUNTER) or b"").strip()
             member_count = sum(member.name != LEAD_NAME for member in team.members)
-            earlier_spawns = max(member_count, int(content) if content.isdigit() and len(content) < 19 else 0)
+            earlier_spawns = max(member_count, _read_spawn_counter(own_directory))
             own_directory.overwrite_file_in_place(_SPAWN_COUNTER, f"{earlier_spawns + 1:018d}".encode())
         return earlier_spawns
 
@@ -444,6 +446,11 @@ class FileRosterStore:
     def _find_inbox_directory(self, team: TeamName) -> str:
         with DirectoryHandle.open_root(self._home) as home:
             return find_inbox_directory(home, team, read_team_facts(home, team))
+
+
+def _read_spawn_counter(own_directory: DirectoryHandle) -> int:
+    content = (own_directory.read_file(_SPAWN_COUNTER) or b"").strip()
+    return int(content) if content.isdigit() and len(content) < 19 else 0
 
 
 def _set_member_active(member: RosterEntry, *, active: bool | None) -> RosterEntry:
