@@ -184,7 +184,7 @@ def test_unknown_lines_are_skipped_and_counted_and_do_not_break_the_chain(
     notes = " ".join(loaded.notes)
     assert "attachment (1)" in notes
     assert "file-history-snapshot (1)" in notes
-    assert "not valid JSON were skipped: 1" in notes
+    assert loaded.damage == ("1 of its lines cannot be read",)
 
 
 def test_missing_results_are_added_so_that_a_provider_accepts_the_history(

@@ -20,7 +20,12 @@ from shoal.core.ids import LEAD_ID
 from shoal.core.names import AgentName
 from shoal.core.permissions.questions import PermissionQuestion
 from shoal.core.teams.mail import MailMessage
-from shoal.stores.files.sessions.state_file_kinds import STATE_DIRECTORIES, STATE_FILE_KINDS, StateFileKind
+from shoal.stores.files.sessions.state_file_kinds import (
+    FOLLOWED_DIRECTORIES,
+    STATE_DIRECTORIES,
+    STATE_FILE_KINDS,
+    StateFileKind,
+)
 from shoal.wire.question_codec import encode_question
 from team_scripts import get_home, open_session, script_team, send_message, spawn_member
 
@@ -87,8 +92,10 @@ async def project(backup: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     live = backup.parent / "live"
     monkeypatch.setenv("SHOAL_HOME", str(live / "home"))
     shutil.rmtree(live, ignore_errors=True)
-    (backup.parent / "elsewhere").unlink(missing_ok=True)
-    shutil.rmtree(backup.parent / "elsewhere", ignore_errors=True)
+    outside = backup.parent / "elsewhere"
+    if outside.is_dir():
+        shutil.rmtree(outside)
+    outside.unlink(missing_ok=True)
     if not backup.exists():
         GitRepository(live)
         await run_team(live / "project")
@@ -215,6 +222,24 @@ async def test_a_directory_that_is_a_link_is_reported_and_not_followed(project: 
     assert {each: each.stat().st_mtime_ns for each in outside.rglob("*")} == before
 
 
+@pytest.mark.spec("LIM-15")
+@pytest.mark.parametrize("pattern", FOLLOWED_DIRECTORIES)
+async def test_a_directory_of_transcripts_that_is_a_link_is_reported(project: Path, pattern: str) -> None:
+    (path,) = get_home().glob(pattern.format(session=SESSION))
+    replace_by_link(path)
+    await resume_and_check_reports(project, path)
+
+
+@pytest.mark.spec("LIM-15")
+async def test_nothing_is_reported_about_an_undamaged_run(project: Path) -> None:
+    async with open_session(
+        project, script_team(lead=["end"], ann=["end"], bob=["end"]), resume=SESSION
+    ) as session:
+        assert await run_all_turns(session, "Go on.") == "end"
+    in_view = [event.text for event in read_events(session) if isinstance(event, NoteAdded)]
+    assert not [text for text in (*session.notes, *in_view) if "damaged" in text]
+
+
 @pytest.mark.spec("LIM-15", "TRN-02")
 @pytest.mark.parametrize("agent", ["lead", "ann"])
 async def test_a_conversation_that_is_cut_in_the_middle_is_reported(project: Path, agent: str) -> None:
@@ -243,7 +268,7 @@ async def resume_and_check_reports(
         shown = list(session.notes)
         session.subscribe(lambda event: shown.append(event.text) if isinstance(event, NoteAdded) else None)
         assert await run_all_turns(session, "Go on.") == "end"
-        assert [each.name for each in session.list_members()] == list(members)
+        assert sorted(each.name for each in session.list_members()) == list(members)
     in_view = [event.text for event in read_events(session) if isinstance(event, NoteAdded)]
     for reports in (shown, in_view):
         assert any(path.name in text for text in reports), reports

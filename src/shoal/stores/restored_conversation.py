@@ -63,25 +63,42 @@ class RestoredConversation(Struct, frozen=True, kw_only=True):
     answered: frozenset[str]
     """Calls that ever got a real result."""
     notes: tuple[str, ...]
+    damage: tuple[str, ...] = ()
+    """Clauses that describe damage in the middle of the transcript."""
     cwd: str = ""
     """Last working directory in the transcript; empty if it has none."""
+
+    def describe_damage(self, path: str) -> str:
+        """Return a sentence about the damage of the transcript at this path; empty if it is undamaged."""
+        if not self.damage:
+            return ""
+        return (
+            f"The conversation {path} is damaged: {', and '.join(self.damage)}. The lines that can be read "
+            "are used. The rest of the conversation is lost."
+        )
 
 
 def restore_transcript(
     content: bytes, agent: str = "", *, inherited: Sequence[ParsedTranscriptLine] = ()
 ) -> RestoredConversation:
     """Restore the conversation of the lead or of a sub-agent from the lines of its transcript."""
-    lines, notes = parse_transcript_lines(content)
+    lines, notes, unreadable = parse_transcript_lines(content)
     conversation = restore_conversation(lines, agent, inherited=inherited)
     cwd = next((line.cwd for line in reversed(lines) if line.cwd), "")
-    return replace(conversation, cwd=cwd, notes=(*notes, *conversation.notes))
+    damage = (f"{unreadable} of its lines cannot be read",) if unreadable else ()
+    return replace(
+        conversation,
+        cwd=cwd,
+        notes=(*notes, *conversation.notes),
+        damage=(*damage, *conversation.damage),
+    )
 
 
 def parse_lines_up_to_entry(
     content: bytes, entry: EntryId, agent: str = ""
 ) -> tuple[ParsedTranscriptLine, ...]:
     """Return the lines up to an entry, for a fork that starts after it; empty if the entry is missing."""
-    lines, _ = parse_transcript_lines(content)
+    lines, _, _ = parse_transcript_lines(content)
     agent_lines = [line for line in lines if line.agent == agent]
     for index, line in enumerate(agent_lines):
         if not isinstance(line.entry, TranscriptTitleEntry) and line.entry.id == entry:
@@ -105,8 +122,8 @@ def _rewrite_session_id(session: SessionId, line: bytes) -> bytes:
     return line + b"\n"
 
 
-def parse_transcript_lines(content: bytes) -> tuple[list[ParsedTranscriptLine], list[str]]:
-    """Return the readable lines of a transcript, and notes about the others."""
+def parse_transcript_lines(content: bytes) -> tuple[list[ParsedTranscriptLine], list[str], int]:
+    """Return the readable lines of a transcript, notes, and the number of unreadable lines."""
     lines: list[ParsedTranscriptLine] = []
     notes: list[str] = []
     *complete_lines, last_line = content.split(b"\n")
@@ -122,9 +139,7 @@ def parse_transcript_lines(content: bytes) -> tuple[list[ParsedTranscriptLine], 
             lines.append(parse_transcript_line(line))
         except ValueError:
             unreadable += 1
-    if unreadable:
-        notes.append(f"Lines that are not valid JSON were skipped: {unreadable}.")
-    return lines, notes
+    return lines, notes, unreadable
 
 
 def restore_conversation(
@@ -152,8 +167,6 @@ def restore_conversation(
     messages, patched = _repair_tool_result_pairing(_merge_split_replies(message_entries))
     missing = _find_unanswered_tool_calls(messages)
     notes = [*_describe_skipped_transcript_parts(lines), *patched]
-    if is_broken:
-        notes.append("An earlier part of the conversation is missing from its file.")
     if messages and messages[0].role == "assistant":
         # Providers refuse a conversation that begins with a reply.
         messages.insert(0, user_message(MISSING_HISTORY))
@@ -180,6 +193,7 @@ def restore_conversation(
             if result.content != INTERRUPTED_RESULT
         ),
         notes=tuple(notes),
+        damage=("an earlier part of the conversation is missing",) if is_broken else (),
     )
 
 

@@ -155,6 +155,7 @@ class AgentFactory:
             config.history.store,
             clock=runtime.clock,
             ids=runtime.agents.ids,
+            report=runtime.events.note,
         )
         self._toolset_cache = _ToolsetCache(LEAD_ONLY_TOOLS)
         self._model_resolver = SubagentModelResolver(config.settings, runtime.choose_model)

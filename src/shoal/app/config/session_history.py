@@ -13,7 +13,7 @@ from shoal.core.conversation.messages import Message
 from shoal.core.errors import SessionNotFound, SettingsError, StateFileError
 from shoal.core.ids import LEAD_ID, EntryId, IdGenerator, SessionId, is_uuid
 from shoal.core.store import SessionStore, Store
-from shoal.stores.restored_conversation import restore_transcript
+from shoal.stores.restored_conversation import RestoredConversation, restore_transcript
 from shoal.stores.store_choice import get_shared_address, open_store, open_temporary_store
 from shoal.team.members.member_host import TeamMembership
 
@@ -75,8 +75,13 @@ def open_session_history(
         delivered=loaded.delivered,
         answered=loaded.answered,
         notes=loaded.notes,
-        damage=damage,
+        damage=(*damage, *_describe_conversation_damage(session, loaded)),
     )
+
+
+def _describe_conversation_damage(session: SessionStore, loaded: RestoredConversation) -> tuple[str, ...]:
+    report = loaded.describe_damage(str(session.get_transcript_path(LEAD_ID) or "of the lead"))
+    return (report,) if report else ()
 
 
 def _read_lead_transcript(session: SessionStore, *, has_damage: bool) -> bytes:

@@ -76,6 +76,10 @@ class TaskBoard(Protocol):
         """Return the tasks that are not completed, by number; completed ones cost nothing."""
         ...
 
+    async def list_abandoned(self) -> frozenset[TaskId]:
+        """Return the tasks in progress whose holder is gone, without releasing them."""
+        ...
+
     async def get_live_task_mapping(self) -> Mapping[TaskId, Task]:
         """Return a mapping of the current tasks without copying it: look up in it, do not store it."""
         ...

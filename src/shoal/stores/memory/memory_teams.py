@@ -201,6 +201,9 @@ class MemoryTaskBoard:
         self._release_abandoned_tasks()
         return sort_tasks_by_number(task for task in self._tasks.values() if task.status != "completed")
 
+    async def list_abandoned(self) -> frozenset[TaskId]:
+        return frozenset()  # every reader releases them
+
     async def get_live_task_mapping(self) -> Mapping[TaskId, Task]:
         self._release_abandoned_tasks()
         return self._tasks

@@ -40,7 +40,7 @@ _TEXTS = ModelTexts(Path(__file__).parent / "prompts").load_sections("server")
 _TeamName: TypeAlias = Annotated[str | None, Field(description=_TEXTS["input:team"])]
 _TaskIds: TypeAlias = Annotated[list[str], Field(max_length=1000)]
 _Wait: TypeAlias = Annotated[float, Field(ge=0, le=LONGEST_WAIT, description=_TEXTS["input:wait_seconds"])]
-_Text: TypeAlias = Annotated[str, Field(min_length=1, max_length=1_000_000)]
+_Text: TypeAlias = Annotated[str, Field(min_length=1, max_length=1_000_000, pattern=r"\S")]
 
 
 def convert_errors_to_tool_errors(work: Callable[Given, Awaitable[Data]]) -> Callable[Given, Awaitable[Data]]:

@@ -16,6 +16,7 @@ from shoal.core.errors import StateFileError
 from shoal.core.ids import SessionId
 from shoal.stores.files.sessions.result_files import read_result_sizes
 from shoal.stores.files.sessions.state_file_kinds import (
+    FOLLOWED_DIRECTORIES,
     STATE_DIRECTORIES,
     STATE_FILE_KINDS,
     StateFileKind,
@@ -24,6 +25,8 @@ from shoal.stores.files.sessions.state_file_kinds import (
 
 _NULS = b"\0"
 _ASIDE = ".damaged-"
+_OTHER_ENTRIES = (".", "spare-")
+"""Temporary files, and lock directories that other programs are shown."""
 _EMPTY = "it is empty"
 
 
@@ -44,6 +47,12 @@ def report_damaged_home_files(home: Path, *, now: int) -> tuple[str, ...]:
 
 def _report_damage(home: Path, names: dict[str, tuple[str, ...]], now: int) -> tuple[str, ...]:
     reports: list[str] = []
+    for pattern in FOLLOWED_DIRECTORIES:
+        reports.extend(
+            f"The directory {path} is damaged: {damage}. The link is followed. Nothing is lost."
+            for path in _expand_pattern(home, pattern, names)
+            if (damage := _find_directory_damage(path)) is not None
+        )
     for pattern in STATE_DIRECTORIES:
         reports.extend(
             f"The directory {path} is damaged: {damage}. It was renamed to {_rename_aside(path, now)}. A new "
@@ -66,7 +75,7 @@ def _report_damaged_files_of_kind(
     for entry in _list_files_of_kind(directory, kind, names):
         path = Path(entry.path)
         try:
-            damage = _find_damage(entry, kind.shape, sizes.get(entry.name, kind.size))
+            damage = _find_damage(entry, kind, sizes.get(entry.name, kind.size))
             if damage is None or (damage.reason == _EMPTY and _is_drained_overflow(path)):
                 continue
             is_set_aside = kind.is_set_aside or not damage.is_file
@@ -102,7 +111,7 @@ def _list_files_of_kind(
         if any(fnmatchcase(entry.name, pattern) for pattern in wanted)
         and not any(fnmatchcase(entry.name, pattern) for pattern in file_patterns)
         and _ASIDE not in entry.name
-        and not (kind.file == "*" and (entry.name.startswith(".") or entry.name in directories))
+        and not (kind.file == "*" and (entry.name in directories or entry.name.startswith(_OTHER_ENTRIES)))
     ]
 
 
@@ -154,16 +163,16 @@ def _find_directory_damage(path: Path) -> str | None:
     return f"it is a link to {path.readlink()}" if stat.S_ISLNK(mode) else "it is a file"
 
 
-def _find_damage(entry: os.DirEntry[str], shape: StateFileShape, size: int | None) -> _FileDamage | None:
+def _find_damage(entry: os.DirEntry[str], kind: StateFileKind, size: int | None) -> _FileDamage | None:
     if not entry.is_file(follow_symlinks=False):
         if entry.is_symlink():
             return _FileDamage(f"it is a link to {Path(entry.path).readlink()}", is_file=False)
         mode = entry.stat(follow_symlinks=False).st_mode
         if stat.S_ISSOCK(mode):
             return None
-        kind = "a directory" if stat.S_ISDIR(mode) else "a pipe" if stat.S_ISFIFO(mode) else "a device"
-        return _FileDamage(f"it is {kind}", is_file=False)
-    if shape == "entry":
+        other = "a directory" if stat.S_ISDIR(mode) else "a pipe" if stat.S_ISFIFO(mode) else "a device"
+        return _FileDamage(f"it is {other}", is_file=False)
+    if kind.shape == "entry":
         return None
     with Path(entry.path).open("rb") as file:
         start = file.read(64)
@@ -172,7 +181,9 @@ def _find_damage(entry: os.DirEntry[str], shape: StateFileShape, size: int | Non
         end = file.read(64)
     if size is not None and start and length != size:
         return _FileDamage(f"it has {length:,} of its {size:,} bytes")
-    reason = _find_content_damage(start, end, shape)
+    reason = _find_content_damage(start, end, kind.shape)
+    if reason is None and not start.startswith(kind.start):
+        reason = "it has content of another type"
     return None if reason is None else _FileDamage(reason)
 
 

@@ -22,6 +22,8 @@ class StateFileKind(Struct, frozen=True, kw_only=True):
     used: str = "A new one is created."
     """What Shoal uses instead of a damaged file."""
     lost: str = "Nothing is lost."
+    start: bytes = b""
+    """First bytes of each file."""
     size: int | None = None
     """Size of each file, if it never changes."""
     is_set_aside: bool = False
@@ -144,6 +146,7 @@ STATE_FILE_KINDS = (
         directory=_OWN_TEAM,
         file="members",
         shape="words",
+        start=b"# members",
         used="All members of the roster are used.",
         is_set_aside=True,
     ),
@@ -236,8 +239,9 @@ STATE_FILE_KINDS = (
     StateFileKind(name="lock file", directory="shoal", file="teams.lock", shape="entry"),
     StateFileKind(name="mark of the last clean-up", directory="shoal", file="swept", shape="entry"),
 )
+FOLLOWED_DIRECTORIES = ("projects/*/{session}", "projects/*/{session}/subagents")
+"""Directories of transcripts, which people may move to another place with a link."""
 STATE_DIRECTORIES = (
-    *("projects/*/{session}", "projects/*/{session}/subagents"),
     *(f"{_RUN}/{name}" for name in ("checkpoints", "results", "questions", "tasks")),
     *("shoal/keys", "shoal/leases", "shoal/guardians", "shoal/teams", "shoal/tasks"),
     *("teams/{team}", "teams/{team}/inboxes", "tasks/{board}", "shoal/tasks/{board}"),
