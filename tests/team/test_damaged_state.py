@@ -35,13 +35,15 @@ NOT_STATE = ("shell-snapshots/*", "debug/*", "worktrees/*/agent-????????/*", "sh
 """Files without state of a run: logs, the environment of shells, the work itself."""
 UNSTORED_KINDS = {
     "log of a process": "only members in other processes have logs",
-    "file checkpoint": "only changed files have one, and an undo checks it",
+    "log of a server": "only MCP servers have logs",
     "mark of a team operation": "exists only while a team is created or deleted",
     "record of own changes": "exists only in teams that other programs lead",
 }
 """Kinds of which the run below leaves no file."""
 UNDETECTABLE = {
-    # A shorter text is a text, and a session id in quotes is a session id for nobody.
+    # A shorter text is a text.
+    ("memory of the session", "truncated"),
+    ("memory of the session", "another type"),
     ("record of the team's creator", "truncated"),
     ("record of the team's creator", "another type"),
     # Half of this list may end with a complete line. The sizes that it still has are checked.
@@ -115,6 +117,7 @@ async def run_team(project: Path) -> None:
         call_tool("TaskUpdate", taskId="1", owner="nobody"),
         call_tool("CronCreate", cron="0 0 1 1 *", prompt="later"),
         call_tool("Write", file_path=str(project / "a.txt"), content="one"),
+        call_tool("Write", "again", file_path=str(project / "a.txt"), content="two"),
         call_tool("Bash", command="true"),
         spawn_member("ann"),
         spawn_member("bob", isolation="worktree"),
@@ -146,6 +149,8 @@ async def run_team(project: Path) -> None:
     questions.mkdir(exist_ok=True)
     (questions / "q1.json").write_bytes(encode_question(question))
     (home / "shoal" / "teams" / TEAM / "foreign" / "cat").write_bytes(b"")
+    (home / "shoal" / "runs" / SESSION / "team.json").write_text('{"name": "crew"}')
+    (home / "shoal" / "runs" / SESSION / "memory.md").write_text("The roof is red.\n")
 
 
 async def fill_inbox(session: shoal.Session) -> None:
@@ -245,9 +250,8 @@ async def test_nothing_is_reported_about_an_undamaged_run(project: Path) -> None
 async def test_a_conversation_that_is_cut_in_the_middle_is_reported(project: Path, agent: str) -> None:
     pattern = f"projects/*/{SESSION}.jsonl" if agent == "lead" else "projects/*/*/subagents/agent-ann*.jsonl"
     (path,) = get_home().glob(pattern)
-    content = path.read_bytes()
-    third = len(content) // 3
-    path.write_bytes(content[:third] + content[2 * third :])
+    first, second, third, fourth, *rest = path.read_bytes().split(b"\n")
+    path.write_bytes(b"\n".join([first, second[: len(second) // 2] + fourth[len(fourth) // 2 :], *rest]))
     await resume_and_check_reports(project, path)
 
 

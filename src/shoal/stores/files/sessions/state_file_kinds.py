@@ -76,11 +76,30 @@ STATE_FILE_KINDS = (
     ),
     StateFileKind(
         name="file checkpoint",
-        directory=f"{_RUN}/checkpoints",
+        directory=f"{_RUN}/checkpoints/blobs/*",
         file="*",
         shape="entry",
         used="Nothing replaces it.",
         lost="The change of this file cannot be undone.",
+    ),
+    StateFileKind(
+        name="definition of a Python program's team",
+        directory=_RUN,
+        file="team.json",
+        shape="object",
+        used="Nothing replaces it.",
+        lost="The program cannot resume its team until the file is repaired.",
+    ),
+    StateFileKind(
+        name="memory of the session",
+        directory=_RUN,
+        file="memory.md",
+        shape="text",
+        lost="The notes for the next compaction are lost.",
+        is_set_aside=True,
+    ),
+    StateFileKind(
+        name="log of a server", directory=f"{_RUN}/mcp", file="*", shape="entry", lost="The log is lost."
     ),
     StateFileKind(
         name="list of results",
@@ -242,7 +261,7 @@ STATE_FILE_KINDS = (
 FOLLOWED_DIRECTORIES = ("projects/*/{session}", "projects/*/{session}/subagents")
 """Directories of transcripts, which people may move to another place with a link."""
 STATE_DIRECTORIES = (
-    *(f"{_RUN}/{name}" for name in ("checkpoints", "results", "questions", "tasks")),
+    *(f"{_RUN}/{name}" for name in ("checkpoints", "checkpoints/blobs", "results", "questions", "tasks")),
     *("shoal/keys", "shoal/leases", "shoal/guardians", "shoal/teams", "shoal/tasks"),
     *("teams/{team}", "teams/{team}/inboxes", "tasks/{board}", "shoal/tasks/{board}"),
     *(_OWN_TEAM, *(f"{_OWN_TEAM}/{name}" for name in ("locks", "staging", "foreign", "overflow", "archive"))),
