@@ -120,7 +120,7 @@ def _render_part(path: str, title: str, kind: type[Struct]) -> str:
         key = ".".join(filter(None, (path, field.name)))
         if not field.description:
             raise MissingDescription(
-                f"{kind.__name__}.{field.name} has no words: write some below it in the code."
+                f"{kind.__name__}.{field.name} has no description. Write a docstring below it in the code."
             )
         example = json.dumps({field.name: _find_example_value(key, field)}, ensure_ascii=False)[1:-1]
         rows.append(

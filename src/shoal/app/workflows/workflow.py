@@ -401,7 +401,7 @@ class Workflow:
         if has_child and self._quota_refusal:
             raise WorkflowError(
                 "No further agent is started: the provider refused a request because the quota is used up "
-                f"({self._quota_refusal}). Resume the workflow when there is quota again."
+                f"({self._quota_refusal}). Resume the workflow when quota is available again."
             )
 
     async def _refuse_changed_step(self, path: str, preview: str) -> None:
