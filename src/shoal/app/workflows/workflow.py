@@ -417,7 +417,7 @@ class Workflow:
             raise WorkflowChanged(
                 f"The workflow {self.id} changed since it ran: step {recorded.number} ({path}) had the input "
                 f"{recorded.preview!r}, and now it has {to_one_line(preview)[:PREVIEW_LENGTH]!r}. Undo the "
-                f"change, or run that step and all later ones again: use rerun_from={recorded.number}.",
+                f"change, or run that step and all later steps again: use rerun_from={recorded.number}.",
                 step=recorded.number,
             )
 

@@ -80,7 +80,7 @@ def _parse_hook_event(name: str) -> HookEvent:
         if event == name:
             return event
     raise InvalidInputStreamLineError(
-        f"unknown hook event {name!r}; the known ones are {', '.join(HOOK_EVENTS)}"
+        f"unknown hook event {name!r}; known events: {', '.join(HOOK_EVENTS)}"
     )
 
 
