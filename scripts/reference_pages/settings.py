@@ -119,11 +119,11 @@ def _find_example_value(key: str, field: DocumentedField) -> Any:
 
 def _render_part(path: str, title: str, *kinds: type[Struct]) -> str:
     rows = []
-    for kind, field in ((kind, field) for kind in kinds for field in list_fields(kind)):
+    for field in (field for kind in kinds for field in list_fields(kind)):
         key = ".".join(filter(None, (path, field.name)))
         if not field.description:
             raise MissingDescription(
-                f"{kind.__name__}.{field.name} has no words: write some below it in the code."
+                f"{kinds[0].__name__}: {field.name} has no words: write some below it in the code."
             )
         example = json.dumps({field.name: _find_example_value(key, field)}, ensure_ascii=False)[1:-1]
         rows.append(
