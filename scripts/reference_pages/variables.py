@@ -18,7 +18,7 @@ VARIABLES = {
     "FEATURE_FORK_SUBAGENT": "The same, with lower precedence.",
     "CLAUDE_CODE_SDK_READS_SESSION_STATE": "`1`: a library reads the session state, so Shoal does not send "
     "it.",
-    "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "`1`: Shoal sends it anyway.",
+    "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "`1`: Shoal sends the session state anyway.",
     "ANTHROPIC_API_KEY": "The key for Anthropic.",
     "ANTHROPIC_AUTH_TOKEN": "A token to use instead of the key.",
     "ANTHROPIC_BASE_URL": "Base URL of another server with the Messages API.",

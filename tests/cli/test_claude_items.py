@@ -137,7 +137,7 @@ async def test_used_instruction_files_rules_and_styles_are_listed_as_used_and_no
         ),
         (str(own_styles / "calm.md"), "output style calm"): ("used", "choose it with outputStyle"),
         (str(home / "skills/tidy/SKILL.md"), "skill tidy"): ("not used", "skillOverrides turns it off"),
-        (str(home / "keybindings.json"), "file"): ("not used", "the key bindings of Shoal are fixed"),
+        (str(home / "keybindings.json"), "file"): ("not used", "Shoal's key bindings are fixed"),
     }
     assert {key: found.get(key) for key in expected} == expected
     hidden = found[str(project / "hidden/CLAUDE.md"), "instructions"]

@@ -120,8 +120,8 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     max_output_tokens: Tokens | None = None
     """Maximum length of a requested answer; None means the model's maximum."""
     thinking_tokens: Annotated[int, Meta(ge=0)] | None = None
-    """Thinking tokens before an answer; 0 disables thinking. None: models that decide themselves how much to
-    think (Claude 4.6 and newer) do so, others do not think."""
+    """Thinking tokens before an answer; 0 disables thinking. None: models that decide for themselves how much
+    to think (Claude 4.6 and newer) do so, and other models do not think."""
     max_turns: Annotated[int, Meta(gt=0)] | None = None
     """Maximum requests in one turn of the lead."""
     max_budget_usd: Dollars | None = None
@@ -145,11 +145,11 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     """Limits for all agents of a type together; seconds apply to each agent."""
     max_repeated_calls: Count | None = 5
     """Number of times in a row that an agent may make the same tool call with the same result. After that
-    Shoal tells the agent once, then pauses it with a question; None never checks. Calls of 10 seconds or more
-    do not count."""
+    Shoal warns the agent once, then pauses it with a question. None turns the check off. Calls of 10 seconds
+    or more do not count."""
     max_unproductive_messages: Count | None = 20
     """Messages that an agent may send to one other agent without a change to a task or a file. After that
-    Shoal tells the agent once, then pauses it with a question; None never checks."""
+    Shoal warns the agent once, then pauses it with a question. None turns the check off."""
     fan_out_preview: Count | None = 8
     """Number of agents that may start at once without asking a person first; None never asks."""
     theme: Literal["dark", "light", "ansi"] | None = None
@@ -187,7 +187,7 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     teammate_mode: TeammateMode = "auto"
     """Backend for teammates: this process, separate processes, or separate processes shown in panes."""
     split_panes: bool = True
-    """True if panes are split from the lead's window; otherwise each gets its own window."""
+    """True if panes are split from the lead's window; otherwise each pane gets its own window."""
     teammate_programs: dict[str, tuple[str, ...]] = {}
     """Other programs that can be teammates: the command line for each agent type."""
     teammate_restarts: Annotated[int, Meta(ge=0)] = 5
@@ -201,9 +201,9 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     """Who approves plans: Shoal itself, the lead (a person for the lead's own plan), or a person. If no
     person can answer, the lead approves the plans of its teammates, and its own plan is the result."""
     mcp_wait: Annotated[float, Meta(ge=0)] | None = None
-    """Seconds after the start for which the first request waits for all MCP servers to connect. With None, it
-    waits only for required servers (from `--mcp-config`, with `alwaysLoad`, or named by a flag): 5 seconds if
-    a person is present, and 30 in an unattended run."""
+    """Seconds that the first request waits for all MCP servers to connect, counted from the start. With None,
+    it waits only for required servers (from `--mcp-config`, with `alwaysLoad`, or named by a flag): 5 seconds
+    if a person is present, and 30 in an unattended run."""
     mcp_deadline: Seconds = 60.0
     """Seconds without progress after which an MCP tool call fails."""
     web_search: str | None = None
@@ -237,9 +237,9 @@ class PermissionSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     allow: tuple[str, ...] = ()
     """Rules for calls that run without asking."""
     ask: tuple[str, ...] = ()
-    """Rules for calls that always ask; these override `allow`."""
+    """Rules for calls that Shoal always asks about; they override `allow`."""
     deny: tuple[str, ...] = ()
-    """Rules for calls that never run; these override both."""
+    """Rules for calls that never run; they override `allow` and `ask`."""
     default_mode: PermissionMode | None = None
     """Permission mode for calls that match no rule, unless a flag sets it."""
     additional_directories: tuple[str, ...] = ()
@@ -327,7 +327,7 @@ class PerFileSettingsSchema(Struct, frozen=True, kw_only=True, rename="camel"):
     auto_memory_enabled: Any = None
     """`false` ignores notes about the project from earlier sessions."""
     auto_memory_directory: Any = None
-    """Directory of these notes, as an absolute path. Applies only in user files."""
+    """Directory of the notes about the project, as an absolute path. Applies only in user files."""
 
 
 SettingsSourceKind: TypeAlias = Literal[

@@ -84,7 +84,7 @@ EFFECTIVE_ENV_NAMES = frozenset(
     }
 )  # fmt: skip
 """Variables of Claude Code that have an effect in the key `env`."""
-OTHER_FILES = {"keybindings.json": "the key bindings of Shoal are fixed"}
+OTHER_FILES = {"keybindings.json": "Shoal's key bindings are fixed"}
 """Files below `.claude` that Shoal does not read, and what to do."""
 _OAUTH_ADVICE = "`shoal mcp login` registers its own client"
 _NESTED_ADVICE = "an agent gets it when it uses a file in that directory"
