@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reference_pages.doc_text import MissingDescription
-from shoal.app.settings import settings
+from shoal.app.settings import provider_credentials, settings
 
 VARIABLES = {
     "SHOAL_HOME": "Directory for all state; default: `CLAUDE_CONFIG_DIR`, then `~/.claude`.",
@@ -37,7 +37,7 @@ def list_variables() -> dict[str, str]:
         *settings._COORDINATOR_VARIABLES,
         *settings._FORK_VARIABLES,
         *settings._SESSION_STATE_VARIABLES,
-        *settings._ACCESS_VARIABLES.values(),
+        *provider_credentials.ACCESS_VARIABLES.values(),
     }
     if read != set(VARIABLES):
         raise MissingDescription(

@@ -268,6 +268,34 @@ class SettingsSchema(Struct, frozen=True, kw_only=True, rename="camel"):
     """Days to keep files of ended sessions: transcripts, journals and other run files, debug logs, shell
     snapshots. Older files are removed when a session starts, once a day, except files that an existing team
     needs. With 0, everything that ended at least an hour ago is removed. Applies only in user files."""
+    disable_all_hooks: bool | None = None
+    """In user files: `true` disables all hooks except managed ones."""
+    mcp_servers: dict[str, Any] = {}
+    """MCP servers, by name."""
+    disabled_mcpjson_servers: tuple[str, ...] = ()
+    """Servers in a project's `.mcp.json` that are disabled."""
+    agent: str | None = None
+    """Agent whose prompt, tools and model the lead uses; the flag `--agent` overrides it."""
+    language: str | None = None
+    """Language in which the lead answers."""
+    theme: str | None = None
+    """Claude Code theme, such as `dark` or `light-daltonized`; `shoal.theme` overrides it."""
+    attribution: AttributionSettings = AttributionSettings()
+    """Text that agents add to commits and pull requests."""
+    include_co_authored_by: bool | None = None
+    """`false`: agents add nothing to commits and pull requests. Superseded by `attribution`."""
+    plans_directory: str | None = None
+    """Directory for plan files. It is ignored if it is outside the project."""
+    shoal: ShoalSettings = ShoalSettings()
+    """Shoal's own settings, which no other program reads."""
+
+
+class PerFileSettingsSchema(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The keys that Shoal reads from each settings file, because the effect depends on the file.
+
+    Their readers check the values, so the types are open here.
+    """
+
     effort_level: Any = None
     """Reasoning effort: low, medium, high, xhigh or max. `--effort` and `CLAUDE_CODE_EFFORT_LEVEL`
     override it."""
@@ -290,8 +318,6 @@ class SettingsSchema(Struct, frozen=True, kw_only=True, rename="camel"):
     five minutes, and when the key is refused. In a project's file it needs trust."""
     hooks: Any = None
     """Hooks by event."""
-    disable_all_hooks: bool | None = None
-    """In user files: `true` disables all hooks except managed ones."""
     output_style: Any = None
     """Output style of the lead: Proactive, Concise, Explanatory, Learning, or the name of a file in
     `output-styles`."""
@@ -302,24 +328,6 @@ class SettingsSchema(Struct, frozen=True, kw_only=True, rename="camel"):
     """`false` ignores notes about the project from earlier sessions."""
     auto_memory_directory: Any = None
     """Directory of the notes about the project, as an absolute path. Applies only in user files."""
-    mcp_servers: dict[str, Any] = {}
-    """MCP servers, by name."""
-    disabled_mcpjson_servers: tuple[str, ...] = ()
-    """Servers in a project's `.mcp.json` that are disabled."""
-    agent: str | None = None
-    """Agent whose prompt, tools and model the lead uses; the flag `--agent` overrides it."""
-    language: str | None = None
-    """Language in which the lead answers."""
-    theme: str | None = None
-    """Claude Code theme, such as `dark` or `light-daltonized`; `shoal.theme` overrides it."""
-    attribution: AttributionSettings = AttributionSettings()
-    """Text that agents add to commits and pull requests."""
-    include_co_authored_by: bool | None = None
-    """`false`: agents add nothing to commits and pull requests. Superseded by `attribution`."""
-    plans_directory: str | None = None
-    """Directory for plan files. It is ignored if it is outside the project."""
-    shoal: ShoalSettings = ShoalSettings()
-    """Shoal's own settings, which no other program reads."""
 
 
 SettingsSourceKind: TypeAlias = Literal[

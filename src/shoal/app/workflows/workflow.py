@@ -272,7 +272,7 @@ class Workflow:
         return datetime.fromtimestamp(value / 1000, UTC)
 
     def random(self) -> float:
-        """Return a random number between 0 and 1, the same one after a crash."""
+        """Return a random number between 0 and 1, the same number after a crash."""
         return float(
             self._get_recorded_value("random", self._session.agent.ids.derive_generator().random.random)
         )

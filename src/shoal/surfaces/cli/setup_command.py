@@ -81,7 +81,7 @@ def offer_model_setup(options: Options) -> None:
     settings = load_settings(cwd=cwd, given=options.settings)
     if (
         options.model is not None
-        or settings.model is not None
+        or settings.models.main is not None
         or not asyncio.run(_has_no_configured_model(settings))
     ):
         return
