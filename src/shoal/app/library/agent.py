@@ -154,8 +154,8 @@ def refuse_unknown_tools(agent: Agent[Any], session_tools: Collection[str]) -> N
     known = {*session_tools, *own, *TOOL_NAMES, *FORMER_TOOL_NAMES}
     definition = agent.parsed.definition
     for field, entries in (
-        ("tools", definition.tools or ()),
-        ("disallowed_tools", definition.disallowed_tools),
+        ("tools", definition.capabilities.tools or ()),
+        ("disallowed_tools", definition.capabilities.disallowed_tools),
     ):
         for entry in entries:
             name = entry.partition("(")[0]
