@@ -21,5 +21,5 @@ class _LazyPattern:
 
 
 def compile_on_first_use(source: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """Return a pattern whose methods can be called, but which `re.sub` and the like do not accept."""
+    """Return a pattern whose methods can be called; functions such as `re.sub` do not accept it."""
     return cast("re.Pattern[AnyStr]", _LazyPattern(source, flags))
