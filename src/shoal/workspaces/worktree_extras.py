@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -99,6 +98,8 @@ async def _copy_included_files(
 
 
 def _copy_files(checkout: Path, worktree: Path, names: Sequence[str]) -> tuple[str, ...]:
+    import shutil
+
     total = 0
     for count, name in enumerate(names):
         source, target = checkout / name, worktree / name
