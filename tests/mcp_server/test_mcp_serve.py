@@ -271,7 +271,7 @@ async def test_wrong_arguments_owners_and_states_are_refused(tmp_path: Path) -> 
         assert "has no argument 'colour'" in await call("team_create", name="wall", colour="red")
         first = (await call("task_create", subject="first"))["id"]
         second = (await call("task_create", subject="second", blocked_by=[first]))["id"]
-        assert "'nobody' is no member" in await call("task_update", task=first, owner="nobody")
+        assert "'nobody' is not a member" in await call("task_update", task=first, owner="nobody")
         assert "needs a subject" in await call("task_create", subject="  ")
         assert "needs a subject" in await call("task_update", task=first, subject=" ")
         for status in ("in_progress", "completed"):

@@ -98,7 +98,7 @@ class ExternalMemberBoardAccess:
         entry = team.resolve_member(owner)
         if entry is None:
             names = ", ".join(member.name for member in team.members)
-            raise TaskUpdateRefused(f"{owner!r} is no member of {team.name}. Members: {names}.")
+            raise TaskUpdateRefused(f"{owner!r} is not a member of {team.name}. Members: {names}.")
         return entry.name
 
     def _check_update_allowed(
