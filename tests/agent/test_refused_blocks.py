@@ -19,7 +19,7 @@ from server_scripts import run_provider
 from shoal.core.conversation.image_sizes import is_image_too_large, measure_image
 from shoal.core.events import NoteAdded
 from shoal.testing.mock_replies import HttpErrorFault, RequestBody
-from shoal.tools.image_scaling import FittedImage, UnfittingImage, fit_image
+from shoal.tools.fitted_images import FittedImage, UnfittingImage, fit_image
 from shoal.tools.images import MAX_IMAGE_BYTES
 
 

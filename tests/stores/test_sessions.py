@@ -214,7 +214,7 @@ def test_a_chain_with_a_missing_parent_is_read_from_its_first_known_entry(
     written.append_prompt("lost", parent=EntryId("gone"))
     loaded = read_session_transcript(written.path)
     assert list_texts(loaded) == [("user", "lost")]
-    assert any("missing" in note for note in loaded.notes)
+    assert any("missing" in clause for clause in loaded.damage)
 
 
 def test_a_cycle_in_the_chain_ends_the_read(writer: Callable[..., TranscriptWriter]):

@@ -454,7 +454,12 @@ class SessionTeams:
             return ()
         self._down_at_close, self._closed_supervisor = self.list_down_members(), supervisor
         self._supervisor = None
-        return await supervisor.close(resumable=True)
+        try:
+            return await supervisor.close(resumable=True)
+        except asyncio.CancelledError:
+            # The exit of the session closes it again; otherwise it would wait for the members forever.
+            self._supervisor = supervisor
+            raise
 
     async def _create_implicit_team(self, context: ToolContext) -> None:
         """Create one implicit team, even if several calls of one message ask for it."""

@@ -41,7 +41,7 @@ def image_from_base64(data: str) -> ImageBlock | None:
     if media_type is None:
         return None
     if len(data) > MAX_BASE64_CHARACTERS or is_image_too_large(content):
-        from shoal.tools.image_scaling import UnfittingImage, fit_image
+        from shoal.tools.fitted_images import UnfittingImage, fit_image
 
         fitted = fit_image(content, media_type, max_bytes=MAX_IMAGE_BYTES)
         if isinstance(fitted, UnfittingImage):

@@ -232,7 +232,7 @@ async def _read_image(path: Path, media_type: str, size: int, context: ToolConte
         )
     import base64
 
-    from shoal.tools.image_scaling import UnfittingImage, fit_image
+    from shoal.tools.fitted_images import UnfittingImage, fit_image
 
     content = context.workspace.read_file(path)
     fitted = await asyncio.to_thread(fit_image, content, media_type, max_bytes=MAX_IMAGE_BYTES)

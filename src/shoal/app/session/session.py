@@ -294,16 +294,23 @@ class Session:
 
     async def __aexit__(self, *exc: Any) -> None:
         try:
-            await self.interrupt()
-            await self.teams.close()
-            await self.supervisor.stop_all_agents(SESSION_ENDED_REASON)
-            await self.runtime.processes.shells.stop_all(SESSION_ENDED_REASON)
-            await self.runtime.hooks.runner.stop_background_hooks(SESSION_ENDED_REASON)
-            await self.lifecycle_hooks.run_session_end_hooks()
-            if self._options.lead_channel is None:
-                await self.publish_event(SessionEnded(agent=LEAD_ID))
-        finally:
-            await self._exit.__aexit__(*exc)
+            await self._end_agents_and_programs()
+        except BaseException as error:
+            # A turn that crashed cancels this task. The error makes the task groups cancel what still runs
+            # instead of waiting for it forever.
+            await self._exit.__aexit__(type(error), error, error.__traceback__)
+            raise
+        await self._exit.__aexit__(*exc)
+
+    async def _end_agents_and_programs(self) -> None:
+        await self.interrupt()
+        await self.teams.close()
+        await self.supervisor.stop_all_agents(SESSION_ENDED_REASON)
+        await self.runtime.processes.shells.stop_all(SESSION_ENDED_REASON)
+        await self.runtime.hooks.runner.stop_background_hooks(SESSION_ENDED_REASON)
+        await self.lifecycle_hooks.run_session_end_hooks()
+        if self._options.lead_channel is None:
+            await self.publish_event(SessionEnded(agent=LEAD_ID))
 
     def subscribe(self, callback: Callable[[Event], None]) -> Callable[[], None]:
         """Subscribe to all events, in turns and between them; return a function that unsubscribes.

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from shoal.core.conversation.messages import Base64ImageSource, ImageBlock, Message, TextBlock
-from shoal.tools.image_scaling import UnfittingImage, fit_image
+from shoal.tools.fitted_images import UnfittingImage, fit_image
 from shoal.tools.images import MAX_IMAGE_BYTES, MAX_INPUT_BYTES
 
 LONG_LINES = 10

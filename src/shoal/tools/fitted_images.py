@@ -1,4 +1,4 @@
-"""Scales images down to a size that providers accept, with the optional package Pillow."""
+"""Images scaled down to a size that providers accept, with the optional package Pillow."""
 
 from __future__ import annotations
 
