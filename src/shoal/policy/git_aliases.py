@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -21,6 +22,12 @@ _UNKNOWN_ALIASES = re.compile(
 )
 """Settings with which a name may mean any command: other files, aliases with a section each, corrections."""
 
+_OTHER_SETTINGS = re.compile(
+    r"\b(?:HOME|PATH|XDG_CONFIG_HOME|GIT_[A-Z_]+)\+?=|alias|autocorrect|--config|--exec-path", re.IGNORECASE
+)
+"""Text of a command line with which git may read aliases from elsewhere, or run programs of other names."""
+_MAX_ALIAS_DEPTH = 10
+
 
 def add_git_alias_commands(analysis: ShellCommandAnalysis, command: str, root: str) -> ShellCommandAnalysis:
     """Return the analysis with the commands that aliases of git stand for."""
@@ -33,20 +40,30 @@ def _iter_alias_commands(part: SimpleShellCommand, command: str, root: str) -> I
     if not words or words[0] is None or not words[0].endswith("git"):
         return
     rest = skip_git_flags(words)
-    name = rest[1] if len(rest) > 1 else None
+    if rest[1:2] == ("for-each-repo",):
+        yield replace(part, argv=None, words=("git",), code=(None,))
+    yield from _iter_meanings(part, ("git", *rest[1:]), command, root, depth=0)
+
+
+def _iter_meanings(
+    part: SimpleShellCommand, words: tuple[str | None, ...], command: str, root: str, *, depth: int
+) -> Iterator[SimpleShellCommand]:
+    """Yield what a subcommand may stand for that is none of git's own."""
+    name = words[1] if len(words) > 1 else None
     if name is None or name in GIT_SUBCOMMANDS:
         return
     for value in _iter_alias_values(name, command, root):
-        if value is None or value.startswith("!"):
+        if value is None or value.startswith("!") or depth > _MAX_ALIAS_DEPTH:
             yield replace(part, argv=("git", name), words=("git", name), code=(value,))
             continue
-        own_words = (*_split_alias(value), *rest[2:])
-        yield replace(part, argv=None, words=("git", *own_words), code=())
+        meaning = skip_git_flags(("git", *_split_alias(value), *words[2:]))
+        yield replace(part, argv=None, words=("git", *_split_alias(value), *words[2:]), code=())
+        yield from _iter_meanings(part, meaning, command, root, depth=depth + 1)
 
 
 def _iter_alias_values(name: str, command: str, root: str) -> Iterator[str | None]:
     """Yield the values that an alias may have; None for one that is not known."""
-    if "alias" in command:
+    if _OTHER_SETTINGS.search(command) or shutil.which(f"git-{name}") is not None:
         yield None
     definition = re.compile(
         rf"(?:^|\])[ \t]*{re.escape(name)}[ \t]*=[ \t]*(.*)$", re.IGNORECASE | re.MULTILINE
