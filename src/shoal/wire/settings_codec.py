@@ -323,7 +323,7 @@ class SettingsSchema(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 SettingsSourceKind: TypeAlias = Literal[
-    "managed", "command line", "local", "project", "mcp", "private", "agent", "plugin", "user"
+    "managed", "command line", "local", "project", "mcp", "private", "agent", "plugin", "workflow", "user"
 ]
 """`private` holds the user's own MCP servers for one project."""
 
@@ -344,7 +344,7 @@ class SettingsDocument(Struct, frozen=True, kw_only=True):
     @property
     def is_user_controlled(self) -> bool:
         """True if the user controls the source; False for project files, which may come from anyone."""
-        return self.kind not in ("local", "project", "mcp", "agent", "plugin")
+        return self.kind not in ("local", "project", "mcp", "agent", "plugin", "workflow")
 
     def __repr__(self) -> str:
         return f"Document({self.name})"  # the text may hold keys

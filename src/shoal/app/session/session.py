@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from shoal.app.runtime.runtime import Runtime
     from shoal.app.session.lifecycle_hooks import SessionLifecycleHookRunner
     from shoal.app.skills.knowledge import SkillsAndInstructions
+    from shoal.app.workflows.workflow_supervisor import WorkflowSupervisor
     from shoal.core.budgets.budget import Budget
     from shoal.core.budgets.usage import ModelCard
     from shoal.core.clock import Clock
@@ -104,6 +105,7 @@ class Session:
     """State that an earlier process of this session left unfinished."""
     undo_history: SessionUndoHistory | None
     """Turns that can be undone; None if nothing is stored."""
+    workflows: WorkflowSupervisor
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -273,7 +275,7 @@ class Session:
                 parts.teams,
             )
             self.lifecycle_hooks, self.recovered = parts.lifecycle_hooks, parts.recovered
-            self.undo_history = parts.undo_history
+            self.undo_history, self.workflows = parts.undo_history, parts.workflows
             self._options = self.runtime.options
             await connect_session(self, self._exit)
             session_telemetry.attach_telemetry(self, self._exit, trace=self._options.trace)
@@ -295,6 +297,7 @@ class Session:
     async def __aexit__(self, *exc: Any) -> None:
         try:
             await self.interrupt()
+            await self.workflows.stop_all(SESSION_ENDED_REASON)
             await self.teams.close()
             await self.supervisor.stop_all_agents(SESSION_ENDED_REASON)
             await self.runtime.processes.shells.stop_all(SESSION_ENDED_REASON)
@@ -524,13 +527,15 @@ class Session:
         return self.supervisor.move_to_background(None if agent is None else AgentId(agent))
 
     async def stop_task(self, task: str) -> str:
-        """Stop an agent, by id or name, or a shell; return its description. Raises `AgentRequestRefused`."""
+        """Stop an agent, a shell or a workflow; return its description. Raises `AgentRequestRefused`."""
         shell = self.runtime.processes.shells.find_shell(task)
         if shell is not None and shell.status == "running":
             await shell.stop(STOPPED_BY_PERSON_REASON)
             return shell.command
         if await self.teams.end_member(task, STOPPED_BY_PERSON_REASON):
             return task
+        if await self.workflows.stop(task, STOPPED_BY_PERSON_REASON):
+            return f"workflow {task}"
         return (await self.supervisor.stop_running_agent(task, STOPPED_BY_PERSON_REASON)).description
 
     async def stop_agents(self, reason: str = STOPPED_BY_PERSON_REASON) -> tuple[AgentStatusSnapshot, ...]:

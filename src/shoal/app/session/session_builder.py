@@ -14,6 +14,7 @@ from shoal.agent.conversation import Conversation
 from shoal.app.agent_permissions import get_permission_engine
 from shoal.app.agents.agent_factory import AgentFactory
 from shoal.app.agents.backend_launcher import BackendMemberLauncher
+from shoal.app.agents.program_agents import ProgramAgents
 from shoal.app.config.assistant_mode import build_appended_system_prompt
 from shoal.app.config.coordinator_mode import load_replacement_system_prompt, select_lead_tools
 from shoal.app.config.journal_recovery import (
@@ -40,6 +41,7 @@ from shoal.app.session.control_handler import handle_control_command
 from shoal.app.session.hook_services import SessionHookServices
 from shoal.app.session.lifecycle_hooks import SessionLifecycleHookRunner
 from shoal.app.settings.configured_rules import find_skipped_flag_rules
+from shoal.app.workflows.workflow_supervisor import WorkflowSupervisor
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import ShoalError
 from shoal.core.events import PREVIEW_LENGTH
@@ -122,6 +124,7 @@ class SessionParts(Struct, frozen=True, kw_only=True):
     lifecycle_hooks: SessionLifecycleHookRunner
     recovered: RecoveredSessionState | None
     undo_history: SessionUndoHistory | None
+    workflows: WorkflowSupervisor
 
 
 async def build_session_parts(options: Options, exit_stack: AsyncExitStack) -> SessionParts:
@@ -131,6 +134,7 @@ async def build_session_parts(options: Options, exit_stack: AsyncExitStack) -> S
     supervisor, teams = _create_supervisor_and_teams(runtime)
     await exit_stack.enter_async_context(supervisor)
     await exit_stack.enter_async_context(teams)
+    workflows = await exit_stack.enter_async_context(WorkflowSupervisor(ProgramAgents(runtime, supervisor)))
     lead = _create_lead(runtime)
     runtime.agents.running.set_lead(lead)
     runtime.servers.subscribe_to_tool_changes(lambda: lead.set_tools(*_select_lead_tools(runtime)))
@@ -142,6 +146,7 @@ async def build_session_parts(options: Options, exit_stack: AsyncExitStack) -> S
         lifecycle_hooks=await exit_stack.enter_async_context(SessionLifecycleHookRunner(lead, runtime)),
         recovered=_recover_session_state(runtime),
         undo_history=create_undo_history(config),
+        workflows=workflows,
     )
 
 
