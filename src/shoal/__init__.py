@@ -11,18 +11,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from shoal.app.agents.agent import Agent as Agent
+    from shoal.app.agents.program_agents import SpawnOptions as SpawnOptions
+    from shoal.app.agents.result import Result as Result
     from shoal.app.api import open as open  # noqa: A004 - always used as shoal.open
     from shoal.app.api import run as run
     from shoal.app.api import run_sync as run_sync
-    from shoal.app.agents.agent import Agent as Agent
     from shoal.app.library.agent_handle import AgentHandle as AgentHandle
     from shoal.app.library.library_session import LibrarySession as Session
-    from shoal.app.agents.program_agents import SpawnOptions as SpawnOptions
     from shoal.app.library.session_options import SessionOptions as SessionOptions
     from shoal.app.library.team import Team as Team
     from shoal.app.library.team import TeamReport as TeamReport
     from shoal.app.options import Options as Options
-    from shoal.app.agents.result import Result as Result
     from shoal.app.session.turn import Turn as Turn
     from shoal.app.teams.team_store import TeamStore as TeamStore
     from shoal.app.workflows.workflow import Workflow as Workflow

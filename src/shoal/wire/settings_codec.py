@@ -180,6 +180,8 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     """Seconds without activity after which a working teammate's turn is restarted; if it stalls again, the
     turn fails. A teammate in a separate process is pinged first, and continues in a new process if it does
     not reply."""
+    workflow_tool: bool = False
+    """True to let the lead's model write workflows and run them after your approval."""
     team_depth: Count = 1
     """Maximum nesting depth of teams: with 2, teammates may lead teams."""
     implicit_team: bool = False

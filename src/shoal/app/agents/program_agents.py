@@ -101,8 +101,8 @@ class ProgramAgents:
         elif known is not agent:
             if not _has_same_definition(known, agent):
                 raise ValueError(
-                    f"session.spawn(): the session already has another agent named {agent.name!r}. Rename one "
-                    "of them."
+                    f"session.spawn(): the session already has another agent named {agent.name!r}. Rename "
+                    "one of them."
                 )
             # A file that is loaded again brings new functions.
             self.runtime.agents.extras[agent.name] = agent.extras

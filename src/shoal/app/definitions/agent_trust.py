@@ -23,7 +23,7 @@ from shoal.wire.settings_codec import SettingsDocument, SettingsSchema
 
 
 def find_project_escalations(settings: Settings, project: Path) -> tuple[PermissionEscalation, ...]:
-    """Return all parts of a project that need trust: in settings, servers, agent definitions and workflows."""
+    """Return the parts of a project that need trust: settings, servers, agent definitions and workflows."""
     found = list(settings.escalations)
     trust_file = ProjectTrustFile(settings.home)
     for definition in load_agent_catalog(cwd=project, home=settings.home).all():

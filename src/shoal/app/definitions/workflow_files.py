@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from shoal.app.definitions.plugin_set import PluginSet
 from shoal.app.settings.file_stamps import FileStamp, is_file_unchanged, stamp_file
-from shoal.app.settings.settings_trust import PermissionEscalation, TrustState, read_document_trust
+from shoal.app.settings.settings_trust import PermissionEscalation, read_document_trust
 from shoal.core.errors import StateFileError
 from shoal.core.extensions.skills import WorkflowCommand
 from shoal.core.text.filenames import escape_filename
@@ -117,7 +117,10 @@ class WorkflowFiles:
 
     def is_content_trusted(self, path: Path, digest: str) -> bool:
         """Return True if a file with this SHA-256 may run: those outside the project always may."""
-        if not path.is_relative_to(self._project / _PROJECT_DIRECTORY) or path.parent == self._home / "workflows":
+        if (
+            not path.is_relative_to(self._project / _PROJECT_DIRECTORY)
+            or path.parent == self._home / "workflows"
+        ):
             return True
         escalation = _build_escalation(path, digest, self._home, self._project)
         return escalation.trust == "trusted"
@@ -161,11 +164,10 @@ def _build_escalation(path: Path, digest: str, home: Path, project: Path) -> Per
     document = SettingsDocument(
         name=str(path), kind="workflow", path=path, text="{}", raw={"workflow": {path.name: value}}
     )
-    trust: TrustState = "unasked"
     try:
         trust = read_document_trust(ProjectTrustFile(home), project, document, ((key, value),))
     except StateFileError:
-        pass
+        trust = "unasked"
     return PermissionEscalation(document=document, keys=key, value=value, trust=trust)
 
 

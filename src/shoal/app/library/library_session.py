@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast, overloa
 
 from shoal.app.agents.agent import Agent, refuse_unknown_keywords
 from shoal.app.agents.program_agents import MAPPED_AGENTS, SpawnOptions, choose_output_type
+from shoal.app.agents.result import Result
 from shoal.app.library.agent_handle import AgentHandle
 from shoal.app.library.question_answerer import answer_questions
-from shoal.app.agents.result import Result
 from shoal.app.session.session import Session
 from shoal.app.session.turn import Turn
 from shoal.core.budgets.shared_budget import SharedBudget

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from msgspec import Struct
 
+from shoal.app.agents.agent import Agent, refuse_unknown_keywords, restore_agent
 from shoal.app.config.option_checks import suggest_name
 from shoal.app.config.session_config import resolve_environment
-from shoal.app.agents.agent import Agent, refuse_unknown_keywords, restore_agent
 from shoal.app.library.library_session import LibrarySession
 from shoal.app.library.session_options import SharedOptions, build_session_options
 from shoal.app.library.team_definition import (

@@ -145,9 +145,7 @@ def find_named_or_latest_run(home: Path, cwd: Path, name: str | None = None) -> 
     if name is not None:
         return find_run(home, name)
     directory = str(cwd.resolve())
-    return next(
-        (run for run in list_runs_newest_first(home) if read_start_directory(run) == directory), None
-    )
+    return next((run for run in list_runs_newest_first(home) if read_start_directory(run) == directory), None)
 
 
 def list_runs_newest_first(home: Path) -> list[RunHandle]:

@@ -380,7 +380,9 @@ class Session:
 
     @property
     def _has_running_agents(self) -> bool:
-        return self.supervisor.has_running_agents or self.teams.is_working
+        return (
+            self.supervisor.has_running_agents or self.teams.is_working or self.workflows.has_background_work
+        )
 
     async def _wait_until_agents_and_hooks_idle(self) -> None:
         background = self.runtime.hooks.runner.background
@@ -577,6 +579,7 @@ class Session:
         while True:
             await self.supervisor.wait_until_idle()
             await self.teams.wait_until_idle()
+            await self.workflows.wait_until_idle()
             if not self._has_running_agents:
                 return
 

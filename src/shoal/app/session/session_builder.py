@@ -65,6 +65,7 @@ from shoal.tools.agent_tools import AgentToolOptions, build_agent_tools, format_
 from shoal.tools.background_tools import build_background_tools
 from shoal.tools.plan_tools import PlanApprover
 from shoal.tools.team_tools import build_team_tools
+from shoal.tools.workflow_tool import build_workflow_tool
 from shoal.wire.hook_codec import UNKNOWN_EVENT_END
 
 if TYPE_CHECKING:
@@ -131,10 +132,10 @@ async def build_session_parts(options: Options, exit_stack: AsyncExitStack) -> S
     """Build the parts of a session; `exit_stack` closes them in reverse order. Raises `ShoalError`."""
     config = load_session_config(options, exit_stack)
     runtime = await open_runtime(config, exit_stack)
-    supervisor, teams = _create_supervisor_and_teams(runtime)
+    supervisor, teams, workflows = _create_supervisor_and_teams(runtime)
     await exit_stack.enter_async_context(supervisor)
     await exit_stack.enter_async_context(teams)
-    workflows = await exit_stack.enter_async_context(WorkflowSupervisor(ProgramAgents(runtime, supervisor)))
+    await exit_stack.enter_async_context(workflows)
     lead = _create_lead(runtime)
     runtime.agents.running.set_lead(lead)
     runtime.servers.subscribe_to_tool_changes(lambda: lead.set_tools(*_select_lead_tools(runtime)))
@@ -164,8 +165,10 @@ async def connect_session(session: Session, exit_stack: AsyncExitStack) -> None:
         session.notes.extend(_describe_unknown_events(session.recovered))
 
 
-def _create_supervisor_and_teams(runtime: Runtime) -> tuple[AgentSupervisor, SessionTeams | MemberHost]:
-    """Create the supervisor and the teams; their tools are added to the tools of the runtime."""
+def _create_supervisor_and_teams(
+    runtime: Runtime,
+) -> tuple[AgentSupervisor, SessionTeams | MemberHost, WorkflowSupervisor]:
+    """Create the supervisors and the teams; their tools are added to the tools of the runtime."""
     agent_factory = AgentFactory(runtime)
     supervisor = AgentSupervisor(
         factory=agent_factory,
@@ -181,14 +184,16 @@ def _create_supervisor_and_teams(runtime: Runtime) -> tuple[AgentSupervisor, Ses
     runtime.agents.plans.add_approval_listener(agent_factory.transcripts.save_approved_plan_mode)
     teams = _create_teams_or_member_host(runtime, supervisor, agent_factory)
     runtime.agents.running.add_source(teams)
+    workflows = WorkflowSupervisor(ProgramAgents(runtime, supervisor))
     agent_tools = (
         *_build_agent_tools(runtime.config, supervisor, teams),
         *build_team_tools(teams),
-        *build_background_tools(supervisor, runtime.processes.shells, teams),
+        *build_background_tools(supervisor, runtime.processes.shells, teams, workflows.scripts),
+        *([build_workflow_tool(workflows.scripts)] if runtime.settings.own.workflow_tool else ()),
         runtime.knowledge.create_skill_tool(),
     )
     runtime.tools.update({tool.schema.name: tool for tool in agent_tools})
-    return supervisor, teams
+    return supervisor, teams, workflows
 
 
 def _build_spawn_policy(config: SessionConfig) -> SpawnPolicy:

@@ -122,7 +122,11 @@ async def run_prompt_or_slash_command(
     if not isinstance(prompt, SlashCommandInvocation):
         return await run_agent_loop(agent, prompt)
     try:
-        return await _run_slash_invocation(session, prompt)
+        if (blocked := await _run_expansion_hooks(agent, prompt)) is not None:
+            return LoopResult(reason="blocked", detail=f"a UserPromptExpansion hook blocked it: {blocked}")
+        if isinstance(prompt.command, WorkflowCommand):
+            return await _run_typed_workflow(session, prompt, prompt.command)
+        return await _run_slash_invocation(session, prompt, prompt.command)
     finally:
         # The command's permissions were granted before the agent's turn, which may never have started.
         agent.permissions.drop_turn_permissions()
@@ -147,12 +151,10 @@ async def _run_expansion_hooks(agent: AgentRunner, prompt: SlashCommandInvocatio
     return decision.blocked
 
 
-async def _run_slash_invocation(session: Session, prompt: SlashCommandInvocation) -> LoopResult:
-    agent, runtime, command = session.agent, session.runtime, prompt.command
-    if (blocked := await _run_expansion_hooks(agent, prompt)) is not None:
-        return LoopResult(reason="blocked", detail=f"a UserPromptExpansion hook blocked it: {blocked}")
-    if isinstance(command, WorkflowCommand):
-        return await _run_typed_workflow(session, prompt, command)
+async def _run_slash_invocation(
+    session: Session, prompt: SlashCommandInvocation, command: Skill | ExternalSlashPrompt
+) -> LoopResult:
+    agent, runtime = session.agent, session.runtime
     if isinstance(command, Skill) and command.execution.forks:
         return await _run_forked_skill(session, prompt, command)
     if isinstance(command, ExternalSlashPrompt):
@@ -216,7 +218,7 @@ async def _run_typed_workflow(
         returned = await definition.run(session, **parse_typed_arguments(definition, prompt.arguments))
     except (RunFailed, WorkflowError) as error:
         return await _add_command_output(session, prompt, f"The workflow failed: {error}", failed=True)
-    except Exception as error:  # the wall around a program of the person: it may raise anything
+    except Exception as error:  # noqa: BLE001 - the wall around a program of the person: it may raise anything
         text = f"The workflow raised {type(error).__name__}: {error}"
         return await _add_command_output(session, prompt, text, failed=True)
     return await _add_command_output(session, prompt, format_returned_value(returned))

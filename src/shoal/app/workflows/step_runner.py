@@ -1,4 +1,4 @@
-"""Steps of a running workflow: each is journaled when it starts, and its result before the program gets it."""
+"""Steps of a running workflow. The result of each is journaled before the program gets it."""
 
 from __future__ import annotations
 
@@ -74,6 +74,8 @@ class StepRunner:
         self._max_steps = MAX_STEPS if max_steps is None else max_steps
         self._max_agents = max_agents
         self._agent_count = 0
+        self.started_count = 0
+        self.finished_count = 0
         self._quota_refusal = ""
 
     def watch_quota(self, event: Event) -> None:
@@ -239,6 +241,7 @@ class StepRunner:
         return value
 
     def _record_start(self, step: StepRecord) -> None:
+        self.started_count += 1
         self._runtime.events.emit_event(
             WorkflowStepStarted(
                 agent=LEAD_ID,
@@ -254,6 +257,7 @@ class StepRunner:
         )
 
     def _record_result(self, step: StepRecord, value: Any) -> None:
+        self.finished_count += 1
         self._runtime.events.emit_event(
             WorkflowStepFinished(agent=LEAD_ID, workflow=self.workflow, step=step.number, value=value)
         )

@@ -194,7 +194,9 @@ class Workflow:
     def _build_path(self, kind: str, agent: Agent[Any] | str | None = None) -> str:
         """Return the phase, the functions that lead to the step, and its kind."""
         name = "" if agent is None else f" {agent if isinstance(agent, str) else agent.name}"
-        return "/".join(filter(None, (self._steps.phase, *reversed(list(self._iter_callers())), f"{kind}{name}")))
+        return "/".join(
+            filter(None, (self._steps.phase, *reversed(list(self._iter_callers())), f"{kind}{name}"))
+        )
 
     def _iter_callers(self) -> Iterator[str]:
         """Yield the names of the functions of the program, innermost first."""

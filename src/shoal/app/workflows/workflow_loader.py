@@ -125,7 +125,10 @@ def _split_named_arguments(text: str, names: Sequence[str]) -> dict[str, Any] | 
     parts = re.split(pattern, text) if names else [text]
     if parts[0].strip():
         return None
-    return {name: parse_argument_value(value.strip()) for name, value in zip(parts[1::2], parts[2::2], strict=True)}
+    return {
+        name: parse_argument_value(value.strip())
+        for name, value in zip(parts[1::2], parts[2::2], strict=True)
+    }
 
 
 def parse_argument_words(words: Sequence[str], given: Mapping[str, Any] | None = None) -> dict[str, Any]:

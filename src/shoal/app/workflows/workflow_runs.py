@@ -29,7 +29,9 @@ def find_recorded_workflow(
     if workflow is not None:
         found = [each for each in found if workflow in (each.started.workflow, each.started.name)]
     if not found:
-        raise WorkflowError(f"The session {run.session} has no workflow{f' {workflow!r}' if workflow else ''}.")
+        raise WorkflowError(
+            f"The session {run.session} has no workflow{f' {workflow!r}' if workflow else ''}."
+        )
     return run, found[-1]
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
+from functools import cached_property
 from types import TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Struct
 
@@ -19,8 +20,13 @@ from shoal.core.events import WorkflowEnded, WorkflowStarted
 from shoal.core.ids import LEAD_ID
 from shoal.core.task_groups import exit_task_group_without_wrapping
 
+if TYPE_CHECKING:
+    from shoal.app.workflows.script_workflows import ScriptWorkflows
+
 _DETAIL_LENGTH = 2_000
-_ancestors: ContextVar[tuple[str, ...]] = ContextVar("names of the workflows that started this one", default=())
+_ancestors: ContextVar[tuple[str, ...]] = ContextVar(
+    "names of the workflows that started this one", default=()
+)
 
 
 class WorkflowSession(Protocol):
@@ -44,12 +50,14 @@ class WorkflowLaunch(Struct, frozen=True, kw_only=True):
 
 
 class RunningWorkflow(Struct, kw_only=True, eq=False):
-    """A workflow that has not ended."""
+    """A workflow of this process."""
 
     id: str
     name: str
+    steps: StepRunner
     task: asyncio.Task[Any]
     stop_reason: str = ""
+    ended: WorkflowEnded | None = None
 
 
 class WorkflowSupervisor:
@@ -58,6 +66,8 @@ class WorkflowSupervisor:
     def __init__(self, agents: ProgramAgents) -> None:
         self.agents = agents
         self._running: dict[str, RunningWorkflow] = {}
+        self._latest: dict[str, RunningWorkflow] = {}
+        """Latest run of each workflow of this process."""
         self._tasks = asyncio.TaskGroup()
         self._background: set[asyncio.Task[None]] = set()
 
@@ -93,8 +103,16 @@ class WorkflowSupervisor:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
-    def list_running(self) -> tuple[RunningWorkflow, ...]:
-        return tuple(self._running.values())
+    @cached_property
+    def scripts(self) -> ScriptWorkflows:
+        """Workflows that the lead's model writes."""
+        from shoal.app.workflows.script_workflows import ScriptWorkflows
+
+        return ScriptWorkflows(self)
+
+    def find_latest(self, workflow: str) -> RunningWorkflow | None:
+        """Return the workflow with this id, running or ended in this process."""
+        return self._latest.get(workflow)
 
     def find_running(self, workflow: str) -> RunningWorkflow | None:
         """Return the running workflow with this id or name."""
@@ -111,6 +129,11 @@ class WorkflowSupervisor:
         found.task.cancel()
         await asyncio.wait([found.task])
         return True
+
+    async def wait_for_end(self, workflow: str) -> None:
+        """Wait until the workflow is not running."""
+        if (found := self.find_running(workflow)) is not None:
+            await asyncio.wait([found.task])
 
     async def stop_all(self, why: str) -> tuple[str, ...]:
         """Stop all workflows and return their ids."""
@@ -150,27 +173,25 @@ class WorkflowSupervisor:
         token = _ancestors.set((*_ancestors.get(), start.name))
         unsubscribe = events.subscribe(steps.watch_quota)
         task = asyncio.ensure_future(self._run_program(launch, steps))
-        running = self._running[start.workflow] = RunningWorkflow(
-            id=start.workflow, name=start.name, task=task
+        running = self._running[start.workflow] = self._latest[start.workflow] = RunningWorkflow(
+            id=start.workflow, name=start.name, steps=steps, task=task
         )
         try:
             returned, value = await self._wait_for_program(running)
         except asyncio.CancelledError:
-            self._emit_end(start, "stopped", running.stop_reason or "it was stopped")
+            self._emit_end(running, "stopped", running.stop_reason or "it was stopped")
             raise
         except WorkflowStopped as error:
-            self._emit_end(start, "stopped", error.reason)
+            self._emit_end(running, "stopped", error.reason)
             raise
         except Exception as error:
-            self._emit_end(start, "failed", f"{type(error).__name__}: {error}")
+            self._emit_end(running, "failed", f"{type(error).__name__}: {error}")
             raise
         finally:
             unsubscribe()
             _ancestors.reset(token)
             del self._running[start.workflow]
-        events.emit_event(
-            WorkflowEnded(agent=LEAD_ID, workflow=start.workflow, status="completed", value=value)
-        )
+        self._emit_end(running, "completed", value=value)
         return returned, value
 
     async def _run_program(self, launch: WorkflowLaunch, steps: StepRunner) -> tuple[Any, Any]:
@@ -195,12 +216,17 @@ class WorkflowSupervisor:
         returned, value = running.task.result()
         return returned, value
 
-    def _emit_end(self, start: WorkflowStarted, status: Any, detail: str) -> None:
-        self.agents.runtime.events.emit_event(
-            WorkflowEnded(
-                agent=LEAD_ID, workflow=start.workflow, status=status, detail=detail[:_DETAIL_LENGTH]
-            )
+    def _emit_end(
+        self,
+        running: RunningWorkflow,
+        status: Literal["completed", "failed", "stopped"],
+        detail: str = "",
+        value: Any = None,
+    ) -> None:
+        running.ended = WorkflowEnded(
+            agent=LEAD_ID, workflow=running.id, status=status, detail=detail[:_DETAIL_LENGTH], value=value
         )
+        self.agents.runtime.events.emit_event(running.ended)
 
     def note_changed_source(self, record: WorkflowRecord, digest: str) -> None:
         """Tell the person that the program differs from the one that ran before."""

@@ -85,6 +85,8 @@ def _resume_workflow(workflow: str, **flag_values: Any) -> int:
     async def resume(session: LibrarySession[Any]) -> Any:
         from shoal.app.workflows.workflow_loader import load_workflow_file
 
+        if record.started.script:
+            return await session.workflows.scripts.resume_in_foreground(record.started.workflow, rerun_from)
         definition = load_workflow_file(Path(record.started.source), record.started.name)
         return await definition.resume(session, record.started.workflow, rerun_from=rerun_from)
 
