@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from shoal_process import ShoalProgram, wait_for_result
 
+from shoal.core.events import WorkflowStepStarted
+from shoal.stores.files.sessions.file_journal import follow_journal
+
 WORKFLOW = """
 import shoal
 
@@ -50,6 +53,10 @@ async def test_a_workflow_is_run_shown_and_resumed(shoal: ShoalProgram, home: Pa
         ("Review a.py", True),
         ("Review b.py", True),
     ]
+    watched = (await shoal("watch", session)).text
+    assert "phase review" in watched
+    assert "completed" in watched
+    assert [name for name in (await shoal("cost", session, "--json")).lines[-1]["by_phase"]] == ["review: review"]
     resumed = await shoal("workflow", "resume", session)
     assert json.loads(resumed.text) == json.loads(ran.text)
     assert "completed: reviewer" not in resumed.err
@@ -184,3 +191,58 @@ async def test_what_cannot_be_run_is_refused_with_the_reason(
     ran = await shoal("workflow", "run", *words)
     assert ran.code != 0
     assert expected in ran.err
+
+
+SCRIPT = """
+async def main(flow):
+    first = await flow.map("general-purpose", ["one", "two", "three"], at_once=1)
+    number = flow.random()
+    if (await flow.shell("cat gate")).exit_code:
+        await flow.sleep(100_000)
+    return [first, number, await flow.agent("general-purpose", "last")]
+"""
+
+
+@pytest.mark.spec("WFL-08")
+@pytest.mark.needs("bwrap")
+async def test_a_killed_script_continues_without_repeating_its_agents(
+    shoal: ShoalProgram, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = {"name": "Workflow", "input": {"name": "job", "script": SCRIPT, "max_agents": 4}}
+    steps = [
+        {"match": "start it", "tools": [call]},
+        {"match": "runs in the background", "text": "It runs."},
+        {"match": "was interrupted", "text": "Noted."},
+        {"text": "done", "repeat": True},
+    ]
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps(steps))
+    monkeypatch.setenv("SHOAL_MODEL", f"scripted:{script}")
+    monkeypatch.setenv("SHELL", "/bin/sh")
+    (home / "settings.json").write_text(json.dumps({"shoal": {"workflow_tool": True}}))
+    flags = ("--permission-mode", "bypassPermissions")
+    session = "9a1f3c52-0000-4000-8000-000000000001"
+    async with shoal.start_process("-p", "start it", "--session-id", session, *flags) as process:
+        assert process.stdin is not None
+        process.stdin.close()
+        journal = home / "shoal" / "runs" / session / "journal.jsonl"
+        async with asyncio.timeout(60):
+            async for record in follow_journal(journal, 0, is_running=lambda: True):
+                if isinstance(record.event, WorkflowStepStarted) and record.event.path == "sleep":
+                    break
+        process.kill()
+    assert (await shoal("workflow", "show", "job", "--json")).lines[-1]["status"] == "interrupted"
+    resumed = await shoal("-p", "and now?", "--resume", session, *flags)
+    assert resumed.code == 0, resumed.err
+    (shoal.project / "gate").touch()
+    before = (await shoal("workflow", "show", "job", "--json")).lines[-1]["steps"]
+    assert [step["finished"] for step in before] == [True] * 5 + [False]
+    finished = await shoal("workflow", "resume", "job", "--from", "5", "--json", *flags)
+    assert finished.code == 0, finished.err
+    value = json.loads(finished.text)
+    assert value[0] == ["done"] * 3
+    assert value[2] == "done"
+    # Only the last agent ran in this process.
+    assert finished.err.count("completed: general-purpose") == 1
+    again = await shoal("workflow", "resume", "job", "--json", *flags)
+    assert json.loads(again.text) == value

@@ -12,11 +12,9 @@ import pytest
 
 import shoal
 from shoal.app.workflows import script_host
-from shoal.core.agents.workflow_scripts import WorkflowScript
 from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.conversation.model_requests import ModelRequest
-from shoal.core.errors import WorkflowError
-from shoal.core.events import QuestionAsked, WorkflowEnded
+from shoal.core.events import Event, WorkflowEnded, WorkflowStepStarted
 from shoal.core.permissions.questions import AllowAnswer, DenyAnswer, PermissionQuestion
 from shoal.models.scripted_model import ReplyLike
 
@@ -142,6 +140,10 @@ async def main(flow):
     assert writer.prompts == ["0", "1", "2"]
 
 
+def is_long_sleep(event: Event) -> bool:
+    return isinstance(event, WorkflowStepStarted) and event.preview == "100000.0 s"
+
+
 @pytest.mark.spec("WFL-08")
 async def test_a_script_is_stopped_and_resumed_without_repeating_its_agents(tmp_path: Path) -> None:
     script = """
@@ -155,10 +157,12 @@ async def main(flow):
 """
     writer = Writer(script)
     async with writer.open(tmp_path) as session:
+        sleeping = asyncio.Event()
+        session.subscribe(lambda event: sleeping.set() if is_long_sleep(event) else None)
         await session.run("go")
+        async with asyncio.timeout(60):
+            await sleeping.wait()
         (running,) = session.workflows._running.values()
-        while running.steps.started_count < 5:
-            await asyncio.sleep(0.01)
         assert await session.stop_task(running.id) == f"workflow {running.id}"
         assert running.ended is not None
         assert running.ended.status == "stopped"
