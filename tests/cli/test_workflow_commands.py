@@ -56,7 +56,7 @@ async def test_a_workflow_is_run_shown_and_resumed(shoal: ShoalProgram, home: Pa
     watched = (await shoal("watch", session)).text
     assert "phase review" in watched
     assert "completed" in watched
-    assert [name for name in (await shoal("cost", session, "--json")).lines[-1]["by_phase"]] == ["review: review"]
+    assert list((await shoal("cost", session, "--json")).lines[-1]["by_phase"]) == ["review: review"]
     resumed = await shoal("workflow", "resume", session)
     assert json.loads(resumed.text) == json.loads(ran.text)
     assert "completed: reviewer" not in resumed.err

@@ -115,7 +115,7 @@ def test_a_workflow_its_phases_and_their_cost_are_shown(
         LIVE,
         WorkflowStarted(agent=LEAD_ID, workflow="migrate-1", name="migrate", arguments={}),
         WorkflowPhaseStarted(agent=LEAD_ID, workflow="migrate-1", phase="verify"),
-        WorkflowStepStarted(**step, path="verify/agent a", phase="verify", digest="", child=AgentId("a-docs")),
+        WorkflowStepStarted(**step, path="verify/agent", phase="verify", digest="", child=AgentId("a-docs")),
         ModelRequestSettled(
             agent=AgentId("a-docs"),
             request=RequestId("r-flow"),

@@ -72,7 +72,7 @@ def build_agent_permissions(blueprint: AgentBlueprint) -> PermissionEngine:
     permissions = get_permission_engine(blueprint.new_agent.parent).create_child(
         agent_workspace.workspace,
         mode=parse_spawn_permission_mode(facts.mode),
-        allowed_tools=(blueprint.definition.tools or ()) if toolset.only and not resumed else (),
+        allowed_tools=(blueprint.definition.capabilities.tools or ()) if toolset.only and not resumed else (),
         denied_tools=() if resumed else toolset.never,
         main_checkout=agent_workspace.main_checkout,
         stored=StoredToolRestrictions(only=facts.narrowed, never=facts.denied) if resumed else None,

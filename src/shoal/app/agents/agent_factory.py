@@ -142,7 +142,7 @@ class _ToolsetCache:
         ):
             return cached[3]
         offered = (name for name in tool_names if name not in self._lead_only_tools)
-        toolset = select_definition_tools(definition, offered, agent_tools.extra_names)
+        toolset = select_definition_tools(definition.capabilities, offered, agent_tools.extra_names)
         self._last = (definition, tool_names, agent_tools.extra_names, toolset)
         return toolset
 
@@ -224,7 +224,7 @@ class AgentFactory:
             memory=memory,
         )
         agent_workspace = await self._allocate_agent_workspace(
-            new_agent, request.isolation or definition.isolation
+            new_agent, request.isolation or definition.run.isolation
         )
         try:
             return self._prepare_new_agent_in_workspace(spawn_plan, new_agent, agent_workspace)
@@ -253,7 +253,7 @@ class AgentFactory:
             ),
             system=self._build_system_prompt(agent_prompt, workspace.cwd, definition.instructions),
             color=definition.color if assignment is None else assignment.color,
-            background=definition.background,
+            background=definition.run.background,
             memory=None
             if memory is None
             else AgentMemoryDirectory(directory=str(memory.directory), only=memory.added_tools),
@@ -350,7 +350,7 @@ class AgentFactory:
             system=initial.system,
             tools=spawn_plan.toolset.names,
             cwd=str(agent_workspace.workspace.cwd),
-            isolation=request.isolation or spawn_plan.definition.isolation,
+            isolation=request.isolation or spawn_plan.definition.run.isolation,
             worktree=agent_workspace.name,
             parent=new_agent.parent.identity.agent,
             call=new_agent.call,
@@ -545,7 +545,7 @@ class AgentFactory:
             permissions.get_active_rules().deny,
         )
         tools, deferred = runtime.agents.deferral.select_tools(
-            available, blueprint.definition.tools or (), rules=permissions.get_active_rules()
+            available, blueprint.definition.capabilities.tools or (), rules=permissions.get_active_rules()
         )
         return AgentRunner(
             identity=hook_subject.identity,
@@ -588,7 +588,7 @@ class AgentFactory:
 
     def _open_agent_budget(self, agent: AgentId, blueprint: AgentBlueprint) -> AgentBudget:
         agent_budget = self._runtime.budget.get_or_create_agent_budget(
-            agent, blueprint.facts.agent_type, BudgetLimits(max_usd=blueprint.definition.max_budget_usd)
+            agent, blueprint.facts.agent_type, BudgetLimits(max_usd=blueprint.definition.run.max_budget_usd)
         )
         try:
             agent_budget.require_priced_model(blueprint.model.card)
@@ -637,14 +637,14 @@ class AgentFactory:
                 else "",
                 hooks=describe_agent_hooks(agent.hooks),
                 servers=list_mcp_servers_of_tools(blueprint.toolset.names),
-                skills=blueprint.definition.skills,
+                skills=blueprint.definition.capabilities.skills,
                 notes=(*blueprint.agent_workspace.notes, *_list_missing_tool_notices(blueprint.toolset)),
             ),
             prompt=prompt,
             output_tool=blueprint.agent_tools.output_tool,
-            one_shot=blueprint.definition.one_shot,
+            one_shot=blueprint.definition.run.one_shot,
             acceptance_check=self._create_acceptance_check(
-                blueprint.definition.acceptance, agent, blueprint.new_agent.monitor
+                blueprint.definition.run.acceptance, agent, blueprint.new_agent.monitor
             ),
             list_commits=blueprint.agent_workspace.list_commits,
             clean_up=release_agent_resources,

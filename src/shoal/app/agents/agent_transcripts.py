@@ -110,4 +110,4 @@ class AgentTranscriptStore:
 
 
 def _format_unknown_agent_error(agent: AgentId) -> str:
-    return f"There is no agent {agent!r}, and no transcript of one. Use ListAgents to list the agents."
+    return f"There is no agent {agent!r}, and no transcript for it. Use ListAgents to list the agents."

@@ -28,7 +28,7 @@ class SpawnOptions(TypedDict, total=False):
     """Options for one started agent; they override those of its definition."""
 
     name: str
-    """Name for messages; an agent without one is reached by its id."""
+    """Name for messages; an agent without a name is reached by its id."""
     description: str
     """What it does, in a few words, for people; by default the beginning of the prompt."""
     model: str
@@ -62,7 +62,7 @@ class ProgramAgents:
         options: SpawnOptions,
         agent_id: AgentId | None = None,
     ) -> AgentRun:
-        """Start an agent, with this id if one is given; wait for a free place.
+        """Start an agent, with this id if one is given; wait for a free slot.
 
         Raises `AgentRequestRefused`.
         """

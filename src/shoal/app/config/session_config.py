@@ -96,15 +96,14 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
     check_options(options)
     started_at = options.clock.monotonic()
     (options, output_tool), cwd = add_structured_output_tool(options), _resolve_project(options.cwd)
-    settings = replace(
-        load_settings(
-            cwd=cwd,
-            environ=resolve_environment(options, cwd),
-            given=options.settings,
-            sources=options.setting_sources,
-        ),
-        betas=tuple(options.betas),
+    settings = load_settings(
+        cwd=cwd,
+        environ=resolve_environment(options, cwd),
+        given=options.settings,
+        sources=options.setting_sources,
     )
+    if options.betas:
+        settings = replace(settings, models=replace(settings.models, betas=tuple(options.betas)))
     if options.bare:
         settings = remove_extensions(settings)
         options = replace(options, strict_mcp_config=True)
@@ -174,7 +173,7 @@ def resolve_environment(options: Options, cwd: Path) -> dict[str, str] | None:
     for name, expected in (("HOME", person), ("XDG_CONFIG_HOME", os.environ.get("XDG_CONFIG_HOME"))):
         if environ.get(name) not in (None, expected):
             raise SettingsError(
-                f"shoal.open: environ: {name} cannot differ from that of this process, because "
+                f"shoal.open: environ: {name} must have the same value as in this process, because "
                 "permission rules would refer to other files. Leave it out, or use a separate process."
             )
     return {"HOME": person, **environ}

@@ -24,7 +24,7 @@ from shoal.wire.settings_codec import SettingsDocument, SettingsSchema
 
 def find_project_escalations(settings: Settings, project: Path) -> tuple[PermissionEscalation, ...]:
     """Return the parts of a project that need trust: settings, servers, agent definitions and workflows."""
-    found = list(settings.escalations)
+    found = list(settings.findings.escalations)
     trust_file = ProjectTrustFile(settings.home)
     for definition in load_agent_catalog(cwd=project, home=settings.home).all():
         document = _make_agent_trust_document(definition)
@@ -64,7 +64,7 @@ def is_agent_trusted(home: Path, project: Path, definition: AgentDefinition) -> 
 def _make_agent_trust_document(definition: AgentDefinition) -> SettingsDocument | None:
     """Return the programs that a project's agent brings, as a document; None if it brings none."""
     servers: dict[str, Any] = {}
-    for entry in definition.mcp_servers:
+    for entry in definition.capabilities.mcp_servers:
         servers |= entry if isinstance(entry, Mapping) else {}
     source = definition.source
     programs = {"hooks": definition.hooks, "mcpServers": servers}

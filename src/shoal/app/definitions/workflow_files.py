@@ -73,7 +73,7 @@ class WorkflowFiles:
         self._parsed: dict[Path, tuple[FileStamp, tuple[ParsedWorkflow, ...], str]] = {}
 
     def list_files(self) -> list[WorkflowFileEntry]:
-        """Return the files, those of the home first: a project cannot replace a workflow of yours."""
+        """Return the files, those of the home first: a project cannot replace your own workflow."""
         home, project = self._home / "workflows", self._project / _PROJECT_DIRECTORY
         return [
             *(self._iter_directory(home, "home") if "user" in self._sources else ()),

@@ -153,7 +153,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         output: type[Any] | None = None,
         **options: Unpack[SpawnOptions],
     ) -> AgentHandle[Any]:
-        """Start an agent; no model decides that. Wait for a free place if too many agents run.
+        """Start an agent without asking a model. Wait for a free slot if too many agents are running.
 
         `agent` is an `Agent`, or the name of one from a file. `output` overrides the type of its answer.
         Raises `AgentRequestRefused`.

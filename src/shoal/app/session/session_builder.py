@@ -357,7 +357,10 @@ def _select_lead_tools(runtime: Runtime) -> tuple[Mapping[str, Tool], frozenset[
         definition=runtime.config.lead_agent,
     )
     definition = runtime.config.lead_agent
-    named = (*(runtime.options.available_tools or ()), *((definition and definition.tools) or ()))
+    named = (
+        *(runtime.options.available_tools or ()),
+        *((definition and definition.capabilities.tools) or ()),
+    )
     rules = runtime.lead.permissions.get_active_rules()
     return runtime.agents.deferral.select_tools(tools, named, rules=rules, is_lead=True)
 
@@ -375,8 +378,10 @@ def _collect_startup_notes(runtime: Runtime) -> tuple[str, ...]:
     """Collect the notes for the person at the start of the session. Raises `SettingsError`."""
     config, options, problems = runtime.config, runtime.options, runtime.hooks.problems
     return (
-        *config.settings.warnings,
-        *summarize_unused_items(len(config.settings.unused_items) + sum(map(_is_unknown_event, problems))),
+        *config.settings.findings.warnings,
+        *summarize_unused_items(
+            len(config.settings.findings.unused_items) + sum(map(_is_unknown_event, problems))
+        ),
         *config.notes,
         *(problem for problem in problems if not _is_unknown_event(problem)),
         *config.plugins.startup_notes,
@@ -402,7 +407,10 @@ def _refuse_rules_without_tools(runtime: Runtime) -> None:
         allowed = split_permission_rule_flags(options.allowed_tools)
         refuse_misspelled_rules("allowed_tools", allowed, tools)
         refuse_unknown_rules("disallowed_tools", options.disallowed_tools, tools)
-    for key, rules in (("deny", settings.permissions.deny), ("ask", settings.permissions.ask)):
+    for key, rules in (
+        ("deny", settings.permissions.entries.deny),
+        ("ask", settings.permissions.entries.ask),
+    ):
         refuse_misspelled_rules(settings.find_setting_origin(f"permissions.{key}"), rules, tools)
 
 

@@ -286,7 +286,7 @@ class StepRunner:
         if has_child and self._quota_refusal:
             raise WorkflowError(
                 "No further agent is started: the provider refused a request because the quota is used up "
-                f"({self._quota_refusal}). Resume the workflow when there is quota again."
+                f"({self._quota_refusal}). Resume the workflow when quota is available again."
             )
 
     async def _refuse_changed_step(self, path: str, preview: str) -> None:
@@ -302,6 +302,6 @@ class StepRunner:
             raise WorkflowChanged(
                 f"The workflow {self.workflow} changed since it ran: step {recorded.number} ({path}) had the "
                 f"input {recorded.preview!r}, and now it has {to_one_line(preview)[:PREVIEW_LENGTH]!r}. Undo "
-                f"the change, or run that step and all later ones again: use rerun_from={recorded.number}.",
+                f"the change, or run that step and all later steps again: use rerun_from={recorded.number}.",
                 step=recorded.number,
             )

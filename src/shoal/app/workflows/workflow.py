@@ -176,7 +176,7 @@ class Workflow:
         return datetime.fromtimestamp(self._steps.get_time(self._build_path("now")) / 1000, UTC)
 
     def random(self) -> float:
-        """Return a random number between 0 and 1, the same one after a crash."""
+        """Return a random number between 0 and 1, the same number after a crash."""
         return self._steps.get_random_number(self._build_path("random"))
 
     async def _run_agent(

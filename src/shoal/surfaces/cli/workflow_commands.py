@@ -33,7 +33,7 @@ def workflow_commands() -> None:
 @workflow_commands.command("ls")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 def list_workflows(*, as_json: bool) -> int:
-    """List the workflows of this project, of the home and of plug-ins."""
+    """List the workflows in this project, in the home and in plug-ins."""
     files = _open_workflow_files().list_files()
     if as_json:
         print_json(
@@ -102,7 +102,7 @@ workflow_commands.add_command(
         help=(
             "Run WORKFLOW and print what it returns.\n\n    WORKFLOW is a name that `shoal workflow ls` "
             "lists, FILE.py, FILE.py:NAME, or MODULE:NAME. Each argument is\n    NAME=VALUE, and VALUE is "
-            "JSON or a text. The flags of `shoal` apply here too."
+            "JSON or plain text. The flags of `shoal` apply here too."
         ),
         params=[
             click.Argument(["workflow"]),
@@ -119,7 +119,7 @@ workflow_commands.add_command(
         callback=_resume_workflow,
         short_help="Continue a workflow that was interrupted or failed.",
         help=(
-            f"Continue WORKFLOW: {_WORKFLOW_HELP}.\n\n    Steps that finished are not repeated, unless "
+            f"Continue WORKFLOW: {_WORKFLOW_HELP}.\n\n    Finished steps are not repeated, unless "
             "--from names one of them."
         ),
         params=[
@@ -128,7 +128,7 @@ workflow_commands.add_command(
                 ["--from", "rerun_from"],
                 type=click.IntRange(min=1),
                 metavar="STEP",
-                help="Run this step and all later ones again.",
+                help="Run this step and all later steps again.",
             ),
             _JSON_OPTION,
             *RUN_FLAGS,

@@ -54,7 +54,8 @@ start_command = click.Command(
     help=(
         "Start a team from TEMPLATE for GOAL, and lead it.\n\n    Shoal creates the team, its tasks and "
         "its members before the lead's first turn. At a terminal you talk to the\n    lead; with -p, or "
-        "without a terminal, it runs headless and prints the result. If GOAL is `-`, Shoal reads it\n    "
+        "without a terminal, the team runs headless and prints the result. If GOAL is `-`, Shoal reads "
+        "it\n    "
         "from "
         "standard input. The flags of `shoal` apply here too."
     ),
@@ -132,7 +133,8 @@ def _check_team_template(template: TeamTemplate, flag_values: dict[str, Any]) ->
     if any(role.isolation == "worktree" for role in template.roles) and not _is_in_repository(cwd):
         role_names = ", ".join(role.name for role in template.roles if role.isolation == "worktree")
         raise click.UsageError(
-            f"{role_names} works in a separate worktree, but {cwd} is not in a git repository. Create one "
+            f"The template gives {role_names} a separate worktree, but {cwd} is not in a git repository. "
+            "Create one "
             "first: git init && git add -A && git commit -m start"
         )
 
