@@ -16,13 +16,7 @@ from shoal.agent.forks import NO_SUGGESTION, ask_model_outside_conversation
 from shoal.agent.loop import LoopResult
 from shoal.app.config.session_memory import SessionMemory
 from shoal.app.options import Options
-from shoal.app.session import (
-    delegate_mode,
-    person_notifier,
-    session_cleanup,
-    session_telemetry,
-    typed_commands,
-)
+from shoal.app.session import person_notifier, session_cleanup, session_telemetry, typed_commands
 from shoal.app.session.recovery import start_or_recover_session
 from shoal.app.session.turn import (
     LastWorkingPermissionModeTracker,
@@ -355,11 +349,8 @@ class Session:
         At the session's deadline working agents are stopped and listed in `interrupted_agents`. With
         `wait_for_input` the wait continues after the agents end; in assistant mode it never ends.
         """
-        supervisor, queue, is_assistant = (
-            self.supervisor,
-            self.runtime.inbox.queue,
-            self.runtime.config.assistant,
-        )
+        supervisor, queue = self.supervisor, self.runtime.inbox.queue
+        is_assistant = self.runtime.config.assistant
         self.expects_input = self.expects_input or wait_for_input
         if wait_for_input and not is_assistant and not self._has_running_agents:
             # No agent is working that the deadline could cut off.
@@ -373,6 +364,7 @@ class Session:
                     await race_coroutines(self._tasks, *idle_waits, queue.wait_for_waking_item(LEAD_ID))
                 await self._wait_briefly_for_more_results()
         except TimeoutError:
+            await self.workflows.stop_all("the deadline has passed")
             stopped = await self.teams.close()
             self.interrupted_agents = (*stopped, *await supervisor.stop_all_agents("the deadline has passed"))
             return None
@@ -380,9 +372,8 @@ class Session:
 
     @property
     def _has_running_agents(self) -> bool:
-        return (
-            self.supervisor.has_running_agents or self.teams.is_working or self.workflows.has_background_work
-        )
+        supervisor, workflows = self.supervisor, self.workflows
+        return supervisor.has_running_agents or self.teams.is_working or workflows.has_background_work
 
     async def _wait_until_agents_and_hooks_idle(self) -> None:
         background = self.runtime.hooks.runner.background
@@ -510,7 +501,9 @@ class Session:
 
     def set_delegate_mode(self, *, enabled: bool) -> None:
         """Restrict the lead to delegation, or restore all its tools, from its next call on."""
-        delegate_mode.set_delegate_mode(self, enabled=enabled)
+        from shoal.app.session.delegate_mode import set_delegate_mode
+
+        set_delegate_mode(self, enabled=enabled)
 
     def list_undoable_turns(self) -> tuple[UndoableTurn, ...]:
         """Return the turns that can be undone, oldest first; none if nothing is stored."""
@@ -566,8 +559,8 @@ class Session:
     @property
     def has_working_agents(self) -> bool:
         """True if an agent other than the lead is working."""
-        supervisor, teams = self.supervisor, self.teams
-        return teams.is_working or any(run.completion is None for run in supervisor.list_running_agents())
+        runs = self.supervisor.list_running_agents()
+        return self.teams.is_working or any(run.completion is None for run in runs)
 
     @property
     def has_live_agents(self) -> bool:

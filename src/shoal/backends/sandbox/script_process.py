@@ -107,12 +107,16 @@ def limit_resources(memory: int, cpu_seconds: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
 
-class RunFailed(Exception):
+class ScriptRunFailed(Exception):
     """An agent did not complete its work."""
 
 
-class WorkflowError(Exception):
+class ScriptWorkflowError(Exception):
     """A step was refused, or the workflow cannot continue."""
+
+
+# Scripts know them by the names of the library.
+ScriptRunFailed.__name__, ScriptWorkflowError.__name__ = "RunFailed", "WorkflowError"
 
 
 class ShellResult(NamedTuple):
@@ -170,7 +174,7 @@ class Connection:
             elif not future.done():
                 try:
                     future.set_result(get_answer(frame))
-                except (RunFailed, WorkflowError) as error:
+                except (ScriptRunFailed, ScriptWorkflowError) as error:
                     future.set_exception(error)
 
     def _send_request(self, step: str, fields: dict[str, Any]) -> int:
@@ -198,7 +202,9 @@ class Connection:
 def get_answer(frame: dict[str, Any]) -> Any:
     if "error" in frame:
         raise (
-            RunFailed(frame["message"]) if frame["error"] == "RunFailed" else WorkflowError(frame["message"])
+            ScriptRunFailed(frame["message"])
+            if frame["error"] == "RunFailed"
+            else ScriptWorkflowError(frame["message"])
         )
     return frame.get("value")
 
@@ -279,14 +285,14 @@ async def run_for_each(
     items: Iterable[Any], run: Callable[[Any], Awaitable[Any]], at_once: int, default: Any
 ) -> list[Any]:
     results: dict[int, Any] = {}
-    failures: dict[int, RunFailed] = {}
+    failures: dict[int, ScriptRunFailed] = {}
     remaining = enumerate(items)
 
     async def run_remaining() -> None:
         for index, item in remaining:
             try:
                 results[index] = await run(item)
-            except RunFailed as error:
+            except ScriptRunFailed as error:
                 results[index], failures[index] = default, error
 
     async with asyncio.TaskGroup() as workers:
@@ -311,11 +317,15 @@ async def run_script(connection: Connection, started: dict[str, Any]) -> Any:
     source = started["script"]
     # For the lines in error messages, which cannot be read from a file.
     linecache.cache[SCRIPT_NAME] = (len(source), None, source.splitlines(keepends=True), SCRIPT_NAME)
-    names: dict[str, Any] = {"__name__": "workflow", "RunFailed": RunFailed, "WorkflowError": WorkflowError}
+    names: dict[str, Any] = {
+        "__name__": "workflow",
+        "RunFailed": ScriptRunFailed,
+        "WorkflowError": ScriptWorkflowError,
+    }
     exec(compile(source, SCRIPT_NAME, "exec"), names)  # noqa: S102 - the purpose of this process
     main_function = names.get("main")
     if not inspect.iscoroutinefunction(main_function):
-        raise WorkflowError("the script must define `async def main(flow)`")
+        raise ScriptWorkflowError("the script must define `async def main(flow)`")
     return await main_function(Flow(connection), **started["arguments"])
 
 
