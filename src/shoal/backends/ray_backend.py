@@ -276,15 +276,13 @@ class RayBackend:
 
     async def _receive_hello(self, channel: SocketChannel, placement: _Placement, name: str) -> MemberHello:
         message = await channel.receive()
-        try:
-            if message is None:
-                raise ProcessError(f"{name} was not started: {placement.reason or 'its process ended'}.")
+        if message is None:
+            hello = MemberHello(refusal=f"{name} was not started: {placement.reason or 'its process ended'}.")
+        else:
             hello = msgspec.json.decode(message, type=MemberHello)
-            if hello.refusal:
-                raise ProcessError(hello.refusal)
-        except (ProcessError, msgspec.MsgspecError):
+        if hello.refusal:
             channel.close()
-            raise
+            raise ProcessError(hello.refusal)
         return hello
 
     async def _give_up(self, placement: _Placement, driver: RayDriverClient) -> None:

@@ -28,9 +28,9 @@ class RayDriver:
 
     def serve(self, address: str) -> None:
         try:
-            _connect(address)
+            connect_driver(address)
         except Exception as error:  # noqa: BLE001 - told to the lead, which says what to do
-            self._send({"failed": _shorten(error)})
+            self._send({"failed": shorten_error(error)})
             return
         self._send({"connected": True})
         for order in self._line.makefile("rb"):
@@ -59,11 +59,11 @@ class RayDriver:
             end = actor.run.remote(order["entry"], order["order"])
             end.future().add_done_callback(lambda done: self._report_end(key, done.exception()))
         except Exception as error:  # noqa: BLE001 - told to the lead
-            self._send({"ended": key, "why": _shorten(error)})
+            self._send({"ended": key, "why": shorten_error(error)})
 
     def _report_end(self, key: str, error: BaseException | None) -> None:
         self._actors.pop(key, None)
-        self._send({"ended": key, "why": "" if error is None else _shorten(error)})
+        self._send({"ended": key, "why": "" if error is None else shorten_error(error)})
 
     def _kill_actor(self, key: str) -> None:
         import ray
@@ -142,7 +142,7 @@ def _fits(node: Mapping[str, Any], resources: Mapping[str, Any]) -> bool:
     )
 
 
-def _connect(address: str) -> None:
+def connect_driver(address: str) -> None:
     import ray
 
     ray.init(
@@ -154,7 +154,7 @@ def _connect(address: str) -> None:
     )
 
 
-def _shorten(error: BaseException) -> str:
+def shorten_error(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
     return " ".join(lines[:3])[:600] or type(error).__name__
 

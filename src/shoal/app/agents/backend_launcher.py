@@ -311,7 +311,7 @@ class BackendMemberLauncher:
         return ""
 
     def _explain_no_cluster(self, backend: BackendType) -> str:
-        """Return what teammates on a cluster need and the settings do not name; empty if nothing is missing."""
+        """Return what a cluster needs and the settings do not name; empty if nothing is missing."""
         if backend != "ray":
             return ""
         if self._runtime.settings.own.cluster.address is None:

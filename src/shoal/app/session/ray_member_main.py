@@ -75,9 +75,7 @@ def _adapt_to_machine(bootstrap: MemberBootstrap) -> MemberBootstrap:
     """Leave out what exists only on the lead's machine. Raises `ShoalError`."""
     cwd = Path(bootstrap.opened.cwd)
     if not cwd.is_dir():
-        raise ShoalError(
-            f"The directory {cwd} does not exist on the machine {socket.gethostname()}. Make it available there."
-        )
+        raise ShoalError(f"The directory {cwd} does not exist on the machine {socket.gethostname()}.")
     with suppress(OSError):
         os.chdir(cwd)
     return replace(bootstrap, run="", transcript="", snapshot="")
