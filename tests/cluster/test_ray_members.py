@@ -86,7 +86,6 @@ def read_rows(address: str, query: str) -> list[list[object]]:
     return get_shared_server().execute(query, database=urlsplit(address).path[1:])
 
 
-@pytest.mark.spec("BCK-07")
 async def test_members_work_on_other_machines_and_report(
     tmp_path: Path, machines: RayMachines, cluster_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,7 +130,6 @@ def is_member_process(pid: int) -> bool:
         return False
 
 
-@pytest.mark.spec("BCK-07")
 async def test_a_member_of_a_killed_machine_continues_on_another(
     tmp_path: Path, machines: RayMachines, cluster_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,13 +50,12 @@ class MemberListener:
 
     def open(self) -> None:
         """Start to listen on a free port. Raises `ProcessError`."""
+        listener = socket.socket(socket.AF_INET6 if ":" in self._host else socket.AF_INET, socket.SOCK_STREAM)
         try:
-            family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-            listener = socket.socket(family, socket.SOCK_STREAM)
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind((self._host, 0))
             listener.listen(128)
         except OSError as error:
+            listener.close()
             raise ProcessError(
                 f"Cannot listen for teammates on {self._host}: {error}. Set shoal.cluster.lead_host to an "
                 "address of this machine that the other machines reach."

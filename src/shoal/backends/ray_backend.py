@@ -21,7 +21,7 @@ from msgspec import Struct
 from shoal.backends.member_listener import LeadAddress, MemberListener, find_own_address
 from shoal.backends.order_channel import GuardianOrderChannel
 from shoal.backends.process_backend import ChildProcessLog
-from shoal.backends.ray_settings import RAY_VARIABLES, explain_missing_ray
+from shoal.backends.ray_settings import RAY_ENVIRONMENT, explain_missing_ray
 from shoal.backends.socket_channel import SocketChannel
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
@@ -34,7 +34,7 @@ DRIVER_TIMEOUT = 45.0
 PLACEMENT_TIMEOUT = 50.0
 """Seconds in which a teammate's process is placed, started and connected."""
 DRIVER_LOG = ".ray-driver.log"
-_PASSED_VARIABLES = ("HOME", "PATH", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONHOME")
+_PASSED_VARIABLES = ("HOME", "PATH", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONHOME")
 
 
 class RayBackendSettings(Struct, frozen=True, kw_only=True):
@@ -449,7 +449,7 @@ def _build_driver_launch(address: str, control: int, log: int) -> ProcessLaunchS
     return ProcessLaunchSpec(
         argv=[sys.executable, "-P", "-u", "-X", "utf8", "-m", "shoal.backends.ray_driver", address],
         cwd=Path("/"),
-        env={**passed, **RAY_VARIABLES, "PYTHONPATH": path},
+        env={**passed, **RAY_ENVIRONMENT, "PYTHONPATH": path},
         stdin=control,
         stdout=log,
         stderr=log,

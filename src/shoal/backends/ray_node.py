@@ -14,7 +14,7 @@ from typing import ClassVar
 from msgspec import Struct
 
 from shoal.backends.member_listener import limit_silence
-from shoal.backends.ray_settings import RAY_VARIABLES
+from shoal.backends.ray_settings import RAY_ENVIRONMENT
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
 from shoal.core.ports import ChildProcessHandle, ProcessLauncher, ProcessLaunchSpec
@@ -71,7 +71,7 @@ class RayNode:
                 ProcessLaunchSpec(
                     argv=build_ray_start_command(self._spec, self._directory),
                     cwd=Path("/"),
-                    env={**os.environ, **RAY_VARIABLES, **self._spec.env},
+                    env={**os.environ, **RAY_ENVIRONMENT, **self._spec.env},
                     stdout=output.fileno(),
                     stderr=output.fileno(),
                 )

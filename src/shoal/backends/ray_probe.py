@@ -17,7 +17,7 @@ from typing import Any
 
 from shoal.backends.ray_actor import MemberHostActor
 from shoal.backends.ray_driver import connect_driver, describe_node, shorten_error
-from shoal.backends.ray_settings import RAY_VARIABLES, explain_missing_ray
+from shoal.backends.ray_settings import RAY_ENVIRONMENT, explain_missing_ray
 from shoal.core.errors import ProcessError
 
 CHECK_TIMEOUT = 30.0
@@ -46,7 +46,7 @@ def _run_probe(*arguments: str, timeout: float) -> dict[str, Any]:
     try:
         result = subprocess.run(
             [sys.executable, "-P", "-m", "shoal.backends.ray_probe", *arguments],
-            env={**os.environ, **RAY_VARIABLES, "PYTHONPATH": path},
+            env={**os.environ, **RAY_ENVIRONMENT, "PYTHONPATH": path},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-RAY_VARIABLES = {
+RAY_ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     # A machine that was killed is noticed after 3 seconds, one that was cut off after 9; Ray's own settings
     # take 15 and 65.
