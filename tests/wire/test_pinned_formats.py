@@ -53,7 +53,7 @@ from shoal.app.teams.team_export import ExportedMember, ExportedTaskChange
 from shoal.core.agents.agent_definitions import DefinitionProblem, DefinitionSource
 from shoal.core.agents.background_shells import BackgroundShell, BackgroundShellResult
 from shoal.core.agents.schedules import Schedule
-from shoal.core.agents.subagent_metadata import SubagentMetadata
+from shoal.core.agents.subagent_metadata import SubagentMetadata, SubagentOrigin, SubagentRestrictions
 from shoal.core.agents.subagents import (
     AgentMessageDeliveryReceipt,
     AgentResult,
@@ -224,7 +224,8 @@ FORMATS: dict[str, Mapping[str, Kind]] = {
         "own fields of a member": roster_codec._OwnMemberFieldsSchema,
     },
     "tasks": {"task": task_codec._TaskSchema},
-    "sub-agents": {"meta": SubagentMetadata},
+    # One flat object: test_subagent_metadata.py.
+    "sub-agents": {"meta": SubagentMetadata, "origin": SubagentOrigin, "restrictions": SubagentRestrictions},
     "checkpoints": {"change": CheckpointFileChange, "undone": _CheckpointUndoMark},
     "worktrees": {"record": WorktreeRecord, "owner": WorktreeOwnerProcess},
     "trust": {"decision": TrustDecision},

@@ -52,7 +52,7 @@ from shoal.policy.wildcards import GLOB, TooManyDirectoryEntriesError, has_odd_n
 _QUOTED_WILDCARD = re.compile(r"\[([*?\[])\]")
 _TOO_MANY_LINKS = "it follows links, and there are too many files to check"
 _ODD_NAMES = "some file names contain spaces, quotes or a leading dash, which changes the arguments"
-_NEW_SETTINGS = "one part of the line writes files that another part may obey as its settings"
+_NEW_SETTINGS = "one part of the line writes files that another part may read as its settings"
 _TOO_WIDE = "its wildcards match too many files to check"
 KEYS_REFUSAL = "that file contains Shoal's own keys, which no tool may access."
 _UNCLEAR_FILES = "Shoal cannot tell which files it reads; they may include Shoal's keys"

@@ -106,7 +106,10 @@ def _copy_files(checkout: Path, worktree: Path, names: Sequence[str]) -> tuple[s
             continue
         total += source.stat().st_size
         if count >= _MAX_FILES or total > _MAX_BYTES:
-            return (f"Files of {INCLUDE_FILE} from {escape_filename(name)} on are missing: too many.",)
+            return (
+                f"Files of {INCLUDE_FILE} starting with {escape_filename(name)} are missing: there are "
+                "too many.",
+            )
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(source, target)
     return ()

@@ -288,8 +288,8 @@ class BackendMemberLauncher:
             return "a session that stores nothing on disk must run its teammates in its own process."
         if options.store is not None and get_shared_address(self._runtime.config.store) is None:
             return (
-                "a teammate's process can open the store in the home directory or in PostgreSQL, and no "
-                "other. Leave out store=, "
+                "a teammate's process can open only a store in the home directory or in PostgreSQL. Leave "
+                "out store=, "
                 'or set shoal.teammate_mode to "in-process".'
             )
         if options.model is not None and not isinstance(options.model, str):

@@ -180,7 +180,7 @@ def validate_agent_tool_rules(parsed: ParsedAgentDefinition) -> ParsedAgentDefin
     """Return the definition if every `Tool(pattern)` is a valid rule. Raises `InvalidAgentDefinition`."""
     definition = parsed.definition
     for field, attribute in (("tools", "tools"), ("disallowedTools", "disallowed_tools")):
-        for entry in getattr(definition, attribute) or ():
+        for entry in getattr(definition.capabilities, attribute) or ():
             try:
                 parse_permission_rule(entry)
             except SettingsError as error:

@@ -443,7 +443,7 @@ def _create_live_settings(
         allow=split_permission_rule_flags(options.allowed_tools),
         deny=(
             *split_permission_rule_flags(options.disallowed_tools),
-            *(() if config.lead_agent is None else config.lead_agent.disallowed_tools),
+            *(() if config.lead_agent is None else config.lead_agent.capabilities.disallowed_tools),
         ),
         note=events.note,
     )
@@ -480,8 +480,9 @@ def _create_lead_permissions(
     if options.membership is not None:
         denied_tools = options.membership.denied_tools
         engine.deny_tools_for_turn(parse_permission_rule(entry, "its lead") for entry in denied_tools)
-    if config.lead_agent is not None and any("(" in entry for entry in config.lead_agent.tools or ()):
-        engine.restrict_to_tool_patterns(config.lead_agent.tools or ())
+    lead_tools = () if config.lead_agent is None else config.lead_agent.capabilities.tools or ()
+    if any("(" in entry for entry in lead_tools):
+        engine.restrict_to_tool_patterns(lead_tools)
     return engine
 
 

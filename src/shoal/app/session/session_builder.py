@@ -347,7 +347,10 @@ def _select_lead_tools(runtime: Runtime) -> tuple[Mapping[str, Tool], frozenset[
         definition=runtime.config.lead_agent,
     )
     definition = runtime.config.lead_agent
-    named = (*(runtime.options.available_tools or ()), *((definition and definition.tools) or ()))
+    named = (
+        *(runtime.options.available_tools or ()),
+        *((definition and definition.capabilities.tools) or ()),
+    )
     rules = runtime.lead.permissions.get_active_rules()
     return runtime.agents.deferral.select_tools(tools, named, rules=rules, is_lead=True)
 
