@@ -21,7 +21,7 @@ from shoal.core.errors import ProcessError
 HANDSHAKE_TIMEOUT = 10.0
 CONNECT_TIMEOUT = 10.0
 SILENCE_TIMEOUT = 9
-"""Seconds after which the system ends a connection to a machine that does not answer any more."""
+"""Seconds after which the system ends a connection to a machine that no longer answers."""
 _PROBE_PAUSE = 3
 _KEY_SIZE, _SECRET_SIZE, _NONCE_SIZE = 16, 32, 32
 _MAC_SIZE = 32

@@ -90,7 +90,7 @@ class RayMemberProcess:
         return self._placement.reason or f"the connection to {self._hello.node} was lost"
 
     async def stop(self, *, grace: float = 2.0) -> None:
-        """Give it the grace to end, then kill it. It cannot write any more when this returns."""
+        """Give it the grace to end, then kill it. When this returns, it can no longer write."""
         placement = self._placement
         if not placement.ended.is_set():
             placement.ask_to_end()
@@ -394,7 +394,7 @@ class RayDriverClient:
                     _resolve(waiter, nodes)
 
     def _on_driver_end(self) -> None:
-        """Note the end of the driver. Connected teammates go on without it."""
+        """Note the end of the driver. Connected teammates continue without it."""
         _resolve(self._connected, "the process that connects to Ray ended")
         for placement in list(self.placements.values()):
             if placement.channel is None:

@@ -1,6 +1,6 @@
 """Program that talks to a Ray cluster for one session; it reads orders from standard input.
 
-A process of its own, because Ray ends the processes that are connected to a cluster whose head is lost.
+A separate process, because Ray ends the processes that are connected to a cluster whose head is lost.
 Actors are detached: they outlive this program, and end when their connection to the lead is gone.
 """
 

@@ -46,7 +46,7 @@ class RayNodeSpec(Struct, frozen=True, kw_only=True):
 
 
 class RayNode:
-    """Node that runs until `stop`, or until its processes end by themselves."""
+    """Node that runs until `stop`, or until its processes end on their own."""
 
     stop_grace: ClassVar[float] = STOP_GRACE
 
@@ -192,7 +192,7 @@ class RayNodeKeeper:
         return "The head was replaced." if not ended.done() else "Ray's processes of this machine have ended."
 
     async def _wait_for_other_head(self, address: str, cluster_id: str) -> None:
-        """Wait until another head answers. Until then, this machine's processes go on without one."""
+        """Wait until another head answers. Until then, this machine's processes continue without one."""
         while True:
             await self._wait_for_broken_connection(address)
             found = await asyncio.to_thread(self._read_cluster_id, address)
