@@ -22,7 +22,7 @@ from msgspec import Struct
 
 import shoal
 from reference_pages.tools import _collect_tools
-from shoal.app.agents.backend_launcher import (
+from shoal.app.agents.member_bootstrap import (
     InheritedExtensionOptions,
     InheritedMemberOptions,
     InheritedModelOptions,
