@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from shoal.app.agents.backend_launcher import MemberBootstrap, decode_member_bootstrap
+from shoal.app.agents.member_bootstrap import MemberBootstrap, decode_member_bootstrap
 from shoal.app.session.member_main import run_member_session
 from shoal.backends.member_listener import LeadAddress, connect_to_lead
 from shoal.backends.ray_backend import MemberHello
