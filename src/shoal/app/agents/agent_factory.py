@@ -49,7 +49,7 @@ from shoal.app.model_notices import format_session_notice
 from shoal.app.models.child_model import SubagentModelResolver, format_qualified_model_name
 from shoal.app.skills.skill_invoker import PreloadedSkills
 from shoal.core.agents.agent_definitions import AgentDefinition, ToolSelection, select_definition_tools
-from shoal.core.agents.subagent_metadata import SubagentMetadata
+from shoal.core.agents.subagent_metadata import SubagentMetadata, SubagentOrigin, SubagentRestrictions
 from shoal.core.agents.subagents import (
     ResolvedAgentSettings,
     RetainedWorktreeWork,
@@ -352,16 +352,19 @@ class AgentFactory:
             cwd=str(agent_workspace.workspace.cwd),
             isolation=request.isolation or spawn_plan.definition.run.isolation,
             worktree=agent_workspace.name,
-            parent=new_agent.parent.identity.agent,
-            call=new_agent.call,
-            depth=new_agent.parent.identity.depth + 1,
             color=initial.color,
             background=initial.background,
             thinking_tokens=spawn_plan.loop_limits.thinking_tokens,
-            memory="" if memory is None else memory.directory,
-            memory_tools=() if memory is None else memory.only,
-            fork_of=initial.fork_of or "",
-            after=initial.previous_entry,
+            origin=SubagentOrigin(
+                parent=new_agent.parent.identity.agent,
+                call=new_agent.call,
+                depth=new_agent.parent.identity.depth + 1,
+                fork_of=initial.fork_of or "",
+                after=initial.previous_entry,
+            ),
+            restrictions=SubagentRestrictions()
+            if memory is None
+            else SubagentRestrictions(memory=memory.directory, memory_tools=memory.only),
         )
         transcript = self.transcripts.open_transcript(new_agent.agent, facts)
         blueprint = AgentBlueprint(
@@ -390,8 +393,8 @@ class AgentFactory:
 
     async def prepare_resumed_agent(self, new_agent: AgentPreparationRequest) -> PreparedAgent:
         stored = self.transcripts.load_agent(new_agent)
-        facts = stored.facts
-        definition = FORK_DEFINITION if facts.fork_of else self._find_agent_definition(facts.agent_type)
+        facts, is_fork = stored.facts, bool(stored.facts.origin.fork_of)
+        definition = FORK_DEFINITION if is_fork else self._find_agent_definition(facts.agent_type)
         require_agent_start_allowed(new_agent.parent, definition.name)
         agent_tools = await self._prepare_agent_tools(new_agent, definition, facts.tools)
         async with agent_tools.close_on_failure():
@@ -410,7 +413,7 @@ class AgentFactory:
             names = tuple(name for name in facts.tools if name in agent_tools.tools)
             toolset = replace(toolset, names=names)
         toolset = limit_tools_to_session(toolset, self._runtime.options.available_tools, new_agent.assignment)
-        if not facts.fork_of:
+        if not facts.origin.fork_of:
             toolset = agent_tools.add_output_tool_name(toolset)
         request = SpawnRequest(description=facts.description, prompt="", model=facts.model or None)
         spawn_plan = _ResolvedSpawnRequest(
@@ -614,7 +617,7 @@ class AgentFactory:
                 description=facts.description,
                 parent=blueprint.new_agent.parent.identity.agent,
                 call=blueprint.new_agent.call,
-                depth=facts.depth,
+                depth=facts.origin.depth,
                 model=blueprint.model.card.id,
                 mode=facts.mode,
                 background=facts.background,
