@@ -87,7 +87,19 @@ class TelemetrySettings(Struct, frozen=True, kw_only=True):
     """True to export content: prompts, answers, tool inputs and tool outputs."""
 
 
-TeammateMode: TypeAlias = Literal["auto", "in-process", "process", "tmux", "iterm2"]
+class ClusterSettings(Struct, frozen=True, kw_only=True):
+    """Ray cluster on whose machines teammates run if `teammate_mode` is `ray`. Applies only in user files."""
+
+    address: str | None = None
+    """Head of the cluster, as `HOST:PORT`. Shoal uses no cluster that is not named here."""
+    lead_host: str | None = None
+    """Address under which the other machines reach this one; None means the address that it uses to reach
+    the head."""
+    cpus: Annotated[float, Meta(ge=0)] = 0.1
+    """Processors that a teammate takes of a machine, unless its definition names a number."""
+
+
+TeammateMode: TypeAlias = Literal["auto", "in-process", "process", "tmux", "iterm2", "ray"]
 
 
 class ShoalSettings(Struct, frozen=True, kw_only=True):
@@ -185,7 +197,10 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     implicit_team: bool = False
     """True if a named agent that the lead starts without a team creates a team and joins it."""
     teammate_mode: TeammateMode = "auto"
-    """Backend for teammates: this process, separate processes, or separate processes shown in panes."""
+    """Backend for teammates: this process, separate processes, separate processes shown in panes, or the
+    machines of a Ray cluster."""
+    cluster: ClusterSettings = ClusterSettings()
+    """Ray cluster for teammates on other machines."""
     split_panes: bool = True
     """True if panes are split from the lead's window; otherwise each pane gets its own window."""
     teammate_programs: dict[str, tuple[str, ...]] = {}
