@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from team_scripts import send_message, spawn_member
 pytestmark = [pytest.mark.exhaustive, pytest.mark.needs("ray", "postgres", "asyncpg")]
 CREATE = call_tool("TeamCreate", team_name="crew")
 PATIENCE = 120
+SESSION = "b0000000-0000-4000-8000-000000000022"
 
 
 def open_cluster_session(
@@ -170,3 +172,75 @@ def note_figure(name: str, value: float) -> None:
 def restore_machine(machine: RayMachine) -> None:
     machine.start()
     machine.wait_until_started()
+
+
+def wait_for_name(name: str, reached: str) -> Any:
+    """Return a command that runs until a file exists."""
+    command = f"touch {reached}; while [ ! -e {name} ]; do sleep 0.1; done"
+    return call_tool("Bash", reached, command=command, timeout=600_000)
+
+
+async def test_members_work_without_a_head_and_are_placed_again_by_the_next_one(
+    tmp_path: Path, machines: RayMachines, cluster_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with run_provider(
+        monkeypatch,
+        lead=[CREATE, spawn_member("ann"), "Ann works.", "Good.", "Over."],
+        ann=[
+            wait_for_name("go", "reached"),
+            send_message("team-lead", "No head, no matter.", "report"),
+            wait_for_name("never", "reached-again"),
+            send_message("team-lead", "I moved.", "report"),
+            "Done.",
+        ],
+    ) as server:
+        machines.use_provider(server.url)
+        async with open_cluster_session(tmp_path, machines, cluster_database) as session:
+            starts = StartTimes(session, machines, "ann")
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(run_turns(session))
+                await wait_for_file(tmp_path / "reached")
+                machines.head.kill()
+                (tmp_path / "go").touch()
+                await wait_for_file(tmp_path / "reached-again")
+                assert len(starts.starts) == 1
+                replaced_at = time.monotonic()
+                machines.head.start()
+                placed = await starts.wait_for_start(2) - replaced_at
+            note_figure("lost head, seconds from the command until the member is placed again", placed)
+            assert placed < 90
+        assert has_line(server, "lead", "No head, no matter.")
+        assert has_line(server, "lead", "I moved.")
+    machines.head.wait_until_started()
+
+
+async def test_members_of_a_killed_lead_end_and_the_session_is_resumed(
+    tmp_path: Path, machines: RayMachines, cluster_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with run_provider(
+        monkeypatch,
+        lead=[CREATE, spawn_member("ann"), "Ann works.", "Good.", "Over."],
+        ann=[wait_for_name("never", "reached"), send_message("team-lead", "I moved.", "report"), "Done."],
+    ) as server:
+        machines.use_provider(server.url)
+        arguments = ("--settings", machines.build_settings(), "--model", "anthropic:claude-sonnet-4-5")
+        arguments += ("--permission-mode", "bypassPermissions")
+        monkeypatch.setenv("SHOAL_STORE", cluster_database)
+        lead = await start_lead(tmp_path, "Go.", "--session-id", SESSION, *arguments)
+        await wait_for_file(tmp_path / "reached")
+        lead.kill()
+        await lead.wait()
+        killed_at = time.monotonic()
+        await assert_no_member_process_is_left(machines)
+        note_figure("killed lead, seconds until no member process is left", time.monotonic() - killed_at)
+        again = await start_lead(tmp_path, "Continue.", "--resume", SESSION, *arguments)
+        async with asyncio.timeout(PATIENCE):
+            assert await again.wait() == 0
+        assert has_line(server, "lead", "I moved.")
+    await assert_no_member_process_is_left(machines)
+
+
+async def start_lead(cwd: Path, prompt: str, *arguments: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "shoal", "-p", prompt, *arguments), cwd=cwd, stdout=asyncio.subprocess.DEVNULL
+    )

@@ -280,7 +280,7 @@ async def _run_tool_call_with_hooks(
     if (refusal := hook_decision.refusal) is not None:
         return _create_not_run_output(call, f"a PreToolUse hook blocked it: {refusal}")
     permitted_call = await _check_tool_call_permission(agent, call, tool, hook_decision)
-    if isinstance(permitted_call, ToolOutput):
+    if not isinstance(permitted_call, ToolUseBlock):
         return permitted_call
     output = await _run_tool_within_deadline(
         tool, permitted_call, _build_tool_context(agent, permitted_call, calls)
@@ -365,6 +365,8 @@ def _apply_hook_permission_decision(
     decision: PermissionDecision, hook_decision: HookDecision
 ) -> PermissionDecision:
     """Apply a hook's decision: it may require a question, or answer one that no rule demands; never more."""
+    if hook_decision is NO_DECISION:
+        return decision
     if isinstance(decision, AllowDecision) and hook_decision.decision == "ask":
         return AskDecision(hook_decision.decision_reason or "a hook requires your approval")
     if (

@@ -205,7 +205,7 @@ class RayBackend:
         name = launch.launch_args.name
         if launch.program:
             raise ProcessError(f"{name} runs another program, {launch.program[0]}, which needs a pane.")
-        driver = await self._get_or_start_driver()
+        driver = await self._get_responsive_driver()
         listener = self._get_or_open_listener()
         order_address, orders = listener.expect_connection()
         member_address, member = listener.expect_connection()
@@ -289,11 +289,21 @@ class RayBackend:
         placement.kill()
         placement.on_end("it was not started in time")
         if not await driver.is_responsive():
-            # It may be connected to a head that is gone. Running teammates do not depend on it.
-            async with self._starting:
-                if self._driver is driver:
-                    self._driver = None
-            await driver.aclose()
+            await self._discard_driver(driver)
+
+    async def _get_responsive_driver(self) -> RayDriverClient:
+        driver = await self._get_or_start_driver()
+        if await driver.is_responsive():
+            return driver
+        await self._discard_driver(driver)
+        return await self._get_or_start_driver()
+
+    async def _discard_driver(self, driver: RayDriverClient) -> None:
+        """End a driver that may be connected to a head that is gone. Running teammates do not need it."""
+        async with self._starting:
+            if self._driver is driver:
+                self._driver = None
+        await driver.aclose()
 
     def _get_or_open_listener(self) -> MemberListener:
         if self._listener is None:

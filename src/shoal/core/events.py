@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -23,11 +23,14 @@ PREVIEW_LENGTH = 200
 
 
 class Event(Struct, frozen=True, kw_only=True, tag_field="type", tag="event", gc=False):
+    is_journaled: ClassVar[bool] = False
     agent: AgentId
 
 
 class JournaledEvent(Event, frozen=True, tag="journaled"):
     """Event that is appended to the journal before it is published."""
+
+    is_journaled: ClassVar[bool] = True
 
 
 class LiveEvent(Event, frozen=True, tag="live"):

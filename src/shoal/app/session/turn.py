@@ -59,7 +59,8 @@ class Turn(AsyncIterator[Event], Generic[AnswerT_co]):
         if event is None:
             await self._task
             raise StopAsyncIteration
-        if isinstance(event, RunFinished):
+        # `isinstance` of a struct that is False costs several times as much, and a turn has many events.
+        if type(event) is RunFinished:
             self._finished = event
         return event
 
