@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any, Generic, get_args, get_type_hints, is_typeddict
 
 import msgspec
@@ -44,6 +43,13 @@ class OutputType(Generic[OutputT]):
             ) from error
         self.schema: dict[str, Any] = _inline_top_reference(schema)
 
+    @classmethod
+    def from_schema(cls, schema: dict[str, Any]) -> OutputType[Any]:
+        """Return the type of JSON values that fit a JSON Schema."""
+        output: OutputType[Any] = cls.__new__(cls)
+        output.python_type, output._adapter, output.schema = Any, None, schema
+        return output
+
     def __repr__(self) -> str:
         return f"<output type {_describe_type(self.python_type)}>"
 
@@ -79,7 +85,7 @@ def _iter_type_parts(python_type: Any, seen: set[int]) -> Iterator[Any]:
     yield python_type
     for argument in get_args(python_type):
         yield from _iter_type_parts(argument, seen)
-    if is_dataclass(python_type) or is_typeddict(python_type):
+    if hasattr(python_type, "__dataclass_fields__") or is_typeddict(python_type):
         for field in get_type_hints(python_type).values():
             yield from _iter_type_parts(field, seen)
 

@@ -10,7 +10,7 @@ from itertools import accumulate
 from operator import or_
 from typing import Literal, TypeAlias
 
-from shoal.policy.flag_spelling import get_plain_name, may_be_other_spelling
+from shoal.policy.flag_variants import get_plain_name, may_be_other_spelling
 from shoal.policy.permission_rules import ToolPermissionRule
 from shoal.policy.shell.command_analysis import ShellCommandAnalysis, SimpleShellCommand
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from msgspec import Struct
 
 import shoal
@@ -15,6 +13,7 @@ from shoal.core.ids import LEAD_ID, AgentId, IdGenerator
 from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.core.ports import Transcript
 from shoal.core.store import SessionStore
+from shoal.core.text.lazy_patterns import compile_on_first_use
 from shoal.runs.prepared_agent import AgentPreparationRequest
 from shoal.stores.restored_conversation import restore_transcript
 from shoal.stores.subagent_records import (
@@ -23,7 +22,7 @@ from shoal.stores.subagent_records import (
 )
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
-_SAFE_ID = re.compile(rf"[A-Za-z0-9]{{1,64}}|{_NAME}@{_NAME}")
+_SAFE_ID = compile_on_first_use(rf"[A-Za-z0-9]{{1,64}}|{_NAME}@{_NAME}")
 """Id of an agent or of a teammate."""
 
 

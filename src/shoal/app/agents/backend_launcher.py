@@ -6,30 +6,16 @@ import shlex
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import msgspec
-from msgspec import Struct
-from msgspec.structs import replace
+from typing import TYPE_CHECKING
 
 from shoal.app.agent_permissions import get_permission_engine
 from shoal.app.agents.member_setup import resolve_launch_permission_mode
 from shoal.app.models.child_model import format_qualified_model_name
-from shoal.app.options import Options
 from shoal.app.settings.settings import Settings
 from shoal.core.agents.subagents import SpawnRequest
-from shoal.core.budgets.budget import Budget
-from shoal.core.clock import Clock
 from shoal.core.errors import AgentRequestRefused, ProcessError
 from shoal.core.ids import LEAD_ID, AgentId
-from shoal.core.names import AgentName, TeamName
-from shoal.core.permissions.permission_changes import (
-    AddDirectoriesPermissionSuggestion,
-    AddPermissionRulesSuggestion,
-    SetPermissionModeSuggestion,
-)
 from shoal.core.permissions.permission_decisions import PermissionMode
-from shoal.core.store import Store
 from shoal.core.teams.member_backends import (
     AGENT_ENVIRONMENT_MARKS,
     MemberBackend,
@@ -40,15 +26,12 @@ from shoal.core.teams.member_backends import (
 )
 from shoal.core.teams.roster import BackendType, RosterEntry
 from shoal.stores.store_choice import get_shared_address
-from shoal.team.channel.lead_channel import BudgetLimitSet, LeadChannel
-from shoal.team.members.member_host import TeamMembership
-from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT
-from shoal.wire.settings_codec import TeammateMode
 
 if TYPE_CHECKING:
     from shoal.app.runtime.runtime import Runtime
 
 MEMBER_ENTRY_POINT = "shoal.app.session.member_main:main"
+CLUSTER_MEMBER_ENTRY_POINT = "shoal.app.session.ray_member_main:main"
 LOG_DIRECTORY = "members"
 _WARMUP_MODULE = "shoal.app.session.warmup"
 _PROVIDER_API_MODULES = (
@@ -56,154 +39,6 @@ _PROVIDER_API_MODULES = (
     "shoal.models.messages_api",
     "shoal.models.responses_api",
 )
-
-
-class InheritedPermissionOptions(Struct, frozen=True, kw_only=True):
-    mode: PermissionMode
-    skip_permissions: bool
-    allowed_tools: tuple[str, ...]
-    disallowed_tools: tuple[str, ...]
-    available_tools: tuple[str, ...] | None
-    add_dirs: tuple[str, ...]
-    settings: str | None
-    setting_sources: tuple[str, ...] | None
-    attended: bool
-    allow_bypass: bool
-
-
-class InheritedModelOptions(Struct, frozen=True, kw_only=True):
-    model: str | None
-    fallback_model: str | None
-    thinking_tokens: int | None
-    betas: tuple[str, ...]
-    effort: str | None
-
-
-class InheritedExtensionOptions(Struct, frozen=True, kw_only=True):
-    agents: str | dict[str, Any] | None
-    plugin_dirs: tuple[str, ...]
-    mcp_config: tuple[str | dict[str, Any], ...]
-    strict_mcp_config: bool
-    bare: bool
-    slash_commands: bool
-    skills: tuple[str, ...] | None
-
-
-class InheritedMemberOptions(Struct, frozen=True, kw_only=True):
-    """Options of the lead's session that its members inherit; the names are those of `Options`."""
-
-    cwd: str
-    coordinator: bool | None
-    max_turns: int | None
-    seed: int | None
-    teammate_mode: TeammateMode | None
-    store: str | None
-    """Address of a store in a database; None for the home directory."""
-    permissions: InheritedPermissionOptions
-    models: InheritedModelOptions
-    extensions: InheritedExtensionOptions
-
-
-class MemberBootstrap(Struct, frozen=True, kw_only=True):
-    name: AgentName
-    team: TeamName
-    order: SpawnRequest | None
-    mode: PermissionMode | None
-    call: str
-    session: str
-    run: str
-    transcript: str
-    snapshot: str
-    """Shell snapshot of the lead, if it has one, so that not every process takes its own."""
-    rules: BudgetLimitSet
-    answered: tuple[
-        AddPermissionRulesSuggestion | AddDirectoriesPermissionSuggestion | SetPermissionModeSuggestion, ...
-    ]
-    """Session-wide permissions that a person has granted so far."""
-    denied: tuple[str, ...]
-    """Tools that its lead may not use now, so it may not use them either."""
-    opened: InheritedMemberOptions
-    trace: str = ""
-    """Parent of its trace in the lead's trace."""
-
-    def to_membership(self, channel: LeadChannel) -> TeamMembership:
-        return TeamMembership(
-            name=self.name,
-            team=self.team,
-            spawn_request=self.order,
-            mode=self.mode,
-            call=self.call,
-            channel=channel,
-            session=self.session,
-            run_directory=self.run,
-            transcript=self.transcript,
-            snapshot=self.snapshot,
-            denied_tools=self.denied,
-        )
-
-    def to_options(self, membership: TeamMembership, clock: Clock) -> Options:
-        fields = msgspec.structs.asdict(self.opened)
-        for group in ("permissions", "models", "extensions"):
-            fields |= msgspec.structs.asdict(fields.pop(group))
-        for name in ("add_dirs", "plugin_dirs"):
-            fields[name] = tuple(map(Path, fields[name]))
-        fields["cwd"] = Path(self.opened.cwd)
-        return Options(**fields, membership=membership, clock=clock, trace=self.trace)
-
-
-def build_inherited_options(
-    options: Options, *, cwd: Path, model: str | None, mode: PermissionMode, seed: int | None, store: Store
-) -> InheritedMemberOptions:
-    """Build the options of a member's session from the current state of its lead's."""
-    agents, sources = options.agents, options.setting_sources
-    return InheritedMemberOptions(
-        cwd=str(cwd),
-        coordinator=options.coordinator,
-        max_turns=options.max_turns,
-        seed=seed,
-        teammate_mode=options.teammate_mode,
-        store=get_shared_address(store),
-        permissions=InheritedPermissionOptions(
-            mode=mode,
-            skip_permissions=options.skip_permissions,
-            allowed_tools=tuple(options.allowed_tools),
-            disallowed_tools=tuple(options.disallowed_tools),
-            # Only the lead answers with the tool for structured output.
-            available_tools=None
-            if options.available_tools is None
-            else tuple(name for name in options.available_tools if name != STRUCTURED_OUTPUT),
-            add_dirs=tuple(map(str, options.add_dirs)),
-            settings=options.settings,
-            setting_sources=None if sources is None else tuple(sources),
-            attended=options.attended,
-            allow_bypass=options.allow_bypass,
-        ),
-        models=InheritedModelOptions(
-            model=model,
-            fallback_model=options.fallback_model,
-            thinking_tokens=options.thinking_tokens,
-            betas=tuple(options.betas),
-            effort=options.effort,
-        ),
-        extensions=InheritedExtensionOptions(
-            agents=agents if agents is None or isinstance(agents, str) else dict(agents),
-            plugin_dirs=tuple(map(str, options.plugin_dirs)),
-            mcp_config=tuple(each if isinstance(each, str) else dict(each) for each in options.mcp_config),
-            strict_mcp_config=options.strict_mcp_config,
-            bare=options.bare,
-            slash_commands=options.slash_commands,
-            skills=None if options.skills is None else tuple(options.skills),
-        ),
-    )
-
-
-def encode_member_bootstrap(bootstrap: MemberBootstrap) -> bytes:
-    return msgspec.json.encode(bootstrap)
-
-
-def decode_member_bootstrap(message: bytes) -> MemberBootstrap:
-    """Decode the bootstrap message. Raises ValueError."""
-    return msgspec.json.decode(message, type=MemberBootstrap)
 
 
 def list_preloaded_modules() -> tuple[str, ...]:
@@ -231,8 +66,10 @@ class BackendMemberLauncher:
         if backend == "in-process":
             return backend
         reason = (
-            "" if foreign else self._explain_in_process_only(kind)
-        ) or await self._backend_pool.explain_unavailable(backend)
+            ("" if foreign else self._explain_in_process_only(kind))
+            or self._explain_no_cluster(backend)
+            or await self._backend_pool.explain_unavailable(backend)
+        )
         if reason and runtime.settings.own.teammate_mode == "auto" and not foreign:
             return "in-process"
         if reason:
@@ -243,10 +80,12 @@ class BackendMemberLauncher:
         backend = choose_backend_type(
             self._runtime.settings, attended=self._runtime.options.attended, foreign=False
         )
-        if backend != "in-process" and not self._explain_in_process_only():
+        if backend == "in-process" or self._explain_in_process_only() or self._explain_no_cluster(backend):
+            return  # the launch of the member reports it
+        if backend != "ray":
             self._runtime.processes.shells.prepare_snapshot()
-            with suppress(ProcessError):  # the launch of the member reports it
-                await self._backend_pool.get_backend(backend).start_setup()
+        with suppress(ProcessError):  # the launch of the member reports it
+            await self._backend_pool.get_backend(backend).start_setup()
 
     async def launch_member(
         self, entry: RosterEntry, request: SpawnRequest | None, *, mode: PermissionMode | None, call: str
@@ -305,6 +144,22 @@ class BackendMemberLauncher:
             )
         return ""
 
+    def _explain_no_cluster(self, backend: BackendType) -> str:
+        """Return what a cluster needs and the settings do not name; empty if nothing is missing."""
+        if backend != "ray":
+            return ""
+        if self._runtime.settings.own.cluster.address is None:
+            return (
+                "no Ray cluster is configured. Name one in your own settings: "
+                '{"shoal": {"cluster": {"address": "HOST:PORT"}}}'
+            )
+        if get_shared_address(self._runtime.config.store) is None:
+            return (
+                "teammates on other machines need a store that all machines reach, and this session stores "
+                "files on this one. Set shoal.store to postgresql://USER@HOST/DATABASE in your own settings."
+            )
+        return ""
+
     def _build_launch_args(
         self, entry: RosterEntry, requested_mode: PermissionMode | None
     ) -> MemberLaunchArgs:
@@ -329,6 +184,13 @@ class BackendMemberLauncher:
     def _build_bootstrap(
         self, entry: RosterEntry, request: SpawnRequest | None, mode: PermissionMode | None, call: str
     ) -> bytes:
+        from shoal.app.agents.member_bootstrap import (
+            MemberBootstrap,
+            build_budget_limit_set,
+            build_inherited_options,
+            encode_member_bootstrap,
+        )
+
         runtime, lead = self._runtime, self._runtime.agents.running.lead
         permissions = get_permission_engine(lead)
         model = (
@@ -348,7 +210,7 @@ class BackendMemberLauncher:
                 run=str(runtime.store.directory),
                 transcript=str(runtime.config.history.store.get_transcript_path(LEAD_ID) or ""),
                 snapshot=str(runtime.processes.shells.launcher.shell_snapshot_path or ""),
-                rules=_build_budget_limit_set(runtime.budget),
+                rules=build_budget_limit_set(runtime.budget),
                 answered=permissions.answers.updates,
                 denied=permissions.inherited_denials,
                 opened=build_inherited_options(
@@ -373,9 +235,13 @@ class MemberBackendPool:
 
     def get_backend(self, backend: BackendType) -> MemberBackend:
         if backend not in self._backends:
-            self._backends[backend] = (
-                self._create_process_backend() if backend == "process" else self._create_pane_backend(backend)
-            )
+            match backend:
+                case "process":
+                    self._backends[backend] = self._create_process_backend()
+                case "ray":
+                    self._backends[backend] = self._create_ray_backend()
+                case _:
+                    self._backends[backend] = self._create_pane_backend(backend)
         return self._backends[backend]
 
     async def explain_unavailable(self, backend: BackendType) -> str:
@@ -402,6 +268,22 @@ class MemberBackendPool:
             self._runtime.clock,
             entry=MEMBER_ENTRY_POINT,
             preload=list_preloaded_modules(),
+            log_directory=self._runtime.store.directory / LOG_DIRECTORY,
+        )
+
+    def _create_ray_backend(self) -> MemberBackend:
+        from shoal.backends.ray_backend import RayBackend, RayBackendSettings
+        from shoal.stores.postgres.postgres_store import PostgresStore
+
+        cluster, store = self._runtime.settings.own.cluster, self._runtime.config.store
+        assert cluster.address is not None
+        assert isinstance(store, PostgresStore)
+        return RayBackend(
+            RayBackendSettings(address=cluster.address, lead_host=cluster.lead_host, cpus=cluster.cpus),
+            self._runtime.processes.launcher,
+            self._runtime.clock,
+            entry=CLUSTER_MEMBER_ENTRY_POINT,
+            end_lease=store.end_lease,
             log_directory=self._runtime.store.directory / LOG_DIRECTORY,
         )
 
@@ -438,13 +320,8 @@ def choose_backend_type(settings: Settings, *, attended: bool, foreign: bool) ->
         return "iterm2"
     if foreign or (mode == "tmux" and attended):
         return "tmux"
+    if mode == "ray":
+        return "ray"
     if mode == "auto":
         return "tmux" if attended and environ.get("TMUX") else "in-process"
     return "in-process" if mode == "in-process" else "process"
-
-
-def _build_budget_limit_set(budget: Budget) -> BudgetLimitSet:
-    tree = budget.limits
-    if budget.deadline is not None:
-        tree = replace(tree, max_seconds=max(0.0, budget.deadline - budget.clock.monotonic()))
-    return BudgetLimitSet(tree=tree, per_agent=budget.per_agent, per_type=dict(budget.per_type))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import asyncio
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -16,11 +16,14 @@ from shoal.core.events import (
 )
 from shoal.core.ids import LEAD_ID, RequestId
 from shoal.core.ports import Journal
+from shoal.core.text.lazy_patterns import compile_on_first_use
 from shoal.runs.event_channel import EventChannel
 from shoal.wire.journal_codec import parse_journal_line
 
 EventCallback: TypeAlias = Callable[[Event], None]
-_ID_SUFFIX = re.compile(r"(?:[-@]\d{4,8}(?:-\d\d-\d\d)?)?(?:-v\d+(?::\d+)?)?(?::latest)?")
+_AFTER_REQUEST_SECONDS = 0.05
+_MAX_WAIT_FOR_REQUEST = 1.0
+_ID_SUFFIX = compile_on_first_use(r"(?:[-@]\d{4,8}(?:-\d\d-\d\d)?)?(?:-v\d+(?::\d+)?)?(?::latest)?")
 """Suffix that a provider adds to a model id: a snapshot date, a version, or `latest`."""
 
 
@@ -39,14 +42,14 @@ class ModelSubstitutionDetector:
         match event:
             case ModelRequestSent():
                 self._requested[event.request] = event.model
-            case ModelRequestFailed():
-                self._requested.pop(event.request, None)
             case ModelRequestSettled():
                 answered = event.model
                 requested = self._requested.pop(event.request, answered)
                 if not is_same_model(requested, answered) and (requested, answered) not in self._reported:
                     self._reported.add((requested, answered))
                     return f"Shoal requested the model {requested}, but {answered} answered."
+            case ModelRequestFailed():
+                self._requested.pop(event.request, None)
             case _:
                 pass
         return None
@@ -98,6 +101,21 @@ class EventBus:
         self._subscribers[callback] = None
         return lambda: self._subscribers.pop(callback, None)
 
+    def call_after_first_request(self, callback: Callable[[], object]) -> None:
+        """Call back after the first request was sent, for work that must not delay it, or after a second."""
+        loop = asyncio.get_running_loop()
+        pending = loop.call_later(_MAX_WAIT_FOR_REQUEST, callback)
+
+        def shorten_delay(event: Event) -> None:
+            if isinstance(event, ModelRequestSent):
+                unsubscribe()
+                if loop.time() < pending.when() - _AFTER_REQUEST_SECONDS:
+                    pending.cancel()
+                    # The event precedes the connection: the request is written in the meantime.
+                    loop.call_later(_AFTER_REQUEST_SECONDS, callback)
+
+        unsubscribe = self.subscribe(shorten_delay)
+
     def open_turn_channel(self) -> EventChannel:
         """Open the channel of a new turn; it replaces that of the turn before."""
         self._turn_channel = EventChannel()
@@ -112,8 +130,8 @@ class EventBus:
 
     async def publish_event(self, event: Event) -> None:
         # Journaled before anyone sees it, so that everything a surface has shown is stored.
-        if isinstance(event, JournaledEvent):
-            self._journal_event(event)
+        if event.is_journaled:
+            self._journal_event(event)  # type: ignore[arg-type]  # only a JournaledEvent has it set
         if self._observers or self._subscribers:
             self._distribute_event(event)
         channel = self._turn_channel
