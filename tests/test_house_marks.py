@@ -231,4 +231,4 @@ def test_the_list_of_rules_is_complete_and_in_order():
     shared = sections.pop("CMP")
     assert shared == sorted(set(shared))
     assert all(numbers == list(range(1, len(numbers) + 1)) for numbers in sections.values())
-    assert len(rules) == 337
+    assert len(rules) == 341
