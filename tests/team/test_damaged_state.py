@@ -235,6 +235,28 @@ async def test_a_directory_of_transcripts_that_is_a_link_is_reported(project: Pa
 
 
 @pytest.mark.spec("LIM-15")
+async def test_a_new_session_reports_damage_of_files_that_all_sessions_share(project: Path) -> None:
+    replace_by_directory(get_home() / "shoal" / "teams.lock")
+    lead = [call_tool("TeamCreate", team_name="other"), "end"]
+    async with open_session(project, script_team(lead=lead)) as session:
+        assert await run_all_turns(session) == "end"
+    assert any("teams.lock" in note for note in session.notes)
+    assert (get_home() / "teams" / "other" / "config.json").is_file()
+
+
+@pytest.mark.spec("LIM-15")
+async def test_files_of_a_running_session_are_not_set_aside(project: Path) -> None:
+    spawned = get_home() / "shoal" / "teams" / TEAM / "spawned"
+    model = script_team(lead=["end"], ann=["end"], bob=["end"])
+    async with open_session(project, model, resume=SESSION):
+        spawned.write_bytes(b"")
+        with pytest.raises(shoal.ShoalError, match="in use"):
+            async with open_session(project, model, resume=SESSION):
+                pass
+        assert spawned.exists()
+
+
+@pytest.mark.spec("LIM-15")
 async def test_nothing_is_reported_about_an_undamaged_run(project: Path) -> None:
     async with open_session(
         project, script_team(lead=["end"], ann=["end"], bob=["end"]), resume=SESSION

@@ -57,10 +57,9 @@ def open_session_history(
     """Lock the session against other writers and read its messages."""
     if options.resume is None and not options.continue_last:
         new_session = store.create_session(_parse_session_id_option(options) or ids.new_session_id(), cwd=cwd)
+        damage = new_session.report_damaged_files(now=options.clock.now())
         new_session.acquire_lock()
-        return SessionHistory(
-            store=new_session, damage=new_session.report_damaged_files(now=options.clock.now())
-        )
+        return SessionHistory(store=new_session, damage=damage)
     session = _open_earlier_session(options, store, home, cwd, ids)
     damage = session.report_damaged_files(now=options.clock.now())
     session.acquire_lock()

@@ -19,7 +19,7 @@ from shoal.stores.files.home.home_paths import (
     get_subagent_transcripts_directory,
     read_state_file,
 )
-from shoal.stores.files.locks.pid_locks import SessionLock
+from shoal.stores.files.locks.pid_locks import SessionLock, is_session_running
 from shoal.stores.files.sessions.file_journal import FileJournal
 from shoal.stores.files.sessions.file_transcript import FileTranscript
 from shoal.stores.files.sessions.question_files import QuestionFiles
@@ -54,6 +54,8 @@ class FileSessionStore:
             report_damaged_session_files,
         )
 
+        if is_session_running(self._home, self.session):
+            return ()  # its files change all the time, and it cannot be resumed now
         if not os.path.lexists(self.transcript):
             return report_damaged_home_files(self._home, now=now)
         return report_damaged_session_files(self._home, self.session, now=now)
