@@ -27,7 +27,7 @@ class FileResultStore:
             path = self.directory / file_name
             # Checked first: otherwise finding a taken name costs a whole write.
             if not path.exists() and create_file_atomically(path, content, durable=self._durable):
-                _record_result_size(self.directory, file_name, len(content))
+                record_result_size(self.directory, file_name, len(content))
                 return path
         raise AssertionError("count() does not end")
 
@@ -46,7 +46,8 @@ def read_result_sizes(directory: Path) -> dict[str, int]:
     return sizes
 
 
-def _record_result_size(directory: Path, name: str, size: int) -> None:
+def record_result_size(directory: Path, name: str, size: int) -> None:
+    """Add the size of a result to the list."""
     # The result is stored even if there is no room for this line.
     with suppress(OSError):
         fd = os.open(directory / _SIZES_FILE, _APPEND_FLAGS, 0o600)

@@ -20,7 +20,7 @@ class StateFileKind(Struct, frozen=True, kw_only=True):
     """Pattern for the names of the files."""
     shape: StateFileShape
     used: str = "A new one is created."
-    """What Shoal uses instead of a damaged file."""
+    """Sentence about the replacement of a damaged file."""
     lost: str = "Nothing is lost."
     start: bytes = b""
     """First bytes of each file."""

@@ -15,7 +15,6 @@ from shoal.core.errors import InvalidName, StateFileError, TeamHasActiveMembers,
 from shoal.core.names import LEAD_NAME, AgentName, TeamName, find_free_name, parse_safe_name
 from shoal.core.teams.roster import NewMember, RosterEntry, TeamRoster, format_agent_id
 from shoal.stores.files.access.directory_handle import DirectoryHandle
-from shoal.stores.files.access.line_files import append_lines, read_complete_lines
 from shoal.stores.files.access.problem_reporter import ProblemReporter, ignore_problem
 from shoal.stores.files.home.home_directories import (
     open_existing_home_subdirectory,
@@ -38,9 +37,9 @@ _DELETING_MARKER = "deleting"
 _CREATING_MARKER = "making"
 """Marker in the same directory: without a roster the team was never created, and its name is free."""
 _SPAWN_COUNTER = "spawned"
-_OWN_MEMBERS = "members"
+OWN_MEMBERS_FILE = "members"
 """File with the name of each member that Shoal added, one per line; the others are run by other programs."""
-_OWN_MEMBERS_HEADER = b"# members that Shoal added"
+_OWN_MEMBERS_HEADER = "# members that Shoal added:"
 _STAGED_ROSTER = "roster.staged"
 """File exchanged with the roster, which is cheaper than a rename; see `DirectoryHandle.swap_or_move_file`."""
 _ROSTER_COPY = "roster.copy"
@@ -126,9 +125,9 @@ class FileRosterStore:
         async with self._lock_roster(team) as (file, write):
             name = file.team.choose_member_name(new_member)
             with self._open_private_team_directory(file.team.name) as own_directory:
-                if own_directory.get_entry_stat(_OWN_MEMBERS) is not None:
-                    # Before it is counted: fewer names than starts show that the list is damaged.
-                    append_lines(own_directory, _OWN_MEMBERS, (name.encode(),))
+                own_names = _read_own_member_list(own_directory)
+                if own_names is not None:
+                    own_directory.replace_file(OWN_MEMBERS_FILE, encode_own_member_list((*own_names, name)))
             spawn_count = self._increment_spawn_counter(file.team)
             member = new_member.to_teammate_entry(
                 name, file.team.name, at=self._clock.now(), spawned_before=spawn_count
@@ -152,9 +151,9 @@ class FileRosterStore:
         own_directory = open_existing_home_subdirectory(self._home, "shoal", "teams", team)
         if own_directory is not None:
             with own_directory:
-                header, *lines = [*read_complete_lines(own_directory, _OWN_MEMBERS)] or [b""]
-                if header == _OWN_MEMBERS_HEADER and len(lines) >= _read_spawn_counter(own_directory):
-                    return {line.decode(errors="replace") for line in lines}
+                own_names = _read_own_member_list(own_directory)
+                if own_names is not None:
+                    return set(own_names)
         with DirectoryHandle.open_root(self._home) as home:
             return None if is_led_by_shoal(home, team, read_team_facts(home, team)) else set()
 
@@ -348,7 +347,7 @@ class FileRosterStore:
         ) as directory:
             directory.replace_file(ROSTER_FILE, content)
         with self._open_private_team_directory(team.name) as own_directory:
-            own_directory.replace_file(_OWN_MEMBERS, _OWN_MEMBERS_HEADER + b"\n")
+            own_directory.replace_file(OWN_MEMBERS_FILE, encode_own_member_list(()))
             own_directory.replace_file(CREATOR_FILE, team.lead_session_id.encode())
             own_directory.replace_file(_ROSTER_COPY, content)
             own_directory.remove_file(_CREATING_MARKER)
@@ -446,6 +445,18 @@ class FileRosterStore:
     def _find_inbox_directory(self, team: TeamName) -> str:
         with DirectoryHandle.open_root(self._home) as home:
             return find_inbox_directory(home, team, read_team_facts(home, team))
+
+
+def encode_own_member_list(names: Sequence[str]) -> bytes:
+    """Encode the list with the number of names, which shows later whether it is complete."""
+    return "".join(f"{line}\n" for line in (f"{_OWN_MEMBERS_HEADER} {len(names)}", *names)).encode()
+
+
+def _read_own_member_list(own_directory: DirectoryHandle) -> list[str] | None:
+    """Return the members that Shoal added; None if the list is missing or damaged."""
+    lines = (own_directory.read_file(OWN_MEMBERS_FILE) or b"").decode(errors="replace").split("\n")
+    names = lines[1:-1]
+    return names if lines[0] == f"{_OWN_MEMBERS_HEADER} {len(names)}" and not lines[-1] else None
 
 
 def _read_spawn_counter(own_directory: DirectoryHandle) -> int:
