@@ -300,6 +300,14 @@ class RunFailed(ShoalError):
 class WorkflowError(ShoalError): ...
 
 
+class WorkflowStopped(WorkflowError):
+    """Somebody stopped a workflow. `reason` says why."""
+
+    def __init__(self, message: str, *, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
 class WorkflowChanged(WorkflowError):
     """A resumed workflow asked for other steps than before. `step` is the number of the recorded step."""
 

@@ -91,7 +91,7 @@ async def _copy_included_files(
     )
     ignored = await git.try_run("ls-files", "--others", "--ignored", "--exclude-standard", "-z", at=checkout)
     if listed.status != 0 or ignored.status != 0:
-        return (f"Files of {INCLUDE_FILE} are missing: git could not list them.",)
+        return (f"Files listed in {INCLUDE_FILE} are missing: git could not list them.",)
     wanted = sorted(set(listed.names) & set(ignored.names))
     names = [name for name in wanted if not is_hidden(f"{checkout}/{name}")]
     return await asyncio.to_thread(_copy_files, checkout, worktree, names)
@@ -108,8 +108,8 @@ def _copy_files(checkout: Path, worktree: Path, names: Sequence[str]) -> tuple[s
         total += source.stat().st_size
         if count >= _MAX_FILES or total > _MAX_BYTES:
             return (
-                f"Files of {INCLUDE_FILE} starting with {escape_filename(name)} are missing: there are "
-                "too many.",
+                f"Files listed in {INCLUDE_FILE}, starting with {escape_filename(name)}, are missing: "
+                "there are too many.",
             )
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(source, target)

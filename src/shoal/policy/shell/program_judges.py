@@ -43,7 +43,7 @@ _YQ_FORBIDDEN = re.compile(
 )
 _JQ_MODULE = re.compile(r"\b(?:import|include)\b\s*[\"#]")
 _JQ_ENVIRONMENT = re.compile(r"\$ENV|(?<![.\w\"-])env\b(?![\":])")
-_JQ_PROGRAM_FLAG = re.compile(r"-(?!-).*[fL]|--from|--lib")
+_JQ_PROGRAM_FLAG = re.compile(r"-(?!-).*[fL]|--from|--lib|--run")
 _COMPARES_NUMBERS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 _SED_FLAGS = (
     "-n -E -r -u -z -s -e: --quiet --silent --regexp-extended --expression: --null-data --separate --posix"
@@ -311,7 +311,7 @@ def judge_test_builtin(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
 
 
 def _has_known_test_operator(values: Sequence[str | None]) -> bool:
-    """Return True if the operator is known; the number of words tells its position."""
+    """Return True if the operator is known; its position depends on the number of words."""
     match values:
         case [] | [_]:
             return True

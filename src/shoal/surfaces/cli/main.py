@@ -328,7 +328,7 @@ def _report_usage_error(error: click.UsageError) -> int:
         and error.param is not None
         and error.param.name == "session"
     ):
-        text += " `shoal ps` lists live runs, `shoal sessions` all runs in this directory."
+        text += " `shoal ps` lists live runs, and `shoal sessions` lists all runs in this directory."
     _print_error_and_return_code(text, exit_codes.USAGE)
     print(f"See `{command_path} --help`.", file=sys.stderr)
     return exit_codes.USAGE
