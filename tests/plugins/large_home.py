@@ -163,7 +163,9 @@ def _write_journal(large: LargeHome, size: int, names: list[AgentName], *, is_en
                 .replace(_TIME_MARK, day)
             )
         if is_ended:
-            file.write(encode_journal_line(TurnEnded(agent=LEAD_ID, turn=1, reason="done", requests=1), _TIME))
+            file.write(
+                encode_journal_line(TurnEnded(agent=LEAD_ID, turn=1, reason="done", requests=1), _TIME)
+            )
             file.write(encode_journal_line(SessionEnded(agent=LEAD_ID), _TIME))
     return large.tasks * rounds
 
@@ -230,9 +232,7 @@ def _list_round_events(agent: AgentId, task: str, number: int) -> Iterator[Journ
     yield ModelRequestSettled(
         agent=agent, request=request, model=MODEL, usage=usage, cost_usd=0.0165, duration_ms=2500
     )
-    yield AssistantReplied(
-        agent=agent, entry=EntryId(f"entry-{task}-{number}"), preview=PREVIEW, tool_uses=1
-    )
+    yield AssistantReplied(agent=agent, entry=EntryId(f"entry-{task}-{number}"), preview=PREVIEW, tool_uses=1)
     yield ToolStarted(agent=agent, call=call, tool="Bash", preview="python -m pytest -q tests/wire")
     yield ToolFinished(
         agent=agent, call=call, tool="Bash", is_error=False, size=900, duration_ms=1500, preview=PREVIEW

@@ -8,10 +8,12 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 from shoal.core.clock import Clock
 from shoal.core.errors import StateFileError
 from shoal.core.events import AgentEnded, JournaledEvent, JournalRecord, SessionEnded, WorktreeWorkRetained
+from shoal.core.ports import JournalState
 from shoal.core.text.redaction import KEY_SHAPE_REDACTOR, SecretRedactor
 from shoal.stores.files.access.file_watch import DirectoryWatch
 from shoal.stores.files.access.problem_reporter import ProblemReporter, ignore_problem
@@ -25,6 +27,7 @@ from shoal.stores.files.home.home_paths import (
 from shoal.stores.journal_records import parse_journal_records
 from shoal.wire.journal_codec import encode_journal_line
 
+S = TypeVar("S", bound=JournalState)
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHUNK = 1 << 20
 _END_EVENTS = (AgentEnded, WorktreeWorkRetained)
@@ -81,6 +84,11 @@ class FileJournal:
 
     def read_records(self, offset: int = 0) -> Iterator[JournalRecord]:
         return read_journal(self.path, offset)
+
+    def replay(self, kind: type[S], settle: Callable[[S], None] | None = None) -> S:
+        from shoal.stores.files.sessions.journal_snapshots import load_journal_state
+
+        return load_journal_state(self.path, kind, settle=settle)[0]
 
     def get_position(self) -> int:
         """Return the offset at which this process's latest event ends."""
