@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -40,7 +40,7 @@ from shoal.core.ids import LEAD_ID, SessionId
 from shoal.runs.control_client import RunControlClient
 from shoal.stores.files.home.home_paths import get_run_directory
 from shoal.stores.files.locks.pid_locks import is_session_running
-from shoal.stores.files.sessions.file_journal import follow_journal, read_journal
+from shoal.stores.files.sessions.file_journal import find_offset_of_last_bytes, follow_journal, read_journal
 from shoal.stores.files.sessions.journal_snapshots import load_journal_state
 from shoal.wire.control_codec import (
     EventSubscriptionGap,
@@ -53,6 +53,8 @@ from shoal.wire.control_codec import (
 ObservedEvent: TypeAlias = Event | UnknownJournalEvent
 ANSWER_TIMEOUT = 5.0
 """Seconds in which a run has to report its status."""
+RECENT_SIZE = 1 << 20
+"""Bytes of the journal with the events that are shown of a long run."""
 _ID_CHARS = 8
 _MAX_LISTED = 10
 
@@ -220,9 +222,32 @@ async def _is_hanging(run: RunHandle) -> bool:
     return isinstance(answer, RunUnresponsive)
 
 
-async def watch_run_events(run: RunHandle, clock: Clock) -> AsyncIterator[TimedEvent]:
-    """Yield all past events, then all new ones, until the run ends."""
-    offset = 0
+class RecentRunEvents(Struct, frozen=True, kw_only=True):
+    """Last events of a run, and the state of its agents after them."""
+
+    statuses: RunViewAgentsState
+    offset: int
+    """Offset after the last event."""
+    start: int
+    """Offset of the first one; greater than 0 if there are earlier events."""
+    journal_path: Path
+
+    def iter_records(self) -> Iterator[JournalRecord]:
+        for record in read_journal(self.journal_path, self.start):
+            if record.offset >= self.offset:
+                return
+            yield record
+
+
+def load_recent_events(run: RunHandle, size: int = RECENT_SIZE) -> RecentRunEvents:
+    """Load the events in the last `size` bytes of the journal: their number does not grow with history."""
+    statuses, offset = load_journal_state(run.journal_path, RunViewAgentsState)
+    start = find_offset_of_last_bytes(run.journal_path, size, offset)
+    return RecentRunEvents(statuses=statuses, offset=offset, start=start, journal_path=run.journal_path)
+
+
+async def watch_run_events(run: RunHandle, clock: Clock, offset: int = 0) -> AsyncIterator[TimedEvent]:
+    """Yield the past events from an offset on, then all new ones, until the run ends."""
     while run.is_live:
         try:
             client = await RunControlClient.open(run.directory / "control.sock")

@@ -21,6 +21,7 @@ from shoal.app.session import (
     person_notifier,
     session_cleanup,
     session_telemetry,
+    snapshot_update,
     typed_commands,
 )
 from shoal.app.session.recovery import start_or_recover_session
@@ -287,6 +288,7 @@ class Session:
                 self.runtime.servers.start()
                 if self._options.persist and self._options.store is None:
                     session_cleanup.start_old_session_cleanup(self, self._tasks, self._exit)
+                    snapshot_update.start_snapshot_updates(self, self._tasks, self._exit)
         except BaseException:
             await self._exit.aclose()
             raise

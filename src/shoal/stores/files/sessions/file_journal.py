@@ -30,6 +30,7 @@ from shoal.wire.journal_codec import encode_journal_line
 S = TypeVar("S", bound=JournalState)
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHUNK = 1 << 20
+GROWTH_CHECK = 256
 _END_EVENTS = (AgentEnded, WorktreeWorkRetained)
 
 
@@ -45,6 +46,9 @@ class FileJournal:
         self._durable = durable
         self._fd: int | None = None
         self._is_torn = False
+        self._append_count = 0
+        self.on_growth: Callable[[int], None] | None = None
+        """Called with the size of the journal after every `GROWTH_CHECK` events of this process."""
         self._unwritten: deque[bytes] = deque()
         """End events that could not be written yet; they are written before the next event."""
 
@@ -54,6 +58,9 @@ class FileJournal:
             if self._unwritten:
                 self._write_unwritten_lines()
             self._append_line(line)
+            self._append_count += 1
+            if not self._append_count % GROWTH_CHECK and self.on_growth is not None:
+                self.on_growth(self.get_position())
         except StateFileError:
             if isinstance(event, _END_EVENTS):
                 self._unwritten.append(line)
@@ -127,6 +134,18 @@ def read_journal(
     with file:
         file.seek(offset)
         yield from parse_journal_records(iter(lambda: file.read(_CHUNK), b""), offset, report_problem)
+
+
+def find_offset_of_last_bytes(path: Path, size: int, end: int) -> int:
+    """Return the offset of the first line that starts in the last `size` bytes before `end`; 0 for all."""
+    if end <= size:
+        return 0
+    try:
+        with open_state_file(path) as file:
+            file.seek(end - size)
+            return end - size + len(file.readline())
+    except OSError as error:
+        raise StateFileError(f"Cannot read the journal {path}: {error.strerror}.", path=path) from error
 
 
 async def follow_journal(

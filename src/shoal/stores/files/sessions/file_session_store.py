@@ -29,6 +29,9 @@ from shoal.stores.files.sessions.result_files import FileResultStore
 from shoal.stores.files.sessions.session_files import read_transcript_file
 from shoal.wire.transcript_codec import TranscriptEncoder
 
+CONVERSATION_SNAPSHOT = "snapshot-conversation"
+"""Name of the snapshot of the lead's conversation; those of other agents have their id as a suffix."""
+
 
 class FileSessionStore:
     """`directory` is the run's, if it is not the usual one of the home."""
@@ -81,10 +84,10 @@ class FileSessionStore:
         return read_transcript_file(self.get_transcript_path(agent))
 
     def restore_conversation(self, agent: AgentId) -> RestoredConversation:
-        name = "" if agent == LEAD_ID else f"-{to_safe_file_name(agent)}"
+        suffix = "" if agent == LEAD_ID else f"-{to_safe_file_name(agent)}"
         return restore_stored_conversation(
             self.get_transcript_path(agent),
-            self.directory / f"snapshot-conversation{name}",
+            self.directory / f"{CONVERSATION_SNAPSHOT}{suffix}",
             "" if agent == LEAD_ID else agent,
         )
 

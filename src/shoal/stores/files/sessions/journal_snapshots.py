@@ -12,17 +12,17 @@ import os
 import pickle
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, Protocol, TypeAlias, TypeVar
+from typing import Any, BinaryIO, ClassVar, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
 
+from shoal.core.journal_progress import JournalProgress, journal_progress
 from shoal.core.ports import JournalState
 from shoal.stores.files.home.home_paths import open_state_file
 from shoal.stores.files.sessions.file_journal import read_journal
@@ -41,6 +41,7 @@ SAVE_AFTER = 4 << 20
 _SAMPLE = 4096
 """Bytes at the start of the journal and before the offset that identify the journal of a snapshot."""
 _DIGEST_SIZE = 32
+_ABANDONED_AFTER = 600.0
 _CHUNK = 1 << 20
 _PROGRESS_EVENTS = 5_000
 _PROGRESS_SECONDS = 1.0
@@ -50,16 +51,11 @@ _SAFE_CALLABLES = frozenset(
         ("builtins", "frozenset"),
         ("array", "_array_reconstructor"),
         ("array", "array"),
-        ("collections", "OrderedDict"),
+        ("collections", "Counter"),
         ("msgspec._utils", "rebuild"),
         ("pathlib", "PosixPath"),
     )
 )
-
-JournalProgress: TypeAlias = Callable[[Path, int, int], None]
-"""Called with the journal, the bytes read so far and its size, about once a second."""
-journal_progress: ContextVar[JournalProgress | None] = ContextVar("journal_progress", default=None)
-"""Reports the progress of reading a long journal; user interfaces set it."""
 
 
 class _SnapshotHeader(Struct, frozen=True, kw_only=True):
@@ -89,6 +85,23 @@ def load_journal_state(
             settle(state)
         write_snapshot(path, journal, state, offset)
     return state, offset
+
+
+def update_journal_snapshots(journal: Path, kinds: Sequence[type[JournalState]]) -> None:
+    """Write new snapshots of several kinds; the records since the oldest snapshot are read once."""
+    paths = [get_snapshot_path(journal, kind.snapshot_name) for kind in kinds]
+    found = [read_snapshot(path, journal, kind) for path, kind in zip(paths, kinds, strict=True)]
+    states = [kind() if each is None else each[0] for kind, each in zip(kinds, found, strict=True)]
+    starts = [0 if each is None else each[1] for each in found]
+    offset = min(starts)
+    for record in read_journal(journal, offset):
+        for state, start in zip(states, starts, strict=True):
+            if record.offset >= start:
+                state.apply_record(record)
+        offset = record.next
+    for path, state, start in zip(paths, states, starts, strict=True):
+        if offset - start >= SAVE_AFTER:
+            write_snapshot(path, journal, state, offset)
 
 
 def get_snapshot_path(journal: Path, name: str) -> Path:
@@ -137,6 +150,7 @@ def write_snapshot(path: Path, source: Path, state: SnapshotState, offset: int) 
         header = _SnapshotHeader(
             code=hash_state_code(type(state)), offset=offset, source=_hash_samples(source, offset)
         )
+        _remove_abandoned_files(path)
         temporary = path.with_name(f".{path.name}.tmp.{os.urandom(4).hex()}")
         try:
             _write_snapshot_file(temporary, header, state)
@@ -144,6 +158,14 @@ def write_snapshot(path: Path, source: Path, state: SnapshotState, offset: int) 
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
+
+
+def _remove_abandoned_files(path: Path) -> None:
+    """Remove the files of writers that were killed."""
+    for temporary in path.parent.glob(f".{path.name}.tmp.*"):
+        with suppress(OSError):
+            if time.time() - temporary.stat().st_mtime > _ABANDONED_AFTER:
+                temporary.unlink()
 
 
 def _write_snapshot_file(path: Path, header: _SnapshotHeader, state: SnapshotState) -> None:
