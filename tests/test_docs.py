@@ -24,7 +24,12 @@ from shoal.app.teams.team_templates import read_team_template_file as read_templ
 from shoal.surfaces.cli.main import _resolve_command
 from shoal.testing import make_tool_call, messages_server, run_in_thread
 from shoal.wire.hook_codec import parse_hooks_setting
-from shoal.wire.settings_codec import SettingsSchema, describe_unknown_shoal_settings, parse_settings_document
+from shoal.wire.settings_codec import (
+    PerFileSettingsSchema,
+    SettingsSchema,
+    describe_unknown_shoal_settings,
+    parse_settings_document,
+)
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -208,7 +213,8 @@ def test_settings_shown_in_the_docs_are_valid(where: str, text: str):
         raw = json.loads(text)
     except ValueError:
         raw = [json.loads(line) for line in text.splitlines()]
-    if isinstance(raw, dict) and set(raw) <= set(SettingsSchema.__struct_encode_fields__):
+    keys = {*SettingsSchema.__struct_encode_fields__, *PerFileSettingsSchema.__struct_encode_fields__}
+    if isinstance(raw, dict) and set(raw) <= keys:
         document = parse_settings_document(text, name=where, kind="user", path=None)
         assert list(describe_unknown_shoal_settings(document)) == []
         assert parse_hooks_setting(raw.get("hooks", {}), document.locate_key).problems == ()

@@ -24,6 +24,7 @@ from reference_pages.variables import list_variables
 from shoal.wire.settings_codec import (
     AgentLimitSettings,
     ModelSettings,
+    PerFileSettingsSchema,
     PermissionSettings,
     SandboxSettings,
     SettingsSchema,
@@ -42,6 +43,7 @@ _INNER: dict[type[Struct], str] = {
 }
 _STRUCT_PATHS: tuple[tuple[type[Struct], str], ...] = (
     (SettingsSchema, ""),
+    (PerFileSettingsSchema, ""),
     (ShoalSettings, "shoal"),
     *_INNER.items(),
 )
@@ -67,14 +69,14 @@ under `shoal`, with its line. Project settings that are more permissive than you
 """
 _VARIABLES = (
     "Environment variables of the process. Provider variables can also be in `env` in your own settings.\n"
-    "The usual ones for proxies (`HTTPS_PROXY`, `NO_PROXY`), colours (`NO_COLOR`) and\n"
+    "The usual variables for proxies (`HTTPS_PROXY`, `NO_PROXY`), colours (`NO_COLOR`) and\n"
     "[telemetry](../telemetry.md) work as well."
 )
 
 
 def build_settings_page() -> str:
     parts = [
-        _render_part("", "Top level", SettingsSchema),
+        _render_part("", "Top level", SettingsSchema, PerFileSettingsSchema),
         _render_part("permissions", "`permissions`", PermissionSettings),
     ]
     parts.append(_render_part("shoal", "`shoal`", ShoalSettings))
@@ -95,8 +97,9 @@ def list_keys() -> Iterator[tuple[str, str]]:
 def build_example(key: str) -> dict[str, Any]:
     """Build a complete settings file that sets this key."""
     *parents, name = key.split(".")
-    kind = next(kind for kind, place in _STRUCT_PATHS if place == ".".join(parents))
-    value = _find_example_value(key, next(field for field in list_fields(kind) if field.name == name))
+    kinds = [kind for kind, place in _STRUCT_PATHS if place == ".".join(parents)]
+    fields = [field for kind in kinds for field in list_fields(kind)]
+    value = _find_example_value(key, next(field for field in fields if field.name == name))
     for each in (name, *reversed(parents)):
         value = {each: value}
     return value  # type: ignore[no-any-return]
@@ -114,13 +117,13 @@ def _find_example_value(key: str, field: DocumentedField) -> Any:
     raise MissingDescription(f"{key} has no example: add one to scripts/reference_pages/examples.json.")
 
 
-def _render_part(path: str, title: str, kind: type[Struct]) -> str:
+def _render_part(path: str, title: str, *kinds: type[Struct]) -> str:
     rows = []
-    for field in list_fields(kind):
+    for field in (field for kind in kinds for field in list_fields(kind)):
         key = ".".join(filter(None, (path, field.name)))
         if not field.description:
             raise MissingDescription(
-                f"{kind.__name__}.{field.name} has no words: write some below it in the code."
+                f"{kinds[0].__name__}: {field.name} has no words: write some below it in the code."
             )
         example = json.dumps({field.name: _find_example_value(key, field)}, ensure_ascii=False)[1:-1]
         rows.append(
@@ -132,7 +135,7 @@ def _render_part(path: str, title: str, kind: type[Struct]) -> str:
                 format_code(example),
             )
         )
-    description = read_docstring(kind)
+    description = read_docstring(kinds[0])
     more = f" More in {_LINKS[path]}." if path in _LINKS else ""
     head = ("key", "type", "default", "meaning", "example")
     return f"## {title}\n\n{description}{more}\n\n{render_table(head, rows)}"

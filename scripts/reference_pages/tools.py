@@ -20,11 +20,10 @@ from shoal.core.conversation.model_requests import ModelRequest, ToolSchema
 from shoal.core.conversation.tools import Tool
 from shoal.tools.mcp.resource_tools import build_mcp_resource_tools
 
-_OPENING = """
-These are the tools that agents use. Before a call runs, Shoal [allows it, asks or denies
+_OPENING = """ These are the tools that agents use. Before a call runs, Shoal [allows it, asks or denies
 it](../permissions.md). A read-only tool changes nothing, and calls to such tools in one message run in
-parallel. A call is stopped at its deadline; a tool without one waits for a person or an agent, or has its own
-time limit. The descriptions are the ones that models read.
+parallel. A call is stopped at its deadline; a tool without a deadline waits for a person or an agent, or has
+its own time limit. The descriptions are the ones that models read.
 
 Tools from [MCP servers](../mcp.md) are called `mcp__SERVER__TOOL`. A program passes its own tools to
 `shoal.open`.
@@ -83,7 +82,7 @@ def _render_agents(names: list[str]) -> str:
 
 
 def _render_other_tools(seen: SeenTools) -> Iterator[str]:
-    yield "## Conditional tools\n\nThese tools exist only under a condition."
+    yield "## Conditional tools\n\nThese tools exist only under certain conditions."
     schema = seen.schemas["formed"]["StructuredOutput"]
     plain = ToolSchema(name=schema.name, description=schema.description, input_schema={})
     yield (

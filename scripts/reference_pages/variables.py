@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reference_pages.doc_text import MissingDescription
-from shoal.app.settings import settings
+from shoal.app.settings import provider_credentials, settings
 
 VARIABLES = {
     "SHOAL_HOME": "Directory for all state; default: `CLAUDE_CONFIG_DIR`, then `~/.claude`.",
@@ -18,7 +18,7 @@ VARIABLES = {
     "FEATURE_FORK_SUBAGENT": "The same, with lower precedence.",
     "CLAUDE_CODE_SDK_READS_SESSION_STATE": "`1`: a library reads the session state, so Shoal does not send "
     "it.",
-    "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "`1`: Shoal sends it anyway.",
+    "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "`1`: Shoal sends the session state anyway.",
     "ANTHROPIC_API_KEY": "The key for Anthropic.",
     "ANTHROPIC_AUTH_TOKEN": "A token to use instead of the key.",
     "ANTHROPIC_BASE_URL": "Base URL of another server with the Messages API.",
@@ -37,7 +37,7 @@ def list_variables() -> dict[str, str]:
         *settings._COORDINATOR_VARIABLES,
         *settings._FORK_VARIABLES,
         *settings._SESSION_STATE_VARIABLES,
-        *settings._ACCESS_VARIABLES.values(),
+        *provider_credentials.ACCESS_VARIABLES.values(),
     }
     if read != set(VARIABLES):
         raise MissingDescription(

@@ -18,7 +18,7 @@ from shoal.core.extensions.hooks import HOOK_EVENTS
 from shoal.surfaces.cli.flags import FLAG_SECTIONS
 from shoal.wire import hook_codec, hook_output_codec, skill_codec
 from shoal.wire.agent_definition_codec import DEFINITION_FIELDS
-from shoal.wire.settings_codec import SettingsSchema
+from shoal.wire.settings_codec import PerFileSettingsSchema, SettingsSchema
 
 _SOURCE = Path(shoal.__file__).parent
 _ENVIRONMENT = re.compile(r"environ|\benv$|^os$")
@@ -29,6 +29,7 @@ _VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*|container|traceparent")
 def list_read_items() -> set[str]:
     return {
         *(f"settings {name}" for name in _iter_schema_keys(SettingsSchema)),
+        *(f"settings {name}" for name in _iter_schema_keys(PerFileSettingsSchema)),
         *(f"foreign {name}" for name in _iter_module_keys(foreign_settings)),
         *(f"option {name}" for name in Options.__struct_fields__),
         *(f"flag {_get_flag_name(flag.opts)}" for _, flags in FLAG_SECTIONS for flag in flags),

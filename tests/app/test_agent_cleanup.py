@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from shoal.core.events import AgentEnded, AgentStarted, JournaledEvent, Notifica
 from shoal.core.ids import LEAD_ID
 from shoal.testing import FakeClock
 from shoal.tools.plan_tools import AgentPlan
+from skill_helpers import write_skill
 
 STUBBORN = "trap '' TERM; echo up > up; while true; do sleep 1000; done"
 
@@ -187,6 +189,56 @@ async def test_an_agent_whose_start_cannot_be_recorded_leaves_no_resources_behin
         assert repository.has_no_leftovers()
         assert list_open_agent_files() == []
     assert map_agent_results(session) == {}
+
+
+@pytest.mark.spec("RUN-09")
+@pytest.mark.parametrize("how", ["done", "failed", "killed", "interrupted"])
+async def test_an_agents_timers_and_skill_permissions_end_with_it(tmp_path: Path, how: str) -> None:
+    write_skill(Path(os.environ["SHOAL_HOME"]) / "skills", "marking", allowed_tools="Bash(touch:*)")
+    clock, gate = FakeClock(), ToolGate()
+    touch = call_tool("Bash", "b1", command="touch marked", timeout=5000)
+    model = script_agents(
+        warm=["ready"],
+        lead=[spawn_agent("one", "c1", name="scout"), "heard"],
+        one=[
+            call_tool("Skill", "s1", skill="marking"),
+            touch,
+            call_tool("Gate"),
+            BadRequest("no more") if how == "failed" else "done",
+        ],
+        then=[spawn_agent("two", "c2"), "end"],
+        two=[call_tool("Bash", "b2", command="touch unmarked"), "tried"],
+    )
+    session = open_session(
+        tmp_path,
+        model,
+        tools=[gate.tool],
+        clock=clock,
+        skip_permissions=False,
+        mode="dontAsk",
+        allowed_tools=["Gate", "Agent", "Skill"],
+    )
+    async with session:
+        await collect_events(session.run("warm up"))
+        session.agent.conversation.messages.clear()
+        before = clock.sleepers
+        turn = asyncio.create_task(collect_events(session.run("lead")))
+        await gate.wait_until_reached()
+        assert (tmp_path / "marked").exists()
+        (run,) = session.supervisor.list_running_agents()
+        if how == "killed":
+            await session.stop_task("scout")
+        elif how == "interrupted":
+            await session.interrupt()
+        gate.is_open.set()
+        async with asyncio.timeout(20):
+            await turn
+            await session.supervisor.wait_until_idle()
+        del run
+        assert clock.sleepers == before
+        session.agent.conversation.messages.clear()
+        await run_all_turns(session, "then")
+    assert not (tmp_path / "unmarked").exists()
 
 
 @pytest.mark.spec("USR-03")

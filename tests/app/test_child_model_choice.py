@@ -92,7 +92,7 @@ def test_project_settings_cannot_choose_the_model_of_sub_agents(tmp_path: Path):
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude" / "settings.json").write_text('{"env": {"SHOAL_SUBAGENT_MODEL": "x"}}')
     environ = {"SHOAL_HOME": str(tmp_path / "home")}
-    assert load_settings(cwd=tmp_path, environ=environ, managed=()).subagent_model is None
+    assert load_settings(cwd=tmp_path, environ=environ, managed=()).models.subagents is None
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "settings.json").write_text('{"env": {"SHOAL_SUBAGENT_MODEL": "y"}}')
-    assert load_settings(cwd=tmp_path, environ=environ, managed=()).subagent_model == "y"
+    assert load_settings(cwd=tmp_path, environ=environ, managed=()).models.subagents == "y"

@@ -54,8 +54,8 @@ def test_a_managed_restriction_that_is_not_enforced_ends_the_start(project: Path
 @pytest.mark.parametrize("kind", ["user", "project", "managed"])
 def test_any_file_can_forbid_to_skip_permissions(project: Path, kind: str) -> None:
     settings = load(project, **{kind: {"permissions": {"disableBypassPermissionsMode": "disable"}}})
-    assert settings.bypass_ban is not None
-    assert settings.bypass_ban.endswith(":3")
+    assert settings.permissions.bypass_ban is not None
+    assert settings.permissions.bypass_ban.endswith(":3")
     with pytest.raises(SettingsError, match=r"settings\.json:3 sets permissions\.disableBypass"):
         check_permission_bypass(settings)
     with pytest.raises(SettingsError, match='expected "disable"'):
@@ -96,10 +96,10 @@ def test_root_skips_permissions_only_in_a_container_or_sandbox(project: Path, tm
 @pytest.mark.spec("CMP-016")
 def test_a_star_in_an_allow_list_approves_nothing(project: Path) -> None:
     settings = load(project, user={"permissions": {"allow": ["*", "Read"]}})
-    assert [str(rule) for rule in settings.permission_rules.allow] == ["Read"]
-    assert [item.name for item in settings.unused_items] == ["permissions.allow '*'"]
+    assert [str(rule) for rule in settings.permissions.rules.allow] == ["Read"]
+    assert [item.name for item in settings.findings.unused_items] == ["permissions.allow '*'"]
     assert add_permission_flag_rules(PermissionRuleSet(), allow=["*"], deny=[]).allow == ()
-    assert load(project, user={"permissions": {"deny": ["*"]}}).permission_rules.deny
+    assert load(project, user={"permissions": {"deny": ["*"]}}).permissions.rules.deny
 
 
 @pytest.mark.spec("CMP-027")

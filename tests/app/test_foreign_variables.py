@@ -221,4 +221,4 @@ def test_a_variable_that_cannot_be_read_is_a_warning(project: Path, monkeypatch:
     monkeypatch.setenv("BASH_MAX_TIMEOUT_MS", "soon")
 
     settings = load_settings(cwd=project)
-    assert any("BASH_MAX_TIMEOUT_MS is 'soon'" in warning for warning in settings.warnings)
+    assert any("BASH_MAX_TIMEOUT_MS is 'soon'" in warning for warning in settings.findings.warnings)

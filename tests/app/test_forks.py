@@ -164,7 +164,7 @@ def change_limits(session: shoal.Session, **changed: Any) -> Any:
     return structs.replace(session.agent.limits, **changed)
 
 
-@pytest.mark.spec("FRK-04")
+@pytest.mark.spec("FRK-04", "PRM-01")
 async def test_a_fork_asks_for_permission_like_its_parent(tmp_path: Path) -> None:
     write = ToolUseBlock(id="w1", name="Write", input={"file_path": "b.txt", "content": "from the fork"})
 

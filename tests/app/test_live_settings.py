@@ -121,7 +121,7 @@ def test_rules_of_all_sources_are_joined_with_their_lines(project: Path, tmp_pat
         environ={"SHOAL_HOME": str(home)},
         given='{"permissions": {"allow": ["Edit"]}}',
         managed=(managed,),
-    ).permission_rules
+    ).permissions.rules
     found = [(str(rule), rule.source) for rule in (*standing.allow, *standing.ask, *standing.deny)]
     assert found == [
         ("Edit", "--settings:1"),
@@ -153,7 +153,7 @@ def test_rules_of_one_file_that_contradict_each_other_are_an_error(project: Path
 def test_two_files_may_say_the_opposite_and_deny_wins(project: Path) -> None:
     (project / ".claude" / "settings.json").write_text('{"permissions": {"allow": ["Bash(make:*)"]}}')
     (project / ".claude" / "settings.local.json").write_text('{"permissions": {"deny": ["Bash(make:*)"]}}')
-    assert load_settings(cwd=project).permission_rules.deny
+    assert load_settings(cwd=project).permissions.rules.deny
 
 
 RULE = AddPermissionRulesSuggestion(

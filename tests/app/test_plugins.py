@@ -265,7 +265,7 @@ def test_a_project_plugin_needs_trust_again_after_a_change(tmp_path: Path) -> No
     assert "not trusted" in plugins.startup_notes[0]
     settings = load_project_settings(project)
     settings_trust.save_project_trust_decision(
-        settings, project, trusted=True, escalations=(*settings.escalations, *plugins.escalations)
+        settings, project, trusted=True, escalations=(*settings.findings.escalations, *plugins.escalations)
     )
     assert list_plugin_names(load_project_plugins(project)) == ["harbour"]
     (root / "script.sh").write_text("echo other")

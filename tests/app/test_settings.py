@@ -59,8 +59,8 @@ def test_settings_without_configuration_are_the_defaults(settings_files: Setting
     assert settings.own == ShoalSettings()
     assert settings.own.compact_at == 0.85
     assert settings.own.outage_patience >= 600
-    assert (settings.model, settings.warnings, settings.cleanup_period_days) == (None, (), 30)
-    assert settings.permissions.allow == ()
+    assert (settings.models.main, settings.findings.warnings, settings.cleanup_period_days) == (None, (), 30)
+    assert settings.permissions.entries.allow == ()
     assert (
         settings.find_setting_origin("shoal.compact_at") == settings.find_setting_origin("model") == "default"
     )
@@ -113,12 +113,12 @@ def test_the_user_sets_session_retention_and_a_project_cannot(settings_files: Se
     settings = settings_files.load()
     assert settings.cleanup_period_days == 9
     assert settings.find_setting_origin("cleanupPeriodDays") == f"{settings_files.files['home']}:2"
-    assert any("how long to keep sessions" in warning for warning in settings.warnings)
+    assert any("how long to keep sessions" in warning for warning in settings.findings.warnings)
     assert settings_files.load(given='{"cleanupPeriodDays": 7}').cleanup_period_days == 7
     settings_files.write(managed={"cleanupPeriodDays": 3})
     assert settings_files.load(given='{"cleanupPeriodDays": 7}').cleanup_period_days == 3
     settings_files.write(home={}, project={}, managed={})
-    assert (settings_files.load().cleanup_period_days, settings_files.load().warnings) == (30, ())
+    assert (settings_files.load().cleanup_period_days, settings_files.load().findings.warnings) == (30, ())
     assert settings_files.load().find_setting_origin("cleanupPeriodDays") == "default"
 
 
@@ -139,7 +139,7 @@ def test_permission_lists_are_concatenated_and_mappings_merged(settings_files: S
     )
     settings_files.trust()
     settings = settings_files.load()
-    rules = settings.permissions
+    rules = settings.permissions.entries
     assert rules.allow == ("Bash(make:*)", "Read", "Bash(ls:*)")
     assert (rules.ask, rules.deny, rules.additional_directories) == (("Bash",), ("WebFetch",), ("../lib",))
     assert rules.default_mode == "acceptEdits"
@@ -158,15 +158,15 @@ def test_permission_lists_are_concatenated_and_mappings_merged(settings_files: S
 
 def test_the_model_in_the_environment_overrides_the_files(settings_files: SettingsFiles):
     settings_files.write(home={"model": "from-home"})
-    assert settings_files.load().model == "from-home"
+    assert settings_files.load().models.main == "from-home"
     settings_files.write(project={"shoal": {"model": "own"}})
-    assert (settings_files.load().model, settings_files.load().find_setting_origin("model")) == (
+    assert (settings_files.load().models.main, settings_files.load().find_setting_origin("model")) == (
         "own",
         f"{settings_files.files['project']}:3",
     )
     settings = settings_files.load(ANTHROPIC_MODEL="a")
-    assert (settings.model, settings.find_setting_origin("model")) == ("a", "$ANTHROPIC_MODEL")
-    assert settings_files.load(ANTHROPIC_MODEL="a", SHOAL_MODEL="s").model == "s"
+    assert (settings.models.main, settings.find_setting_origin("model")) == ("a", "$ANTHROPIC_MODEL")
+    assert settings_files.load(ANTHROPIC_MODEL="a", SHOAL_MODEL="s").models.main == "s"
 
 
 def test_api_keys_come_from_the_environment_or_user_settings(settings_files: SettingsFiles):
@@ -220,7 +220,7 @@ def test_foreign_keys_are_tolerated_and_unknown_shoal_keys_are_reported(settings
     settings_files.trust()
     settings = settings_files.load()
     assert settings.own.durable
-    near, far = settings.warnings
+    near, far = settings.findings.warnings
     assert near.startswith(f"{settings_files.files['project']}:9: shoal.compactat")
     assert near.endswith("Did you mean compact_at?")
     assert far.startswith(f"{settings_files.files['project']}:10: shoal.zzz")
@@ -258,7 +258,7 @@ def test_a_settings_error_is_reported_with_file_line_and_key(settings_files: Set
 def test_settings_given_as_a_path_are_read_from_the_file(settings_files: SettingsFiles):
     settings_files.cwd.mkdir()
     (settings_files.cwd / "mine.json").write_text('\ufeff{"model": "given"}', encoding="utf-8")
-    assert settings_files.load(given="mine.json").model == "given"
+    assert settings_files.load(given="mine.json").models.main == "given"
     with pytest.raises(SettingsError, match=r"There is no settings file .*other\.json"):
         settings_files.load(given="other.json")
     with pytest.raises(SettingsError, match="--settings:1: not valid JSON"):
@@ -307,10 +307,10 @@ def test_the_line_of_any_key_is_found(tree, data):
 def test_only_the_user_can_turn_permission_questions_off(settings_files: SettingsFiles):
     skip = {"permissions": {"defaultMode": "bypassPermissions"}}
     settings_files.write(project=skip, local=skip)
-    assert settings_files.load().permissions.default_mode is None
-    assert "only your own settings" in settings_files.load().warnings[0]
+    assert settings_files.load().permissions.entries.default_mode is None
+    assert "only your own settings" in settings_files.load().findings.warnings[0]
     settings_files.write(home=skip)
-    assert settings_files.load().permissions.default_mode == "bypassPermissions"
+    assert settings_files.load().permissions.entries.default_mode == "bypassPermissions"
 
 
 def test_the_standard_environment_variables_set_a_proxy(settings_files: SettingsFiles):
@@ -340,7 +340,7 @@ LIMITS = {
 def test_limits_are_read_for_the_run_for_agents_and_for_agent_types(settings_files: SettingsFiles):
     settings_files.write(home={"shoal": LIMITS})
     settings = settings_files.load()
-    assert settings.warnings == ()
+    assert settings.findings.warnings == ()
     own = settings.own
     assert (own.max_total_tokens, own.max_requests, own.max_depth) == (1_000_000, 200, 2)
     assert (own.agent_limits.usd, own.agent_limits.tokens) == (1, None)
@@ -374,7 +374,7 @@ def test_a_misspelt_limit_is_reported(settings_files: SettingsFiles):
     settings_files.write(
         home={"shoal": {"agent_limits": {"dollars": 1}, "agent_type_limits": {"Plan": {"token": 1}}}}
     )
-    warnings = " ".join(settings_files.load().warnings)
+    warnings = " ".join(settings_files.load().findings.warnings)
     assert "shoal.agent_limits.dollars is not a setting" in warnings
     assert (
         "shoal.agent_type_limits.Plan.token is not a setting and is ignored. Did you mean tokens?" in warnings
@@ -383,7 +383,7 @@ def test_a_misspelt_limit_is_reported(settings_files: SettingsFiles):
 
 def test_only_the_first_of_thousands_of_unknown_keys_are_reported(settings_files: SettingsFiles):
     settings_files.write(home={"shoal": {f"key-{number}": 1 for number in range(3_000)}})
-    warnings = [warning for warning in settings_files.load().warnings if "ignored" in warning]
+    warnings = [warning for warning in settings_files.load().findings.warnings if "ignored" in warning]
     assert "shoal.key-0 is not a setting" in warnings[0]
     assert len(warnings) == 21
     assert "2,980 more keys of shoal are not settings" in warnings[-1]
@@ -391,7 +391,7 @@ def test_only_the_first_of_thousands_of_unknown_keys_are_reported(settings_files
 
 def test_misspelt_model_and_telemetry_keys_are_reported(settings_files: SettingsFiles):
     settings_files.write(home={"shoal": {"models": {"m": {"windows": 1}}, "telemetry": {"contents": True}}})
-    warnings = " ".join(settings_files.load().warnings)
+    warnings = " ".join(settings_files.load().findings.warnings)
     assert "shoal.models.m.windows is not a setting and is ignored. Did you mean window?" in warnings
     assert "shoal.telemetry.contents is not a setting and is ignored. Did you mean content?" in warnings
 
@@ -420,7 +420,7 @@ def test_an_untrusted_project_cannot_raise_a_limit(settings_files: SettingsFiles
     assert getattr(settings.own, key) == getattr(
         settings_files.load(given=json.dumps({"shoal": mine})).own, key
     )
-    assert f"ignores the permissions they would grant (shoal.{key})" in settings.warnings[0]
+    assert f"ignores the permissions they would grant (shoal.{key})" in settings.findings.warnings[0]
 
 
 def test_a_project_can_lower_the_limits(settings_files: SettingsFiles):
@@ -437,7 +437,7 @@ def test_a_project_can_lower_the_limits(settings_files: SettingsFiles):
     assert (own.max_budget_usd, own.max_agents, own.fan_out_preview) == (0.5, 2, 2)
     assert (own.agent_limits.usd, own.agent_limits.tokens) == (1, 5)
     assert set(own.agent_type_limits) == {"Explore", "Plan"}
-    assert settings.warnings == ()
+    assert settings.findings.warnings == ()
 
 
 def test_a_project_cannot_disable_the_preview_by_default(settings_files: SettingsFiles):

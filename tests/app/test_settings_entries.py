@@ -70,7 +70,7 @@ async def test_settings_with_comments_and_trailing_commas_are_read(project: Path
     text = f'{{\n // mine\n {rules},\n "env": {{"A": "//x,]",}},\n}}\n'
     path = write_user_settings(text)
     settings = load_settings(cwd=project)
-    assert [rule.source for rule in settings.permission_rules.deny] == [f"{path}:4"]
+    assert [rule.source for rule in settings.permissions.rules.deny] == [f"{path}:4"]
     assert settings.env == {"A": "//x,]"}
     request, _ = await run_calls(project)
     assert "Write" not in {each.name for each in request.tools}
@@ -100,8 +100,8 @@ async def test_unusable_entries_of_comfort_cost_one_line_and_the_rest_counts(pro
         {"model": 5, "env": {"A": [1], "B": "2"}, "permissions": permissions, "shoal": {"theme": "blue"}}
     )
     settings = load_settings(cwd=project)
-    assert (settings.model, dict(settings.env), settings.own.theme) == (None, {"B": "2"}, None)
-    lines = {item.name: item.location.removeprefix(f"{path}:") for item in settings.unused_items}
+    assert (settings.models.main, dict(settings.env), settings.own.theme) == (None, {"B": "2"}, None)
+    lines = {item.name: item.location.removeprefix(f"{path}:") for item in settings.findings.unused_items}
     assert len(lines) == 9
     assert lines["env.A"] == "4"
     assert lines["permissions.allow 'Bash('"] == "11"

@@ -83,20 +83,20 @@ def clone(tmp_path: Path) -> Clone:
 def test_untrusted_settings_forbid_but_do_not_allow(clone: Clone, name: str) -> None:
     (clone.file.parent / name).write_text(json.dumps(HOSTILE))
     settings = clone.load()
-    standing = settings.permission_rules
+    standing = settings.permissions.rules
     assert (standing.allow, standing.directories, settings.env) == ((), (), {})
     assert [str(rule) for rule in (*standing.deny, *standing.ask)] == ["Read(a)", "WebFetch"]
-    assert settings.permissions.default_mode is None
+    assert settings.permissions.entries.default_mode is None
     own = settings.own
     assert (own.plan_approver, own.models, own.max_budget_usd, own.max_turns) == ("user", {}, 2, 5)
     assert own.trust_unsigned_mail == "ask"
     assert own.teammate_programs == {}
     assert own.sandbox.hidden == ("secrets",)
     assert all("hooks" not in document.raw for document in settings.documents)
-    (warning,) = settings.warnings
+    (warning,) = settings.findings.warnings
     assert "not trusted" in warning
     assert "Show them: shoal trust --show. Trust them: shoal trust" in warning
-    assert [each.key for each in settings.untrusted_escalations] == [
+    assert [each.key for each in settings.findings.untrusted_escalations] == [
         "permissions.allow",
         "permissions.additionalDirectories",
         "permissions.defaultMode",
@@ -114,29 +114,29 @@ def test_trusted_settings_apply_until_their_permissions_change(clone: Clone) -> 
     clone.file.write_text(json.dumps(HOSTILE))
     clone.trust()
     settings = clone.load()
-    assert [str(rule) for rule in settings.permission_rules.allow] == ["Bash"]
-    assert (settings.own.max_budget_usd, settings.permissions.default_mode) == (1000, "acceptEdits")
-    assert (settings.untrusted_escalations, settings.warnings) == ((), ())
+    assert [str(rule) for rule in settings.permissions.rules.allow] == ["Bash"]
+    assert (settings.own.max_budget_usd, settings.permissions.entries.default_mode) == (1000, "acceptEdits")
+    assert (settings.findings.untrusted_escalations, settings.findings.warnings) == ((), ())
     clone.file.write_text(json.dumps({**HOSTILE, "model": "x", "other": 1}, indent=4))
-    assert clone.load().permission_rules.allow, "what allows nothing may change"
+    assert clone.load().permissions.rules.allow, "what allows nothing may change"
     clone.file.write_text(json.dumps({**HOSTILE, "env": {"LD_PRELOAD": "./worse.so"}}))
-    assert clone.load().permission_rules.allow == ()
+    assert clone.load().permissions.rules.allow == ()
     clone.file.write_text(json.dumps(HOSTILE))
-    assert clone.load().permission_rules.allow
+    assert clone.load().permissions.rules.allow
     forget_project_trust(clone.home, clone.root)
-    assert clone.load().permission_rules.allow == ()
+    assert clone.load().permissions.rules.allow == ()
 
 
 @pytest.mark.parametrize("model", ["scripted:mind.toml", "replay:mind.jsonl"])
 def test_a_model_defined_by_a_project_file_is_used_only_if_trusted(clone: Clone, model: str) -> None:
     for settings in ({"model": model}, {"shoal": {"model": model}}):
         clone.file.write_text(json.dumps(settings))
-        assert clone.load().model is None
-        assert [each.key.split(".")[-1] for each in clone.load().untrusted_escalations] == ["model"]
+        assert clone.load().models.main is None
+        assert [each.key.split(".")[-1] for each in clone.load().findings.untrusted_escalations] == ["model"]
         clone.trust()
-        assert clone.load().model == model
+        assert clone.load().models.main == model
     clone.file.write_text(json.dumps({"model": "sonnet"}))
-    assert (clone.load().model, clone.load().untrusted_escalations) == ("sonnet", ())
+    assert (clone.load().models.main, clone.load().findings.untrusted_escalations) == ("sonnet", ())
 
 
 def test_trust_is_bound_to_one_directory_whatever_path_names_it(clone: Clone, tmp_path: Path) -> None:
@@ -145,11 +145,11 @@ def test_trust_is_bound_to_one_directory_whatever_path_names_it(clone: Clone, tm
     link = tmp_path / "link"
     link.symlink_to(clone.root)
     environ = {"SHOAL_HOME": str(clone.home)}
-    assert load_settings(cwd=link, environ=environ, managed=()).permission_rules.allow
+    assert load_settings(cwd=link, environ=environ, managed=()).permissions.rules.allow
     other = tmp_path / "other" / ".claude"
     other.mkdir(parents=True)
     (other / "settings.json").write_text(json.dumps(HOSTILE))
-    assert load_settings(cwd=other.parent, environ=environ, managed=()).permission_rules.allow == ()
+    assert load_settings(cwd=other.parent, environ=environ, managed=()).permissions.rules.allow == ()
 
 
 def test_a_project_that_only_restricts_needs_no_trust(clone: Clone) -> None:
@@ -163,24 +163,24 @@ def test_a_project_that_only_restricts_needs_no_trust(clone: Clone) -> None:
         )
     )
     settings = clone.load()
-    assert (settings.escalations, settings.warnings) == ((), ())
-    assert (settings.permissions.default_mode, settings.own.max_budget_usd) == ("plan", 1)
+    assert (settings.findings.escalations, settings.findings.warnings) == ((), ())
+    assert (settings.permissions.entries.default_mode, settings.own.max_budget_usd) == ("plan", 1)
     assert not clone.trust_file.parent.exists()
 
 
 def test_a_project_mode_wider_than_the_users_needs_trust(clone: Clone) -> None:
     clone.file.write_text('{"permissions": {"defaultMode": "default"}}')
-    assert clone.load().escalations == ()
+    assert clone.load().findings.escalations == ()
     clone.write_user_settings({"permissions": {"defaultMode": "plan"}})
-    assert clone.load().permissions.default_mode == "plan"
-    assert [each.key for each in clone.load().untrusted_escalations] == ["permissions.defaultMode"]
+    assert clone.load().permissions.entries.default_mode == "plan"
+    assert [each.key for each in clone.load().findings.untrusted_escalations] == ["permissions.defaultMode"]
 
 
 def test_settings_given_by_the_user_need_no_trust(clone: Clone) -> None:
     given = clone.home / "mine.json"
     given.write_text(json.dumps(HOSTILE))
-    assert clone.load(given=str(given)).permission_rules.allow
-    assert clone.load(given=json.dumps(HOSTILE)).escalations == ()
+    assert clone.load(given=str(given)).permissions.rules.allow
+    assert clone.load(given=json.dumps(HOSTILE)).findings.escalations == ()
 
 
 def test_trust_does_not_cover_settings_reserved_for_the_user(clone: Clone) -> None:
@@ -190,8 +190,8 @@ def test_trust_does_not_cover_settings_reserved_for_the_user(clone: Clone) -> No
     )
     clone.trust()
     settings = clone.load()
-    assert settings.permission_rules.allow
-    assert settings.permissions.default_mode is None
+    assert settings.permissions.rules.allow
+    assert settings.permissions.entries.default_mode is None
     assert settings.own.sandbox.enabled == "auto"
     assert settings.own.unattended_allow == ()
     assert settings.own.channels == ()
@@ -199,26 +199,26 @@ def test_trust_does_not_cover_settings_reserved_for_the_user(clone: Clone) -> No
 
 def test_a_rule_saved_for_the_project_by_an_answer_is_trusted(clone: Clone) -> None:
     assert save_permission_answer(RULE, clone.load(), clone.root)
-    assert [str(rule) for rule in clone.load().permission_rules.allow] == ["Bash(make:*)"]
+    assert [str(rule) for rule in clone.load().permissions.rules.allow] == ["Bash(make:*)"]
     other = AddPermissionRulesSuggestion(
         rules=(SuggestedPermissionRule(tool_name="WebFetch"),), destination="localSettings"
     )
     assert save_permission_answer(other, clone.load(), clone.root)
-    assert len(clone.load().permission_rules.allow) == 2
-    assert clone.load().warnings == ()
+    assert len(clone.load().permissions.rules.allow) == 2
+    assert clone.load().findings.warnings == ()
 
 
 def test_saving_an_answer_does_not_trust_earlier_content_of_the_file(clone: Clone) -> None:
     clone.local.write_text(json.dumps(HOSTILE))
     assert not save_permission_answer(RULE, clone.load(), clone.root)
     assert json.loads(clone.local.read_text()) == HOSTILE
-    assert clone.load().permission_rules.allow == ()
+    assert clone.load().permissions.rules.allow == ()
 
 
 def test_a_saved_answer_applies_while_another_project_file_is_untrusted(clone: Clone) -> None:
     clone.file.write_text(json.dumps(HOSTILE))
     assert save_permission_answer(RULE, clone.load(), clone.root)
-    assert [str(rule) for rule in clone.load().permission_rules.allow] == ["Bash(make:*)"]
+    assert [str(rule) for rule in clone.load().permissions.rules.allow] == ["Bash(make:*)"]
 
 
 def test_a_running_session_notices_granted_and_revoked_trust(clone: Clone) -> None:
@@ -255,8 +255,8 @@ def test_a_broken_trust_file_trusts_nothing_and_is_not_overwritten(clone: Clone,
     clone.trust_file.parent.mkdir()
     clone.trust_file.write_text(broken)
     settings = clone.load()
-    assert settings.permission_rules.allow == ()
-    assert f"{clone.trust_file} is not valid" in settings.warnings[0]
+    assert settings.permissions.rules.allow == ()
+    assert f"{clone.trust_file} is not valid" in settings.findings.warnings[0]
     with pytest.raises(StateFileError, match="is not valid"):
         clone.trust()
     assert clone.trust_file.read_text() == broken

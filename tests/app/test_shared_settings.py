@@ -208,7 +208,9 @@ def test_a_theme_is_the_nearest_one(project: Path, home: Path, theme: str, expec
     write_json(home / "settings.json", {"theme": theme})
     settings = load_settings(cwd=project)
     assert settings.own.theme == expected
-    assert [item.name for item in settings.unused_items] == (["theme"] if theme == "custom:mine" else [])
+    assert [item.name for item in settings.findings.unused_items] == (
+        ["theme"] if theme == "custom:mine" else []
+    )
 
 
 @pytest.mark.spec("CMP-009")
@@ -274,7 +276,7 @@ async def test_servers_of_the_state_file_count_for_user_and_project(project: Pat
     }
     path = write_json(home / ".claude.json", content)
     assert list_servers(project) == {"both": "private", "here": "here", "all": "all"}
-    assert [item.name for item in load_settings(cwd=project).unused_items] == [
+    assert [item.name for item in load_settings(cwd=project).findings.unused_items] == [
         f"projects[{project}].allowedTools"
     ]
     _, notes = await record_requests(project, call_tool("Bash", command="touch made"))

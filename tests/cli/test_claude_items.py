@@ -15,7 +15,7 @@ from git_repository import run_git
 from shoal.app.doctor.claude_items import EFFECTIVE_ENV_NAMES, OTHER_FILES
 from shoal.app.settings.claude_keys import CLAUDE_KEYS
 from shoal.testing import messages_server
-from shoal.wire.settings_codec import SettingsSchema
+from shoal.wire.settings_codec import PerFileSettingsSchema, SettingsSchema
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/how-to/move-from-claude-code.md"
@@ -137,7 +137,7 @@ async def test_used_instruction_files_rules_and_styles_are_listed_as_used_and_no
         ),
         (str(own_styles / "calm.md"), "output style calm"): ("used", "choose it with outputStyle"),
         (str(home / "skills/tidy/SKILL.md"), "skill tidy"): ("not used", "skillOverrides turns it off"),
-        (str(home / "keybindings.json"), "file"): ("not used", "the key bindings of Shoal are fixed"),
+        (str(home / "keybindings.json"), "file"): ("not used", "Shoal's key bindings are fixed"),
     }
     assert {key: found.get(key) for key in expected} == expected
     hidden = found[str(project / "hidden/CLAUDE.md"), "instructions"]
@@ -189,7 +189,8 @@ def test_the_page_has_the_same_tables_as_the_code() -> None:
 
 def test_a_key_is_listed_as_used_exactly_if_the_code_reads_it() -> None:
     sources = "\n".join(path.read_text() for path in (ROOT / "src/shoal").rglob("*.py") if path != TABLE)
-    fields = set(SettingsSchema.__struct_encode_fields__)
+    schemas = (SettingsSchema, PerFileSettingsSchema)
+    fields = {name for schema in schemas for name in schema.__struct_encode_fields__}
     for key in CLAUDE_KEYS:
         last = key.name.rpartition(".")[2]
         is_read = last in fields or f'"{last}"' in sources

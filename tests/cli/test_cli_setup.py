@@ -67,7 +67,7 @@ async def test_a_custom_server_needs_no_key_and_lists_its_models(shoal: ShoalPro
     assert "authorization" not in server.requests[0].headers
     settings = load_home_settings(home)
     assert settings.access.openai_base_url == f"{server.url}/v1"
-    assert settings.model == "openai:tiny"
+    assert settings.models.main == "openai:tiny"
     assert settings.find_setting_origin("openai_base_url") == str(get_credentials_path(home))
 
 
@@ -84,10 +84,10 @@ async def test_a_stored_key_can_be_removed_with_its_default_model(shoal: ShoalPr
     for provider, key in (("anthropic", KEY), ("openai", OTHER)):
         ran = await shoal("setup", "--provider", provider, "--key-stdin", "--no-test", stdin=key.encode())
         assert ran.code == 0, ran.err
-    assert load_home_settings(home).model == "openai:sonnet"
+    assert load_home_settings(home).models.main == "openai:sonnet"
     assert (await shoal("setup", "--remove", "openai")).code == 0
     settings = load_home_settings(home)
-    assert (settings.model, settings.access.openai_api_key) == (None, None)
+    assert (settings.models.main, settings.access.openai_api_key) == (None, None)
     assert settings.access.anthropic_api_key == KEY
     await shoal("setup", "--remove", "anthropic")
     assert not get_credentials_path(home).exists()
@@ -140,7 +140,7 @@ def test_an_invalid_credentials_file_is_a_warning_without_its_content(home: Path
     ):
         get_credentials_path(home).parent.mkdir(parents=True, exist_ok=True)
         get_credentials_path(home).write_text(text)
-        (warning,) = load_home_settings(home).warnings
+        (warning,) = load_home_settings(home).findings.warnings
         assert str(get_credentials_path(home)) in warning
         assert KEY not in warning
 

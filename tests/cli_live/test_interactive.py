@@ -96,6 +96,7 @@ def test_ctrl_c_drops_a_half_typed_line(cli_project: CliProject) -> None:
     assert "first" not in terminal.wait_for("yes")
 
 
+@pytest.mark.spec("QUE-03")
 def test_input_typed_during_a_turn_steers_the_agent(cli_project: CliProject) -> None:
     gate = cli_project.create_gate()
     terminal = cli_project.start_scripted_terminal(

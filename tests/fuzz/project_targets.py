@@ -61,8 +61,8 @@ def _check_settings(home: Path, project: Path, data: bytes) -> None:
         if settings is None:
             continue
         assert settings.access == alone.access
-        assert settings.permissions.allow == ()
-        assert settings.permissions.default_mode in (None, "plan", "default", "dontAsk")
+        assert settings.permissions.entries.allow == ()
+        assert settings.permissions.entries.default_mode in (None, "plan", "default", "dontAsk")
         assert settings.own.sandbox.writable == ()
         assert settings.own.telemetry == alone.own.telemetry
         assert settings.own.unattended_allow == ()

@@ -131,7 +131,7 @@ async def test_servers_of_a_project_start_only_when_trusted_and_unchanged(tmp_pa
     assert standing == {"mine": "connected", "theirs": "disabled"}
     assert any("mcpServers.theirs" in note and "shoal trust" in note for note in told)
     settings = load_settings(cwd=tmp_path)
-    assert settings.permissions.allow == (), "a server file is no settings file"
+    assert settings.permissions.entries.allow == (), "a server file is no settings file"
     save_project_trust_decision(settings, tmp_path, trusted=True)
     assert await run() == (["home", "project"], {"theirs": "connected", "mine": "connected"}, [])
     write_config(file, {"mcpServers": {"theirs": make_rogue_config("plain", "other")}})

@@ -100,6 +100,7 @@ async def test_pasted_text_survives_answering_a_confirmation(tmp_path: Path) -> 
         assert at.app.unsent_texts == (pasted_text,)
 
 
+@pytest.mark.spec("QUE-03")
 async def test_input_typed_during_a_call_reaches_the_agent_after_it(tmp_path: Path) -> None:
     gate = ToolGate()
     model = script_agents(

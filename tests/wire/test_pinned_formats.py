@@ -230,6 +230,7 @@ FORMATS: dict[str, Mapping[str, Kind]] = {
     "trust": {"decision": TrustDecision},
     "settings": {
         "document": settings_codec.SettingsSchema,
+        "document, read per file": settings_codec.PerFileSettingsSchema,
         "permissions": settings_codec.PermissionSettings,
         "shoal": settings_codec.ShoalSettings,
         "attribution": settings_codec.AttributionSettings,

@@ -165,7 +165,7 @@ class HookRan(JournaledEvent, frozen=True, tag="hook_ran"):
     """`went on`, `blocked`, `allow`, `ask`, `deny`, `stopped` or `failed`."""
     detail: str = ""
     background: bool = False
-    """True if nobody waited for it, so its decision had no effect."""
+    """True if nobody waited for the hook, so its decision had no effect."""
 
 
 class QuestionAsked(JournaledEvent, frozen=True, tag="asked"):
@@ -383,7 +383,8 @@ class WorkflowStarted(JournaledEvent, frozen=True, tag="workflow_started"):
     """SHA-256 of that file."""
     resumed: bool = False
     rerun_from: int | None = None
-    """Number of the first step that runs again on purpose; earlier results of it and later steps are void."""
+    """Number of the first step that runs again on purpose; the earlier results of this step and all later
+    steps are void."""
 
 
 class WorkflowPhaseStarted(JournaledEvent, frozen=True, tag="workflow_phase"):
@@ -421,7 +422,7 @@ class WorkflowStepFinished(JournaledEvent, frozen=True, tag="workflow_step_finis
 
 
 class WorkflowEnded(JournaledEvent, frozen=True, tag="workflow_ended"):
-    """A workflow returned, failed, or was stopped. One that did not complete can be resumed."""
+    """A workflow returned, failed, or was stopped. A workflow that did not complete can be resumed."""
 
     workflow: str
     status: Literal["completed", "failed", "stopped"]

@@ -41,7 +41,7 @@ class InvalidHookOutputError(Exception):
 
 
 class _HookPermissionAnswerSchema(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Answer from a PermissionRequest hook, in place of a person's."""
+    """Answer from a PermissionRequest hook. It replaces a person's answer."""
 
     behavior: Literal["allow", "deny"]
     """The answer."""
@@ -70,7 +70,7 @@ class _EventSpecificHookOutputSchema(Struct, frozen=True, kw_only=True, rename="
     additional_context: str | None = None
     """Context for the model: after a result, with a prompt, at an agent's start, or for a summary."""
     decision: _HookPermissionAnswerSchema | None = None
-    """`PermissionRequest`: the answer, given in place of a person's."""
+    """`PermissionRequest`: an answer that replaces a person's answer."""
     updated_tool_output: Any = None
     """`PostToolUse`: replaces the result that the model reads."""
     retry: bool = False

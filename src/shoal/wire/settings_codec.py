@@ -120,8 +120,8 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     max_output_tokens: Tokens | None = None
     """Maximum length of a requested answer; None means the model's maximum."""
     thinking_tokens: Annotated[int, Meta(ge=0)] | None = None
-    """Thinking tokens before an answer; 0 disables thinking. None: models that decide themselves how much to
-    think (Claude 4.6 and newer) do so, others do not think."""
+    """Thinking tokens before an answer; 0 disables thinking. None: models that decide for themselves how much
+    to think (Claude 4.6 and newer) do so, and other models do not think."""
     max_turns: Annotated[int, Meta(gt=0)] | None = None
     """Maximum requests in one turn of the lead."""
     max_budget_usd: Dollars | None = None
@@ -145,11 +145,11 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     """Limits for all agents of a type together; seconds apply to each agent."""
     max_repeated_calls: Count | None = 5
     """Number of times in a row that an agent may make the same tool call with the same result. After that
-    Shoal tells the agent once, then pauses it with a question; None never checks. Calls of 10 seconds or more
-    do not count."""
+    Shoal warns the agent once, then pauses it with a question. None turns the check off. Calls of 10 seconds
+    or more do not count."""
     max_unproductive_messages: Count | None = 20
     """Messages that an agent may send to one other agent without a change to a task or a file. After that
-    Shoal tells the agent once, then pauses it with a question; None never checks."""
+    Shoal warns the agent once, then pauses it with a question. None turns the check off."""
     fan_out_preview: Count | None = 8
     """Number of agents that may start at once without asking a person first; None never asks."""
     theme: Literal["dark", "light", "ansi"] | None = None
@@ -187,7 +187,7 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     teammate_mode: TeammateMode = "auto"
     """Backend for teammates: this process, separate processes, or separate processes shown in panes."""
     split_panes: bool = True
-    """True if panes are split from the lead's window; otherwise each gets its own window."""
+    """True if panes are split from the lead's window; otherwise each pane gets its own window."""
     teammate_programs: dict[str, tuple[str, ...]] = {}
     """Other programs that can be teammates: the command line for each agent type."""
     teammate_restarts: Annotated[int, Meta(ge=0)] = 5
@@ -201,9 +201,9 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     """Who approves plans: Shoal itself, the lead (a person for the lead's own plan), or a person. If no
     person can answer, the lead approves the plans of its teammates, and its own plan is the result."""
     mcp_wait: Annotated[float, Meta(ge=0)] | None = None
-    """Seconds after the start for which the first request waits for all MCP servers to connect. With None, it
-    waits only for required servers (from `--mcp-config`, with `alwaysLoad`, or named by a flag): 5 seconds if
-    a person is present, and 30 in an unattended run."""
+    """Seconds that the first request waits for all MCP servers to connect, counted from the start. With None,
+    it waits only for required servers (from `--mcp-config`, with `alwaysLoad`, or named by a flag): 5 seconds
+    if a person is present, and 30 in an unattended run."""
     mcp_deadline: Seconds = 60.0
     """Seconds without progress after which an MCP tool call fails."""
     web_search: str | None = None
@@ -237,9 +237,9 @@ class PermissionSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     allow: tuple[str, ...] = ()
     """Rules for calls that run without asking."""
     ask: tuple[str, ...] = ()
-    """Rules for calls that always ask; these override `allow`."""
+    """Rules for calls that Shoal always asks about; they override `allow`."""
     deny: tuple[str, ...] = ()
-    """Rules for calls that never run; these override both."""
+    """Rules for calls that never run; they override `allow` and `ask`."""
     default_mode: PermissionMode | None = None
     """Permission mode for calls that match no rule, unless a flag sets it."""
     additional_directories: tuple[str, ...] = ()
@@ -268,6 +268,34 @@ class SettingsSchema(Struct, frozen=True, kw_only=True, rename="camel"):
     """Days to keep files of ended sessions: transcripts, journals and other run files, debug logs, shell
     snapshots. Older files are removed when a session starts, once a day, except files that an existing team
     needs. With 0, everything that ended at least an hour ago is removed. Applies only in user files."""
+    disable_all_hooks: bool | None = None
+    """In user files: `true` disables all hooks except managed ones."""
+    mcp_servers: dict[str, Any] = {}
+    """MCP servers, by name."""
+    disabled_mcpjson_servers: tuple[str, ...] = ()
+    """Servers in a project's `.mcp.json` that are disabled."""
+    agent: str | None = None
+    """Agent whose prompt, tools and model the lead uses; the flag `--agent` overrides it."""
+    language: str | None = None
+    """Language in which the lead answers."""
+    theme: str | None = None
+    """Claude Code theme, such as `dark` or `light-daltonized`; `shoal.theme` overrides it."""
+    attribution: AttributionSettings = AttributionSettings()
+    """Text that agents add to commits and pull requests."""
+    include_co_authored_by: bool | None = None
+    """`false`: agents add nothing to commits and pull requests. Superseded by `attribution`."""
+    plans_directory: str | None = None
+    """Directory for plan files. It is ignored if it is outside the project."""
+    shoal: ShoalSettings = ShoalSettings()
+    """Shoal's own settings, which no other program reads."""
+
+
+class PerFileSettingsSchema(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The keys that Shoal reads from each settings file, because the effect depends on the file.
+
+    Their readers check the values, so the types are open here.
+    """
+
     effort_level: Any = None
     """Reasoning effort: low, medium, high, xhigh or max. `--effort` and `CLAUDE_CODE_EFFORT_LEVEL`
     override it."""
@@ -290,8 +318,6 @@ class SettingsSchema(Struct, frozen=True, kw_only=True, rename="camel"):
     five minutes, and when the key is refused. In a project's file it needs trust."""
     hooks: Any = None
     """Hooks by event."""
-    disable_all_hooks: bool | None = None
-    """In user files: `true` disables all hooks except managed ones."""
     output_style: Any = None
     """Output style of the lead: Proactive, Concise, Explanatory, Learning, or the name of a file in
     `output-styles`."""
@@ -301,25 +327,7 @@ class SettingsSchema(Struct, frozen=True, kw_only=True, rename="camel"):
     auto_memory_enabled: Any = None
     """`false` ignores notes about the project from earlier sessions."""
     auto_memory_directory: Any = None
-    """Directory of these notes, as an absolute path. Applies only in user files."""
-    mcp_servers: dict[str, Any] = {}
-    """MCP servers, by name."""
-    disabled_mcpjson_servers: tuple[str, ...] = ()
-    """Servers in a project's `.mcp.json` that are disabled."""
-    agent: str | None = None
-    """Agent whose prompt, tools and model the lead uses; the flag `--agent` overrides it."""
-    language: str | None = None
-    """Language in which the lead answers."""
-    theme: str | None = None
-    """Claude Code theme, such as `dark` or `light-daltonized`; `shoal.theme` overrides it."""
-    attribution: AttributionSettings = AttributionSettings()
-    """Text that agents add to commits and pull requests."""
-    include_co_authored_by: bool | None = None
-    """`false`: agents add nothing to commits and pull requests. Superseded by `attribution`."""
-    plans_directory: str | None = None
-    """Directory for plan files. It is ignored if it is outside the project."""
-    shoal: ShoalSettings = ShoalSettings()
-    """Shoal's own settings, which no other program reads."""
+    """Directory of the notes about the project, as an absolute path. Applies only in user files."""
 
 
 SettingsSourceKind: TypeAlias = Literal[

@@ -54,7 +54,7 @@ def select_lead_tools(
         tools = {name: tools[name] for name in select_definition_tools(definition, tools, given).names}
     flags = map(parse_permission_rule, split_permission_rule_flags(options.disallowed_tools))
     available = remove_denied_tools(
-        select_tools_by_name(tools, options.available_tools), (*flags, *settings.permission_rules.deny)
+        select_tools_by_name(tools, options.available_tools), (*flags, *settings.permissions.rules.deny)
     )
     return {name: tool for name, tool in available.items() if not coordinator or name in COORDINATOR_TOOLS}
 

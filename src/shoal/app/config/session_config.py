@@ -96,15 +96,14 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
     check_options(options)
     started_at = options.clock.monotonic()
     (options, output_tool), cwd = add_structured_output_tool(options), _resolve_project(options.cwd)
-    settings = replace(
-        load_settings(
-            cwd=cwd,
-            environ=resolve_environment(options, cwd),
-            given=options.settings,
-            sources=options.setting_sources,
-        ),
-        betas=tuple(options.betas),
+    settings = load_settings(
+        cwd=cwd,
+        environ=resolve_environment(options, cwd),
+        given=options.settings,
+        sources=options.setting_sources,
     )
+    if options.betas:
+        settings = replace(settings, models=replace(settings.models, betas=tuple(options.betas)))
     if options.bare:
         settings = remove_extensions(settings)
         options = replace(options, strict_mcp_config=True)

@@ -48,10 +48,10 @@ _MAX_ATTRIBUTION_CHARS = 1_000
 def format_settings_instructions(settings: Settings, *, talks_to_person: bool) -> str:
     """Return what settings add to the prompt: the language of answers, and texts for commits."""
     parts: list[str] = []
-    if talks_to_person and settings.language:
-        language = to_one_line(settings.language)[:_MAX_LANGUAGE_CHARS]
+    if talks_to_person and settings.writing.language:
+        language = to_one_line(settings.writing.language)[:_MAX_LANGUAGE_CHARS]
         parts.append(format_session_notice("answer_language", language=language))
-    texts = {"commit": settings.attribution.commit, "pr": settings.attribution.pr}
+    texts = {"commit": settings.writing.attribution.commit, "pr": settings.writing.attribution.pr}
     if commit_text := _shorten_attribution(texts["commit"]):
         parts.append(format_session_notice("commit_attribution", text=commit_text))
     if pr_text := _shorten_attribution(texts["pr"]):

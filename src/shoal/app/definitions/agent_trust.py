@@ -23,7 +23,7 @@ from shoal.wire.settings_codec import SettingsDocument, SettingsSchema
 
 def find_project_escalations(settings: Settings, project: Path) -> tuple[PermissionEscalation, ...]:
     """Return all parts of a project that need trust: in settings, servers and agent definitions."""
-    found = list(settings.escalations)
+    found = list(settings.findings.escalations)
     trust_file = ProjectTrustFile(settings.home)
     for definition in load_agent_catalog(cwd=project, home=settings.home).all():
         document = _make_agent_trust_document(definition)

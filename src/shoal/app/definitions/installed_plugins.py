@@ -39,7 +39,7 @@ def find_enabled_plugins(
     """Yield the plug-ins of `enabledPlugins`; the strongest file decides about each."""
     home = settings.home / "plugins"
     documents = {id_: (document, True) for id_, document in _decide_plugins(settings.documents).items()}
-    for escalation in settings.untrusted_escalations:
+    for escalation in settings.findings.untrusted_escalations:
         if escalation.keys[0] == "enabledPlugins" and escalation.keys[-1] not in documents:
             documents[escalation.keys[-1]] = (escalation.document, False)
     if not documents:

@@ -204,7 +204,7 @@ def _iter_configured_plugins(
         yield from _iter_plugins_in_settings(
             document, (document.raw.get("shoal") or {}).get("plugins"), project, is_trusted=True
         )
-    for omitted in settings.untrusted_escalations:
+    for omitted in settings.findings.untrusted_escalations:
         if omitted.keys == ("shoal", "plugins"):
             yield from _iter_plugins_in_settings(omitted.document, omitted.value, project, is_trusted=False)
 

@@ -27,8 +27,8 @@ from shoal.app.reports.permission_report import create_permission_engine
 from shoal.app.settings.claude_json import find_claude_json
 from shoal.app.settings.claude_keys import KeyUse, find_claude_key, iter_document_keys
 from shoal.app.settings.mcp_files import load_mcp_servers
+from shoal.app.settings.provider_credentials import PROVIDER_VARIABLES
 from shoal.app.settings.settings import (
-    PROVIDER_VARIABLES,
     Settings,
     list_settings_files,
     load_settings,
@@ -84,7 +84,7 @@ EFFECTIVE_ENV_NAMES = frozenset(
     }
 )  # fmt: skip
 """Variables of Claude Code that have an effect in the key `env`."""
-OTHER_FILES = {"keybindings.json": "the key bindings of Shoal are fixed"}
+OTHER_FILES = {"keybindings.json": "Shoal's key bindings are fixed"}
 """Files below `.claude` that Shoal does not read, and what to do."""
 _OAUTH_ADVICE = "`shoal mcp login` registers its own client"
 _NESTED_ADVICE = "an agent gets it when it uses a file in that directory"
@@ -157,7 +157,7 @@ def _list_unread_files(home: Path, cwd: Path, refused: Sequence[ClaudeItem]) -> 
 def _list_document_items(settings: Settings, document: SettingsDocument, cwd: Path) -> Iterator[ClaudeItem]:
     unused = {
         item.name: item.reason
-        for item in settings.unused_items
+        for item in settings.findings.unused_items
         if item.location.rpartition(":")[0] == document.name
     }
     for name, value in iter_document_keys(document):
@@ -264,7 +264,7 @@ def _list_left_out_items(settings: Settings, cwd: Path) -> Iterator[ClaudeItem]:
             name = each.document.name
             yield ClaudeItem(file=name, item=each.key, use="not used", advice=_TRUST_ADVICE)
     path = find_claude_json(settings.home)
-    for item in settings.unused_items:
+    for item in settings.findings.unused_items:
         if path is not None and item.location == str(path):
             yield ClaudeItem(file=item.location, item=item.name, use="not used", advice=item.reason)
 

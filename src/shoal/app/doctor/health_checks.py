@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import shoal
 from shoal.app.isolation import machine_checks
 from shoal.app.isolation.machine_checks import DoctorDiagnostic
-from shoal.app.settings.settings import PROVIDER_KEYS, Settings, load_settings, resolve_shoal_home
+from shoal.app.settings.provider_credentials import PROVIDER_KEYS
+from shoal.app.settings.settings import Settings, load_settings, resolve_shoal_home
 from shoal.core.errors import SettingsError, ShoalError
 from shoal.core.text.text_format import format_count_with_noun
 
@@ -87,7 +88,7 @@ def _diagnose_settings_files(settings: Settings) -> Iterator[DoctorDiagnostic]:
         )
     for document in settings.documents:
         yield DoctorDiagnostic(area="settings", name="file", state="ok", value=document.name)
-    for warning in settings.warnings:
+    for warning in settings.findings.warnings:
         # A notice about trust ends with the commands to type.
         advice = "" if "shoal trust" in warning else "Correct or remove the key."
         yield DoctorDiagnostic(area="settings", name="problem", state="warn", value=warning, advice=advice)

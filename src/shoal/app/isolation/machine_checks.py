@@ -216,9 +216,9 @@ CONTAINER_FILES = (Path("/.dockerenv"), Path("/run/.containerenv"))
 
 def check_permission_bypass(settings: Settings, *, container_files: Sequence[Path] = CONTAINER_FILES) -> None:
     """Raise `SettingsError` if permissions may not be skipped: by a setting, or as root on a host."""
-    if settings.bypass_ban is not None:
+    if settings.permissions.bypass_ban is not None:
         raise SettingsError(
-            f"Permissions cannot be skipped: {settings.bypass_ban} sets "
+            f"Permissions cannot be skipped: {settings.permissions.bypass_ban} sets "
             "permissions.disableBypassPermissionsMode. Start in another permission mode, or change that file."
         )
     environ = settings.environ

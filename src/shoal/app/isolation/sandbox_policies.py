@@ -292,7 +292,10 @@ def _iter_secret_paths(settings: Settings, user_home: Path) -> Iterator[Path]:
     # Keys between processes, data of other sessions, and the sockets that control runs.
     yield settings.home / "shoal"
     yield settings.home / ".credentials.json"
-    for document in (*settings.documents, *(each.document for each in settings.untrusted_escalations)):
+    for document in (
+        *settings.documents,
+        *(each.document for each in settings.findings.untrusted_escalations),
+    ):
         env = document.raw.get("env")
         if document.path is not None and isinstance(env, dict) and any(map(is_provider_secret_variable, env)):
             yield document.path

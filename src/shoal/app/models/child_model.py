@@ -33,7 +33,7 @@ def choose_subagent_model(
     # An alias from the user's settings takes precedence over the built-in meaning of that name.
     parent_names = {alias for alias, name in aliases.items() if name in names} | (names - aliases.keys())
     selected = select_agent_model(
-        env=settings.subagent_model, call=call, definition=definition, parent=parent_names
+        env=settings.models.subagents, call=call, definition=definition, parent=parent_names
     )
     return None if selected is None else qualify_model_alias(aliases.get(selected, selected), parent)
 

@@ -45,7 +45,7 @@ async def choose_model(
 
     Raises `NoModelConfigured`, `UnknownModel` or `SettingsError`.
     """
-    name = name or settings.model
+    name = name or settings.models.main
     if name is None or name.strip() == DEFAULT_MODEL:
         return await _create_default_model(settings, clock, rng)
     kind, _, rest = name.partition(":")
@@ -95,7 +95,7 @@ class PlanModeNames(NamedTuple):
 
 def find_plan_mode_names(name: str | None, settings: Settings) -> PlanModeNames | None:
     """Return the two models if the name, or the configured one, depends on the permission mode."""
-    name = name or settings.model
+    name = name or settings.models.main
     if name is None or "opusplan" not in name or name in settings.model_aliases:
         return None
     from shoal.models.catalogue import split_plan_alias
@@ -195,7 +195,7 @@ def build_provider_access(provider: str, settings: Settings) -> ProviderAccess:
         headers=settings.foreign.access.custom_headers if is_anthropic else (),
         proxy=settings.find_proxy(base_url or PROVIDERS[provider].base_url),
         deadlines=_build_http_deadlines(provider, settings),
-        betas=settings.betas,
+        betas=settings.models.betas,
     )
 
 

@@ -8,7 +8,8 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.app.settings.settings import PROVIDER_VARIABLES, Settings, apply_credential_variables
+from shoal.app.settings.provider_credentials import PROVIDER_VARIABLES, apply_credential_variables
+from shoal.app.settings.settings import Settings
 from shoal.app.settings.settings_writer import save_default_model
 from shoal.core.errors import SettingsError
 from shoal.stores.files.home.credential_file import store_provider_credentials
@@ -92,7 +93,7 @@ def apply_provider_setup(settings: Settings, setup: ProviderSetup) -> Settings:
     """Return the settings as if only this setup said how to reach the provider."""
     names = PROVIDER_VARIABLES[setup.provider]
     access = apply_credential_variables(settings.access, {**dict.fromkeys(names), **setup.variables})
-    return replace(settings, access=access, model=None)
+    return replace(settings, access=access, models=replace(settings.models, main=None))
 
 
 def qualify_model_name(name: str | None, setup: ProviderSetup) -> str | None:

@@ -60,7 +60,7 @@ class AgentDefinitionInspector:
         return select_definition_tools(definition, self.offered)
 
     def resolve_agent_model_property(self, definition: AgentDefinition) -> EffectiveAgentProperty:
-        override = self.settings.subagent_model
+        override = self.settings.models.subagents
         if override is not None:
             return EffectiveAgentProperty(
                 key="model", value=override, origin=self.settings.find_setting_origin("subagent_model")

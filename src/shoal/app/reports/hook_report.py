@@ -80,7 +80,7 @@ def make_hook_rows(hooks: Iterable[Hook]) -> tuple[HookReportRow, ...]:
 
 
 def _iter_untrusted_hooks(settings: Settings) -> Iterator[ParsedHooks]:
-    for escalation in settings.untrusted_escalations:
+    for escalation in settings.findings.untrusted_escalations:
         if escalation.keys == ("hooks",):
             yield parse_hooks_setting(escalation.value, escalation.document.locate_key, settings.environ)
 

@@ -148,7 +148,7 @@ class McpServerAdmin:
         except InvalidMcpServerConfigError as error:
             raise SettingsError(f"Cannot add the MCP server {name}: {error}.") from error
         was_trusted = scope != "project" and not any(
-            each.document.path == path for each in self.settings.untrusted_escalations
+            each.document.path == path for each in self.settings.findings.untrusted_escalations
         )
         replaced = set_or_remove_mcp_server(path, name, server)
         if was_trusted and scope == "local":

@@ -10,7 +10,8 @@ import msgspec
 from msgspec import Struct
 
 from shoal.app.models.model_choice import build_provider_access
-from shoal.app.settings.settings import PROVIDER_KEYS, Settings
+from shoal.app.settings.provider_credentials import PROVIDER_KEYS
+from shoal.app.settings.settings import Settings
 from shoal.core.budgets.usage import ModelCard
 
 LISTING_TIMEOUT = 2.0
@@ -60,7 +61,7 @@ async def build_model_report(settings: Settings, *, within: float = LISTING_TIME
         tasks = [group.create_task(_query_provider_models(name, settings, within)) for name in PROVIDER_KEYS]
     providers = tuple(task.result() for task in tasks)
     return ModelReport(
-        default=settings.model,
+        default=settings.models.main,
         default_origin=settings.find_setting_origin("model"),
         providers=providers,
         models=tuple(_iter_model_rows(settings, providers)),
@@ -95,7 +96,7 @@ def _iter_model_rows(
     from shoal.models.catalogue import get_model_aliases, list_catalogue_model_ids
 
     custom_models = dict(_iter_custom_models(settings))
-    chosen = _resolve_model_card(settings.model, settings)
+    chosen = _resolve_model_card(settings.models.main, settings)
     for row in providers:
         custom_names = [name for name, provider in custom_models.items() if provider == row.name]
         names = dict.fromkeys(

@@ -42,11 +42,11 @@ class PermissionReport(Struct, frozen=True, kw_only=True):
 def create_permission_engine(
     settings: Settings, cwd: Path, *, mode: PermissionMode | None = None
 ) -> PermissionEngine:
-    workspace = LocalWorkspace(cwd, granted=settings.permission_rules.directories)
+    workspace = LocalWorkspace(cwd, granted=settings.permissions.rules.directories)
     return PermissionEngine(
         workspace,
-        mode=mode or settings.permissions.default_mode or "default",
-        rules=settings.permission_rules,
+        mode=mode or settings.permissions.entries.default_mode or "default",
+        rules=settings.permissions.rules,
         home=settings.home,
     )
 
@@ -63,7 +63,7 @@ def build_lead_permission_report(settings: Settings, cwd: Path) -> PermissionRep
         mode=permissions.mode,
         mode_source=settings.find_setting_origin("permissions.defaultMode"),
         rules=tuple(_iter_rule_rows(permissions.get_active_rules())),
-        directories=tuple(map(str, (cwd.resolve(), *settings.permission_rules.directories))),
+        directories=tuple(map(str, (cwd.resolve(), *settings.permissions.rules.directories))),
         may_skip=permissions.can_bypass,
         left_out=list_untrusted_permission_rules(settings),
     )
@@ -78,7 +78,7 @@ def build_session_permission_report(session: Session) -> PermissionReport:
         mode_source="this session",
         rules=tuple(_iter_rule_rows(runtime.lead.permissions.get_active_rules())),
         directories=tuple(
-            map(str, (runtime.lead.workspace.root, *runtime.settings.permission_rules.directories))
+            map(str, (runtime.lead.workspace.root, *runtime.settings.permissions.rules.directories))
         ),
         may_skip=runtime.lead.permissions.can_bypass,
         left_out=list_untrusted_permission_rules(runtime.settings),
@@ -87,7 +87,7 @@ def build_session_permission_report(session: Session) -> PermissionReport:
 
 def list_untrusted_permission_rules(settings: Settings) -> tuple[PermissionRuleReportRow, ...]:
     found: list[PermissionRuleReportRow] = []
-    for escalation in settings.untrusted_escalations:
+    for escalation in settings.findings.untrusted_escalations:
         if escalation.keys == ("permissions", "allow"):
             lines = find_json_list_entry_lines(escalation.document.text, escalation.keys)
             found += (

@@ -48,7 +48,7 @@ class AgentPlanRegistry:
     def _create_plan(self, agent: AgentIdentity) -> AgentPlan:
         return AgentPlan(
             get_permission_engine(self._running_agents.require_agent(agent.agent)),
-            directory=self._settings.plans_directory,
+            directory=self._settings.writing.plans_directory,
             ids=self._ids,
             # The lead's side decides who approves a teammate's plan, so the plan is sent there in any case.
             get_approver=lambda: "user" if agent.is_teammate else self._settings.own.plan_approver,

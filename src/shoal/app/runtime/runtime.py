@@ -325,7 +325,7 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
     store = open_session_store(config, exit_stack)
     events = EventBus(store.journal)
     identity = AgentIdentity(session=config.history.session, name=options.name, team=options.team)
-    granted = (*options.add_dirs, *settings.permission_rules.directories)
+    granted = (*options.add_dirs, *settings.permissions.rules.directories)
     workspace = _create_lead_workspace(config, store, granted, events)
     tools: dict[str, Tool] = {}
     question_broker = SessionQuestionBroker(
@@ -457,7 +457,7 @@ def _create_lead_permissions(
     events: EventBus,
 ) -> PermissionEngine:
     options, settings = config.options, config.settings
-    mode = resolve_permission_mode(options.mode) or settings.permissions.default_mode or "default"
+    mode = resolve_permission_mode(options.mode) or settings.permissions.entries.default_mode or "default"
     if options.skip_permissions and options.lead_channel is None:
         # A member gets the current mode of its lead, which may have become stricter.
         mode = "bypassPermissions"
@@ -470,11 +470,11 @@ def _create_lead_permissions(
         readable=[directory / "results", find_bundled_docs_directory()],
         home=settings.home,
         answers=_create_permission_answers(settings, workspace.root, events),
-        can_bypass=settings.bypass_ban is None
+        can_bypass=settings.permissions.bypass_ban is None
         and (
             options.skip_permissions
             or options.allow_bypass
-            or settings.permissions.default_mode == "bypassPermissions"
+            or settings.permissions.entries.default_mode == "bypassPermissions"
         ),
     )
     if options.membership is not None:

@@ -365,8 +365,10 @@ def _collect_startup_notes(runtime: Runtime) -> tuple[str, ...]:
     """Collect the notes for the person at the start of the session. Raises `SettingsError`."""
     config, options, problems = runtime.config, runtime.options, runtime.hooks.problems
     return (
-        *config.settings.warnings,
-        *summarize_unused_items(len(config.settings.unused_items) + sum(map(_is_unknown_event, problems))),
+        *config.settings.findings.warnings,
+        *summarize_unused_items(
+            len(config.settings.findings.unused_items) + sum(map(_is_unknown_event, problems))
+        ),
         *config.notes,
         *(problem for problem in problems if not _is_unknown_event(problem)),
         *config.plugins.startup_notes,
@@ -392,7 +394,10 @@ def _refuse_rules_without_tools(runtime: Runtime) -> None:
         allowed = split_permission_rule_flags(options.allowed_tools)
         refuse_misspelled_rules("allowed_tools", allowed, tools)
         refuse_unknown_rules("disallowed_tools", options.disallowed_tools, tools)
-    for key, rules in (("deny", settings.permissions.deny), ("ask", settings.permissions.ask)):
+    for key, rules in (
+        ("deny", settings.permissions.entries.deny),
+        ("ask", settings.permissions.entries.ask),
+    ):
         refuse_misspelled_rules(settings.find_setting_origin(f"permissions.{key}"), rules, tools)
 
 

@@ -38,7 +38,7 @@ class AutoReloadingSettings:
         self._sources = sources
         self._flags = (tuple(allow), tuple(deny))
         self._note = note
-        self._rules = add_permission_flag_rules(settings.permission_rules, allow=allow, deny=deny)
+        self._rules = add_permission_flag_rules(settings.permissions.rules, allow=allow, deny=deny)
         files = list_settings_files(settings.home, cwd, given)
         self._kinds = {str(path): kind for path, kind in files}
         self._trust_file = str(ProjectTrustFile(settings.home).path)
@@ -106,7 +106,7 @@ class AutoReloadingSettings:
                 contents=self._blocked_contents,
             )
             rules = add_permission_flag_rules(
-                settings.permission_rules, allow=self._flags[0], deny=self._flags[1]
+                settings.permissions.rules, allow=self._flags[0], deny=self._flags[1]
             )
         except SettingsError as error:
             if str(error) != self._last_error:
@@ -118,8 +118,8 @@ class AutoReloadingSettings:
         self.settings, self._last_error = settings, ""
         if rules != self._rules:
             self._rules = rules
-        for warning in settings.warnings:
-            if warning not in before.warnings:
+        for warning in settings.findings.warnings:
+            if warning not in before.findings.warnings:
                 self._note(warning)
 
 

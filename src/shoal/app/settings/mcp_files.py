@@ -261,7 +261,7 @@ def _is_from_project_mcp_file(server: McpServerConfig) -> bool:
 def _iter_untrusted_mcp_servers(
     settings: Settings, configured: Mapping[str, McpServerConfig]
 ) -> Iterator[McpServerConfig]:
-    for escalation in settings.untrusted_escalations:
+    for escalation in settings.findings.untrusted_escalations:
         if escalation.keys[0] == "mcpServers" and escalation.keys[-1] not in configured:
             entry = {escalation.keys[-1]: escalation.value}
             yield from parse_mcp_servers(entry, lambda _, at=escalation: at.location).servers  # type: ignore[misc]

@@ -27,6 +27,12 @@ from shoal.app.settings.mcp_files import (
     read_managed_mcp_files,
     read_project_mcp_file,
 )
+from shoal.app.settings.provider_credentials import (
+    ACCESS_VARIABLES,
+    PROVIDER_KEYS,
+    ProviderCredentials,
+    select_stored_provider_variables,
+)
 from shoal.app.settings.settings_trust import (
     PermissionEscalation,
     merge_user_controlled_documents,
@@ -62,116 +68,91 @@ _MANAGED_BY_PLATFORM = {
 }
 MANAGED_FILES = tuple(Path(path) for path in _MANAGED_BY_PLATFORM.get(sys.platform, ()))
 
-_ACCESS_VARIABLES = {
-    "anthropic_api_key": "ANTHROPIC_API_KEY",
-    "anthropic_auth_token": "ANTHROPIC_AUTH_TOKEN",
-    "anthropic_base_url": "ANTHROPIC_BASE_URL",
-    "openai_api_key": "OPENAI_API_KEY",
-    "openai_base_url": "OPENAI_BASE_URL",
-    "openrouter_api_key": "OPENROUTER_API_KEY",
-    "ollama_host": "OLLAMA_HOST",
-}
+
+class ConfiguredModels(Struct, frozen=True, kw_only=True):
+    main: str | None = None
+    """Model named by the environment or a file; None if neither does."""
+    subagents: str | None = None
+    """Model for every child agent, regardless of its definition; None if not set."""
+    betas: tuple[str, ...] = ()
+    """Betas of the Messages API, requested by the program that opened the session."""
 
 
-PROVIDER_KEYS = {
-    "anthropic": ("anthropic_api_key", "anthropic_auth_token"),
-    "openai": ("openai_api_key",),
-    "openrouter": ("openrouter_api_key",),
-    "ollama": (),
-}
-"""Fields of `ProviderCredentials` with keys; the two APIs of OpenAI are one provider here."""
-PROVIDER_VARIABLES = {
-    "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"),
-    "openai": ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
-    "openrouter": ("OPENROUTER_API_KEY",),
-    "ollama": ("OLLAMA_HOST",),
-}
+class ConfiguredPermissions(Struct, frozen=True, kw_only=True):
+    entries: PermissionSettings
+    """Merged entries of the files."""
+    rules: PermissionRuleSet
+    """Parsed rules of all files, each with its source."""
+    bypass_ban: str | None = None
+    """File and line of a setting that forbids to skip permissions."""
 
 
-class ProviderCredentials(Struct, frozen=True, kw_only=True):
-    """Keys and addresses of providers; None if not set."""
+class WritingSettings(Struct, frozen=True, kw_only=True):
+    """Settings for the texts that agents write."""
 
-    anthropic_api_key: str | None = None
-    anthropic_auth_token: str | None = None
-    anthropic_base_url: str | None = None
-    openai_api_key: str | None = None
-    openai_base_url: str | None = None
-    openrouter_api_key: str | None = None
-    ollama_host: str | None = None
-
-    def __repr__(self) -> str:
-        # Keys must not appear in logs.
-        set_fields = [name for name in self.__struct_fields__ if getattr(self, name) is not None]
-        return f"ProviderCredentials({', '.join(set_fields)})"
+    language: str | None = None
+    """Language in which the lead answers."""
+    attribution: AttributionSettings = AttributionSettings()
+    """Text for commits and pull requests."""
+    plans_directory: Path
 
 
-def apply_credential_variables(
-    access: ProviderCredentials, variables: Mapping[str, str | None]
-) -> ProviderCredentials:
-    """Return the credentials as if these variables were set."""
-    names = {variable: name for name, variable in _ACCESS_VARIABLES.items()}
-    return replace(access, **{names[variable]: value or None for variable, value in variables.items()})
+class SettingsFindings(Struct, frozen=True, kw_only=True):
+    """Findings in the settings files that people should see."""
+
+    warnings: tuple[str, ...]
+    escalations: tuple[PermissionEscalation, ...]
+    """Project settings that need the user's trust, trusted or not."""
+    unused_items: tuple[UnusedItem, ...] = ()
+    """Entries of the files that have no effect, but narrow nothing."""
+
+    @property
+    def untrusted_escalations(self) -> tuple[PermissionEscalation, ...]:
+        return tuple(each for each in self.escalations if each.trust != "trusted")
 
 
 class Settings(Struct, frozen=True, kw_only=True):
     home: Path
     access: ProviderCredentials
-    model: str | None
-    """Model named by the environment or a file; None if neither does."""
-    subagent_model: str | None
-    """Model for every child agent, regardless of its definition; None if not set."""
-    permissions: PermissionSettings
+    stored: Mapping[str, Mapping[str, str]] = {}
+    """Variables that `shoal setup` stored for each provider, in use or not."""
+    models: ConfiguredModels
+    permissions: ConfiguredPermissions
+    agent: str | None = None
+    """Agent whose prompt, tools and model the lead uses."""
+    writing: WritingSettings
     env: Mapping[str, str]
     """Variables that the settings set for tools."""
     cleanup_period_days: int
     """Retention in days, from the user's own files only."""
     own: ShoalSettings
     """Settings under `shoal`."""
-    warnings: tuple[str, ...]
+    foreign: ForeignVariables = ForeignVariables()
+    """Variables and keys that Claude Code reads too."""
     environ: Mapping[str, str]
     """Environment of this process at start."""
     documents: tuple[SettingsDocument, ...]
     """Settings files, the strongest first, without their untrusted parts."""
-    escalations: tuple[PermissionEscalation, ...]
-    """Project settings that need the user's trust, trusted or not."""
-    permission_rules: PermissionRuleSet
-    """Permission rules of all files, each with its source."""
-    agent: str | None = None
-    """Agent whose prompt, tools and model the lead uses."""
-    language: str | None = None
-    """Language in which the lead answers."""
-    attribution: AttributionSettings = AttributionSettings()
-    """Text for commits and pull requests."""
-    plans_directory: Path
-    bypass_ban: str | None = None
-    """File and line of a setting that forbids to skip permissions."""
-    unused_items: tuple[UnusedItem, ...] = ()
-    """Entries of the files that have no effect, but narrow nothing."""
-    betas: tuple[str, ...] = ()
-    """Betas of the Messages API, requested by the program that opened the session."""
-    stored: Mapping[str, Mapping[str, str]] = {}
-    """Variables that `shoal setup` stored for each provider, in use or not."""
-    foreign: ForeignVariables = ForeignVariables()
-    """Variables and keys that Claude Code reads too."""
+    findings: SettingsFindings
 
     def __repr__(self) -> str:
-        return f"Settings(home={self.home}, model={self.model!r}, documents={self.documents})"
+        return f"Settings(home={self.home}, model={self.models.main!r}, documents={self.documents})"
 
     def find_setting_origin(self, key: str) -> str:
         """Return the origin of a value, for keys like `model`, `shoal.compact_at` or `permissions.allow`."""
-        variables = _KEY_VARIABLES.get(key) or tuple(filter(None, [_ACCESS_VARIABLES.get(key)]))
+        variables = _KEY_VARIABLES.get(key) or tuple(filter(None, [ACCESS_VARIABLES.get(key)]))
         for variable in variables:
             if self.environ.get(variable):
                 return f"${variable}"
         for keys in _list_setting_key_paths(key):
             found = [document for document in self.documents if has_settings_key(document, keys)]
-            if key in _USER_ONLY_KEYS or (keys[0] == "env" and key in (*_ACCESS_VARIABLES, "subagent_model")):
+            if key in _USER_ONLY_KEYS or (keys[0] == "env" and key in (*ACCESS_VARIABLES, "subagent_model")):
                 found = [document for document in found if document.is_user_controlled]
             if keys[0] == "permissions" and keys[-1] != "defaultMode":
                 return ", ".join(document.locate_key(keys) for document in found) or "default"
             if found:
                 return found[0].locate_key(keys)
-        if any(_ACCESS_VARIABLES.get(key) in variables for variables in self.stored.values()):
+        if any(ACCESS_VARIABLES.get(key) in variables for variables in self.stored.values()):
             return str(get_credentials_path(self.home))
         return "default"
 
@@ -239,19 +220,17 @@ class Settings(Struct, frozen=True, kw_only=True):
     @property
     def secret_candidates(self) -> dict[str, str]:
         """Variables whose names tell which of their values are secret."""
-        credentials = {name: value for name in _ACCESS_VARIABLES if (value := getattr(self.access, name))}
+        credentials = {name: value for name in ACCESS_VARIABLES if (value := getattr(self.access, name))}
         left_out = {
-            each.keys[-1]: str(each.value) for each in self.untrusted_escalations if each.keys[0] == "env"
+            each.keys[-1]: str(each.value)
+            for each in self.findings.untrusted_escalations
+            if each.keys[0] == "env"
         }
-        credential_variables = {_ACCESS_VARIABLES[name]: value for name, value in credentials.items()}
+        credential_variables = {ACCESS_VARIABLES[name]: value for name, value in credentials.items()}
         # An overridden value is just as secret. The prefix keeps it from being replaced by the other.
         stored = {f"STORED_{name}": value for each in self.stored.values() for name, value in each.items()}
         servers = collect_mcp_server_variables(self.documents)
         return {**servers, **left_out, **self.environ, **self.env, **credential_variables, **stored}
-
-    @property
-    def untrusted_escalations(self) -> tuple[PermissionEscalation, ...]:
-        return tuple(each for each in self.escalations if each.trust != "trusted")
 
 
 def qualify_anthropic_name(name: str) -> str:
@@ -263,7 +242,7 @@ _SCRUBBED_VARIABLES = frozenset(
     {
         *(
             variable
-            for field, variable in _ACCESS_VARIABLES.items()
+            for field, variable in ACCESS_VARIABLES.items()
             if "url" not in field and "host" not in field
         ),
         "ANTHROPIC_CUSTOM_HEADERS",
@@ -323,8 +302,8 @@ def _list_setting_key_paths(key: str) -> tuple[tuple[str, ...], ...]:
         return (("shoal", "model"), *(("env", variable) for variable in _MODEL_VARIABLES), ("model",))
     if key == "subagent_model":
         return tuple(("env", variable) for variable in _SUBAGENT_MODEL_VARIABLES)
-    if key in _ACCESS_VARIABLES:
-        return (("env", _ACCESS_VARIABLES[key]),)
+    if key in ACCESS_VARIABLES:
+        return (("env", ACCESS_VARIABLES[key]),)
     if key.startswith("shoal.") and key in _KEY_VARIABLES:
         return (*(("env", variable) for variable in _KEY_VARIABLES[key]), tuple(key.split(".")))
     return (tuple(key.split(".")),)
@@ -371,7 +350,7 @@ def load_settings(
         **{name: value for name, value in environ.items() if value},
     }
     stored, credential_problems = _load_stored_credentials(home)
-    provider_variables |= _select_stored_provider_variables(stored, provider_variables)
+    provider_variables |= select_stored_provider_variables(stored, provider_variables)
     permissions, permission_warnings = _ignore_project_bypass_mode(merged.permissions, trusted.permissions)
     own, shoal_warnings = _restrict_shoal_settings(merged.shoal, trusted.shoal, environ)
     own = replace(
@@ -390,48 +369,54 @@ def load_settings(
     return Settings(
         home=home,
         access=ProviderCredentials(
-            **{name: provider_variables.get(variable) or None for name, variable in _ACCESS_VARIABLES.items()}
+            **{name: provider_variables.get(variable) or None for name, variable in ACCESS_VARIABLES.items()}
         ),
-        model=_find_first_set_variable(_MODEL_VARIABLES, environ)
-        or own.model
-        or _find_first_set_variable(_MODEL_VARIABLES, provider_variables)
-        or merged.model
-        or (qualify_anthropic_name(foreign.models.default) if foreign.models.default else None),
-        subagent_model=_find_first_set_variable(_SUBAGENT_MODEL_VARIABLES, provider_variables),
-        permissions=permissions,
+        stored=stored,
+        models=ConfiguredModels(
+            main=_find_first_set_variable(_MODEL_VARIABLES, environ)
+            or own.model
+            or _find_first_set_variable(_MODEL_VARIABLES, provider_variables)
+            or merged.model
+            or (qualify_anthropic_name(foreign.models.default) if foreign.models.default else None),
+            subagents=_find_first_set_variable(_SUBAGENT_MODEL_VARIABLES, provider_variables),
+        ),
+        permissions=ConfiguredPermissions(
+            entries=permissions, rules=load_permission_rules(documents, cwd), bypass_ban=bypass_ban
+        ),
+        agent=merged.agent or None,
+        writing=WritingSettings(
+            language=merged.language or None,
+            attribution=_resolve_attribution(merged),
+            plans_directory=_resolve_plans_directory(merged.plans_directory, home, cwd),
+        ),
         env=_convert_env_values_to_text(merged.env),
         # A project may come from anyone: it must not have the user's sessions removed.
         cleanup_period_days=trusted.cleanup_period_days,
         own=own,
-        warnings=(
-            *permission_warnings,
-            *shoal_warnings,
-            *_warn_project_cleanup_period(merged.cleanup_period_days, trusted.cleanup_period_days),
-            *trust.warnings,
-            *credential_problems,
-            *server_problems,
-            *variable_warnings,
-            *claude_json.problems,
-            *_describe_foreign_trust(trust.escalations, claude_json),
-            *note_zero_cleanup_period(documents),
-            *(warning for document in documents for warning in describe_unknown_shoal_settings(document)),
-        ),
+        foreign=foreign,
         environ=environ,
         documents=documents,
-        escalations=trust.escalations,
-        permission_rules=load_permission_rules(documents, cwd),
-        stored=stored,
-        agent=merged.agent or None,
-        language=merged.language or None,
-        attribution=_resolve_attribution(merged),
-        plans_directory=_resolve_plans_directory(merged.plans_directory, home, cwd),
-        bypass_ban=bypass_ban,
-        foreign=foreign,
-        unused_items=(
-            *(item for document in documents for item in document.unused),
-            *claude_json.unused,
-            *find_skipped_rules(documents),
-            *find_unused_keys(documents),
+        findings=SettingsFindings(
+            warnings=(
+                *permission_warnings,
+                *shoal_warnings,
+                *_warn_project_cleanup_period(merged.cleanup_period_days, trusted.cleanup_period_days),
+                *trust.warnings,
+                *credential_problems,
+                *server_problems,
+                *variable_warnings,
+                *claude_json.problems,
+                *_describe_foreign_trust(trust.escalations, claude_json),
+                *note_zero_cleanup_period(documents),
+                *(warning for document in documents for warning in describe_unknown_shoal_settings(document)),
+            ),
+            escalations=trust.escalations,
+            unused_items=(
+                *(item for document in documents for item in document.unused),
+                *claude_json.unused,
+                *find_skipped_rules(documents),
+                *find_unused_keys(documents),
+            ),
         ),
     )
 
@@ -525,18 +510,6 @@ def _load_stored_credentials(home: Path) -> tuple[dict[str, dict[str, str]], tup
         return load_provider_credentials(home), ()
     except StateFileError as error:
         return {}, (str(error),)
-
-
-def _select_stored_provider_variables(
-    stored: Mapping[str, Mapping[str, str]], variables_in_use: Mapping[str, str]
-) -> dict[str, str]:
-    """Return stored variables of providers with no other setting: a key must not go to another address."""
-    selected: dict[str, str] = {}
-    for provider, variables in stored.items():
-        names = PROVIDER_VARIABLES.get(provider, ())
-        if not any(variables_in_use.get(name) for name in names):
-            selected |= {name: variables[name] for name in names if variables.get(name)}
-    return selected
 
 
 def _read_boolean_variable(environ: Mapping[str, str], variables: Sequence[str], *, default: bool) -> bool:

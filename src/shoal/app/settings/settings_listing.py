@@ -34,9 +34,9 @@ def is_secret_variable_name(name: str) -> bool:
 def list_setting_rows(settings: Settings) -> Iterator[EffectiveSettingRow]:
     """Yield the settings in a fixed order; keys and tokens are not shown."""
     yield _make_setting_row(settings, "home", str(settings.home))
-    yield _make_setting_row(settings, "model", settings.model)
+    yield _make_setting_row(settings, "model", settings.models.main)
     yield _make_setting_row(settings, "cleanupPeriodDays", settings.cleanup_period_days)
-    rules = msgspec.to_builtins(settings.permissions)
+    rules = msgspec.to_builtins(settings.permissions.entries)
     for key, value in rules.items():
         yield _make_setting_row(settings, f"permissions.{key}", value)
     for name, value in settings.env.items():

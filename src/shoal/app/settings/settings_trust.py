@@ -248,7 +248,7 @@ def save_project_trust_decision(
     It applies to the values in these settings, even if the files have changed since. Raises `StateFileError`.
     """
     parts: dict[str, _EscalatingParts] = {}
-    for escalation in settings.escalations if escalations is None else escalations:
+    for escalation in settings.findings.escalations if escalations is None else escalations:
         name = _make_trust_document_key(escalation.document)
         parts[name] = (*parts.get(name, ()), (escalation.keys, escalation.value))
     decisions = {name: _make_trust_decision(part, trusted=trusted) for name, part in parts.items()}

@@ -34,7 +34,7 @@ class BackgroundShellResult(Struct, frozen=True, kw_only=True, omit_defaults=Tru
     tail: str = ""
     """End of its output."""
     quiet: bool = False
-    """True if its agent needs no notification: it ended the command itself, or has ended."""
+    """True if its agent needs no notification, because it ended the command itself or has ended."""
 
 
 class BackgroundShellObserver(Protocol):

@@ -26,7 +26,7 @@ COMMON_FIELDS: Mapping[str, str] = {
     "hook_event_name": "The event.",
 }
 LATER_FIELDS: Mapping[str, str] = {
-    "prompt_id": "The prompt of the user that the lead works on; absent before the first one.",
+    "prompt_id": "The user's prompt that the lead is working on; absent before the first prompt.",
     "effort": "For events of the agent's loop: an object with the thinking effort in `level`; absent if "
     "thinking is off.",
 }

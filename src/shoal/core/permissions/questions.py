@@ -103,7 +103,7 @@ class AllowAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="allo
     input: dict[str, Any] | None = None
     """Input of the call as the person changed it."""
     updates: tuple[PermissionSuggestion, ...] = ()
-    """Permission changes made with the answer; if empty, `remember` applies the suggested one."""
+    """Permission changes made with the answer; if empty, `remember` applies the suggested change."""
 
 
 class DenyAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="denied"):

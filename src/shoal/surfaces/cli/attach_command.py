@@ -13,7 +13,8 @@ import click
 @click.command("attach")
 @click.argument("session", required=False)
 def attach_command(*, session: str | None) -> int:
-    """Attach to a run in another terminal or in the background: watch it, answer it, talk to it.
+    """Attach to a run in another terminal or in the background: watch it, answer its questions and talk to
+    its agents.
 
     SESSION is the beginning of its id; default: the last active run in this directory. The run continues
     when you leave.

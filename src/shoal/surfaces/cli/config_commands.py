@@ -34,12 +34,14 @@ def show_settings(*, origin: bool, settings: str | None, as_json: bool) -> int:
 
     loaded_settings = load_settings(cwd=Path.cwd().resolve(), given=settings)
     rows = tuple(list_setting_rows(loaded_settings))
-    untrusted = tuple(list_escalation_trust_rows(loaded_settings.untrusted_escalations))
+    untrusted = tuple(list_escalation_trust_rows(loaded_settings.findings.untrusted_escalations))
     if as_json:
         values_by_key = {row.key: {"value": row.value, "origin": row.origin} for row in rows}
-        print_json({"settings": values_by_key, "left_out": untrusted, "warnings": loaded_settings.warnings})
+        print_json(
+            {"settings": values_by_key, "left_out": untrusted, "warnings": loaded_settings.findings.warnings}
+        )
         return exit_codes.OK
-    for warning in loaded_settings.warnings:
+    for warning in loaded_settings.findings.warnings:
         print_user_message(warning)
     width = max(len(row.key) for row in (*rows, *untrusted))
     for row in (*rows, *untrusted):

@@ -39,8 +39,8 @@ def doctor_command(  # noqa: PLR0913 - one argument per flag
 ) -> int:
     """Check the setup: models, home, settings and programs, with advice for each problem.
 
-    With SYMPTOM, examine only that symptom. If it concerns a run, the latest one in this directory is used:
-    `shoal doctor result-not-seen --about researcher`. `--symptoms` lists the symptoms.
+    With SYMPTOM, examine only that symptom. If the symptom concerns a run, Shoal uses the latest run in this
+    directory: `shoal doctor result-not-seen --about researcher`. `--symptoms` lists the symptoms.
 
     `--claude` lists every item in the settings, agents, skills and instructions that Claude Code would read
     here: used, not used, refused, or wider here (less restricted than in Claude Code).

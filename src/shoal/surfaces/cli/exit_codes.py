@@ -30,8 +30,12 @@ HELP_ROWS = (
     ("1", "an error, reported on stderr"),
     ("2", "wrong usage"),
     ("3", "the turn or budget limit was reached"),
-    ("4", "the deadline passed, a hook stopped the run, or agents were stopped, for example in a loop"),
-    ("130", "interrupted by Ctrl-C; 143 by SIGTERM; the session can be resumed"),
+    (
+        "4",
+        "the deadline passed, a hook stopped the run, or agents were stopped, for example because they "
+        "were in a loop",
+    ),
+    ("130", "interrupted by Ctrl-C (143 if ended by SIGTERM); the session can be resumed"),
 )
 
 

@@ -83,7 +83,8 @@ _RUN_FLAGS = (
         flag_value=PICK_SESSION,
         default=None,
         metavar="[ID]",
-        help="Resume a session by id (or its beginning) or name. Without one, choose from a list.",
+        help="Resume a session by its name, its id or the beginning of its id. Without a value, choose "
+        "from a list.",
     ),
     Option(["-n", "--name", "title"], metavar="NAME", help="Name the session; --resume NAME finds it again."),
     Option(
@@ -92,11 +93,11 @@ _RUN_FLAGS = (
         flag_value="",
         default=None,
         metavar="[NAME|#PR]",
-        help="Work in a git worktree below .claude/worktrees, created if it does not exist.",
+        help="Work in a git worktree under .claude/worktrees; create it if it does not exist.",
     ),
-    Option(["--init", "init"], is_flag=True, help="Run the Setup hooks with the trigger init first."),
+    Option(["--init", "init"], is_flag=True, help="First run the Setup hooks with the trigger init."),
     Option(["--init-only"], is_flag=True, help="Run the Setup and SessionStart hooks, then exit."),
-    Option(["--maintenance"], is_flag=True, help="Run the Setup hooks with the trigger maintenance first."),
+    Option(["--maintenance"], is_flag=True, help="First run the Setup hooks with the trigger maintenance."),
     Option(["--fork-session", "fork"], is_flag=True, help="Continue in a copy of the resumed session."),
     Option(["--session-id"], type=parse_session_uuid, metavar="UUID", help="Give the new session this id."),
     Option(
@@ -282,7 +283,7 @@ _SETTINGS_FLAGS = (
         ["-d", "--debug", "--debug-to-stderr", "debug"],
         is_flag=True,
         help="Show tracebacks and write a debug log to the home directory. --debug=WORDS logs only events "
-        "with one of these words in their name: api,hooks or !mcp.",
+        "with one of these words in their name, for example api,hooks or !mcp.",
     ),
     Option(["--debug-filter"], hidden=True, default="", help="The words of --debug=WORDS."),
     Option(

@@ -28,7 +28,7 @@ _NO_LIMIT = 1_000_000
 
 @click.group("inbox")
 def inbox_commands() -> None:
-    """Show a team member's mail, or send mail to it. Showing mail does not mark it as read."""
+    """Show a team member's mail, or send mail to the member. Showing mail does not mark it as read."""
 
 
 @inbox_commands.command("show")

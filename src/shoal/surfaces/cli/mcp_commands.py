@@ -106,9 +106,9 @@ def _parse_mcp_server_json(text: str) -> dict[str, Any]:
 
 @click.group("mcp")
 def mcp_commands() -> None:
-    """List, show, test, add and remove MCP servers, or run one with `serve`. Your own servers are under
-    `mcpServers` in settings.json in Shoal's home and in .claude/settings.local.json; the project's are in
-    .mcp.json, which you must trust."""
+    """List, show, test, add and remove MCP servers, or run Shoal as a server with `serve`. Your own servers
+    are under `mcpServers` in settings.json in Shoal's home and in .claude/settings.local.json; the project's
+    servers are in .mcp.json, which you must trust."""
 
 
 mcp_commands.add_command(serve_mcp)
@@ -119,7 +119,7 @@ mcp_commands.add_command(serve_mcp)
 @json_option
 @debug_option
 def list_mcp_servers(*, mcp_config: Sequence[str], as_json: bool) -> int:
-    """List the configured servers without starting them. To start them: `shoal mcp test`."""
+    """List the configured servers without starting them. `shoal mcp test` starts them."""
     view = _open_mcp_server_admin(mcp_config)
     if as_json:
         print_json([_mcp_server_to_dict(view, server, why) for server, why in view.list_servers()])
@@ -164,7 +164,7 @@ def show_mcp_server(*, name: str, mcp_config: Sequence[str], as_json: bool) -> i
 @json_option
 @debug_option
 def test_mcp_servers(*, names: Sequence[str], mcp_config: Sequence[str], as_json: bool) -> int:
-    """Start all servers, or the named ones, list their tools, and stop them."""
+    """Start all servers, or only the named servers, list their tools, and stop them."""
     view = _open_mcp_server_admin(mcp_config)
     statuses = asyncio.run(view.probe_servers(names))
     if as_json:
@@ -205,7 +205,7 @@ def add_mcp_server(  # noqa: PLR0913 - the options of the command
     project: bool,
 ) -> int:
     """Add a server: a command with its arguments, or a URL. Options come before COMMAND, or `--` separates
-    them from it. Without --scope it is added to your settings for this project.
+    them from it. Without --scope, the server is added to your settings for this project.
 
     Write ${VARIABLE} in place of a key, and set the variable in Shoal's environment.
     """
@@ -269,7 +269,7 @@ def remove_mcp_server(*, name: str, scope: str | None, project: bool) -> int:
 @config_option
 @debug_option
 def list_mcp_server_health(*, mcp_config: Sequence[str]) -> int:
-    """Start the servers, and list each with its state."""
+    """Start the servers, and list each of them with its state."""
     view = _open_mcp_server_admin(mcp_config)
     found = view.list_servers()
     statuses = {status.name: status for status in asyncio.run(view.probe_servers())}

@@ -100,7 +100,7 @@ async def _run_mcp_server(team: str | None, name: str | None, flags: BackgroundR
             await external_member.join_team(team, name)
         runs_directory = settings.home / "shoal" / "mcp" / "runs"
         runs = BackgroundRunManager(settings.home, runs_directory, cwd=cwd, flags=flags, ids=ids, clock=clock)
-        model = flags.model or settings.model
+        model = flags.model or settings.models.main
         tools = TeamMcpServerTools(
             team_store, external_member, runs, model=model, kind=SpawnPolicy().default_kind
         )

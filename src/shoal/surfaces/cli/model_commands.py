@@ -61,9 +61,8 @@ def list_models(*, everything: bool, settings: str | None, as_json: bool) -> int
 @settings_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def run_model_test(*, name: str | None, settings: str | None, as_json: bool) -> int:
-    """Send a short request to a model (default: the configured one), which may cost a little.
-
-    The exit code is 1 if it does not answer.
+    """Test a model (default: the configured model) with a short request, which may cost a little. The exit
+    code is 1 if the model does not answer.
     """
     from shoal.app.models.model_probe import probe_model
     from shoal.app.settings.settings import load_settings

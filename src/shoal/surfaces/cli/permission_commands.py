@@ -53,7 +53,7 @@ def permission_commands() -> None:
 @click.argument("tool")
 @click.argument("input_json", metavar="INPUT_JSON")
 def explain_permission(*, mode: Any, settings: str | None, as_json: bool, tool: str, input_json: str) -> int:
-    """Show the decision for one call to TOOL: allow, ask or deny, the rule, and its origin.
+    """Show the decision for one call of TOOL (allow, ask or deny), with the rule and its origin.
 
     INPUT_JSON is the call's input, such as '{"command": "git push"}'; - reads it from stdin.
     """

@@ -26,7 +26,7 @@ MODEL_FLAGS = (
     Option(
         ["--fallback-model"],
         metavar="NAME",
-        help="Use this model if the first one does not answer; up to three, as a,b,c.",
+        help="Use this model if the main model does not answer. Separate up to three names with commas.",
     ),
     Option(["--effort"], type=click.Choice(EFFORTS), metavar="LEVEL", help=f"{', '.join(EFFORTS)}."),
     Option(

@@ -71,7 +71,7 @@ def show_question(*, question: str) -> int:
     "remember",
     type=click.Choice(["once", "session", "settings"]),
     default="once",
-    help="With yes: how long it applies.",
+    help="With yes: how long the permission applies.",
 )
 @click.option(
     "--choice",

@@ -32,7 +32,7 @@ _KEYLESS_PROVIDERS = ("ollama",)
 @click.option(
     "--provider",
     type=click.Choice(list(PROVIDER_CHOICES)),
-    help="The provider to set up; Shoal asks if omitted.",
+    help="The provider to set up; if you omit it, Shoal asks.",
 )
 @click.option("--key-stdin", is_flag=True, help="Read the key from standard input and do not prompt.")
 @click.option("--base-url", metavar="URL", default="", help="The URL, if it is not the default.")
@@ -81,7 +81,7 @@ def offer_model_setup(options: Options) -> None:
     settings = load_settings(cwd=cwd, given=options.settings)
     if (
         options.model is not None
-        or settings.model is not None
+        or settings.models.main is not None
         or not asyncio.run(_has_no_configured_model(settings))
     ):
         return

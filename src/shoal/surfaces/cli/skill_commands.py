@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @click.group("skills")
 def skill_commands() -> None:
-    """List, show and check skills and commands. The project's are in .claude/skills,
+    """List, show and check skills and commands. The project's skills and commands are in .claude/skills,
     .agents/skills and .claude/commands; your own are in `skills` and `commands` under Shoal's home."""
 
 

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 def stop_command(*, session: str, agent: str | None, as_json: bool) -> int:
     """Stop the live run SESSION (the beginning of its id), or only AGENT in it.
 
-    AGENT is a name, an id, a background shell such as bash_1, or `all` for every agent except the lead. The
-    run continues without it, and the lead is notified. A run that does not respond is terminated, or killed
-    if necessary; its data is kept, and it can be resumed.
+    AGENT is a name, an id, a background shell such as bash_1, or `all` for every agent except the lead. If
+    you stop only AGENT, the run continues, and the lead is notified. A run that does not respond is
+    terminated, or killed if necessary; its data is kept, and it can be resumed.
     """
     import asyncio
 

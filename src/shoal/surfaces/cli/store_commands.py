@@ -61,7 +61,7 @@ def show_store_status(*, address: str | None, as_json: bool) -> int:
 @json_option
 @debug_option
 def migrate_store_tables(*, address: str | None, as_json: bool) -> int:
-    """Bring the tables to the version that this Shoal needs. There is no way back."""
+    """Migrate the tables to the version that this Shoal needs. You cannot undo a migration."""
     from shoal.stores.postgres.store_admin import migrate_store
 
     before, after = migrate_store(_choose_address(address))
@@ -100,7 +100,7 @@ def check_store(*, address: str | None, as_json: bool) -> int:
 def import_session(*, session: str, address: str | None, as_json: bool) -> int:
     """Copy a session and its teams from the files in the home to the store.
 
-    The files stay as they are. Resume the session in one of the two places only.
+    The files stay as they are. Resume the session in only one of the two places.
     """
     from shoal.stores.postgres.store_admin import import_run
 
@@ -121,14 +121,14 @@ def import_session(*, session: str, address: str | None, as_json: bool) -> int:
     "target",
     metavar="DIRECTORY",
     type=click.Path(path_type=Path),
-    help="The home that gets the files; yours by default.",
+    help="The home to copy the files to; default: your own home.",
 )
 @json_option
 @debug_option
 def export_session(*, session: str, address: str | None, target: Path | None, as_json: bool) -> int:
     """Copy a session and its teams from the store to files.
 
-    The store stays as it is. Resume the session in one of the two places only.
+    The store stays as it is. Resume the session in only one of the two places.
     """
     from shoal.stores.postgres.store_admin import export_run
 

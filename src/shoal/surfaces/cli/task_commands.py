@@ -156,7 +156,7 @@ def add_board_task(
 def update_board_task(
     *, task: str, team: str | None, session: str | None, as_json: bool, **given: Any
 ) -> int:
-    """Change a task. Concurrent changes by agents are not lost because every change is made under a lock."""
+    """Change a task. Concurrent changes by agents are not lost, because every change is made under a lock."""
 
     async def apply_task_update(store: TeamStore) -> Task:
         from shoal.app.teams.board_changes import change_task_and_notify_owners

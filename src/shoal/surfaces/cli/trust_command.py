@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 @click.option("--revoke", is_flag=True, help="Stop trusting this project.")
 @click.option("--json", "as_json", is_flag=True, help="With --show: print one JSON object.")
 def trust_command(*, show: bool, revoke: bool, as_json: bool) -> int:
-    """Trust what this project's .claude/settings.json and settings.local.json would allow, its skills and
-    commands, the MCP servers in its .mcp.json, its agents' hooks and servers, and its plug-ins, in their
-    current state. If they change, Shoal asks for trust again. Their deny rules always apply.
+    """Trust this project in its current state: everything that .claude/settings.json and settings.local.json
+    grant, its skills and commands, the MCP servers in .mcp.json, its agents' hooks and servers, and its
+    plug-ins. If any of these change, Shoal asks for trust again. Deny rules always apply.
     """
     from shoal.app.definitions.agent_trust import find_project_escalations
     from shoal.app.definitions.plugin_set import load_plugins

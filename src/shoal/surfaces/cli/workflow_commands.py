@@ -31,7 +31,7 @@ def workflow_commands() -> None:
 @workflow_commands.command("ls")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 def list_workflows(*, as_json: bool) -> int:
-    """List the workflows of this project and of the home."""
+    """List the workflows in this project and in the home."""
     from shoal.app.settings.settings import find_process_shoal_home
     from shoal.app.workflows.workflow_files import list_workflow_files
 
@@ -89,7 +89,8 @@ workflow_commands.add_command(
         short_help="Run a workflow and print what it returns.",
         help=(
             "Run WORKFLOW and print what it returns.\n\n    WORKFLOW is FILE.py, FILE.py:NAME, or the name "
-            "of a workflow in the home. Each argument is NAME=VALUE, and\n    VALUE is JSON or a text. The "
+            "of a workflow in the home. Each argument is NAME=VALUE, and\n    VALUE is JSON or plain text. "
+            "The "
             "flags of `shoal` apply here too."
         ),
         params=[
@@ -107,8 +108,8 @@ workflow_commands.add_command(
         callback=_resume_workflow,
         short_help="Continue a workflow that was interrupted or failed.",
         help=(
-            "Continue the latest workflow of SESSION (the beginning of its id).\n\n    Steps that finished "
-            "are not repeated, unless --from names one of them."
+            "Continue the latest workflow of SESSION (the beginning of its id).\n\n    Finished steps are "
+            "not repeated, unless --from names one of them."
         ),
         params=[
             click.Argument(["session"]),

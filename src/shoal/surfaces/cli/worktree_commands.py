@@ -98,7 +98,7 @@ def merge_worktree(*, name: str, as_json: bool) -> int:
     """Merge a worktree's work, committed or not, into the current branch of this checkout, and remove the
     worktree.
 
-    If it conflicts, Shoal changes nothing and lists the files. Hooks do not run.
+    If there is a conflict, Shoal changes nothing and lists the files. Hooks do not run.
     """
     result = _run_with_worktree_service(lambda worktrees: worktrees.merge_worktree(_to_worktree_name(name)))
     if as_json:
@@ -129,7 +129,7 @@ def merge_worktree(*, name: str, as_json: bool) -> int:
 @json_option
 @debug_option
 def remove_worktree(*, name: str, force: bool, as_json: bool) -> int:
-    """Remove a worktree and its branch. Refused if it contains unmerged work."""
+    """Remove a worktree and its branch. Shoal refuses if the worktree contains unmerged work."""
     removal = _run_with_worktree_service(
         lambda worktrees: worktrees.remove_worktree(_to_worktree_name(name), force=force)
     )

@@ -148,12 +148,12 @@ def show_team(*, name: str | None, as_json: bool) -> int:
 @click.option(
     "--force",
     is_flag=True,
-    help="Remove it even if another program leads it, or its lead died and left active members.",
+    help="Remove it even if another program leads it, or if its lead died and left active members.",
 )
 @json_option
 @debug_option
 def remove_team(*, name: str | None, yes: bool, force: bool, as_json: bool) -> int:
-    """Permanently remove a team and its mail and tasks. Refused while its lead is alive."""
+    """Permanently remove a team and its mail and tasks. Shoal refuses while the team's lead is alive."""
 
     async def confirm_and_remove(store: TeamStore) -> str:
         team = await find_named_or_only_team(store, name)

@@ -129,7 +129,7 @@ async def deliver_user_message(
 @json_option
 @debug_option
 def stop_team(*, words: tuple[str, ...], now: bool, as_json: bool) -> int:
-    """Stop a team, or one MEMBER of it.
+    """Stop a team, or only its member MEMBER.
 
     Shoal asks each member to finish and stops it after `shoal.shutdown_grace` seconds; a member that is shut
     down leaves the team. Without MEMBER, the lead's run ends too. With --now, a run ends at once, and its
@@ -178,7 +178,7 @@ async def _parse_stop_arguments(
 @json_option
 @debug_option
 def restart_members(*, words: tuple[str, ...], as_json: bool) -> int:
-    """Restart the members of a running team that are down, or one MEMBER.
+    """In a running team, restart MEMBER, or all members that are down.
 
     A member is down if it failed unexpectedly, for example because its process was killed. Shoal retries on
     its own, with growing delays; this command starts the next attempt at once.
@@ -367,7 +367,7 @@ resume_command = click.Command(
     short_help="Resume a team whose lead has ended or died.",
     help=(
         "Resume a team whose lead has ended or died: its session, members, mail and tasks.\n\n    At a "
-        "terminal you talk to the lead; with -p it runs headless. The flags of `shoal` apply here too."
+        "terminal you talk to the lead; with -p the team runs headless. The flags of `shoal` apply here too."
     ),
     params=[
         click.Argument(["name"], required=False),

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 def export_team_data(*, name: str | None, output: Path | None, form: str, as_json: bool) -> int:
     """Export a team: roster, tasks, mail in order, events, costs and last reports.
 
-    It changes nothing. It works for a running team, a finished team, and a team whose lead died.
+    The export changes nothing. It works for a running team, a finished team, and a team whose lead died.
     """
     from shoal.app.settings.settings import find_process_shoal_home
     from shoal.app.teams.team_export import export_team

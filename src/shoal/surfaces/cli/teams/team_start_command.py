@@ -54,7 +54,8 @@ start_command = click.Command(
     help=(
         "Start a team from TEMPLATE for GOAL, and lead it.\n\n    Shoal creates the team, its tasks and "
         "its members before the lead's first turn. At a terminal you talk to the\n    lead; with -p, or "
-        "without a terminal, it runs headless and prints the result. If GOAL is `-`, Shoal reads it\n    "
+        "without a terminal, the team runs headless and prints the result. If GOAL is `-`, Shoal reads "
+        "it\n    "
         "from "
         "standard input. The flags of `shoal` apply here too."
     ),

@@ -69,7 +69,8 @@ def list_team_templates(*, as_json: bool) -> int:
 
 @click.group("template", short_help="Show, check and create team templates.")
 def template_group() -> None:
-    """Show, check and create team templates: .claude/teams in the project, `teams` in Shoal's home."""
+    """Show, check and create team templates. They are in .claude/teams in the project and in `teams` in
+    Shoal's home."""
 
 
 @template_group.command("show")
