@@ -42,6 +42,17 @@ def load_unstarted_subagent_metadata(store: SessionStore, agent: AgentId) -> Sub
         return None
 
 
+def has_unstarted_description(store: SessionStore, agent: AgentId) -> bool:
+    """Return True if the agent's metadata is newer than its transcript, which a former agent wrote."""
+    try:
+        metadata = store.read_agent_metadata(agent)
+        return metadata is not None and metadata.after == (store.restore_conversation(agent).last or "")
+    except SessionNotFound:
+        return True
+    except StateFileError:
+        return False
+
+
 def _read_lines_inherited_by_fork(
     store: SessionStore, metadata: SubagentMetadata
 ) -> tuple[ParsedTranscriptLine, ...]:

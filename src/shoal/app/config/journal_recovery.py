@@ -168,6 +168,8 @@ class RecoveredSessionState(Struct, frozen=True, kw_only=True):
     """Questions about calls without a result whose answer nobody received."""
     idle_members: frozenset[AgentId] = frozenset()
     """Teammates that ended with an earlier process and continue in this one."""
+    former_members: frozenset[AgentId] = frozenset()
+    """Teammates that left their team, and whose name nobody has used since."""
     unknown_event_types: tuple[str, ...] = ()
     """Types of unreadable events, whose content is missing above."""
     journaled_tasks: dict[str, PackedTaskMap[TaskChanged]] = {}
@@ -239,6 +241,7 @@ def recover_state_from_journal(
         active_members=tuple(reader.active_members.values()),
         cut_off_questions=reader.questions.find_cut_off_questions(deliveries.answered),
         idle_members=frozenset(reader.idle_members),
+        former_members=frozenset(reader.former_members),
         unknown_event_types=tuple(reader.unknown_types),
         journaled_tasks=reader.tasks,
     )
@@ -266,6 +269,7 @@ class SessionRecoveryState:
         self.queued_items: dict[str, InboxItem] = {}
         self.active_members: dict[AgentId, AgentStarted] = {}
         self.idle_members: dict[AgentId, AgentStarted] = {}
+        self.former_members: set[AgentId] = set()
         self._teammates: set[AgentId] = set()
         self.shells = BackgroundShellRecovery()
         self.schedules = ScheduleRecovery()
@@ -314,8 +318,7 @@ class SessionRecoveryState:
             case AgentStarted(agent=agent, resumed=resumed, team=team) if team:
                 # A teammate is resumed from its roster.
                 self.started += not resumed
-                self._teammates.add(agent)
-                self.active_members[agent] = event
+                self._on_member_started(event)
             case AgentStarted(agent=agent, resumed=resumed):
                 self.started += not resumed
                 self.working_agents[agent] = event
@@ -348,11 +351,17 @@ class SessionRecoveryState:
             case _:
                 pass
 
+    def _on_member_started(self, event: AgentStarted) -> None:
+        self._teammates.add(event.agent)
+        self.former_members.discard(event.agent)
+        self.active_members[event.agent] = event
+
     def _on_member_ended(self, completion: AgentResult, notice: str) -> None:
         agent, item_id, recipient = completion.agent, completion.id, completion.report_to
         started = self.active_members.pop(agent, None)
         if notice:
             self.idle_members.pop(agent, None)
+            self.former_members.add(agent)
             self.queued_items[item_id] = InboxItem(
                 id=item_id, to=recipient, content=(TextBlock(text=notice),), by="runtime"
             )
