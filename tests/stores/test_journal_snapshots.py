@@ -28,6 +28,7 @@ from shoal.stores.files.sessions.file_journal import read_journal
 from shoal.stores.files.sessions.journal_snapshots import (
     SAVE_AFTER,
     get_snapshot_path,
+    hash_state_code,
     load_journal_state,
     read_snapshot,
     update_journal_snapshots,
@@ -157,6 +158,17 @@ def test_a_snapshot_of_another_or_a_shorter_journal_is_ignored(journal: Path) ->
     assert read_snapshot(path, journal, RunUsageState) is None
     journal.write_bytes(content[: len(content) // 2])
     assert read_snapshot(path, journal, RunUsageState) is None
+
+
+def test_a_snapshot_of_other_code_is_ignored(journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later version may compute another state from the same records."""
+    load_journal_state(journal, RunUsageState)
+    path = get_snapshot_path(journal, "usage")
+    assert read_snapshot(path, journal, RunUsageState) is not None
+    monkeypatch.setattr(RunUsageState, "apply_record", lambda self, record: None)
+    hash_state_code.cache_clear()
+    assert read_snapshot(path, journal, RunUsageState) is None
+    hash_state_code.cache_clear()
 
 
 class _Attack:

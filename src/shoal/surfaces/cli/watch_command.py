@@ -124,7 +124,8 @@ async def print_view_deltas_as_json(run: RunHandle) -> None:
 
     async with RunFollower(run, SystemClock()) as follower:
         async for delta in follower.iter_view_deltas():
-            sys.stdout.buffer.write(encode_json(delta) + b"\n")
+            sys.stdout.buffer.write(encode_json(delta))
+            sys.stdout.buffer.write(b"\n")
             sys.stdout.buffer.flush()
             if follower.is_over and delta.offset == follower.view.offset:
                 return

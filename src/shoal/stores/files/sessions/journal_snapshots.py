@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from types import CodeType
 from typing import Any, BinaryIO, ClassVar, Protocol, TypeVar
 
 import msgspec
@@ -60,7 +61,7 @@ _SAFE_CALLABLES = frozenset(
 
 class _SnapshotHeader(Struct, frozen=True, kw_only=True):
     code: str
-    """Hash of the source code that defines the state."""
+    """Hash of the code that defines the state."""
     offset: int
     source: str
     """Hash of samples of the file that the state was computed from."""
@@ -210,11 +211,35 @@ def _hash_samples(source: Path, offset: int) -> str:
 
 @cache
 def hash_state_code(kind: type[SnapshotState]) -> str:
-    """Return a hash of the source that defines the state: other code may compute another one."""
+    """Return a hash of the code that defines the state: other code may compute another one.
+
+    The loaded code counts, not its files, which an update may have replaced while this process runs.
+    """
     digest = sha256(kind.__qualname__.encode())
     for name in kind.snapshot_modules:
-        digest.update(Path(str(_import_module(name).__file__)).read_bytes())
+        for value in _list_definitions(_import_module(name)):
+            digest.update(_describe_definition(value).encode())
     return digest.hexdigest()
+
+
+def _list_definitions(module: Any) -> Iterator[Any]:
+    """Yield the functions, classes and constants of a module, and the members of its classes."""
+    for name, value in sorted(vars(module).items()):
+        if isinstance(value, type) and value.__module__ == module.__name__:
+            yield f"{name} {getattr(value, '__struct_fields__', ())} {vars(value).get('__annotations__', {})}"
+            yield from (member for _, member in sorted(vars(value).items()))
+        elif isinstance(value, str | int | float) or getattr(value, "__module__", "") == module.__name__:
+            yield value
+
+
+def _describe_definition(value: Any) -> str:
+    value = getattr(value, "__func__", getattr(value, "fget", value))
+    code = getattr(value, "__code__", value)
+    if isinstance(code, CodeType):
+        return f"{code.co_code!r}{code.co_names}{[_describe_definition(each) for each in code.co_consts]}"
+    if isinstance(code, frozenset):
+        return repr(sorted(map(repr, code)))
+    return repr(code) if isinstance(code, str | int | float | tuple | bytes) else ""
 
 
 def _import_module(name: str) -> Any:
