@@ -78,7 +78,8 @@ class FileJournal:
         try:
             # Others write here too, so a partial line is not truncated: the next event starts a new line.
             self._is_torn = True
-            write_all_bytes(fd, line)
+            if (written := os.write(fd, line)) != len(line):
+                write_all_bytes(fd, line[written:])
             self._is_torn = False
             if self._durable:
                 sync_file_data(fd)
