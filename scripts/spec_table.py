@@ -88,7 +88,7 @@ def format_counts(table: list[dict[str, Any]]) -> str:
 
 def describe_report(report: dict[str, Any] | None) -> str:
     if report is None:
-        return "There is no full test run to read from yet: make test-all"
+        return "There is no full test run yet. Run: make test-all"
     when = datetime.fromisoformat(report["when"]).astimezone()
     passed, failed = report["passed"], report["failed"]
     return f"From the full test run of {when:%Y-%m-%d %H:%M:%S %Z}: {passed} passed, {failed} failed."

@@ -218,7 +218,7 @@ def test_the_table_reports_a_missing_test_run(tmp_path: Path):
     text = spec_table.format_table(
         spec_table.build_rows({"BOX-01": "Mail stays."}, report), report, missing=False
     )
-    assert "There is no full test run to read from yet" in text
+    assert "There is no full test run yet" in text
 
 
 def test_the_list_of_rules_is_complete_and_in_order():

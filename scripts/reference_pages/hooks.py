@@ -117,7 +117,7 @@ def _render_fields(kind: type[Struct]) -> str:
     for field in list_fields(kind):
         if not field.description:
             raise MissingDescription(
-                f"{kind.__name__}.{field.name} has no words: write some below it in the code."
+                f"{kind.__name__}.{field.name} has no description. Write a docstring below it in the code."
             )
         rows.append(
             (format_code(field.name), describe_type(field.type).removesuffix(" or unset"), field.description)

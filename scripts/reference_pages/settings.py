@@ -123,7 +123,7 @@ def _render_part(path: str, title: str, *kinds: type[Struct]) -> str:
         key = ".".join(filter(None, (path, field.name)))
         if not field.description:
             raise MissingDescription(
-                f"{kinds[0].__name__}: {field.name} has no words: write some below it in the code."
+                f"{kinds[0].__name__}: {field.name} has no description. Write a docstring below it."
             )
         example = json.dumps({field.name: _find_example_value(key, field)}, ensure_ascii=False)[1:-1]
         rows.append(

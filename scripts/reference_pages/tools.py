@@ -68,7 +68,7 @@ def _render_agents(names: list[str]) -> str:
         found = load_agent_catalog(cwd=Path(directory), home=Path(directory), managed=()).all()
     lines = []
     for each in sorted(found, key=lambda definition: definition.name):
-        tool_names = select_definition_tools(each, names).names
+        tool_names = select_definition_tools(each.capabilities, names).names
         told = (
             ", ".join(map(format_code, tool_names))
             if len(tool_names) < len(names)

@@ -48,14 +48,14 @@ def test_the_catalog_has_six_built_in_agents_without_problems(definitions: Agent
 def test_each_built_in_agent_has_its_tools_and_none_is_missing(
     definitions: AgentCatalog, name: str, tools: tuple[str, ...]
 ):
-    found = select_definition_tools(definitions.find(name), OFFERED)
+    found = select_definition_tools(definitions.find(name).capabilities, OFFERED)
     assert (found.names, found.missing, found.only) == (tools, (), ())
 
 
 @pytest.mark.spec("DEF-04")
 def test_explore_uses_a_light_model_and_the_other_agents_inherit(definitions: AgentCatalog):
     assert {each.name: each.model for each in definitions.all() if each.model} == {"Explore": "haiku"}
-    assert {each.name for each in definitions.all() if each.one_shot} == {"Explore", "Plan"}
+    assert {each.name for each in definitions.all() if each.run.one_shot} == {"Explore", "Plan"}
     modes = {each.name: each.permission_mode for each in definitions.all() if each.permission_mode}
     assert modes == {"Plan": "plan"}
 

@@ -66,7 +66,8 @@ async def test_a_file_changed_by_an_agent_is_leased_until_the_agent_ends(
                 await collect_events(turn)
     first = list_agent_starts(session)[0].agent
     second, lead = map_agent_results(session)["second"].text, list_lead_results(session)
-    refusal = f"a.py is locked by agent {first}, which is changing it, until that agent ends"
+    path = tmp_path / "src" / "a.py"
+    refusal = f"Agent {first} is changing {path} and keeps it locked until the agent ends"
     assert (refusal in second) is leased
     assert any(refusal in each for each in lead[3:5]) is leased
     # What no pattern names is free, and so is the file when its holder has ended.

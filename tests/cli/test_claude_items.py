@@ -133,7 +133,7 @@ async def test_used_instruction_files_rules_and_styles_are_listed_as_used_and_no
         (str(styles / "leak.md"), "output style leak"): ("not used", "it is outside the project"),
         (str(own_styles / "loud.md"), "output style loud"): (
             "not used",
-            "a style with this name takes precedence",
+            "another style with this name takes precedence",
         ),
         (str(own_styles / "calm.md"), "output style calm"): ("used", "choose it with outputStyle"),
         (str(home / "skills/tidy/SKILL.md"), "skill tidy"): ("not used", "skillOverrides turns it off"),

@@ -37,6 +37,7 @@ class MovedHome:
         self.root = root
         self.project = root / "project"
         self.env: dict[str, str] = {}
+        self.program = _PROGRAM
 
     async def run(self, *arguments: str, cwd: Path | None = None) -> CliResult:
         env = {
@@ -44,7 +45,7 @@ class MovedHome:
         }
         env |= {"HOME": str(self.root / "home"), "SHOAL_HOME": "", "OLLAMA_HOST": "127.0.0.1:9", **self.env}
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", _PROGRAM, str(self.root / "etc" / "managed-settings.json"), *arguments,
+            sys.executable, "-c", self.program, str(self.root / "etc" / "managed-settings.json"), *arguments,
             cwd=cwd or self.project, env=env,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
@@ -214,3 +215,18 @@ async def test_rules_of_a_monorepo_apply_in_a_session_of_one_of_its_services(mov
     assert "Web rule" not in join_system(first.body)
     assert str(second.body["messages"]).count("Web rule: no inline styles.") == 1
     assert "Nested web instructions." not in str(second.body["messages"])
+
+
+@pytest.mark.spec("CMP-118")
+async def test_the_start_loads_only_what_the_first_request_needs(moved_home: MovedHome) -> None:
+    moved_home.program = _PROGRAM.replace(
+        "main()\n", "import atexit\natexit.register(lambda: print(*sys.modules, file=sys.stderr))\nmain()\n"
+    )
+    async with messages_server(["hello"]) as server:
+        moved_home.use_server(server)
+        ran = await moved_home.run("-p", "Say hello.")
+    assert ran.code == 0, ran.err
+    loaded = set(ran.err.split())
+    assert "shoal.app.session.session" in loaded
+    for_later = {"shoal.team.team_supervisor", "shoal.policy.shell_policy"}
+    assert loaded.isdisjoint({*for_later, "urllib.request", "email", "httpx", "mcp", "textual"})

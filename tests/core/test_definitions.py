@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shoal.core.agents.agent_definitions import (
-    AgentDefinition,
-    DefinitionSource,
+    AgentCapabilities,
     ToolSelection,
     select_agent_model,
     select_definition_tools,
@@ -16,15 +15,7 @@ OFFERED = ("Read", "Grep", "Glob", "Edit", "Bash", "Agent", "mcp__web__get", "mc
 
 
 def resolve_tools(tools: tuple[str, ...] | None = None, off: tuple[str, ...] = ()) -> ToolSelection:
-    definition = AgentDefinition(
-        name="a",
-        description="b",
-        prompt="c",
-        source=DefinitionSource(kind="flag"),
-        tools=tools,
-        disallowed_tools=off,
-    )
-    return select_definition_tools(definition, OFFERED)
+    return select_definition_tools(AgentCapabilities(tools=tools, disallowed_tools=off), OFFERED)
 
 
 @pytest.mark.spec("DEF-05")
@@ -89,10 +80,8 @@ def test_former_tool_names_select_the_current_tool(old: str, new: str):
 
 
 def test_a_custom_tool_with_a_former_name_is_selected_itself():
-    definition = AgentDefinition(
-        name="a", description="b", prompt="c", source=DefinitionSource(kind="flag"), tools=("LS", "Task")
-    )
-    assert select_definition_tools(definition, ("LS", "Glob", "Agent")).names == ("LS", "Agent")
+    capabilities = AgentCapabilities(tools=("LS", "Task"))
+    assert select_definition_tools(capabilities, ("LS", "Glob", "Agent")).names == ("LS", "Agent")
 
 
 @pytest.mark.spec("DEF-06")

@@ -8,13 +8,17 @@ from typing import Any
 import pytest
 
 from shoal.app.definitions.agent_catalog import load_agent_catalog
-from shoal.core.agents.agent_definitions import AgentDefinition, DefinitionSource
+from shoal.core.agents.agent_definitions import AgentCapabilities, AgentDefinition, DefinitionSource
 from shoal.tools.agent_tools import MAX_LIST_CHARACTERS, format_agent_list
 
 
-def make_agent(name: str, description: str = "d", **fields: Any) -> AgentDefinition:
+def make_agent(name: str, description: str = "d", **capabilities: Any) -> AgentDefinition:
     return AgentDefinition(
-        name=name, description=description, prompt="p", source=DefinitionSource(kind="flag"), **fields
+        name=name,
+        description=description,
+        prompt="p",
+        source=DefinitionSource(kind="flag"),
+        capabilities=AgentCapabilities(**capabilities),
     )
 
 

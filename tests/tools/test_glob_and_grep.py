@@ -69,7 +69,7 @@ async def test_glob_lists_files_newest_first(either: ToolBench, set_file_age: Ca
     ]
     assert await either.call_for_text(glob_tool, pattern="*.py", path="x") == f"{root}/x/new.py"
     assert await either.call_for_text(glob_tool, pattern=f"{root}/x/*.py") == f"{root}/x/new.py"
-    assert "No file below" in await either.call_for_text(glob_tool, pattern="*.rs")
+    assert "No file under" in await either.call_for_text(glob_tool, pattern="*.rs")
 
 
 async def test_glob_lists_a_hundred_files_and_counts_the_rest(either: ToolBench):

@@ -10,7 +10,12 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from shoal.core.agents.agent_definitions import AgentDefinition, DefinitionSource
+from shoal.core.agents.agent_definitions import (
+    AgentCapabilities,
+    AgentDefinition,
+    AgentRunRules,
+    DefinitionSource,
+)
 from shoal.core.errors import InvalidAgentDefinition
 from shoal.wire.agent_definition_codec import (
     DEFINITION_FIELDS,
@@ -82,18 +87,27 @@ def test_every_field_is_read_and_the_body_is_the_prompt():
         description="Looks at changes",
         prompt="You review changes.\n\nBe brief.",
         source=replace(SOURCE, lines=parsed.definition.source.lines),
-        tools=("Read", "Grep", "Bash(git log:*, git diff:*)"),
-        disallowed_tools=("Edit", "Bash(rm:*)"),
+        capabilities=AgentCapabilities(
+            tools=("Read", "Grep", "Bash(git log:*, git diff:*)"),
+            disallowed_tools=("Edit", "Bash(rm:*)"),
+            required_mcp_servers=("github",),
+            mcp_servers=("slack", {"docs": {"command": "docs-server", "args": ["--port", 80]}}),
+            skills=("style", "tests"),
+        ),
+        run=AgentRunRules(
+            initial_prompt="Look at the last commit first.",
+            background=True,
+            isolation="worktree",
+            max_turns=12,
+            max_budget_usd=0.5,
+            acceptance="make check",
+            one_shot=True,
+        ),
         model="sonnet",
         effort="high",
         permission_mode="plan",
-        background=True,
-        isolation="worktree",
-        max_turns=12,
         color="purple",
         memory="project",
-        required_mcp_servers=("github",),
-        mcp_servers=("slack", {"docs": {"command": "docs-server", "args": ["--port", 80]}}),
         hooks={
             "PreToolUse": [
                 {
@@ -102,11 +116,6 @@ def test_every_field_is_read_and_the_body_is_the_prompt():
                 }
             ]
         },
-        skills=("style", "tests"),
-        initial_prompt="Look at the last commit first.",
-        acceptance="make check",
-        max_budget_usd=0.5,
-        one_shot=True,
         instructions=False,
     )
 
@@ -149,7 +158,7 @@ def test_the_example_has_every_field():
     ],
 )
 def test_tools_are_a_list_or_comma_separated_names(written: str, read: tuple[str, ...] | None):
-    assert parse_header(written).tools == read
+    assert parse_header(written).capabilities.tools == read
 
 
 @pytest.mark.parametrize("written", ["model: inherit", "model:", "color: red"])
@@ -167,7 +176,7 @@ def test_effort_is_a_level_or_a_number(written: str, read: str | int):
     ("written", "read"), [("true", True), ("yes", True), ('"true"', True), ("false", False), ("off", False)]
 )
 def test_a_boolean_is_read_quoted_or_unquoted(written: str, read: bool):
-    assert parse_header(f"background: {written}").background is read
+    assert parse_header(f"background: {written}").run.background is read
 
 
 @pytest.mark.parametrize("name", ["7", "on", "null-checker", "Code Reviewer", "prüfer"])
@@ -255,8 +264,8 @@ def test_a_typical_hand_written_file_is_accepted():
     assert found.description.startswith("Use this agent when the person needs screens: new ones")
     assert found.description.endswith("</example>")
     assert '\nuser: "Show the tasks: all of them"\n' in found.description
-    assert (found.model, found.color, found.tools) == ("opus", "yellow", ("*",))
-    assert found.skills == ("navigation", "research/method (@someone)")
+    assert (found.model, found.color, found.capabilities.tools) == ("opus", "yellow", ("*",))
+    assert found.capabilities.skills == ("navigation", "research/method (@someone)")
     assert found.prompt == "You design screens."
     assert [warning.partition(": not valid")[0] for warning in parsed.warnings] == [
         "/p/reviewer.md:3: description"
@@ -270,7 +279,7 @@ def test_an_unknown_field_gives_a_warning_with_a_suggestion():
         "/p/reviewer.md:4: maxturns: unknown field; it is ignored; did you mean maxTurns?",
         "/p/reviewer.md:5: who: unknown field; it is ignored",
     )
-    assert parsed.definition.max_turns is None
+    assert parsed.definition.run.max_turns is None
 
 
 @pytest.mark.spec("CMP-078")
@@ -319,10 +328,10 @@ def test_the_json_form_has_the_same_fields_and_the_prompt():
             description="Looks",
             prompt="You look.",
             source=first.source,
-            tools=("Read", "Bash(git:*)"),
-            max_turns=3,
-            background=True,
-            mcp_servers=({"docs": {"command": "x"}},),
+            capabilities=AgentCapabilities(
+                tools=("Read", "Bash(git:*)"), mcp_servers=({"docs": {"command": "x"}},)
+            ),
+            run=AgentRunRules(max_turns=3, background=True),
             effort=500,
         )
         assert (second.name, second.prompt, second.source.kind) == ("other", "p", "flag")

@@ -22,7 +22,7 @@ from msgspec import Struct
 
 import shoal
 from reference_pages.tools import _collect_tools
-from shoal.app.agents.backend_launcher import (
+from shoal.app.agents.member_bootstrap import (
     InheritedExtensionOptions,
     InheritedMemberOptions,
     InheritedModelOptions,
@@ -53,7 +53,7 @@ from shoal.app.teams.team_export import ExportedMember, ExportedTaskChange
 from shoal.core.agents.agent_definitions import DefinitionProblem, DefinitionSource
 from shoal.core.agents.background_shells import BackgroundShell, BackgroundShellResult
 from shoal.core.agents.schedules import Schedule
-from shoal.core.agents.subagent_metadata import SubagentMetadata
+from shoal.core.agents.subagent_metadata import SubagentMetadata, SubagentOrigin, SubagentRestrictions
 from shoal.core.agents.subagents import (
     AgentMessageDeliveryReceipt,
     AgentResult,
@@ -224,7 +224,8 @@ FORMATS: dict[str, Mapping[str, Kind]] = {
         "own fields of a member": roster_codec._OwnMemberFieldsSchema,
     },
     "tasks": {"task": task_codec._TaskSchema},
-    "sub-agents": {"meta": SubagentMetadata},
+    # One flat object: test_subagent_metadata.py.
+    "sub-agents": {"meta": SubagentMetadata, "origin": SubagentOrigin, "restrictions": SubagentRestrictions},
     "checkpoints": {"change": CheckpointFileChange, "undone": _CheckpointUndoMark},
     "worktrees": {"record": WorktreeRecord, "owner": WorktreeOwnerProcess},
     "trust": {"decision": TrustDecision},

@@ -213,7 +213,7 @@ async def run_stop_hooks(agent: AgentRunner, last_text: str, return_count: int) 
         return False
     if return_count >= MAX_WAKES_IN_A_ROW:
         await emit_note(
-            agent, f"The {event} hooks made it continue {return_count} times in a row. It stops now."
+            agent, f"The {event} hooks made the agent continue {return_count} times in a row. It stops now."
         )
         return False
     text = format_notice("hook_sends_back", event=event, text=escape_control_tags(decision.blocked))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -16,9 +16,11 @@ from shoal.core.permissions.permission_changes import RequestedPermissionMode
 from shoal.core.permissions.questions import Answer, Question
 from shoal.core.ports import Model
 from shoal.core.store import Store
-from shoal.team.channel.lead_channel import LeadChannel
-from shoal.team.members.member_host import TeamMembership
 from shoal.wire.settings_codec import TeammateMode
+
+if TYPE_CHECKING:
+    from shoal.team.channel.lead_channel import LeadChannel
+    from shoal.team.members.member_host import TeamMembership
 
 QuestionHandler: TypeAlias = Callable[[Question], Answer | Awaitable[Answer | None] | None]
 """Answers a question, maybe later. Without an answer the question is denied, unless a person can answer."""

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +200,11 @@ class GuardedProcessLauncher:
             if self._guardian_client is not None and self._guardian_client.is_alive
             else None
         )
+
+    def start_guardian_early(self) -> None:
+        """Start the guardian in the background for a process that follows soon, which reports failures."""
+        with suppress(ProcessError):
+            self._get_or_start_guardian()
 
     async def start_process(self, launch: ProcessLaunchSpec) -> GuardedProcess:
         link = self._get_or_start_guardian()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any, Generic, get_args, get_type_hints, is_typeddict
 
 import msgspec
@@ -79,7 +78,7 @@ def _iter_type_parts(python_type: Any, seen: set[int]) -> Iterator[Any]:
     yield python_type
     for argument in get_args(python_type):
         yield from _iter_type_parts(argument, seen)
-    if is_dataclass(python_type) or is_typeddict(python_type):
+    if hasattr(python_type, "__dataclass_fields__") or is_typeddict(python_type):
         for field in get_type_hints(python_type).values():
             yield from _iter_type_parts(field, seen)
 

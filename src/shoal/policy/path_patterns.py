@@ -24,7 +24,7 @@ def convert_path_pattern_to_regex(pattern: str, base: str) -> str:
     """Return the regular expression for a path pattern.
 
     `//x` is absolute, `~/x` is in the home directory, anything else is below `base`; without a slash it
-    matches at any depth. A pattern also matches everything below the path that it names.
+    matches at any depth. A pattern also matches everything under the path that it names.
     """
     base, pattern, anchored = _split_pattern_base(pattern, base)
     pieces = [found[0] for found in _PIECE.finditer(pattern)]

@@ -17,6 +17,7 @@ from shoal.core.text.filenames import escape_filename
 from shoal.policy.protected_files import is_protected_path
 from shoal.policy.wildcards import GLOB, expand_path_wildcards
 
+KEYS_REFUSAL = "that file contains Shoal's own keys, which no tool may access."
 PathKind: TypeAlias = Literal["file", "directory", "unclear"]
 
 _OPENAT2 = 437

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from shoal.core.agents.identity import AgentIdentity
 from shoal.core.agents.subagents import OTHER_SESSION_PREFIX
@@ -38,7 +40,7 @@ from shoal.policy.agent_restrictions import (
 )
 from shoal.policy.memory_directory import AgentMemoryDirectory
 from shoal.policy.mode_inheritance import check_requested_permission_mode
-from shoal.policy.path_resolver import PathResolver
+from shoal.policy.path_resolver import KEYS_REFUSAL, PathResolver
 from shoal.policy.permission_answers import SESSION_SOURCE, RememberedPermissionAnswers
 from shoal.policy.permission_rules import (
     EDIT_ACCEPTING_MODES,
@@ -53,7 +55,9 @@ from shoal.policy.permission_rules import (
     parse_permission_rule,
 )
 from shoal.policy.rule_tables import FilePermissionRuleTable, PermissionRuleTables
-from shoal.policy.shell_policy import KEYS_REFUSAL, ShellCommandPartDecision, ShellCommandPermissionDecider
+
+if TYPE_CHECKING:
+    from shoal.policy.shell_policy import ShellCommandPartDecision, ShellCommandPermissionDecider
 
 HARMLESS_TOOLS = frozenset(
     {"TodoWrite", "AskUserQuestion", "EnterPlanMode", "ExitPlanMode", "BashOutput", "KillShell", "ToolSearch"}
@@ -107,7 +111,6 @@ class PermissionEngine:
         self._turn_rules: tuple[ToolPermissionRule, ...] = ()
         self._lasting_rules: tuple[ToolPermissionRule, ...] = ()
         self._turn_denials: tuple[ToolPermissionRule, ...] = ()
-        self._shell = ShellCommandPermissionDecider(self._paths)
         self._restrictions = AgentRestrictions()
         self._denied_tools: tuple[str, ...] = ()
         self._guard: AgentRestrictionGuard | None = None
@@ -121,6 +124,13 @@ class PermissionEngine:
         self.memory: AgentMemoryDirectory | None = None
         self.is_sandboxed: Callable[[ToolUseBlock], bool] | None = None
         """Returns True if a command runs in a sandbox, so that no question is needed."""
+
+    @cached_property
+    def _shell(self) -> ShellCommandPermissionDecider:
+        # Imported for the first command: the modules about shell commands are a tenth of all code at a start.
+        from shoal.policy.shell_policy import ShellCommandPermissionDecider
+
+        return ShellCommandPermissionDecider(self._paths)
 
     def decide_tool_call(
         self, call: ToolUseBlock, tool: Tool | None, agent: AgentIdentity

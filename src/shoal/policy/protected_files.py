@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from shoal.core.text.lazy_patterns import compile_on_first_use
+
 _DIRECTORIES = (
     r"\.git|\.hg|\.svn|\.jj|\.claude(?!/worktrees/)|\.shoal|\.husky|\.cargo|\.devcontainer|\.yarn|\.mvn|\.ssh|\.gnupg|\.aws|\.azure|\.kube|\.docker|\.vscode|\.idea"
     r"|\.password-store|\.config/(?:gcloud|gh|fish|git|autostart|systemd)|\.local/share/keyrings"
@@ -18,7 +20,7 @@ _FILES = (
     r"|\.(?:gdbinit|lldbinit|lesskey|lessfilter|mailcap)|\.?mise(?:\.local)?\.toml"
     r"|\.env(?!\.(?:example|sample|template|dist)$)(?:\.[^/]*)?"
 )
-_DOTTED = re.compile(rf"/(?:(?:{_DIRECTORIES})(?:/|$)|(?:{_FILES})$)", re.IGNORECASE)
+_DOTTED = compile_on_first_use(rf"/(?:(?:{_DIRECTORIES})(?:/|$)|(?:{_FILES})$)", re.IGNORECASE)
 _KEY_ENDINGS = (".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".asc", ".gpg")
 _ENDINGS = (*_KEY_ENDINGS, "-wrapper.properties")
 _NAMES = (

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from shoal.core.agents.subagents import OTHER_MACHINE_PREFIX, OTHER_SESSION_PREFIX
@@ -20,7 +21,9 @@ from shoal.policy.permission_rules import (
     ToolPermissionRule,
     find_rule_parameter,
 )
-from shoal.policy.unreadable_files import UnreadableFileRules
+
+if TYPE_CHECKING:
+    from shoal.policy.unreadable_files import UnreadableFileRules
 
 _HOST = re.compile(r"[a-z0-9_.:-]+")
 _ADDRESS = re.compile(r"[0-9][0-9a-fx.]*|[0-9a-f.]*:[0-9a-f.:]*")
@@ -149,6 +152,8 @@ class PermissionRuleTables:
     @cached_property
     def unreadable_files(self) -> UnreadableFileRules:
         """Files that no tool may read without asking, for commands that search directories."""
+        from shoal.policy.unreadable_files import UnreadableFileRules
+
         patterned_rules = self._select_patterned_rules()
         return UnreadableFileRules(
             _select_read_rules((*patterned_rules.deny, *patterned_rules.ask)), self._roots
@@ -156,6 +161,8 @@ class PermissionRuleTables:
 
     @cached_property
     def denied_files(self) -> UnreadableFileRules:
+        from shoal.policy.unreadable_files import UnreadableFileRules
+
         return UnreadableFileRules(_select_read_rules(self._select_patterned_rules().deny), self._roots)
 
     @cached_property

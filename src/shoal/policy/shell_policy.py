@@ -27,7 +27,7 @@ from shoal.policy.checkout_settings import (
 from shoal.policy.command_rules import ShellCommandRule, ShellCommandRules
 from shoal.policy.git_aliases import add_git_alias_commands
 from shoal.policy.git_contents import find_git_contents, list_tracked_files
-from shoal.policy.path_resolver import PathResolver
+from shoal.policy.path_resolver import KEYS_REFUSAL, PathResolver
 from shoal.policy.permission_rules import EDIT_ACCEPTING_MODES, ToolPermissionRule
 from shoal.policy.rule_tables import FilePermissionRuleTable, PermissionRuleTables
 from shoal.policy.shell.command_analysis import (
@@ -52,9 +52,8 @@ from shoal.policy.wildcards import GLOB, TooManyDirectoryEntriesError, has_odd_n
 _QUOTED_WILDCARD = re.compile(r"\[([*?\[])\]")
 _TOO_MANY_LINKS = "it follows links, and there are too many files to check"
 _ODD_NAMES = "some file names contain spaces, quotes or a leading dash, which changes the arguments"
-_NEW_SETTINGS = "one part of the line writes files that another part may obey as its settings"
+_NEW_SETTINGS = "one part of the line writes files that another part may read as its settings"
 _TOO_WIDE = "its wildcards match too many files to check"
-KEYS_REFUSAL = "that file contains Shoal's own keys, which no tool may access."
 _UNCLEAR_FILES = "Shoal cannot tell which files it reads; they may include Shoal's keys"
 _KEY_WORDS = ("keys", "credentials")
 MAX_COMMAND_LENGTH = 100_000

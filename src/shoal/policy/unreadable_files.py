@@ -106,7 +106,7 @@ class UnreadableFileRules:
         return None
 
     def find_possible_rule_below(self, directories: Iterable[str]) -> ToolPermissionRule | None:
-        """Return the first rule that could match a file below a directory, whether it exists now or not."""
+        """Return the first rule that could match a file under a directory, whether it exists now or not."""
         for directory in directories:
             for pattern in self._patterns:
                 if _get_inner_path(directory, pattern.anchor) is not None:

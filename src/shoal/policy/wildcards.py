@@ -70,7 +70,7 @@ class _BoundedDirectoryScanner:
                 yield f"{directory}/.."
 
     def iter_directories(self, directory: str) -> Iterator[str]:
-        """Yield the directory and all directories below it; links are not followed."""
+        """Yield the directory and all directories under it; links are not followed."""
         pending = [directory]
         while pending:
             current = pending.pop()

@@ -57,8 +57,8 @@ def check_postgres_extra() -> None:
 
     if find_spec("asyncpg") is None:
         raise SettingsError(
-            "The store in PostgreSQL needs the extra postgres, which is not installed. Type: "
-            "pip install 'shoal[postgres]'"
+            "The store in PostgreSQL needs the extra postgres, which is not installed. Install it: pip "
+            "install 'shoal[postgres]'"
         )
 
 

@@ -21,7 +21,7 @@ def load_subagent_with_conversation(
     # Agent of another program, or lost metadata: it can continue as a general-purpose agent.
     metadata = store.read_agent_metadata(agent) or SubagentMetadata(agent_type="general-purpose")
     try:
-        if not metadata.fork_of:
+        if not metadata.origin.fork_of:
             return metadata, store.restore_conversation(agent)
         inherited = _read_lines_inherited_by_fork(store, metadata)
         lines = store.read_transcript(agent)
@@ -46,28 +46,33 @@ def has_unstarted_description(store: SessionStore, agent: AgentId) -> bool:
     """Return True if the agent's metadata is newer than its transcript, which a former agent wrote."""
     try:
         metadata = store.read_agent_metadata(agent)
-        return metadata is not None and metadata.after == (store.restore_conversation(agent).last or "")
+        return metadata is not None and metadata.origin.after == (
+            store.restore_conversation(agent).last or ""
+        )
     except SessionNotFound:
         return True
     except StateFileError:
         return False
+    return metadata is not None and metadata.origin.after == last_entry
 
 
 def _read_lines_inherited_by_fork(
     store: SessionStore, metadata: SubagentMetadata
 ) -> tuple[ParsedTranscriptLine, ...]:
     """Return the parent's lines up to the fork; without them the fork cannot continue."""
-    parent = AgentId(metadata.parent)
+    parent = AgentId(metadata.origin.parent)
     try:
         content = store.read_transcript(parent)
     except SessionNotFound:
         content = b""
-    lines = parse_lines_up_to_entry(content, EntryId(metadata.fork_of), "" if parent == LEAD_ID else parent)
+    lines = parse_lines_up_to_entry(
+        content, EntryId(metadata.origin.fork_of), "" if parent == LEAD_ID else parent
+    )
     if not lines:
         path = store.get_transcript_path(parent) or store.directory
         raise SessionNotFound(
             f"The parent's conversation, from which this fork was created, is gone: {path} has no entry "
-            f"{metadata.fork_of}.",
+            f"{metadata.origin.fork_of}.",
             path=path,
         )
     return lines

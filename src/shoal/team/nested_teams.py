@@ -8,6 +8,7 @@ A team ends with its lead.
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterator
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -26,11 +27,13 @@ from shoal.core.teams.team_operations import (
     TeammateStatusSnapshot,
     TeamMessagePostReceipt,
 )
-from shoal.team.members.local_member import LocalMember
 from shoal.team.members.member_launcher import NullMemberLauncher
 from shoal.team.session_teams import SessionTeams
 from shoal.team.team_prompts import format_team_notice
 from shoal.team.team_services import TeamServices
+
+if TYPE_CHECKING:
+    from shoal.team.members.local_member import LocalMember
 
 
 class TeamsByLeader:
@@ -209,6 +212,8 @@ class NestedTeams(SessionTeams):
         return next((each for each in self._iter_teams() if each.find_member_handle(agent) is not None), None)
 
     def _find_team_leader(self, team: TeamRoster) -> LocalMember | None:
+        from shoal.team.members.local_member import LocalMember
+
         agent = AgentId(team.lead_agent_id)
         parent_teams = self._find_teams_containing_agent(agent)
         handle = None if parent_teams is None else parent_teams.find_member_handle(agent)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Container, Sequence
 from functools import partial
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -43,15 +44,15 @@ from shoal.core.teams.team_operations import (
     TeamMessagePostReceipt,
 )
 from shoal.runs.agent_registry import LEAD_NAMES
-from shoal.team.mail.rendered_mail import RenderedMail
-from shoal.team.members.local_member import LocalMember
-from shoal.team.members.member_admission import build_shutdown_mail_id_prefix
-from shoal.team.members.member_results import LostMember, build_member_end_notice
-from shoal.team.members.member_table import MemberHandle
 from shoal.team.team_prompts import format_team_notice
 from shoal.team.team_services import TeamServices
-from shoal.team.team_supervisor import TeamSupervisor
 from shoal.wire.notification_text import format_system_reminder
+
+if TYPE_CHECKING:
+    # Most sessions have no team, so what runs one is imported when a team starts.
+    from shoal.team.members.member_results import LostMember
+    from shoal.team.members.member_table import MemberHandle
+    from shoal.team.team_supervisor import TeamSupervisor
 
 _ID_LENGTH = 8
 """Characters of the session id in the name of an implicit team."""
@@ -203,6 +204,8 @@ class SessionTeams:
         `active_members` are the teammates without an end in the journal, `idle_members` those that ended with
         their process. The lead does not know of others, which had not started yet.
         """
+        from shoal.team.members.member_results import LostMember, build_member_end_notice
+
         rosters = self._services.store.rosters
         roster_ids: set[AgentId] = set()
         known_ids = {*idle_members, *(started.agent for started in active_members)}
@@ -365,7 +368,11 @@ class SessionTeams:
     def find_agent(self, agent: AgentId) -> AgentRunner | None:
         """Return the runner of a teammate in this process."""
         handle = self.find_member_handle(agent)
-        return handle.member.agent if handle is not None and isinstance(handle.member, LocalMember) else None
+        if handle is None:
+            return None
+        from shoal.team.members.local_member import LocalMember
+
+        return handle.member.agent if isinstance(handle.member, LocalMember) else None
 
     def on_item_entered(self, item: InboxItem) -> None:
         if self._supervisor is not None:
@@ -453,6 +460,8 @@ class SessionTeams:
                 await self.create_team(name, description=None, kind=None, context=context)
 
     def _start_supervisor(self, team: TeamRoster) -> TeamSupervisor:
+        from shoal.team.team_supervisor import TeamSupervisor
+
         supervisor = self._supervisor = TeamSupervisor(self._services, team, self._tasks, self._on_changed)
         lead = self._services.lead()
         lead.context.build_briefing = partial(supervisor.briefer.build_briefing, LEAD_NAME)
@@ -464,6 +473,8 @@ class SessionTeams:
 
     async def _queue_team_briefing(self, supervisor: TeamSupervisor) -> None:
         """Queue a briefing for the lead's next turn: what it knew before may be outdated."""
+        from shoal.team.mail.rendered_mail import RenderedMail
+
         text = format_system_reminder(await supervisor.briefer.build_briefing(LEAD_NAME))
         rendered = RenderedMail(rank=0, by="runtime", text=text, wakes=False)
         self._services.queue.put(
@@ -473,6 +484,8 @@ class SessionTeams:
     async def _mail_shutdown_request(
         self, supervisor: TeamSupervisor, handle: MemberHandle, reason: str
     ) -> str:
+        from shoal.team.members.member_admission import build_shutdown_mail_id_prefix
+
         name = handle.member.name
         request = format_shutdown_request_id(self._services.clock.now(), name)
         body = ShutdownRequestMail(
@@ -525,6 +538,8 @@ class SessionTeams:
         *,
         fyi: bool,
     ) -> TeamMessagePostReceipt:
+        from shoal.team.members.local_member import LocalMember
+
         receipt = await supervisor.mail_sender.post_text(sender, to, text, summary=summary, fyi=fyi)
         supervisor.request_restart(to)
         if not fyi:

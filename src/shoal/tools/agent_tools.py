@@ -299,12 +299,11 @@ def format_agent_list(
 
 
 def _format_agent_tools(agent: AgentDefinition) -> str:
-    exceptions = (
-        f" except {_format_limited_tool_names(agent.disallowed_tools)}" if agent.disallowed_tools else ""
-    )
-    if agent.tools is None or ALL_TOOLS in agent.tools:
+    tools, disallowed = agent.capabilities.tools, agent.capabilities.disallowed_tools
+    exceptions = f" except {_format_limited_tool_names(disallowed)}" if disallowed else ""
+    if tools is None or ALL_TOOLS in tools:
         return f"all{exceptions}"
-    return f"{_format_limited_tool_names(agent.tools)}{exceptions}" if agent.tools else "none"
+    return f"{_format_limited_tool_names(tools)}{exceptions}" if tools else "none"
 
 
 def _format_limited_tool_names(names: Sequence[str]) -> str:

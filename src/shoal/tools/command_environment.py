@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
+
+from shoal.core.text.lazy_patterns import compile_on_first_use
 
 # The only list of names that are hidden from commands, which could print them into the conversation.
 _PROVIDERS = (
     "ANTHROPIC|OPENAI|AZURE_OPENAI|OPENROUTER|GEMINI|GOOGLE_AI|GOOGLE_GENERATIVE_AI|MISTRAL|GROQ|DEEPSEEK|XAI"
     "|TOGETHER|FIREWORKS|COHERE|PERPLEXITY|CEREBRAS|NVIDIA|OLLAMA|VLLM|MOONSHOT|DASHSCOPE|ZAI|CLAUDE_CODE"
 )
-_SECRET_NAME = re.compile(
+_SECRET_NAME = compile_on_first_use(
     rf"(?:{_PROVIDERS})_(?:\w+_)?(?:KEYS?|TOKEN|SECRET|PASSWORD|CUSTOM_HEADERS)(?:_\w+)?"
 )
 

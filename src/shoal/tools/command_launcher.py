@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from tempfile import gettempdir, mkdtemp
 
 from shoal.core.conversation.tools import ToolContext
 from shoal.core.errors import ProcessError
@@ -175,16 +173,22 @@ class ShellCommandLauncher:
                 self._directory.mkdir(mode=0o700)
             except FileExistsError:
                 # It belongs to someone else.
+                from tempfile import mkdtemp
+
                 self._directory = Path(mkdtemp(prefix=f"{self._default_directory.name}-"))
         self._command_count += 1
         return self._directory / str(self._command_count)
 
     @property
     def _default_directory(self) -> Path:
+        from tempfile import gettempdir
+
         return Path(gettempdir()) / f"shoal-{self._snapshotter.mark}"
 
     def remove_leftover_files(self) -> None:
         """Remove files of an earlier process with the same mark, which is no longer alive."""
+        import shutil
+
         self._snapshotter.remove_leftover_snapshots()
         shutil.rmtree(self._default_directory, ignore_errors=True)
 
@@ -204,6 +208,8 @@ class ShellCommandLauncher:
             os.close(self._snapshot_lock)
             self._snapshot_lock = None
         if self._directory is not None:
+            import shutil
+
             shutil.rmtree(self._directory, ignore_errors=True)
 
     async def _take_shell_snapshot(self) -> Path | None:

@@ -36,7 +36,9 @@ class HttpSearchService:
                 f"The search at {self._host} failed: {str(error) or type(error).__name__}."
             )
         if response.status_code != 200 or len(response.content) > _MAX_BYTES:
-            return create_tool_error_output(f"The search at {self._host} answered {response.status_code}.")
+            return create_tool_error_output(
+                f"The search at {self._host} answered with status {response.status_code}."
+            )
         try:
             rows = _find_results(response.json())
         except ValueError:

@@ -25,6 +25,7 @@ from shoal.core.ids import AgentId
 from shoal.core.permissions.sandbox import Sandbox
 from shoal.core.ports import ChildProcessHandle, ProcessLauncher
 from shoal.core.task_groups import exit_task_group_without_wrapping
+from shoal.core.text.lazy_patterns import compile_on_first_use
 from shoal.tools.command_environment import build_command_environment
 from shoal.tools.command_launcher import ShellCommandLauncher
 from shoal.tools.command_output import OUTPUT_LIMIT, CommandOutputCollector, CommandOutputPipe
@@ -36,12 +37,12 @@ STUCK_AFTER = 60.0
 SESSION_ENDED = "the session ended"
 _TAIL_LINES = 20
 _TAIL_CHARACTERS = 2_000
-_QUESTION_LINE = re.compile(
+_QUESTION_LINE = compile_on_first_use(
     r"[\[(](?:y(?:es)?\s*/\s*no?)\b|\bpress (?:any key|enter|return)\b|\bpass(?:word|phrase)\b[^.]*:\s*$"
     r"|\b(?:are you sure|do you want|would you like|overwrite|continue)\b.*\?\s*$",
     re.IGNORECASE,
 )
-_PROMPT_LINE = re.compile(r"[?:>$#%]\s*$")
+_PROMPT_LINE = compile_on_first_use(r"[?:>$#%]\s*$")
 
 
 def is_shell_awaiting_input(output: CommandOutputCollector) -> bool:

@@ -358,7 +358,7 @@ class _TaskToolActions:
             owned = find_owned_tasks_unblocked_by(task.id, related)
             own_ids = [other.id for other in owned if other.owner == caller]
             others = [f"{other.id} ({other.owner}, notified)" for other in owned if other.owner != caller]
-            sentences += [f"Yours, and now unblocked: {', '.join(own_ids)}."] if own_ids else []
+            sentences += [f"Your tasks that are now unblocked: {', '.join(own_ids)}."] if own_ids else []
             sentences += [f"Now unblocked: {', '.join(others)}."] if others else []
         text = " ".join(filter(None, (format_task_line(task, find_open_blockers(task, tasks)), *sentences)))
         return ToolOutput(content=text, data={"task": task_to_dict(task)})

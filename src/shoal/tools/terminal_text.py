@@ -5,14 +5,16 @@ from __future__ import annotations
 import codecs
 import re
 
-_ESCAPE = re.compile(
+from shoal.core.text.lazy_patterns import compile_on_first_use
+
+_ESCAPE = compile_on_first_use(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]"  # colours, cursor moves
     r"|\][^\x07\x1b]*(?:\x07|\x1b\\)"  # titles, links
     r"|[PX^_][^\x1b]*\x1b\\"  # strings for the terminal
     r"|[ -/]*[0-~])"
 )
 # May continue in the next chunk: the start of an escape sequence, or the first half of a line end.
-_UNFINISHED = re.compile(r"(?:\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)|\r)\Z")
+_UNFINISHED = compile_on_first_use(r"(?:\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)|\r)\Z")
 _MAX_ESCAPE_CHARACTERS = 4096
 _LINE_END = re.compile(r"\r\n?")
 _CONTROLS = {code: None for code in (*range(32), *range(127, 160)) if code not in (9, 10)} | {0: "\ufffd"}

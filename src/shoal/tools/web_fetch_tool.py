@@ -12,6 +12,7 @@ from msgspec import Struct
 from shoal.core.clock import Clock
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.errors import ProcessError, StateFileError
+from shoal.core.text.lazy_patterns import compile_on_first_use
 from shoal.tools.builtin_tool import builtin_tool, format_tool_text
 from shoal.tools.page_fetcher import (
     MAX_BODY_BYTES,
@@ -29,7 +30,7 @@ _SECONDS = 30.0
 _CACHE_SECONDS = 15 * 60.0
 _MAX_CACHED_PAGES = 16
 _MAX_CACHED_CHARACTERS = 500_000
-_META_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset=[\"']?([\w-]{1,40})", re.IGNORECASE)
+_META_CHARSET = compile_on_first_use(rb"<meta[^>]{0,200}?charset=[\"']?([\w-]{1,40})", re.IGNORECASE)
 _TEXT_MEDIA_TYPES = (
     "application/xml",
     "application/javascript",

@@ -14,7 +14,9 @@ from msgspec.structs import replace
 from shoal.core.agents.agent_definitions import (
     ALL_TOOLS,
     INHERIT_MODEL,
+    AgentCapabilities,
     AgentDefinition,
+    AgentRunRules,
     DefinitionProblem,
     DefinitionSource,
     MemoryScope,
@@ -194,10 +196,19 @@ class _AgentDefinitionBuilder:
         for required in ("name", "description", "prompt"):
             if required not in values:
                 raise self.build_error("it is missing", line=line, field=self._prefix + required)
-        source = replace(self._source, lines=self._lines)
-        return ParsedAgentDefinition(
-            definition=AgentDefinition(**values, source=source), warnings=tuple(self.warnings)
+        capabilities = _select_fields(values, AgentCapabilities)
+        run = _select_fields(values, AgentRunRules)
+        definition = AgentDefinition(
+            **{name: value for name, value in values.items() if name not in capabilities | run},
+            capabilities=AgentCapabilities(**capabilities),
+            run=AgentRunRules(**run),
+            source=replace(self._source, lines=self._lines),
         )
+        return ParsedAgentDefinition(definition=definition, warnings=tuple(self.warnings))
+
+
+def _select_fields(values: Mapping[str, Any], kind: type[Struct]) -> dict[str, Any]:
+    return {name: values[name] for name in kind.__struct_fields__ if name in values}
 
 
 def _parse_required_text(value: Any) -> str:

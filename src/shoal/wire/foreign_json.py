@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
 
+from shoal.core.text.lazy_patterns import compile_on_first_use
 from shoal.wire.json_codec import decode_json, encode_json
 
 _T = TypeVar("_T")
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_LONE_SURROGATE = compile_on_first_use("[\ud800-\udfff]")
 _decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
@@ -63,22 +64,26 @@ def convert_to_schema(value: Any, schema: type[_T]) -> _T:
         raise msgspec.ValidationError(f"The name of a field is not a string: {error}") from error
 
 
-def decode_to_schema(content: bytes, decode: Callable[[bytes], _T], schema: Any) -> _T:
-    """Decode the content with the decoder of the schema; raise ValueError.
+def decode_to_schema(content: bytes, schema: Any) -> Any:
+    """Decode the content with the decoder of the schema, which is built once; raise ValueError.
 
     A decoder fails at lone surrogates, which `encode_json` writes for names that are not UTF-8: then the
     content is decoded in two steps.
     """
     try:
-        return decode(content)
+        return _get_decoder(schema).decode(content)
     except msgspec.ValidationError:
         raise
     except (msgspec.DecodeError, UnicodeDecodeError):
         value = decode_json(content)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    decoded: _T = convert_to_schema(value, schema)
-    return decoded
+    return convert_to_schema(value, schema)
+
+
+@cache
+def _get_decoder(schema: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(schema)
 
 
 def parse_raw_json_fields(content: bytes) -> dict[str, Any]:

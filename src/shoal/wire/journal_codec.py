@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import cache, reduce
 from operator import or_
 from typing import Any
 
@@ -15,7 +15,6 @@ from shoal.wire.foreign_json import convert_to_schema
 from shoal.wire.json_codec import decode_json, encode_json, parse_iso_timestamp
 
 _EVENT_UNION: Any = reduce(or_, JournaledEvent.__subclasses__())
-_decode_event = msgspec.json.Decoder(_EVENT_UNION).decode
 _LINE_START = b'{"at":"'
 
 
@@ -30,10 +29,16 @@ class _JournalLineTimestampSchema(Struct, frozen=True):
 _decode_timestamp = msgspec.json.Decoder(_JournalLineTimestampSchema).decode
 
 
+@cache
+def _get_event_decoder() -> msgspec.json.Decoder[JournaledEvent]:
+    """Return the decoder of all events; a new session writes its journal without reading any."""
+    return msgspec.json.Decoder(_EVENT_UNION)
+
+
 def parse_journal_line(line: bytes) -> tuple[int, JournalEvent]:
     """Return the time and the event; raise ValueError if the line contains none."""
     try:
-        return parse_iso_timestamp(_decode_timestamp(line).at), _decode_event(line)
+        return parse_iso_timestamp(_decode_timestamp(line).at), _get_event_decoder().decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raw = decode_json(line)
     if not isinstance(raw, dict) or not isinstance(raw.get("at"), str):

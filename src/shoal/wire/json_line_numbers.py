@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
+from shoal.core.text.lazy_patterns import compile_on_first_use
 from shoal.wire.json_codec import decode_json
 
 _MAX_CACHED_LENGTH = 100_000
 """Characters of a text whose keys are kept."""
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+_TOKEN = compile_on_first_use(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 
 
 def find_json_list_entry_lines(text: str, keys: Sequence[str]) -> list[int]:

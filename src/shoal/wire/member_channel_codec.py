@@ -6,7 +6,7 @@ the member's state, its requests to the budget and the question broker, and imme
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -220,9 +220,6 @@ MessageFromLead: TypeAlias = (
     | MemberStopRequestedMessage
 )
 
-_decode_from_member: Any = msgspec.json.Decoder(MessageFromMember).decode
-_decode_from_lead: Any = msgspec.json.Decoder(MessageFromLead).decode
-
 
 def encode_member_channel_message(message: MessageFromMember | MessageFromLead) -> bytes:
     return encode_json(message)
@@ -230,11 +227,11 @@ def encode_member_channel_message(message: MessageFromMember | MessageFromLead) 
 
 def parse_message_from_member(message: bytes) -> MessageFromMember:
     """Parse a message of a member; raise ValueError if it is invalid."""
-    parsed: MessageFromMember = decode_to_schema(message, _decode_from_member, MessageFromMember)
+    parsed: MessageFromMember = decode_to_schema(message, MessageFromMember)
     return parsed
 
 
 def parse_message_from_lead(message: bytes) -> MessageFromLead:
     """Parse a message of the lead; raise ValueError if it is invalid."""
-    parsed: MessageFromLead = decode_to_schema(message, _decode_from_lead, MessageFromLead)
+    parsed: MessageFromLead = decode_to_schema(message, MessageFromLead)
     return parsed

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from datetime import datetime
 from pathlib import Path
-from xml.sax.saxutils import quoteattr
 
 from shoal.core.agents.background_shells import BackgroundShell, BackgroundShellResult
 from shoal.core.agents.schedules import Schedule
@@ -14,16 +13,20 @@ from shoal.core.extensions.hooks import BackgroundHookNotice
 from shoal.core.extensions.mcp_servers import McpChannelMessage
 from shoal.core.permissions.questions import AllowAnswer, PermissionQuestion
 from shoal.core.text.control_tags import escape_control_tags
+from shoal.core.text.lazy_patterns import compile_on_first_use
 from shoal.wire.json_codec import encode_json
 from shoal.wire.model_texts import ModelTexts
 
 _TEXTS = ModelTexts(Path(__file__).parent / "prompts")
+_ATTRIBUTE_ESCAPES = str.maketrans(
+    {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\n": "&#10;", "\r": "&#13;", "\t": "&#9;"}
+)
 _STATUS_TEXT = {"completed": "completed", "failed": "failed", "killed": "was stopped"}
 _MAX_FILES = 5
 _MAX_COMMAND_LENGTH = 200
 _MAX_INPUT_LENGTH = 2_000
 _REMINDER_TAG = "<system-reminder>"
-MAIL_MESSAGE_PATTERN = re.compile(
+MAIL_MESSAGE_PATTERN = compile_on_first_use(
     r'<teammate-message teammate_id="(?P<sender>[^"]+)"(?P<about>[^>]*)>\n'
     r"(?P<words>.*?)\n</teammate-message>",
     re.DOTALL,
@@ -33,6 +36,14 @@ MAIL_MESSAGE_PATTERN = re.compile(
 
 def _fill(key: str, /, **values: object) -> str:
     return _TEXTS.fill_section("notifications", key, **values)
+
+
+def _quote(value: str) -> str:
+    """Return what `quoteattr` of `xml.sax.saxutils` returns, whose import loads an HTTP client."""
+    text = value.translate(_ATTRIBUTE_ESCAPES)
+    if '"' not in text:
+        return f'"{text}"'
+    return f"'{text}'" if "'" not in text else '"{}"'.format(text.replace('"', "&quot;"))
 
 
 def format_system_reminder(text: str) -> str:
@@ -168,19 +179,17 @@ def format_scheduled_prompt(schedule: Schedule, due: int, *, last: bool) -> str:
     due_time = datetime.fromtimestamp(due / 1000).astimezone().isoformat(timespec="minutes")
     end = f"\n{_fill('schedule_end')}" if last else ""
     return (
-        f"<scheduled-prompt id={quoteattr(schedule.id)} cron={quoteattr(escape_control_tags(schedule.cron))} "
-        f"due={quoteattr(due_time)}>\n{escape_control_tags(schedule.prompt)}\n</scheduled-prompt>{end}"
+        f"<scheduled-prompt id={_quote(schedule.id)} cron={_quote(escape_control_tags(schedule.cron))} "
+        f"due={_quote(due_time)}>\n{escape_control_tags(schedule.prompt)}\n</scheduled-prompt>{end}"
     )
 
 
 def format_mcp_channel_message(server: str, push: McpChannelMessage) -> str:
     """Format a message pushed by an MCP server; it comes neither from a person nor from the runtime."""
-    attributes = "".join(
-        f" {key}={quoteattr(escape_control_tags(value))}" for key, value in push.meta.items()
-    )
+    attributes = "".join(f" {key}={_quote(escape_control_tags(value))}" for key, value in push.meta.items())
     remark = f"\n{_fill('channel_cut', count=f'{push.left_out:,}')}" if push.left_out else ""
     return (
-        f"<channel source={quoteattr(escape_control_tags(server))}{attributes}>"
+        f"<channel source={_quote(escape_control_tags(server))}{attributes}>"
         f"{escape_control_tags(push.content)}</channel>{remark}\n"
         f"{_fill('channel_origin')}"
     )
@@ -200,10 +209,10 @@ def format_late_permission_notice(
     if len(input_text) > _MAX_INPUT_LENGTH:
         input_text = f"{input_text[:_MAX_INPUT_LENGTH]}…"
     change = "" if answer.input is None else f" {_fill('late_permission_changed_input')}"
-    by_attribute = f" by={quoteattr(requester)}" if requester else ""
+    by_attribute = f" by={_quote(requester)}" if requester else ""
     advice = _fill("late_permission_other" if requester else "late_permission_own")
-    tool = quoteattr(escape_control_tags(question.tool))
-    tool_use_id = quoteattr(escape_control_tags(question.tool_use_id))
+    tool = _quote(escape_control_tags(question.tool))
+    tool_use_id = _quote(escape_control_tags(question.tool_use_id))
     return (
         f"<permission-granted tool={tool} tool-use-id={tool_use_id}{by_attribute}>\n"
         f"{escape_control_tags(input_text)}\n</permission-granted>\n"
@@ -216,9 +225,9 @@ def format_mail_message(
 ) -> str:
     """Format a message between agents; `verified="no"` is in an attribute that the text cannot forge."""
     verified_attribute = "" if verified else ' verified="no"'
-    summary_attribute = f" summary={quoteattr(escape_control_tags(summary))}" if summary else ""
-    paint = f" color={quoteattr(color)}" if color else ""
+    summary_attribute = f" summary={_quote(escape_control_tags(summary))}" if summary else ""
+    paint = f" color={_quote(color)}" if color else ""
     return (
-        f"<teammate-message teammate_id={quoteattr(sender)}{verified_attribute}{paint}{summary_attribute}>\n"
+        f"<teammate-message teammate_id={_quote(sender)}{verified_attribute}{paint}{summary_attribute}>\n"
         f"{escape_control_tags(text)}\n</teammate-message>"
     )

@@ -18,16 +18,12 @@ from shoal.core.permissions.questions import (
     ChoiceAnswer,
     ChoiceQuestion,
     DenyAnswer,
-    PermissionQuestion,
     PlanApprovalQuestion,
     PlanApprovedAnswer,
     Question,
 )
 from shoal.wire.foreign_json import convert_to_schema, decode_to_schema
 from shoal.wire.json_codec import encode_json
-
-_decode_question = msgspec.json.Decoder(PermissionQuestion | ChoiceQuestion | PlanApprovalQuestion).decode
-_decode_answer = msgspec.json.Decoder(AllowAnswer | DenyAnswer | ChoiceAnswer | PlanApprovedAnswer).decode
 
 
 def encode_question(question: Question) -> bytes:
@@ -40,13 +36,13 @@ def encode_answer(answer: Answer) -> bytes:
 
 def parse_question(content: bytes) -> Question:
     """Parse a question; raise ValueError if the content is not one."""
-    question: Question = decode_to_schema(content, _decode_question, Question)
+    question: Question = decode_to_schema(content, Question)
     return question
 
 
 def parse_answer(content: bytes) -> Answer:
     """Parse an answer; raise ValueError if the content is not one."""
-    answer: Answer = decode_to_schema(content, _decode_answer, Answer)
+    answer: Answer = decode_to_schema(content, Answer)
     return answer
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -70,8 +71,12 @@ class _RosterEntryNameSchema(Struct):
     name: str
 
 
-_decode_strict = msgspec.json.Decoder(_RosterWithValidMembersSchema).decode
-_decode_entry_name = msgspec.json.Decoder(_RosterEntryNameSchema).decode
+@cache
+def _get_decoders() -> tuple[
+    msgspec.json.Decoder[_RosterWithValidMembersSchema], msgspec.json.Decoder[_RosterEntryNameSchema]
+]:
+    """Return the decoders of a whole team file and of a member's name; most sessions read no team."""
+    return msgspec.json.Decoder(_RosterWithValidMembersSchema), msgspec.json.Decoder(_RosterEntryNameSchema)
 
 
 class ParsedTeamRosterFile(Struct, frozen=True, kw_only=True):
@@ -128,7 +133,7 @@ def parse_team_roster(content: bytes, name: TeamName) -> ParsedTeamRosterFile | 
     """Parse the team in the directory of that name; invalid members are rejected with the reason."""
     schema: _RosterFileSchema
     try:
-        schema = _decode_strict(content)
+        schema = _get_decoders()[0].decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         value = parse_foreign_json(content)
         if isinstance(value, InvalidFileContent):
@@ -234,7 +239,7 @@ def _split_member_entries(members: Any) -> list[bytes]:
 
 def _parse_member_entry_name(entry: bytes) -> Any:
     with suppress(msgspec.DecodeError, UnicodeDecodeError):
-        return _decode_entry_name(entry).name
+        return _get_decoders()[1].decode(entry).name
     value = parse_foreign_json(entry)
     name = value.get("name") if isinstance(value, Mapping) else None
     return name if isinstance(name, str) else None

@@ -155,7 +155,7 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     theme: Literal["dark", "light", "ansi"] | None = None
     """Theme for the full-screen terminal; `ansi` uses the terminal's colours, None queries the terminal."""
     plain: bool = False
-    """True to use the line-based terminal instead of the full-screen one."""
+    """True to use the line-based terminal instead of the full-screen terminal."""
     coordinator: bool = False
     """True if the lead only starts, messages and stops agents, which all run in the background."""
     assistant: bool = False

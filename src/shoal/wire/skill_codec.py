@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from shoal.core.agents.agent_definitions import INHERIT_MODEL, DefinitionProblem, DefinitionSource
 from shoal.core.errors import InvalidAgentDefinition
 from shoal.core.extensions.skills import Skill, SkillExecution, SkillInformation, SkillKind
+from shoal.core.text.lazy_patterns import compile_on_first_use
 from shoal.wire.field_parsers import (
     InvalidFrontMatterFieldError,
     check_hooks_mapping,
@@ -44,7 +45,7 @@ _MAX_INVOKED_NAME_LENGTH = 200
 _MAX_TITLE_LENGTH = 100
 
 
-_NUMBERED_ARGUMENT = re.compile(r"\$(?:ARGUMENTS\[(\d{1,2})\]|(\d{1,2}))(?!\w)")
+_NUMBERED_ARGUMENT = compile_on_first_use(r"\$(?:ARGUMENTS\[(\d{1,2})\]|(\d{1,2}))(?!\w)")
 _ARGUMENT_HINT = re.compile(r"^(argument-hint:[ \t]+)(\[.*)$", re.MULTILINE)
 """Commonly written as `[file] [page]`, which is not valid YAML."""
 

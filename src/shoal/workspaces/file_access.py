@@ -78,7 +78,7 @@ def read_whole_open_file(real: Path, file: BinaryIO) -> tuple[bytes, os.stat_res
     if state.st_size > MAX_WHOLE_SIZE:
         raise WorkspaceError(
             f"{escape_filename(real)} has {state.st_size:,} bytes; files above {MAX_WHOLE_SIZE:,} bytes "
-            "cannot be read at once. Read parts of it, or use a command."
+            "cannot be read in one piece. Read parts of it, or use a command."
         )
     try:
         return file.read(), state

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -237,6 +236,8 @@ async def _reveal_hidden_changes(
 
 def _copy_git_index(location: GitDirectories, scratch: Path) -> GitDirectories:
     """Return the location with a writable index: a copy, unless it already has its own."""
+    import shutil
+
     if location.index is not None:
         return location
     try:

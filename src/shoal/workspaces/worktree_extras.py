@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -92,13 +91,15 @@ async def _copy_included_files(
     )
     ignored = await git.try_run("ls-files", "--others", "--ignored", "--exclude-standard", "-z", at=checkout)
     if listed.status != 0 or ignored.status != 0:
-        return (f"Files of {INCLUDE_FILE} are missing: git could not list them.",)
+        return (f"Files listed in {INCLUDE_FILE} are missing: git could not list them.",)
     wanted = sorted(set(listed.names) & set(ignored.names))
     names = [name for name in wanted if not is_hidden(f"{checkout}/{name}")]
     return await asyncio.to_thread(_copy_files, checkout, worktree, names)
 
 
 def _copy_files(checkout: Path, worktree: Path, names: Sequence[str]) -> tuple[str, ...]:
+    import shutil
+
     total = 0
     for count, name in enumerate(names):
         source, target = checkout / name, worktree / name
@@ -106,7 +107,10 @@ def _copy_files(checkout: Path, worktree: Path, names: Sequence[str]) -> tuple[s
             continue
         total += source.stat().st_size
         if count >= _MAX_FILES or total > _MAX_BYTES:
-            return (f"Files of {INCLUDE_FILE} from {escape_filename(name)} on are missing: too many.",)
+            return (
+                f"Files listed in {INCLUDE_FILE}, starting with {escape_filename(name)}, are missing: "
+                "there are too many.",
+            )
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(source, target)
     return ()

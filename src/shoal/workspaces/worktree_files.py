@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -122,6 +121,8 @@ def _build_worktree_exists_error(record: WorktreeRecord) -> WorktreeError:
 
 def remove_directory_tree(directory: Path) -> None:
     """Remove a directory with its contents, even if write-protected; links are not followed."""
+    import shutil
+
     try:
         if directory.is_dir() and not directory.is_symlink():
             shutil.rmtree(directory, onerror=_retry_removal)
@@ -133,6 +134,8 @@ def remove_directory_tree(directory: Path) -> None:
 
 def _retry_removal(act: Callable[..., Any], path: str, failure: Any) -> None:
     """Retry with write permission, because an agent may have created a directory without it."""
+    import shutil
+
     error = failure[1]
     if isinstance(error, FileNotFoundError):
         return

@@ -56,9 +56,9 @@ def build_agent_identity(blueprint: AgentBlueprint) -> AgentIdentity:
             name=facts.name or agent,
             team=parent.team,
             color=facts.color,
-            parent=AgentId(facts.parent),
+            parent=AgentId(facts.origin.parent),
             kind=facts.agent_type,
-            depth=facts.depth,
+            depth=facts.origin.depth,
         ),
         blueprint.new_agent.assignment,
         facts.mode,
@@ -68,23 +68,24 @@ def build_agent_identity(blueprint: AgentBlueprint) -> AgentIdentity:
 def build_agent_permissions(blueprint: AgentBlueprint) -> PermissionEngine:
     """Build its permissions; a resumed agent's come from its resumer, restricted as they were."""
     agent_workspace, toolset, facts = blueprint.agent_workspace, blueprint.toolset, blueprint.facts
-    resumed = blueprint.resumed
+    resumed, stored = blueprint.resumed, facts.restrictions
     permissions = get_permission_engine(blueprint.new_agent.parent).create_child(
         agent_workspace.workspace,
         mode=parse_spawn_permission_mode(facts.mode),
-        allowed_tools=(blueprint.definition.tools or ()) if toolset.only and not resumed else (),
+        allowed_tools=(blueprint.definition.capabilities.tools or ()) if toolset.only and not resumed else (),
         denied_tools=() if resumed else toolset.never,
         main_checkout=agent_workspace.main_checkout,
-        stored=StoredToolRestrictions(only=facts.narrowed, never=facts.denied) if resumed else None,
+        stored=StoredToolRestrictions(only=stored.narrowed, never=stored.denied) if resumed else None,
     )
     _lend_permissions(permissions, blueprint.request, blueprint.preloaded)
     if not resumed:
+        found = permissions.restrictions
         blueprint.facts = replace(
-            facts, narrowed=permissions.restrictions.only, denied=permissions.restrictions.never
+            facts, restrictions=replace(stored, narrowed=found.only, denied=found.never)
         )
-    if facts.memory:
-        permissions.memory = AgentMemoryDirectory(directory=facts.memory, only=facts.memory_tools)
-        agent_workspace.workspace.allow_writes(Path(facts.memory))
+    if stored.memory:
+        permissions.memory = AgentMemoryDirectory(directory=stored.memory, only=stored.memory_tools)
+        agent_workspace.workspace.allow_writes(Path(stored.memory))
     if agent_workspace.unreadable is not None and agent_workspace.sandbox is not None:
         sandbox = agent_workspace.sandbox
         agent_workspace.unreadable.list_paths = permissions.list_denied_paths

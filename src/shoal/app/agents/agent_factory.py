@@ -49,7 +49,7 @@ from shoal.app.model_notices import format_session_notice
 from shoal.app.models.child_model import SubagentModelResolver, format_qualified_model_name
 from shoal.app.skills.skill_invoker import PreloadedSkills
 from shoal.core.agents.agent_definitions import AgentDefinition, ToolSelection, select_definition_tools
-from shoal.core.agents.subagent_metadata import SubagentMetadata
+from shoal.core.agents.subagent_metadata import SubagentMetadata, SubagentOrigin, SubagentRestrictions
 from shoal.core.agents.subagents import (
     ResolvedAgentSettings,
     RetainedWorktreeWork,
@@ -142,7 +142,7 @@ class _ToolsetCache:
         ):
             return cached[3]
         offered = (name for name in tool_names if name not in self._lead_only_tools)
-        toolset = select_definition_tools(definition, offered, agent_tools.extra_names)
+        toolset = select_definition_tools(definition.capabilities, offered, agent_tools.extra_names)
         self._last = (definition, tool_names, agent_tools.extra_names, toolset)
         return toolset
 
@@ -224,7 +224,7 @@ class AgentFactory:
             memory=memory,
         )
         agent_workspace = await self._allocate_agent_workspace(
-            new_agent, request.isolation or definition.isolation
+            new_agent, request.isolation or definition.run.isolation
         )
         try:
             return self._prepare_new_agent_in_workspace(spawn_plan, new_agent, agent_workspace)
@@ -253,7 +253,7 @@ class AgentFactory:
             ),
             system=self._build_system_prompt(agent_prompt, workspace.cwd, definition.instructions),
             color=definition.color if assignment is None else assignment.color,
-            background=definition.background,
+            background=definition.run.background,
             memory=None
             if memory is None
             else AgentMemoryDirectory(directory=str(memory.directory), only=memory.added_tools),
@@ -350,18 +350,21 @@ class AgentFactory:
             system=initial.system,
             tools=spawn_plan.toolset.names,
             cwd=str(agent_workspace.workspace.cwd),
-            isolation=request.isolation or spawn_plan.definition.isolation,
+            isolation=request.isolation or spawn_plan.definition.run.isolation,
             worktree=agent_workspace.name,
-            parent=new_agent.parent.identity.agent,
-            call=new_agent.call,
-            depth=new_agent.parent.identity.depth + 1,
             color=initial.color,
             background=initial.background,
             thinking_tokens=spawn_plan.loop_limits.thinking_tokens,
-            memory="" if memory is None else memory.directory,
-            memory_tools=() if memory is None else memory.only,
-            fork_of=initial.fork_of or "",
-            after=initial.previous_entry,
+            origin=SubagentOrigin(
+                parent=new_agent.parent.identity.agent,
+                call=new_agent.call,
+                depth=new_agent.parent.identity.depth + 1,
+                fork_of=initial.fork_of or "",
+                after=initial.previous_entry,
+            ),
+            restrictions=SubagentRestrictions()
+            if memory is None
+            else SubagentRestrictions(memory=memory.directory, memory_tools=memory.only),
         )
         transcript = self.transcripts.open_transcript(new_agent.agent, facts)
         blueprint = AgentBlueprint(
@@ -390,8 +393,8 @@ class AgentFactory:
 
     async def prepare_resumed_agent(self, new_agent: AgentPreparationRequest) -> PreparedAgent:
         stored = self.transcripts.load_agent(new_agent)
-        facts = stored.facts
-        definition = FORK_DEFINITION if facts.fork_of else self._find_agent_definition(facts.agent_type)
+        facts, is_fork = stored.facts, bool(stored.facts.origin.fork_of)
+        definition = FORK_DEFINITION if is_fork else self._find_agent_definition(facts.agent_type)
         require_agent_start_allowed(new_agent.parent, definition.name)
         agent_tools = await self._prepare_agent_tools(new_agent, definition, facts.tools)
         async with agent_tools.close_on_failure():
@@ -410,7 +413,7 @@ class AgentFactory:
             names = tuple(name for name in facts.tools if name in agent_tools.tools)
             toolset = replace(toolset, names=names)
         toolset = limit_tools_to_session(toolset, self._runtime.options.available_tools, new_agent.assignment)
-        if not facts.fork_of:
+        if not facts.origin.fork_of:
             toolset = agent_tools.add_output_tool_name(toolset)
         request = SpawnRequest(description=facts.description, prompt="", model=facts.model or None)
         spawn_plan = _ResolvedSpawnRequest(
@@ -545,7 +548,7 @@ class AgentFactory:
             permissions.get_active_rules().deny,
         )
         tools, deferred = runtime.agents.deferral.select_tools(
-            available, blueprint.definition.tools or (), rules=permissions.get_active_rules()
+            available, blueprint.definition.capabilities.tools or (), rules=permissions.get_active_rules()
         )
         return AgentRunner(
             identity=hook_subject.identity,
@@ -588,7 +591,7 @@ class AgentFactory:
 
     def _open_agent_budget(self, agent: AgentId, blueprint: AgentBlueprint) -> AgentBudget:
         agent_budget = self._runtime.budget.get_or_create_agent_budget(
-            agent, blueprint.facts.agent_type, BudgetLimits(max_usd=blueprint.definition.max_budget_usd)
+            agent, blueprint.facts.agent_type, BudgetLimits(max_usd=blueprint.definition.run.max_budget_usd)
         )
         try:
             agent_budget.require_priced_model(blueprint.model.card)
@@ -614,7 +617,7 @@ class AgentFactory:
                 description=facts.description,
                 parent=blueprint.new_agent.parent.identity.agent,
                 call=blueprint.new_agent.call,
-                depth=facts.depth,
+                depth=facts.origin.depth,
                 model=blueprint.model.card.id,
                 mode=facts.mode,
                 background=facts.background,
@@ -637,14 +640,14 @@ class AgentFactory:
                 else "",
                 hooks=describe_agent_hooks(agent.hooks),
                 servers=list_mcp_servers_of_tools(blueprint.toolset.names),
-                skills=blueprint.definition.skills,
+                skills=blueprint.definition.capabilities.skills,
                 notes=(*blueprint.agent_workspace.notes, *_list_missing_tool_notices(blueprint.toolset)),
             ),
             prompt=prompt,
             output_tool=blueprint.agent_tools.output_tool,
-            one_shot=blueprint.definition.one_shot,
+            one_shot=blueprint.definition.run.one_shot,
             acceptance_check=self._create_acceptance_check(
-                blueprint.definition.acceptance, agent, blueprint.new_agent.monitor
+                blueprint.definition.run.acceptance, agent, blueprint.new_agent.monitor
             ),
             list_commits=blueprint.agent_workspace.list_commits,
             clean_up=release_agent_resources,

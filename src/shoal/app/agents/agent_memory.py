@@ -65,7 +65,7 @@ def resolve_agent_memory(
         )
     offered = tuple(offered)
     # Tools that the definition disallows stay off, also for the memory.
-    allowed_names = select_definition_tools(replace(definition, tools=None), offered).names
+    allowed_names = select_definition_tools(replace(definition.capabilities, tools=None), offered).names
     added_tools = tuple(name for name in _MEMORY_TOOLS if name in allowed_names and name not in toolset.names)
     selected = {*toolset.names, *added_tools}
     return AgentMemory(

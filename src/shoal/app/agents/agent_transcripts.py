@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container
 
 from msgspec import Struct
@@ -16,6 +15,7 @@ from shoal.core.ids import LEAD_ID, AgentId, IdGenerator
 from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.core.ports import Transcript
 from shoal.core.store import SessionStore
+from shoal.core.text.lazy_patterns import compile_on_first_use
 from shoal.runs.prepared_agent import AgentPreparationRequest
 from shoal.stores.subagent_records import (
     load_subagent_with_conversation,
@@ -23,7 +23,7 @@ from shoal.stores.subagent_records import (
 )
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
-_SAFE_ID = re.compile(rf"[A-Za-z0-9]{{1,64}}|{_NAME}@{_NAME}")
+_SAFE_ID = compile_on_first_use(rf"[A-Za-z0-9]{{1,64}}|{_NAME}@{_NAME}")
 """Id of an agent or of a teammate."""
 
 
@@ -88,11 +88,11 @@ class AgentTranscriptStore:
             facts, loaded = load_subagent_with_conversation(self._store, agent)
         except StateFileError as error:
             raise AgentRequestRefused(str(error)) from error
-        if new_agent.assignment is None and loaded.last in (None, facts.fork_of or None):
+        if new_agent.assignment is None and loaded.last in (None, facts.origin.fork_of or None):
             # It ended before its prompt was written, and nobody else has the prompt.
             raise AgentTranscriptMissing(_format_unknown_agent_error(agent))
         transcript = self.open_transcript(agent, facts)
-        if facts.after and loaded.last == facts.after:
+        if facts.origin.after and loaded.last == facts.origin.after:
             # All entries are from a former agent of that name.
             conversation = Conversation(transcript, self._clock, self._ids.derive_generator())
             return RestoredAgentState(facts=facts, transcript=transcript, conversation=conversation)
@@ -110,4 +110,4 @@ class AgentTranscriptStore:
 
 
 def _format_unknown_agent_error(agent: AgentId) -> str:
-    return f"There is no agent {agent!r}, and no transcript of one. Use ListAgents to list the agents."
+    return f"There is no agent {agent!r}, and no transcript for it. Use ListAgents to list the agents."

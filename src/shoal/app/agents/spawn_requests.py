@@ -37,7 +37,7 @@ def require_agent_start_allowed(parent: AgentRunner, kind: str) -> None:
 
 
 def require_valid_isolation(definition: AgentDefinition, request: SpawnRequest) -> None:
-    isolation = request.isolation or definition.isolation
+    isolation = request.isolation or definition.run.isolation
     if request.cwd is not None and isolation is not None:
         raise AgentRequestRefused(format_session_notice("cwd_with_isolation"))
     if isolation == "remote":
@@ -48,7 +48,7 @@ def build_agent_first_prompt(
     definition: AgentDefinition, request: SpawnRequest, workspace_text: str, skill_texts: tuple[str, ...] = ()
 ) -> Message:
     """Build the first prompt; `skill_texts` are the texts of its preloaded skills."""
-    texts = (definition.initial_prompt, *skill_texts, workspace_text, request.prompt)
+    texts = (definition.run.initial_prompt, *skill_texts, workspace_text, request.prompt)
     return Message(role="user", content=tuple(TextBlock(text=text) for text in texts if text))
 
 
@@ -62,7 +62,7 @@ def resolve_loop_limits(
         thinking = default.thinking_tokens if effort is None else parse_effort_thinking_tokens(effort)
         is_adaptive = is_adaptive and effort is None
     return replace(
-        default, max_turns=definition.max_turns, thinking_tokens=thinking, adaptive_thinking=is_adaptive
+        default, max_turns=definition.run.max_turns, thinking_tokens=thinking, adaptive_thinking=is_adaptive
     )
 
 

@@ -51,7 +51,8 @@ def select_lead_tools(
     """Return the tools of the lead, of its `definition` if it has one. Raises `SettingsError`."""
     if definition is not None:
         given = [tool.schema.name for tool in options.tools]
-        tools = {name: tools[name] for name in select_definition_tools(definition, tools, given).names}
+        selection = select_definition_tools(definition.capabilities, tools, given)
+        tools = {name: tools[name] for name in selection.names}
     flags = map(parse_permission_rule, split_permission_rule_flags(options.disallowed_tools))
     available = remove_denied_tools(
         select_tools_by_name(tools, options.available_tools), (*flags, *settings.permissions.rules.deny)

@@ -173,7 +173,7 @@ def resolve_environment(options: Options, cwd: Path) -> dict[str, str] | None:
     for name, expected in (("HOME", person), ("XDG_CONFIG_HOME", os.environ.get("XDG_CONFIG_HOME"))):
         if environ.get(name) not in (None, expected):
             raise SettingsError(
-                f"shoal.open: environ: {name} cannot differ from that of this process, because "
+                f"shoal.open: environ: {name} must have the same value as in this process, because "
                 "permission rules would refer to other files. Leave it out, or use a separate process."
             )
     return {"HOME": person, **environ}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -17,7 +18,9 @@ from shoal.core.ids import LEAD_ID, EntryId, IdGenerator, SessionId, is_uuid
 from shoal.core.store import SessionStore, Store
 from shoal.stores.restored_conversation import restore_transcript
 from shoal.stores.store_choice import get_shared_address, open_store, open_temporary_store
-from shoal.team.members.member_host import TeamMembership
+
+if TYPE_CHECKING:
+    from shoal.team.members.member_host import TeamMembership
 
 
 class SessionHistory(Struct, frozen=True, kw_only=True):

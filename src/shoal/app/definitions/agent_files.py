@@ -1,4 +1,4 @@
-"""Cache of parsed definition files below a directory; a refresh costs one stat per directory and file."""
+"""Cache of parsed definition files under a directory; a refresh costs one stat per directory and file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _CachedDefinitionFile(Struct, Generic[Item], frozen=True):
 
 
 class DefinitionFileCache(Generic[Item]):
-    """Parsed files below `root`. `read` returns the parsed item, or the problem with the file.
+    """Parsed files under `root`. `read` returns the parsed item, or the problem with the file.
 
     Nothing is read before the first refresh. A cache with `is_fixed` is refreshed once: files shipped with
     the program do not change while it runs.
@@ -180,7 +180,7 @@ def validate_agent_tool_rules(parsed: ParsedAgentDefinition) -> ParsedAgentDefin
     """Return the definition if every `Tool(pattern)` is a valid rule. Raises `InvalidAgentDefinition`."""
     definition = parsed.definition
     for field, attribute in (("tools", "tools"), ("disallowedTools", "disallowed_tools")):
-        for entry in getattr(definition, attribute) or ():
+        for entry in getattr(definition.capabilities, attribute) or ():
             try:
                 parse_permission_rule(entry)
             except SettingsError as error:

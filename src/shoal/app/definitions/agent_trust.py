@@ -62,7 +62,7 @@ def is_agent_trusted(home: Path, project: Path, definition: AgentDefinition) -> 
 def _make_agent_trust_document(definition: AgentDefinition) -> SettingsDocument | None:
     """Return the programs that a project's agent brings, as a document; None if it brings none."""
     servers: dict[str, Any] = {}
-    for entry in definition.mcp_servers:
+    for entry in definition.capabilities.mcp_servers:
         servers |= entry if isinstance(entry, Mapping) else {}
     source = definition.source
     programs = {"hooks": definition.hooks, "mcpServers": servers}

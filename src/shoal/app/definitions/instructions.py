@@ -325,7 +325,7 @@ class InstructionReader:
 
 
 def _iter_rule_files(directory: Path) -> Iterator[Path]:
-    """Yield the Markdown files below a directory, in the order of their paths; links are followed."""
+    """Yield the Markdown files under a directory, in the order of their paths; links are followed."""
     if not directory.is_dir():
         return
     seen, found = set[str](), list[Path]()

@@ -86,7 +86,7 @@ def list_output_style_files(settings: Settings, cwd: Path) -> Iterator[OutputSty
         elif style is None:
             problem = notes[0] if notes else "it is empty"
         else:
-            problem = "a style with this name takes precedence" if style.name.lower() in names else ""
+            problem = "another style with this name takes precedence" if style.name.lower() in names else ""
             names.add(style.name.lower())
         yield OutputStyleFile(path=path, name=path.stem if style is None else style.name, problem=problem)
 

@@ -294,10 +294,12 @@ def _replace_plugin_directories(value: Any, plugin: Plugin) -> Any:
 
 
 def _fill_plugin_root_in_agent(definition: AgentDefinition, plugin: Plugin) -> AgentDefinition:
+    servers = tuple(_replace_plugin_directories(definition.capabilities.mcp_servers, plugin))
+    initial_prompt = _replace_plugin_directories(definition.run.initial_prompt, plugin)
     return replace(
         definition,
         prompt=_replace_plugin_directories(definition.prompt, plugin),
-        initial_prompt=_replace_plugin_directories(definition.initial_prompt, plugin),
         hooks=_fill_plugin_directories_in_hooks(definition.hooks, plugin),
-        mcp_servers=tuple(_replace_plugin_directories(definition.mcp_servers, plugin)),
+        capabilities=replace(definition.capabilities, mcp_servers=servers),
+        run=replace(definition.run, initial_prompt=initial_prompt),
     )

@@ -54,7 +54,7 @@ def _explain_agent_tools(
         )
     if not case.about or case.about.startswith("mcp__") or case.about in tools.names:
         return
-    if case.about in tools.never or case.about in definition.disallowed_tools:
+    if case.about in tools.never or case.about in definition.capabilities.disallowed_tools:
         location = locate_field("disallowed_tools") or str(definition.source)
         yield case.make_diagnostic(
             definition.name, f"disallowedTools removes {case.about} ({location})", state="warn"

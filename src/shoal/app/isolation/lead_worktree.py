@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from shoal.core.clock import Clock
 from shoal.core.errors import WorktreeError
 from shoal.core.ids import IdGenerator
 from shoal.core.text.filenames import escape_filename
+from shoal.core.text.lazy_patterns import compile_on_first_use
 from shoal.workspaces.checkout import GitCheckout, find_git_checkout, refuse_required_repository_filters
 from shoal.workspaces.git_runner import GitDirectories, GitRunner
 from shoal.workspaces.local_workspace import LocalWorkspace
@@ -27,8 +26,8 @@ from shoal.workspaces.worktree_extras import (
     limit_to_sparse_paths,
 )
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_PULL_REQUEST = re.compile(r"(?:#|https?://[^/]+/[^/]+/[^/]+/pull/)(\d{1,10})/?")
+_NAME = compile_on_first_use(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_PULL_REQUEST = compile_on_first_use(r"(?:#|https?://[^/]+/[^/]+/[^/]+/pull/)(\d{1,10})/?")
 
 
 class NamedWorktree(Struct, frozen=True, kw_only=True):
@@ -110,6 +109,8 @@ async def open_named_worktree(
 
 def _copy_local_settings(top: Path, worktree: Path) -> None:
     """Copy the settings that git does not store: their permission rules must apply in the worktree too."""
+    import shutil
+
     source, target = (each / ".claude" / "settings.local.json" for each in (top, worktree))
     if source.is_file() and not target.exists():
         target.parent.mkdir(exist_ok=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -281,7 +280,9 @@ def _resolve_sandbox_setting_path(text: str, user_home: Path, project: Path) -> 
 
 
 def _iter_temporary_directories(environ: dict[str, str]) -> Iterator[Path]:
-    yield Path(tempfile.gettempdir())
+    from tempfile import gettempdir
+
+    yield Path(gettempdir())
     if environ.get("TMPDIR"):
         yield Path(environ["TMPDIR"])
 
@@ -302,7 +303,9 @@ def _iter_secret_paths(settings: Settings, user_home: Path) -> Iterator[Path]:
 
 
 def _iter_socket_paths(environ: dict[str, str]) -> Iterator[Path]:
-    temporary = Path(tempfile.gettempdir())
+    from tempfile import gettempdir
+
+    temporary = Path(gettempdir())
     for name in (*_SOCKET_DIRECTORIES, f"tmux-{os.getuid()}"):
         yield temporary / name
     if environ.get("TMUX_TMPDIR"):

@@ -38,14 +38,14 @@ class AgentFields(TypedDict, total=False):
     description: str
     """When to use the agent, for the lead's model; by default the first line of the prompt."""
     tools: Sequence[ToolEntry]
-    """The only tools of the agent: names, `ToolRule`s, and Python tools. All if left out."""
+    """Tools that the agent may use: names, `ToolRule`s and Python tools; by default all."""
     disallowed_tools: Sequence[ToolEntry]
     model: str
     """Name or alias; by default the model of the lead."""
     budget_usd: float
     """Limit for each agent of this definition."""
     mode: PermissionMode
-    """Permission mode; never wider than that of the lead."""
+    """Permission mode; never more permissive than the lead's mode."""
     effort: EffortLevel | int
     """How much the model thinks: a level, or a number of tokens."""
     max_turns: int
@@ -154,8 +154,8 @@ def refuse_unknown_tools(agent: Agent[Any], session_tools: Collection[str]) -> N
     known = {*session_tools, *own, *TOOL_NAMES, *FORMER_TOOL_NAMES}
     definition = agent.parsed.definition
     for field, entries in (
-        ("tools", definition.tools or ()),
-        ("disallowed_tools", definition.disallowed_tools),
+        ("tools", definition.capabilities.tools or ()),
+        ("disallowed_tools", definition.capabilities.disallowed_tools),
     ):
         for entry in entries:
             name = entry.partition("(")[0]

@@ -58,7 +58,7 @@ class AgentHandle(Generic[AnswerT_co]):
         return build_agent_result(run.completion, budget, self._output)
 
     async def send(self, text: str) -> None:
-        """Send a message. A running agent gets it at its next step; an ended one is resumed with it."""
+        """Send a message. A running agent gets it at its next step; an ended agent is resumed with it."""
         await self._session.supervisor.send_user_message(self.id, text)
 
     async def stop(self, reason: str = STOPPED_BY_PROGRAM) -> Result[AnswerT_co]:

@@ -43,7 +43,7 @@ class SpawnOptions(TypedDict, total=False):
     """Options for one started agent; they override those of its definition."""
 
     name: str
-    """Name for messages; an agent without one is reached by its id."""
+    """Name for messages; an agent without a name is reached by its id."""
     description: str
     """What it does, in a few words, for people; by default the beginning of the prompt."""
     model: str
@@ -171,7 +171,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         output: type[Any] | None = None,
         **options: Unpack[SpawnOptions],
     ) -> AgentHandle[Any]:
-        """Start an agent; no model decides that. Wait for a free place if too many agents run.
+        """Start an agent without asking a model. Wait for a free slot if too many agents are running.
 
         `agent` is an `Agent`, or the name of one from a file. `output` overrides the type of its answer.
         Raises `AgentRequestRefused`.

@@ -31,7 +31,7 @@ class SharedOptions(TypedDict, total=False):
     home: PathText
     """Home directory, which holds all state; by default `SHOAL_HOME`, or `~/.claude`."""
     environ: Mapping[str, str]
-    """Variables that the session reads and its commands get, instead of those of the process."""
+    """Variables that the session reads and its commands get, instead of the variables of the process."""
     cwd: PathText
     """Project directory; by default the current directory of the process."""
     model: str | Model
@@ -41,13 +41,13 @@ class SharedOptions(TypedDict, total=False):
     mode: RequestedPermissionMode
     """Permission mode; by default as configured."""
     allowed_tools: Sequence[ToolEntry]
-    """Permission rules for calls that need no question."""
+    """Permission rules for calls that run without asking."""
     disallowed_tools: Sequence[ToolEntry]
     """Permission rules for calls that are refused."""
     available_tools: Sequence[ToolEntry]
-    """The only tools of all agents of the session; by default all."""
+    """Tools that the session's agents may use; by default all."""
     tools: Sequence[Tool]
-    """Python tools, in addition to the built-in ones."""
+    """Python tools, in addition to the built-in tools."""
     system_prompt: str
     append_system_prompt: str
     effort: EffortLevel
@@ -74,12 +74,12 @@ class SharedOptions(TypedDict, total=False):
     mcp_config: Sequence[str | Mapping[str, Any]]
     """MCP servers in the format of `.mcp.json`: JSON, the path of a file, or a mapping."""
     strict_mcp_config: bool
-    """True to use only those, and ignore settings and `.mcp.json`."""
+    """True to use only these servers, and ignore settings and `.mcp.json`."""
     channels: Sequence[str]
     """MCP servers that may push messages to the lead, as `server:NAME`."""
     plugin_dirs: Sequence[PathText]
     skills: Sequence[str]
-    """Names of the only skills that agents can use; by default all."""
+    """Names of the skills that agents can use; by default all."""
     slash_commands: bool
     """False to load no skills and commands."""
     add_dirs: Sequence[PathText]
@@ -87,15 +87,16 @@ class SharedOptions(TypedDict, total=False):
     settings: Mapping[str, Any] | PathText
     """Settings for this session: a mapping, JSON, or the path of a file."""
     setting_sources: Sequence[Literal["user", "project", "local"]]
-    """Settings files that count; by default all. Managed ones always count."""
+    """Settings files to load; by default all. Managed files always apply."""
     bare: bool
     """True to load no hooks, skills, agents, plug-ins, MCP servers or instructions from files."""
     skip_permissions: bool
     """True to skip permission checks; only for throw-away machines."""
     allow_bypass: bool
-    """True if the session may skip permissions later, although it does not start so."""
+    """True if the session may switch to skipping permissions later."""
     on_question: QuestionHandler
-    """Function that answers questions of all agents; it may be async. Without an answer they are denied."""
+    """Function that answers questions of all agents; it may be async. A question without an answer is
+    denied."""
     attended: bool
     """True if a person can answer questions, for example in the web view."""
     coordinator: bool

@@ -77,9 +77,9 @@ class TeamReport(Struct, frozen=True, kw_only=True):
 class Team:
     """A team of long-lived agents with a task board and mailboxes. Enter it with `async with`.
 
-    Members start with the first `start`, `send`, `events` or `finished`, so tasks that are added before
-    have their owners and blockers. A team whose block is left before all its tasks are completed stays on
-    disk: `Team.resume` continues it, also after a crash.
+    Members start with the first `start`, `send`, `events` or `finished`, so tasks that are added earlier
+    already have their owners and blockers. A team whose block is left before all its tasks are completed
+    stays on disk: `Team.resume` continues it, even after a crash.
     """
 
     def __init__(

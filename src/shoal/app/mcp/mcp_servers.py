@@ -249,7 +249,7 @@ class SessionMcpServerManager:
         except BaseException:
             await self._stop_servers(own_servers)
             raise
-        patterns = [entry for entry in definition.mcp_servers if isinstance(entry, str)]
+        patterns = [entry for entry in definition.capabilities.mcp_servers if isinstance(entry, str)]
         named_servers = [
             managed
             for managed in self._servers
@@ -273,7 +273,7 @@ class SessionMcpServerManager:
     def _read_agent_servers(self, definition: AgentDefinition) -> Iterable[McpServerConfig]:
         """Yield the servers that the definition itself describes."""
         agent, source = definition.name, definition.source
-        for entry in definition.mcp_servers:
+        for entry in definition.capabilities.mcp_servers:
             for name, config in entry.items() if isinstance(entry, Mapping) else ():
                 if self.configured.managed_by:
                     raise AgentRequestRefused(
@@ -303,11 +303,11 @@ class SessionMcpServerManager:
         self, definition: AgentDefinition, names: Sequence[str], own_servers: Sequence[ManagedMcpServer]
     ) -> None:
         """Wait for the servers an agent needs. Raises `AgentRequestRefused`, naming missing ones."""
-        required = definition.required_mcp_servers
-        patterns = [entry for entry in definition.mcp_servers if isinstance(entry, str)]
+        required = definition.capabilities.required_mcp_servers
+        patterns = [entry for entry in definition.capabilities.mcp_servers if isinstance(entry, str)]
         entries = dict.fromkeys((*patterns, *(managed.server.name for managed in own_servers)), False)
         entries |= dict.fromkeys(required, True)
-        tool_names = [*(definition.tools or ()), *names]
+        tool_names = [*(definition.capabilities.tools or ()), *names]
         if not entries and not any(name.startswith(MCP_PREFIX) for name in tool_names):
             return
         servers = (*own_servers, *self._servers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ class AgentDefinitionInspector:
         )
 
     def resolve_tools(self, definition: AgentDefinition) -> ToolSelection:
-        return select_definition_tools(definition, self.offered)
+        return select_definition_tools(definition.capabilities, self.offered)
 
     def resolve_agent_model_property(self, definition: AgentDefinition) -> EffectiveAgentProperty:
         override = self.settings.models.subagents
@@ -79,10 +80,10 @@ class AgentDefinitionInspector:
             yield EffectiveAgentProperty(
                 key="only", value=tools.only, origin=locate_field("tools") or _DEFAULT
             )
-        if definition.disallowed_tools:
+        if definition.capabilities.disallowed_tools:
             origin = locate_field("disallowed_tools") or _DEFAULT
             yield EffectiveAgentProperty(
-                key="disallowedTools", value=definition.disallowed_tools, origin=origin
+                key="disallowedTools", value=definition.capabilities.disallowed_tools, origin=origin
             )
         if tools.missing:
             yield EffectiveAgentProperty(
@@ -94,8 +95,8 @@ class AgentDefinitionInspector:
             key="permissionMode", value=mode, origin=locate_field("permission_mode") or _DEFAULT
         )
         for key, field in _SHOWN_FIELDS.items():
-            if (location := locate_field(field)) is not None:
-                yield EffectiveAgentProperty(key=key, value=getattr(definition, field), origin=location)
+            if (location := locate_field(field.rpartition(".")[2])) is not None:
+                yield EffectiveAgentProperty(key=key, value=attrgetter(field)(definition), origin=location)
 
     def build_permission_report(self, definition: AgentDefinition) -> permission_report.PermissionReport:
         """Report the permissions of the agent as a child of the lead."""
@@ -157,19 +158,19 @@ class AgentDefinitionInspector:
 
 _SHOWN_FIELDS = {
     "effort": "effort",
-    "background": "background",
-    "isolation": "isolation",
-    "maxTurns": "max_turns",
-    "maxBudgetUsd": "max_budget_usd",
-    "acceptance": "acceptance",
+    "background": "run.background",
+    "isolation": "run.isolation",
+    "maxTurns": "run.max_turns",
+    "maxBudgetUsd": "run.max_budget_usd",
+    "acceptance": "run.acceptance",
     "color": "color",
     "memory": "memory",
-    "skills": "skills",
-    "requiredMcpServers": "required_mcp_servers",
-    "mcpServers": "mcp_servers",
+    "skills": "capabilities.skills",
+    "requiredMcpServers": "capabilities.required_mcp_servers",
+    "mcpServers": "capabilities.mcp_servers",
     "hooks": "hooks",
-    "initialPrompt": "initial_prompt",
-    "oneShot": "one_shot",
+    "initialPrompt": "run.initial_prompt",
+    "oneShot": "run.one_shot",
     "instructions": "instructions",
 }
 

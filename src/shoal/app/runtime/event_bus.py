@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import asyncio
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -16,11 +16,14 @@ from shoal.core.events import (
 )
 from shoal.core.ids import LEAD_ID, RequestId
 from shoal.core.ports import Journal
+from shoal.core.text.lazy_patterns import compile_on_first_use
 from shoal.runs.event_channel import EventChannel
 from shoal.wire.journal_codec import parse_journal_line
 
 EventCallback: TypeAlias = Callable[[Event], None]
-_ID_SUFFIX = re.compile(r"(?:[-@]\d{4,8}(?:-\d\d-\d\d)?)?(?:-v\d+(?::\d+)?)?(?::latest)?")
+_AFTER_REQUEST_SECONDS = 0.05
+_MAX_WAIT_FOR_REQUEST = 1.0
+_ID_SUFFIX = compile_on_first_use(r"(?:[-@]\d{4,8}(?:-\d\d-\d\d)?)?(?:-v\d+(?::\d+)?)?(?::latest)?")
 """Suffix that a provider adds to a model id: a snapshot date, a version, or `latest`."""
 
 
@@ -97,6 +100,21 @@ class EventBus:
         """
         self._subscribers[callback] = None
         return lambda: self._subscribers.pop(callback, None)
+
+    def call_after_first_request(self, callback: Callable[[], object]) -> None:
+        """Call back after the first request was sent, for work that must not delay it, or after a second."""
+        loop = asyncio.get_running_loop()
+        pending = loop.call_later(_MAX_WAIT_FOR_REQUEST, callback)
+
+        def shorten_delay(event: Event) -> None:
+            if isinstance(event, ModelRequestSent):
+                unsubscribe()
+                if loop.time() < pending.when() - _AFTER_REQUEST_SECONDS:
+                    pending.cancel()
+                    # The event precedes the connection: the request is written in the meantime.
+                    loop.call_later(_AFTER_REQUEST_SECONDS, callback)
+
+        unsubscribe = self.subscribe(shorten_delay)
 
     def open_turn_channel(self) -> EventChannel:
         """Open the channel of a new turn; it replaces that of the turn before."""

@@ -27,7 +27,6 @@ from shoal.app.hooks.agent_hooks import VARIABLES_DIRECTORY, HookRegistry, creat
 from shoal.app.hooks.hook_sources import load_configured_hooks
 from shoal.app.isolation.agent_workspace import WorkspaceAllocator
 from shoal.app.isolation.lead_worktree import LeadWorktreeMover
-from shoal.app.isolation.machine_checks import check_permission_bypass
 from shoal.app.isolation.sandbox_policies import create_sandbox
 from shoal.app.mcp.deferred_tools import ToolDeferral
 from shoal.app.mcp.mcp_servers import McpPromptCommands, SessionMcpServerManager
@@ -55,6 +54,7 @@ from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import ShoalError
 from shoal.core.events import BudgetThresholdReached, FileChanged
+from shoal.core.extensions.hooks import ShellCommandHookAction
 from shoal.core.ids import LEAD_ID, LEAD_KIND, AgentId, IdGenerator
 from shoal.core.permissions.permission_changes import PermissionSuggestion, resolve_permission_mode
 from shoal.core.permissions.permission_decisions import AllowDecision
@@ -89,6 +89,8 @@ if TYPE_CHECKING:
 COMMAND_TIMEOUT_MS = 600_000
 """Milliseconds that an acceptance command may take."""
 _TAIL_LENGTH = 2_000
+_EARLY_HOOK_EVENTS = frozenset(("InstructionsLoaded", "SessionStart", "Setup", "UserPromptSubmit"))
+"""Events before the first request, whose commands need the guardian."""
 
 
 class SessionTraceParents:
@@ -443,7 +445,7 @@ def _create_live_settings(
         allow=split_permission_rule_flags(options.allowed_tools),
         deny=(
             *split_permission_rule_flags(options.disallowed_tools),
-            *(() if config.lead_agent is None else config.lead_agent.disallowed_tools),
+            *(() if config.lead_agent is None else config.lead_agent.capabilities.disallowed_tools),
         ),
         note=events.note,
     )
@@ -462,6 +464,8 @@ def _create_lead_permissions(
         # A member gets the current mode of its lead, which may have become stricter.
         mode = "bypassPermissions"
     if options.skip_permissions or options.allow_bypass or mode == "bypassPermissions":
+        from shoal.app.isolation.machine_checks import check_permission_bypass
+
         check_permission_bypass(settings)
     engine = PermissionEngine(
         workspace,
@@ -480,8 +484,9 @@ def _create_lead_permissions(
     if options.membership is not None:
         denied_tools = options.membership.denied_tools
         engine.deny_tools_for_turn(parse_permission_rule(entry, "its lead") for entry in denied_tools)
-    if config.lead_agent is not None and any("(" in entry for entry in config.lead_agent.tools or ()):
-        engine.restrict_to_tool_patterns(config.lead_agent.tools or ())
+    lead_tools = () if config.lead_agent is None else config.lead_agent.capabilities.tools or ()
+    if any("(" in entry for entry in lead_tools):
+        engine.restrict_to_tool_patterns(lead_tools)
     return engine
 
 
@@ -574,6 +579,11 @@ def _create_hook_registry(
     )
     if options.begun is not None:
         hooks.add(configured.hooks)
+        if any(
+            hook.event in _EARLY_HOOK_EVENTS and isinstance(hook.action, ShellCommandHookAction)
+            for hook in configured.hooks
+        ):
+            processes.start_guardian_early()
     hooks.problems = (*configured.problems, *configured.unused)
     return hooks
 

@@ -15,7 +15,6 @@ from shoal.app.runtime.event_bus import EventBus
 from shoal.app.settings.mcp_files import is_server_permitted, load_mcp_servers
 from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.core.conversation.tools import Tool
-from shoal.core.events import Event, ModelRequestSent
 from shoal.core.extensions.mcp_servers import McpServerConfig
 from shoal.workspaces.local_workspace import LocalWorkspace
 
@@ -63,12 +62,8 @@ def create_mcp_servers(
         is_required=partial(_is_server_required, config),
     )
 
-    def start_servers_after_request(event: Event) -> None:
-        if isinstance(event, ModelRequestSent):
-            servers.start_optional_servers()
-            unsubscribe()
-
-    unsubscribe = events.subscribe(start_servers_after_request) if configured.servers else lambda: None
+    if configured.servers:
+        events.call_after_first_request(servers.start_optional_servers)
     return servers
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Raw
 
-from shoal.app.agents.backend_launcher import MemberBootstrap, decode_member_bootstrap
+from shoal.app.agents.member_bootstrap import MemberBootstrap, decode_member_bootstrap
 from shoal.app.options import Options
 from shoal.app.session.session import Session
 from shoal.backends.heap_trim import HeapTrimmer

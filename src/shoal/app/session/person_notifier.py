@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -99,6 +98,8 @@ def show_notification(
 
 
 def _build_notifier_argv(title: str, text: str, environ: Mapping[str, str]) -> list[str] | None:
+    import shutil
+
     path = environ.get("PATH")
     if sys.platform == "darwin" and (osascript := shutil.which("osascript", path=path)):
         return [osascript, *(word for line in _APPLESCRIPT for word in ("-e", line)), title, text]

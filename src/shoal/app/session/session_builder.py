@@ -55,7 +55,6 @@ from shoal.runs.hook_notifier import HookNotifier
 from shoal.runs.prepared_agent import AgentPreparer
 from shoal.runs.running_agents import RunningAgents
 from shoal.runs.spawn_policy import SpawnPolicy
-from shoal.team.members.member_host import MemberHost
 from shoal.team.nested_teams import NestedTeams
 from shoal.team.session_teams import SessionTeams
 from shoal.team.team_services import TeamPolicy, TeamServices
@@ -67,6 +66,7 @@ from shoal.wire.hook_codec import UNKNOWN_EVENT_END
 
 if TYPE_CHECKING:
     from shoal.app.session.session import Session
+    from shoal.team.members.member_host import MemberHost
 
 
 def route_hook_notices(session: Session) -> None:
@@ -79,7 +79,7 @@ def route_hook_notices(session: Session) -> None:
             return notice.agent
         recipient = supervisor.find_inbox_item_recipient(notice.agent)
         # A teammate's process has a lead only nominally.
-        return None if recipient == LEAD_ID and isinstance(teams, MemberHost) else recipient
+        return None if recipient == LEAD_ID and runtime.options.membership is not None else recipient
 
     def is_agent_idle(agent: AgentId) -> bool:
         if agent == LEAD_ID:
@@ -261,6 +261,8 @@ def _create_teams_or_member_host(
             else NestedTeams(team_services, depth, runtime.agents.teams_by_leader)
         )
     else:
+        from shoal.team.members.member_host import MemberHost
+
         background_hooks = runtime.hooks.runner.background
         teams = MemberHost(team_services, membership, lambda: background_hooks.has_waking_hooks)
     return teams
@@ -347,7 +349,10 @@ def _select_lead_tools(runtime: Runtime) -> tuple[Mapping[str, Tool], frozenset[
         definition=runtime.config.lead_agent,
     )
     definition = runtime.config.lead_agent
-    named = (*(runtime.options.available_tools or ()), *((definition and definition.tools) or ()))
+    named = (
+        *(runtime.options.available_tools or ()),
+        *((definition and definition.capabilities.tools) or ()),
+    )
     rules = runtime.lead.permissions.get_active_rules()
     return runtime.agents.deferral.select_tools(tools, named, rules=rules, is_lead=True)
 

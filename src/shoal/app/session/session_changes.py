@@ -11,6 +11,7 @@ from shoal.app.config import undo_history
 from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.conversation.tools import ToolOutput
 from shoal.core.conversation.transcript_entries import TranscriptMessageEntry
+from shoal.core.errors import NoModelConfigured
 from shoal.runs.agent_registry import LEAD_NAMES
 from shoal.team.session_teams import SessionTeams
 
@@ -95,9 +96,22 @@ async def call_mcp_tool(session: Session, call: ToolUseBlock) -> ToolOutput | No
 
 
 async def run_start_hooks_only(options: Options) -> tuple[str, ...]:
-    """Open a session, run the hooks of its start and close it; return notes for the person."""
+    """Open a session, run the hooks of its start and close it; return notes for the person.
+
+    It needs no model: a machine is often set up before it has a key.
+    """
     from shoal.app.session.session import Session
 
-    async with Session(options) as session:
-        await session.lifecycle_hooks.wait_for_start_hooks()
-        return tuple(session.notes)
+    try:
+        async with Session(options) as session:
+            return await _wait_for_start_hooks(session)
+    except NoModelConfigured:
+        from shoal.models.scripted_model import ScriptedModel
+
+        async with Session(replace(options, model=ScriptedModel([]))) as session:
+            return await _wait_for_start_hooks(session)
+
+
+async def _wait_for_start_hooks(session: Session) -> tuple[str, ...]:
+    await session.lifecycle_hooks.wait_for_start_hooks()
+    return tuple(session.notes)

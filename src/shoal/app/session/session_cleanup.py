@@ -1,4 +1,4 @@
-"""Removes old sessions in the background when a session starts, once a day."""
+"""Removes old sessions in the background when a session has started, once a day."""
 
 from __future__ import annotations
 
@@ -16,10 +16,15 @@ TIME_LIMIT = 10.0
 
 
 def start_old_session_cleanup(session: Session, tasks: asyncio.TaskGroup, exit_stack: AsyncExitStack) -> None:
-    """Start the clean-up in the background until the session ends; its result goes to the debug log."""
+    """Start the clean-up after the first request, until the session ends; the debug log gets its result."""
     session_ended = Event()
     exit_stack.callback(session_ended.set)
-    tasks.create_task(_remove_old_sessions(session, session_ended))
+
+    def start_cleanup() -> None:
+        if not session_ended.is_set():
+            tasks.create_task(_remove_old_sessions(session, session_ended))
+
+    session.runtime.events.call_after_first_request(start_cleanup)
 
 
 async def _remove_old_sessions(session: Session, session_ended: Event) -> None:

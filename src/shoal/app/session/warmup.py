@@ -13,7 +13,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from shoal.app.agents.backend_launcher import decode_member_bootstrap
+from shoal.app.agents.member_bootstrap import decode_member_bootstrap
 from shoal.app.options import Options
 from shoal.app.session.session import Session
 from shoal.models.catalogue import resolve_model
@@ -25,12 +25,14 @@ _LAZY_MODULES = (
     "shoal.app.teams.journaled_mailboxes",
     "shoal.models.providers",
     "shoal.models.rate_limiter",
+    "shoal.policy.shell_policy",
     "shoal.stores.files.file_store",
     "shoal.stores.files.mailboxes.file_mailbox_store",
     "shoal.stores.files.sessions.file_session_store",
     "shoal.stores.files.teams.file_roster_store",
     "shoal.stores.files.board.file_task_board",
     "shoal.stores.files.teams.team_keys",
+    "shoal.team.team_supervisor",
     *(("inotify_simple",) if sys.platform == "linux" else ()),
 )
 """Modules that every teammate imports, in functions that the warm-up session does not call."""

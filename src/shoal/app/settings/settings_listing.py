@@ -11,8 +11,9 @@ from msgspec import Struct
 
 from shoal.app.settings.settings import Settings
 from shoal.app.settings.settings_trust import PermissionEscalation, TrustState
+from shoal.core.text.lazy_patterns import compile_on_first_use
 
-_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|COOKIE", re.IGNORECASE)
+_SECRET = compile_on_first_use(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|COOKIE", re.IGNORECASE)
 HIDDEN_VALUE = "(hidden)"
 
 

@@ -35,8 +35,12 @@ class SkillsAndInstructions(Struct, kw_only=True):
 
     def preload_agent_skills(self, definition: AgentDefinition) -> PreloadedSkills:
         """Return the texts an agent starts with. Raises `AgentRequestRefused` for a missing skill."""
-        preloaded = self.invoker.preload_skills(definition.skills, definition.name)
-        changes = self.catalog_changes.describe_changes_since_start() if definition.tools is None else ""
+        preloaded = self.invoker.preload_skills(definition.capabilities.skills, definition.name)
+        changes = (
+            self.catalog_changes.describe_changes_since_start()
+            if definition.capabilities.tools is None
+            else ""
+        )
         return PreloadedSkills(
             texts=(*preloaded.texts, *filter(None, [changes])), directories=preloaded.directories
         )

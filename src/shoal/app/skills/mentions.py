@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput
 from shoal.core.errors import WorkspaceError
 from shoal.core.text.control_tags import escape_control_tags
 from shoal.core.text.filenames import escape_filename
+from shoal.core.text.lazy_patterns import compile_on_first_use
 from shoal.tools.function_tool import tool
 from shoal.wire.notification_text import format_system_reminder
 
@@ -25,8 +25,8 @@ _MAX_CHARS = 50_000
 """Maximum characters of one attached file."""
 _MAX_ENTRIES = 200
 """Maximum entries of one listing."""
-_MENTION = re.compile(r"(?<![^\s(\[])@(?:\"([^\"\n]+)\"|([^\s\"'`<>@]+))")
-_LINES = re.compile(r"#L?(\d{1,7})(?:-L?(\d{1,7}))?$")
+_MENTION = compile_on_first_use(r"(?<![^\s(\[])@(?:\"([^\"\n]+)\"|([^\s\"'`<>@]+))")
+_LINES = compile_on_first_use(r"#L?(\d{1,7})(?:-L?(\d{1,7}))?$")
 _TYPED_COMMAND = "<command-name>"
 """Start of a slash command, whose arguments are never read as paths."""
 _AGENT_PREFIX, _AGENT_SUFFIX = "agent-", " (agent)"

@@ -9,8 +9,10 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from shoal.core.text.lazy_patterns import compile_on_first_use
+
 _PLACEHOLDER = r"\$ARGUMENTS(?:\[(\d{1,2})\])?(?!\w)|\$(\d{1,2})(?!\w)|\$\{(CLAUDE_\w+)\}"
-_EMBEDDED = re.compile(r"(?<!\S)!`([^`\n]+)`|(?<!\S)@((?:[\w.~/+-]|\$\d|\$ARGUMENTS)+)")
+_EMBEDDED = compile_on_first_use(r"(?<!\S)!`([^`\n]+)`|(?<!\S)@((?:[\w.~/+-]|\$\d|\$ARGUMENTS)+)")
 
 SkillTextPartKind: TypeAlias = Literal["text", "command", "file"]
 

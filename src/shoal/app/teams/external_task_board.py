@@ -94,7 +94,7 @@ class ExternalMemberBoardAccess:
         team = await self._member.read_team(identity.team)
         if team.find_member(parse_agent_name(owner)) is None:
             names = ", ".join(member.name for member in team.members)
-            raise TaskUpdateRefused(f"{owner!r} is no member of {team.name}. Members: {names}.")
+            raise TaskUpdateRefused(f"{owner!r} is not a member of {team.name}. Members: {names}.")
 
     def _check_update_allowed(
         self, identity: ExternalMemberIdentity, task: Task, request: ExternalTaskUpdateRequest

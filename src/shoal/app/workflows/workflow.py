@@ -272,7 +272,7 @@ class Workflow:
         return datetime.fromtimestamp(value / 1000, UTC)
 
     def random(self) -> float:
-        """Return a random number between 0 and 1, the same one after a crash."""
+        """Return a random number between 0 and 1, the same number after a crash."""
         return float(
             self._get_recorded_value("random", self._session.agent.ids.derive_generator().random.random)
         )
@@ -401,7 +401,7 @@ class Workflow:
         if has_child and self._quota_refusal:
             raise WorkflowError(
                 "No further agent is started: the provider refused a request because the quota is used up "
-                f"({self._quota_refusal}). Resume the workflow when there is quota again."
+                f"({self._quota_refusal}). Resume the workflow when quota is available again."
             )
 
     async def _refuse_changed_step(self, path: str, preview: str) -> None:
@@ -417,7 +417,7 @@ class Workflow:
             raise WorkflowChanged(
                 f"The workflow {self.id} changed since it ran: step {recorded.number} ({path}) had the input "
                 f"{recorded.preview!r}, and now it has {to_one_line(preview)[:PREVIEW_LENGTH]!r}. Undo the "
-                f"change, or run that step and all later ones again: use rerun_from={recorded.number}.",
+                f"change, or run that step and all later steps again: use rerun_from={recorded.number}.",
                 step=recorded.number,
             )
 

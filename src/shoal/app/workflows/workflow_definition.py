@@ -75,9 +75,9 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
     ) -> ReturnT_co:
         """Continue a workflow of a resumed session, by default the latest one with this name.
 
-        Steps that finished are not repeated, and a workflow that completed returns its value again.
-        With `rerun_from`, the step with that number and all later ones run again. Raises `WorkflowChanged` if
-        the program now asks for other steps.
+        Steps that finished are not repeated, and a workflow that completed returns its value again. With
+        `rerun_from`, the step with that number and all later steps run again. Raises `WorkflowChanged` if the
+        program now asks for other steps.
         """
         records = WorkflowRecords(session.journal.read_records())
         record = records.find(self.name, workflow)

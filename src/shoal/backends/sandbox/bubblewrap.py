@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -64,6 +63,8 @@ class BubblewrapSandboxDriver:
         return None
 
     def wrap_launch(self, launch: ProcessLaunchSpec, policy: SandboxPolicy) -> ProcessLaunchSpec:
+        import shutil
+
         program = shutil.which("bwrap", path=self._path) or "bwrap"
         env = _probe_bubblewrap(self._path)[0]
         argv = [
@@ -161,6 +162,8 @@ def _iter_privilege_arguments() -> Iterator[str]:
 @cache
 def _probe_bubblewrap(path: str) -> tuple[str | None, str | None]:
     """Return the `env` program that can pass on signals, if any, and why bubblewrap does not work, if so."""
+    import shutil
+
     program, env = shutil.which("bwrap", path=path), shutil.which("env", path=path)
     if program is None:
         return None, "the program bwrap is not installed (package bubblewrap)"

@@ -40,7 +40,7 @@ class DefinitionSource(Struct, frozen=True, kw_only=True):
     kind: DefinitionSourceKind
     path: Path | None = None
     lines: Mapping[str, int] = {}
-    """Line numbers of the fields that are set, by their names in `AgentDefinition`."""
+    """Line numbers of the fields that are set, by their names in `AgentDefinition` and its parts."""
 
     def locate_field(self, field: str) -> str | None:
         """Return file and line of a field; None if it is not set."""
@@ -59,36 +59,48 @@ class DefinitionSource(Struct, frozen=True, kw_only=True):
         return escape_filename(self.path)
 
 
+class AgentCapabilities(Struct, frozen=True, kw_only=True):
+    """Tools, MCP servers and skills that a definition gives its agents."""
+
+    tools: tuple[str, ...] | None = None
+    """Names, and `Tool(pattern)`; None is all. `select_definition_tools` resolves them."""
+    disallowed_tools: tuple[str, ...] = ()
+    required_mcp_servers: tuple[str, ...] = ()
+    mcp_servers: tuple[str | Mapping[str, Any], ...] = ()
+    """Names of configured servers, or a name with an inline server configuration."""
+    skills: tuple[str, ...] = ()
+
+
+class AgentRunRules(Struct, frozen=True, kw_only=True):
+    """Rules for each run of an agent: how it starts, what limits it and how it ends."""
+
+    initial_prompt: str = ""
+    background: bool = False
+    isolation: IsolationMode | None = None
+    max_turns: int | None = None
+    max_budget_usd: float | None = None
+    acceptance: str | None = None
+    """Command that the runtime runs before the work counts as done."""
+    one_shot: bool = False
+    """True if it ends with its result: nobody continues the conversation."""
+
+
 class AgentDefinition(Struct, frozen=True, kw_only=True):
     name: str
     description: str
     prompt: str
     """System prompt."""
     source: DefinitionSource
-    tools: tuple[str, ...] | None = None
-    """Names, and `Tool(pattern)`; None is all. `select_tools_by_name` resolves them."""
-    disallowed_tools: tuple[str, ...] = ()
+    capabilities: AgentCapabilities = AgentCapabilities()
+    run: AgentRunRules = AgentRunRules()
     model: str | None = None
     """Alias or name; None inherits the parent's model."""
     effort: str | int | None = None
     """One of `EFFORT_LEVELS`, or a number of thinking tokens."""
     permission_mode: PermissionMode | None = None
-    background: bool = False
-    isolation: IsolationMode | None = None
-    max_turns: int | None = None
     color: str | None = None
     memory: MemoryScope | None = None
-    required_mcp_servers: tuple[str, ...] = ()
-    mcp_servers: tuple[str | Mapping[str, Any], ...] = ()
-    """Names of configured servers, or a name with an inline server configuration."""
     hooks: Mapping[str, Any] = {}
-    skills: tuple[str, ...] = ()
-    initial_prompt: str = ""
-    acceptance: str | None = None
-    """Command that the runtime runs before the work counts as done."""
-    max_budget_usd: float | None = None
-    one_shot: bool = False
-    """True if it ends with its result: nobody continues the conversation."""
     instructions: bool = True
     """True if its prompt includes CLAUDE.md, AGENTS.md and similar files."""
 
@@ -135,13 +147,15 @@ FORMER_TOOL_NAMES = {
 
 
 def select_definition_tools(
-    definition: AgentDefinition, available: Iterable[str], also: Collection[str] = ()
+    capabilities: AgentCapabilities, available: Iterable[str], also: Collection[str] = ()
 ) -> ToolSelection:
     """Select the tools of a definition. Disallowed ones are removed last; `also` is always added."""
     offered = tuple(dict.fromkeys(available))
-    allowed_entries = tuple(_replace_former_tool_name(entry, offered) for entry in definition.tools or ())
-    denied_entries = tuple(_replace_former_tool_name(entry, offered) for entry in definition.disallowed_tools)
-    selects_all = definition.tools is None or ALL_TOOLS in allowed_entries
+    allowed_entries = tuple(_replace_former_tool_name(entry, offered) for entry in capabilities.tools or ())
+    denied_entries = tuple(
+        _replace_former_tool_name(entry, offered) for entry in capabilities.disallowed_tools
+    )
+    selects_all = capabilities.tools is None or ALL_TOOLS in allowed_entries
     denied_names = [entry for entry in denied_entries if not _has_tool_pattern(entry)]
     chosen = offered if selects_all else _select_tools_named_by_entries((*allowed_entries, *also), offered)
     removed = _select_tools_named_by_entries(denied_names, offered)

@@ -217,8 +217,8 @@ def refuse_blocked_status(
         verb = "started" if change.status == "in_progress" else "completed"
         listing = ", ".join(f"#{blocker}" for blocker in dict.fromkeys(blockers))
         raise TaskUpdateRefused(
-            f"Task {task.id} cannot be {verb}: it waits for {listing}. Complete or delete the tasks that "
-            "block it first."
+            f"Task {task.id} cannot be {verb}: it waits for {listing}. First complete or delete the tasks "
+            "that block it."
         )
 
 

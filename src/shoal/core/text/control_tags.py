@@ -10,6 +10,8 @@ import re
 import unicodedata
 from functools import cache
 
+from shoal.core.text.lazy_patterns import compile_on_first_use
+
 _TAGS = (
     "system-reminder",
     "system-message",
@@ -70,7 +72,7 @@ _TOKENS = (
 )
 # Characters that look like a bracket.
 _BRACKETS = "<＜﹤‹〈⟨〈˂ᐸ≺❮❰⧼🡠"
-_BRACKET = re.compile(f"[{_BRACKETS}]")
+_BRACKET = compile_on_first_use(f"[{_BRACKETS}]")
 _INVISIBLE = r"\x00-\x20\x7f"
 _MAX_TAG_LENGTH = 160
 """Characters after a bracket that are inspected."""

@@ -6,9 +6,11 @@ import os
 import re
 from pathlib import PurePath
 
-_UNSHOWABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+from shoal.core.text.lazy_patterns import compile_on_first_use
+
+_UNSHOWABLE = compile_on_first_use("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 # Only what `escape_filename` escapes: it cannot produce a slash or dot.
-_ESCAPED = re.compile(r"\\x([01][0-9a-f]|7f|[89a-f][0-9a-f])")
+_ESCAPED = compile_on_first_use(r"\\x([01][0-9a-f]|7f|[89a-f][0-9a-f])")
 
 
 def escape_filename(path: PurePath | str) -> str:

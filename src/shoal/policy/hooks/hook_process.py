@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -235,7 +234,9 @@ def _open_hook_input(data: bytes) -> Iterator[int]:
         finally:
             os.close(fd)
         return
-    with tempfile.TemporaryFile() as file:
+    from tempfile import TemporaryFile
+
+    with TemporaryFile() as file:
         _write_all_and_rewind(file.fileno(), data)
         yield file.fileno()
 

@@ -1,7 +1,7 @@
 """Words that are known although they are written as variables or substitutions.
 
 A variable is known while nothing else in the script can set it. The output of some commands is known by kind:
-paths below the working directory, or a revision of git.
+paths under the working directory, or a revision of git.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _FINDERS: dict[str, re.Pattern[str]] = {
     "ls": re.compile(r"-[1tSrX]+"),
     "fd": re.compile(r"-[etHI0]|--(?:extension|type|hidden)"),
 }
-"""Commands that print paths below the directories they are given, one per line, under these flags."""
+"""Commands that print paths under the directories they are given, one per line, under these flags."""
 _NEEDED_FLAGS: dict[str, re.Pattern[str]] = {
     "git diff": re.compile(r"--name-only"),
     "git grep": re.compile(r"-\w*l\w*|--name-only|--files-with-matches"),

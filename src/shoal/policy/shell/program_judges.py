@@ -311,7 +311,7 @@ def judge_test_builtin(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
 
 
 def _has_known_test_operator(values: Sequence[str | None]) -> bool:
-    """Return True if the operator is known; the number of words tells its position."""
+    """Return True if the operator is known; its position depends on the number of words."""
     match values:
         case [] | [_]:
             return True

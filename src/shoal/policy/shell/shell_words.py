@@ -82,7 +82,7 @@ _SUBSTITUTIONS = frozenset({"command_substitution", "process_substitution"})
 
 
 FOUND_PATHS = "./**/*"
-"""Pattern that stands for paths below the working directory, at any depth, that a command found."""
+"""Pattern that stands for paths under the working directory, at any depth, that a command found."""
 
 
 class KnownShellWords(Protocol):

@@ -61,7 +61,7 @@ class FileStore:
         from shoal.stores.files.sessions.session_files import fork_session
 
         path = source.get_transcript_path(LEAD_ID)
-        assert path is not None, "a session of this store is a file"
+        assert path is not None, "a session in this store is a file"
         forked = fork_session(path, session, home=self.home, cwd=cwd, durable=self._durable)
         return self._open_session(forked)
 

@@ -33,9 +33,9 @@ class StoreLeaseLost(StateFileError):
 
 def build_lease_lost_error(address: str) -> StoreLeaseLost:
     return StoreLeaseLost(
-        f"This process did not reach the store {address} in time and lost its lease, so that another process "
-        "may continue its sessions and tasks. It writes nothing more. Resume the session with --resume if no "
-        "other process has.",
+        f"This process did not reach the store {address} in time and lost its lease. Another process may "
+        "now continue its sessions and tasks, so this process writes nothing more. If no other process has "
+        "resumed the session, resume it with --resume.",
         path=Path(),
     )
 
@@ -44,8 +44,8 @@ def build_unreachable_error(address: str, error: BaseException, *, seconds: floa
     waited = f" for {seconds:.0f} seconds" if seconds else ""
     reason = str(error).strip() or type(error).__name__
     return StateFileError(
-        f"Cannot reach the store {address}{waited}: {reason.rstrip('.')}. Check that the server runs, and "
-        "that the address, the user and the password are right.",
+        f"Cannot reach the store {address}{waited}: {reason.rstrip('.')}. Check that the server is "
+        "running, and that the address, the user and the password are correct.",
         path=Path(),
     )
 
@@ -58,9 +58,11 @@ def describe_refusal(address: str, error: asyncpg.PostgresError) -> StateFileErr
             "the address of the primary server"
         )
     elif isinstance(error, asyncpg.DiskFullError | asyncpg.OutOfMemoryError):
-        problem = f"has no space left ({error}). Nothing was written. Free some, then resume with --resume"
+        problem = (
+            f"has no space left ({error}). Nothing was written. Free some space, then resume with --resume"
+        )
     elif isinstance(error, asyncpg.InsufficientPrivilegeError):
-        problem = f"does not allow this user to do that ({error}). Grant it the schema shoal"
+        problem = f"does not allow this user to do that ({error}). Grant the user access to the schema shoal"
     else:
         problem = f"refused a statement: {error}"
     return StateFileError(f"The store {address} {problem}.", path=Path())

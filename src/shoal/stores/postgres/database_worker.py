@@ -159,7 +159,7 @@ class DatabaseWorker:
         elif version < SCHEMA_VERSION:
             raise SettingsError(
                 f"The tables of the store {self._shown_address} have version {version}, and this Shoal needs "
-                f"version {SCHEMA_VERSION}. Stop all other Shoal processes of this store, then type: "
+                f"version {SCHEMA_VERSION}. Stop all other Shoal processes that use this store, then run: "
                 "shoal store migrate"
             )
 

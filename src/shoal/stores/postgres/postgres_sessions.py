@@ -42,6 +42,7 @@ from shoal.wire.question_codec import (
     parse_answer,
     parse_question,
 )
+from shoal.wire.subagent_metadata_codec import encode_subagent_metadata, parse_subagent_metadata
 from shoal.wire.transcript_codec import TranscriptEncoder
 
 T = TypeVar("T")
@@ -189,7 +190,7 @@ class PostgresSessionStore:
     # --- metadata
 
     def save_agent_metadata(self, agent: AgentId, metadata: SubagentMetadata) -> None:
-        self.write_document(agent, msgspec.json.encode(metadata))
+        self.write_document(agent, encode_subagent_metadata(metadata))
 
     def save_agent_mode(self, agent: AgentId, mode: str) -> None:
         document = self._read_metadata_document(agent)
@@ -215,7 +216,7 @@ class PostgresSessionStore:
 
     def _parse_metadata(self, agent: AgentId, document: bytes) -> SubagentMetadata:
         try:
-            return msgspec.json.decode(document, type=SubagentMetadata)
+            return parse_subagent_metadata(document)
         except (ValueError, RecursionError) as error:
             # It holds the restrictions of the agent: as a general-purpose agent it could do more.
             raise StateFileError(

@@ -38,7 +38,7 @@ _CHECKS = {
         SELECT session FROM (SELECT session, position, lag(position + length(line), 1, 0::bigint)
         OVER (PARTITION BY session ORDER BY position) AS expected FROM shoal.journal_lines) AS lines
         WHERE position <> expected GROUP BY session""",
-    "a journal has another size than its session tells": """
+    "a journal's size differs from the size that its session stores": """
         SELECT id FROM shoal.sessions WHERE journal_size <> coalesce(
         (SELECT sum(length(line)) FROM shoal.journal_lines WHERE session = id), 0)""",
     "a transcript has a gap": """

@@ -90,7 +90,7 @@ COMMANDS = {
     ),
     "mcp": LazySubCommandEntry(
         "shoal.surfaces.cli.mcp_commands",
-        "List, test, add and remove MCP servers, or run one.",
+        "List, test, add and remove MCP servers, or run Shoal as one.",
         (
             "shoal mcp ls",
             "shoal mcp list",
@@ -186,7 +186,7 @@ COMMANDS = {
     ),
     "store": LazySubCommandEntry(
         "shoal.surfaces.cli.store_commands",
-        "Check and fill the store in PostgreSQL.",
+        "Manage the store in PostgreSQL.",
         (
             "shoal store status",
             "shoal store migrate",

@@ -267,7 +267,7 @@ _FORMAT_FLAGS = (
         ["--verbose"], is_flag=True, help="Headless: report the cost and duration of each turn on stderr."
     ),
     Option(["-q", "--quiet"], is_flag=True, help="Headless: print no progress on stderr."),
-    Option(["--plain"], is_flag=True, help="Use the line-based terminal instead of the full-screen one."),
+    Option(["--plain"], is_flag=True, help="Use the line-based terminal instead of the full screen."),
 )
 _SETTINGS_FLAGS = (
     Option(["--settings"], metavar="FILE|JSON", help="Additional settings, as JSON or a file."),

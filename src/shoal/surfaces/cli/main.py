@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from shoal.surfaces.cli.command_registry import COMMANDS, load_subcommand
 from shoal.surfaces.cli.flags import FLAG_SECTIONS, PICK_SESSION, check_flag_conflicts, options_from_flags
 from shoal.surfaces.terminal.terminal_stream import guard_terminal_streams
 
+_GC_THRESHOLD = 50_000
 EXAMPLES = (
     '  shoal                                        talk to an agent in this directory\n  shoal "why does '
     'the build fail?"             the same, with a first prompt\n  shoal -p "fix the test" '
@@ -46,6 +48,8 @@ class SectionedHelpCommand(click.Command):
 
 
 def main() -> NoReturn:
+    # Nearly all objects of a start live as long as the process, so searching them for garbage is a waste.
+    gc.set_threshold(_GC_THRESHOLD)
     _reopen_closed_standard_streams()
     guard_terminal_streams()
     code = run_command_line(sys.argv[1:])
@@ -344,7 +348,7 @@ def _report_usage_error(error: click.UsageError) -> int:
         and error.param is not None
         and error.param.name == "session"
     ):
-        text += " `shoal ps` lists live runs, `shoal sessions` all runs in this directory."
+        text += " `shoal ps` lists live runs, and `shoal sessions` lists all runs in this directory."
     _print_error_and_return_code(text, exit_codes.USAGE)
     print(f"See `{command_path} --help`.", file=sys.stderr)
     return exit_codes.USAGE

@@ -95,7 +95,7 @@ def format_probe_result(probe: ModelProbeResult, *, colours: bool) -> Iterator[s
     yield f"  {'supports streaming' if probe.streamed else 'does not stream'}, and " + (
         "calls tools correctly"
         if probe.called
-        else "did not call the tool as requested, so agents can hardly use it"
+        else "did not call the tool as requested, so it is of little use for agents"
     )
     attempts_note = f", after {probe.attempts} attempts" if probe.attempts > 1 else ""
     yield (

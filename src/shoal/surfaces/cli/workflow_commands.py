@@ -117,7 +117,7 @@ workflow_commands.add_command(
                 ["--from", "rerun_from"],
                 type=click.IntRange(min=1),
                 metavar="STEP",
-                help="Run this step and all later ones again.",
+                help="Run this step and all later steps again.",
             ),
             _JSON_OPTION,
             *RUN_FLAGS,

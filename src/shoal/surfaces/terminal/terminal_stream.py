@@ -10,12 +10,14 @@ import re
 import sys
 from typing import Any, BinaryIO, TextIO
 
+from shoal.core.text.lazy_patterns import compile_on_first_use
+
 # C1 control characters, and marks that change the reading order of text; as text and as UTF-8.
-_FORBIDDEN_TEXT = re.compile("[\x80-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-_FORBIDDEN_BYTES = re.compile(
+_FORBIDDEN_TEXT = compile_on_first_use("[\x80-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_FORBIDDEN_BYTES = compile_on_first_use(
     rb"\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xaa-\xae]|\xe2\x81[\xa6-\xa9]", re.DOTALL
 )
-_UNFINISHED_BYTES = re.compile(rb"(?:\xc2|\xd8|\xe2[\x80\x81]?)\Z")
+_UNFINISHED_BYTES = compile_on_first_use(rb"(?:\xc2|\xd8|\xe2[\x80\x81]?)\Z")
 
 
 class TerminalByteStream:

@@ -67,7 +67,7 @@ def _rank_match(typed: str, text: str) -> int | None:
 
 
 def list_project_files(root: Path) -> list[str]:
-    """List the paths below a project as a person would type them; the walk is bounded."""
+    """List the paths under a project as a person would type them; the walk is bounded."""
     paths: list[str] = []
     pending_directories = [""]
     while pending_directories and len(paths) < _LOOKED_AT:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from shoal.core.agents.subagent_metadata import SubagentMetadata
+from shoal.core.agents.subagent_metadata import SubagentMetadata, SubagentOrigin, SubagentRestrictions
 from shoal.core.budgets.usage import Usage
 from shoal.core.clock import SystemClock
 from shoal.core.conversation.messages import Message, ToolUseBlock, user_message
@@ -161,7 +161,12 @@ async def agent_metadata_is_replaced_as_a_whole(open_store: StoreOpener[Store]) 
         session = create_used_session(store, FIRST)
         assert session.read_agent_metadata(WORKER) is None
         for metadata in (
-            SubagentMetadata(agent_type="Explore", tools=("Read",), narrowed=(("Bash", "git *"),), depth=2),
+            SubagentMetadata(
+                agent_type="Explore",
+                tools=("Read",),
+                origin=SubagentOrigin(depth=2),
+                restrictions=SubagentRestrictions(narrowed=(("Bash", "git *"),)),
+            ),
             SubagentMetadata(agent_type="Plan", mode="plan"),
         ):
             session.save_agent_metadata(WORKER, metadata)
@@ -176,11 +181,14 @@ async def permission_mode_replaces_only_that_of_the_metadata(open_store: StoreOp
         session = create_used_session(store, FIRST)
         expect_raised(lambda: session.save_agent_mode(WORKER, "default"), SessionNotFound)
         session.save_agent_metadata(
-            WORKER, SubagentMetadata(agent_type="Explore", mode="plan", denied=("Bash",))
+            WORKER,
+            SubagentMetadata(
+                agent_type="Explore", mode="plan", restrictions=SubagentRestrictions(denied=("Bash",))
+            ),
         )
         session.save_agent_mode(WORKER, "default")
         assert other.find_session(FIRST).read_agent_metadata(WORKER) == SubagentMetadata(
-            agent_type="Explore", mode="default", denied=("Bash",)
+            agent_type="Explore", mode="default", restrictions=SubagentRestrictions(denied=("Bash",))
         )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager, suppress
 from contextvars import ContextVar
@@ -422,7 +421,9 @@ async def _add_helper_headers(config: McpHttpConfig, name: str, context: McpClie
         "CLAUDE_CODE_MCP_SERVER_NAME": name,
         "CLAUDE_CODE_MCP_SERVER_URL": config.url,
     }
-    with tempfile.TemporaryFile() as output, open(os.devnull, "wb") as nowhere:  # noqa: ASYNC230, PTH123 - local files
+    from tempfile import TemporaryFile
+
+    with TemporaryFile() as output, open(os.devnull, "wb") as nowhere:  # noqa: ASYNC230, PTH123 - local files
         launch = ProcessLaunchSpec(
             argv=("/bin/sh", "-c", config.headers_helper),
             cwd=context.root,

@@ -130,7 +130,7 @@ def _find_project_directory(transcript: Path, content: bytes) -> str:
             if slugify_project_path(cwd) == transcript.parent.name:
                 return cwd
     if not first:
-        raise StateFileError(f"{transcript} does not tell its project directory.", path=transcript)
+        raise StateFileError(f"{transcript} does not name its project directory.", path=transcript)
     return first
 
 

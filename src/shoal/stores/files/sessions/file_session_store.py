@@ -27,6 +27,7 @@ from shoal.stores.files.sessions.file_transcript import FileTranscript
 from shoal.stores.files.sessions.question_files import QuestionFiles
 from shoal.stores.files.sessions.result_files import FileResultStore
 from shoal.stores.files.sessions.session_files import read_transcript_file
+from shoal.wire.subagent_metadata_codec import encode_subagent_metadata, parse_subagent_metadata
 from shoal.wire.transcript_codec import TranscriptEncoder
 
 CONVERSATION_SNAPSHOT = "snapshot-conversation"
@@ -98,7 +99,7 @@ class FileSessionStore:
 
     def save_agent_metadata(self, agent: AgentId, metadata: SubagentMetadata) -> None:
         create_or_replace_private_file(
-            self._get_metadata_path(agent), msgspec.json.encode(metadata), durable=self._durable
+            self._get_metadata_path(agent), encode_subagent_metadata(metadata), durable=self._durable
         )
 
     def save_agent_mode(self, agent: AgentId, mode: str) -> None:
@@ -140,7 +141,7 @@ class FileSessionStore:
 
 def _parse_metadata(content: bytes, path: Path) -> SubagentMetadata:
     try:
-        return msgspec.json.decode(content, type=SubagentMetadata)
+        return parse_subagent_metadata(content)
     except (ValueError, RecursionError) as error:
         # It holds the restrictions of the agent: as a general-purpose agent it could do more.
         reason = "nested too deeply" if isinstance(error, RecursionError) else error

@@ -79,7 +79,7 @@ async def handle_control_request(session: Session, subtype: str, body: _RequestB
     handler = _HANDLERS.get(subtype)
     if handler is None:
         raise InvalidInputStreamLineError(
-            f"unknown request {subtype!r}; the known ones are {join_names(_HANDLERS)}"
+            f"unknown request {subtype!r}; known requests: {join_names(_HANDLERS)}"
         )
     return await handler(session, body)
 

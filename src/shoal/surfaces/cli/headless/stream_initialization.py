@@ -79,9 +79,7 @@ def _parse_hook_event(name: str) -> HookEvent:
     for event in HOOK_EVENTS:
         if event == name:
             return event
-    raise InvalidInputStreamLineError(
-        f"unknown hook event {name!r}; the known ones are {', '.join(HOOK_EVENTS)}"
-    )
+    raise InvalidInputStreamLineError(f"unknown hook event {name!r}; known events: {', '.join(HOOK_EVENTS)}")
 
 
 class StreamInitializationResult(Struct, frozen=True, kw_only=True):

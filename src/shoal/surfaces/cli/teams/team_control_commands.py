@@ -124,7 +124,7 @@ async def deliver_user_message(
 @click.option(
     "--now",
     is_flag=True,
-    help="Stop at once, without asking the members first. They can be resumed with the team.",
+    help="Stop immediately, without asking the members first. They can be resumed with the team.",
 )
 @json_option
 @debug_option
@@ -132,7 +132,7 @@ def stop_team(*, words: tuple[str, ...], now: bool, as_json: bool) -> int:
     """Stop a team, or only its member MEMBER.
 
     Shoal asks each member to finish and stops it after `shoal.shutdown_grace` seconds; a member that is shut
-    down leaves the team. Without MEMBER, the lead's run ends too. With --now, a run ends at once, and its
+    down leaves the team. Without MEMBER, the lead's run ends too. With --now, a run ends immediately, and its
     members are restored when the team is resumed.
     """
 
@@ -181,7 +181,7 @@ def restart_members(*, words: tuple[str, ...], as_json: bool) -> int:
     """In a running team, restart MEMBER, or all members that are down.
 
     A member is down if it failed unexpectedly, for example because its process was killed. Shoal retries on
-    its own, with growing delays; this command starts the next attempt at once.
+    its own, with growing delays; this command starts the next attempt immediately.
     """
 
     async def restart_in_run(store: TeamStore) -> tuple[TeamRoster, list[str]]:
@@ -228,7 +228,7 @@ async def _stop_member(run: RunHandle, member: AgentName, *, now: bool) -> str:
 
 def _print_shutdown_notice(names: str) -> None:
     click.echo(
-        f"Asking {names} to stop. Busy members get a grace period. Use --now to stop at once.", err=True
+        f"Asking {names} to stop. Busy members get a grace period. Use --now to stop immediately.", err=True
     )
 
 

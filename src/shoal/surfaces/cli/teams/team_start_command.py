@@ -133,7 +133,8 @@ def _check_team_template(template: TeamTemplate, flag_values: dict[str, Any]) ->
     if any(role.isolation == "worktree" for role in template.roles) and not _is_in_repository(cwd):
         role_names = ", ".join(role.name for role in template.roles if role.isolation == "worktree")
         raise click.UsageError(
-            f"{role_names} works in a separate worktree, but {cwd} is not in a git repository. Create one "
+            f"The template gives {role_names} a separate worktree, but {cwd} is not in a git repository. "
+            "Create one "
             "first: git init && git add -A && git commit -m start"
         )
 

@@ -237,7 +237,7 @@ class AgentsPanel(ListPanel):
 
     def action_kill(self) -> None:
         for row in self._yield_current_row_if_actionable(exclude_lead=True):
-            explanation = "Shoal stops it at once, even during a tool call. Its work so far is kept."
+            explanation = "Shoal stops it immediately, even during a tool call. Its work so far is kept."
             self._confirm_and_run_action(
                 f"Kill {row.name}?", f"{row.task}\n\n{explanation}", "kill it", partial(self._kill_agent, row)
             )

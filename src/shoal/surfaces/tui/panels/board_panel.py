@@ -364,7 +364,7 @@ class BoardPanel(TuiPanel):
             return
         if row.status != "pending":
             notify_user(
-                self, "You can reorder only pending tasks: the first one is claimed first.", "warning"
+                self, "You can reorder only pending tasks: agents claim the first task first.", "warning"
             )
             return
         rows = (
