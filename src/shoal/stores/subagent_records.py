@@ -46,9 +46,7 @@ def has_unstarted_description(store: SessionStore, agent: AgentId) -> bool:
     """Return True if the agent's metadata is newer than its transcript, which a former agent wrote."""
     try:
         metadata = store.read_agent_metadata(agent)
-        return metadata is not None and metadata.origin.after == (
-            store.restore_conversation(agent).last or ""
-        )
+        last_entry = store.restore_conversation(agent).last or ""
     except SessionNotFound:
         return True
     except StateFileError:
