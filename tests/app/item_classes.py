@@ -134,7 +134,8 @@ NOT_NARROWING = {
             "settings",
             "permissions.allow permissions.additionalDirectories mcpServers disableAllHooks"
             " shoal.sandbox.autoAllow shoal.sandbox.writable shoal.unattended_allow shoal.channels"
-            " shoal.teammate_programs shoal.plugins shoal.agent_cwd shoal.implicit_team shoal.forks",
+            " shoal.teammate_programs shoal.plugins shoal.agent_cwd shoal.implicit_team shoal.forks"
+            " shoal.workflow_tool",
         )
         | _list_items("foreign", "allowWrite")
         | _list_items(
@@ -248,7 +249,8 @@ NOT_NARROWING = {
     "it is about the session, its files or its output": (
         _list_items(
             "settings",
-            "cleanupPeriodDays theme shoal.durable shoal.store shoal.notify shoal.theme shoal.plain"
+            "cleanupPeriodDays theme shoal.cluster.address shoal.cluster.cpus shoal.cluster.lead_host"
+            " shoal.durable shoal.store shoal.notify shoal.theme shoal.plain"
             " shoal.split_panes shoal.telemetry.enabled shoal.telemetry.content",
         )
         | _list_items(

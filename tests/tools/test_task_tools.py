@@ -292,7 +292,7 @@ async def test_an_owner_is_notified_only_when_its_task_is_unblocked(harness: Tas
     await harness.call_for_text("TaskUpdate", "alice", taskId="1", status="completed")
     assert await boxes.take_unread("bob") == ()
     output = await harness.call_for_text("TaskUpdate", "alice", taskId="2", status="completed")
-    assert "Yours, and now unblocked: 4." in output
+    assert "Your tasks that are now unblocked: 4." in output
     assert "Now unblocked: 3 (bob, notified)." in output
     (mail,) = await boxes.take_unread("bob")
     assert json.loads(mail.text)["taskId"] == "3"

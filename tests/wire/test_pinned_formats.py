@@ -236,6 +236,7 @@ FORMATS: dict[str, Mapping[str, Kind]] = {
         "shoal": settings_codec.ShoalSettings,
         "attribution": settings_codec.AttributionSettings,
         "sandbox": settings_codec.SandboxSettings,
+        "cluster": settings_codec.ClusterSettings,
         "telemetry": settings_codec.TelemetrySettings,
         "agent limits": settings_codec.AgentLimitSettings,
         "model": settings_codec.ModelSettings,

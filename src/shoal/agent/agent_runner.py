@@ -316,10 +316,10 @@ def _measure_tool_schemas(schemas: tuple[ToolSchema, ...]) -> int:
 def estimate_block_tokens(block: ContentBlock) -> int:
     """Estimate the tokens of a block."""
     match block:
-        case TextBlock():
-            return len(block.text) // BYTES_PER_TOKEN
         case ToolResultBlock():
             return len(extract_tool_result_text(block)) // BYTES_PER_TOKEN
+        case TextBlock():
+            return len(block.text) // BYTES_PER_TOKEN
         case ToolUseBlock():
             return len(str(block.input)) // BYTES_PER_TOKEN
         case ThinkingBlock():

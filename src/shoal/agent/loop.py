@@ -117,10 +117,11 @@ async def _run_tool_rounds(agent: AgentRunner) -> LoopResult:
         reply, request = await _call_model_again_if_empty(agent)
         requests += 1
         agent.state.reply_count += 1
-        await _record_model_reply(agent, reply, request)
-        parts.append(reply.message.text)
+        text, calls = reply.message.text, reply.message.tool_uses
+        await _record_model_reply(agent, reply, request, text=text, call_count=len(calls))
+        parts.append(text)
 
-        if calls := reply.message.tool_uses:
+        if calls:
             await execute_tool_calls(agent, calls)
             parts.clear()
             await enforce_repetition_limits(agent)
@@ -179,7 +180,9 @@ async def _call_model_compact_on_overflow(agent: AgentRunner) -> tuple[ModelRepl
             return await call_model(agent, agent.build_model_request())
 
 
-async def _record_model_reply(agent: AgentRunner, reply: ModelReply, request: RequestId) -> None:
+async def _record_model_reply(
+    agent: AgentRunner, reply: ModelReply, request: RequestId, *, text: str, call_count: int
+) -> None:
     # Every provider rejects a message without content.
     if not reply.message.content:
         return
@@ -197,8 +200,8 @@ async def _record_model_reply(agent: AgentRunner, reply: ModelReply, request: Re
         AssistantReplied(
             agent=agent.identity.agent,
             entry=entry,
-            preview=reply.message.text[:PREVIEW_LENGTH],
-            tool_uses=len(reply.message.tool_uses),
+            preview=text[:PREVIEW_LENGTH],
+            tool_uses=call_count,
         )
     )
 

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from shoal.agent.agent_runner import BYTES_PER_TOKEN, AgentLoopState, AgentRunner, estimate_block_tokens
 from shoal.core.budgets.agent_budgets import BudgetReservation
-from shoal.core.budgets.limits import BudgetRefusal
 from shoal.core.budgets.usage import Usage
 from shoal.core.conversation.messages import user_message
 from shoal.core.conversation.model_requests import (
@@ -55,14 +54,10 @@ class _ModelStreamListener:
         agent, environment = self.agent, self.agent.environment
         agent_id, emit = agent.identity.agent, environment.emit
         match delta:
-            case TextDelta() | ThinkingDelta() | ToolInputProgressDelta() if not self.emits_stream:
-                pass
+            # The most frequent cases first: a pattern that does not match costs the most.
             case TextDelta():
-                await emit(TextStreamed(agent=agent_id, kind="text", text=delta.text))
-            case ThinkingDelta():
-                await emit(TextStreamed(agent=agent_id, kind="thinking", text=delta.text))
-            case ToolInputProgressDelta():
-                await emit(TextStreamed(agent=agent_id, kind="tool_input", text=delta.name))
+                if self.emits_stream:
+                    await emit(TextStreamed(agent=agent_id, kind="text", text=delta.text))
             case ModelAttemptStartedDelta():
                 self.request = environment.ids.new_request_id()
                 self.started_at = environment.clock.monotonic()
@@ -75,6 +70,12 @@ class _ModelStreamListener:
                         reserved_tokens=self.reservation.tokens,
                     )
                 )
+            case ThinkingDelta():
+                if self.emits_stream:
+                    await emit(TextStreamed(agent=agent_id, kind="thinking", text=delta.text))
+            case ToolInputProgressDelta():
+                if self.emits_stream:
+                    await emit(TextStreamed(agent=agent_id, kind="tool_input", text=delta.name))
             case ModelRetryScheduledDelta(reason=reason, delay=delay, attempt=attempt, billed=billed):
                 await self.report_request_failure(reason, billed=billed, retry_in=delay)
                 await emit(
@@ -138,7 +139,7 @@ async def call_model(
     reservation = await agent.budget.wait_and_reserve(
         model.card, agent.state.context_tokens, request.max_tokens
     )
-    if isinstance(reservation, BudgetRefusal):
+    if not isinstance(reservation, BudgetReservation):
         raise BudgetExhausted(reservation)
     try:
         return await _call_model_and_settle_cost(

@@ -36,6 +36,7 @@ from shoal.core.conversation.messages import (
 )
 from shoal.core.conversation.tools import (
     TOOL_ALIASES,
+    SelfDescribingTool,
     Tool,
     ToolContext,
     ToolOutput,
@@ -279,7 +280,7 @@ async def _run_tool_call_with_hooks(
     if (refusal := hook_decision.refusal) is not None:
         return _create_not_run_output(call, f"a PreToolUse hook blocked it: {refusal}")
     permitted_call = await _check_tool_call_permission(agent, call, tool, hook_decision)
-    if isinstance(permitted_call, ToolOutput):
+    if not isinstance(permitted_call, ToolUseBlock):
         return permitted_call
     output = await _run_tool_within_deadline(
         tool, permitted_call, _build_tool_context(agent, permitted_call, calls)
@@ -334,7 +335,7 @@ async def _ask_person_for_permission(
         tool_use_id=call.id,
         tool=call.name,
         input=call.input,
-        reason=ask_decision.reason,
+        reason=_explain_question(tool, call, ask_decision),
         rule=format_session_permission_rules(ask_decision.suggestions),
         suggestions=ask_decision.suggestions,
     )
@@ -354,10 +355,18 @@ async def _ask_person_for_permission(
             return await _refuse_tool_call(agent, call, "the answer was not a permission decision")
 
 
+def _explain_question(tool: Tool, call: ToolUseBlock, ask_decision: AskDecision) -> str:
+    """Return why a person is asked, with what the tool itself says about the call."""
+    about = tool.describe_call(call.input) if isinstance(tool, SelfDescribingTool) else ""
+    return f"{ask_decision.reason}; {about}" if about else ask_decision.reason
+
+
 def _apply_hook_permission_decision(
     decision: PermissionDecision, hook_decision: HookDecision
 ) -> PermissionDecision:
     """Apply a hook's decision: it may require a question, or answer one that no rule demands; never more."""
+    if hook_decision is NO_DECISION:
+        return decision
     if isinstance(decision, AllowDecision) and hook_decision.decision == "ask":
         return AskDecision(hook_decision.decision_reason or "a hook requires your approval")
     if (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -33,11 +33,14 @@ PREVIEW_LENGTH = 200
 
 
 class Event(Struct, frozen=True, kw_only=True, tag_field="type", tag="event", gc=False):
+    is_journaled: ClassVar[bool] = False
     agent: AgentId
 
 
 class JournaledEvent(Event, frozen=True, tag="journaled"):
     """Event that is appended to the journal before it is published."""
+
+    is_journaled: ClassVar[bool] = True
 
 
 class LiveEvent(Event, frozen=True, tag="live"):
@@ -385,6 +388,10 @@ class WorkflowStarted(JournaledEvent, frozen=True, tag="workflow_started"):
     rerun_from: int | None = None
     """Number of the first step that runs again on purpose; the earlier results of this step and all later
     steps are void."""
+    script: str = ""
+    """Program text of a workflow that a model wrote; empty if a file defines it."""
+    max_agents: int | None = None
+    """Number of agents that were approved for a script."""
 
 
 class WorkflowPhaseStarted(JournaledEvent, frozen=True, tag="workflow_phase"):
@@ -404,6 +411,8 @@ class WorkflowStepStarted(JournaledEvent, frozen=True, tag="workflow_step_starte
     """Phase, functions and kind of the step."""
     digest: str
     """SHA-256 of its input."""
+    phase: str = ""
+    """Phase in which the step started."""
     preview: str = ""
     """Beginning of its input."""
     child: AgentId | None = None

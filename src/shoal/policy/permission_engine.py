@@ -149,7 +149,7 @@ class PermissionEngine:
             decision = self._decide_by_rules(call, tool)
             is_harmless = call.name in HARMLESS_TOOLS or (tool is not None and tool.is_read_only)
             self._rules_unchanged = is_harmless and type(decision) is AllowDecision
-        if isinstance(decision, AskDecision) and self.mode == "dontAsk":
+        if self.mode == "dontAsk" and isinstance(decision, AskDecision):
             reason = f"{decision.reason}, but this session does not ask questions."
             return DenyDecision(reason, decision.rule, decision.source)
         return decision

@@ -86,7 +86,7 @@ class ProgressMonitor:
         handler = _EVENT_HANDLERS.get(type(event))
         if handler is not None:
             handler(self, event)
-            if self._progress is not None and isinstance(event, ToolStarted):
+            if self._progress is not None and type(event) is ToolStarted:
                 return self._report_and_forward_event(self._progress, event)
         return self._emit(event)
 

@@ -402,10 +402,10 @@ def _make_awaitable(function: Callable[..., Any]) -> Callable[..., Awaitable[Any
 
 
 def _to_tool_output(result: Any) -> ToolOutput:
-    if isinstance(result, ToolOutput):
-        return result
     if isinstance(result, str):
         return ToolOutput(content=result)
+    if isinstance(result, ToolOutput):
+        return result
     if result is None:
         return ToolOutput(content="Done; there is no result to show.")
     data = msgspec.to_builtins(result, enc_hook=_encode_pydantic_model)

@@ -87,7 +87,19 @@ class TelemetrySettings(Struct, frozen=True, kw_only=True):
     """True to export content: prompts, answers, tool inputs and tool outputs."""
 
 
-TeammateMode: TypeAlias = Literal["auto", "in-process", "process", "tmux", "iterm2"]
+class ClusterSettings(Struct, frozen=True, kw_only=True):
+    """Ray cluster on whose machines teammates run if `teammate_mode` is `ray`. Applies only in user files."""
+
+    address: str | None = None
+    """Head of the cluster, as `HOST:PORT`. Shoal uses no cluster that is not named here."""
+    lead_host: str | None = None
+    """Address under which the other machines reach this one; None means the address that it uses to reach
+    the head."""
+    cpus: Annotated[float, Meta(ge=0)] = 0.1
+    """Processors that a teammate takes of a machine, unless its definition names a number."""
+
+
+TeammateMode: TypeAlias = Literal["auto", "in-process", "process", "tmux", "iterm2", "ray"]
 
 
 class ShoalSettings(Struct, frozen=True, kw_only=True):
@@ -180,12 +192,17 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     """Seconds without activity after which a working teammate's turn is restarted; if it stalls again, the
     turn fails. A teammate in a separate process is pinged first, and continues in a new process if it does
     not reply."""
+    workflow_tool: bool = False
+    """True to let the lead's model write workflows and run them after your approval."""
     team_depth: Count = 1
     """Maximum nesting depth of teams: with 2, teammates may lead teams."""
     implicit_team: bool = False
     """True if a named agent that the lead starts without a team creates a team and joins it."""
     teammate_mode: TeammateMode = "auto"
-    """Backend for teammates: this process, separate processes, or separate processes shown in panes."""
+    """Backend for teammates: this process, separate processes, separate processes shown in panes, or the
+    machines of a Ray cluster."""
+    cluster: ClusterSettings = ClusterSettings()
+    """Ray cluster for teammates on other machines."""
     split_panes: bool = True
     """True if panes are split from the lead's window; otherwise each pane gets its own window."""
     teammate_programs: dict[str, tuple[str, ...]] = {}
@@ -331,7 +348,7 @@ class PerFileSettingsSchema(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 SettingsSourceKind: TypeAlias = Literal[
-    "managed", "command line", "local", "project", "mcp", "private", "agent", "plugin", "user"
+    "managed", "command line", "local", "project", "mcp", "private", "agent", "plugin", "workflow", "user"
 ]
 """`private` holds the user's own MCP servers for one project."""
 
@@ -352,7 +369,7 @@ class SettingsDocument(Struct, frozen=True, kw_only=True):
     @property
     def is_user_controlled(self) -> bool:
         """True if the user controls the source; False for project files, which may come from anyone."""
-        return self.kind not in ("local", "project", "mcp", "agent", "plugin")
+        return self.kind not in ("local", "project", "mcp", "agent", "plugin", "workflow")
 
     def __repr__(self) -> str:
         return f"Document({self.name})"  # the text may hold keys

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from shoal.app.runtime.runtime import Runtime
 
 MEMBER_ENTRY_POINT = "shoal.app.session.member_main:main"
+CLUSTER_MEMBER_ENTRY_POINT = "shoal.app.session.ray_member_main:main"
 LOG_DIRECTORY = "members"
 _WARMUP_MODULE = "shoal.app.session.warmup"
 _PROVIDER_API_MODULES = (
@@ -65,8 +66,10 @@ class BackendMemberLauncher:
         if backend == "in-process":
             return backend
         reason = (
-            "" if foreign else self._explain_in_process_only(kind)
-        ) or await self._backend_pool.explain_unavailable(backend)
+            ("" if foreign else self._explain_in_process_only(kind))
+            or self._explain_no_cluster(backend)
+            or await self._backend_pool.explain_unavailable(backend)
+        )
         if reason and runtime.settings.own.teammate_mode == "auto" and not foreign:
             return "in-process"
         if reason:
@@ -77,10 +80,12 @@ class BackendMemberLauncher:
         backend = choose_backend_type(
             self._runtime.settings, attended=self._runtime.options.attended, foreign=False
         )
-        if backend != "in-process" and not self._explain_in_process_only():
+        if backend == "in-process" or self._explain_in_process_only() or self._explain_no_cluster(backend):
+            return  # the launch of the member reports it
+        if backend != "ray":
             self._runtime.processes.shells.prepare_snapshot()
-            with suppress(ProcessError):  # the launch of the member reports it
-                await self._backend_pool.get_backend(backend).start_setup()
+        with suppress(ProcessError):  # the launch of the member reports it
+            await self._backend_pool.get_backend(backend).start_setup()
 
     async def launch_member(
         self, entry: RosterEntry, request: SpawnRequest | None, *, mode: PermissionMode | None, call: str
@@ -136,6 +141,22 @@ class BackendMemberLauncher:
             return (
                 "the program's own tools and hooks are not available in other processes. Set "
                 'shoal.teammate_mode to "in-process".'
+            )
+        return ""
+
+    def _explain_no_cluster(self, backend: BackendType) -> str:
+        """Return what a cluster needs and the settings do not name; empty if nothing is missing."""
+        if backend != "ray":
+            return ""
+        if self._runtime.settings.own.cluster.address is None:
+            return (
+                "no Ray cluster is configured. Name one in your own settings: "
+                '{"shoal": {"cluster": {"address": "HOST:PORT"}}}'
+            )
+        if get_shared_address(self._runtime.config.store) is None:
+            return (
+                "teammates on other machines need a store that all machines reach, and this session stores "
+                "files on this one. Set shoal.store to postgresql://USER@HOST/DATABASE in your own settings."
             )
         return ""
 
@@ -214,9 +235,13 @@ class MemberBackendPool:
 
     def get_backend(self, backend: BackendType) -> MemberBackend:
         if backend not in self._backends:
-            self._backends[backend] = (
-                self._create_process_backend() if backend == "process" else self._create_pane_backend(backend)
-            )
+            match backend:
+                case "process":
+                    self._backends[backend] = self._create_process_backend()
+                case "ray":
+                    self._backends[backend] = self._create_ray_backend()
+                case _:
+                    self._backends[backend] = self._create_pane_backend(backend)
         return self._backends[backend]
 
     async def explain_unavailable(self, backend: BackendType) -> str:
@@ -243,6 +268,22 @@ class MemberBackendPool:
             self._runtime.clock,
             entry=MEMBER_ENTRY_POINT,
             preload=list_preloaded_modules(),
+            log_directory=self._runtime.store.directory / LOG_DIRECTORY,
+        )
+
+    def _create_ray_backend(self) -> MemberBackend:
+        from shoal.backends.ray_backend import RayBackend, RayBackendSettings
+        from shoal.stores.postgres.postgres_store import PostgresStore
+
+        cluster, store = self._runtime.settings.own.cluster, self._runtime.config.store
+        assert cluster.address is not None
+        assert isinstance(store, PostgresStore)
+        return RayBackend(
+            RayBackendSettings(address=cluster.address, lead_host=cluster.lead_host, cpus=cluster.cpus),
+            self._runtime.processes.launcher,
+            self._runtime.clock,
+            entry=CLUSTER_MEMBER_ENTRY_POINT,
+            end_lease=store.end_lease,
             log_directory=self._runtime.store.directory / LOG_DIRECTORY,
         )
 
@@ -279,6 +320,8 @@ def choose_backend_type(settings: Settings, *, attended: bool, foreign: bool) ->
         return "iterm2"
     if foreign or (mode == "tmux" and attended):
         return "tmux"
+    if mode == "ray":
+        return "ray"
     if mode == "auto":
         return "tmux" if attended and environ.get("TMUX") else "in-process"
     return "in-process" if mode == "in-process" else "process"

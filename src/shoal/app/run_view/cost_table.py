@@ -23,6 +23,7 @@ class CostAttribution(Struct, frozen=True, kw_only=True):
     kind: str
     board: str = ""
     task: str = ""
+    phase: str = ""
 
 
 _Key: TypeAlias = tuple[str, str, str, str]
@@ -82,4 +83,5 @@ def _add_to_cost_row(
         cache_written_tokens=usage.cache_creation_input_tokens + (row.cache_written_tokens if row else 0),
         usd=(event.cost_usd or 0.0) + (row.usd if row else 0.0),
         unpriced=int(event.cost_usd is None) + (row.unpriced if row else 0),
+        phase=attribution.phase,
     )

@@ -42,14 +42,14 @@ class ModelSubstitutionDetector:
         match event:
             case ModelRequestSent():
                 self._requested[event.request] = event.model
-            case ModelRequestFailed():
-                self._requested.pop(event.request, None)
             case ModelRequestSettled():
                 answered = event.model
                 requested = self._requested.pop(event.request, answered)
                 if not is_same_model(requested, answered) and (requested, answered) not in self._reported:
                     self._reported.add((requested, answered))
                     return f"Shoal requested the model {requested}, but {answered} answered."
+            case ModelRequestFailed():
+                self._requested.pop(event.request, None)
             case _:
                 pass
         return None
@@ -130,8 +130,8 @@ class EventBus:
 
     async def publish_event(self, event: Event) -> None:
         # Journaled before anyone sees it, so that everything a surface has shown is stored.
-        if isinstance(event, JournaledEvent):
-            self._journal_event(event)
+        if event.is_journaled:
+            self._journal_event(event)  # type: ignore[arg-type]  # only a JournaledEvent has it set
         if self._observers or self._subscribers:
             self._distribute_event(event)
         channel = self._turn_channel

@@ -38,15 +38,20 @@ async def _run_member_process(fd: int) -> None:
     message = await channel.receive()
     if message is None:
         return
-    bootstrap, clock = decode_member_bootstrap(message), SystemClock()
+    await run_member_session(channel, decode_member_bootstrap(message))
+    await channel.wait_until_sent()
+    channel.close()
+
+
+async def run_member_session(channel: SocketChannel, bootstrap: MemberBootstrap) -> None:
+    """Run the member to its end. If it cannot be started, tell the lead."""
+    clock = SystemClock()
     lead_channel = LeadChannel(channel, bootstrap.rules, clock)
     try:
         async with Session(bootstrap.to_options(bootstrap.to_membership(lead_channel), clock)) as session:
             await _run_forked_member(session, bootstrap, lead_channel)
     except ShoalError as error:
         lead_channel.send_message(MemberStartRefusedMessage(why=str(error)))
-    await channel.wait_until_sent()
-    channel.close()
 
 
 async def _run_forked_member(session: Session, bootstrap: MemberBootstrap, channel: LeadChannel) -> None:

@@ -83,6 +83,7 @@ async def _recover_session(session: Session, recovered: RecoveredSessionState) -
             session.id, recovered.delivered, recovered.active_members, recovered.idle_members
         )
     _watch_late_answers(session, recovered.cut_off_questions)
+    session.workflows.scripts.notify_interrupted()
 
 
 async def _remove_unprepared_members(session: Session, former_members: frozenset[AgentId]) -> None:

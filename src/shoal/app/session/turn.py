@@ -10,8 +10,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.agent.loop import LoopResult, run_agent_loop
+from shoal.app.agents.result import Result, build_turn_result
 from shoal.app.model_notices import format_session_notice
-from shoal.app.session.result import Result, build_turn_result
 from shoal.app.session.typed_commands import SlashCommandInvocation, run_prompt_or_slash_command
 from shoal.core.agents.background_shells import BackgroundShell
 from shoal.core.agents.subagents import AgentStatusSnapshot
@@ -59,7 +59,8 @@ class Turn(AsyncIterator[Event], Generic[AnswerT_co]):
         if event is None:
             await self._task
             raise StopAsyncIteration
-        if isinstance(event, RunFinished):
+        # `isinstance` of a struct that is False costs several times as much, and a turn has many events.
+        if type(event) is RunFinished:
             self._finished = event
         return event
 

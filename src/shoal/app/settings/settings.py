@@ -498,6 +498,8 @@ def _restrict_shoal_settings(
         # A project's file must not make agents' messages leave the machine.
         telemetry=trusted.telemetry,
         store=_find_first_set_variable(_STORE_VARIABLES, environ) or trusted.store,
+        # Code runs only on a cluster that the person named.
+        cluster=trusted.cluster,
         coordinator=_read_boolean_variable(environ, _COORDINATOR_VARIABLES, default=merged.coordinator),
         plain=_read_boolean_variable(environ, _PLAIN_VARIABLES, default=merged.plain),
         worktree_guard=_choose_stricter_worktree_guard(merged.worktree_guard, trusted.worktree_guard),

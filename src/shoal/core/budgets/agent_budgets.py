@@ -218,7 +218,7 @@ class AgentBudget:
     ) -> BudgetReservation | BudgetRefusal:
         """Reserve like `reserve`, but wait while the rest of a budget is only reserved for other requests."""
         result = self.reserve(card, prompt_tokens, max_tokens)
-        if not isinstance(result, BudgetRefusal) or not result.for_now:
+        if isinstance(result, BudgetReservation) or not result.for_now:
             return result
         while isinstance(result, BudgetRefusal) and result.for_now:
             await self.budget.wait_for_released_reservation()

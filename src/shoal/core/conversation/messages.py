@@ -74,16 +74,18 @@ class Message(Struct, frozen=True, kw_only=True, gc=False):
     role: Role
     content: tuple[ContentBlock, ...]
 
+    # The properties compare types: `isinstance` of a struct costs several times as much if it is False.
+
     @property
     def text(self) -> str:
         content = self.content
         if len(content) == 1:  # nearly always, and read several times per message
-            return content[0].text if isinstance(content[0], TextBlock) else ""
-        return "\n".join([block.text for block in content if isinstance(block, TextBlock)])
+            return content[0].text if type(content[0]) is TextBlock else ""
+        return "\n".join([block.text for block in content if type(block) is TextBlock])
 
     @property
     def tool_uses(self) -> tuple[ToolUseBlock, ...]:
-        return tuple([block for block in self.content if isinstance(block, ToolUseBlock)])
+        return tuple([block for block in self.content if type(block) is ToolUseBlock])
 
 
 def user_message(text: str) -> Message:

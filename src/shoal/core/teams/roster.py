@@ -22,7 +22,7 @@ MEMBER_COLORS: tuple[MemberColor, ...] = (
 """Assigned in the order in which teammates are spawned, then repeated."""
 EXTERNAL_MEMBER_TYPE = "guest"
 """Type of an external member: another program that joined on its own and that no lead starts or stops."""
-BackendType: TypeAlias = Literal["tmux", "in-process", "iterm2", "process"]
+BackendType: TypeAlias = Literal["tmux", "in-process", "iterm2", "process", "ray"]
 
 
 class RosterEntry(Struct, frozen=True, kw_only=True):

@@ -389,6 +389,14 @@ class DatabaseWorker:
 
         self._queue_board_hints(await self.execute(find_and_end))
 
+    async def end_holder(self, epoch: int) -> None:
+        """End the lease of one process, whether it is alive or not."""
+
+        async def end(raw: Any) -> list[Any]:
+            return list(await raw.fetch(_END_HOLDERS, [epoch]))
+
+        self._queue_board_hints(await self.execute(end))
+
     async def end_expired_holders(self) -> None:
         """End the leases that were not renewed in time, unless this process has only just returned itself."""
         if time.monotonic() - self._returned_at > self.timing.lease:

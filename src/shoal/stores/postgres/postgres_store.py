@@ -45,6 +45,10 @@ class PostgresStore:
         """End the lease of this process. Without it, the lease ends with the process."""
         self.client.close()
 
+    async def end_lease(self, epoch: int) -> None:
+        """End the lease of another process: it can write nothing from then on, and its tasks are free."""
+        await self.client.call(lambda worker: worker.end_holder(epoch))
+
     def create_session(self, session: SessionId, *, cwd: str) -> PostgresSessionStore:
         check_safe_file_name(session, self.home)
 

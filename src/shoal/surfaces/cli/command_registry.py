@@ -45,6 +45,17 @@ COMMANDS = {
         "Open a run that another terminal started.",
         ("shoal attach", "shoal attach 3f2a"),
     ),
+    "cluster": LazySubCommandEntry(
+        "shoal.surfaces.cli.cluster_commands",
+        "Run teammates on several machines.",
+        (
+            "shoal cluster try",
+            "shoal cluster head --port 6379",
+            "shoal cluster join 192.0.2.10:6379 --label disk=fast",
+            "shoal cluster status",
+            "shoal cluster doctor --json | jq '.[].problems'",
+        ),
+    ),
     "config": LazySubCommandEntry(
         "shoal.surfaces.cli.config_commands",
         "Show the settings in effect here.",

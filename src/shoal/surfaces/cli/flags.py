@@ -121,9 +121,9 @@ _AGENT_FLAGS = (
     Option(["--agents"], metavar="JSON|FILE", help="Define agents for this run, as JSON."),
     Option(
         ["--teammate-mode"],
-        type=click.Choice(("auto", "in-process", "process", "tmux", "iterm2")),
+        type=click.Choice(("auto", "in-process", "process", "tmux", "iterm2", "ray")),
         metavar="MODE",
-        help="Backend for teammates: in-process, process, tmux, iterm2 or auto.",
+        help="Backend for teammates: in-process, process, tmux, iterm2, ray or auto.",
     ),
     Option(["--agent"], metavar="NAME", help="Give the lead the prompt, tools and model of this agent."),
     Option(["--coordinator"], is_flag=True, help="The lead only starts, messages and stops agents."),

@@ -142,6 +142,8 @@ def infer_backend_from_pane(pane: str) -> BackendType:
             return "in-process"
         case "process":
             return "process"
+        case "ray":
+            return "ray"
         case _ if pane.startswith("%"):
             return "tmux"
         case _:

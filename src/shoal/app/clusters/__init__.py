@@ -1,0 +1,1 @@
+"""Ray clusters: their machines, and a cluster on one machine to try."""

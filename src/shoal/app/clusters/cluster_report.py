@@ -1,0 +1,141 @@
+"""Machines of a cluster, and what each of them lacks to run teammates."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from shoal.app.settings.settings import Settings
+from shoal.backends.ray_probe import read_cluster_nodes
+from shoal.core.errors import SettingsError
+from shoal.stores.store_choice import is_postgres_address
+
+CHECK_ENTRY_POINT = "shoal.app.clusters.cluster_report:check_this_machine"
+CONFIGURE_CLUSTER = (
+    "No Ray cluster is configured. Name one in your own settings "
+    '({"shoal": {"cluster": {"address": "HOST:PORT"}}}), or pass --address.'
+)
+_PROGRAMS = ("git", "rg", "bwrap")
+_KEY_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "OPENROUTER_API_KEY")
+_INSTALLS = {
+    "git": "install git",
+    "rg": "install ripgrep",
+    "bwrap": "install bubblewrap; without it, commands have no sandbox",
+}
+
+
+class ClusterMachine(Struct, frozen=True, kw_only=True):
+    address: str
+    hostname: str
+    state: str
+    """`alive` or `dead`."""
+    is_head: bool
+    cpus: float
+    gpus: float
+    memory: int
+    labels: Mapping[str, str]
+    members: int
+    """Processes of teammates."""
+    shoal: str = ""
+    python: str = ""
+    problems: tuple[str, ...] = ()
+    """What it lacks, each with what to do."""
+
+
+def choose_cluster_address(settings: Settings, address: str | None) -> str:
+    """Return the address of the cluster to look at. Raises `SettingsError`."""
+    chosen = address or settings.own.cluster.address
+    if chosen is None:
+        raise SettingsError(CONFIGURE_CLUSTER)
+    return chosen
+
+
+def list_cluster_machines(settings: Settings, address: str, *, check: bool) -> list[ClusterMachine]:
+    """Return the machines, the head first; with `check`, each one reports what it lacks.
+
+    Raises `ProcessError` if the cluster cannot be reached from here.
+    """
+    store = settings.own.store or ""
+    nodes = read_cluster_nodes(
+        address,
+        check=CHECK_ENTRY_POINT if check else "",
+        argument=store if is_postgres_address(store) else "",
+    )
+    machines = [_build_machine(node, needs_store=bool(store)) for node in nodes]
+    return sorted(machines, key=lambda machine: (not machine.is_head, machine.state, machine.address))
+
+
+def _build_machine(node: Mapping[str, Any], *, needs_store: bool) -> ClusterMachine:
+    check = node.get("check")
+    return ClusterMachine(
+        address=node["address"],
+        hostname=node["hostname"],
+        state="alive" if node["is_alive"] else "dead",
+        is_head=node["is_head"],
+        cpus=node["cpus"],
+        gpus=node["gpus"],
+        memory=node["memory"],
+        labels=node["labels"],
+        members=node["members"],
+        shoal="" if check is None else check.get("shoal", ""),
+        python="" if check is None else check.get("python", ""),
+        problems=() if check is None else tuple(_find_problems(check)),
+    )
+
+
+def _find_problems(check: Mapping[str, Any]) -> Iterator[str]:
+    import shoal
+
+    if problem := check.get("problem"):
+        yield f"Shoal cannot be used there ({problem}): pip install 'shoal[ray,postgres]'"
+        return
+    if check["shoal"] != shoal.__version__:
+        yield f"Shoal {check['shoal']}, but this machine has {shoal.__version__}: install the same version"
+    if check["python"] != _get_python_version():
+        yield f"Python {check['python']}, but this machine has {_get_python_version()}: Ray needs the same"
+    for program in _PROGRAMS:
+        if program not in check["programs"]:
+            yield f"no {program}: {_INSTALLS[program]}"
+    if not check["keys"]:
+        yield "no model key: type `shoal setup` there, or set a key before the machine joins the cluster"
+    if store := check.get("store"):
+        yield f"it cannot use the store: {store}"
+
+
+def check_this_machine(store: str) -> dict[str, Any]:
+    """Return what teammates find on this machine. Names of keys only, never their values."""
+    import shoal
+    from shoal.app.settings.settings import load_settings
+
+    settings = load_settings(cwd=Path("/"))
+    keys = [name for name in _KEY_VARIABLES if os.environ.get(name)]
+    return {
+        "shoal": shoal.__version__,
+        "python": _get_python_version(),
+        "programs": [program for program in _PROGRAMS if shutil.which(program)],
+        "keys": [*keys, *settings.stored],
+        "store": _find_store_problem(store) if store else "",
+    }
+
+
+def _find_store_problem(store: str) -> str:
+    from shoal.core.errors import ShoalError
+    from shoal.stores.postgres.store_admin import read_store_status
+    from shoal.stores.store_choice import check_postgres_extra
+
+    try:
+        check_postgres_extra()
+        read_store_status(store)
+    except (ShoalError, OSError) as error:
+        return str(error)
+    return ""
+
+
+def _get_python_version() -> str:
+    return ".".join(map(str, sys.version_info[:2]))

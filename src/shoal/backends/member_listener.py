@@ -1,0 +1,197 @@
+"""TCP connections between a lead and processes on other machines, which prove that they know a secret.
+
+The secret itself is never sent. What follows the handshake is neither encrypted nor signed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+import socket
+from collections.abc import Coroutine
+from typing import Any
+
+from msgspec import Struct
+
+from shoal.backends.socket_channel import SocketChannel
+from shoal.core.clock import Clock
+from shoal.core.errors import ProcessError
+
+HANDSHAKE_TIMEOUT = 10.0
+CONNECT_TIMEOUT = 10.0
+SILENCE_TIMEOUT = 9
+"""Seconds after which the system ends a connection to a machine that no longer answers."""
+_PROBE_PAUSE = 3
+_KEY_SIZE, _SECRET_SIZE, _NONCE_SIZE = 16, 32, 32
+_MAC_SIZE = 32
+
+
+class LeadAddress(Struct, frozen=True, kw_only=True):
+    """Where a process reaches the lead, and the secret with which it proves who it is."""
+
+    host: str
+    port: int
+    key: str
+    """Names the connection, in hexadecimal digits."""
+    secret: str
+
+
+class MemberListener:
+    """Accepts the connections that the lead expects, each once."""
+
+    def __init__(self, host: str, clock: Clock) -> None:
+        """`host` is the address of this machine for the others."""
+        self._host = host
+        self._clock = clock
+        self._expected: dict[bytes, tuple[bytes, asyncio.Future[SocketChannel]]] = {}
+        self._socket: socket.socket | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def open(self) -> None:
+        """Start to listen on a free port. Raises `ProcessError`."""
+        listener = socket.socket(socket.AF_INET6 if ":" in self._host else socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            listener.bind((self._host, 0))
+            listener.listen(128)
+        except OSError as error:
+            listener.close()
+            raise ProcessError(
+                f"Cannot listen for teammates on {self._host}: {error}. Set shoal.cluster.lead_host to an "
+                "address of this machine that the other machines reach."
+            ) from error
+        listener.setblocking(False)  # noqa: FBT003
+        self._socket = listener
+        self._start_task(self._accept_connections(listener))
+
+    def expect_connection(self) -> tuple[LeadAddress, asyncio.Future[SocketChannel]]:
+        """Return an address for one process, and the future of its connection."""
+        assert self._socket is not None
+        key, secret = secrets.token_bytes(_KEY_SIZE), secrets.token_bytes(_SECRET_SIZE)
+        connection: asyncio.Future[SocketChannel] = asyncio.get_running_loop().create_future()
+        self._expected[key] = (secret, connection)
+        connection.add_done_callback(lambda _: self._expected.pop(key, None))
+        port = self._socket.getsockname()[1]
+        return LeadAddress(host=self._host, port=port, key=key.hex(), secret=secret.hex()), connection
+
+    async def aclose(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        for _, connection in list(self._expected.values()):
+            connection.cancel()
+
+    async def _accept_connections(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            connection, _ = await loop.sock_accept(listener)
+            connection.setblocking(False)  # noqa: FBT003
+            self._start_task(self._admit_connection(connection))
+
+    async def _admit_connection(self, connection: socket.socket) -> None:
+        """Pass an expected connection on; close any other without an answer."""
+        try:
+            async with self._clock.deadline(HANDSHAKE_TIMEOUT):
+                expected = await self._check_handshake(connection)
+        except (OSError, EOFError):
+            expected = None
+        except BaseException:
+            connection.close()
+            raise
+        if expected is None or expected.done():
+            connection.close()
+            return
+        limit_silence(connection)
+        expected.set_result(SocketChannel(connection))
+
+    async def _check_handshake(self, connection: socket.socket) -> asyncio.Future[SocketChannel] | None:
+        loop = asyncio.get_running_loop()
+        nonce = secrets.token_bytes(_NONCE_SIZE)
+        await loop.sock_sendall(connection, nonce)
+        answer = await _receive_exactly(connection, _KEY_SIZE + _NONCE_SIZE + _MAC_SIZE)
+        key, peer_nonce = answer[:_KEY_SIZE], answer[_KEY_SIZE : _KEY_SIZE + _NONCE_SIZE]
+        secret, expected = self._expected.get(key, (b"", None))
+        if expected is None or not hmac.compare_digest(
+            answer[-_MAC_SIZE:], _sign(secret, b"member", nonce, peer_nonce)
+        ):
+            return None
+        await loop.sock_sendall(connection, _sign(secret, b"lead", nonce, peer_nonce))
+        return expected
+
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def connect_to_lead(address: LeadAddress, clock: Clock) -> SocketChannel:
+    """Connect from another machine. Raises `ProcessError`."""
+    loop = asyncio.get_running_loop()
+    connection = socket.socket(socket.AF_INET6 if ":" in address.host else socket.AF_INET, socket.SOCK_STREAM)
+    connection.setblocking(False)  # noqa: FBT003
+    secret = bytes.fromhex(address.secret)
+    try:
+        async with clock.deadline(CONNECT_TIMEOUT):
+            await loop.sock_connect(connection, (address.host, address.port))
+            nonce = await _receive_exactly(connection, _NONCE_SIZE)
+            own_nonce = secrets.token_bytes(_NONCE_SIZE)
+            proof = _sign(secret, b"member", nonce, own_nonce)
+            await loop.sock_sendall(connection, bytes.fromhex(address.key) + own_nonce + proof)
+            answer = await _receive_exactly(connection, _MAC_SIZE)
+    except (OSError, EOFError) as error:  # TimeoutError is an OSError
+        connection.close()
+        raise ProcessError(f"Cannot reach the lead at {address.host}:{address.port}: {error}.") from error
+    except BaseException:
+        connection.close()
+        raise
+    if not hmac.compare_digest(answer, _sign(secret, b"lead", nonce, own_nonce)):
+        connection.close()
+        raise ProcessError(f"The process at {address.host}:{address.port} is not the lead.")
+    limit_silence(connection)
+    return SocketChannel(connection)
+
+
+def limit_silence(connection: socket.socket) -> None:
+    """Make the system end a connection whose other machine is gone."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_KEEPIDLE", _PROBE_PAUSE),
+        ("TCP_KEEPALIVE", _PROBE_PAUSE),  # the name of the same option on macOS
+        ("TCP_KEEPINTVL", _PROBE_PAUSE),
+        ("TCP_KEEPCNT", SILENCE_TIMEOUT // _PROBE_PAUSE - 1),
+        ("TCP_USER_TIMEOUT", SILENCE_TIMEOUT * 1000),
+    ):
+        if (option := getattr(socket, name, None)) is not None:
+            connection.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def find_own_address(peer: str) -> str:
+    """Return the address that this machine uses to reach another, given as HOST:PORT."""
+    host, _, port = peer.rpartition(":")
+    try:
+        family, kind, _, _, target = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)[
+            0
+        ]
+        with socket.socket(family, kind) as probe:
+            probe.connect(target)  # chooses a route; nothing is sent
+            return str(probe.getsockname()[0])
+    except (OSError, ValueError) as error:
+        raise ProcessError(f"The cluster's address {peer!r} cannot be used: {error}.") from error
+
+
+async def _receive_exactly(connection: socket.socket, size: int) -> bytes:
+    loop, data = asyncio.get_running_loop(), b""
+    while len(data) < size:
+        part = await loop.sock_recv(connection, size - len(data))
+        if not part:
+            raise EOFError("the connection was closed")
+        data += part
+    return data
+
+
+def _sign(secret: bytes, role: bytes, *nonces: bytes) -> bytes:
+    return hmac.digest(secret, role + b"".join(nonces), "sha256")

@@ -1,0 +1,26 @@
+"""Settings with which every Ray process of a cluster runs."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+RAY_ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    # A machine that was killed is noticed after 3 seconds, one that was cut off after 9; Ray's own settings
+    # take 15 and 65.
+    "RAY_health_check_initial_delay_ms": "1000",
+    "RAY_health_check_period_ms": "1000",
+    "RAY_health_check_timeout_ms": "2000",
+    "RAY_health_check_failure_threshold": "3",
+    # Processes outlive the loss of the head: Ray's own setting ends them after a minute.
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "86400",
+}
+RAY_NAMESPACE = "shoal"
+INSTALL_RAY = "pip install 'shoal[ray,postgres]'"
+
+
+def explain_missing_ray() -> str:
+    """Return what to install if Ray is missing; empty if it is there."""
+    if find_spec("ray") is not None:
+        return ""
+    return f"Ray is not installed. Type: {INSTALL_RAY}"

@@ -1,0 +1,237 @@
+"""`shoal cluster` commands: the machines on which teammates can run."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shoal.core.text.text_format import format_count_with_noun
+from shoal.surfaces.cli import exit_codes
+from shoal.surfaces.cli.cli_output import CliTableCell, debug_option, json_option, print_json, print_table
+
+if TYPE_CHECKING:
+    from shoal.app.clusters.cluster_report import ClusterMachine
+    from shoal.app.settings.settings import Settings
+    from shoal.backends.guarded_processes import GuardedProcessLauncher
+
+_TRIAL_TEXT = """\
+A head, two more nodes and a database run on this machine. In another terminal, type:
+
+  export SHOAL_STORE={store}
+  shoal --settings '{{"shoal": {{"teammate_mode": "ray", "cluster": {{"address": "{address}"}}}}}}'
+  shoal cluster status --address {address}
+
+Press Ctrl-C to end everything and to delete the database."""
+
+address_option = click.option("--address", metavar="HOST:PORT", help="The head of the cluster.")
+host_option = click.option(
+    "--host", metavar="ADDRESS", help="Address of this machine for the others; by default Ray chooses it."
+)
+cpus_option = click.option(
+    "--cpus", type=click.FloatRange(min=0), help="Processors to offer; by default all of them."
+)
+label_option = click.option(
+    "--label", "labels", multiple=True, metavar="NAME=VALUE", help="Label of this machine. Can be repeated."
+)
+
+
+@click.group("cluster")
+def cluster_commands() -> None:
+    """Run teammates on several machines with Ray.
+
+    The cluster is set by --address or the setting shoal.cluster.address.
+    """
+
+
+@cluster_commands.command("status", short_help="Show the machines and how many teammates they run.")
+@address_option
+@json_option
+@debug_option
+def show_cluster_status(*, address: str | None, as_json: bool) -> int:
+    """Show the machines of the cluster and how many teammates run on each."""
+    machines = _list_machines(address, check=False)
+    if as_json:
+        print_json(machines)
+        return exit_codes.OK
+    print_table(
+        ("address", "state", "members", "cpus", "gpus", "memory", "labels"),
+        [
+            (
+                CliTableCell(machine.address + (" (head)" if machine.is_head else "")),
+                CliTableCell(machine.state),
+                CliTableCell(str(machine.members)),
+                CliTableCell(f"{machine.cpus:g}"),
+                CliTableCell(f"{machine.gpus:g}"),
+                CliTableCell(f"{machine.memory / 2**30:.1f} GiB"),
+                CliTableCell(" ".join(f"{name}={value}" for name, value in machine.labels.items())),
+            )
+            for machine in machines
+        ],
+    )
+    return exit_codes.OK
+
+
+@cluster_commands.command("doctor", short_help="Check what each machine lacks.")
+@address_option
+@json_option
+@debug_option
+def check_cluster(*, address: str | None, as_json: bool) -> int:
+    """Check on each machine: Shoal, Python, git, ripgrep, sandbox, model keys and the store."""
+    machines = [machine for machine in _list_machines(address, check=True) if machine.state == "alive"]
+    count = sum(len(machine.problems) for machine in machines)
+    if as_json:
+        print_json(machines)
+    else:
+        for machine in machines:
+            click.echo(f"{machine.address}: {'; '.join(machine.problems) or 'nothing is missing'}")
+        found, looked_at = (
+            format_count_with_noun(count, "problem"),
+            format_count_with_noun(len(machines), "machine"),
+        )
+        click.echo(f"{found} on {looked_at}.")
+    return exit_codes.ERROR if count else exit_codes.OK
+
+
+@cluster_commands.command("head", short_help="Make this machine the head of a cluster.")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), default=6379, show_default=True, help="Port of the head."
+)
+@host_option
+@cpus_option
+@label_option
+@debug_option
+def run_head(*, port: int, host: str | None, cpus: float | None, labels: tuple[str, ...]) -> int:
+    """Run the head of a cluster on this machine until you press Ctrl-C.
+
+    A new head at the same address replaces one that is lost: machines that run `shoal cluster join` join it.
+    """
+    from shoal.backends.ray_node import RayNode, RayNodeSpec
+
+    spec = RayNodeSpec(port=port, host=host, cpus=cpus, labels=_parse_labels(labels))
+
+    async def run(processes: GuardedProcessLauncher) -> None:
+        node = RayNode(spec, processes, _create_clock())
+        try:
+            await node.start()
+            click.echo(f"The head runs. Type on each other machine: shoal cluster join HOST:{port}")
+            await node.wait()
+            click.echo("The head has ended.", err=True)
+        finally:
+            await node.stop()
+
+    return _run_until_signal(run)
+
+
+@cluster_commands.command("join", short_help="Make this machine part of a cluster.")
+@click.argument("address", metavar="HOST:PORT")
+@host_option
+@cpus_option
+@label_option
+@debug_option
+def run_node(address: str, *, host: str | None, cpus: float | None, labels: tuple[str, ...]) -> int:
+    """Offer this machine to the cluster until you press Ctrl-C.
+
+    It joins again when the head was replaced.
+    """
+    from shoal.backends.ray_node import RayNodeKeeper, RayNodeSpec
+    from shoal.backends.ray_probe import read_cluster_id
+
+    spec = RayNodeSpec(address=address, host=host, cpus=cpus, labels=_parse_labels(labels))
+
+    async def run(processes: GuardedProcessLauncher) -> None:
+        keeper = RayNodeKeeper(
+            spec, processes, _create_clock(), read_cluster_id=read_cluster_id, report=_report_at_once
+        )
+        await keeper.run()
+
+    return _run_until_signal(run)
+
+
+@cluster_commands.command("try", short_help="Start a cluster and a database on this one machine.")
+@json_option
+@debug_option
+def try_cluster(*, as_json: bool) -> int:
+    """Start a head, two more nodes and a database on this machine, and end them all on Ctrl-C."""
+    from shoal.app.clusters.cluster_trial import open_trial_cluster
+    from shoal.stores.store_choice import check_postgres_extra
+
+    check_postgres_extra()
+
+    async def run(processes: GuardedProcessLauncher) -> None:
+        home = _load_settings().home
+        async with open_trial_cluster(processes, _create_clock(), home=home) as cluster:
+            if as_json:
+                print_json(cluster)
+            else:
+                click.echo(_TRIAL_TEXT.format(address=cluster.address, store=cluster.store))
+            sys.stdout.flush()
+            await asyncio.Event().wait()
+
+    return _run_until_signal(run)
+
+
+def _list_machines(address: str | None, *, check: bool) -> list[ClusterMachine]:
+    from shoal.app.clusters.cluster_report import choose_cluster_address, list_cluster_machines
+
+    settings = _load_settings()
+    return list_cluster_machines(settings, choose_cluster_address(settings, address), check=check)
+
+
+def _load_settings() -> Settings:
+    from shoal.app.settings.settings import load_settings
+
+    return load_settings(cwd=Path.cwd())
+
+
+def _parse_labels(labels: tuple[str, ...]) -> dict[str, str]:
+    parsed: dict[str, str] = {}
+    for label in labels:
+        name, separator, value = label.partition("=")
+        if not name or not separator or not value or "," in label:
+            raise click.UsageError(f"{label!r} is not a label. Write NAME=VALUE, without commas.")
+        parsed[name] = value
+    return parsed
+
+
+def _report_at_once(text: str) -> None:
+    click.echo(text)
+    sys.stdout.flush()
+
+
+def _create_clock() -> Any:
+    from shoal.core.clock import SystemClock
+
+    return SystemClock()
+
+
+def _run_until_signal(run: Callable[[GuardedProcessLauncher], Coroutine[Any, Any, None]]) -> int:
+    """Run until the end, Ctrl-C or TERM; everything that was started is ended."""
+    from shoal.backends.guarded_processes import GuardedProcessLauncher
+    from shoal.backends.ray_settings import explain_missing_ray
+    from shoal.core.errors import SettingsError
+
+    if reason := explain_missing_ray():
+        raise SettingsError(reason)
+
+    async def run_with_signals() -> int:
+        processes = GuardedProcessLauncher(_create_clock())
+        task = asyncio.ensure_future(run(processes))
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, task.cancel)
+        try:
+            with suppress(asyncio.CancelledError):
+                await task
+                return exit_codes.ERROR  # it ended by itself
+            return exit_codes.OK
+        finally:
+            await processes.aclose()
+
+    return asyncio.run(run_with_signals())

@@ -1,0 +1,90 @@
+"""Parts of the Ray backend that need no cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shoal.backends import ray_settings
+from shoal.backends.ray_backend import RayBackend, RayBackendSettings
+from shoal.backends.ray_driver import build_actor_options, explain_impossible_placement
+from shoal.backends.ray_node import RayNodeSpec, build_ray_start_command
+from shoal.backends.ray_settings import RAY_ENVIRONMENT
+from shoal.core.clock import SystemClock
+
+ASKED = {"cpus": 1.0, "memory": 0, "gpus": 0.0, "labels": {}}
+
+
+def make_node(*, alive: bool = True, cpus: float = 2.0, gpus: float = 0.0, **labels: str) -> dict[str, Any]:
+    return {
+        "NodeID": "n",
+        "NodeManagerAddress": "192.0.2.5",
+        "Alive": alive,
+        "Resources": {"CPU": cpus, "GPU": gpus, "memory": 1 << 30},
+        "Labels": {"ray.io/node-id": "n", **labels},
+    }
+
+
+def test_a_request_that_no_machine_can_meet_is_refused_with_what_was_asked() -> None:
+    nodes = [make_node(), make_node(gpus=1.0, alive=False), make_node(disk="fast")]
+    assert explain_impossible_placement(nodes, ASKED) == ""
+    assert explain_impossible_placement(nodes, {**ASKED, "labels": {"disk": "fast"}}) == ""
+    for more, told in (
+        ({"gpus": 1.0}, "1 gpus"),
+        ({"cpus": 3.0}, "3 cpus"),
+        ({"memory": 1 << 40}, "memory"),
+        ({"labels": {"disk": "slow"}}, "disk=slow"),
+    ):
+        reason = explain_impossible_placement(nodes, {**ASKED, **more})
+        assert told in reason
+        assert "shoal cluster status" in reason
+    assert explain_impossible_placement([], ASKED)
+
+
+def test_an_actor_outlives_the_process_that_started_it_and_is_not_restarted_by_ray() -> None:
+    options = build_actor_options("k1", {**ASKED, "gpus": 0.5, "labels": {"disk": "fast"}}, None)
+    assert options["lifetime"] == "detached"
+    assert options["max_restarts"] == 0
+    assert (options["num_cpus"], options["num_gpus"], options["label_selector"]) == (
+        1.0,
+        0.5,
+        {"disk": "fast"},
+    )
+    assert "memory" not in options
+
+
+def test_the_command_of_a_machine_is_rays_own(tmp_path: Path) -> None:
+    head = build_ray_start_command(RayNodeSpec(port=7000, host="192.0.2.5", cpus=0), tmp_path)
+    assert head[1:4] == ["-m", "ray.scripts.scripts", "start"]
+    assert {"--head", "--port=7000", "--node-ip-address=192.0.2.5", "--num-cpus=0", "--block"} <= set(head)
+    joined = build_ray_start_command(
+        RayNodeSpec(address="192.0.2.5:7000", labels={"disk": "fast", "zone": "b"}), tmp_path
+    )
+    assert {"--address=192.0.2.5:7000", "--labels=disk=fast,zone=b"} <= set(joined)
+    assert "--head" not in joined
+
+
+def test_ray_sends_no_statistics_and_notices_lost_machines_soon() -> None:
+    assert RAY_ENVIRONMENT["RAY_USAGE_STATS_ENABLED"] == "0"
+    assert int(RAY_ENVIRONMENT["RAY_health_check_period_ms"]) <= 1000
+
+
+async def test_a_missing_extra_is_explained_with_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_settings, "find_spec", lambda _: None)
+
+    async def end_lease(epoch: int) -> None:
+        raise AssertionError(epoch)
+
+    backend = RayBackend(
+        RayBackendSettings(address="127.0.0.1:1", lead_host=None, cpus=0.1),
+        None,  # type: ignore[arg-type]
+        SystemClock(),
+        entry="unused:unused",
+        end_lease=end_lease,
+        log_directory=tmp_path,
+    )
+    assert (await backend.explain_unavailable()).endswith("pip install 'shoal[ray,postgres]'")

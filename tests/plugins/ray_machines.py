@@ -1,0 +1,165 @@
+"""Ray clusters for tests: each machine is a set of processes on loopback, with a home of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from shoal.backends.guardian import collect_descendant_pids, read_process_tree
+
+START_SECONDS = 120
+
+
+class RayMachine:
+    """A machine of the cluster: `shoal cluster head` or `shoal cluster join`, and what they started."""
+
+    def __init__(
+        self, directory: Path, arguments: Sequence[str], *, started: str, prefix: Sequence[str] = ()
+    ) -> None:
+        """`started` is what it prints once it runs; `prefix` is a command that runs the others."""
+        self.home = directory / "home"
+        self.home.mkdir(parents=True, exist_ok=True)
+        self._directory = directory
+        self._command = [*prefix, sys.executable, "-m", "shoal", "cluster", *arguments]
+        self._started = started
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pids(self) -> set[int]:
+        if self._process is None:
+            return set()
+        return {self._process.pid, *collect_descendant_pids(self._process.pid, read_process_tree())}
+
+    def start(self) -> None:
+        env = {
+            name: value for name, value in os.environ.items() if not name.startswith(("ANTHROPIC", "SHOAL"))
+        }
+        (self._directory / "output").unlink(missing_ok=True)
+        with (self._directory / "output").open("wb") as output:
+            self._process = subprocess.Popen(
+                self._command,
+                env=env | {"SHOAL_HOME": str(self.home), "HOME": str(self.home), "IS_SANDBOX": "1"},
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    def wait_until_started(self) -> None:
+        assert self._process is not None
+        deadline = time.monotonic() + START_SECONDS
+        while self._started not in (text := (self._directory / "output").read_text()):
+            assert self._process.poll() is None, text
+            assert time.monotonic() < deadline, text
+            time.sleep(0.1)
+
+    def kill(self) -> None:
+        """Kill every process of the machine at once, as if it lost power."""
+        pids = self.pids
+        for pid in pids:
+            _send_signal(pid, signal.SIGSTOP)
+        for pid in pids | self.pids:
+            _send_signal(pid, signal.SIGKILL)
+        self._reap()
+
+    def stop(self) -> None:
+        if self._process is not None:
+            _send_signal(self._process.pid, signal.SIGTERM)
+            self._reap()
+
+    def write_settings(self, settings: dict[str, Any]) -> None:
+        (self.home / "settings.json").write_text(json.dumps(settings))
+
+    def _reap(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.wait(timeout=30)
+
+
+class RayMachines:
+    """A head and other machines, on one real machine."""
+
+    def __init__(self, directory: Path, count: int) -> None:
+        self.port = find_free_port()
+        self.host = find_host()
+        self.address = f"{self.host}:{self.port}"
+        self.head = RayMachine(
+            directory / "head",
+            ("head", "--port", str(self.port), "--host", self.host, "--cpus", "0"),
+            started="The head runs",
+        )
+        self.nodes = [
+            RayMachine(
+                directory / f"node-{number}",
+                (
+                    "join",
+                    self.address,
+                    "--host",
+                    f"127.0.0.{number + 2}",
+                    "--cpus",
+                    "2",
+                    "--label",
+                    f"n={number}",
+                ),
+                started="part of the cluster",
+            )
+            for number in range(count)
+        ]
+
+    @property
+    def machines(self) -> list[RayMachine]:
+        return [self.head, *self.nodes]
+
+    def start(self) -> None:
+        for machine in self.machines:
+            machine.start()
+        for machine in self.machines:
+            machine.wait_until_started()
+
+    def stop(self) -> None:
+        for machine in reversed(self.machines):
+            machine.stop()
+
+    def use_provider(self, url: str) -> None:
+        """Give the machines keys of their own."""
+        for machine in self.machines:
+            machine.write_settings({"env": {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "key"}})
+
+    def find_machine(self, pid: int) -> RayMachine:
+        """Return the machine on which a process runs."""
+        return next(machine for machine in self.machines if pid in machine.pids)
+
+    def build_settings(self, **cluster: Any) -> str:
+        return json.dumps(
+            {"shoal": {"teammate_mode": "ray", "cluster": {"address": self.address, **cluster}}}
+        )
+
+
+def find_host() -> str:
+    """Return an address of this machine that is not loopback, which Ray would replace; else loopback."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return "127.0.0.1"
+        return str(probe.getsockname()[0])
+
+
+def find_free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
+
+
+def _send_signal(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return

@@ -1,0 +1,49 @@
+"""Teammates on a cluster that the settings do not allow: refused with the reason, never started elsewhere."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import shoal
+from agent_scripts import call_tool, run_all_turns
+from server_scripts import join_conversation, run_provider
+from shoal.app.settings.settings import load_settings
+from team_scripts import get_home, spawn_member
+
+CREATE = call_tool("TeamCreate", team_name="crew")
+
+
+@pytest.mark.parametrize(
+    ("own", "told"),
+    [
+        ({}, "no Ray cluster is configured"),
+        ({"cluster": {"address": "127.0.0.1:1"}}, "need a store that all machines reach"),
+    ],
+)
+async def test_a_member_is_refused_with_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: dict[str, object], told: str
+) -> None:
+    settings = json.dumps({"shoal": {"teammate_mode": "ray", **own}})
+    async with (
+        run_provider(monkeypatch, lead=[CREATE, spawn_member("ann"), "Over."]) as server,
+        shoal.open(
+            cwd=tmp_path, model="anthropic:claude-sonnet-4-5", skip_permissions=True, settings=settings
+        ) as session,
+    ):
+        await run_all_turns(session, "Go.")
+        assert session.teams.list_members() == ()
+    assert told in join_conversation(server.requests[-1].body)
+
+
+def test_a_project_cannot_name_a_cluster(tmp_path: Path) -> None:
+    project = tmp_path / ".claude"
+    project.mkdir()
+    named = json.dumps({"shoal": {"cluster": {"address": "192.0.2.66:6379"}}})
+    for name in ("settings.json", "settings.local.json"):
+        (project / name).write_text(named)
+    assert load_settings(cwd=tmp_path).own.cluster.address is None
+    (get_home() / "settings.json").write_text(named)
+    assert load_settings(cwd=tmp_path).own.cluster.address == "192.0.2.66:6379"
