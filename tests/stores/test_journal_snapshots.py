@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -271,3 +272,10 @@ def test_a_torn_last_line_of_a_long_conversation_is_noted(
     assert len(expected.notes) == 2
     for _ in range(2):
         assert_same_conversation(restore_stored_conversation(transcript, snapshot, ""), expected)
+
+
+def test_every_table_of_the_view_may_be_in_its_snapshot() -> None:
+    """A new table whose module is missing would make the snapshots of runs that use it unreadable."""
+    package = Path(str(sys.modules[RunView.__module__].__file__)).parent
+    modules = {f"shoal.app.run_view.{path.stem}" for path in package.glob("*_table.py")}
+    assert modules <= set(RunView.snapshot_modules)
