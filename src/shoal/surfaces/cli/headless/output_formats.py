@@ -470,6 +470,7 @@ def _build_init_line(session: Session) -> stream_output_codec.SessionInitStreamL
         model=session.model_card.id,
         permission_mode=session.permission_mode,
         agents=[definition.name for definition in session.config.definitions.all()],
+        skills=[skill.name for skill in session.knowledge.skills.list_skills_for_model()],
         plugins=[{"name": each.name, "path": str(each.root)} for each in session.config.plugins.all],
         slash_commands=[each.name for each in session.knowledge.list_slash_commands()],
         output_style=session.knowledge.output_style.name,
