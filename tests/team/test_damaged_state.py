@@ -36,6 +36,7 @@ NOT_STATE = ("shell-snapshots/*", "debug/*", "worktrees/*/agent-????????/*", "sh
 UNSTORED_KINDS = {
     "log of a process": "only members in other processes have logs",
     "log of a server": "only MCP servers have logs",
+    "snapshot": "only long journals and conversations have one",
     "mark of a team operation": "exists only while a team is created or deleted",
     "record of own changes": "exists only in teams that other programs lead",
 }

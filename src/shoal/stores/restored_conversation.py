@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
+from typing import ClassVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.core.budgets.usage import Usage
@@ -19,6 +20,7 @@ from shoal.core.conversation.messages import (
     ToolUseBlock,
     user_message,
 )
+from shoal.core.conversation.restored_conversation import RestoredConversation, RestoredPrompt
 from shoal.core.conversation.transcript_entries import (
     ModelReplyMetadata,
     TranscriptCompactionMarker,
@@ -26,7 +28,8 @@ from shoal.core.conversation.transcript_entries import (
     TranscriptMessageEntry,
     TranscriptRewindMarker,
 )
-from shoal.core.ids import EntryId, SessionId
+from shoal.core.ids import LEAD_ID, AgentId, EntryId, SessionId
+from shoal.core.teams.compact_id_set import CompactIdSet
 from shoal.wire.json_codec import decode_json, encode_json, is_complete_json_line
 from shoal.wire.transcript_codec import (
     ParsedTranscriptLine,
@@ -36,46 +39,41 @@ from shoal.wire.transcript_codec import (
 )
 
 
-class RestoredPrompt(Struct, frozen=True, kw_only=True):
-    """Start of a turn; to undo it, continue after `parent`."""
+class EarlierConversation:
+    """Facts about the lines before a compaction, which a restored conversation needs besides the rest."""
 
-    turn: int
-    entry: EntryId
-    parent: EntryId | None
-    text: str
+    snapshot_modules: ClassVar[tuple[str, ...]] = (
+        __name__,
+        "shoal.core.budgets.usage",
+        "shoal.core.conversation.messages",
+        "shoal.core.conversation.transcript_entries",
+        "shoal.core.teams.compact_id_set",
+        "shoal.wire.transcript_codec",
+    )
 
+    def __init__(self) -> None:
+        self.turns = 0
+        self.usage = Usage()
+        self.model = self.cwd = ""
+        self.delivered: set[str] = set()
+        self.answered = CompactIdSet(key=os.urandom(16))
+        self.skipped: Counter[str] = Counter()
+        self.unreadable = 0
 
-class RestoredConversation(Struct, frozen=True, kw_only=True):
-    messages: tuple[Message, ...]
-    last: EntryId | None
-    """Parent of the next entry."""
-    interrupted: Message | None
-    """Results for unanswered calls, to be appended before anything else."""
-    usage: Usage
-    turns: int
-    """Number of all prompts, including undone ones, so that a turn number is never reused."""
-    prompts: tuple[RestoredPrompt, ...]
-    """Turns that are part of the current conversation."""
-    model: str
-    """Model of the last reply."""
-    delivered: frozenset[str]
-    """Ids of everything that was ever delivered."""
-    answered: frozenset[str]
-    """Calls that ever got a real result."""
-    notes: tuple[str, ...]
-    damage: tuple[str, ...] = ()
-    """Clauses that describe damage in the middle of the transcript."""
-    cwd: str = ""
-    """Last working directory in the transcript; empty if it has none."""
-
-    def describe_damage(self, path: str) -> str:
-        """Return a sentence about the damage of the transcript at this path; empty if it is undamaged."""
-        if not self.damage:
-            return ""
-        return (
-            f"The conversation {path} is damaged: {', and '.join(self.damage)}. The lines that can be read "
-            "are used. The rest of the conversation is lost."
-        )
+    def add_lines(self, lines: Sequence[ParsedTranscriptLine], agent: str) -> None:
+        messages = [
+            line.entry
+            for line in lines
+            if line.agent == agent and isinstance(line.entry, TranscriptMessageEntry)
+        ]
+        billings = _collect_reply_billing(messages)
+        self.turns += sum(map(_is_user_prompt_entry, messages))
+        self.usage = sum((billing.usage for billing in billings), self.usage)
+        self.model = billings[-1].model if billings else self.model
+        self.cwd = next((line.cwd for line in reversed(lines) if line.cwd), self.cwd)
+        self.delivered.update(entry.delivered for entry in messages if entry.delivered)
+        self.answered.add_ids(_list_answered_calls(messages))
+        self.skipped.update(_count_skipped_transcript_parts(lines))
 
 
 def restore_transcript(
@@ -85,13 +83,12 @@ def restore_transcript(
     lines, notes, unreadable = parse_transcript_lines(content)
     conversation = restore_conversation(lines, agent, inherited=inherited)
     cwd = next((line.cwd for line in reversed(lines) if line.cwd), "")
-    damage = (f"{unreadable} of its lines cannot be read",) if unreadable else ()
-    return replace(
-        conversation,
-        cwd=cwd,
-        notes=(*notes, *conversation.notes),
-        damage=(*damage, *conversation.damage),
-    )
+    return replace(conversation, cwd=cwd, notes=(*notes, *conversation.notes), unreadable=unreadable)
+
+
+def restore_agent_transcript(content: bytes, agent: AgentId) -> RestoredConversation:
+    """Restore the conversation of an agent; the lines of the lead name no agent."""
+    return restore_transcript(content, "" if agent == LEAD_ID else agent)
 
 
 def parse_lines_up_to_entry(
@@ -123,14 +120,14 @@ def _rewrite_session_id(session: SessionId, line: bytes) -> bytes:
 
 
 def parse_transcript_lines(content: bytes) -> tuple[list[ParsedTranscriptLine], list[str], int]:
-    """Return the readable lines of a transcript, notes, and the number of unreadable lines."""
+    """Return the readable lines of a transcript, notes about the others, and their number."""
     lines: list[ParsedTranscriptLine] = []
     notes: list[str] = []
     *complete_lines, last_line = content.split(b"\n")
     if last_line and is_complete_json_line(last_line):
         complete_lines.append(last_line)
     elif last_line:
-        notes.append(f"The last line was incomplete ({len(last_line)} bytes), so it was dropped.")
+        notes.append(format_incomplete_line_note(len(last_line)))
     unreadable = 0
     for line in complete_lines:
         if not line.strip():
@@ -139,13 +136,31 @@ def parse_transcript_lines(content: bytes) -> tuple[list[ParsedTranscriptLine], 
             lines.append(parse_transcript_line(line))
         except ValueError:
             unreadable += 1
+    if unreadable:
+        notes.append(format_unreadable_lines_note(unreadable))
     return lines, notes, unreadable
 
 
+def format_unreadable_lines_note(count: int) -> str:
+    return f"Lines that are not valid JSON were skipped: {count}."
+
+
+def format_incomplete_line_note(size: int) -> str:
+    return f"The last line was incomplete ({size} bytes), so it was dropped."
+
+
 def restore_conversation(
-    lines: Sequence[ParsedTranscriptLine], agent: str = "", *, inherited: Sequence[ParsedTranscriptLine] = ()
+    lines: Sequence[ParsedTranscriptLine],
+    agent: str = "",
+    *,
+    inherited: Sequence[ParsedTranscriptLine] = (),
+    earlier: EarlierConversation | None = None,
 ) -> RestoredConversation:
-    """Restore the conversation of the lead or of a sub-agent; a fork continues after `inherited`."""
+    """Restore the conversation of the lead or of a sub-agent; a fork continues after `inherited`.
+
+    `earlier` has the facts about the lines before the first one. The result takes them over.
+    """
+    earlier = EarlierConversation() if earlier is None else earlier
     agent_lines = [line for line in lines if line.agent == agent]
     entries_by_id = {
         line.entry.id: line.entry
@@ -166,7 +181,12 @@ def restore_conversation(
     message_entries = _add_split_reply_lines(chain, [*inherited_messages, *all_messages])
     messages, patched = _repair_tool_result_pairing(_merge_split_replies(message_entries))
     missing = _find_unanswered_tool_calls(messages)
-    notes = [*_describe_skipped_transcript_parts(lines), *patched]
+    notes = [
+        *_describe_skipped_transcript_parts(earlier.skipped + _count_skipped_transcript_parts(lines)),
+        *patched,
+    ]
+    if is_broken:
+        notes.append("An earlier part of the conversation is missing from its file.")
     if messages and messages[0].role == "assistant":
         # Providers refuse a conversation that begins with a reply.
         messages.insert(0, user_message(MISSING_HISTORY))
@@ -177,23 +197,18 @@ def restore_conversation(
         messages=tuple(messages),
         last=last,
         interrupted=_build_interrupted_tool_results(missing) if missing else None,
-        usage=sum((billing.usage for billing in billings), Usage()),
-        turns=len(prompts),
+        usage=sum((billing.usage for billing in billings), earlier.usage),
+        turns=earlier.turns + len(prompts),
         prompts=tuple(
             RestoredPrompt(turn=turn, entry=entry.id, parent=entry.parent, text=entry.message.text)
-            for turn, entry in enumerate(prompts, 1)
+            for turn, entry in enumerate(prompts, earlier.turns + 1)
             if entry.id in restored_ids
         ),
-        model=billings[-1].model if billings else "",
-        delivered=frozenset(entry.delivered for entry in all_messages if entry.delivered),
-        answered=frozenset(
-            result.tool_use_id
-            for entry in all_messages
-            for result in _get_tool_results(entry.message)
-            if result.content != INTERRUPTED_RESULT
-        ),
+        model=billings[-1].model if billings else earlier.model,
+        delivered=frozenset(entry.delivered for entry in all_messages if entry.delivered) | earlier.delivered,
+        answered=_join_answered_calls(earlier, all_messages),
         notes=tuple(notes),
-        damage=("an earlier part of the conversation is missing",) if is_broken else (),
+        is_broken=is_broken,
     )
 
 
@@ -208,10 +223,7 @@ def _build_entry_chain(
     ],
     last: EntryId | None,
 ) -> tuple[list[TranscriptMessageEntry], bool]:
-    """Return the entries from the start or latest compaction to `last`, and True if a link was missing.
-
-    Images that a provider refused are replaced.
-    """
+    """Return the entries from the start or latest compaction to `last`, and True if a link was missing."""
     chain: list[TranscriptMessageEntry] = []
     seen_ids: set[EntryId] = set()
     left_out, notice = 0, ""
@@ -221,10 +233,10 @@ def _build_entry_chain(
         entry = entries_by_id.get(entry_id)
         if entry is None:
             return chain[::-1], True
-        if isinstance(entry, TranscriptCompactionMarker):
-            break
         if isinstance(entry, TranscriptImageMarker):
             left_out, notice = left_out + max(entry.count, 0), entry.notice
+        if isinstance(entry, TranscriptCompactionMarker):
+            break
         if isinstance(entry, TranscriptMessageEntry):
             if left_out > 0 and (count := count_images(entry.message)):
                 left_out -= count
@@ -361,12 +373,34 @@ def _collect_reply_billing(entries: Iterable[TranscriptMessageEntry]) -> list[Mo
     return list(by_reply.values())
 
 
-def _describe_skipped_transcript_parts(lines: Iterable[ParsedTranscriptLine]) -> list[str]:
+def _list_answered_calls(messages: Iterable[TranscriptMessageEntry]) -> list[str]:
+    return [
+        result.tool_use_id
+        for entry in messages
+        for result in _get_tool_results(entry.message)
+        if result.content != INTERRUPTED_RESULT
+    ]
+
+
+def _join_answered_calls(
+    earlier: EarlierConversation, messages: Iterable[TranscriptMessageEntry]
+) -> Container[str]:
+    if not earlier.answered:
+        return frozenset(_list_answered_calls(messages))
+    earlier.answered.add_ids(_list_answered_calls(messages))
+    return earlier.answered
+
+
+def _count_skipped_transcript_parts(lines: Iterable[ParsedTranscriptLine]) -> Counter[str]:
     kinds: Counter[str] = Counter()
     for line in lines:
         if isinstance(line.entry, UnknownTranscriptEntry):
             kinds[line.entry.kind] += 1
         kinds.update(line.left_out)
+    return kinds
+
+
+def _describe_skipped_transcript_parts(kinds: Counter[str]) -> list[str]:
     if not kinds:
         return []
     kind_list = ", ".join(f"{kind} ({count})" for kind, count in kinds.most_common(8))

@@ -22,9 +22,10 @@ from shoal.core.teams.tasks import Task
 from shoal.stores.store_choice import open_store
 
 if TYPE_CHECKING:
-    from shoal.core.events import JournaledEvent
+    from shoal.core.events import JournaledEvent, TaskChanged
     from shoal.core.store import Store
     from shoal.core.teams.mail import MailMessage, MailPostReceipt
+    from shoal.core.teams.packed_task_map import PackedTaskMap
     from shoal.core.teams.roster import NewMember, RosterEntry
     from shoal.core.teams.team_storage import (
         ClaimAttempts,
@@ -61,6 +62,8 @@ class TeamStore:
         self._journals_tasks = journals_tasks
         self._shared_list = shared_list
         """Name of the board for agents without a team, if sessions share one."""
+        self._journaled_tasks: dict[str, PackedTaskMap[TaskChanged]] = {}
+        """Tasks of boards that are not open yet, as they are in the journal of the run."""
         self._boards: dict[str, TaskBoard] = {}
         self._mailboxes: dict[str, MailboxStore] = {}
         self._rosters: RosterStore | None = None
@@ -70,6 +73,10 @@ class TeamStore:
     def list_opened_teams(self) -> tuple[str, ...]:
         """Return the names of the boards and teams that were opened."""
         return tuple({*self._boards, *self._mailboxes})
+
+    def restore_journaled_tasks(self, tasks: dict[str, PackedTaskMap[TaskChanged]]) -> None:
+        """Journal only changes since these events, by board."""
+        self._journaled_tasks = dict(tasks)
 
     @property
     def rosters(self) -> RosterStore:
@@ -91,7 +98,7 @@ class TeamStore:
 
         if self._emit is None or not self._journals_tasks:
             return board
-        journaled = JournaledTaskBoard(board, name, self._emit)
+        journaled = JournaledTaskBoard(board, name, self._emit, self._journaled_tasks.pop(name, None))
         journaled.start_watching()
         return journaled
 

@@ -67,6 +67,13 @@ STATE_FILE_KINDS = (
         lost="The other events are lost, with their costs and schedules.",
     ),
     StateFileKind(
+        name="snapshot",
+        directory=_RUN,
+        file="snapshot-*",
+        shape="entry",
+        used="The journal or the conversation itself is read instead.",
+    ),
+    StateFileKind(
         name="list of file checkpoints",
         directory=f"{_RUN}/checkpoints",
         file="index.jsonl",
@@ -122,7 +129,7 @@ STATE_FILE_KINDS = (
         directory=f"{_RUN}/questions",
         file="*.json",
         shape="object",
-        used="Nothing replaces it; the agent asks again.",
+        used="The agent asks its question again.",
         lost="The question, or the answer to it, is lost.",
         is_set_aside=True,
     ),
