@@ -11,18 +11,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from shoal.app.agents.agent import Agent as Agent
+    from shoal.app.agents.program_agents import SpawnOptions as SpawnOptions
+    from shoal.app.agents.result import Result as Result
     from shoal.app.api import open as open  # noqa: A004 - always used as shoal.open
     from shoal.app.api import run as run
     from shoal.app.api import run_sync as run_sync
-    from shoal.app.library.agent import Agent as Agent
     from shoal.app.library.agent_handle import AgentHandle as AgentHandle
     from shoal.app.library.library_session import LibrarySession as Session
-    from shoal.app.library.library_session import SpawnOptions as SpawnOptions
     from shoal.app.library.session_options import SessionOptions as SessionOptions
     from shoal.app.library.team import Team as Team
     from shoal.app.library.team import TeamReport as TeamReport
     from shoal.app.options import Options as Options
-    from shoal.app.session.result import Result as Result
     from shoal.app.session.turn import Turn as Turn
     from shoal.app.teams.team_store import TeamStore as TeamStore
     from shoal.app.workflows.workflow import Workflow as Workflow
@@ -237,7 +237,7 @@ __all__ = [
 ]
 
 _EXPORT_MODULES = {
-    "Agent": "shoal.app.library.agent",
+    "Agent": "shoal.app.agents.agent",
     "AgentHandle": "shoal.app.library.agent_handle",
     "AgentIdentity": "shoal.core.agents.identity",
     "AllowAnswer": "shoal.core.permissions.questions",
@@ -288,7 +288,7 @@ _EXPORT_MODULES = {
     "PythonTool": "shoal.tools.function_tool",
     "Question": "shoal.core.permissions.questions",
     "ReplayModel": "shoal.models.replay_model",
-    "Result": "shoal.app.session.result",
+    "Result": "shoal.app.agents.result",
     "RunFailed": "shoal.core.errors",
     "ScriptedModel": "shoal.models.scripted_model",
     "Session": "shoal.app.library.library_session:LibrarySession",
@@ -299,7 +299,7 @@ _EXPORT_MODULES = {
     "SettingsError": "shoal.core.errors",
     "SetupInput": "shoal.core.extensions.hook_types",
     "ShoalError": "shoal.core.errors",
-    "SpawnOptions": "shoal.app.library.library_session",
+    "SpawnOptions": "shoal.app.agents.program_agents",
     "StopFailureInput": "shoal.core.extensions.hook_types",
     "StopInput": "shoal.core.extensions.hook_types",
     "StreamDelta": "shoal.core.conversation.model_requests",

@@ -134,7 +134,8 @@ NOT_NARROWING = {
             "settings",
             "permissions.allow permissions.additionalDirectories mcpServers disableAllHooks"
             " shoal.sandbox.autoAllow shoal.sandbox.writable shoal.unattended_allow shoal.channels"
-            " shoal.teammate_programs shoal.plugins shoal.agent_cwd shoal.implicit_team shoal.forks",
+            " shoal.teammate_programs shoal.plugins shoal.agent_cwd shoal.implicit_team shoal.forks"
+            " shoal.workflow_tool",
         )
         | _list_items("foreign", "allowWrite")
         | _list_items(

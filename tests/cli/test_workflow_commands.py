@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
-from shoal_process import ShoalProgram
+from shoal_process import ShoalProgram, wait_for_result
+
+from shoal.core.events import WorkflowStepStarted
+from shoal.stores.files.sessions.file_journal import follow_journal
 
 WORKFLOW = """
 import shoal
@@ -49,6 +53,10 @@ async def test_a_workflow_is_run_shown_and_resumed(shoal: ShoalProgram, home: Pa
         ("Review a.py", True),
         ("Review b.py", True),
     ]
+    watched = (await shoal("watch", session)).text
+    assert "phase review" in watched
+    assert "completed" in watched
+    assert list((await shoal("cost", session, "--json")).lines[-1]["by_phase"]) == ["review: review"]
     resumed = await shoal("workflow", "resume", session)
     assert json.loads(resumed.text) == json.loads(ran.text)
     assert "completed: reviewer" not in resumed.err
@@ -58,7 +66,9 @@ async def test_a_workflow_is_run_shown_and_resumed(shoal: ShoalProgram, home: Pa
 
 @pytest.mark.spec("WFL-06")
 @pytest.mark.usefixtures("scripted_model")
-async def test_a_workflow_of_the_project_is_run_only_by_its_path(shoal: ShoalProgram) -> None:
+async def test_a_workflow_of_the_project_runs_by_name_once_the_project_is_trusted(
+    shoal: ShoalProgram,
+) -> None:
     directory = shoal.project / ".claude" / "workflows"
     directory.mkdir(parents=True)
     (directory / "review.py").write_text(WORKFLOW)
@@ -66,11 +76,97 @@ async def test_a_workflow_of_the_project_is_run_only_by_its_path(shoal: ShoalPro
     listed = (await shoal("workflow", "ls")).text
     assert "old.js" in listed
     assert "Shoal runs workflows in Python only" in listed
+    assert "nobody has trusted" in listed
     refused = await shoal("workflow", "run", "review", "files=[]")
     assert refused.code == 1
-    assert "shoal workflow run .claude/workflows/review.py:review" in refused.err
+    assert "Read it, then trust the project: shoal trust" in refused.err
     ran = await shoal("workflow", "run", ".claude/workflows/review.py:review", "files=[]")
     assert json.loads(ran.text) == []
+    assert "workflow.review.py" in (await shoal("trust")).text
+    assert json.loads((await shoal("workflow", "run", "review", "files=[]")).text) == []
+    # Trust covers one state of the file.
+    (directory / "review.py").write_text(f"{WORKFLOW}\nprint('changed')\n")
+    changed = await shoal("workflow", "run", "review", "files=[]")
+    assert changed.code == 1
+    assert "changed" not in changed.text
+
+
+@pytest.mark.spec("WFL-06")
+@pytest.mark.usefixtures("scripted_model")
+async def test_workflows_of_plugins_and_modules_run_by_name(
+    shoal: ShoalProgram, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = home / "plugins" / "tools"
+    (plugin / ".claude-plugin").mkdir(parents=True)
+    (plugin / ".claude-plugin" / "plugin.json").write_text(json.dumps({"name": "tools"}))
+    (plugin / "workflows").mkdir()
+    (plugin / "workflows" / "review.py").write_text(WORKFLOW)
+    assert "tools:review" in (await shoal("workflow", "ls")).text
+    ran = await shoal("workflow", "run", "tools:review", 'files=["a.py"]')
+    assert json.loads(ran.text) == ["It is fine."]
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules" / "company_flows.py").write_text(WORKFLOW)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "modules"))
+    ran = await shoal("workflow", "run", "company_flows:review", 'files=["a.py"]')
+    assert json.loads(ran.text) == ["It is fine."], ran.err
+
+
+@pytest.mark.spec("WFL-07")
+@pytest.mark.usefixtures("scripted_model")
+async def test_a_typed_workflow_is_the_turn_of_a_session(shoal: ShoalProgram, home: Path) -> None:
+    (home / "workflows").mkdir()
+    (home / "workflows" / "review.py").write_text(WORKFLOW)
+    ran = await shoal("-p", '/review files=["a.py","b.py"]')
+    assert ran.code == 0, ran.err
+    assert json.loads(ran.text) == ["It is fine.", "It is fine."]
+    # A text or a JSON value is enough for a workflow with one parameter.
+    assert json.loads((await shoal("-p", '/review ["a.py"]')).text) == ["It is fine."]
+    assert "does not fit its type" in (await shoal("-p", "/review 3")).text
+
+
+@pytest.mark.spec("WFL-07")
+@pytest.mark.usefixtures("scripted_model")
+async def test_a_typed_workflow_of_an_untrusted_project_is_refused(shoal: ShoalProgram) -> None:
+    directory = shoal.project / ".claude" / "workflows"
+    directory.mkdir(parents=True)
+    (directory / "review.py").write_text(f"{WORKFLOW}\nopen('ran', 'w')\n")
+    refused = await shoal("-p", '/review files=["a.py"]')
+    assert "trust the project: shoal trust" in refused.text
+    assert not (shoal.project / "ran").exists()
+    await shoal("trust")
+    assert json.loads((await shoal("-p", "/review files=[]")).text) == []
+
+
+BLOCKED = """
+import shoal
+
+
+@shoal.workflow
+async def wait(flow: shoal.Workflow) -> str:
+    flow.phase("wait")
+    await flow.sleep(100_000)
+    return "never"
+"""
+
+
+@pytest.mark.spec("WFL-06")
+@pytest.mark.usefixtures("scripted_model")
+async def test_a_running_workflow_is_stopped_by_its_name(shoal: ShoalProgram, home: Path) -> None:
+    (home / "workflows").mkdir()
+    (home / "workflows" / "wait.py").write_text(BLOCKED)
+    async with shoal.start_process("workflow", "run", "wait") as process:
+        assert process.stderr is not None
+        async with asyncio.timeout(20):
+            await process.stderr.readuntil(b"phase: wait")
+        stopped = await shoal("workflow", "stop", "wait")
+        assert stopped.code == 0, stopped.err
+        assert "Stopped the workflow wait-" in stopped.text
+        assert (await wait_for_result(process)).code == 4
+    shown = (await shoal("workflow", "show", "wait", "--json")).lines[-1]
+    assert shown["status"] == "stopped"
+    again = await shoal("workflow", "stop", "wait")
+    assert again.code == 1
+    assert "is not running: stopped" in again.err
 
 
 @pytest.mark.spec("WFL-06")
@@ -95,3 +191,58 @@ async def test_what_cannot_be_run_is_refused_with_the_reason(
     ran = await shoal("workflow", "run", *words)
     assert ran.code != 0
     assert expected in ran.err
+
+
+SCRIPT = """
+async def main(flow):
+    first = await flow.map("general-purpose", ["one", "two", "three"], at_once=1)
+    number = flow.random()
+    if (await flow.shell("cat gate")).exit_code:
+        await flow.sleep(100_000)
+    return [first, number, await flow.agent("general-purpose", "last")]
+"""
+
+
+@pytest.mark.spec("WFL-08")
+@pytest.mark.needs("bwrap")
+async def test_a_killed_script_continues_without_repeating_its_agents(
+    shoal: ShoalProgram, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = {"name": "Workflow", "input": {"name": "job", "script": SCRIPT, "max_agents": 4}}
+    steps = [
+        {"match": "start it", "tools": [call]},
+        {"match": "runs in the background", "text": "It runs."},
+        {"match": "was interrupted", "text": "Noted."},
+        {"text": "done", "repeat": True},
+    ]
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps(steps))
+    monkeypatch.setenv("SHOAL_MODEL", f"scripted:{script}")
+    monkeypatch.setenv("SHELL", "/bin/sh")
+    (home / "settings.json").write_text(json.dumps({"shoal": {"workflow_tool": True}}))
+    flags = ("--permission-mode", "bypassPermissions")
+    session = "9a1f3c52-0000-4000-8000-000000000001"
+    async with shoal.start_process("-p", "start it", "--session-id", session, *flags) as process:
+        assert process.stdin is not None
+        process.stdin.close()
+        journal = home / "shoal" / "runs" / session / "journal.jsonl"
+        async with asyncio.timeout(60):
+            async for record in follow_journal(journal, 0, is_running=lambda: True):
+                if isinstance(record.event, WorkflowStepStarted) and record.event.path == "sleep":
+                    break
+        process.kill()
+    assert (await shoal("workflow", "show", "job", "--json")).lines[-1]["status"] == "interrupted"
+    resumed = await shoal("-p", "and now?", "--resume", session, *flags)
+    assert resumed.code == 0, resumed.err
+    (shoal.project / "gate").touch()
+    before = (await shoal("workflow", "show", "job", "--json")).lines[-1]["steps"]
+    assert [step["finished"] for step in before] == [True] * 5 + [False]
+    finished = await shoal("workflow", "resume", "job", "--from", "5", "--json", *flags)
+    assert finished.code == 0, finished.err
+    value = json.loads(finished.text)
+    assert value[0] == ["done"] * 3
+    assert value[2] == "done"
+    # Only the last agent ran in this process.
+    assert finished.err.count("completed: general-purpose") == 1
+    again = await shoal("workflow", "resume", "job", "--json", *flags)
+    assert json.loads(again.text) == value

@@ -10,7 +10,17 @@ from fake_runs import build_past_runs
 from fake_web_server import FakeWebServer
 from shoal.core.agents.subagents import AgentResult
 from shoal.core.budgets.usage import Usage
-from shoal.core.events import AgentEnded, MemberWentIdle, ModelRequestSettled, ToolStarted
+from shoal.core.events import (
+    AgentEnded,
+    MemberWentIdle,
+    ModelRequestSettled,
+    ToolStarted,
+    WorkflowEnded,
+    WorkflowPhaseStarted,
+    WorkflowStarted,
+    WorkflowStepFinished,
+    WorkflowStepStarted,
+)
 from shoal.core.ids import LEAD_ID, AgentId, RequestId
 
 pytestmark = pytest.mark.needs("chromium", "playwright")
@@ -92,6 +102,43 @@ def test_the_team_page_shows_which_agent_waits_for_which(monitored_page: Monitor
     expect(waits.get_by_role("listitem").filter(has_text="tests").last).to_contain_text("your answer")
     page.get_by_role("button", name="waiting 3").click()
     expect(page.locator(".card")).to_have_count(3)
+
+
+@pytest.mark.spec("WFL-10")
+def test_a_workflow_its_phases_and_their_cost_are_shown(
+    monitored_page: MonitoredPage, web_server: FakeWebServer
+):
+    page = monitored_page.open_location(f"#/run/{LIVE}/team")
+    expect(page.get_by_label("Workflows")).to_have_count(0)
+    step = {"agent": LEAD_ID, "workflow": "migrate-1", "step": 1}
+    web_server.add_events(
+        LIVE,
+        WorkflowStarted(agent=LEAD_ID, workflow="migrate-1", name="migrate", arguments={}),
+        WorkflowPhaseStarted(agent=LEAD_ID, workflow="migrate-1", phase="verify"),
+        WorkflowStepStarted(**step, path="verify/agent", phase="verify", digest="", child=AgentId("a-docs")),
+        ModelRequestSettled(
+            agent=AgentId("a-docs"),
+            request=RequestId("r-flow"),
+            model="m",
+            usage=Usage(input_tokens=10),
+            cost_usd=0.5,
+            duration_ms=1,
+        ),
+    )
+    row = page.locator('[data-workflow="migrate-1"]')
+    expect(row).to_contain_text("running")
+    expect(row).to_contain_text("verify 0/1")
+    web_server.add_events(
+        LIVE,
+        WorkflowStepFinished(**step, value=None),
+        WorkflowEnded(agent=LEAD_ID, workflow="migrate-1", status="completed"),
+    )
+    expect(row).to_contain_text("completed")
+    expect(row).to_contain_text("verify 1/1")
+    page = monitored_page.open_location(f"#/run/{LIVE}/cost")
+    page.get_by_role("button", name="Phase").click()
+    expect(page.locator(".bar-row").filter(has_text="migrate: verify")).to_have_count(1)
+    expect(page.locator(".bar-row").filter(has_text="no workflow")).to_have_count(1)
 
 
 @pytest.mark.spec("USR-18")

@@ -266,7 +266,7 @@ async def test_arguments_must_be_json(tmp_path: Path) -> None:
 async def test_a_workflow_that_loops_forever_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shoal.app.workflows.workflow.MAX_STEPS", 50)
+    monkeypatch.setattr("shoal.app.workflows.step_runner.MAX_STEPS", 50)
 
     @shoal.workflow
     async def loop_forever(flow: shoal.Workflow) -> None:

@@ -288,7 +288,7 @@ export class ExportSource implements Source {
 
 const EMPTY: ViewDelta = {
   since: 0, offset: 0, at: 0, live: false, run: null, agents: [], tasks: [], letters: [], questions: [], costs: [],
-  spend: [], notes: [], letters_in_all: 0, letters_unread: 0, questions_in_all: 0,
+  spend: [], notes: [], workflows: [], letters_in_all: 0, letters_unread: 0, questions_in_all: 0,
 };
 
 async function refuseChange(): Promise<never> {

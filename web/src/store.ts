@@ -1,7 +1,7 @@
 /** Run view: state of a run, built from view deltas. */
 
 import type {
-  AgentRow, CostRow, MailRow, NoteRow, QuestionRow, RunRow, SpendPoint, TaskRow, ViewDelta,
+  AgentRow, CostRow, MailRow, NoteRow, QuestionRow, RunRow, SpendPoint, TaskRow, ViewDelta, WorkflowRow,
 } from "./types";
 
 const NO_RUN: RunRow = {
@@ -112,6 +112,8 @@ export class RunView {
   spend = new Rows<SpendPoint>((row) => String(row.at), sortBy((one, other) => one.at - other.at));
   notes = new Rows<NoteRow>((row) => String(row.number), sortBy((one, other) => one.number - other.number));
 
+  workflows = new Rows<WorkflowRow>((row) => row.id, sortBy((one, other) => one.began - other.began || compareNatural(one.id, other.id)));
+
   apply(delta: ViewDelta): void {
     if (delta.run) this.run = delta.run;
     this.live = delta.live;
@@ -125,6 +127,7 @@ export class RunView {
     this.costs.update(delta.costs);
     this.spend.update(delta.spend);
     this.notes.update(delta.notes);
+    this.workflows.update(delta.workflows);
   }
 
   copy(): RunView {
@@ -133,6 +136,7 @@ export class RunView {
       run: this.run, live: this.live, offset: this.offset, at: this.at, mailTotal: this.mailTotal,
       agents: this.agents.copy(), tasks: this.tasks.copy(), mail: this.mail.copy(),
       questions: this.questions.copy(), costs: this.costs.copy(), spend: this.spend.copy(), notes: this.notes.copy(),
+      workflows: this.workflows.copy(),
     });
     return copied;
   }

@@ -42,6 +42,24 @@ export interface AgentRow {
   question: string;
   waits_for: string[];
   detail: string;
+  /** Workflow that started it and its phase; empty for other agents. */
+  workflow: string;
+  phase: string;
+}
+
+export type WorkflowStatus = "running" | "completed" | "failed" | "stopped" | "interrupted";
+
+export interface WorkflowRow {
+  id: string;
+  name: string;
+  status: WorkflowStatus;
+  phase: string;
+  phases: { name: string; agents: number; finished: number }[];
+  steps: number;
+  finished: number;
+  began: number;
+  ended: number;
+  detail: string;
 }
 
 export interface TaskRow {
@@ -147,6 +165,8 @@ export interface CostRow {
   cache_written_tokens: number;
   usd: number;
   unpriced: number;
+  /** Workflow and phase that the agent works for; empty for other agents. */
+  phase: string;
 }
 
 export interface SpendPoint {
@@ -176,6 +196,7 @@ export interface ViewDelta {
   costs: CostRow[];
   spend: SpendPoint[];
   notes: NoteRow[];
+  workflows: WorkflowRow[];
   letters_in_all: number;
   letters_unread: number;
   questions_in_all: number;

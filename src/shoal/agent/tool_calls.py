@@ -36,6 +36,7 @@ from shoal.core.conversation.messages import (
 )
 from shoal.core.conversation.tools import (
     TOOL_ALIASES,
+    SelfDescribingTool,
     Tool,
     ToolContext,
     ToolOutput,
@@ -334,7 +335,7 @@ async def _ask_person_for_permission(
         tool_use_id=call.id,
         tool=call.name,
         input=call.input,
-        reason=ask_decision.reason,
+        reason=_explain_question(tool, call, ask_decision),
         rule=format_session_permission_rules(ask_decision.suggestions),
         suggestions=ask_decision.suggestions,
     )
@@ -352,6 +353,12 @@ async def _ask_person_for_permission(
             return await _refuse_tool_call(agent, call, reason)
         case _:
             return await _refuse_tool_call(agent, call, "the answer was not a permission decision")
+
+
+def _explain_question(tool: Tool, call: ToolUseBlock, ask_decision: AskDecision) -> str:
+    """Return why a person is asked, with what the tool itself says about the call."""
+    about = tool.describe_call(call.input) if isinstance(tool, SelfDescribingTool) else ""
+    return f"{ask_decision.reason}; {about}" if about else ask_decision.reason
 
 
 def _apply_hook_permission_decision(

@@ -14,7 +14,7 @@ from shoal.core.events import Event
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from shoal.app.session.result import Result
+    from shoal.app.agents.result import Result
     from shoal.app.session.turn import Turn
 
 OutputT = TypeVar("OutputT")

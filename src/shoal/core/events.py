@@ -378,6 +378,10 @@ class WorkflowStarted(JournaledEvent, frozen=True, tag="workflow_started"):
     rerun_from: int | None = None
     """Number of the first step that runs again on purpose; the earlier results of this step and all later
     steps are void."""
+    script: str = ""
+    """Program text of a workflow that a model wrote; empty if a file defines it."""
+    max_agents: int | None = None
+    """Number of agents that were approved for a script."""
 
 
 class WorkflowPhaseStarted(JournaledEvent, frozen=True, tag="workflow_phase"):
@@ -397,6 +401,8 @@ class WorkflowStepStarted(JournaledEvent, frozen=True, tag="workflow_step_starte
     """Phase, functions and kind of the step."""
     digest: str
     """SHA-256 of its input."""
+    phase: str = ""
+    """Phase in which the step started."""
     preview: str = ""
     """Beginning of its input."""
     child: AgentId | None = None

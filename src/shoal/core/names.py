@@ -24,7 +24,7 @@ TOOL_NAMES: frozenset[str] = frozenset({
     "ListAgents", "NotebookEdit", "Read",
     "SendMessage", "Skill", "Task", "TaskCreate", "TaskGet", "TaskList", "TaskOutput", "TaskStop",
     "TaskUpdate", "TeamCreate", "TeamDelete", "TodoWrite", "ToolSearch", "WebFetch", "WebSearch",
-    "Write",
+    "Workflow", "Write",
 })
 """Built-in tools: a member of that name would be mistaken for the tool."""
 # fmt: on

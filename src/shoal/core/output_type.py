@@ -43,6 +43,13 @@ class OutputType(Generic[OutputT]):
             ) from error
         self.schema: dict[str, Any] = _inline_top_reference(schema)
 
+    @classmethod
+    def from_schema(cls, schema: dict[str, Any]) -> OutputType[Any]:
+        """Return the type of JSON values that fit a JSON Schema."""
+        output: OutputType[Any] = cls.__new__(cls)
+        output.python_type, output._adapter, output.schema = Any, None, schema
+        return output
+
     def __repr__(self) -> str:
         return f"<output type {_describe_type(self.python_type)}>"
 

@@ -40,6 +40,7 @@ ToolName: TypeAlias = Literal[
     "ToolSearch",
     "WebFetch",
     "WebSearch",
+    "Workflow",
     "Write",
 ]
 """Name of a built-in tool."""

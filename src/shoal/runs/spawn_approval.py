@@ -8,6 +8,7 @@ from typing import Any
 from shoal.agent.agent_runner import AgentRunner
 from shoal.core.budgets.budget import Budget
 from shoal.core.budgets.spawn_estimates import SpawnCostEstimate, estimate_spawn_cost
+from shoal.core.budgets.usage import ModelCard
 from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.conversation.tools import TOOL_ALIASES, ToolContext
 from shoal.core.errors import AgentRequestRefused
@@ -74,9 +75,7 @@ class BulkSpawnApproval:
     def _build_spawn_question(
         self, calls: list[ToolUseBlock], parent: AgentRunner, context: ToolContext
     ) -> PermissionQuestion:
-        cost = estimate_spawn_cost(
-            len(calls), _ASSUMED_START_TOKENS, parent.model.card, self._compute_mean_agent_cost()
-        )
+        cost = describe_agents_cost(len(calls), parent.model.card, self._budget)
         return PermissionQuestion(
             id=context.ids.new_short_id(),
             agent=context.agent.agent,
@@ -86,12 +85,15 @@ class BulkSpawnApproval:
                 "agents": [_describe_spawn_call(call.input) for call in calls[:_MAX_LISTED_CALLS]],
                 "count": len(calls),
             },
-            reason=f"it would start {len(calls)} agents at once, {format_spawn_estimate(cost)}",
+            reason=f"it would start {len(calls)} agents at once, {cost}",
         )
 
-    def _compute_mean_agent_cost(self) -> float | None:
-        costs = [usd for agent, (_, usd) in self._budget.spending_by_agent.items() if agent != LEAD_ID]
-        return sum(costs) / len(costs) if costs else None
+
+def describe_agents_cost(count: int, card: ModelCard, budget: Budget) -> str:
+    """Return the estimated cost of that many agents, based on those that ran so far."""
+    costs = [usd for agent, (_, usd) in budget.spending_by_agent.items() if agent != LEAD_ID]
+    mean = sum(costs) / len(costs) if costs else None
+    return format_spawn_estimate(estimate_spawn_cost(count, _ASSUMED_START_TOKENS, card, mean))
 
 
 def format_spawn_estimate(cost: SpawnCostEstimate) -> str:

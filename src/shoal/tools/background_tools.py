@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated
 
 from msgspec import Meta
 
 from shoal.core.agents.subagents import AgentOperations, AgentStatusSnapshot
+from shoal.core.agents.workflow_scripts import WorkflowOperations
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.teams.team_operations import TeamOperations
 from shoal.tools.builtin_tool import builtin_tool, format_tool_text
@@ -21,12 +23,20 @@ _MAX_TIMEOUT = 600_000
 
 
 def build_background_tools(
-    supervisor: AgentOperations, shells: BackgroundShellSupervisor, teams: TeamOperations
+    supervisor: AgentOperations,
+    shells: BackgroundShellSupervisor,
+    teams: TeamOperations,
+    workflows: WorkflowOperations,
 ) -> tuple[Tool, ...]:
-    return (_build_task_output_tool(supervisor, shells), _build_task_stop_tool(supervisor, shells, teams))
+    return (
+        _build_task_output_tool(supervisor, shells, workflows),
+        _build_task_stop_tool(supervisor, shells, teams, workflows),
+    )
 
 
-def _build_task_output_tool(supervisor: AgentOperations, shells: BackgroundShellSupervisor) -> Tool:
+def _build_task_output_tool(
+    supervisor: AgentOperations, shells: BackgroundShellSupervisor, workflows: WorkflowOperations
+) -> Tool:
     @builtin_tool(name="TaskOutput", reads_only=True, deadline=None)
     async def task_output(
         task_id: str,
@@ -39,13 +49,18 @@ def _build_task_output_tool(supervisor: AgentOperations, shells: BackgroundShell
         shell = shells.find_shell(task_id)
         if shell is not None:
             return await _wait_and_read_shell_output(shells, shell, seconds, context)
+        if workflows.take_snapshot(task_id) is not None:
+            return await _wait_and_describe_workflow(workflows, task_id, seconds, context)
         return _format_agent_output(await supervisor.poll_agent(task_id, seconds=seconds, context=context))
 
     return task_output
 
 
 def _build_task_stop_tool(
-    supervisor: AgentOperations, shells: BackgroundShellSupervisor, teams: TeamOperations
+    supervisor: AgentOperations,
+    shells: BackgroundShellSupervisor,
+    teams: TeamOperations,
+    workflows: WorkflowOperations,
 ) -> Tool:
     @builtin_tool(name="TaskStop", deadline=60)
     async def task_stop(
@@ -67,6 +82,8 @@ def _build_task_stop_tool(
             )
         if await teams.stop_member(target, context):
             return ToolOutput(content=f"The teammate {target} was stopped.", data={"task_id": target})
+        if await workflows.stop_workflow(target, f"it was stopped by {context.agent.name}"):
+            return ToolOutput(content=f"The workflow {target} was stopped.", data={"task_id": target})
         stopped = await supervisor.stop_agent(target, context)
         return ToolOutput(
             content=f"Agent {stopped.agent} was stopped: {stopped.description}",
@@ -89,6 +106,26 @@ async def _wait_and_read_shell_output(
     return ToolOutput(
         content=f"status: {shell.status}\nexit code: {shell.exit_code}\n\n{shell.read_new_output()}",
         data={"task_id": shell.id, "status": shell.status, "exit_code": shell.exit_code},
+    )
+
+
+async def _wait_and_describe_workflow(
+    workflows: WorkflowOperations, workflow: str, seconds: float, context: ToolContext
+) -> ToolOutput:
+    if seconds:
+        with suppress(TimeoutError):
+            async with context.clock.deadline(seconds):
+                await workflows.wait_for_end(workflow)
+    snapshot = workflows.take_snapshot(workflow)
+    assert snapshot is not None
+    phase = f" Phase: {snapshot.phase}." if snapshot.phase else ""
+    lines = [
+        f"status: {snapshot.status}",
+        f"{snapshot.finished_steps} steps finished, {snapshot.open_steps} open.{phase}",
+        *filter(None, (snapshot.detail, snapshot.value)),
+    ]
+    return ToolOutput(
+        content="\n".join(lines), data={"task_id": snapshot.workflow, "status": snapshot.status}
     )
 
 

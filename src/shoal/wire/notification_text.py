@@ -158,6 +158,23 @@ def _format_shell_task_notification(facts: BackgroundShell, status: str, summary
     return "\n".join(lines)
 
 
+def format_workflow_notification(
+    workflow: str, call: str, status: str, report: str, path: Path | None
+) -> str:
+    """Announce the end of a workflow; `path` is the file with its whole result, if the report is cut."""
+    lines = [
+        "<task-notification>",
+        f"<task-id>{workflow}</task-id>",
+        *([f"<tool-use-id>{escape_control_tags(call)}</tool-use-id>"] if call else ()),
+        *([f"<output-file>{path}</output-file>"] if path is not None else ()),
+        f"<status>{status}</status>",
+        f"<summary>{_fill(f'workflow_{status}', workflow=workflow)}</summary>",
+        *([f"<result>{escape_control_tags(report)}</result>"] if report else ()),
+        "</task-notification>",
+    ]
+    return "\n".join(lines)
+
+
 def format_hook_notification(notice: BackgroundHookNotice, *, forwarded: bool) -> str:
     """Format the output of a background hook; `forwarded` means that another agent receives it."""
     action = "objects" if notice.wakes else "adds something"

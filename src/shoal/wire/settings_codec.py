@@ -195,6 +195,8 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     """Seconds without activity after which a working teammate's turn is restarted; if it stalls again, the
     turn fails. A teammate in a separate process is pinged first, and continues in a new process if it does
     not reply."""
+    workflow_tool: bool = False
+    """True to let the lead's model write workflows and run them after your approval."""
     team_depth: Count = 1
     """Maximum nesting depth of teams: with 2, teammates may lead teams."""
     implicit_team: bool = False
@@ -349,7 +351,7 @@ class PerFileSettingsSchema(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 SettingsSourceKind: TypeAlias = Literal[
-    "managed", "command line", "local", "project", "mcp", "private", "agent", "plugin", "user"
+    "managed", "command line", "local", "project", "mcp", "private", "agent", "plugin", "workflow", "user"
 ]
 """`private` holds the user's own MCP servers for one project."""
 
@@ -370,7 +372,7 @@ class SettingsDocument(Struct, frozen=True, kw_only=True):
     @property
     def is_user_controlled(self) -> bool:
         """True if the user controls the source; False for project files, which may come from anyone."""
-        return self.kind not in ("local", "project", "mcp", "agent", "plugin")
+        return self.kind not in ("local", "project", "mcp", "agent", "plugin", "workflow")
 
     def __repr__(self) -> str:
         return f"Document({self.name})"  # the text may hold keys

@@ -1,4 +1,4 @@
-/** Cost of a run by agent, role, task and model, over time, and compared with the budget. */
+/** Cost of a run by agent, role, task, phase and model, over time, and compared with the budget. */
 
 import { useMemo } from "preact/hooks";
 import { Choices, Empty, getAgentTint, useStoredChoice } from "../components";
@@ -8,7 +8,7 @@ import { formatClock, formatCount, formatDollars, formatDuration, formatQuantity
 import { makeTaskKey } from "../store";
 import type { CostRow } from "../types";
 
-type By = "agent" | "role" | "task" | "model";
+type By = "agent" | "role" | "task" | "phase" | "model";
 type Unit = "usd" | "tokens";
 
 const TOKENS = ["read from the cache", "written to the cache", "input", "output"];
@@ -63,7 +63,7 @@ export function CostPage() {
           <header>
             <h3>By {by}</h3>
             <Choices<By> label="By" value={by} onChange={setBy}
-              options={[["agent", "Agent"], ["role", "Role"], ["task", "Task"], ["model", "Model"]]} />
+              options={[["agent", "Agent"], ["role", "Role"], ["task", "Task"], ["phase", "Phase"], ["model", "Model"]]} />
           </header>
           <Legend names={legend} />
           <BarChart bars={bars} legend={legend} formatValue={formatValue} />
@@ -93,7 +93,7 @@ function sumCosts(rows: readonly CostRow[]) {
   return total;
 }
 
-/** Groups costs into one bar per agent, role, task or model. Dollars are split by model, or by role for a model; tokens by kind. */
+/** Groups costs into one bar per agent, role, task, phase or model. Dollars are split by model, or by role for a model; tokens by kind. */
 function groupCosts(rows: readonly CostRow[], by: By, unit: Unit, context: RunContextValue): [legend: string[], bars: Bar[]] {
   const getPartName = (row: CostRow): string => (by === "model" ? row.kind : row.model);
   const sizes = new Map<string, number>();
@@ -103,7 +103,7 @@ function groupCosts(rows: readonly CostRow[], by: By, unit: Unit, context: RunCo
   const bars = new Map<string, Bar>();
   for (const row of rows) {
     const task = row.task && makeTaskKey(row.board, row.task);
-    const key = { agent: row.agent, role: row.kind, task, model: row.model }[by];
+    const key = { agent: row.agent, role: row.kind, task, phase: row.phase, model: row.model }[by];
     let bar = bars.get(key);
     if (!bar) bars.set(key, (bar = createBar(key, row, by, legend.length, context)));
     if (unit === "tokens") getTokenCounts(row).forEach((tokens, index) => (bar.parts[index]! += tokens));
@@ -124,5 +124,6 @@ function createBar(key: string, row: CostRow, by: By, parts: number, context: Ru
     const board = context.runView.run.teams.length > 1 ? `${row.board} ` : "";
     return { ...bar, label: key ? `${board}#${row.task} ${context.runView.tasks.get(key)?.subject ?? ""}` : "no task" };
   }
+  if (by === "phase") return { ...bar, label: key || "no workflow" };
   return bar;
 }

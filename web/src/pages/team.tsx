@@ -12,6 +12,7 @@ import { VirtualList } from "../virtual_list";
 const STATES: AgentState[] = ["working", "waiting", "idle", "down", "completed", "failed", "killed", "gone"];
 const MAX_WAITS = 60;
 const MAX_NOTES = 40;
+const MAX_WORKFLOWS = 20;
 const CARD_WIDTH = 264;
 const CARD_HEIGHT = 152;
 
@@ -33,6 +34,7 @@ export function TeamPage() {
       <div class="team-body">
         {layout === "cards" && (
           <aside class="team-aside">
+            <WorkflowList context={context} />
             <WaitList agents={agents} />
             <NoteList context={context} />
           </aside>
@@ -62,6 +64,28 @@ function StateCounts({ agents, stateFilter, onFilter }: {
         </button>
       ))}
     </div>
+  );
+}
+
+/** Workflows with their phases, latest first. Runs without workflows do not show the list. */
+function WorkflowList({ context }: { context: RunContextValue }) {
+  const workflows = context.runView.workflows.list;
+  const latest = useMemo(() => workflows.slice(-MAX_WORKFLOWS).reverse(), [workflows]);
+  if (!workflows.length) return null;
+  return (
+    <SideList title="Workflows" number={workflows.length} name="workflows" open>
+      {latest.map((each) => (
+        <li key={each.id} class={`note workflow workflow-${each.status}`} data-workflow={each.id}>
+          <span><strong>{each.name}</strong> <span class="soft">{each.status}, {formatQuantity(each.finished, "step")} of {each.steps} done</span></span>
+          {each.phases.map((phase) => (
+            <span key={phase.name} class={each.status === "running" && phase.name === each.phase ? "" : "soft"}>
+              {phase.name || "before the first phase"} <span class="figures">{phase.finished}/{phase.agents}</span>
+            </span>
+          ))}
+          {each.detail && <span class="soft">{each.detail}</span>}
+        </li>
+      ))}
+    </SideList>
   );
 }
 
@@ -101,13 +125,14 @@ function NoteList({ context }: { context: RunContextValue }) {
 }
 
 /** List next to the cards; on small screens a person opens it. */
-function SideList({ title, number, name, children }: {
+function SideList({ title, number, name, open = false, children }: {
   title: string;
   number: number | string;
   name: string;
+  open?: boolean;
   children: ComponentChildren;
 }) {
-  const [shown, setShown] = useStoredChoice<"shown" | "hidden">(name, "hidden");
+  const [shown, setShown] = useStoredChoice<"shown" | "hidden">(name, open ? "shown" : "hidden");
   return (
     <section class="side-list" aria-label={title}>
       <button type="button" class="fold" aria-expanded={shown === "shown"}
@@ -152,6 +177,7 @@ function Card({ agent, context, now }: { agent: AgentRow; context: RunContextVal
       <header>
         <a class="card-name" href={buildAgentPath(context, agent)}>{agent.name}</a>
         {agent.kind !== agent.name && <span class="card-kind" title={`${agent.kind}, ${agent.model}`}>{agent.kind}</span>}
+        {agent.phase && <span class="card-kind card-phase" title={agent.workflow}>{agent.phase}</span>}
         <StateMark state={agent.state} />
       </header>
       <p class="card-doing" title={agent.doing || agent.detail}>{agent.doing || agent.detail || "\u00a0"}</p>

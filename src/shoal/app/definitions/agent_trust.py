@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from shoal.app.definitions.agent_catalog import load_agent_catalog
+from shoal.app.definitions.workflow_files import WorkflowFiles
 from shoal.app.settings.settings import Settings
 from shoal.app.settings.settings_trust import (
     PermissionEscalation,
@@ -22,7 +23,7 @@ from shoal.wire.settings_codec import SettingsDocument, SettingsSchema
 
 
 def find_project_escalations(settings: Settings, project: Path) -> tuple[PermissionEscalation, ...]:
-    """Return all parts of a project that need trust: in settings, servers and agent definitions."""
+    """Return the parts of a project that need trust: settings, servers, agent definitions and workflows."""
     found = list(settings.findings.escalations)
     trust_file = ProjectTrustFile(settings.home)
     for definition in load_agent_catalog(cwd=project, home=settings.home).all():
@@ -38,6 +39,7 @@ def find_project_escalations(settings: Settings, project: Path) -> tuple[Permiss
             PermissionEscalation(document=document, keys=keys, value=value, trust=trust)
             for keys, value in escalating_parts
         )
+    found += WorkflowFiles(home=settings.home, project=project).list_escalations()
     return tuple(found)
 
 

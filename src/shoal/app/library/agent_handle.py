@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Generator
 from typing import TYPE_CHECKING, Any, Generic
 
-from shoal.app.session.result import Result, build_agent_result
+from shoal.app.agents.result import Result, build_agent_result
 from shoal.core.agents.subagents import AgentRunStatus
 from shoal.core.events import AgentEnded, Event
 from shoal.core.output_type import AnswerT_co, OutputType

@@ -5,22 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypedDict, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast, overload
 
-from shoal.app.library.agent import Agent, refuse_unknown_keywords, refuse_unknown_tools
+from shoal.app.agents.agent import Agent, refuse_unknown_keywords
+from shoal.app.agents.program_agents import MAPPED_AGENTS, SpawnOptions, choose_output_type
+from shoal.app.agents.result import Result
 from shoal.app.library.agent_handle import AgentHandle
 from shoal.app.library.question_answerer import answer_questions
-from shoal.app.model_notices import format_session_notice
-from shoal.app.session.result import Result
 from shoal.app.session.session import Session
 from shoal.app.session.turn import Turn
-from shoal.core.agents.subagents import SpawnRequest
 from shoal.core.budgets.shared_budget import SharedBudget
-from shoal.core.conversation.messages import Message, user_message
+from shoal.core.conversation.messages import Message
 from shoal.core.errors import AgentRequestRefused
-from shoal.core.ids import AgentId
-from shoal.core.output_type import AnswerT_co, OutputType
-from shoal.core.text.text_format import to_one_line
+from shoal.core.output_type import AnswerT_co
 from shoal.runs.event_channel import EventChannel
 
 if TYPE_CHECKING:
@@ -30,25 +27,10 @@ if TYPE_CHECKING:
     from shoal.app.session.typed_commands import SlashCommandInvocation
 
 AgentT = TypeVar("AgentT")
-MAPPED_AGENTS = 20
-"""Agents of one `map` that run at once by default."""
-_DESCRIPTION_LENGTH = 60
 _NOT_OPEN = (
     "The session is not open. Enter it with `async with shoal.open(...) as session:`, or call "
     "`await session.open()` first."
 )
-
-
-class SpawnOptions(TypedDict, total=False):
-    """Options for one started agent; they override those of its definition."""
-
-    name: str
-    """Name for messages; an agent without a name is reached by its id."""
-    description: str
-    """What it does, in a few words, for people; by default the beginning of the prompt."""
-    model: str
-    isolation: Literal["worktree"]
-    cwd: str
 
 
 class LibrarySession(Session, Generic[AnswerT_co]):
@@ -56,7 +38,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
 
     def __init__(self, options: Options, agents: Sequence[Agent[Any]] = ()) -> None:
         super().__init__(options)
-        self._agents = {agent.name: agent for agent in agents}
+        self._given_agents = tuple(agents)
         self._is_entered = self._is_closed = False
         self._host: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
@@ -78,8 +60,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
             self._options.budget.attach_loop()
         await super().__aenter__()
         try:
-            for agent in self._agents.values():
-                refuse_unknown_tools(agent, self.runtime.tools)
+            self.workflows.agents.add_definitions(self._given_agents)
         except BaseException:
             await super().__aexit__(None, None, None)
             raise
@@ -98,6 +79,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         """Stop what may ask before nobody answers: a question without an answer would wait forever."""
         if self._question_answerer is not None:
             await self.interrupt()
+            await self.workflows.stop_all("the session ended")
             await self.teams.close()
             await self.supervisor.stop_all_agents("the session ended")
             self._question_answerer.cancel()
@@ -177,31 +159,9 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         Raises `AgentRequestRefused`.
         """
         refuse_unknown_keywords("session.spawn()", options, SpawnOptions.__annotations__)
-        return await self.start_agent(agent, prompt, self.choose_output_type(agent, output), options)
-
-    async def start_agent(
-        self,
-        agent: Agent[Any] | str,
-        prompt: str,
-        answer: OutputType[Any] | None,
-        options: SpawnOptions,
-        agent_id: AgentId | None = None,
-    ) -> AgentHandle[Any]:
-        """Start an agent as `spawn` does, with this id if one is given."""
         self._require_open()
-        _check_prompt(prompt)
-        kind = self._register_agent(agent)
-        self.make_resumable()
-        request = SpawnRequest(
-            kind=kind,
-            prompt=prompt,
-            description=options.get("description") or to_one_line(prompt)[:_DESCRIPTION_LENGTH],
-            name=options.get("name"),
-            model=options.get("model"),
-            isolation=options.get("isolation"),
-            cwd=options.get("cwd"),
-        )
-        run = await self.supervisor.start_agent_for_program(request, answer, agent_id)
+        answer = choose_output_type(agent, output)
+        run = await self.workflows.agents.start_agent(agent, prompt, answer, options)
         return AgentHandle(self, run, answer)
 
     @overload
@@ -286,37 +246,6 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         """Run work until the session ends."""
         return self._tasks.create_task(work)
 
-    def make_resumable(self) -> None:
-        """Start the lead's transcript: agents of a session without one could not be found again."""
-        if self.agent.conversation.last_entry is None:
-            notice = user_message(format_session_notice("program_session"))
-            self.agent.conversation.add_message(notice, meta=True)
-
-    def _register_agent(self, agent: Agent[Any] | str) -> str:
-        """Make an agent known to the session, and return its name."""
-        if isinstance(agent, str):
-            return agent
-        if not isinstance(agent, Agent):
-            raise TypeError(f"session.spawn(): agent: expected an Agent or a name, got {agent!r}.")
-        known = self._agents.get(agent.name)
-        if known is None:
-            refuse_unknown_tools(agent, self.runtime.tools)
-            self._agents[agent.name] = agent
-            self.runtime.config.definitions.add_program_definition(agent.parsed.definition)
-            self.runtime.agents.extras[agent.name] = agent.extras
-        elif known is not agent and known != agent:
-            raise ValueError(
-                f"session.spawn(): the session already has another agent named {agent.name!r}. Rename one of "
-                "them."
-            )
-        return agent.name
-
-    @staticmethod
-    def choose_output_type(agent: Agent[Any] | str, output: type[Any] | None) -> OutputType[Any] | None:
-        if output is not None:
-            return OutputType(output)
-        return agent.output if isinstance(agent, Agent) else None
-
     def _require_open(self) -> None:
         if self._is_closed:
             raise RuntimeError("The session is closed. Open another one with shoal.open().")
@@ -355,13 +284,6 @@ class LibrarySession(Session, Generic[AnswerT_co]):
 
         task = self._tasks.create_task(run_and_forward())
         return Turn(channel, task, interrupt_forwarded, self._options.output)
-
-
-def _check_prompt(prompt: Any) -> None:
-    if not isinstance(prompt, str):
-        raise TypeError(f"session.spawn(): prompt: expected a string, got {prompt!r}.")
-    if not prompt.strip():
-        raise ValueError("session.spawn(): prompt: it is empty. Tell the agent what to do.")
 
 
 def _check_count(name: str, count: Any) -> None:

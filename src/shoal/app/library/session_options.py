@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypedDict
 
-from shoal.app.library.agent import Agent, EffortLevel, name_tools, refuse_unknown_keywords
+from shoal.app.agents.agent import Agent, EffortLevel, name_tools, refuse_unknown_keywords
 from shoal.app.options import Options, QuestionHandler
 from shoal.core.budgets.shared_budget import SharedBudget
 from shoal.core.clock import Clock

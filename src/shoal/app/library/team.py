@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from msgspec import Struct
 
+from shoal.app.agents.agent import Agent, refuse_unknown_keywords, restore_agent
 from shoal.app.config.option_checks import suggest_name
 from shoal.app.config.session_config import resolve_environment
-from shoal.app.library.agent import Agent, refuse_unknown_keywords, restore_agent
 from shoal.app.library.library_session import LibrarySession
 from shoal.app.library.session_options import SharedOptions, build_session_options
 from shoal.app.library.team_definition import (
@@ -337,7 +337,7 @@ class Team:
                 "another name."
             )
         # The definition first: a team without one could not be resumed.
-        session.make_resumable()
+        session.workflows.agents.make_resumable()
         options, required = select_stored_options(self._given)
         write_team_definition(
             session.runtime.store.directory,

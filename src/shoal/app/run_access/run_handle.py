@@ -144,10 +144,14 @@ def find_named_or_latest_run(home: Path, cwd: Path, name: str | None = None) -> 
     """Return the run of that name, or the latest one started in this directory; None if there is none."""
     if name is not None:
         return find_run(home, name)
-    runs = [RunHandle(session=SessionId(each), home=home) for each in _list_run_names(home)]
     directory = str(cwd.resolve())
-    return next(
-        (run for run in _sort_runs_newest_first(runs) if read_start_directory(run) == directory), None
+    return next((run for run in list_runs_newest_first(home) if read_start_directory(run) == directory), None)
+
+
+def list_runs_newest_first(home: Path) -> list[RunHandle]:
+    """Return all runs that have a journal, the one with the newest event first."""
+    return _sort_runs_newest_first(
+        RunHandle(session=SessionId(each), home=home) for each in _list_run_names(home)
     )
 
 

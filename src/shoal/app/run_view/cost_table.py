@@ -23,6 +23,7 @@ class CostAttribution(Struct, frozen=True, kw_only=True):
     kind: str
     board: str = ""
     task: str = ""
+    phase: str = ""
 
 
 _Key: TypeAlias = tuple[str, str, str, str]
@@ -84,4 +85,5 @@ def _make_cost_row(key: _Key, attribution: CostAttribution, spent: UsageAndCostT
         cache_written_tokens=usage.cache_creation_input_tokens,
         usd=spent.usd,
         unpriced=spent.unpriced,
+        phase=attribution.phase,
     )

@@ -25,6 +25,7 @@ from shoal.app.run_view.view_rows import (
     RunViewTaskRow,
     ViewDelta,
 )
+from shoal.app.run_view.workflow_table import RunViewWorkflowsState
 from shoal.core.events import (
     PREVIEW_LENGTH,
     AgentEnded,
@@ -47,6 +48,11 @@ from shoal.core.events import (
     TaskChanged,
     TurnStarted,
     UnknownJournalEvent,
+    WorkflowEnded,
+    WorkflowPhaseStarted,
+    WorkflowStarted,
+    WorkflowStepFinished,
+    WorkflowStepStarted,
 )
 from shoal.core.ids import LEAD_ID, LEAD_KIND, AgentId
 from shoal.core.names import LEAD_NAME
@@ -66,6 +72,7 @@ class RunView:
             MAX_QUESTIONS
         )
         self.costs = RunViewCostsState()
+        self.workflows = RunViewWorkflowsState()
         self.notes: ChangeTrackingRowMap[int, RunViewNoteRow] = ChangeTrackingRowMap()
         self.offset = 0
         """Offset of the next event."""
@@ -98,6 +105,7 @@ class RunView:
         self._mark_live_agents_changed(self.offset)
         self.statuses.mark_agents_lost()
         self._close_open_questions(self.offset)
+        self.workflows.mark_lost(self.offset)
         self.offset += 1
 
     # Queries of the surfaces
@@ -131,6 +139,7 @@ class RunView:
             costs=_list_changed_rows(self.costs.rows, offset),
             spend=_list_changed_rows(self.costs.points, offset),
             notes=_list_changed_rows(self.notes, offset),
+            workflows=_list_changed_rows(self.workflows.rows, offset),
             letters_in_all=self.mail.total,
             letters_unread=self.mail.unread,
             questions_in_all=self.questions.total,
@@ -164,6 +173,7 @@ class RunView:
         if isinstance(event, SessionStarted | SessionEnded):
             self._mark_live_agents_changed(offset)
             self._close_open_questions(offset)
+            self.workflows.mark_lost(offset)
         status = self.statuses.apply_event(event, at / 1000)
         if event.agent in self._agents:
             self._agents.mark_row_changed(event.agent, offset)
@@ -185,6 +195,14 @@ class RunView:
                     self.questions.put_row(question_id, row, offset, is_settled=True)
             case ModelRequestSettled():
                 self._add_request_cost(event, at, offset)
+            case (
+                WorkflowStarted()
+                | WorkflowPhaseStarted()
+                | WorkflowStepStarted()
+                | WorkflowStepFinished()
+                | WorkflowEnded()
+            ):
+                self.workflows.apply_event(event, at, offset)
             case _:
                 self._add_note_for_event(event, at, offset)
 
@@ -207,12 +225,22 @@ class RunView:
     def _add_request_cost(self, event: ModelRequestSettled, at: int, offset: int) -> None:
         status, name = self.statuses.all[event.agent], self.get_agent_name(event.agent)
         task = self._find_current_task(status)
-        attribution = CostAttribution(name=name, kind=self._get_agent_kind(status))
+        attribution = CostAttribution(
+            name=name, kind=self._get_agent_kind(status), phase=self._describe_phase(event.agent)
+        )
         if task is not None:
             attribution = replace(attribution, board=task.board, task=task.id)
         self.costs.add_request_cost(event, attribution, at, offset)
         if task is not None:
             self.tasks.add_task_cost(task, event.cost_usd or 0.0, event.usage.total_tokens, offset)
+
+    def _describe_phase(self, agent: AgentId) -> str:
+        """Return the name of the workflow and the phase of an agent; empty if no workflow started it."""
+        workflow, phase = self.workflows.get_agent_phase(agent)
+        if not workflow:
+            return ""
+        name = self.workflows.rows.get_row(workflow).name
+        return f"{name}: {phase}" if phase else name
 
     def _add_note_for_event(self, event: Event, at: int, offset: int) -> None:
         match event:
@@ -285,6 +313,7 @@ class RunView:
 
     def _make_agent_row(self, status: AgentStatusRecord) -> RunViewAgentRow:
         facts, name = status.start_event, self.get_agent_name(status.agent)
+        workflow, phase = self.workflows.get_agent_phase(status.agent)
         current_task = self._find_current_task(status)
         return RunViewAgentRow(
             id=status.agent,
@@ -310,6 +339,8 @@ class RunView:
             question="" if status.question is None else status.question.id,
             waits_for=self._list_awaited_agents(status, name),
             detail="" if status.completion is None else status.completion.detail,
+            workflow=workflow,
+            phase=phase,
         )
 
     def _list_awaited_agents(self, status: AgentStatusRecord, name: str) -> tuple[str, ...]:

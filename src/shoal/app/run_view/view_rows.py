@@ -57,6 +57,37 @@ class RunViewAgentRow(Struct, frozen=True, kw_only=True):
     """Names of the owners of open tasks that block its own."""
     detail: str = ""
     """Reason of its end."""
+    workflow: str = ""
+    """Id of the workflow that started it."""
+    phase: str = ""
+    """Phase of that workflow."""
+
+
+class RunViewPhase(Struct, frozen=True, kw_only=True):
+    """Phase of a workflow."""
+
+    name: str
+    agents: int = 0
+    finished: int = 0
+    """Number of agents whose steps have a result."""
+
+
+class RunViewWorkflowRow(Struct, frozen=True, kw_only=True):
+    id: str
+    name: str
+    status: str = "running"
+    """`running`, `completed`, `failed`, `stopped` or `interrupted`."""
+    phase: str = ""
+    """Current phase."""
+    phases: tuple[RunViewPhase, ...] = ()
+    steps: int = 0
+    finished: int = 0
+    """Number of steps that have a result."""
+    began: int = 0
+    ended: int = 0
+    """Time of its last end; 0 before that."""
+    detail: str = ""
+    """Reason of its end."""
 
 
 class RunViewTaskRow(Struct, frozen=True, kw_only=True):
@@ -118,6 +149,8 @@ class RunViewCostRow(Struct, frozen=True, kw_only=True):
     usd: float
     unpriced: int
     """Number of requests with unknown price."""
+    phase: str = ""
+    """Name of the workflow and phase that the agent works for; empty for other agents."""
 
 
 class CumulativeSpendPoint(Struct, frozen=True, kw_only=True):
@@ -142,8 +175,9 @@ class ViewDelta(Struct, frozen=True, kw_only=True):
     """All rows that changed between two journal offsets; a row replaces the one with its key.
 
     The keys are: agents `id`, tasks `board` and `id`, letters `team`, `to` and `id`, questions `id`, costs
-    `agent`, `model`, `board` and `task`, spend `at`, notes `number`. A task whose status is `deleted` has to
-    be removed. Of letters, questions and notes only the latest are included; the totals count all.
+    `agent`, `model`, `board` and `task`, spend `at`, notes `number`, workflows `id`. A task whose status is
+    `deleted` has to be removed. Of letters, questions and notes only the latest are included; the totals
+    count all.
     """
 
     since: int
@@ -161,6 +195,7 @@ class ViewDelta(Struct, frozen=True, kw_only=True):
     costs: tuple[RunViewCostRow, ...] = ()
     spend: tuple[CumulativeSpendPoint, ...] = ()
     notes: tuple[RunViewNoteRow, ...] = ()
+    workflows: tuple[RunViewWorkflowRow, ...] = ()
     letters_in_all: int = 0
     letters_unread: int = 0
     questions_in_all: int = 0

@@ -18,6 +18,7 @@ from shoal.app.definitions.project_memory import (
     read_instruction_exclusions,
     read_memory_index,
 )
+from shoal.app.definitions.workflow_files import WorkflowFiles
 from shoal.app.hooks.agent_hooks import HookRegistry
 from shoal.app.model_notices import format_session_notice
 from shoal.app.runtime.event_bus import EventBus
@@ -87,7 +88,16 @@ def load_skills_and_instructions(
         path_instructions=path_instructions,
         output_style=choose_output_style(settings, cwd),
         memory=memory,
+        workflows=_find_workflow_files(config, cwd),
     )
+
+
+def _find_workflow_files(config: SessionConfig, cwd: Path) -> WorkflowFiles | None:
+    options = config.options
+    if not options.slash_commands:
+        return None
+    sources = () if options.bare else options.setting_sources
+    return WorkflowFiles(home=config.settings.home, project=cwd, plugins=config.plugins, sources=sources)
 
 
 def _load_project_memory(settings: Settings, cwd: Path, permissions: PermissionEngine) -> str:

@@ -81,6 +81,7 @@ async def _recover_session(session: Session, recovered: RecoveredSessionState) -
             session.id, recovered.delivered, recovered.active_members, recovered.idle_members
         )
     _watch_late_answers(session, recovered.cut_off_questions)
+    session.workflows.scripts.notify_interrupted()
 
 
 def _watch_late_answers(session: Session, questions: tuple[PermissionQuestion, ...]) -> None:

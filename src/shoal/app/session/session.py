@@ -16,13 +16,7 @@ from shoal.agent.forks import NO_SUGGESTION, ask_model_outside_conversation
 from shoal.agent.loop import LoopResult
 from shoal.app.config.session_memory import SessionMemory
 from shoal.app.options import Options
-from shoal.app.session import (
-    delegate_mode,
-    person_notifier,
-    session_cleanup,
-    session_telemetry,
-    typed_commands,
-)
+from shoal.app.session import person_notifier, session_cleanup, session_telemetry, typed_commands
 from shoal.app.session.recovery import start_or_recover_session
 from shoal.app.session.turn import (
     LastWorkingPermissionModeTracker,
@@ -69,6 +63,7 @@ if TYPE_CHECKING:
     from shoal.app.runtime.runtime import Runtime
     from shoal.app.session.lifecycle_hooks import SessionLifecycleHookRunner
     from shoal.app.skills.knowledge import SkillsAndInstructions
+    from shoal.app.workflows.workflow_supervisor import WorkflowSupervisor
     from shoal.core.budgets.budget import Budget
     from shoal.core.budgets.usage import ModelCard
     from shoal.core.clock import Clock
@@ -104,6 +99,7 @@ class Session:
     """State that an earlier process of this session left unfinished."""
     undo_history: SessionUndoHistory | None
     """Turns that can be undone; None if nothing is stored."""
+    workflows: WorkflowSupervisor
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -273,7 +269,7 @@ class Session:
                 parts.teams,
             )
             self.lifecycle_hooks, self.recovered = parts.lifecycle_hooks, parts.recovered
-            self.undo_history = parts.undo_history
+            self.undo_history, self.workflows = parts.undo_history, parts.workflows
             self._options = self.runtime.options
             await connect_session(self, self._exit)
             session_telemetry.attach_telemetry(self, self._exit, trace=self._options.trace)
@@ -295,6 +291,7 @@ class Session:
     async def __aexit__(self, *exc: Any) -> None:
         try:
             await self.interrupt()
+            await self.workflows.stop_all(SESSION_ENDED_REASON)
             await self.teams.close()
             await self.supervisor.stop_all_agents(SESSION_ENDED_REASON)
             await self.runtime.processes.shells.stop_all(SESSION_ENDED_REASON)
@@ -352,11 +349,8 @@ class Session:
         At the session's deadline working agents are stopped and listed in `interrupted_agents`. With
         `wait_for_input` the wait continues after the agents end; in assistant mode it never ends.
         """
-        supervisor, queue, is_assistant = (
-            self.supervisor,
-            self.runtime.inbox.queue,
-            self.runtime.config.assistant,
-        )
+        supervisor, queue = self.supervisor, self.runtime.inbox.queue
+        is_assistant = self.runtime.config.assistant
         self.expects_input = self.expects_input or wait_for_input
         if wait_for_input and not is_assistant and not self._has_running_agents:
             # No agent is working that the deadline could cut off.
@@ -370,6 +364,7 @@ class Session:
                     await race_coroutines(self._tasks, *idle_waits, queue.wait_for_waking_item(LEAD_ID))
                 await self._wait_briefly_for_more_results()
         except TimeoutError:
+            await self.workflows.stop_all("the deadline has passed")
             stopped = await self.teams.close()
             self.interrupted_agents = (*stopped, *await supervisor.stop_all_agents("the deadline has passed"))
             return None
@@ -377,7 +372,8 @@ class Session:
 
     @property
     def _has_running_agents(self) -> bool:
-        return self.supervisor.has_running_agents or self.teams.is_working
+        supervisor, workflows = self.supervisor, self.workflows
+        return supervisor.has_running_agents or self.teams.is_working or workflows.has_background_work
 
     async def _wait_until_agents_and_hooks_idle(self) -> None:
         background = self.runtime.hooks.runner.background
@@ -505,7 +501,9 @@ class Session:
 
     def set_delegate_mode(self, *, enabled: bool) -> None:
         """Restrict the lead to delegation, or restore all its tools, from its next call on."""
-        delegate_mode.set_delegate_mode(self, enabled=enabled)
+        from shoal.app.session.delegate_mode import set_delegate_mode
+
+        set_delegate_mode(self, enabled=enabled)
 
     def list_undoable_turns(self) -> tuple[UndoableTurn, ...]:
         """Return the turns that can be undone, oldest first; none if nothing is stored."""
@@ -524,13 +522,15 @@ class Session:
         return self.supervisor.move_to_background(None if agent is None else AgentId(agent))
 
     async def stop_task(self, task: str) -> str:
-        """Stop an agent, by id or name, or a shell; return its description. Raises `AgentRequestRefused`."""
+        """Stop an agent, a shell or a workflow; return its description. Raises `AgentRequestRefused`."""
         shell = self.runtime.processes.shells.find_shell(task)
         if shell is not None and shell.status == "running":
             await shell.stop(STOPPED_BY_PERSON_REASON)
             return shell.command
         if await self.teams.end_member(task, STOPPED_BY_PERSON_REASON):
             return task
+        if await self.workflows.stop(task, STOPPED_BY_PERSON_REASON):
+            return f"workflow {task}"
         return (await self.supervisor.stop_running_agent(task, STOPPED_BY_PERSON_REASON)).description
 
     async def stop_agents(self, reason: str = STOPPED_BY_PERSON_REASON) -> tuple[AgentStatusSnapshot, ...]:
@@ -559,8 +559,8 @@ class Session:
     @property
     def has_working_agents(self) -> bool:
         """True if an agent other than the lead is working."""
-        supervisor, teams = self.supervisor, self.teams
-        return teams.is_working or any(run.completion is None for run in supervisor.list_running_agents())
+        runs = self.supervisor.list_running_agents()
+        return self.teams.is_working or any(run.completion is None for run in runs)
 
     @property
     def has_live_agents(self) -> bool:
@@ -572,6 +572,7 @@ class Session:
         while True:
             await self.supervisor.wait_until_idle()
             await self.teams.wait_until_idle()
+            await self.workflows.wait_until_idle()
             if not self._has_running_agents:
                 return
 

@@ -14,6 +14,7 @@ from shoal.agent.conversation import Conversation
 from shoal.app.agent_permissions import get_permission_engine
 from shoal.app.agents.agent_factory import AgentFactory
 from shoal.app.agents.backend_launcher import BackendMemberLauncher
+from shoal.app.agents.program_agents import ProgramAgents
 from shoal.app.config.assistant_mode import build_appended_system_prompt
 from shoal.app.config.coordinator_mode import load_replacement_system_prompt, select_lead_tools
 from shoal.app.config.journal_recovery import (
@@ -40,6 +41,7 @@ from shoal.app.session.control_handler import handle_control_command
 from shoal.app.session.hook_services import SessionHookServices
 from shoal.app.session.lifecycle_hooks import SessionLifecycleHookRunner
 from shoal.app.settings.configured_rules import find_skipped_flag_rules
+from shoal.app.workflows.workflow_supervisor import WorkflowSupervisor
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import ShoalError
 from shoal.core.events import PREVIEW_LENGTH
@@ -62,6 +64,7 @@ from shoal.tools.agent_tools import AgentToolOptions, build_agent_tools, format_
 from shoal.tools.background_tools import build_background_tools
 from shoal.tools.plan_tools import PlanApprover
 from shoal.tools.team_tools import build_team_tools
+from shoal.tools.workflow_tool import build_workflow_tool
 from shoal.wire.hook_codec import UNKNOWN_EVENT_END
 
 if TYPE_CHECKING:
@@ -122,15 +125,17 @@ class SessionParts(Struct, frozen=True, kw_only=True):
     lifecycle_hooks: SessionLifecycleHookRunner
     recovered: RecoveredSessionState | None
     undo_history: SessionUndoHistory | None
+    workflows: WorkflowSupervisor
 
 
 async def build_session_parts(options: Options, exit_stack: AsyncExitStack) -> SessionParts:
     """Build the parts of a session; `exit_stack` closes them in reverse order. Raises `ShoalError`."""
     config = load_session_config(options, exit_stack)
     runtime = await open_runtime(config, exit_stack)
-    supervisor, teams = _create_supervisor_and_teams(runtime)
+    supervisor, teams, workflows = _create_supervisor_and_teams(runtime)
     await exit_stack.enter_async_context(supervisor)
     await exit_stack.enter_async_context(teams)
+    await exit_stack.enter_async_context(workflows)
     lead = _create_lead(runtime)
     runtime.agents.running.set_lead(lead)
     runtime.servers.subscribe_to_tool_changes(lambda: lead.set_tools(*_select_lead_tools(runtime)))
@@ -142,6 +147,7 @@ async def build_session_parts(options: Options, exit_stack: AsyncExitStack) -> S
         lifecycle_hooks=await exit_stack.enter_async_context(SessionLifecycleHookRunner(lead, runtime)),
         recovered=_recover_session_state(runtime),
         undo_history=create_undo_history(config),
+        workflows=workflows,
     )
 
 
@@ -159,8 +165,10 @@ async def connect_session(session: Session, exit_stack: AsyncExitStack) -> None:
         session.notes.extend(_describe_unknown_events(session.recovered))
 
 
-def _create_supervisor_and_teams(runtime: Runtime) -> tuple[AgentSupervisor, SessionTeams | MemberHost]:
-    """Create the supervisor and the teams; their tools are added to the tools of the runtime."""
+def _create_supervisor_and_teams(
+    runtime: Runtime,
+) -> tuple[AgentSupervisor, SessionTeams | MemberHost, WorkflowSupervisor]:
+    """Create the supervisors and the teams; their tools are added to the tools of the runtime."""
     agent_factory = AgentFactory(runtime)
     supervisor = AgentSupervisor(
         factory=agent_factory,
@@ -176,14 +184,16 @@ def _create_supervisor_and_teams(runtime: Runtime) -> tuple[AgentSupervisor, Ses
     runtime.agents.plans.add_approval_listener(agent_factory.transcripts.save_approved_plan_mode)
     teams = _create_teams_or_member_host(runtime, supervisor, agent_factory)
     runtime.agents.running.add_source(teams)
+    workflows = WorkflowSupervisor(ProgramAgents(runtime, supervisor))
     agent_tools = (
         *_build_agent_tools(runtime.config, supervisor, teams),
         *build_team_tools(teams),
-        *build_background_tools(supervisor, runtime.processes.shells, teams),
+        *build_background_tools(supervisor, runtime.processes.shells, teams, workflows.scripts),
+        *([build_workflow_tool(workflows.scripts)] if runtime.settings.own.workflow_tool else ()),
         runtime.knowledge.create_skill_tool(),
     )
     runtime.tools.update({tool.schema.name: tool for tool in agent_tools})
-    return supervisor, teams
+    return supervisor, teams, workflows
 
 
 def _build_spawn_policy(config: SessionConfig) -> SpawnPolicy:

@@ -10,8 +10,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.agent.loop import LoopResult, run_agent_loop
+from shoal.app.agents.result import Result, build_turn_result
 from shoal.app.model_notices import format_session_notice
-from shoal.app.session.result import Result, build_turn_result
 from shoal.app.session.typed_commands import SlashCommandInvocation, run_prompt_or_slash_command
 from shoal.core.agents.background_shells import BackgroundShell
 from shoal.core.agents.subagents import AgentStatusSnapshot

@@ -13,17 +13,27 @@ from shoal.agent.agent_runner import AgentRunner
 from shoal.agent.hook_points import add_hook_context_message, run_agent_hooks
 from shoal.agent.loop import LoopResult, run_agent_loop
 from shoal.app.agents.spawn_requests import parse_effort_thinking_tokens
+from shoal.app.workflows.json_values import format_returned_value
 from shoal.core.conversation.messages import Message, TextBlock, user_message
 from shoal.core.errors import (
     AgentRequestRefused,
     BudgetError,
     ModelError,
     NoModelConfigured,
+    RunFailed,
     SettingsError,
     ShoalError,
+    UnknownSkill,
+    WorkflowError,
 )
 from shoal.core.extensions.mcp_servers import MCP_PREFIX
-from shoal.core.extensions.skills import ExternalSlashPrompt, Skill, is_full_or_unprefixed_skill_name
+from shoal.core.extensions.skills import (
+    ExternalSlashPrompt,
+    Skill,
+    TypedCommand,
+    WorkflowCommand,
+    is_full_or_unprefixed_skill_name,
+)
 from shoal.core.text.control_tags import escape_control_tags
 
 if TYPE_CHECKING:
@@ -36,7 +46,7 @@ _COMMAND_PATTERN = re.compile(r"\s*/(\w[^\s/\\]*)(?:\s+(.*))?", re.DOTALL)
 class SlashCommandInvocation(Struct, frozen=True, kw_only=True):
     """A slash command with its arguments."""
 
-    command: Skill | ExternalSlashPrompt
+    command: TypedCommand
     arguments: str
     text: str
     """Text as it was typed."""
@@ -63,9 +73,21 @@ def parse_slash_command(runtime: Runtime, prompt: str | Message) -> str | Messag
     name, arguments = _split_slash_command(prompt)
     prompts = (each for source in runtime.knowledge.prompts for each in source.list_prompts())
     found = next((each for each in prompts if each.name == name), None)
-    command = found or runtime.knowledge.skills.find_typed_skill(name)
+    command: TypedCommand = found or _find_skill_or_workflow(runtime, name)
     text = prompt if isinstance(prompt, str) else prompt.text
     return SlashCommandInvocation(command=command, arguments=arguments, text=text.strip())
+
+
+def _find_skill_or_workflow(runtime: Runtime, name: str) -> Skill | WorkflowCommand:
+    """Raises `UnknownSkill` or `InvalidAgentDefinition`."""
+    try:
+        return runtime.knowledge.skills.find_typed_skill(name)
+    except UnknownSkill:
+        workflows = runtime.knowledge.list_workflow_commands()
+        found = [each for each in workflows if is_full_or_unprefixed_skill_name(name, each.name)]
+        if not found:
+            raise
+        return next((each for each in found if each.name == name), found[0])
 
 
 def _split_slash_command(prompt: str | Message) -> tuple[str, str]:
@@ -100,7 +122,11 @@ async def run_prompt_or_slash_command(
     if not isinstance(prompt, SlashCommandInvocation):
         return await run_agent_loop(agent, prompt)
     try:
-        return await _run_slash_invocation(session, prompt)
+        if (blocked := await _run_expansion_hooks(agent, prompt)) is not None:
+            return LoopResult(reason="blocked", detail=f"a UserPromptExpansion hook blocked it: {blocked}")
+        if isinstance(prompt.command, WorkflowCommand):
+            return await _run_typed_workflow(session, prompt, prompt.command)
+        return await _run_slash_invocation(session, prompt, prompt.command)
     finally:
         # The command's permissions were granted before the agent's turn, which may never have started.
         agent.permissions.drop_turn_permissions()
@@ -111,14 +137,13 @@ async def _run_expansion_hooks(agent: AgentRunner, prompt: SlashCommandInvocatio
     if not agent.hooks.has_hooks_for("UserPromptExpansion"):
         return None
     command = prompt.command
-    is_skill = isinstance(command, Skill)
     decision = await run_agent_hooks(
         agent,
         "UserPromptExpansion",
-        expansion_type="slash_command" if is_skill else "mcp_prompt",
+        expansion_type="mcp_prompt" if isinstance(command, ExternalSlashPrompt) else "slash_command",
         command_name=command.name,
         command_args=prompt.arguments,
-        command_source=str(command.source) if isinstance(command, Skill) else "mcp",
+        command_source=_describe_command_source(command),
         prompt=prompt.text,
     )
     if decision.blocked is None:
@@ -126,10 +151,10 @@ async def _run_expansion_hooks(agent: AgentRunner, prompt: SlashCommandInvocatio
     return decision.blocked
 
 
-async def _run_slash_invocation(session: Session, prompt: SlashCommandInvocation) -> LoopResult:
-    agent, runtime, command = session.agent, session.runtime, prompt.command
-    if (blocked := await _run_expansion_hooks(agent, prompt)) is not None:
-        return LoopResult(reason="blocked", detail=f"a UserPromptExpansion hook blocked it: {blocked}")
+async def _run_slash_invocation(
+    session: Session, prompt: SlashCommandInvocation, command: Skill | ExternalSlashPrompt
+) -> LoopResult:
+    agent, runtime = session.agent, session.runtime
     if isinstance(command, Skill) and command.execution.forks:
         return await _run_forked_skill(session, prompt, command)
     if isinstance(command, ExternalSlashPrompt):
@@ -170,6 +195,45 @@ async def _run_slash_invocation(session: Session, prompt: SlashCommandInvocation
             agent.limits = limits
 
 
+def _describe_command_source(command: TypedCommand) -> str:
+    match command:
+        case Skill():
+            return str(command.source)
+        case WorkflowCommand():
+            return str(command.path)
+        case ExternalSlashPrompt():
+            return "mcp"
+
+
+async def _run_typed_workflow(
+    session: Session, prompt: SlashCommandInvocation, command: WorkflowCommand
+) -> LoopResult:
+    """Run the workflow as this turn; what it returns is the answer and is added to the conversation."""
+    from shoal.app.workflows.workflow_loader import load_workflow_command, parse_typed_arguments
+
+    files = session.knowledge.workflows
+    assert files is not None
+    try:
+        definition = load_workflow_command(command, files)
+        returned = await definition.run(session, **parse_typed_arguments(definition, prompt.arguments))
+    except (RunFailed, WorkflowError) as error:
+        return await _add_command_output(session, prompt, f"The workflow failed: {error}", failed=True)
+    except Exception as error:  # noqa: BLE001 - the wall around a program of the person: it may raise anything
+        text = f"The workflow raised {type(error).__name__}: {error}"
+        return await _add_command_output(session, prompt, text, failed=True)
+    return await _add_command_output(session, prompt, format_returned_value(returned))
+
+
+async def _add_command_output(
+    session: Session, prompt: SlashCommandInvocation, report: str, *, failed: bool = False
+) -> LoopResult:
+    """Add the output of a command that no model ran to the lead's conversation, and end the turn with it."""
+    stdout = f"<local-command-stdout>{escape_control_tags(report)}</local-command-stdout>"
+    text = f"{_format_slash_invocation(prompt)}\n{stdout}"
+    await session.agent.receive_message(user_message(text), by="person")
+    return LoopResult(reason="done", text=report, detail="it failed" if failed else "")
+
+
 async def _fetch_mcp_prompt_text(runtime: Runtime, name: str, arguments: str) -> str:
     """Fetch a prompt text, which may be gone since it was typed. Raises `ShoalError` and `TimeoutError`."""
     for source in runtime.knowledge.prompts:
@@ -183,11 +247,7 @@ async def _run_forked_skill(session: Session, prompt: SlashCommandInvocation, sk
     output = await session.runtime.knowledge.invoker.start_typed_forking_skill(
         skill, prompt.arguments, session.agent
     )
-    report = output.text
-    stdout = f"<local-command-stdout>{escape_control_tags(report)}</local-command-stdout>"
-    text = f"{_format_slash_invocation(prompt)}\n{stdout}"
-    await session.agent.receive_message(user_message(text), by="person")
-    return LoopResult(reason="done", text=report, detail="it failed" if output.is_error else "")
+    return await _add_command_output(session, prompt, output.text, failed=output.is_error)
 
 
 async def _run_turn_with_other_model(session: Session, name: str, message: Message) -> LoopResult:

@@ -313,7 +313,7 @@ def _hash_escalating_settings(parts: _EscalatingParts) -> str:
 
 
 def _make_trust_document_key(document: SettingsDocument) -> str:
-    if document.kind in ("agent", "plugin"):
+    if document.kind in ("agent", "plugin", "workflow"):
         # Each of these files is trusted separately.
         return f"{document.kind}:{document.path}"
     return _FILE_NAMES.get(document.kind, _FILE_NAMES["project"])

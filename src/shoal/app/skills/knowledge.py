@@ -7,13 +7,14 @@ from msgspec import Struct
 from shoal.app.definitions.instructions import LoadedInstructionFiles
 from shoal.app.definitions.output_styles import ChosenOutputStyle
 from shoal.app.definitions.path_instructions import AgentPathInstructions, PathInstructionFactory
+from shoal.app.definitions.workflow_files import WorkflowFiles
 from shoal.app.skills.catalog_changes import AgentAndSkillChangeReporter
 from shoal.app.skills.mentions import MentionExpander
 from shoal.app.skills.skill_catalog import SkillAndCommandLibrary
 from shoal.app.skills.skill_invoker import PreloadedSkills, SkillInvoker
 from shoal.core.agents.agent_definitions import AgentDefinition
 from shoal.core.conversation.tools import Tool
-from shoal.core.extensions.skills import ExternalSlashPrompt, ExternalSlashPromptSource, Skill
+from shoal.core.extensions.skills import ExternalSlashPromptSource, TypedCommand, WorkflowCommand
 from shoal.core.ports import Workspace
 from shoal.policy.permission_engine import PermissionEngine
 from shoal.tools.skill_tool import build_skill_tool, format_skill_list
@@ -32,6 +33,8 @@ class SkillsAndInstructions(Struct, kw_only=True):
     output_style: ChosenOutputStyle = ChosenOutputStyle()
     prompts: list[ExternalSlashPromptSource] = []
     """Sources of additional commands."""
+    workflows: WorkflowFiles | None = None
+    """Workflows that can be typed as commands; None if commands are off."""
 
     def preload_agent_skills(self, definition: AgentDefinition) -> PreloadedSkills:
         """Return the texts an agent starts with. Raises `AgentRequestRefused` for a missing skill."""
@@ -51,10 +54,15 @@ class SkillsAndInstructions(Struct, kw_only=True):
         factory = self.path_instructions
         return None if factory is None else factory.create_path_instructions(workspace, permissions)
 
-    def list_slash_commands(self) -> tuple[Skill | ExternalSlashPrompt, ...]:
+    def list_slash_commands(self) -> tuple[TypedCommand, ...]:
         """Return everything the user can type as a slash command."""
         prompts = (each for source in self.prompts for each in source.list_prompts())
-        return (*self.skills.list_skills_for_user(), *prompts)
+        workflows = (each for each in self.list_workflow_commands() if not each.problem)
+        return (*self.skills.list_skills_for_user(), *prompts, *workflows)
+
+    def list_workflow_commands(self) -> tuple[WorkflowCommand, ...]:
+        """Return the workflows, also those that cannot run."""
+        return () if self.workflows is None else self.workflows.list_commands()
 
     def create_skill_tool(self) -> Tool:
         return build_skill_tool(

@@ -33,6 +33,14 @@ def convert_json_value(value: Any, python_type: Any, what: str) -> Any:
         raise WorkflowError(f"{what} does not fit its type: {error}.") from error
 
 
+def format_returned_value(value: Any) -> str:
+    """Return what a workflow returned as a text for people and models."""
+    if isinstance(value, str):
+        return value
+    encoded = msgspec.json.encode(to_json_value(value, "The returned value"))
+    return msgspec.json.format(encoded, indent=2).decode()
+
+
 def compute_digest(value: Any) -> str:
     """Return the SHA-256 of a JSON value; the order of keys does not matter."""
     return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()

@@ -27,6 +27,7 @@ class StepRecord(Struct, kw_only=True):
     path: str
     digest: str
     preview: str
+    phase: str = ""
     child: AgentId | None = None
     until: int | None = None
     is_finished: bool = False
@@ -76,6 +77,7 @@ class WorkflowRecords:
                     path=event.path,
                     digest=event.digest,
                     preview=event.preview,
+                    phase=event.phase,
                     child=event.child,
                     until=event.until,
                 )

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Callable, Coroutine, Mapping
-from contextvars import ContextVar
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, get_type_hints
 
-from shoal.app.library.library_session import LibrarySession
 from shoal.app.workflows.json_values import convert_json_value, to_json_value
 from shoal.app.workflows.step_log import StepLog, WorkflowRecords
+from shoal.app.workflows.step_runner import StepRunner
 from shoal.app.workflows.workflow import Workflow
+from shoal.app.workflows.workflow_supervisor import WorkflowLaunch, WorkflowSession, WorkflowSupervisor
 from shoal.core.errors import WorkflowError
-from shoal.core.events import WorkflowEnded, WorkflowStarted
+from shoal.core.events import WorkflowStarted
 from shoal.core.ids import LEAD_ID
 from shoal.core.text.text_format import to_one_line
 
 ArgumentsP = ParamSpec("ArgumentsP")
 ReturnT = TypeVar("ReturnT")
 ReturnT_co = TypeVar("ReturnT_co", covariant=True)
-_DETAIL_LENGTH = 2_000
-_running: ContextVar[tuple[str, ...]] = ContextVar("running workflows", default=())
 
 
 class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
@@ -59,7 +56,7 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
         return f"<workflow {self.name}>"
 
     async def run(
-        self, session: LibrarySession[Any], *args: ArgumentsP.args, **kwargs: ArgumentsP.kwargs
+        self, session: WorkflowSession, *args: ArgumentsP.args, **kwargs: ArgumentsP.kwargs
     ) -> ReturnT_co:
         """Run the workflow in an open session and return what its function returns.
 
@@ -67,11 +64,11 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
         """
         bound = self._get_signature().bind(*args, **kwargs)
         bound.apply_defaults()
-        workflow = f"{self.name}-{session.agent.ids.new_short_id()}"
-        return await self._execute(session, workflow, dict(bound.arguments))
+        workflows = session.workflows
+        return await self._execute(workflows, workflows.create_id(self.name), dict(bound.arguments))
 
     async def resume(
-        self, session: LibrarySession[Any], workflow: str | None = None, *, rerun_from: int | None = None
+        self, session: WorkflowSession, workflow: str | None = None, *, rerun_from: int | None = None
     ) -> ReturnT_co:
         """Continue a workflow of a resumed session, by default the latest one with this name.
 
@@ -79,7 +76,8 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
         `rerun_from`, the step with that number and all later steps run again. Raises `WorkflowChanged` if the
         program now asks for other steps.
         """
-        records = WorkflowRecords(session.journal.read_records())
+        workflows = session.workflows
+        records = workflows.read_records()
         record = records.find(self.name, workflow)
         if record.ended is not None and record.ended.status == "completed" and rerun_from is None:
             return self._convert_returned_value(record.ended.value)
@@ -90,7 +88,7 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
         }
         steps = [step for n, step in record.steps.items() if rerun_from is None or n < rerun_from]
         return await self._execute(
-            session,
+            workflows,
             record.started.workflow,
             arguments,
             log=StepLog(steps),
@@ -110,12 +108,12 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
             for name, value in bound.arguments.items()
         }
 
-    def describe_parameters(self) -> str:
-        return str(self._get_signature())
+    def list_parameter_names(self) -> list[str]:
+        return list(self._get_signature().parameters)
 
     async def _execute(
         self,
-        session: LibrarySession[Any],
+        workflows: WorkflowSupervisor,
         workflow: str,
         arguments: dict[str, Any],
         *,
@@ -123,68 +121,36 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
         records: WorkflowRecords | None = None,
         rerun_from: int | None = None,
     ) -> ReturnT_co:
-        if self.name in _running.get():
-            raise WorkflowError(
-                f"The workflow {self.name} cannot start itself: {' → '.join(_running.get())}."
-            )
         source, digest = self._read_source()
-        session.make_resumable()
-        session.emit_event(
-            WorkflowStarted(
-                agent=LEAD_ID,
-                workflow=workflow,
-                name=self.name,
-                arguments={
-                    name: to_json_value(value, f"The argument {name!r} of {self.name}")
-                    for name, value in arguments.items()
-                },
-                source=source,
-                digest=digest,
-                resumed=log is not None,
-                rerun_from=rerun_from,
-            )
-        )
-        self._note_changed_source(session, records, workflow, digest)
-        flow = Workflow(
-            session,
+        if records is not None:
+            workflows.note_changed_source(records.workflows[workflow], digest)
+        start = WorkflowStarted(
+            agent=LEAD_ID,
             workflow=workflow,
-            code=self._function.__code__,
-            log=log or StepLog(),
-            completions={} if records is None else records.completions,
+            name=self.name,
+            arguments={
+                name: to_json_value(value, f"The argument {name!r} of {self.name}")
+                for name, value in arguments.items()
+            },
+            source=source,
+            digest=digest,
+            resumed=log is not None,
+            rerun_from=rerun_from,
         )
-        token = _running.set((*_running.get(), self.name))
-        unsubscribe = session.subscribe(flow.watch_quota)
-        try:
-            returned = await cast("Callable[..., Coroutine[Any, Any, ReturnT_co]]", self._function)(
-                flow, **arguments
-            )
-            value = to_json_value(returned, f"The value that {self.name} returns")
-            self._convert_returned_value(value)
-        except asyncio.CancelledError:
-            session.emit_event(
-                WorkflowEnded(agent=LEAD_ID, workflow=workflow, status="stopped", detail="it was stopped")
-            )
-            raise
-        except Exception as error:
-            detail = f"{type(error).__name__}: {error}"[:_DETAIL_LENGTH]
-            session.emit_event(
-                WorkflowEnded(agent=LEAD_ID, workflow=workflow, status="failed", detail=detail)
-            )
-            raise
-        finally:
-            unsubscribe()
-            _running.reset(token)
-        session.emit_event(WorkflowEnded(agent=LEAD_ID, workflow=workflow, status="completed", value=value))
-        return returned
 
-    def _note_changed_source(
-        self, session: LibrarySession[Any], records: WorkflowRecords | None, workflow: str, digest: str
-    ) -> None:
-        if records is not None and records.workflows[workflow].started.digest != digest:
-            session.note(
-                f"The file of the workflow {workflow} changed since it ran. Shoal uses the results of "
-                "finished steps that still match."
-            )
+        async def run_function(steps: StepRunner) -> ReturnT_co:
+            function = cast("Callable[..., Coroutine[Any, Any, ReturnT_co]]", self._function)
+            return await function(Workflow(steps, self._function.__code__), **arguments)
+
+        launch = WorkflowLaunch(
+            start=start,
+            run=run_function,
+            convert_value=self._convert_returned_value,
+            log=log or StepLog(),
+            records=records,
+        )
+        returned, _ = await workflows.execute(launch)
+        return cast("ReturnT_co", returned)
 
     def _convert_returned_value(self, value: Any) -> ReturnT_co:
         returned_type = self._get_type_hints().get("return", Any)

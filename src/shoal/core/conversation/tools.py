@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 
@@ -69,6 +69,15 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     sandbox: Sandbox | None = None
     """Sandbox of this agent, instead of the session's."""
     hooks: HookDispatcher = NO_HOOKS
+
+
+@runtime_checkable
+class SelfDescribingTool(Protocol):
+    """Tool that adds to the question whether a call may run."""
+
+    def describe_call(self, arguments: Mapping[str, Any]) -> str:
+        """Return the consequences of a call as part of a sentence; empty if there is nothing to add."""
+        ...
 
 
 class Tool(Protocol):

@@ -75,6 +75,23 @@ class ExternalSlashPrompt(Struct, frozen=True, kw_only=True):
     argument_hint: str = ""
 
 
+class WorkflowCommand(Struct, frozen=True, kw_only=True):
+    """Workflow of a file that a person can run by typing `/name`."""
+
+    name: str
+    """Name with its namespace: `plugin:workflow`."""
+    description: str
+    argument_hint: str = ""
+    path: Path
+    function: str
+    """Name of its function in the file."""
+    problem: str = ""
+    """Why it cannot run."""
+
+
+TypedCommand: TypeAlias = Skill | ExternalSlashPrompt | WorkflowCommand
+
+
 class ExternalSlashPromptSource(Protocol):
     """Source of slash prompts, such as the MCP servers of a session: `mcp__server__prompt`."""
 

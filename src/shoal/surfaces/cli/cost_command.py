@@ -1,4 +1,4 @@
-"""`shoal cost` command: the cost of a session by agent, type, task and model, from its journal."""
+"""`shoal cost` command: the cost of a session by agent, type, task, phase and model, from its journal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from shoal.stores.files.sessions.usage_summary import RunUsageSummary
 
 
-_MISSING_LABELS = {"type": "unknown", "task": "none", "model": "unknown"}
+_MISSING_LABELS = {"type": "unknown", "task": "none", "phase": "none", "model": "unknown"}
 
 
 @click.command("cost")
@@ -35,9 +35,9 @@ def cost_command(*, session: str | None, as_json: bool) -> int:
     home = find_process_shoal_home()
     session_id = _find_session_or_latest(home, session)
     journal = get_journal_path(home, session_id)
-    ledger, by_task = summarize_journal_usage(journal), _sum_cost_by_task(journal)
+    ledger, (by_task, by_phase) = summarize_journal_usage(journal), _sum_cost_by_task_and_phase(journal)
     if as_json:
-        print_json({**_costs_to_dict(session_id, ledger), "by_task": by_task})
+        print_json({**_costs_to_dict(session_id, ledger), "by_task": by_task, "by_phase": by_phase})
         return exit_codes.OK
     click.echo(f"session {session_id}")
     for (agent, model), totals in ledger.spent.items():
@@ -48,6 +48,7 @@ def cost_command(*, session: str | None, as_json: bool) -> int:
     for group_name, group_totals in (
         ("type", ledger.by_agent_kind),
         ("task", by_task),
+        ("phase", by_phase),
         ("model", ledger.by_model),
     ):
         for name, totals in group_totals.items() if len(group_totals) > 1 else ():
@@ -63,8 +64,13 @@ def cost_command(*, session: str | None, as_json: bool) -> int:
     return exit_codes.OK
 
 
-def _sum_cost_by_task(journal: Path) -> dict[str, UsageAndCostTotals]:
-    """Sum the cost by board task, keyed by number and subject; cost without a task has an empty key."""
+def _sum_cost_by_task_and_phase(
+    journal: Path,
+) -> tuple[dict[str, UsageAndCostTotals], dict[str, UsageAndCostTotals]]:
+    """Sum the cost by board task, keyed by number and subject, and by phase of a workflow.
+
+    Cost without a task or phase has an empty key.
+    """
     from shoal.app.run_view.run_view import build_run_view
     from shoal.core.budgets.usage import Usage, UsageAndCostTotals
     from shoal.stores.files.sessions.file_journal import read_journal
@@ -73,6 +79,7 @@ def _sum_cost_by_task(journal: Path) -> dict[str, UsageAndCostTotals]:
     subjects = {(row.board, row.id): row.subject for row in run_view.tasks.values()}
     boards = {row.board for row in run_view.costs.rows.values() if row.task}
     totals_by_task: dict[str, UsageAndCostTotals] = {}
+    totals_by_phase: dict[str, UsageAndCostTotals] = {}
     for row in run_view.costs.rows.values():
         board_prefix = f"{row.board} " if len(boards) > 1 else ""
         subject = subjects.get((row.board, row.task), "")
@@ -85,7 +92,8 @@ def _sum_cost_by_task(journal: Path) -> dict[str, UsageAndCostTotals]:
         )
         totals = UsageAndCostTotals(requests=row.requests, usage=usage, usd=row.usd, unpriced=row.unpriced)
         totals_by_task[name] = totals_by_task.get(name, UsageAndCostTotals()) + totals
-    return totals_by_task
+        totals_by_phase[row.phase] = totals_by_phase.get(row.phase, UsageAndCostTotals()) + totals
+    return totals_by_task, totals_by_phase
 
 
 def _find_session_or_latest(home: Path, start: str | None) -> SessionId:

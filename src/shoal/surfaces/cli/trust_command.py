@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="With --show: print one JSON object.")
 def trust_command(*, show: bool, revoke: bool, as_json: bool) -> int:
     """Trust this project in its current state: everything that .claude/settings.json and settings.local.json
-    grant, its skills and commands, the MCP servers in .mcp.json, its agents' hooks and servers, and its
-    plug-ins. If any of these change, Shoal asks for trust again. Deny rules always apply.
+    grant, its skills and commands, the MCP servers in .mcp.json, its agents' hooks and servers, its workflows
+    and its plug-ins. If any of these change, Shoal asks for trust again. Deny rules always apply.
     """
     from shoal.app.definitions.agent_trust import find_project_escalations
     from shoal.app.definitions.plugin_set import load_plugins

@@ -1,9 +1,8 @@
-"""`shoal workflow` commands: list, run, show and resume workflows."""
+"""`shoal workflow` commands: list, run, show, resume and stop workflows."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -17,10 +16,13 @@ from shoal.surfaces.cli.cli_output import CliTableCell, print_json, print_table
 from shoal.surfaces.cli.run_launch import RUN_FLAGS, build_options_from_run_flags
 
 if TYPE_CHECKING:
+    from shoal.app.definitions.workflow_files import WorkflowFiles
     from shoal.app.library.library_session import LibrarySession
+    from shoal.app.run_access.run_handle import RunHandle
     from shoal.app.workflows.step_log import WorkflowRecord
-    from shoal.app.workflows.workflow_definition import WorkflowDefinition
     from shoal.core.events import Event
+
+_WORKFLOW_HELP = "the beginning of a session's id, or the id or name of a workflow"
 
 
 @click.group("workflow")
@@ -31,33 +33,41 @@ def workflow_commands() -> None:
 @workflow_commands.command("ls")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 def list_workflows(*, as_json: bool) -> int:
-    """List the workflows in this project and in the home."""
-    from shoal.app.settings.settings import find_process_shoal_home
-    from shoal.app.workflows.workflow_files import list_workflow_files
-
-    files = list_workflow_files(cwd=Path.cwd(), home=find_process_shoal_home())
+    """List the workflows in this project, in the home and in plug-ins."""
+    files = _open_workflow_files().list_files()
     if as_json:
         print_json(
-            [{"path": str(file.path), "names": file.names, "problem": file.problem or None} for file in files]
+            [
+                {
+                    "path": str(file.path),
+                    "source": file.source,
+                    "names": file.names,
+                    "problem": file.problem or None,
+                }
+                for file in files
+            ]
         )
         return exit_codes.OK
     if not files:
         click.echo(
-            "There are no workflows in .claude/workflows or in the home. docs/workflows.md shows how to "
-            "write one."
+            "There are no workflows in .claude/workflows, in the home or in plug-ins. docs/workflows.md "
+            "shows how to write one."
         )
         return exit_codes.OK
     for file in files:
         click.echo(f"{', '.join(file.names) or '-'}  {strip_terminal_codes(str(file.path))}")
         if file.problem:
-            click.echo(f"  not usable: {strip_terminal_codes(file.problem)}")
+            click.echo(f"  cannot run: {strip_terminal_codes(file.problem)}")
     return exit_codes.OK
 
 
 def _run_workflow(workflow: str, arguments: tuple[str, ...], **flag_values: Any) -> int:
-    definition = _load_definition(workflow)
-    as_json, given = flag_values.pop("as_json"), _parse_arguments(arguments, flag_values.pop("args_json"))
-    values = definition.parse_arguments(given)
+    from shoal.app.workflows.workflow_loader import find_workflow, parse_argument_words, parse_json_object
+
+    as_json, args_json = flag_values.pop("as_json"), flag_values.pop("args_json")
+    definition = find_workflow(workflow, _open_workflow_files(), Path.cwd())
+    given = {} if args_json is None else parse_json_object(args_json, "--args")
+    values = definition.parse_arguments(parse_argument_words(arguments, given))
 
     async def run(session: LibrarySession[Any]) -> Any:
         click.echo(
@@ -68,17 +78,19 @@ def _run_workflow(workflow: str, arguments: tuple[str, ...], **flag_values: Any)
     return _run_in_session(run, flag_values, resume=None, as_json=as_json)
 
 
-def _resume_workflow(session: str, **flag_values: Any) -> int:
-    from shoal.app.workflows.workflow_files import load_workflow
-
+def _resume_workflow(workflow: str, **flag_values: Any) -> int:
     as_json, rerun_from = flag_values.pop("as_json"), flag_values.pop("rerun_from")
-    found_session, record = _find_latest_workflow(session)
-    definition = load_workflow(Path(record.started.source), record.started.name)
+    run, record = _find_recorded_workflow(workflow)
 
     async def resume(session: LibrarySession[Any]) -> Any:
+        from shoal.app.workflows.workflow_loader import load_workflow_file
+
+        if record.started.script:
+            return await session.workflows.scripts.resume_in_foreground(record.started.workflow, rerun_from)
+        definition = load_workflow_file(Path(record.started.source), record.started.name)
         return await definition.resume(session, record.started.workflow, rerun_from=rerun_from)
 
-    return _run_in_session(resume, flag_values, resume=found_session, as_json=as_json)
+    return _run_in_session(resume, flag_values, resume=run.session, as_json=as_json)
 
 
 _JSON_OPTION = click.Option(["--json", "as_json"], is_flag=True, help="Print the returned value as JSON.")
@@ -88,10 +100,9 @@ workflow_commands.add_command(
         callback=_run_workflow,
         short_help="Run a workflow and print what it returns.",
         help=(
-            "Run WORKFLOW and print what it returns.\n\n    WORKFLOW is FILE.py, FILE.py:NAME, or the name "
-            "of a workflow in the home. Each argument is NAME=VALUE, and\n    VALUE is JSON or plain text. "
-            "The "
-            "flags of `shoal` apply here too."
+            "Run WORKFLOW and print what it returns.\n\n    WORKFLOW is a name that `shoal workflow ls` "
+            "lists, FILE.py, FILE.py:NAME, or MODULE:NAME. Each argument is\n    NAME=VALUE, and VALUE is "
+            "JSON or plain text. The flags of `shoal` apply here too."
         ),
         params=[
             click.Argument(["workflow"]),
@@ -108,11 +119,11 @@ workflow_commands.add_command(
         callback=_resume_workflow,
         short_help="Continue a workflow that was interrupted or failed.",
         help=(
-            "Continue the latest workflow of SESSION (the beginning of its id).\n\n    Finished steps are "
-            "not repeated, unless --from names one of them."
+            f"Continue WORKFLOW: {_WORKFLOW_HELP}.\n\n    Finished steps are not repeated, unless "
+            "--from names one of them."
         ),
         params=[
-            click.Argument(["session"]),
+            click.Argument(["workflow"]),
             click.Option(
                 ["--from", "rerun_from"],
                 type=click.IntRange(min=1),
@@ -126,24 +137,31 @@ workflow_commands.add_command(
 )
 
 
-@workflow_commands.command("show")
-@click.argument("session")
+@workflow_commands.command("show", help=f"Show the steps of WORKFLOW: {_WORKFLOW_HELP}.")
+@click.argument("workflow")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def show_workflow(*, session: str, as_json: bool) -> int:
-    """Show the steps of the latest workflow of SESSION."""
-    found_session, record = _find_latest_workflow(session)
-    status = "running or interrupted" if record.ended is None else record.ended.status
+def show_workflow(*, workflow: str, as_json: bool) -> int:
+    run, record = _find_recorded_workflow(workflow)
+    status = _describe_status(run, record)
     steps = record.steps.values()
     if as_json:
         print_json(
             {
-                "session": found_session,
+                "session": run.session,
                 "workflow": record.started.workflow,
                 "status": status,
+                "detail": None if record.ended is None else record.ended.detail or None,
                 "phases": record.phases,
                 "steps": [
-                    {"step": s.number, "path": s.path, "input": s.preview, "finished": s.is_finished}
-                    for s in steps
+                    {
+                        "step": step.number,
+                        "phase": step.phase,
+                        "path": step.path,
+                        "input": step.preview,
+                        "agent": step.child,
+                        "finished": step.is_finished,
+                    }
+                    for step in steps
                 ],
             }
         )
@@ -154,50 +172,58 @@ def show_workflow(*, session: str, as_json: bool) -> int:
     rows = [
         [
             CliTableCell(text)
-            for text in (str(s.number), "done" if s.is_finished else "open", s.path, s.preview)
+            for text in (str(step.number), "done" if step.is_finished else "open", step.path, step.preview)
         ]
-        for s in steps
+        for step in steps
     ]
     print_table(("step", "state", "path", "input"), rows)
     return exit_codes.OK
 
 
-def _load_definition(reference: str) -> WorkflowDefinition[Any, Any]:
+@workflow_commands.command(
+    "stop",
+    help=f"Stop WORKFLOW: {_WORKFLOW_HELP}.\n\nIts agents are stopped. `shoal workflow resume` continues it.",
+)
+@click.argument("workflow")
+@click.option("--json", "as_json", is_flag=True, help="Report what was stopped as a JSON object.")
+def stop_workflow(*, workflow: str, as_json: bool) -> int:
+    from shoal.app.run_access.run_handle import send_control_command
+    from shoal.core.errors import WorkflowError
+    from shoal.wire.control_codec import StopAgentOrShellControlCommand
+
+    run, record = _find_recorded_workflow(workflow)
+    name = record.started.workflow
+    if record.ended is not None or not run.is_live:
+        raise WorkflowError(f"The workflow {name} is not running: {_describe_status(run, record)}.")
+    asyncio.run(send_control_command(run, StopAgentOrShellControlCommand(task_id=name)))
+    if as_json:
+        print_json({"session": run.session, "stopped": name})
+    else:
+        click.echo(f"Stopped the workflow {name}. To continue it: shoal workflow resume {run.session}")
+    return exit_codes.OK
+
+
+def _describe_status(run: RunHandle, record: WorkflowRecord) -> str:
+    if record.ended is not None:
+        return record.ended.status
+    return "running" if run.is_live else "interrupted"
+
+
+def _open_workflow_files() -> WorkflowFiles:
+    from shoal.app.definitions.plugin_set import load_plugins
+    from shoal.app.definitions.workflow_files import WorkflowFiles
+    from shoal.app.settings.settings import load_settings
+
+    project = Path.cwd().resolve()
+    settings = load_settings(cwd=project)
+    return WorkflowFiles(home=settings.home, project=project, plugins=load_plugins(settings, project))
+
+
+def _find_recorded_workflow(reference: str) -> tuple[RunHandle, WorkflowRecord]:
     from shoal.app.settings.settings import find_process_shoal_home
-    from shoal.app.workflows.workflow_files import find_workflow_file, load_workflow
+    from shoal.app.workflows.workflow_runs import find_recorded_workflow
 
-    return load_workflow(*find_workflow_file(reference, cwd=Path.cwd(), home=find_process_shoal_home()))
-
-
-def _parse_arguments(words: tuple[str, ...], args_json: str | None) -> dict[str, Any]:
-    try:
-        given = {} if args_json is None else json.loads(args_json)
-    except ValueError as error:
-        raise click.UsageError(f"--args is not JSON: {error}") from error
-    if not isinstance(given, dict):
-        raise click.UsageError('--args must be a JSON object, such as --args \'{"files": ["a.py"]}\'.')
-    for word in words:
-        name, equals, text = word.partition("=")
-        if not equals:
-            raise click.UsageError(f"{word!r} is not an argument. Write NAME=VALUE.")
-        try:
-            given[name] = json.loads(text)
-        except ValueError:
-            given[name] = text
-    return given
-
-
-def _find_latest_workflow(name: str) -> tuple[str, WorkflowRecord]:
-    from shoal.app.run_access.run_handle import find_run
-    from shoal.app.settings.settings import find_process_shoal_home
-    from shoal.app.workflows.step_log import WorkflowRecords
-    from shoal.stores.files.sessions.file_journal import read_journal
-
-    run = find_run(find_process_shoal_home(), name)
-    records = WorkflowRecords(read_journal(run.directory / "journal.jsonl"))
-    if not records.workflows:
-        raise click.UsageError(f"The session {run.session} has no workflow.")
-    return run.session, list(records.workflows.values())[-1]
+    return find_recorded_workflow(find_process_shoal_home(), reference)
 
 
 def _run_in_session(
@@ -209,17 +235,24 @@ def _run_in_session(
 ) -> int:
     from shoal.app.library.library_session import LibrarySession
     from shoal.app.workflows.json_values import to_json_value
-    from shoal.core.errors import RunFailed
+    from shoal.core.errors import RunFailed, WorkflowStopped
 
     options = build_options_from_run_flags(flag_values, resume=resume, attended=False)
 
     async def run_to_end() -> Any:
         async with LibrarySession[Any](options) as session:
             session.subscribe(_print_progress)
-            return await work(session)
+            watcher = session.create_background_task(_stop_workflows_when_asked(session))
+            try:
+                return await work(session)
+            finally:
+                watcher.cancel()
 
     try:
         value = asyncio.run(run_to_end())
+    except WorkflowStopped as error:
+        click.echo(strip_terminal_codes(str(error)), err=True)
+        return exit_codes.STOPPED
     except RunFailed as error:
         click.echo(f"The workflow failed: {strip_terminal_codes(str(error))}", err=True)
         return exit_codes.ERROR
@@ -228,6 +261,12 @@ def _run_in_session(
     else:
         click.echo(strip_terminal_codes(value))
     return exit_codes.OK
+
+
+async def _stop_workflows_when_asked(session: LibrarySession[Any]) -> None:
+    """End the run when `shoal stop` asks for it."""
+    await session.stop_requested.wait()
+    await session.workflows.stop_all("the person stopped the run")
 
 
 def _print_progress(event: Event) -> None:

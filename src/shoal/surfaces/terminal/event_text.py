@@ -18,6 +18,9 @@ from shoal.core.events import (
     PartialReplyDiscarded,
     RepetitionStopped,
     TurnUndone,
+    WorkflowEnded,
+    WorkflowPhaseStarted,
+    WorkflowStarted,
     WorktreeWorkRetained,
 )
 from shoal.core.text.text_format import (
@@ -50,8 +53,26 @@ def describe_notice_event(event: Event) -> tuple[str, str] | None:
             return f"stopped: {to_one_line(reason)}", YELLOW
         case BudgetThresholdReached():
             return to_one_line(describe_budget_warning(event)), YELLOW
+        case WorkflowStarted() | WorkflowPhaseStarted() | WorkflowEnded():
+            return _describe_workflow_event(event)
         case _:
             return None
+
+
+def _describe_workflow_event(
+    event: WorkflowStarted | WorkflowPhaseStarted | WorkflowEnded,
+) -> tuple[str, str]:
+    workflow = to_one_line(event.workflow)
+    match event:
+        case WorkflowStarted(resumed=is_resumed):
+            return f"workflow {workflow} {'continues' if is_resumed else 'started'}", DIM
+        case WorkflowPhaseStarted(phase=phase):
+            return f"workflow {workflow}: phase {to_one_line(phase)}", DIM
+        case WorkflowEnded(status="completed"):
+            return f"workflow {workflow} completed", DIM
+        case WorkflowEnded(status=status, detail=detail):
+            outcome = "was stopped" if status == "stopped" else status
+            return f"workflow {workflow} {outcome}: {truncate_text(to_one_line(detail), _WIDEST)}", YELLOW
 
 
 def describe_background_agent_event(event: Event, status: AgentStatusRecord) -> str | None:

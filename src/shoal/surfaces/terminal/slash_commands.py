@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from shoal.app.session.typed_commands import SlashCommandInvocation
 from shoal.core.errors import InvalidAgentDefinition, UnknownSkill
-from shoal.core.extensions.skills import ExternalSlashPrompt, Skill
+from shoal.core.extensions.skills import Skill, TypedCommand
 from shoal.core.text.text_format import (
     format_count_with_noun,
     format_dollars,
@@ -54,7 +54,9 @@ def find_slash_command(text: str, session: Session) -> SlashCommand | SlashComma
         invocation = session.parse_slash_command(text)
     except InvalidAgentDefinition as parse_error:
         return str(parse_error)
-    except UnknownSkill:
+    except UnknownSkill as unknown:
+        if unknown.advice:
+            return str(unknown)
         invocation = text
     if isinstance(invocation, SlashCommandInvocation):
         return invocation
@@ -104,7 +106,7 @@ async def _show_prompt_suggestion(controller: TerminalController, _: str) -> Non
         write(f"  ↳ {suggestion or 'There is no suggestion yet.'}\n", "" if suggestion else DIM)
 
 
-def _format_skill_source_note(command: Skill | ExternalSlashPrompt) -> str:
+def _format_skill_source_note(command: TypedCommand) -> str:
     return f" ({command.source.kind})" if isinstance(command, Skill) else ""
 
 

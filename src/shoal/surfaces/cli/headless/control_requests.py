@@ -10,7 +10,7 @@ from shoal.app.definitions.output_styles import list_output_style_names
 from shoal.app.session.session import Session
 from shoal.app.session.session_changes import rewind_files_to_before_message, set_thinking_tokens
 from shoal.core.agents.agent_definitions import INHERIT_MODEL, AgentDefinition
-from shoal.core.extensions.skills import ExternalSlashPrompt, Skill
+from shoal.core.extensions.skills import TypedCommand
 from shoal.core.permissions.permission_changes import (
     PERMISSION_MODES,
     PermissionMode,
@@ -97,7 +97,7 @@ def build_initialize_response(session: Session) -> dict[str, Any]:
     }
 
 
-def _slash_command_to_dict(command: Skill | ExternalSlashPrompt) -> dict[str, str]:
+def _slash_command_to_dict(command: TypedCommand) -> dict[str, str]:
     return {
         "name": command.name,
         "description": command.description,

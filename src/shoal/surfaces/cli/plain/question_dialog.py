@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from shoal.core.agents.workflow_scripts import MAX_SCRIPT_LINES
 from shoal.core.permissions.permission_changes import find_permission_suggestion
 from shoal.core.permissions.questions import (
     AllowAnswer,
@@ -71,16 +72,18 @@ def format_tool_input(tool: str, tool_input: Mapping[str, Any]) -> list[tuple[st
             lines.extend((f"{mark} {line}", style) for line in _split_and_truncate_lines(text))
         elif "\n" in text:
             lines.append((f"{key}:", ""))
-            lines.extend((f"  {line}", "") for line in _split_and_truncate_lines(text))
+            # Nobody should approve a script that they were not shown.
+            limit = MAX_SCRIPT_LINES if tool == "Workflow" else _MAX_LINES
+            lines.extend((f"  {line}", "") for line in _split_and_truncate_lines(text, limit))
         else:
             lines.append((f"{key}: {truncate_text(text, _MAX_WIDTH)}", ""))
     return lines
 
 
-def _split_and_truncate_lines(text: str) -> list[str]:
+def _split_and_truncate_lines(text: str, max_lines: int = _MAX_LINES) -> list[str]:
     """Split a text into lines; a cut is marked with the full length."""
     lines = text.removesuffix("\n").split("\n")
-    shown_lines = [truncate_text(line, _MAX_WIDTH) for line in lines[:_MAX_LINES]]
+    shown_lines = [truncate_text(line, _MAX_WIDTH) for line in lines[:max_lines]]
     if len(shown_lines) < len(lines):
         shown_lines.append(f"… {len(lines) - len(shown_lines)} more lines ({len(text)} characters in total)")
     return shown_lines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from textual.binding import Binding, BindingType
 from textual.content import Content
@@ -36,6 +36,13 @@ from shoal.wire.control_codec import (
 
 _FOLD = "ended agents"
 """Key of the line above the ended agents."""
+
+
+class _PhaseKey(NamedTuple):
+    """Key of the line above the agents of a phase."""
+
+    workflow: str
+    phase: str
 
 
 class AgentsPanel(ListPanel):
@@ -77,8 +84,12 @@ class AgentsPanel(ListPanel):
     # Drawing
 
     def apply_delta(self, delta: ViewDelta, *, is_first: bool) -> None:
-        if not delta.agents and not is_first:
+        if not delta.agents and not delta.workflows and not is_first:
             return
+        for workflow in delta.workflows:
+            is_first = True
+            for phase in ("", *(each.name for each in workflow.phases)):
+                self.rows.invalidate_row(_PhaseKey(workflow.id, phase))
         for row in delta.agents:
             old_row = self._agents.get(row.id)
             is_first = is_first or old_row is None or (old_row.state in ENDED) != (row.state in ENDED)
@@ -92,15 +103,45 @@ class AgentsPanel(ListPanel):
     def _arrange_rows(self) -> None:
         live_entries: list[RowEntry] = []
         ended_entries: list[RowEntry] = []
+        agents_of_phase: dict[_PhaseKey, list[RowEntry]] = self._list_running_phases()
         for status in self.run_view.statuses.iter_agents_in_tree_order():
             row = self._agents.get(status.agent)
             if row is not None:
                 self._update_row_depth(row)
-                (ended_entries if row.state in ENDED else live_entries).append(RowEntry(row.id))
+                live = live_entries
+                if row.workflow:
+                    live = agents_of_phase.setdefault(_PhaseKey(row.workflow, row.phase), [])
+                (ended_entries if row.state in ENDED else live).append(RowEntry(row.id))
+        for key, entries in agents_of_phase.items():
+            if entries or self._is_running_phase(key):
+                live_entries += [RowEntry(key, selectable=False), *entries]
         if ended_entries:
             self.rows.invalidate_row(_FOLD)
             live_entries.append(RowEntry(_FOLD))
         self.rows.set_entries([*live_entries, *(ended_entries if self._unfolded else ())])
+
+    def _list_running_phases(self) -> dict[_PhaseKey, list[RowEntry]]:
+        """Return the phases of running workflows in their order, without agents."""
+        workflows = self.run_view.workflows.rows.values()
+        return {
+            _PhaseKey(each.id, phase.name): []
+            for each in workflows
+            if each.status == "running"
+            for phase in each.phases
+        }
+
+    def _is_running_phase(self, key: _PhaseKey) -> bool:
+        row = self.run_view.workflows.rows.get_row(key.workflow)
+        return row.status == "running" and row.phase == key.phase
+
+    def _build_phase_line(self, key: _PhaseKey) -> Content:
+        row = self.run_view.workflows.rows.get_row(key.workflow)
+        phase = next((each for each in row.phases if each.name == key.phase), None)
+        progress = (
+            "" if phase is None or not phase.agents else f"  {phase.finished}/{phase.agents} agents done"
+        )
+        name = f" · {key.phase}" if key.phase else ""
+        return build_clean_line((f"◇ workflow {row.name}{name}", "bold"), (progress, MUTED))
 
     def _update_row_depth(self, row: RunViewAgentRow) -> None:
         """Set the row's depth: the number of its ancestors that are shown above it."""
@@ -117,6 +158,8 @@ class AgentsPanel(ListPanel):
     def draw_row(self, key: Hashable, width: int) -> list[Content]:
         if key == _FOLD:
             return [self._build_ended_agents_line()]
+        if isinstance(key, _PhaseKey):
+            return [self._build_phase_line(key)]
         row, now = self._agents[str(key)], self.clock.now()
         self._ages[row.id] = format_time_since_last_heard(row, now)
         depth = self._depths.get(row.id, 0)

@@ -1,0 +1,135 @@
+"""Agents that a program or a workflow starts: no model decides that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+from shoal.app.agents.agent import Agent, refuse_unknown_tools
+from shoal.app.model_notices import format_session_notice
+from shoal.core.agents.subagents import SpawnRequest
+from shoal.core.conversation.messages import user_message
+from shoal.core.ids import AgentId
+from shoal.core.output_type import OutputType
+from shoal.core.text.text_format import to_one_line
+
+if TYPE_CHECKING:
+    from shoal.agent.agent_runner import AgentRunner
+    from shoal.app.runtime.runtime import Runtime
+    from shoal.runs.agent_run import AgentRun
+    from shoal.runs.agent_supervisor import AgentSupervisor
+
+MAPPED_AGENTS = 20
+"""Agents of one `map` that run at once by default."""
+_DESCRIPTION_LENGTH = 60
+
+
+class SpawnOptions(TypedDict, total=False):
+    """Options for one started agent; they override those of its definition."""
+
+    name: str
+    """Name for messages; an agent without a name is reached by its id."""
+    description: str
+    """What it does, in a few words, for people; by default the beginning of the prompt."""
+    model: str
+    isolation: Literal["worktree"]
+    cwd: str
+
+
+class ProgramAgents:
+    """Starts agents of a session for a program, and knows the definitions that it brought."""
+
+    def __init__(self, runtime: Runtime, supervisor: AgentSupervisor) -> None:
+        self.runtime = runtime
+        self.supervisor = supervisor
+        self._definitions: dict[str, Agent[Any]] = {}
+
+    @property
+    def lead(self) -> AgentRunner:
+        return self.runtime.agents.running.lead
+
+    def add_definitions(self, agents: Sequence[Agent[Any]]) -> None:
+        """Add agents whose definitions the session already has. Raises `SettingsError`."""
+        for agent in agents:
+            refuse_unknown_tools(agent, self.runtime.tools)
+            self._definitions[agent.name] = agent
+
+    async def start_agent(
+        self,
+        agent: Agent[Any] | str,
+        prompt: str,
+        answer: OutputType[Any] | None,
+        options: SpawnOptions,
+        agent_id: AgentId | None = None,
+    ) -> AgentRun:
+        """Start an agent, with this id if one is given; wait for a free slot.
+
+        Raises `AgentRequestRefused`.
+        """
+        _check_prompt(prompt)
+        kind = self._register_agent(agent)
+        self.make_resumable()
+        request = SpawnRequest(
+            kind=kind,
+            prompt=prompt,
+            description=options.get("description") or to_one_line(prompt)[:_DESCRIPTION_LENGTH],
+            name=options.get("name"),
+            model=options.get("model"),
+            isolation=options.get("isolation"),
+            cwd=options.get("cwd"),
+        )
+        return await self.supervisor.start_agent_for_program(request, answer, agent_id)
+
+    def make_resumable(self) -> None:
+        """Start the lead's transcript: agents of a session without one could not be found again."""
+        conversation = self.lead.conversation
+        if conversation.last_entry is None:
+            conversation.add_message(user_message(format_session_notice("program_session")), meta=True)
+
+    def _register_agent(self, agent: Agent[Any] | str) -> str:
+        """Make an agent known to the session, and return its name."""
+        if isinstance(agent, str):
+            return agent
+        if not isinstance(agent, Agent):
+            raise TypeError(f"session.spawn(): agent: expected an Agent or a name, got {agent!r}.")
+        known = self._definitions.get(agent.name)
+        if known is None:
+            refuse_unknown_tools(agent, self.runtime.tools)
+            self._definitions[agent.name] = agent
+            self.runtime.config.definitions.add_program_definition(agent.parsed.definition)
+            self.runtime.agents.extras[agent.name] = agent.extras
+        elif known is not agent:
+            if not _has_same_definition(known, agent):
+                raise ValueError(
+                    f"session.spawn(): the session already has another agent named {agent.name!r}. Rename "
+                    "one of them."
+                )
+            # A file that is loaded again brings new functions.
+            self.runtime.agents.extras[agent.name] = agent.extras
+        return agent.name
+
+
+def choose_output_type(agent: Agent[Any] | str, output: type[Any] | None) -> OutputType[Any] | None:
+    """Return the type of the answer: `output` if it is given, else that of the agent's definition."""
+    if output is not None:
+        return OutputType(output)
+    return agent.output if isinstance(agent, Agent) else None
+
+
+def _has_same_definition(first: Agent[Any], second: Agent[Any]) -> bool:
+    def describe(agent: Agent[Any]) -> object:
+        output = agent.output
+        return (
+            agent.fields,
+            None if output is None else output.schema,
+            [tool.schema for tool in agent.extras.tools],
+        )
+
+    return describe(first) == describe(second)
+
+
+def _check_prompt(prompt: Any) -> None:
+    if not isinstance(prompt, str):
+        raise TypeError(f"session.spawn(): prompt: expected a string, got {prompt!r}.")
+    if not prompt.strip():
+        raise ValueError("session.spawn(): prompt: it is empty. Tell the agent what to do.")

@@ -1,0 +1,275 @@
+"""Runs the script of a model in a sandboxed process, and its steps in this one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from shoal.app.runtime.runtime import Runtime
+from shoal.app.workflows.step_runner import StepRunner
+from shoal.backends.sandbox.sandbox_driver import SandboxDriver
+from shoal.backends.sandbox.sandbox_selection import detect_sandbox_driver, list_sandbox_drivers
+from shoal.core.errors import ProcessError, RunFailed, WorkflowChanged, WorkflowError
+from shoal.core.output_type import OutputType
+from shoal.core.permissions.sandbox import SandboxPolicy
+from shoal.core.ports import ChildProcessHandle, ProcessLaunchSpec
+from shoal.tools.command_output import CommandOutputPipe
+from shoal.wire.workflow_step_codec import (
+    HEADER_BYTES,
+    AgentStepRequest,
+    AskStepRequest,
+    PhaseRequest,
+    RandomStepRequest,
+    ScriptMessage,
+    ScriptProtocolError,
+    ScriptRaised,
+    ScriptReturned,
+    ShellStepRequest,
+    SleepStepRequest,
+    StepRequest,
+    TimeStepRequest,
+    encode_script_start,
+    encode_step_error,
+    encode_step_result,
+    parse_frame_length,
+    parse_script_message,
+)
+
+MAX_SCRIPT_STEPS = 10_000
+MEMORY_BYTES = 512 * 1024 * 1024
+CPU_SECONDS = 60
+IDLE_SECONDS = 120.0
+"""Seconds that a script may take without a step in progress."""
+_PROGRAM = Path(__file__).parents[2] / "backends" / "sandbox" / "script_process.py"
+_NO_FILTER_STATUS = 3
+_KILLED_STATUSES = {-24: "time", 152: "time", -9: "limit", 137: "limit"}
+_MAX_OPEN_REQUESTS = 2_000
+_MAX_ERROR_OUTPUT = 4_000
+
+
+async def select_script_sandbox(runtime: Runtime) -> SandboxDriver:
+    """Return the sandbox for scripts. Raises `WorkflowError` if there is none: they never run without."""
+    if sys.platform != "linux":
+        raise WorkflowError("Shoal runs a model's script only on Linux, where it can isolate the script.")
+    drivers = list_sandbox_drivers(runtime.settings.environ.get("PATH", os.defpath))
+    detected = await asyncio.to_thread(detect_sandbox_driver, drivers)
+    if detected.driver is None:
+        raise WorkflowError(
+            f"Shoal runs a model's script only in a sandbox, and none is available: "
+            f"{'; '.join(detected.problems)}. Install bubblewrap, or write the workflow to a file."
+        )
+    return detected.driver
+
+
+class ScriptHost:
+    """One run of a script: starts its process, and answers its requests with the results of steps."""
+
+    def __init__(self, runtime: Runtime, steps: StepRunner, driver: SandboxDriver) -> None:
+        self._runtime = runtime
+        self._steps = steps
+        self._driver = driver
+        self._open: set[asyncio.Task[None]] = set()
+        self._changed: WorkflowError | None = None
+
+    async def run(self, script: str, arguments: dict[str, Any]) -> Any:
+        """Return what the script returns, as JSON. Raises `WorkflowError`."""
+        error_output = bytearray()
+
+        def keep_error_output(data: bytes) -> None:
+            error_output.extend(data)
+            del error_output[:-_MAX_ERROR_OUTPUT]
+
+        async with self._start_process(keep_error_output) as (process, reader, writer):
+            writer.write(encode_script_start(script, arguments))
+            try:
+                message = await self._serve_requests(reader, writer)
+            except ScriptProtocolError as error:
+                raise WorkflowError(f"The script was ended because {error}.") from error
+            finally:
+                await self._cancel_open_requests()
+            match message:
+                case ScriptReturned(value=value):
+                    return value
+                case ScriptRaised(message=text):
+                    raise WorkflowError(f"The script failed: {text}")
+                case None:
+                    status = await process.wait()
+                    raise WorkflowError(_describe_early_end(status, bytes(error_output)))
+
+    @asynccontextmanager
+    async def _start_process(
+        self, on_error_output: Any
+    ) -> AsyncIterator[tuple[ChildProcessHandle, asyncio.StreamReader, asyncio.StreamWriter]]:
+        error_pipe = CommandOutputPipe(on_error_output)
+        child_input, own_output = os.pipe()
+        own_input, child_output = os.pipe()
+        reader, read_transport, writer = await _open_streams(own_input, own_output)
+        try:
+            try:
+                process = await self._runtime.processes.launcher.start_process(
+                    self._build_launch(child_input, child_output, error_pipe.writer)
+                )
+            except ProcessError as error:
+                raise WorkflowError(f"The script was not started: {error}") from error
+            finally:
+                error_pipe.close_writer()
+                os.close(child_input)
+                os.close(child_output)
+            try:
+                yield process, reader, writer
+            finally:
+                await process.stop(grace=0)
+        finally:
+            writer.close()
+            read_transport.close()
+            error_pipe.read_rest_and_close()
+
+    def _build_launch(self, stdin: int, stdout: int, stderr: int) -> ProcessLaunchSpec:
+        # The interpreter itself: the link of a virtual environment may be hidden in the sandbox.
+        python = os.path.realpath(sys.executable)
+        arguments = (str(_PROGRAM), str(MEMORY_BYTES), str(CPU_SECONDS))
+        launch = ProcessLaunchSpec(
+            argv=(python, "-I", "-S", "-E", "-X", "utf8", *arguments),
+            cwd=Path("/"),
+            env={},
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+        )
+        policy = SandboxPolicy(writable=(), network=False)
+        if self._driver.find_unsupported_policy_part(policy) is not None:
+            # The script's own filter of system calls blocks the network too.
+            policy = SandboxPolicy(writable=())
+        return self._driver.wrap_launch(launch, policy)
+
+    async def _serve_requests(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> ScriptReturned | ScriptRaised | None:
+        """Answer requests until the script ends; None if it ends without a result."""
+        while True:
+            message = await self._read_message(reader)
+            if self._changed is not None:
+                raise self._changed
+            match message:
+                case None | ScriptReturned() | ScriptRaised():
+                    return message
+                case _:
+                    if len(self._open) >= _MAX_OPEN_REQUESTS:
+                        raise ScriptProtocolError(f"it has more than {_MAX_OPEN_REQUESTS:,} open requests")
+                    task = asyncio.ensure_future(self._answer_request(message, writer))
+                    self._open.add(task)
+                    task.add_done_callback(self._open.discard)
+
+    async def _read_message(self, reader: asyncio.StreamReader) -> ScriptMessage | None:
+        read = asyncio.ensure_future(_read_frame(reader))
+        try:
+            while not read.done():
+                if self._changed is not None:
+                    return None
+                if not self._open:
+                    try:
+                        async with self._runtime.clock.deadline(IDLE_SECONDS):
+                            await asyncio.wait([read])
+                    except TimeoutError:
+                        raise ScriptProtocolError(
+                            f"it did nothing for {IDLE_SECONDS:g} s: it waits, but not for a step"
+                        ) from None
+                else:
+                    await asyncio.wait([read, *self._open], return_when=asyncio.FIRST_COMPLETED)
+            data = read.result()
+        finally:
+            read.cancel()
+        return None if data is None else parse_script_message(data)
+
+    async def _answer_request(self, request: StepRequest, writer: asyncio.StreamWriter) -> None:
+        try:
+            answer = encode_step_result(request.id, await self._run_step(request))
+        except RunFailed as error:
+            answer = encode_step_error(request.id, "RunFailed", str(error))
+        except WorkflowChanged as error:
+            # The script must not catch this: its later steps would run on other results.
+            self._changed = error
+            return
+        except (TypeError, ValueError, WorkflowError) as error:
+            answer = encode_step_error(request.id, "WorkflowError", str(error))
+        try:
+            writer.write(answer)
+            await writer.drain()
+        except ConnectionError:
+            pass  # the script has ended, which its reader notices
+
+    async def _run_step(self, request: StepRequest) -> Any:
+        steps = self._steps
+        match request:
+            case AgentStepRequest(agent=agent, prompt=prompt, schema=schema):
+                answer = None if schema is None else OutputType.from_schema(schema)
+                options: Any = {
+                    key: value
+                    for key, value in (("model", request.model), ("isolation", request.isolation))
+                    if value is not None
+                }
+                value = await steps.run_agent(self._join_path(request.path), agent, prompt, answer, options)
+                return value["text"] if answer is None else value["answer"]
+            case AskStepRequest(path=path, question=question, options=choices):
+                return await steps.ask_person(self._join_path(path), question, choices)
+            case ShellStepRequest(path=path, command=command, timeout=timeout):
+                result = await steps.run_command(self._join_path(path), command, timeout)
+                return {"exit_code": result.exit_code, "text": result.text}
+            case SleepStepRequest(path=path, seconds=seconds):
+                return await steps.sleep(self._join_path(path), seconds)
+            case TimeStepRequest(path=path):
+                return steps.get_time(self._join_path(path))
+            case RandomStepRequest(path=path):
+                return steps.get_random_number(self._join_path(path))
+            case PhaseRequest(name=name):
+                return steps.start_phase(name)
+
+    def _join_path(self, path: str) -> str:
+        return f"{self._steps.phase}/{path}" if self._steps.phase else path
+
+    async def _cancel_open_requests(self) -> None:
+        tasks = tuple(self._open)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+
+async def _open_streams(
+    input_fd: int, output_fd: int
+) -> tuple[asyncio.StreamReader, asyncio.ReadTransport, asyncio.StreamWriter]:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    read_transport, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(input_fd, "rb", buffering=0)
+    )
+    transport, protocol = await loop.connect_write_pipe(
+        asyncio.streams.FlowControlMixin, os.fdopen(output_fd, "wb", buffering=0)
+    )
+    return reader, read_transport, asyncio.StreamWriter(transport, protocol, None, loop)
+
+
+async def _read_frame(reader: asyncio.StreamReader) -> bytes | None:
+    """Return the next message; None at the end. Raises `ScriptProtocolError`."""
+    try:
+        header = await reader.readexactly(HEADER_BYTES)
+        return await reader.readexactly(parse_frame_length(header))
+    except asyncio.IncompleteReadError:
+        return None
+
+
+def _describe_early_end(status: int, error_output: bytes) -> str:
+    text = error_output.decode(errors="replace").strip()
+    if status == _NO_FILTER_STATUS:
+        return f"The script was refused because it cannot be isolated here: {text}"
+    if status in _KILLED_STATUSES:
+        return (
+            f"The script was killed: it used more than {CPU_SECONDS} s of processor time, so it probably "
+            f"loops forever, or more than {MEMORY_BYTES // 1024 // 1024:,} MB of memory."
+        )
+    return f"The script's process ended without a result (status {status}). {text}".strip()

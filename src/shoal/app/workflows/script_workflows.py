@@ -1,0 +1,186 @@
+"""Workflows that the lead's model wrote: started in the background after approval, stopped, and resumed."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Any
+
+from shoal.app.workflows.json_values import format_returned_value
+from shoal.app.workflows.script_host import MAX_SCRIPT_STEPS, ScriptHost, select_script_sandbox
+from shoal.app.workflows.step_log import StepLog, WorkflowRecord, WorkflowRecords
+from shoal.app.workflows.step_runner import StepRunner
+from shoal.app.workflows.workflow_supervisor import WorkflowLaunch, WorkflowSupervisor
+from shoal.backends.sandbox.sandbox_driver import SandboxDriver
+from shoal.core.agents.workflow_scripts import WorkflowScript, WorkflowSnapshot, WorkflowStatus
+from shoal.core.conversation.inbox_items import InboxItem
+from shoal.core.conversation.messages import TextBlock
+from shoal.core.conversation.tools import ToolContext
+from shoal.core.errors import RunFailed, WorkflowError, WorkflowStopped
+from shoal.core.events import QueueItemAdded, WorkflowStarted
+from shoal.core.ids import LEAD_ID, AgentId
+from shoal.runs.spawn_approval import describe_agents_cost
+from shoal.runs.stored_report import excerpt_and_store_long_report
+from shoal.wire.notification_text import format_workflow_notification
+
+
+class ScriptWorkflows:
+    """Implements `WorkflowOperations` for a session."""
+
+    def __init__(self, supervisor: WorkflowSupervisor) -> None:
+        self._supervisor = supervisor
+        self._runtime = supervisor.agents.runtime
+
+    def describe_cost(self, agents: int) -> str:
+        return describe_agents_cost(agents, self._supervisor.agents.lead.model.card, self._runtime.budget)
+
+    async def start_script(self, script: WorkflowScript, context: ToolContext) -> str:
+        driver = await select_script_sandbox(self._runtime)
+        _check_syntax(script.script)
+        start = WorkflowStarted(
+            agent=LEAD_ID,
+            workflow=self._supervisor.create_id(script.name),
+            name=script.name,
+            arguments=script.arguments,
+            script=script.script,
+            digest=sha256(script.script.encode("utf-8", "surrogatepass")).hexdigest(),
+            max_agents=script.max_agents,
+        )
+        launch = self._build_launch(start, driver, StepLog())
+        self._supervisor.start_in_background(self._run_and_notify(launch, context.call_id))
+        return start.workflow
+
+    async def resume_script(self, workflow: str, context: ToolContext) -> str:
+        launch = await self._prepare_resume(workflow)
+        self._supervisor.start_in_background(self._run_and_notify(launch, context.call_id))
+        return launch.start.workflow
+
+    async def resume_in_foreground(self, workflow: str, rerun_from: int | None = None) -> Any:
+        """Continue a script and return its value. Raises `WorkflowError`."""
+        record = self._find_record(self._supervisor.read_records(), workflow)
+        if record.ended is not None and record.ended.status == "completed" and rerun_from is None:
+            return record.ended.value
+        _, value = await self._supervisor.execute(await self._prepare_resume(workflow, rerun_from))
+        return value
+
+    def take_snapshot(self, workflow: str) -> WorkflowSnapshot | None:
+        found = self._supervisor.find_latest(workflow)
+        if found is None:
+            return None
+        steps, ended = found.steps, found.ended
+        return WorkflowSnapshot(
+            workflow=workflow,
+            status="running" if ended is None else ended.status,
+            phase=steps.phase,
+            finished_steps=steps.finished_count,
+            open_steps=max(0, steps.started_count - steps.finished_count),
+            detail="" if ended is None else ended.detail,
+            value=format_returned_value(ended.value) if ended and ended.status == "completed" else "",
+        )
+
+    async def wait_for_end(self, workflow: str) -> None:
+        await self._supervisor.wait_for_end(workflow)
+
+    async def stop_workflow(self, workflow: str, why: str) -> bool:
+        return await self._supervisor.stop(workflow, why)
+
+    def notify_interrupted(self) -> None:
+        """Tell the lead of a resumed session which scripts the end of its process interrupted."""
+        for record in self._supervisor.read_records().workflows.values():
+            if record.started.script and record.ended is None:
+                self._notify(record.started.workflow, "", "interrupted", "")
+
+    def _find_record(self, records: WorkflowRecords, workflow: str) -> WorkflowRecord:
+        record = records.workflows.get(workflow)
+        if record is None or not record.started.script:
+            scripts = [key for key, each in records.workflows.items() if each.started.script]
+            raise WorkflowError(
+                f"The session has no script workflow {workflow!r}. It has: {', '.join(scripts) or 'none'}."
+            )
+        return record
+
+    async def _prepare_resume(self, workflow: str, rerun_from: int | None = None) -> WorkflowLaunch:
+        records = self._supervisor.read_records()
+        record = self._find_record(records, workflow)
+        if self._supervisor.find_running(workflow) is not None:
+            raise WorkflowError(f"The workflow {workflow} is running.")
+        if record.ended is not None and record.ended.status == "completed" and rerun_from is None:
+            raise WorkflowError(f"The workflow {workflow} is completed. TaskOutput shows what it returned.")
+        driver = await select_script_sandbox(self._runtime)
+        started = record.started
+        start = WorkflowStarted(
+            agent=LEAD_ID,
+            workflow=workflow,
+            name=started.name,
+            arguments=started.arguments,
+            script=started.script,
+            digest=started.digest,
+            max_agents=started.max_agents,
+            resumed=True,
+            rerun_from=rerun_from,
+        )
+        steps = [step for n, step in record.steps.items() if rerun_from is None or n < rerun_from]
+        return self._build_launch(start, driver, StepLog(steps), records)
+
+    def _build_launch(
+        self,
+        start: WorkflowStarted,
+        driver: SandboxDriver,
+        log: StepLog,
+        records: WorkflowRecords | None = None,
+    ) -> WorkflowLaunch:
+        async def run_script(steps: StepRunner) -> Any:
+            return await ScriptHost(self._runtime, steps, driver).run(start.script, start.arguments)
+
+        return WorkflowLaunch(
+            start=start,
+            run=run_script,
+            convert_value=lambda value: value,
+            log=log,
+            records=records,
+            max_steps=MAX_SCRIPT_STEPS,
+        )
+
+    async def _run_and_notify(self, launch: WorkflowLaunch, call: str) -> None:
+        workflow = launch.start.workflow
+        status: WorkflowStatus = "completed"
+        try:
+            _, value = await self._supervisor.execute(launch)
+            report = format_returned_value(value)
+        except WorkflowStopped as error:
+            status, report = "stopped", error.reason
+        except (RunFailed, WorkflowError) as error:
+            status, report = "failed", str(error)
+        self._notify(workflow, call, status, report)
+
+    def _notify(self, workflow: str, call: str, status: WorkflowStatus, report: str) -> None:
+        runtime, item_id = self._runtime, self._runtime.inbox.notice_ids.new_short_id()
+        stored = excerpt_and_store_long_report(
+            report,
+            AgentId(workflow),
+            item_id,
+            runtime.store.results,
+            tokens=runtime.settings.own.report_tokens,
+        )
+        text = format_workflow_notification(workflow, call, status, stored.excerpt, stored.path)
+        item = InboxItem(
+            id=item_id,
+            to=LEAD_ID,
+            content=(TextBlock(text=text),),
+            by="runtime",
+            mode="task-notification",
+            priority="later",
+        )
+        runtime.events.emit_event(
+            QueueItemAdded(agent=LEAD_ID, item=item.id, by=item.by, text=text, mode=item.mode)
+        )
+        runtime.inbox.queue.put(item)
+
+
+def _check_syntax(script: str) -> None:
+    """Raise `WorkflowError` for a script that Python cannot compile; nothing of it runs."""
+    import ast
+
+    try:
+        ast.parse(script)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise WorkflowError(f"The script is not valid Python: {error}") from error

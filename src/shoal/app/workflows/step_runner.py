@@ -1,0 +1,307 @@
+"""Steps of a running workflow. The result of each is journaled before the program gets it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, cast
+
+from msgspec import Struct
+
+from shoal.agent.tool_calls import run_unrecorded_tool_call
+from shoal.app.agents.agent import Agent
+from shoal.app.agents.program_agents import ProgramAgents, SpawnOptions
+from shoal.app.agents.result import build_agent_result, read_full_report
+from shoal.app.workflows.json_values import compute_digest, convert_json_value, to_json_value
+from shoal.app.workflows.step_log import StepLog, StepRecord
+from shoal.core.agents.subagents import AgentResult
+from shoal.core.conversation.messages import ToolUseBlock
+from shoal.core.errors import AgentRequestRefused, WorkflowChanged, WorkflowError
+from shoal.core.events import (
+    PREVIEW_LENGTH,
+    Event,
+    ModelRequestFailed,
+    WorkflowPhaseStarted,
+    WorkflowStepFinished,
+    WorkflowStepStarted,
+)
+from shoal.core.ids import LEAD_ID, AgentId
+from shoal.core.output_type import OutputType
+from shoal.core.permissions.questions import ChoiceAnswer, ChoiceOption, ChoiceQuestion, MultipleChoice
+from shoal.core.text.text_format import to_one_line
+
+MAX_STEPS = 100_000
+"""Steps of one workflow; a program that asks for more loops forever."""
+_IDLE_ROUNDS = 5
+"""Rounds of the event loop without a replayed step after which a difference is certain."""
+_DESCRIPTION_LENGTH = 60
+
+
+class ShellStepResult(Struct, frozen=True):
+    """Result of a shell command."""
+
+    exit_code: int
+    text: str
+    """Output and errors, shortened if they are long."""
+
+    @property
+    def ok(self) -> bool:
+        return self.exit_code == 0
+
+
+class StepRunner:
+    """Runs the steps of one workflow. A step that finished before a crash returns its recorded result.
+
+    The path of a step names its place in the program; together with its input it identifies the step.
+    """
+
+    def __init__(
+        self,
+        agents: ProgramAgents,
+        *,
+        workflow: str,
+        log: StepLog,
+        completions: dict[AgentId, AgentResult],
+        max_steps: int | None = None,
+        max_agents: int | None = None,
+    ) -> None:
+        self.workflow = workflow
+        self.phase = ""
+        self._agents = agents
+        self._runtime = agents.runtime
+        self._log = log
+        self._completions = completions
+        self._max_steps = MAX_STEPS if max_steps is None else max_steps
+        self._max_agents = max_agents
+        self._agent_count = 0
+        self.started_count = 0
+        self.finished_count = 0
+        self._quota_refusal = ""
+
+    def watch_quota(self, event: Event) -> None:
+        """Remember that the provider refused a request because the quota is used up."""
+        if isinstance(event, ModelRequestFailed) and event.quota:
+            self._quota_refusal = event.reason
+
+    def start_phase(self, name: str) -> None:
+        self.phase = name
+        events = self._runtime.events
+        events.emit_event(WorkflowPhaseStarted(agent=LEAD_ID, workflow=self.workflow, phase=name))
+
+    async def run_agent(
+        self,
+        path: str,
+        agent: Agent[Any] | str,
+        prompt: str,
+        answer: OutputType[Any] | None,
+        options: SpawnOptions,
+    ) -> Any:
+        """Return the text and the structured answer of an agent. Raises `RunFailed`."""
+        given = {
+            "agent": agent
+            if isinstance(agent, str)
+            else to_json_value(dict(agent.fields), f"Agent {agent.name}"),
+            "prompt": prompt,
+            "output": None if answer is None else answer.schema,
+            "options": dict(options),
+        }
+
+        async def run_to_end(step: StepRecord) -> Any:
+            spawn_options: SpawnOptions = {"description": self._describe(prompt), **options}
+            try:
+                run = await self._agents.start_agent(agent, prompt, answer, spawn_options, step.child)
+            except AgentRequestRefused as refusal:
+                raise WorkflowError(str(refusal)) from refusal
+            try:
+                # Closed, not only ended: the work in its worktree belongs to the result.
+                await run.wait_until_closed()
+            except asyncio.CancelledError:
+                await self._agents.supervisor.stop_run_if_running(run, "the workflow was stopped")
+                raise
+            assert run.completion is not None
+            budget = self._runtime.budget.find_agent_budget(run.id)
+            result = build_agent_result(run.completion, budget, answer)
+            result.raise_if_failed()
+            return {"text": result.text, "answer": result.answer}
+
+        return await self.run_step(path, given, prompt, run_to_end, has_child=True)
+
+    async def ask_person(self, path: str, question: str, options: Sequence[str]) -> str:
+        choices = MultipleChoice(
+            question=question,
+            header="Workflow",
+            options=tuple(ChoiceOption(label=option) for option in options),
+        )
+
+        async def ask(step: StepRecord) -> Any:
+            answer = await self._runtime.question_broker.ask_person_or_deny(
+                ChoiceQuestion(
+                    id=f"{self.workflow}-{step.number}-{self._agents.lead.ids.new_short_id()}",
+                    agent=LEAD_ID,
+                    choices=(choices,),
+                )
+            )
+            if not isinstance(answer, ChoiceAnswer):
+                reason = getattr(answer, "reason", "")
+                raise WorkflowError(f"Nobody answered the question {question!r}: {reason}")
+            return answer.answers[question]
+
+        given = {"question": question, "options": list(options)}
+        return str(await self.run_step(path, given, question, ask))
+
+    async def run_command(self, path: str, command: str, timeout: float | None) -> ShellStepResult:
+        async def run(step: StepRecord) -> Any:
+            milliseconds = {} if timeout is None else {"timeout": int(timeout * 1000)}
+            call = ToolUseBlock(
+                id=f"{self.workflow}-{step.number}", name="Bash", input={"command": command, **milliseconds}
+            )
+            output = await run_unrecorded_tool_call(self._agents.lead, call, self._runtime.tools["Bash"])
+            exit_code = (output.data or {}).get("exit_code")
+            if exit_code is None:
+                raise WorkflowError(f"The command {command!r} did not run: {output.text}")
+            return {"exit_code": exit_code, "text": output.text}
+
+        value = await self.run_step(path, {"command": command}, command, run)
+        return cast(
+            "ShellStepResult", convert_json_value(value, ShellStepResult, "The result of the command")
+        )
+
+    async def sleep(self, path: str, seconds: float) -> None:
+        clock = self._runtime.clock
+
+        async def wait_until(step: StepRecord) -> None:
+            assert step.until is not None
+            await clock.sleep(max(0.0, (step.until - clock.now()) / 1000))
+
+        until = clock.now() + round(seconds * 1000)
+        await self.run_step(path, {"seconds": seconds}, f"{seconds} s", wait_until, until)
+
+    def get_time(self, path: str) -> int:
+        """Return the time in milliseconds at which the workflow first got here."""
+        return int(self._get_recorded_value(path, self._runtime.clock.now))
+
+    def get_random_number(self, path: str) -> float:
+        generator = self._agents.lead.ids.derive_generator()
+        return float(self._get_recorded_value(path, generator.random.random))
+
+    # Records
+
+    async def run_step(
+        self,
+        path: str,
+        given: Any,
+        preview: str,
+        execute: Callable[[StepRecord], Awaitable[Any]],
+        until: int | None = None,
+        *,
+        has_child: bool = False,
+    ) -> Any:
+        """Return the recorded result of the step, or execute it and record its result."""
+        digest = compute_digest(given)
+        step = self._log.take(path, digest)
+        self._count_agent(has_child=has_child)
+        if step is None:
+            await self._refuse_changed_step(path, preview)
+        elif step.is_finished:
+            return step.value
+        elif step.child is not None and (value := self._find_agent_value(step.child)) is not None:
+            self._record_result(step, value)
+            return value
+        self._refuse_after_quota_error(has_child=has_child)
+        step = StepRecord(
+            number=self._allocate_number() if step is None else step.number,
+            path=path,
+            digest=digest,
+            preview=to_one_line(preview)[:PREVIEW_LENGTH],
+            child=self._agents.lead.ids.new_agent_id() if has_child else None,
+            until=until if step is None or step.until is None else step.until,
+        )
+        self._record_start(step)
+        value = await execute(step)
+        self._record_result(step, value)
+        return value
+
+    def _find_agent_value(self, child: AgentId) -> Any:
+        """Return the answer of an agent that completed its work before the crash."""
+        completion = self._completions.get(child)
+        if completion is None or completion.status != "completed":
+            return None
+        return {"text": read_full_report(completion), "answer": completion.answer}
+
+    def _get_recorded_value(self, path: str, compute: Callable[[], Any]) -> Any:
+        digest = compute_digest(None)
+        step = self._log.take(path, digest)
+        if step is not None and step.is_finished:
+            return step.value
+        if step is None:
+            step = StepRecord(number=self._allocate_number(), path=path, digest=digest, preview="")
+            self._record_start(step)
+        value = compute()
+        self._record_result(step, value)
+        return value
+
+    def _record_start(self, step: StepRecord) -> None:
+        self.started_count += 1
+        self._runtime.events.emit_event(
+            WorkflowStepStarted(
+                agent=LEAD_ID,
+                workflow=self.workflow,
+                step=step.number,
+                path=step.path,
+                phase=self.phase,
+                digest=step.digest,
+                preview=step.preview,
+                child=step.child,
+                until=step.until,
+            )
+        )
+
+    def _record_result(self, step: StepRecord, value: Any) -> None:
+        self.finished_count += 1
+        self._runtime.events.emit_event(
+            WorkflowStepFinished(agent=LEAD_ID, workflow=self.workflow, step=step.number, value=value)
+        )
+
+    def _describe(self, prompt: str) -> str:
+        text = to_one_line(prompt)
+        return f"{self.phase}: {text}"[:_DESCRIPTION_LENGTH] if self.phase else text[:_DESCRIPTION_LENGTH]
+
+    def _count_agent(self, *, has_child: bool) -> None:
+        self._agent_count += has_child
+        if self._max_agents is not None and self._agent_count > self._max_agents:
+            raise WorkflowError(
+                f"The workflow {self.workflow} may start {self._max_agents} agents, and asked for another "
+                "one. Its approval covers no more."
+            )
+
+    def _allocate_number(self) -> int:
+        if self._log.next_number > self._max_steps:
+            raise WorkflowError(
+                f"The workflow {self.workflow} asked for more than {self._max_steps:,} steps, so it probably "
+                "loops forever. End its loop, or split the work between several workflows."
+            )
+        return self._log.allocate_number()
+
+    def _refuse_after_quota_error(self, *, has_child: bool) -> None:
+        if has_child and self._quota_refusal:
+            raise WorkflowError(
+                "No further agent is started: the provider refused a request because the quota is used up "
+                f"({self._quota_refusal}). Resume the workflow when quota is available again."
+            )
+
+    async def _refuse_changed_step(self, path: str, preview: str) -> None:
+        """Raise `WorkflowChanged` if the program asks for a new step instead of a recorded one."""
+        taken, idle_rounds = self._log.taken, 0
+        # Other branches of the program may still ask for their recorded steps.
+        while self._log.find_unclaimed_result(path) is not None and idle_rounds < _IDLE_ROUNDS:
+            await asyncio.sleep(0)
+            idle_rounds = idle_rounds + 1 if self._log.taken == taken else 0
+            taken = self._log.taken
+        recorded = self._log.find_unclaimed_result(path)
+        if recorded is not None:
+            raise WorkflowChanged(
+                f"The workflow {self.workflow} changed since it ran: step {recorded.number} ({path}) had the "
+                f"input {recorded.preview!r}, and now it has {to_one_line(preview)[:PREVIEW_LENGTH]!r}. Undo "
+                f"the change, or run that step and all later steps again: use rerun_from={recorded.number}.",
+                step=recorded.number,
+            )

@@ -1,0 +1,161 @@
+"""Workflows by the names that people type: found in files and modules, loaded, and given their arguments."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from shoal.app.definitions.workflow_files import NO_JAVASCRIPT, UNTRUSTED, WorkflowFiles
+from shoal.app.workflows.workflow_definition import WorkflowDefinition
+from shoal.core.errors import WorkflowError
+from shoal.core.extensions.skills import WorkflowCommand
+from shoal.core.text.filenames import escape_filename
+
+
+def find_workflow(reference: str, files: WorkflowFiles, cwd: Path) -> WorkflowDefinition[Any, Any]:
+    """Load the workflow with this NAME, of `FILE.py`, `FILE.py:NAME`, or of an importable `MODULE:NAME`.
+
+    A path runs even an untrusted file: only a person can pass it. Raises `WorkflowError`.
+    """
+    first, _, name = reference.partition(":")
+    if first.endswith((".py", ".js")) or "/" in first:
+        return load_workflow_file((cwd / first).resolve(), name or None)
+    commands = files.list_commands()
+    command = next((each for each in commands if each.name == reference), None)
+    if command is not None:
+        return load_workflow_command(command, files)
+    if name and importlib_can_find(first):
+        return select_workflow(importlib.import_module(first), name, f"The module {first}")
+    known = ", ".join(each.name for each in commands)
+    raise WorkflowError(
+        f"There is no workflow {reference!r}. Known workflows: {known or 'none'}. Pass a name, FILE.py, "
+        "FILE.py:NAME or MODULE:NAME."
+    )
+
+
+def load_workflow_command(command: WorkflowCommand, files: WorkflowFiles) -> WorkflowDefinition[Any, Any]:
+    """Load a listed workflow. Raises `WorkflowError` if it cannot run, for example without trust."""
+    if command.problem:
+        raise WorkflowError(f"The workflow {command.name} cannot run: {command.problem}")
+    return load_workflow_file(command.path, command.function, files)
+
+
+def load_workflow_file(
+    path: Path, name: str | None, trusted_in: WorkflowFiles | None = None
+) -> WorkflowDefinition[Any, Any]:
+    """Run the file and return the workflow with this name, or the only one.
+
+    With `trusted_in`, exactly the bytes that are trusted run. Raises `WorkflowError`.
+    """
+    shown = escape_filename(path)
+    if path.suffix == ".js":
+        raise WorkflowError(f"{shown} is not used: {NO_JAVASCRIPT}")
+    module_name = f"shoal_workflow_{path.stem}"
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    try:
+        source = path.read_bytes()
+    except OSError:
+        spec = None
+    if spec is None:
+        raise WorkflowError(f"{shown} is not a Python file. Pass the path of a file that defines a workflow.")
+    if trusted_in is not None and not trusted_in.is_content_trusted(path, sha256(source).hexdigest()):
+        raise WorkflowError(f"The workflow {name} cannot run: {UNTRUSTED}")
+    module = importlib.util.module_from_spec(spec)
+    # Types of the module's functions are looked up there.
+    sys.modules[module_name] = module
+    try:
+        exec(compile(source, str(path), "exec"), module.__dict__)  # noqa: S102 - the person's program
+    except Exception as error:  # the wall around a file of the person: it may raise anything
+        raise WorkflowError(f"{shown} cannot be run: {type(error).__name__}: {error}") from error
+    return select_workflow(module, name, shown)
+
+
+def select_workflow(module: ModuleType, name: str | None, where: str) -> WorkflowDefinition[Any, Any]:
+    """Return the workflow of a module with this name, or the only one. Raises `WorkflowError`."""
+    found = {each.name: each for each in vars(module).values() if isinstance(each, WorkflowDefinition)}
+    if name is None and len(found) == 1:
+        return next(iter(found.values()))
+    if name is not None and name in found:
+        return found[name]
+    what = (
+        f"no workflow {name!r}" if name is not None else "more than one workflow" if found else "no workflow"
+    )
+    names = ", ".join(found) or "none"
+    raise WorkflowError(f"{where} has {what}. Its workflows: {names}. Choose one with FILE.py:NAME.")
+
+
+def importlib_can_find(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def parse_typed_arguments(definition: WorkflowDefinition[Any, Any], text: str) -> dict[str, Any]:
+    """Parse what follows `/NAME`: NAME=VALUE words, a JSON object, or a text for the only parameter.
+
+    Raises `WorkflowError`.
+    """
+    text = text.strip()
+    if text.startswith("{"):
+        return definition.parse_arguments(parse_json_object(text, f"The input of /{definition.name}"))
+    names = definition.list_parameter_names()
+    named = _split_named_arguments(text, names)
+    if named is not None:
+        return definition.parse_arguments(named)
+    if len(names) == 1:
+        return definition.parse_arguments({names[0]: parse_argument_value(text)})
+    raise WorkflowError(
+        f"/{definition.name} takes {', '.join(f'{name}=…' for name in names) or 'no arguments'}. Write each "
+        "argument as NAME=VALUE, where VALUE is JSON or a text, or write one JSON object."
+    )
+
+
+def _split_named_arguments(text: str, names: Sequence[str]) -> dict[str, Any] | None:
+    """Split at each ` NAME=` of a known parameter; None if the text does not start with one."""
+    pattern = rf"(?:^|\s)({'|'.join(map(re.escape, names))})="
+    parts = re.split(pattern, text) if names else [text]
+    if parts[0].strip():
+        return None
+    return {
+        name: parse_argument_value(value.strip())
+        for name, value in zip(parts[1::2], parts[2::2], strict=True)
+    }
+
+
+def parse_argument_words(words: Sequence[str], given: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Add NAME=VALUE words to the given arguments. Raises `WorkflowError`."""
+    arguments = dict(given or {})
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals:
+            raise WorkflowError(f"{word!r} is not an argument. Write NAME=VALUE.")
+        arguments[name] = parse_argument_value(text)
+    return arguments
+
+
+def parse_json_object(text: str, what: str) -> dict[str, Any]:
+    """Raises `WorkflowError`."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise WorkflowError(f"{what} is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise WorkflowError(f'{what} must be a JSON object, such as {{"files": ["a.py"]}}.')
+    return value
+
+
+def parse_argument_value(text: str) -> Any:
+    """Return the JSON value, or the text if it is not JSON."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text

@@ -1,0 +1,50 @@
+"""Workflows of recorded runs, for commands in another process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+
+from shoal.app.run_access.run_handle import RunHandle, find_run, list_runs_newest_first
+from shoal.app.workflows.step_log import WorkflowRecord, WorkflowRecords
+from shoal.core.errors import SessionNotFound, WorkflowError
+from shoal.stores.files.sessions.file_journal import read_journal
+
+_MAX_SEARCHED_RUNS = 200
+
+
+def find_recorded_workflow(
+    home: Path, reference: str, workflow: str | None = None
+) -> tuple[RunHandle, WorkflowRecord]:
+    """Return a workflow by its session, its id, or its name; the latest one if several match.
+
+    Raises `WorkflowError`.
+    """
+    try:
+        run = find_run(home, reference)
+    except SessionNotFound:
+        return _search_recent_runs(home, reference)
+    found = list_recorded_workflows(run)
+    if workflow is not None:
+        found = [each for each in found if workflow in (each.started.workflow, each.started.name)]
+    if not found:
+        raise WorkflowError(
+            f"The session {run.session} has no workflow{f' {workflow!r}' if workflow else ''}."
+        )
+    return run, found[-1]
+
+
+def list_recorded_workflows(run: RunHandle) -> Sequence[WorkflowRecord]:
+    return list(WorkflowRecords(read_journal(run.journal_path)).workflows.values())
+
+
+def _search_recent_runs(home: Path, reference: str) -> tuple[RunHandle, WorkflowRecord]:
+    for run in islice(list_runs_newest_first(home), _MAX_SEARCHED_RUNS):
+        for record in reversed(list_recorded_workflows(run)):
+            if reference in (record.started.workflow, record.started.name):
+                return run, record
+    raise WorkflowError(
+        f"No session and no workflow of the last {_MAX_SEARCHED_RUNS} runs is named {reference!r}. Pass the "
+        "beginning of a session's id, or the id or name of a workflow."
+    )

@@ -1,0 +1,237 @@
+"""Running workflows of a session: started by a program, a person or the lead's model, and stopped by id."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from msgspec import Struct
+
+from shoal.app.agents.program_agents import ProgramAgents
+from shoal.app.workflows.json_values import to_json_value
+from shoal.app.workflows.step_log import StepLog, WorkflowRecord, WorkflowRecords
+from shoal.app.workflows.step_runner import StepRunner
+from shoal.core.errors import WorkflowError, WorkflowStopped
+from shoal.core.events import WorkflowEnded, WorkflowStarted
+from shoal.core.ids import LEAD_ID
+from shoal.core.task_groups import exit_task_group_without_wrapping
+
+if TYPE_CHECKING:
+    from shoal.app.workflows.script_workflows import ScriptWorkflows
+
+_DETAIL_LENGTH = 2_000
+_ancestors: ContextVar[tuple[str, ...]] = ContextVar(
+    "names of the workflows that started this one", default=()
+)
+
+
+class WorkflowSession(Protocol):
+    """An open session, as far as workflows need one."""
+
+    @property
+    def workflows(self) -> WorkflowSupervisor: ...
+
+
+class WorkflowLaunch(Struct, frozen=True, kw_only=True):
+    """One execution of a workflow, from its first step or after a crash."""
+
+    start: WorkflowStarted
+    run: Callable[[StepRunner], Awaitable[Any]]
+    convert_value: Callable[[Any], Any]
+    """Checks the JSON value that the workflow returns. Raises `WorkflowError`."""
+    log: StepLog
+    records: WorkflowRecords | None = None
+    """Records of the session if the workflow is resumed."""
+    max_steps: int | None = None
+
+
+class RunningWorkflow(Struct, kw_only=True, eq=False):
+    """A workflow of this process."""
+
+    id: str
+    name: str
+    steps: StepRunner
+    task: asyncio.Task[Any]
+    stop_reason: str = ""
+    ended: WorkflowEnded | None = None
+
+
+class WorkflowSupervisor:
+    """Context manager for the length of a session; leaving it stops every workflow."""
+
+    def __init__(self, agents: ProgramAgents) -> None:
+        self.agents = agents
+        self._running: dict[str, RunningWorkflow] = {}
+        self._latest: dict[str, RunningWorkflow] = {}
+        """Latest run of each workflow of this process."""
+        self._tasks = asyncio.TaskGroup()
+        self._background: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> WorkflowSupervisor:
+        await self._tasks.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self.stop_all("the session ended")
+        finally:
+            await exit_task_group_without_wrapping(self._tasks, kind, error, trace)
+
+    @property
+    def has_background_work(self) -> bool:
+        """True if a workflow in the background has not reported its end."""
+        return bool(self._background)
+
+    async def wait_until_idle(self) -> None:
+        """Wait until no workflow runs in the background."""
+        while self._background:
+            await asyncio.wait(self._background)
+
+    def start_in_background(self, work: Awaitable[None]) -> None:
+        """Run work until it ends or the session ends."""
+
+        async def run() -> None:
+            await work
+
+        task = self._tasks.create_task(run())
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    @cached_property
+    def scripts(self) -> ScriptWorkflows:
+        """Workflows that the lead's model writes."""
+        from shoal.app.workflows.script_workflows import ScriptWorkflows
+
+        return ScriptWorkflows(self)
+
+    def find_latest(self, workflow: str) -> RunningWorkflow | None:
+        """Return the workflow with this id, running or ended in this process."""
+        return self._latest.get(workflow)
+
+    def find_running(self, workflow: str) -> RunningWorkflow | None:
+        """Return the running workflow with this id or name."""
+        return self._running.get(workflow) or next(
+            (each for each in self._running.values() if each.name == workflow), None
+        )
+
+    async def stop(self, workflow: str, why: str) -> bool:
+        """Stop a running workflow; return False if none has this id or name."""
+        found = self.find_running(workflow)
+        if found is None:
+            return False
+        found.stop_reason = found.stop_reason or why
+        found.task.cancel()
+        await asyncio.wait([found.task])
+        return True
+
+    async def wait_for_end(self, workflow: str) -> None:
+        """Wait until the workflow is not running."""
+        if (found := self.find_running(workflow)) is not None:
+            await asyncio.wait([found.task])
+
+    async def stop_all(self, why: str) -> tuple[str, ...]:
+        """Stop all workflows and return their ids."""
+        running = tuple(self._running)
+        for workflow in running:
+            await self.stop(workflow, why)
+        return running
+
+    def read_records(self) -> WorkflowRecords:
+        return WorkflowRecords(self.agents.runtime.store.journal.read_records())
+
+    def create_id(self, name: str) -> str:
+        return f"{name}-{self.agents.lead.ids.new_short_id()}"
+
+    async def execute(self, launch: WorkflowLaunch) -> tuple[Any, Any]:
+        """Run a workflow; return what its program returns, and that as JSON.
+
+        Raises what the program raises, `WorkflowError`, and `WorkflowStopped`.
+        """
+        start, events = launch.start, self.agents.runtime.events
+        if start.name in _ancestors.get():
+            raise WorkflowError(
+                f"The workflow {start.name} cannot start itself: {' → '.join(_ancestors.get())}."
+            )
+        if start.workflow in self._running:
+            raise WorkflowError(f"The workflow {start.workflow} is already running in this session.")
+        self.agents.make_resumable()
+        events.emit_event(start)
+        steps = StepRunner(
+            self.agents,
+            workflow=start.workflow,
+            log=launch.log,
+            completions={} if launch.records is None else launch.records.completions,
+            max_steps=launch.max_steps,
+            max_agents=start.max_agents,
+        )
+        token = _ancestors.set((*_ancestors.get(), start.name))
+        unsubscribe = events.subscribe(steps.watch_quota)
+        task = asyncio.ensure_future(self._run_program(launch, steps))
+        running = self._running[start.workflow] = self._latest[start.workflow] = RunningWorkflow(
+            id=start.workflow, name=start.name, steps=steps, task=task
+        )
+        try:
+            returned, value = await self._wait_for_program(running)
+        except asyncio.CancelledError:
+            self._emit_end(running, "stopped", running.stop_reason or "it was stopped")
+            raise
+        except WorkflowStopped as error:
+            self._emit_end(running, "stopped", error.reason)
+            raise
+        except Exception as error:
+            self._emit_end(running, "failed", f"{type(error).__name__}: {error}")
+            raise
+        finally:
+            unsubscribe()
+            _ancestors.reset(token)
+            del self._running[start.workflow]
+        self._emit_end(running, "completed", value=value)
+        return returned, value
+
+    async def _run_program(self, launch: WorkflowLaunch, steps: StepRunner) -> tuple[Any, Any]:
+        returned = await launch.run(steps)
+        value = to_json_value(returned, f"The value that {launch.start.name} returns")
+        launch.convert_value(value)
+        return returned, value
+
+    async def _wait_for_program(self, running: RunningWorkflow) -> tuple[Any, Any]:
+        """Wait for the task. If somebody stopped it, the caller gets an error and is not cancelled itself."""
+        try:
+            await asyncio.wait([running.task])
+        except asyncio.CancelledError:
+            running.task.cancel()
+            await asyncio.wait([running.task])
+            raise
+        if running.task.cancelled():
+            reason = running.stop_reason or "its program was cancelled"
+            raise WorkflowStopped(
+                f"The workflow {running.id} was stopped: {reason}. A resume continues it.", reason=reason
+            )
+        returned, value = running.task.result()
+        return returned, value
+
+    def _emit_end(
+        self,
+        running: RunningWorkflow,
+        status: Literal["completed", "failed", "stopped"],
+        detail: str = "",
+        value: Any = None,
+    ) -> None:
+        running.ended = WorkflowEnded(
+            agent=LEAD_ID, workflow=running.id, status=status, detail=detail[:_DETAIL_LENGTH], value=value
+        )
+        self.agents.runtime.events.emit_event(running.ended)
+
+    def note_changed_source(self, record: WorkflowRecord, digest: str) -> None:
+        """Tell the person that the program differs from the one that ran before."""
+        if record.started.digest != digest:
+            self.agents.runtime.events.note(
+                f"The file of the workflow {record.started.workflow} changed since it ran. Shoal uses the "
+                "results of finished steps that still match."
+            )

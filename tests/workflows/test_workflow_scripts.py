@@ -1,0 +1,330 @@
+"""Workflows that a model writes: approved, run in a process without files or network, stopped and resumed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shoal
+from shoal.app.workflows import script_host
+from shoal.core.conversation.messages import ToolUseBlock
+from shoal.core.conversation.model_requests import ModelRequest
+from shoal.core.events import Event, WorkflowEnded, WorkflowStepStarted
+from shoal.core.permissions.questions import AllowAnswer, DenyAnswer, PermissionQuestion
+from shoal.models.scripted_model import ReplyLike
+
+SETTINGS = json.dumps({"shoal": {"workflow_tool": True}})
+pytestmark = [pytest.mark.needs("bwrap")]
+
+
+class Writer:
+    """Model of a lead that runs one script, and of agents that answer every prompt."""
+
+    def __init__(self, code: str, **tool_input: Any) -> None:
+        self.input = {"name": "job", "script": code, "max_agents": 5, **tool_input}
+        self.prompts: list[str] = []
+        self.notices: list[str] = []
+        self.result = ""
+
+    def reply(self, request: ModelRequest) -> ReplyLike:
+        first, last = request.messages[0], request.messages[-1]
+        if first.text != "go":
+            self.prompts.append(first.text)
+            if any(tool.name == "StructuredOutput" for tool in request.tools) and len(request.messages) == 1:
+                return [ToolUseBlock(id="c", name="StructuredOutput", input={"good": True})]
+            return f"did {first.text}"
+        if len(request.messages) == 1:
+            return [ToolUseBlock(id="call", name="Workflow", input=self.input)]
+        if "<task-notification>" in last.text:
+            self.notices.append(last.text)
+        elif not self.result:
+            self.result = str(last.content[0])
+        return "ok"
+
+    def open(self, cwd: Path, **options: Any) -> shoal.Session[None]:
+        options.setdefault("mode", "bypassPermissions")
+        return shoal.open(cwd=cwd, model=shoal.ScriptedModel(self.reply), settings=SETTINGS, **options)
+
+    async def run(self, cwd: Path, **options: Any) -> WorkflowEnded | None:
+        """Run a turn and the turns that follow from it; return the end of the workflow."""
+        ends: list[WorkflowEnded] = []
+        async with self.open(cwd, **options) as session:
+            session.subscribe(lambda event: ends.append(event) if isinstance(event, WorkflowEnded) else None)
+            await session.run("go")
+            async with asyncio.timeout(60):
+                while (turn := await session.next_turn()) is not None:
+                    await turn
+        return ends[-1] if ends else None
+
+
+GOOD = """
+import json
+
+async def main(flow, files):
+    flow.phase("edit")
+    edits = await flow.map("general-purpose", [f"edit {file}" for file in files], at_once=2)
+    flow.phase("check")
+    verdict = await flow.agent("general-purpose", "judge", schema={
+        "type": "object", "properties": {"good": {"type": "boolean"}}, "required": ["good"]})
+    command = await flow.shell("echo hello")
+    numbers = [flow.random(), flow.random()]
+    assert flow.now().year > 2000 and numbers[0] != numbers[1]
+    return {"edits": edits, "verdict": verdict, "shell": [command.exit_code, command.text.strip()]}
+"""
+
+
+@pytest.mark.spec("WFL-08")
+async def test_a_script_runs_in_the_background_and_the_lead_gets_its_result(tmp_path: Path) -> None:
+    writer = Writer(GOOD, arguments={"files": ["a", "b"]})
+    ended = await writer.run(tmp_path)
+    assert ended is not None
+    assert ended.status == "completed", ended.detail
+    assert ended.value == {
+        "edits": ["did edit a", "did edit b"],
+        "verdict": {"good": True},
+        "shell": [0, "hello"],
+    }
+    assert "runs in the background" in writer.result
+    assert len(writer.notices) == 1
+    assert "<status>completed</status>" in writer.notices[0]
+    assert "did edit b" in writer.notices[0]
+
+
+@pytest.mark.spec("WFL-08")
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_a_person_sees_the_script_the_agents_and_the_cost_before_it_runs(
+    tmp_path: Path, allowed: bool
+) -> None:
+    asked: list[PermissionQuestion] = []
+
+    async def answer(question: shoal.Question) -> shoal.Answer:
+        assert isinstance(question, PermissionQuestion)
+        asked.append(question)
+        return AllowAnswer() if allowed else DenyAnswer(reason="too expensive")
+
+    writer = Writer("async def main(flow):\n    return await flow.agent('general-purpose', 'one')\n")
+    ended = await writer.run(tmp_path, mode="default", on_question=answer)
+    (question,) = asked
+    assert question.tool == "Workflow"
+    assert "flow.agent('general-purpose', 'one')" in question.input["script"]
+    assert "up to 5 agents, about " in question.reason
+    assert (ended is not None) == allowed
+    assert writer.prompts == (["one"] if allowed else [])
+    assert allowed or "too expensive" in writer.result
+
+
+@pytest.mark.spec("WFL-08")
+async def test_the_tool_exists_only_if_a_setting_enables_it(tmp_path: Path) -> None:
+    async with shoal.open(cwd=tmp_path, model=shoal.ScriptedModel(["ok"])) as session:
+        assert "Workflow" not in session.agent.tools
+    async with Writer("").open(tmp_path) as session:
+        assert "Workflow" in session.agent.tools
+
+
+@pytest.mark.spec("WFL-08")
+async def test_a_script_starts_no_more_agents_than_were_approved(tmp_path: Path) -> None:
+    script = """
+async def main(flow):
+    return await flow.map("general-purpose", [str(n) for n in range(10)], at_once=1)
+"""
+    writer = Writer(script, max_agents=3)
+    ended = await writer.run(tmp_path)
+    assert ended is not None
+    assert ended.status == "failed"
+    assert "may start 3 agents" in ended.detail
+    assert writer.prompts == ["0", "1", "2"]
+
+
+def is_long_sleep(event: Event) -> bool:
+    return isinstance(event, WorkflowStepStarted) and event.preview == "100000.0 s"
+
+
+@pytest.mark.spec("WFL-08")
+async def test_a_script_is_stopped_and_resumed_without_repeating_its_agents(tmp_path: Path) -> None:
+    script = """
+async def main(flow):
+    first = await flow.agent("general-purpose", "first")
+    before = [flow.random(), flow.now().isoformat()]
+    await flow.sleep(0.01)
+    if (await flow.shell("cat gate")).exit_code != 0:
+        await flow.sleep(100_000)
+    return [first, before, await flow.agent("general-purpose", "second")]
+"""
+    writer = Writer(script)
+    async with writer.open(tmp_path) as session:
+        sleeping = asyncio.Event()
+        session.subscribe(lambda event: sleeping.set() if is_long_sleep(event) else None)
+        await session.run("go")
+        async with asyncio.timeout(60):
+            await sleeping.wait()
+        (running,) = session.workflows._running.values()
+        assert await session.stop_task(running.id) == f"workflow {running.id}"
+        assert running.ended is not None
+        assert running.ended.status == "stopped"
+        ident = session.id
+    assert writer.prompts == ["first"]
+    (tmp_path / "gate").write_text("open")
+    async with writer.open(tmp_path, resume=ident) as session:
+        # The long sleep is recorded as started, and runs again only from that step on.
+        value = await session.workflows.scripts.resume_in_foreground(running.id, rerun_from=5)
+    assert value[0] == "did first"
+    assert value[2] == "did second"
+    assert writer.prompts == ["first", "second"]
+
+
+ESCAPES = {
+    "file": "open('/etc/passwd').read()",
+    "directory": "__import__('os').listdir('/')",
+    "write": "open('/tmp/escaped', 'w')",
+    "socket": "__import__('_socket').socket()",
+    "fork": "__import__('os').fork()",
+    "exec": "__import__('os').execv('/bin/sh', ['sh'])",
+    "posix_spawn": "__import__('os').posix_spawn('/bin/sh', ['sh'], {})",
+    "subprocess": "__import__('subprocess').run(['id'])",
+    "kill": "__import__('os').kill(__import__('os').getppid(), 9)",
+    "parent environment": "open(f'/proc/{__import__(\"os\").getppid()}/environ').read()",
+    "own environment file": "open('/proc/self/environ').read()",
+    "thread": "__import__('_thread').start_new_thread(print, ())",
+    "memory limit": "__import__('resource').setrlimit(__import__('resource').RLIMIT_AS, (-1, -1))",
+}
+
+
+@pytest.mark.spec("WFL-09")
+@pytest.mark.parametrize("name", ESCAPES)
+async def test_a_script_cannot_leave_its_process(tmp_path: Path, name: str) -> None:
+    ended = await Writer(f"async def main(flow):\n    return str({ESCAPES[name]})\n").run(tmp_path)
+    assert ended is not None
+    assert ended.status == "failed"
+    assert "Error: " in ended.detail
+    assert not Path("/tmp/escaped").exists()
+
+
+SYSTEM_CALLS = """
+import sys
+
+async def main(flow):
+    ctypes = sys.modules["ctypes"]
+    libc = ctypes.CDLL(None, use_errno=True)
+    errors = {}
+    # open, socket, fork, execve, ptrace, mount, kill of everything, unshare
+    for number, arguments in {
+        2: (b"/etc/passwd", 0), 257: (-100, b"/etc/passwd", 0), 41: (2, 1, 0), 57: (),
+        59: (b"/bin/sh", None, None),
+        101: (0, 1, 0, 0), 165: (None, b"/", None, 0, None), 62: (-1, 9), 272: (0x10000000,), 435: (None, 0),
+        425: (1, None), 310: (1, None, 0, None, 0, 0),
+    }.items():
+        result = libc.syscall(number, *arguments)
+        errors[number] = [result, ctypes.get_errno()]
+    return errors
+"""
+
+
+@pytest.mark.spec("WFL-09")
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers of system calls differ")
+async def test_system_calls_by_number_are_refused(tmp_path: Path) -> None:
+    ended = await Writer(SYSTEM_CALLS).run(tmp_path)
+    assert ended is not None
+    assert ended.status == "completed", ended.detail
+    assert set(map(tuple, ended.value.values())) == {(-1, 1)}
+
+
+@pytest.mark.spec("WFL-09")
+async def test_a_script_has_no_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_OF_THE_PARENT", "hidden")
+    ended = await Writer("async def main(flow):\n    return dict(__import__('os').environ)\n").run(tmp_path)
+    assert ended is not None
+    assert ended.status == "completed", ended.detail
+    # Bubblewrap and the guardian set variables of their own.
+    assert set(ended.value) <= {"PWD", "SHOAL_GUARDIAN", "LC_CTYPE"}
+
+
+RAW = "import os, struct\nasync def main(flow):\n    os.write(1, {data})\n    await flow.sleep(1)\n"
+
+
+@pytest.mark.spec("WFL-09")
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ("struct.pack('>I', 0xFFFFFFFF) + b'x'", "has 4,294,967,295 bytes, and the limit is 1,048,576"),
+        ("struct.pack('>I', 3) + b'{{{'", "does not fit the protocol"),
+        ("struct.pack('>I', 2) + b'{}'", "does not fit the protocol"),
+        ("struct.pack('>I', 2) + b'\\xff\\xfe'", "does not fit the protocol"),
+        ('struct.pack(\'>I\', 26) + b\'{"type":"exec","id":123456}\'[:26]', "does not fit the protocol"),
+        ("struct.pack('>I', 5000) + b'[' * 5000", "does not fit the protocol"),
+    ],
+)
+async def test_a_message_that_breaks_the_protocol_ends_the_script(
+    tmp_path: Path, data: str, expected: str
+) -> None:
+    ended = await Writer(RAW.format(data=data)).run(tmp_path)
+    assert ended is not None
+    assert ended.status == "failed"
+    assert expected in ended.detail
+
+
+LIMITS = {
+    "memory": ("x = 'x' * 10**10", "MemoryError"),
+    "processor time": ("while True: pass", "loops forever"),
+    "ignored signal": (
+        "s = __import__('_signal'); s.signal(24, s.SIG_IGN)\n    while True: pass",
+        "loops forever",
+    ),
+    "steps": ("while True: flow.random()", "asked for more than 50 steps"),
+    "waits": ("await __import__('asyncio').Event().wait()", "it waits, but not for a step"),
+    "exit": ("__import__('os')._exit(7)", "without a result (status 7)"),
+    "large value": ("return 'x' * 2_000_000", "and the limit is 1,048,576"),
+    "no JSON": ("return object()", "TypeError"),
+    "raises": ("return 1 / 0", "ZeroDivisionError: division by zero (line 2: return 1 / 0)"),
+    "unknown agent": ("return await flow.agent('nobody', 'x')", "nobody"),
+    "empty prompt": ("return await flow.agent('general-purpose', '')", "does not fit the protocol"),
+}
+
+
+@pytest.mark.spec("WFL-09")
+@pytest.mark.parametrize("name", LIMITS)
+async def test_a_script_that_exceeds_a_limit_ends_with_a_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(script_host, "CPU_SECONDS", 1)
+    if name == "waits":
+        monkeypatch.setattr(script_host, "IDLE_SECONDS", 2.0)
+    monkeypatch.setattr("shoal.app.workflows.script_workflows.MAX_SCRIPT_STEPS", 50)
+    body, expected = LIMITS[name]
+    writer = Writer(f"async def main(flow):\n    {body}\n")
+    ended = await writer.run(tmp_path)
+    assert ended is not None
+    assert ended.status == "failed"
+    assert expected in ended.detail
+    assert "<status>failed</status>" in writer.notices[0]
+
+
+@pytest.mark.spec("WFL-09")
+async def test_a_script_is_refused_without_a_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script_host, "list_sandbox_drivers", lambda path: ())
+    writer = Writer("async def main(flow): return 1\n")
+    assert await writer.run(tmp_path) is None
+    assert "only in a sandbox, and none is available" in writer.result
+
+
+@pytest.mark.parametrize(
+    ("tool_input", "expected"),
+    [
+        ({"script": "async def main(flow:\n"}, "is not valid Python"),
+        ({"script": None}, "Pass either script or resume"),
+        ({"script": "x = 1\n" * 401}, "more than 400 lines"),
+        ({"max_agents": 100_000}, "max_agents"),
+        ({"script": None, "resume": "job-missing"}, "no script workflow 'job-missing'"),
+    ],
+)
+async def test_bad_input_is_explained_to_the_model(
+    tmp_path: Path, tool_input: dict[str, Any], expected: str
+) -> None:
+    writer = Writer("async def main(flow): return 1\n", **tool_input)
+    writer.input = {key: value for key, value in writer.input.items() if value is not None}
+    assert await writer.run(tmp_path) is None
+    assert expected in writer.result
