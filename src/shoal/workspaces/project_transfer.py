@@ -101,7 +101,7 @@ class MachineCheckout:
         return tuple(filter(None, listing.text.split("\n")))
 
     async def create(self, bundle: bytes) -> None:
-        """Create the checkout anew from the bundle. Raises `WorktreeError`."""
+        """Create the checkout from the bundle. Raises `WorktreeError`."""
         kept = f"{_KEPT_REFS}/{self._origin.commit}"
         if bundle:
             source = f"{_KEPT_REFS}/cluster-{self._origin.commit}"

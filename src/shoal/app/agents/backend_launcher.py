@@ -94,8 +94,8 @@ class BackendMemberLauncher:
         runtime, backend = self._runtime, await self.choose_backend(entry.agent_type)
         if backend == "ray" and request is not None and request.isolation is not None:
             raise AgentRequestRefused(
-                f"The teammate {entry.name} was not started: a teammate on a cluster works in a checkout of its "
-                "own machine. Leave out isolation."
+                f"The teammate {entry.name} was not started: on a cluster, a teammate already works in a "
+                "separate checkout. Leave out isolation."
             )
         launch = MemberProcessLaunchSpec(
             launch_args=self._build_launch_args(entry, mode),
