@@ -214,7 +214,12 @@ def test_every_public_name_is_exported_and_loads() -> None:
 @pytest.mark.spec("API-07")
 def test_the_types_of_hooks_and_tools_match_the_events_and_tools_that_exist() -> None:
     from shoal.core.extensions import hook_types
-    from shoal.core.extensions.hook_events import AGENT_FIELDS, COMMON_FIELDS, HOOK_EVENT_DESCRIPTIONS
+    from shoal.core.extensions.hook_events import (
+        AGENT_FIELDS,
+        COMMON_FIELDS,
+        HOOK_EVENT_DESCRIPTIONS,
+        LATER_FIELDS,
+    )
     from shoal.core.names import TOOL_NAMES
 
     assert set(get_args(shoal.ToolName)) == TOOL_NAMES
@@ -222,7 +227,7 @@ def test_the_types_of_hooks_and_tools_match_the_events_and_tools_that_exist() ->
     for event, description in HOOK_EVENT_DESCRIPTIONS.items():
         fields = get_type_hints(getattr(hook_types, f"{event}Input"), include_extras=True)
         optional = {name for name, kind in fields.items() if get_origin(kind) is NotRequired}
-        assert {*AGENT_FIELDS, *description.optional_fields} == optional
+        assert {*AGENT_FIELDS, *LATER_FIELDS, *description.optional_fields} == optional
         assert {*COMMON_FIELDS, *description.fields} == {*fields} - optional
 
 
