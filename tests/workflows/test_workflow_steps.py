@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import shoal
+from git_repository import GitRepository
 from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.errors import QuotaExceeded, WorkflowChanged, WorkflowError
@@ -414,3 +415,38 @@ async def test_a_refused_agent_ends_the_workflow_with_one_error(tmp_path: Path) 
     async with RecordingModel().open(tmp_path, max_agents=3) as session:
         with pytest.raises(WorkflowError, match="The agent was not started"):
             await edit_all.run(session)
+
+
+@pytest.mark.spec("WFL-01")
+@pytest.mark.needs("git", "bwrap")
+async def test_a_workflow_merges_the_work_of_agents_in_worktrees(tmp_path: Path) -> None:
+    repository = GitRepository(tmp_path)
+    problems = ["stop before the merge"]
+
+    @shoal.workflow
+    async def write_files(flow: shoal.Workflow) -> list[str]:
+        texts = await flow.map(writer, ["a.txt", "b.txt"], isolation="worktree")
+        if problems:
+            raise ValueError(problems[0])
+        for work in flow.worktrees:
+            assert (await flow.shell(f"git merge -q {work.ref}")).ok
+        return texts
+
+    def reply(request: ModelRequest) -> ReplyLike:
+        file = request.messages[0].text.splitlines()[-1]
+        if len(request.messages) == 1:
+            return [ToolUseBlock(id="w", name="Write", input={"file_path": file, "content": "new"})]
+        return f"wrote {file}"
+
+    writer = shoal.Agent("writer", prompt="You write.", mode="acceptEdits")
+    model = shoal.ScriptedModel(reply)
+    options: Any = {"cwd": repository.top, "model": model, "mode": "bypassPermissions"}
+    async with shoal.open(**options) as session:
+        with pytest.raises(ValueError, match="stop before the merge"):
+            await write_files.run(session)
+        ident = session.id
+    assert not (repository.top / "a.txt").exists()
+    problems.clear()
+    async with shoal.open(**options, resume=ident) as session:
+        assert await write_files.resume(session) == ["wrote a.txt", "wrote b.txt"]
+    assert [(repository.top / name).read_text() for name in ("a.txt", "b.txt")] == ["new", "new"]
