@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -120,3 +121,34 @@ async def test_a_teammate_takes_its_path_in_both_processes(
     walk = WALKS["teammate"]
     assert lead_trace.find_missing_step(list_steps(walk)) == ""
     assert member_trace.find_missing_step(list_steps(walk, "the teammate")) == ""
+
+
+def _list_packages(layer: str) -> list[str]:
+    """Return the packages of a layer that hold modules, with their paths below it."""
+    top = ROOT / "src/shoal" / layer
+    folders = sorted(
+        {path.parent.relative_to(top) for path in top.rglob("*.py") if path.name != "__init__.py"}
+    )
+    return [folder.as_posix() for folder in folders if folder != Path()]
+
+
+@pytest.mark.parametrize("layer", ["app", "core", "team", "stores"])
+def test_the_map_names_every_package(layer: str) -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    named = {name.rpartition("/")[2] for name in re.findall(r"`([\w/]+)`", page)}
+    missing = [package for package in _list_packages(layer) if package.rpartition("/")[2] not in named]
+    assert missing == []
+
+
+def test_the_answers_to_where_to_look_name_code_that_exists() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    table = page.partition("## Where to look")[2].partition("\n## ")[0]
+    for name in re.findall(r"`([\w/]+\.(?:py|ts))`", table):
+        root = ROOT if name.startswith("web/") else ROOT / "src/shoal"
+        assert (root / name).is_file(), name
+    methods = re.findall(r"`([\w/]+\.py)`: `(\w+)\.(\w+)`", table)
+    assert len(methods) >= 5
+    for file, kind, method in methods:
+        source = (ROOT / "src/shoal" / file).read_text()
+        assert f"class {kind}" in source, f"{file} has no {kind}"
+        assert f"def {method}(" in source, f"{file} has no {kind}.{method}"

@@ -109,3 +109,27 @@ def test_every_notice_is_used_and_every_used_notice_exists(file: Path) -> None:
     sections = ModelTexts(file.parent).load_sections("notices").keys() - {""}
     assert used <= sections
     assert sections <= literals
+
+
+def test_every_text_of_a_tool_is_used_and_every_used_text_exists() -> None:
+    package = ROOT / "src" / "shoal" / "tools"
+    texts = ModelTexts(package / "prompts")
+    used, literals = set[tuple[str, str]](), set[str]()
+    for path in package.glob("**/*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Constant(value=str(value)):
+                    literals.add(value)
+                case ast.Call(
+                    func=ast.Name(id="load_tool_text" | "format_tool_text"),
+                    args=[ast.Constant(value=str(tool)), ast.Constant(value=str(key))],
+                ):
+                    used.add((tool, key))
+    stored = {
+        (file.stem, section.removeprefix("text:"))
+        for file in (package / "prompts").glob("*.md")
+        for section in texts.load_sections(file.stem)
+        if section.startswith("text:")
+    }
+    assert used <= stored
+    assert {key for _, key in stored} <= literals

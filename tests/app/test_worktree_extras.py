@@ -12,9 +12,9 @@ from agent_scripts import call_tool, run_all_turns, script_agents, spawn_agent
 from session_helpers import list_lead_results, open_session
 
 
-def make_repository(root: Path) -> Path:
+def make_repository(root: Path, ignored: str = "vendor") -> Path:
     root.mkdir()
-    (root / ".gitignore").write_text("*.env\nvendor\n")
+    (root / ".gitignore").write_text(f"*.env\n{ignored}\n")
     (root / ".worktreeinclude").write_text("*.env\nnotes.txt\n")
     (root / "vendor").mkdir()
     (root / "vendor" / "lib.py").write_text("x = 1\n")
@@ -34,8 +34,9 @@ def make_repository(root: Path) -> Path:
 
 
 @pytest.mark.spec("CMP-115")
-async def test_a_worktree_gets_included_files_and_links(tmp_path: Path) -> None:
-    root = make_repository(tmp_path / "repository")
+@pytest.mark.parametrize("ignored", ["vendor", "vendor/"])
+async def test_a_worktree_gets_included_files_and_links(tmp_path: Path, ignored: str) -> None:
+    root = make_repository(tmp_path / "repository", ignored)
     look = call_tool("Bash", command="ls -A; cat vendor/lib.py local.env")
     model = script_agents(
         lead=[spawn_agent("child", isolation="worktree"), "done"],

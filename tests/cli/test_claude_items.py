@@ -258,3 +258,39 @@ async def test_the_login_client_of_a_server_is_listed_as_not_used(shoal: ShoalPr
     states = {each["item"]: each["use"] for each in listed}
     assert states["mcpServers.remote"] == "used"
     assert states["mcpServers.remote.oauth"] == "not used"
+
+
+async def test_items_without_an_effect_are_never_listed_as_used(
+    shoal: ShoalProgram, project: Path, home: Path
+) -> None:
+    write_json(home / "settings.json", {"allowManagedHooksOnly": True, "useAutoModeDuringPlan": True})
+    write_json(home / ".claude.json", {"theme": "dark", "verbose": True, "numStartups": 3})
+    write_json(home / "themes/mine.json", {})
+    skill = "---\nname: look\ndescription: d\npaths: ['*.py']\nversion: '1'\n---\nLook."
+    (home / "skills/look").mkdir(parents=True)
+    (home / "skills/look/SKILL.md").write_text(skill)
+    ran = await shoal("doctor", "--claude", "--json")
+    items = [(each["item"], each["use"], each.get("advice", "")) for each in json.loads(ran.out)["items"]]
+    assert ("allowManagedHooksOnly", "not used", "it applies only in managed files") in items
+    assert ("part of the skill", "not used", "4: paths has no effect") in items
+    assert ("part of the skill", "not used", "5: version has no effect") in items
+    uses = {item: use for item, use, _ in items}
+    assert uses["skill look"] == "used"
+    for name in ("useAutoModeDuringPlan", "theme", "verbose", "file"):
+        assert uses[name] == "not used"
+    assert "numStartups" not in uses
+
+
+async def test_a_server_is_listed_with_its_own_problem(shoal: ShoalProgram, home: Path) -> None:
+    servers = {
+        "b": {"type": "ws", "url": "ws://127.0.0.1:9"},
+        "er": {"command": "true"},
+        "wiki": {"command": "true"},
+    }
+    write_json(home / ".claude.json", {"mcpServers": servers})
+    write_json(home / "settings.json", {"allowedMcpServers": [{"serverName": "wiki"}, {"serverName": "b"}]})
+    ran = await shoal("doctor", "--claude", "--json")
+    advice = {each["item"]: each.get("advice", "") for each in json.loads(ran.out)["items"]}
+    assert "type is 'ws'" in advice["mcpServers.b"]
+    assert "allowedMcpServers" in advice["mcpServers.er"]
+    assert advice["mcpServers.wiki"] == "" or "not installed" in advice["mcpServers.wiki"]

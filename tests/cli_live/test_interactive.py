@@ -271,6 +271,7 @@ def test_compact_continues_the_conversation_from_a_summary(cli_project: CliProje
     terminal.wait_for("on from the summary")
 
 
+@pytest.mark.spec("CMP-105")
 def test_rewind_restores_files_and_conversation(cli_project: CliProject) -> None:
     made = cli_project.project / "made.txt"
     write = {"name": "Write", "input": {"file_path": "made.txt", "content": "hello\n"}}

@@ -99,7 +99,7 @@ async def test_a_missing_file_is_reported_with_similar_paths(tool_bench):
         read_tool, file_path="src/settings.ts"
     )
     nowhere = await tool_bench.call_for_failure(read_tool, file_path="lib/deep/settings.py")
-    assert f"the nearest existing one is {tool_bench.root}." in nowhere
+    assert f"the nearest existing directory is {tool_bench.root}." in nowhere
     assert "use Glob" in await tool_bench.call_for_failure(read_tool, file_path="zzzz")
     assert "does not exist" in await tool_bench.call_for_failure(read_tool, file_path="src/settings.py/x")
 

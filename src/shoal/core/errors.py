@@ -225,15 +225,23 @@ class UnknownAgentType(ShoalError):
 
 
 class UnknownSkill(ShoalError):
-    """No such skill. `noun` is what was looked for: a skill, a command."""
+    """No such skill. `noun` is what was looked for: a skill, a command. `advice` replaces suggestions."""
 
     def __init__(
-        self, name: str, *, available: Sequence[str], similar: Sequence[str] = (), noun: str = "skill"
+        self,
+        name: str,
+        *,
+        available: Sequence[str],
+        similar: Sequence[str] = (),
+        noun: str = "skill",
+        advice: str = "",
     ) -> None:
         suggestion = f" Did you mean {' or '.join(similar)}?" if similar else ""
         listing = f" Available: {', '.join(available)}." if available else " None is available."
-        super().__init__(f"There is no {noun} {name!r}.{suggestion}{listing}")
+        ending = f" {advice}" if advice else f"{suggestion}{listing}"
+        super().__init__(f"There is no {noun} {name!r}.{ending}")
         self.name = name
+        self.advice = advice
         self.available = tuple(available)
         self.similar = tuple(similar)
 

@@ -21,6 +21,7 @@ CheckoutJudge: TypeAlias = Callable[[SimpleShellCommand, ResolvePath, str], str 
 """Returns why a command must be asked in the project with this root, or None."""
 
 _PLAIN_WRITERS = frozenset({"touch", "mkdir", "tee", "rm", "rmdir", "truncate"})
+_PYTHON_MODULE = re.compile(r"\.(?:py[a-z]*|so)$|[*?\[]|\(unknown\)", re.IGNORECASE)
 _REPOSITORY_MARK = re.compile(r"(?:^|/)(?:HEAD|\.git|\.npmrc)$|[*?\[]|\(unknown\)", re.IGNORECASE)
 
 _HARMLESS_NPM_SETTING = re.compile(
@@ -53,6 +54,16 @@ def may_write_settings(part: SimpleShellCommand) -> bool:
     return any(not is_plain or _REPOSITORY_MARK.search(path) for path in part.writes)
 
 
+def may_write_python_module(part: SimpleShellCommand) -> bool:
+    """Return True if a command may create a file that Python imports."""
+    is_plain = not part.changes or (bool(part.words) and part.words[0] in _PLAIN_WRITERS)
+    return any(not is_plain or _PYTHON_MODULE.search(path) for path in part.writes)
+
+
+def is_json_tool(part: SimpleShellCommand) -> bool:
+    return part.words[1:3] == ("-m", "json.tool")
+
+
 def may_obey_new_settings(part: SimpleShellCommand, root: str) -> bool:
     """Return True if files that other commands of the line write may become settings of this command."""
     if not part.read_only or not part.words or get_checkout_judge(part.words) is None:
@@ -61,6 +72,8 @@ def may_obey_new_settings(part: SimpleShellCommand, root: str) -> bool:
 
 
 def _judge_git(part: SimpleShellCommand, resolve: ResolvePath, root: str) -> str | None:
+    if "find" in part.via:
+        return "find may run git in another repository, with that repository's configuration"
     if part.reads and (objection := _find_nested_repository(part, resolve, root)):
         return objection
     program = find_repository_program(root, part.words)

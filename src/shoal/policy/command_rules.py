@@ -10,6 +10,7 @@ from itertools import accumulate
 from operator import or_
 from typing import Literal, TypeAlias
 
+from shoal.policy.flag_variants import get_plain_name, may_be_other_spelling
 from shoal.policy.permission_rules import ToolPermissionRule
 from shoal.policy.shell.command_analysis import ShellCommandAnalysis, SimpleShellCommand
 
@@ -37,8 +38,9 @@ class ShellCommandRule:
     """Rule such as `Bash(git log:*)` or `Bash(git log *)` (first words) or `Bash(make test)` (whole command).
 
     A `*` inside a word matches any characters, a word `*` matches any number of words; `\\*` is a literal
-    star. A `*` at the end of the final word matches all that begins like it in a forbidding rule; in an allow
-    rule it stays within the word, and after a letter or digit it stands for further words only.
+    star. In a forbidding rule every `*` also matches across words, as in `Bash(*--no-verify*)`. In an allow
+    rule a `*` at the end of the final word stays within the word, and after a letter or digit it stands for
+    further words only.
     """
 
     def __init__(self, rule: ToolPermissionRule) -> None:
@@ -54,12 +56,14 @@ class ShellCommandRule:
             self._words = (*self._words, "*")
         self.first = self._words[0] if self._words else ""
         self._path_end = f"/{self.first}"
+        self._plain_first = get_plain_name(self.first)
         self._allowed_words = self._words
         last = self._words[-1] if self._words else ""
         if self.has_wildcards and last not in ("", "*") and last.endswith("*") and not last.endswith("\\*"):
             if last[-2].isalnum():
                 self._allowed_words = (*self._words[:-1], last[:-1], "*")
             self._words = (*self._words, "*")
+        self._text_pattern = _compile_text_pattern(self._words) if self.has_wildcards else None
         name = "" if "*" in self.first else re.escape(_get_program_base_name(self.first))
         # The text may be quoted, so that a name follows the letter of an escape such as `\\n`.
         self._mention = re.compile(rf"(?:(?<![\w.-])|(?<=\\[abefnrtv])){name}(?![\w.-])" if name else "")
@@ -88,7 +92,13 @@ class ShellCommandRule:
         """Return how a forbidding rule matches this simple command, under any path or wrapper."""
         if part.argv and not (self.has_wildcards or part.via or part.globs or part.code):
             name = part.argv[0]
-            if name != self.first and not name.endswith(self._path_end) and _GIT_PROGRAM not in name:
+            if (
+                name != self.first
+                and not name.endswith(self._path_end)
+                and _GIT_PROGRAM not in name
+                and not _has_other_names(name)
+                and get_plain_name(name) != self._plain_first
+            ):
                 return "no"
         found = self._match_forbidden_command(part)
         if (
@@ -111,6 +121,8 @@ class ShellCommandRule:
             return "no" if part.argv is not None or not part.text else "maybe"
         matches = [self._match_forbidden_words(known_words, part.globs)]
         matches.extend(self._match_forbidden_words(words, ()) for words in part.outer)
+        if module_words := _get_module_words(known_words):
+            matches.append(self._match_forbidden_words(module_words, ()))
         return "yes" if "yes" in matches else "maybe" if "maybe" in matches else "no"
 
     def _match_forbidden_words(
@@ -125,12 +137,22 @@ class ShellCommandRule:
             found = self._match_partly_known_words(known_words, globs)
         else:
             words = tuple(word for word in known_words if word is not None)
+            plain_words = (_get_program_base_name(words[0]), *words[1:])
             is_match = self._is_match_for_words(words, self._words) or self._is_match_for_words(
-                (_get_program_base_name(words[0]), *words[1:]), self._words
+                plain_words, self._words
             )
+            if not is_match and self._text_pattern is not None:
+                is_match = any(self._text_pattern.fullmatch(" ".join(each)) for each in (words, plain_words))
             found = "yes" if is_match else "no"
         if found == "no" and len(self._words) > 1 and (known_words[1:2] or ("",))[0] is not None:
-            return self._match_behind_flags(known_words)
+            found = self._match_behind_flags(known_words)
+        if (
+            found == "no"
+            and (self._is_prefix or self.has_wildcards)
+            and "*" not in self.first
+            and may_be_other_spelling(self._words, known_words)
+        ):
+            return "maybe"
         return found
 
     def _match_behind_flags(self, known_words: tuple[str | None, ...]) -> RuleMatch:
@@ -159,7 +181,8 @@ class ShellCommandRule:
             if pattern_word == "*" and index == len(self._words) - 1:
                 return "yes"
             # An unknown word may expand to no word or to several, so nothing after it is certain either.
-            if word is None or pattern_word == "*":
+            # In the text of a command a star inside a word may reach any later word.
+            if word is None or pattern_word == "*" or (index not in globs and "*" in pattern_word[:-1]):
                 return "maybe"
             if index in globs:
                 # A program under an unknown name may be a shell or another program that runs the rest.
@@ -191,6 +214,7 @@ class ShellCommandRules:
     def __init__(self, rules: Iterable[ToolPermissionRule]) -> None:
         self.rules = tuple(map(ShellCommandRule, rules))
         self._first_words = frozenset(rule.first for rule in self.rules)
+        self._plain_names = frozenset(get_plain_name(rule.first) for rule in self.rules)
         self._whole_commands = frozenset(rule.text.strip() for rule in self.rules)
         # A name with a slash matches the end of longer names.
         self._can_look_up = not any(rule.has_wildcards or "/" in rule.first for rule in self.rules)
@@ -205,7 +229,12 @@ class ShellCommandRules:
             words = _split_git_program(part.words if part.argv is None else part.argv)
             if part.via or part.code or 0 in part.globs or (not words and part.argv is None):
                 return False
-            if words and (words[0] is None or _get_program_base_name(words[0]) in self._first_words):
+            if words and (
+                words[0] is None
+                or _get_program_base_name(words[0]) in self._first_words
+                or _has_other_names(words[0])
+                or get_plain_name(words[0]) in self._plain_names
+            ):
                 return False
         return True
 
@@ -237,6 +266,13 @@ def _is_word_match_after_star(pattern: tuple[str, ...], words: tuple[str, ...]) 
             matches[-1] = False
             matches = list(accumulate(reversed(matches), or_))[::-1]
     return matches[0]
+
+
+def _compile_text_pattern(pattern: tuple[str, ...]) -> re.Pattern[str]:
+    """Compile the words of a rule for the whole text of a command; a star matches any characters."""
+    text = " ".join(pattern).removesuffix(" *")
+    parts = (re.escape(part.replace("\\*", "*")) for part in _STAR.split(text))
+    return re.compile(".*".join(parts) + ("(?: .*)?" if pattern[-1:] == ("*",) else ""), re.DOTALL)
 
 
 def _escape_all_but_star(pattern_word: str) -> str:
@@ -275,6 +311,25 @@ def _split_git_program(words: tuple[str | None, ...]) -> tuple[str | None, ...]:
         return words
     name = _get_program_base_name(words[0])
     return ("git", name.removeprefix(_GIT_PROGRAM), *words[1:]) if name.startswith(_GIT_PROGRAM) else words
+
+
+def _has_other_names(name: str) -> bool:
+    """Return True for Python, which runs a program as a module."""
+    return _get_program_base_name(name).startswith("python")
+
+
+def _get_module_words(words: tuple[str | None, ...]) -> tuple[str | None, ...]:
+    """Return `pip install` for `python3 -m pip install`, and nothing for other commands."""
+    if not words or words[0] is None or not _has_other_names(words[0]):
+        return ()
+    for index, word in enumerate(words[1:], 1):
+        if word == "-m":
+            return words[index + 1 :]
+        if word is None or not word.startswith("-"):
+            return ()
+        if word.startswith("-m"):
+            return (word[2:], *words[index + 1 :])
+    return ()
 
 
 def _get_program_base_name(word: str) -> str:

@@ -74,6 +74,9 @@ def _find_shown_contents(subcommand: str, words: list[str | None]) -> GitContent
     flags = [word for word in words[:end] if word is not None and word.startswith("-")]
     operands = tuple(word or "" for word in words[:end] if word is None or not word.startswith("-"))
     found = GitContents(paths=tuple(word or "" for word in words[end + 1 :]), operands=operands)
+    if any(flag.startswith("--fu") for flag in flags):
+        # With --full-diff the paths choose commits, whose whole changes are shown.
+        found = GitContents()
     if subcommand == "cat-file":
         return _find_object_contents(flags, operands)
     if subcommand in _GIT_COPYING_SUBCOMMANDS:

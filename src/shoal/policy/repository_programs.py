@@ -17,7 +17,7 @@ from msgspec import Struct
 _SETTING = re.compile(
     rb"(?:^|\])[ \t\r]*(fsmonitor|external|command|textconv|clean|smudge|process|program|defaultkeycommand"
     rb"|hookspath|path|sshcommand|gitproxy|uploadpack|vcs|allow|helper|askpass|promisor|partialclone"
-    rb"|worktreeconfig|cmd|viewer|browser)"
+    rb"|worktreeconfig|worktree|cmd|viewer|browser)"
     rb"[ \t\r]*(?:=[ \t\r]*([^\n]*))?$",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -187,14 +187,16 @@ def _parse_settings_file(path: str, changed: int, inode: int, size: int) -> _Rep
     is_partial = has_worktree_settings = False
     for match in _SETTING.finditer(content):
         name, value = match[1].decode().lower(), match[2] or b""
-        if name in _PARTIAL_CLONES:
-            is_partial = True
-        elif name == "worktreeconfig":
-            has_worktree_settings = True
-        elif name in _TRANSPORTS:
+        is_partial = is_partial or name in _PARTIAL_CLONES
+        has_worktree_settings = has_worktree_settings or name == "worktreeconfig"
+        if name in _PARTIAL_CLONES or name == "worktreeconfig":
+            continue
+        if name in _TRANSPORTS:
             transport = transport or f"the program of `{name}`"
         elif name in _VIEWERS:
             viewer = viewer or f"the program of `{name}`"
+        elif name == "worktree":
+            program = program or _find_other_tree(path, value)
         elif name == "hookspath":
             hooks_path = os.fsdecode(value).strip().strip('"')
         elif not (
@@ -207,6 +209,17 @@ def _parse_settings_file(path: str, changed: int, inode: int, size: int) -> _Rep
     return _RepositorySettings(
         program or (transport if is_partial else ""), transport, viewer, hooks_path, has_worktree_settings
     )
+
+
+def _find_other_tree(config: str, value: bytes) -> str:
+    """Return what `core.worktree` makes git do if it leads out of the tree around the configuration."""
+    target = os.fsdecode(value).strip().strip('"')
+    directory = config.rpartition("/")[0]
+    tree = config.partition("/.git/")[0] if "/.git/" in config else directory
+    real = os.path.realpath(os.path.join(directory, target))  # noqa: PTH118
+    if "\\" not in target and f"{real}/".startswith(f"{os.path.realpath(tree)}/"):
+        return ""
+    return "on files outside the project"
 
 
 @lru_cache(maxsize=64)

@@ -21,11 +21,13 @@ from shoal.core.text.filenames import escape_filename
 from shoal.policy import rule_suggestions
 from shoal.policy.checkout_settings import (
     get_checkout_judge,
+    is_json_tool,
     may_obey_new_settings,
+    may_write_python_module,
     may_write_settings,
 )
+from shoal.policy.command_meanings import add_git_alias_commands, add_linked_programs, add_written_scripts
 from shoal.policy.command_rules import ShellCommandRule, ShellCommandRules
-from shoal.policy.git_aliases import add_git_alias_commands
 from shoal.policy.git_contents import find_git_contents, list_tracked_files
 from shoal.policy.path_resolver import KEYS_REFUSAL, PathResolver
 from shoal.policy.permission_rules import EDIT_ACCEPTING_MODES, ToolPermissionRule
@@ -120,16 +122,30 @@ class ShellCommandPermissionDecider:
             return AllowDecision("permissions are skipped")
         self._resolved.clear()
         analysis = analyze_shell_command(command)
-        forbidden_analysis = analysis
-        if (rules.deny.rules or rules.ask.rules) and "git" in command:
-            forbidden_analysis = add_git_alias_commands(analysis, command, self._paths.root)
-        if objection := self._find_rule_objection(command, forbidden_analysis, tables):
+        if objection := self._find_rule_objection(
+            command, self._add_meanings(analysis, command, tables), tables
+        ):
             return _to_permission_decision(objection)
         if removed := self._find_critical_removal(analysis):
             return AskDecision(f"it would remove {removed}, which no rule can allow", needs_person=True)
         if bypasses:
             return AllowDecision("permissions are skipped")
         return self._decide_command_permission(command, analysis, tables, mode)
+
+    def _add_meanings(
+        self, analysis: ShellCommandAnalysis, command: str, tables: PermissionRuleTables
+    ) -> ShellCommandAnalysis:
+        """Return the analysis with the commands behind aliases and links, for forbidding rules."""
+        rules = tables.shell_command_rules
+        if not (rules.deny.rules or rules.ask.rules):
+            return analysis
+        if any(part.writes for part in analysis.parts):
+            analysis = add_written_scripts(analysis, command)
+        if "git" in command:
+            analysis = add_git_alias_commands(analysis, command, self._paths.root)
+        if "/" in command or "PATH" in command:
+            analysis = add_linked_programs(analysis, command, self._paths.root)
+        return analysis
 
     def decide_command_parts(
         self, command: str, tables: PermissionRuleTables, mode: PermissionMode
@@ -430,6 +446,8 @@ class ShellCommandPermissionDecider:
         )
 
     def _may_obey_written_settings(self, parts: tuple[SimpleShellCommand, ...]) -> bool:
+        if any(map(is_json_tool, parts)) and any(map(may_write_python_module, parts)):
+            return True
         return any(map(may_write_settings, parts)) and any(
             may_obey_new_settings(part, self._paths.root) for part in parts
         )

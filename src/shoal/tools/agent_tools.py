@@ -141,7 +141,7 @@ def _build_list_agents_tool(supervisor: AgentOperations, teams: TeamOperations) 
         lines = [f"{each.name}: teammate, {each.kind} on {each.model}, {each.state}" for each in members]
         lines += [_format_agent_snapshot_line(each) for each in agents]
         return ToolOutput(
-            content="\n".join(lines) or "No agent has been started.",
+            content="\n".join(lines) or load_tool_text("ListAgents", "empty"),
             data={"agents": [_encode_agent_snapshot(each) for each in agents], "teammates": members},
         )
 
@@ -204,13 +204,9 @@ def _format_agent_result_trailer(result: AgentResult) -> str:
 
 def _format_background_launch(launch: BackgroundAgentLaunchResult) -> ToolOutput:
     resolved = launch.resolved
-    intro = (
-        "It is taking a while, so it continues in the background"
-        if launch.moved
-        else "It works in the background"
-    )
+    intro = load_tool_text("Agent", "moved" if launch.moved else "started")
     lines = [
-        f"{intro}. agentId: {launch.agent}" + (f", name: {launch.name}" if launch.name else ""),
+        f"{intro} agentId: {launch.agent}" + (f", name: {launch.name}" if launch.name else ""),
         f"It is {resolved.kind} ({resolved.source}) on {resolved.model}, mode {resolved.mode}, "
         f"in {resolved.cwd}, with {_format_agent_capabilities(resolved)}, "
         f"starting at about {resolved.start_tokens:,} tokens.",
@@ -234,7 +230,7 @@ def _format_background_launch(launch: BackgroundAgentLaunchResult) -> ToolOutput
 def _format_spawned_teammate(teammate: TeammateSpawnResult) -> ToolOutput:
     resolved = teammate.resolved
     lines = [
-        f"{teammate.name} has joined the team {teammate.team} and is working on your prompt. "
+        f"{format_tool_text('Agent', 'joined', name=teammate.name, team=teammate.team)} "
         f"teammate_id: {teammate.teammate}",
         f"It is {resolved.kind} ({resolved.source}) on {resolved.model}, mode {resolved.mode}, "
         f"in {resolved.cwd}, with {_format_agent_capabilities(resolved)}.",

@@ -12,6 +12,7 @@ from shoal.core.errors import ProcessError
 from shoal.core.permissions.sandbox import Sandbox
 from shoal.core.ports import ChildProcessHandle, ProcessLaunchSpec
 from shoal.core.text.filenames import escape_filename
+from shoal.tools.builtin_tool import format_tool_text
 from shoal.tools.command_environment import build_command_environment
 from shoal.tools.shell_snapshot import ShellSnapshotFailedError, ShellSnapshotter, lock_shell_snapshot
 
@@ -232,8 +233,7 @@ def follow_command_directory(file: Path, context: ToolContext) -> str:
     if not last_directory.is_absolute() or os.path.realpath(before) == str(last_directory):
         return ""
     if context.workspace.change_directory(last_directory):
-        return f"The working directory is now {escape_filename(last_directory)}."
-    return (
-        f"The command ended in {escape_filename(last_directory)}, which is outside the project, so the "
-        f"working directory is {escape_filename(before)} again."
+        return format_tool_text("Bash", "directory", cwd=escape_filename(last_directory))
+    return format_tool_text(
+        "Bash", "outside", path=escape_filename(last_directory), cwd=escape_filename(before)
     )

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct, to_builtins
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput
 from shoal.core.text.filenames import escape_filename
 from shoal.core.text.text_diffs import count_changed_lines
-from shoal.tools.builtin_tool import builtin_tool
+from shoal.tools.builtin_tool import builtin_tool, format_tool_text
 from shoal.tools.edit_tool import edit_tool
 from shoal.tools.glob_tool import glob_tool
 from shoal.tools.grep_tool import grep_tool
@@ -65,7 +65,7 @@ async def todo_write(
 ) -> ToolOutput:
     listing = "\n".join(f"{_CHECKBOXES[todo.status]} {todo.content}" for todo in todos)
     active = sum(todo.status == "in_progress" for todo in todos)
-    advice = f"\n({active} steps are in progress. One at a time is easier to follow.)" if active > 1 else ""
+    advice = f"\n{format_tool_text('TodoWrite', 'several_active', count=active)}" if active > 1 else ""
     return ToolOutput(
         content=f"The list is now:\n{listing or '(empty)'}{advice}", data={"todos": to_builtins(todos)}
     )

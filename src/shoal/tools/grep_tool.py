@@ -146,7 +146,11 @@ def _format_grep_results(result: RipgrepResult, mode: _OutputMode, page: _GrepRe
     if result.left_out:
         notes.append(format_tool_text("Grep", "unreadable", count=f"{result.left_out:,}"))
     if not page_entries:
-        message = f"There are only {len(entries)} results; offset is beyond them." if entries else "No match."
+        message = (
+            format_tool_text("Grep", "beyond_end", count=len(entries))
+            if entries
+            else load_tool_text("Grep", "no_match")
+        )
         return ToolOutput(content="\n".join([message, *notes]), data={"count": len(entries)})
     text, shown_entries = _lay_out_grep_entries(page_entries)
     remaining = len(entries) - page.first - shown_entries

@@ -18,7 +18,7 @@ from shoal.core.agents.subagents import (
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.teams.team_operations import TeamMessagePostReceipt, TeamOperations
-from shoal.tools.builtin_tool import builtin_tool, format_tool_text
+from shoal.tools.builtin_tool import builtin_tool, format_tool_text, load_tool_text
 
 SessionMessageSender: TypeAlias = Callable[
     [str, str, str, AgentIdentity], Awaitable[AgentMessageDeliveryReceipt]
@@ -179,7 +179,7 @@ async def _dispatch_outgoing_message(
                 raise AgentRequestRefused(
                     format_tool_text("SendMessage", "fyi_to_stranger", name=repr(outgoing.to))
                 )
-            return _format_posted_messages(posted, outgoing, text, " It does not wake anyone.")
+            return _format_posted_messages(posted, outgoing, text, f" {load_tool_text('SendMessage', 'fyi')}")
         case _ if outgoing.to == "*":
             return create_tool_error_output(format_tool_text("SendMessage", "text_only_to_all"))
         case _ShutdownRequestInput(reason=reason):
@@ -218,7 +218,7 @@ async def _send_text_to_member_or_agent(
         )
     except AgentRequestRefused as refusal:
         member_names = ", ".join(each.name for each in teams.list_members())
-        hint = f" Members of the team: team-lead, {member_names}." if member_names else ""
+        hint = f" {format_tool_text('SendMessage', 'members', names=member_names)}" if member_names else ""
         raise AgentRequestRefused(f"{refusal}{hint}") from None
 
 
@@ -235,7 +235,7 @@ def _format_posted_messages(
     sender = posted[0].sender
     names = [each.to for each in posted]
     queued = [each.to for each in posted if each.standing == "queued"]
-    queue_note = f" Older mail is still waiting for {', '.join(queued)}." if queued else ""
+    queue_note = f" {format_tool_text('SendMessage', 'queued', names=', '.join(queued))}" if queued else ""
     message = f"Sent to {', '.join(names)}.{queue_note}{remark}"
     routing: dict[str, object] = {"sender": sender, "summary": outgoing.summary, "content": text}
     data: dict[str, object] = {"success": True, "message": message, "routing": routing}

@@ -9,6 +9,7 @@ from pathlib import Path
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.errors import WorkspaceError
 from shoal.core.text.filenames import escape_filename
+from shoal.tools.builtin_tool import format_tool_text
 
 _MAX_NAMES = 2000
 
@@ -27,12 +28,11 @@ def report_missing_path(path: Path, context: ToolContext) -> ToolOutput:
     """Return failed output that names close matches, or the nearest existing directory."""
     import difflib
 
-    problem = f"{escape_filename(path)} does not exist."
+    name = escape_filename(path)
     if not path.parent.is_dir():
         nearest = next((parent for parent in path.parents if parent.is_dir()), Path("/"))
         return create_tool_error_output(
-            f"{problem} Its directory does not exist either; the nearest existing one is "
-            f"{escape_filename(nearest)}."
+            format_tool_text("Read", "missing_directory", path=name, nearest=escape_filename(nearest))
         )
     try:
         names = [entry.name for entry in itertools.islice(path.parent.iterdir(), _MAX_NAMES)]
@@ -42,8 +42,9 @@ def report_missing_path(path: Path, context: ToolContext) -> ToolOutput:
     same_stem = [name for name in names if Path(name).stem == path.stem and name not in close]
     suggestions = [escape_filename(path.parent / name) for name in (*close, *sorted(same_stem)[:3])]
     if suggestions:
-        return create_tool_error_output(f"{problem} Similar paths: {', '.join(suggestions)}.")
+        return create_tool_error_output(
+            format_tool_text("Read", "similar_paths", path=name, paths=", ".join(suggestions))
+        )
     return create_tool_error_output(
-        f"{problem} The working directory is {escape_filename(context.workspace.cwd)}; "
-        "use Glob to find the file."
+        format_tool_text("Read", "missing_file", path=name, cwd=escape_filename(context.workspace.cwd))
     )

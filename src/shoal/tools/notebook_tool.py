@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.text.filenames import escape_filename
-from shoal.tools.builtin_tool import builtin_tool, format_tool_text
+from shoal.tools.builtin_tool import builtin_tool, format_tool_text, load_tool_text
 from shoal.tools.missing_paths import report_missing_path, stat_path
 from shoal.tools.notebook_reader import get_notebook_cell_id
 
@@ -74,7 +74,7 @@ def _parse_notebook(content: bytes) -> tuple[dict[str, Any], list[dict[str, Any]
 
 def _find_notebook_cell(cells: list[dict[str, Any]], cell_id: str | None) -> int:
     if cell_id is None:
-        raise _NotebookEditRefusedError("cell_id is missing.")
+        raise _NotebookEditRefusedError(load_tool_text("NotebookEdit", "no_cell_id"))
     for number, cell in enumerate(cells):
         if cell_id in (cell.get("id"), get_notebook_cell_id(number, cell)):
             return number
@@ -119,7 +119,7 @@ def _build_notebook_cell(
     notebook: dict[str, Any], kind: _CellKind | None, source: str, cell_id: str
 ) -> dict[str, Any]:
     if kind is None:
-        raise _NotebookEditRefusedError("cell_type is missing; insert requires it.")
+        raise _NotebookEditRefusedError(load_tool_text("NotebookEdit", "no_cell_type"))
     cell: dict[str, Any] = {"cell_type": kind}
     # Ids were added in format 4.5; older readers reject them.
     version = notebook.get("nbformat", 4), notebook.get("nbformat_minor", 0)

@@ -12,6 +12,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 from msgspec import Struct
 
 from shoal.core.errors import ShoalError
+from shoal.tools.builtin_tool import format_tool_text, load_tool_text
 
 if TYPE_CHECKING:
     import httpx
@@ -67,7 +68,9 @@ async def fetch_web_page(url: str, *, allow_private: bool) -> FetchedWebPage | U
             if not _is_same_host(parts, parse_page_url(target)):
                 return UnfollowedCrossHostRedirect(status=response.status, target=target)
             url = target
-    raise WebPageFetchRefusedError(f"{url} redirects more than {MAX_REDIRECTS} times.")
+    raise WebPageFetchRefusedError(
+        format_tool_text("WebFetch", "redirect_loop", url=url, maximum=MAX_REDIRECTS)
+    )
 
 
 def parse_page_url(url: str) -> SplitResult:
@@ -75,17 +78,17 @@ def parse_page_url(url: str) -> SplitResult:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError as error:
-        raise WebPageFetchRefusedError(f"{url!r} is not the URL of a page: {error}.") from error
-    if parts.scheme not in ("http", "https") or not parts.hostname:
         raise WebPageFetchRefusedError(
-            f"{url!r} cannot be fetched: give a complete URL that starts with https:// or http://."
-        )
+            format_tool_text("WebFetch", "invalid_url", url=repr(url), error=error)
+        ) from error
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise WebPageFetchRefusedError(format_tool_text("WebFetch", "incomplete_url", url=repr(url)))
     if parts.username is not None:
-        raise WebPageFetchRefusedError("Shoal does not fetch URLs that contain a user name or password.")
+        raise WebPageFetchRefusedError(load_tool_text("WebFetch", "credentials"))
     if not parts.hostname.isascii():
         # Domain rules are written in ASCII, and DNS lookup maps other letters to ASCII.
         raise WebPageFetchRefusedError(
-            f"The host {parts.hostname} is not in ASCII: write it as {_encode_idna(parts.hostname)}."
+            format_tool_text("WebFetch", "not_ascii", host=parts.hostname, ascii=_encode_idna(parts.hostname))
         )
     return parts
 
@@ -124,15 +127,13 @@ async def _request_page(
     addresses = await _resolve_host_addresses(parts.hostname, parts.port or 0)
     if not allow_private and (private := [a for a in addresses if not is_public_ip_address(a)]):
         raise WebPageFetchRefusedError(
-            f"{parts.hostname} is at {private[0]}, which is not a public address. Shoal does not fetch "
-            f"pages from this machine or its network. Ask the person, or use a shell command if that is "
-            f"allowed."
+            format_tool_text("WebFetch", "private", host=parts.hostname, address=private[0])
         )
     try:
         url = httpx.URL(parts.geturl()).copy_with(fragment=None)
     except (httpx.InvalidURL, UnicodeError) as error:
         raise WebPageFetchRefusedError(
-            f"{parts.geturl()[:200]!r} is not the URL of a page: {error}."
+            format_tool_text("WebFetch", "invalid_url", url=repr(parts.geturl()[:200]), error=error)
         ) from error
     problem = ""
     for address in addresses:
@@ -150,13 +151,13 @@ async def _request_page(
             continue
         except httpx.HTTPError as error:
             raise WebPageFetchRefusedError(
-                f"{parts.geturl()} could not be fetched: {_describe_http_error(error)}."
+                format_tool_text("WebFetch", "failed", url=parts.geturl(), error=_describe_http_error(error))
             ) from error
         try:
             return await _read_page_response(response, parts.geturl())
         except httpx.HTTPError as error:
             raise WebPageFetchRefusedError(
-                f"The response of {parts.geturl()} was cut off: {_describe_http_error(error)}."
+                format_tool_text("WebFetch", "cut_off", url=parts.geturl(), error=_describe_http_error(error))
             ) from error
         finally:
             await response.aclose()
@@ -175,7 +176,9 @@ async def _resolve_host_addresses(host: str, port: int) -> Sequence[str]:
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise WebPageFetchRefusedError(f"The host {host} is unknown: {error}.") from error
+        raise WebPageFetchRefusedError(
+            format_tool_text("WebFetch", "unknown_host", host=host, error=error)
+        ) from error
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
@@ -210,7 +213,9 @@ async def _read_page_response(
                 raw if decompressor is None else decompressor.decompress(raw, MAX_BODY_BYTES + 1 - len(body))
             )
         except zlib.error as error:
-            raise WebPageFetchRefusedError(f"{url} sent invalid compressed data: {error}.") from error
+            raise WebPageFetchRefusedError(
+                format_tool_text("WebFetch", "bad_compression", url=url, error=error)
+            ) from error
         if len(body) > MAX_BODY_BYTES:
             break
     declared_size = response.headers.get("content-length", "")

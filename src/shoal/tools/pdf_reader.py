@@ -9,6 +9,7 @@ from typing import BinaryIO
 from shoal.core.conversation.tools import ToolOutput, create_tool_error_output
 from shoal.core.errors import MissingPackageExtra
 from shoal.core.text.filenames import escape_filename
+from shoal.tools.builtin_tool import format_tool_text
 
 MAX_PAGES = 20
 _MAX_OUTPUT_CHARACTERS = 100_000
@@ -28,14 +29,18 @@ def read_pdf_text(path: Path, file: BinaryIO, pages: str | None) -> ToolOutput:
     try:
         reader = pypdf.PdfReader(file)
         if reader.is_encrypted and not reader.decrypt(""):
-            return create_tool_error_output(f"{escape_filename(path)} is a password-protected PDF file.")
+            return create_tool_error_output(
+                format_tool_text("Read", "pdf_locked", path=escape_filename(path))
+            )
         count = len(reader.pages)
         page_numbers = _parse_page_range(pages, count)
         if isinstance(page_numbers, str):
             return create_tool_error_output(f"{escape_filename(path)}: {page_numbers}")
         texts = [(number, reader.pages[number - 1].extract_text().strip()) for number in page_numbers]
     except Exception as error:  # noqa: BLE001 - the reader raises anything for a damaged PDF
-        return create_tool_error_output(f"{escape_filename(path)} is a PDF file that cannot be read: {error}")
+        return create_tool_error_output(
+            format_tool_text("Read", "pdf_damaged", path=escape_filename(path), error=error)
+        )
     return _format_pdf_pages(path, texts, count)
 
 
@@ -45,30 +50,31 @@ def _parse_page_range(pages: str | None, count: int) -> range | str:
         return range(1, min(count, MAX_PAGES) + 1)
     match = _RANGE.fullmatch(pages)
     if match is None:
-        return f'pages is {pages[:40]!r}; expected a page, such as "3", or a range, such as "1-5".'
+        return format_tool_text("Read", "pdf_range", pages=repr(pages[:40]))
     first = int(match[1])
     last = int(match[2]) if match[2] else count if "-" in pages else first
     if not 1 <= first <= last or first > count:
-        return f"pages is {pages!r}, but the file has only {count} pages."
+        return format_tool_text("Read", "pdf_short", pages=repr(pages), count=count)
     if last - first >= MAX_PAGES:
-        return f"pages is {pages!r}; at most {MAX_PAGES} pages are read at a time."
+        return format_tool_text("Read", "pdf_long", pages=repr(pages), maximum=MAX_PAGES)
     return range(first, min(last, count) + 1)
 
 
 def _format_pdf_pages(path: Path, texts: list[tuple[int, str]], count: int) -> ToolOutput:
     if not any(text for _, text in texts):
         return create_tool_error_output(
-            f"{escape_filename(path)} has no text on the selected pages ({count} in total); they may "
-            "be images."
+            format_tool_text("Read", "pdf_no_text", path=escape_filename(path), count=count)
         )
     content = "\n\n".join(
         f"--- page {number} of {count} ---\n{text or '(no text)'}" for number, text in texts
     )
     if len(content) > _MAX_OUTPUT_CHARACTERS:
-        notice = f"[Cut at {_MAX_OUTPUT_CHARACTERS:,} of {len(content):,} characters. Ask for fewer pages.]"
+        notice = format_tool_text(
+            "Read", "pdf_cut", shown=f"{_MAX_OUTPUT_CHARACTERS:,}", total=f"{len(content):,}"
+        )
         content = f"{content[:_MAX_OUTPUT_CHARACTERS]}\n{notice}"
     last = texts[-1][0]
     if last < count:
         next_pages = f"{last + 1}-{min(last + MAX_PAGES, count)}"
-        content += f'\n[Pages up to {last} of {count}. Continue with pages="{next_pages}".]'
+        content += f"\n{format_tool_text('Read', 'pdf_more', last=last, count=count, next=next_pages)}"
     return ToolOutput(content=content)

@@ -175,7 +175,7 @@ def _refuse_binary_file(path: Path, start: bytes, size: int) -> ToolOutput:
 def _format_numbered_lines(path: Path, file: TextFile, first: int, limit: int) -> ToolOutput:
     lines = split_lines(file.text)
     if not lines:
-        return ToolOutput(content=f"({escape_filename(path)} exists and is empty)")
+        return ToolOutput(content=format_tool_text("Read", "empty", path=escape_filename(path)))
     if first > len(lines):
         return create_tool_error_output(_describe_missing_line(path, len(lines), first))
     text = format_numbered_lines(lines[first - 1 : first - 1 + limit], first)
@@ -207,10 +207,9 @@ async def _read_line_range(path: Path, file: BinaryIO, size: int, requested: _Fi
         return create_tool_error_output(_describe_missing_line(path, window.lines_passed, first))
     last = first + len(window.lines) - 1
     text = "\n".join(f"{number:6}\t{line}" for number, line in enumerate(window.lines, first))
-    hint = "" if window.is_at_end else f" Continue with offset={last + 1}, or use Grep."
-    return ToolOutput(
-        content=f"{text}\n[Lines {first:,} to {last:,} of a file of {size:,} bytes, read in parts.{hint}]"
-    )
+    hint = "" if window.is_at_end else f" {format_tool_text('Read', 'part_hint', next=last + 1)}"
+    note = format_tool_text("Read", "part", first=f"{first:,}", last=f"{last:,}", size=f"{size:,}", hint=hint)
+    return ToolOutput(content=f"{text}\n{note}")
 
 
 def _describe_missing_line(path: Path, count: int, line: int) -> str:

@@ -10,7 +10,7 @@ from msgspec import Meta
 from shoal.core.agents.schedules import ScheduleOccurrence, Scheduler
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.ids import LEAD_ID
-from shoal.tools.builtin_tool import builtin_tool, format_tool_text
+from shoal.tools.builtin_tool import builtin_tool, format_tool_text, load_tool_text
 
 SCHEDULE_TOOLS = ("CronCreate", "CronList", "CronDelete")
 _MAX_PROMPT_CHARACTERS = 10_000
@@ -40,8 +40,13 @@ def _build_cron_create_tool(scheduler: Scheduler, *, attended: bool) -> Tool:
         occurrence = scheduler.create_schedule(context.agent.agent, cron, prompt, recurring=recurring)
         duration = f"until {_format_local_time(occurrence.schedule.expires_at)}" if recurring else "once"
         lines = [
-            f"Schedule {occurrence.schedule.id} was created: "
-            f"next at {_format_local_time(occurrence.at)}, {duration}."
+            format_tool_text(
+                "CronCreate",
+                "created",
+                id=occurrence.schedule.id,
+                time=_format_local_time(occurrence.at),
+                duration=duration,
+            )
         ]
         if not attended:
             lines.append(format_tool_text("CronCreate", "unattended"))
@@ -55,7 +60,8 @@ def _build_cron_list_tool(scheduler: Scheduler) -> Tool:
     async def cron_list() -> ToolOutput:
         schedules = scheduler.list_schedules()
         return ToolOutput(
-            content="\n".join(map(_format_schedule_occurrence, schedules)) or "There are no schedules.",
+            content="\n".join(map(_format_schedule_occurrence, schedules))
+            or load_tool_text("CronList", "empty"),
             data={"schedules": [_encode_schedule_occurrence(each) for each in schedules]},
         )
 

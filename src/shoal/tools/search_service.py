@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
+from shoal.tools.builtin_tool import format_tool_text
 from shoal.tools.web_search_tool import WebSearchQuery
 
 _SECONDS = 30.0
@@ -30,19 +31,23 @@ class HttpSearchService:
             async with context.clock.deadline(_SECONDS), httpx.AsyncClient(follow_redirects=False) as client:
                 response = await client.send(self._build_request(client, query))
         except TimeoutError:
-            return create_tool_error_output(f"The search at {self._host} took more than {_SECONDS:g} s.")
+            return create_tool_error_output(
+                format_tool_text("WebSearch", "slow", host=self._host, seconds=f"{_SECONDS:g}")
+            )
         except httpx.HTTPError as error:
             return create_tool_error_output(
-                f"The search at {self._host} failed: {str(error) or type(error).__name__}."
+                format_tool_text(
+                    "WebSearch", "failed", host=self._host, error=str(error) or type(error).__name__
+                )
             )
         if response.status_code != 200 or len(response.content) > _MAX_BYTES:
             return create_tool_error_output(
-                f"The search at {self._host} answered with status {response.status_code}."
+                format_tool_text("WebSearch", "refused", host=self._host, status=response.status_code)
             )
         try:
             rows = _find_results(response.json())
         except ValueError:
-            return create_tool_error_output(f"The search at {self._host} did not answer with JSON.")
+            return create_tool_error_output(format_tool_text("WebSearch", "not_json", host=self._host))
         permitted = [row for row in rows if query.permits_url(row["url"])][:_MAX_RESULTS]
         return ToolOutput(
             content="\n".join(_format_result(row) for row in permitted),

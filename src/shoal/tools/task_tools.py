@@ -23,7 +23,7 @@ from shoal.core.teams.tasks import (
     select_tasks_affected_by_completion,
 )
 from shoal.core.teams.team_storage import ClaimAttempts, TaskBoard
-from shoal.tools.builtin_tool import builtin_tool, format_tool_text
+from shoal.tools.builtin_tool import builtin_tool, format_tool_text, load_tool_text
 from shoal.tools.function_tool import FunctionTool, ToolParameterName
 from shoal.tools.task_format import explain_failed_claim, format_task_details, format_task_line, task_to_dict
 
@@ -201,7 +201,7 @@ class _TaskToolActions:
             return context
         lead = None if self._find_lead_identity is None else self._find_lead_identity(context.agent, team)
         if lead is None:
-            raise TeamStoreError(f"You do not lead the team {team!r}.")
+            raise TeamStoreError(format_tool_text("TaskUpdate", "other_team", team=repr(team)))
         return structs.replace(context, agent=lead)
 
     async def create_task(self, draft: TaskDraft, context: ToolContext, team: str | None) -> ToolOutput:
@@ -212,11 +212,12 @@ class _TaskToolActions:
             decision = await context.hooks.run_hooks("TaskCreated", hook_input)
             if decision.blocked is not None:
                 return create_tool_error_output(
-                    f"The task was not created because a TaskCreated hook blocked it: {decision.blocked}"
+                    format_tool_text("TaskCreate", "hook_blocked", reason=decision.blocked)
                 )
         task = await self._find_board(context.agent).create(draft)
         return ToolOutput(
-            content=f"Task {task.id} is on the board: {task.subject}", data={"task": task_to_dict(task)}
+            content=format_tool_text("TaskCreate", "created", task=task.id, subject=task.subject),
+            data={"task": task_to_dict(task)},
         )
 
     async def get_task(self, text: str, context: ToolContext, team: str | None) -> ToolOutput:
@@ -236,7 +237,7 @@ class _TaskToolActions:
         by_id = {task.id: task for task in tasks}
         lines = [format_task_line(task, find_open_blockers(task, by_id)) for task in tasks]
         return ToolOutput(
-            content="\n".join(lines) or "There are no tasks. TaskCreate adds one.",
+            content="\n".join(lines) or load_tool_text("TaskList", "empty"),
             data={"tasks": [task_to_dict(task) for task in tasks]},
         )
 
@@ -350,16 +351,17 @@ class _TaskToolActions:
         if request.status == "deleted":
             return ToolOutput(content=f"Task {task.id} was deleted.", data={"deleted": task.id})
         tasks = await board.get_live_task_mapping()
-        sentences = ["It is yours now." if claimed else ""]
+        sentences = [load_tool_text("TaskUpdate", "yours") if claimed else ""]
         if request.status == "completed":
             related = select_tasks_affected_by_completion(task, tasks)
             unblocked = find_claimable_tasks_unblocked_by(task.id, related)
-            sentences += [f"Now free: {', '.join(other.id for other in unblocked)}."] if unblocked else []
             owned = find_owned_tasks_unblocked_by(task.id, related)
             own_ids = [other.id for other in owned if other.owner == caller]
             others = [f"{other.id} ({other.owner}, notified)" for other in owned if other.owner != caller]
-            sentences += [f"Your tasks that are now unblocked: {', '.join(own_ids)}."] if own_ids else []
-            sentences += [f"Now unblocked: {', '.join(others)}."] if others else []
+            free = [other.id for other in unblocked]
+            for key, found in (("free", free), ("own_unblocked", own_ids), ("unblocked", others)):
+                if found:
+                    sentences.append(format_tool_text("TaskUpdate", key, tasks=", ".join(found)))
         text = " ".join(filter(None, (format_task_line(task, find_open_blockers(task, tasks)), *sentences)))
         return ToolOutput(content=text, data={"task": task_to_dict(task)})
 
@@ -392,7 +394,7 @@ async def _run_task_completed_hook(board: TaskBoard, task_id: TaskId, context: T
     decision = await context.hooks.run_hooks("TaskCompleted", hook_input)
     if decision.blocked is None:
         return None
-    return f"Task {task_id} was not completed because a TaskCompleted hook blocked it: {decision.blocked}"
+    return format_tool_text("TaskUpdate", "hook_blocked", task=task_id, reason=decision.blocked)
 
 
 async def _return_store_errors_as_output(answer: Awaitable[ToolOutput]) -> ToolOutput:

@@ -45,7 +45,11 @@ def _build_team_delete_tool(teams: TeamOperations) -> Tool:
 
 
 def _format_created_team(team: TeamRoster, requested_name: str) -> ToolOutput:
-    rename_note = "" if team.name == requested_name else f" The name {requested_name} was taken."
+    rename_note = (
+        ""
+        if team.name == requested_name
+        else f" {format_tool_text('TeamCreate', 'name_taken', name=requested_name)}"
+    )
     return ToolOutput(
         content=format_tool_text("TeamCreate", "created", team=team.name, note=rename_note),
         data={

@@ -13,7 +13,7 @@ from shoal.core.clock import Clock
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.errors import ProcessError, StateFileError
 from shoal.core.text.lazy_patterns import compile_on_first_use
-from shoal.tools.builtin_tool import builtin_tool, format_tool_text
+from shoal.tools.builtin_tool import builtin_tool, format_tool_text, load_tool_text
 from shoal.tools.page_fetcher import (
     MAX_BODY_BYTES,
     FetchedWebPage,
@@ -164,25 +164,31 @@ def _indent_json(text: str) -> str:
 def _format_page_output(page: ConvertedWebPage, prompt: str | None, context: ToolContext) -> ToolOutput:
     boundary = context.ids.new_short_id()
     text = page.text
-    notes = [f"Only the first {MAX_BODY_BYTES >> 20} MB were read."] if page.truncated else []
+    notes = [format_tool_text("WebFetch", "partly_read", size=MAX_BODY_BYTES >> 20)] if page.truncated else []
     if len(text) > MAX_PAGE_CHARACTERS:
         text = text[:MAX_PAGE_CHARACTERS]
         try:
             path = context.results.save_result(f"{context.call_id}.txt", page.text.encode(errors="replace"))
-            location = f"the full page is in {path}"
+            location = format_tool_text("WebFetch", "saved", path=path)
         except StateFileError as error:
-            location = f"the full page could not be saved: {error}"
+            location = format_tool_text("WebFetch", "not_saved", error=error)
         notes.append(
-            f"These are the first {MAX_PAGE_CHARACTERS:,} of {len(page.text):,} characters; {location}."
+            format_tool_text(
+                "WebFetch",
+                "shortened",
+                shown=f"{MAX_PAGE_CHARACTERS:,}",
+                total=f"{len(page.text):,}",
+                location=location,
+            )
         )
-    intro = [f"You wanted to know: {prompt}"] if prompt else []
+    intro = [format_tool_text("WebFetch", "wanted", prompt=prompt)] if prompt else []
     # The mark cannot be guessed, so a page cannot fake its own end.
     lines = [
         *intro,
         format_tool_text("WebFetch", "content", mark=boundary, url=page.url, media_type=page.media_type),
         *notes,
         f"--- page {boundary} ---",
-        text or "(the page is empty)",
+        text or load_tool_text("WebFetch", "empty"),
         f"--- end of page {boundary} ---",
     ]
     return ToolOutput(content="\n".join(lines), data={"url": page.url, "characters": len(page.text)})

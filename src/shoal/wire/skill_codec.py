@@ -141,7 +141,7 @@ class _SkillBuilder:
         values: dict[str, Any] = {}
         for entry in entries:
             field = _FIELDS.get(entry.key)
-            if entry.key in _UNUSED_FIELDS:
+            if entry.key in UNUSED_SKILL_FIELDS:
                 continue
             if field is None:
                 try:
@@ -255,7 +255,7 @@ def _parse_argument_names(value: Any) -> tuple[str, ...]:
 
 _NARROWING_FIELDS = ("disallowed-tools", "disable-model-invocation")
 """Fields that must not be lost by a mistake in their names."""
-_UNUSED_FIELDS = ("paths", "background", "shell", "version")
+UNUSED_SKILL_FIELDS = ("paths", "background", "shell", "version")
 """Fields of other programs that have no effect here and need no warning."""
 _INFORMATION_FIELDS = SkillInformation.__struct_fields__
 _EXECUTION_FIELDS = SkillExecution.__struct_fields__

@@ -127,9 +127,31 @@ async def _link_directory(git: GitRunner, checkout: Path, worktree: Path, name: 
         return "the worktree already has it"
     target.parent.mkdir(parents=True, exist_ok=True)
     target.symlink_to(source.resolve(), target_is_directory=True)
-    ignored = await git.try_run("check-ignore", "--quiet", "--", name, at=worktree)
-    if ignored.status != 0:
-        # Otherwise it would count as work that the agent left.
-        target.unlink()
-        return f"git does not ignore it; add {name} to .gitignore, without a slash at the end"
-    return None
+    if await _is_ignored(git, worktree, name):
+        return None
+    # A pattern that ends with a slash matches the directory, but not the link to it.
+    if await _is_ignored(git, checkout, f"{name}/"):
+        await _exclude_link(git, checkout, name)
+        if await _is_ignored(git, worktree, name):
+            return None
+    # Otherwise it would count as work that the agent left.
+    target.unlink()
+    return f"git does not ignore it; add {name} to .gitignore"
+
+
+async def _is_ignored(git: GitRunner, directory: Path, name: str) -> bool:
+    return (await git.try_run("check-ignore", "--quiet", "--", name, at=directory)).status == 0
+
+
+async def _exclude_link(git: GitRunner, checkout: Path, name: str) -> None:
+    """Exclude the link in the repository's `info/exclude`, which is not committed."""
+    found = await git.try_run("rev-parse", "--git-path", "info/exclude", at=checkout)
+    if found.status != 0:
+        return
+    exclude = checkout / found.text
+    pattern = "/" + "".join(f"\\{c}" if c in "*?[\\" else c for c in Path(name).as_posix())
+    exclude.parent.mkdir(exist_ok=True)
+    old = exclude.read_text() if exclude.exists() else ""
+    separator = "" if not old or old.endswith("\n") else "\n"
+    with exclude.open("a") as file:
+        file.write(f"{separator}# Links in worktrees (worktree.symlinkDirectories)\n{pattern}\n")

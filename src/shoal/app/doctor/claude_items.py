@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from shoal.app.definitions.agent_catalog import load_agent_catalog
+from shoal.app.definitions.agent_files import read_definition_text
 from shoal.app.definitions.agent_trust import find_project_escalations
 from shoal.app.definitions.instructions import (
     InstructionReader,
@@ -24,8 +25,8 @@ from shoal.app.definitions.project_directories import iter_project_directories
 from shoal.app.definitions.project_memory import read_instruction_exclusions
 from shoal.app.hooks.hook_sources import are_settings_hooks_disabled
 from shoal.app.reports.permission_report import create_permission_engine
-from shoal.app.settings.claude_json import find_claude_json
-from shoal.app.settings.claude_keys import KeyUse, find_claude_key, iter_document_keys
+from shoal.app.settings.claude_json import find_claude_json, list_top_keys
+from shoal.app.settings.claude_keys import CLAUDE_KEYS, KeyUse, find_claude_key, iter_document_keys
 from shoal.app.settings.mcp_files import load_mcp_servers
 from shoal.app.settings.provider_credentials import PROVIDER_VARIABLES
 from shoal.app.settings.settings import (
@@ -39,8 +40,10 @@ from shoal.app.skills.skill_policy import SkillPolicy, load_skill_policy
 from shoal.core.agents.agent_definitions import DefinitionProblem, DefinitionSource
 from shoal.core.errors import SettingsError
 from shoal.core.text.filenames import escape_filename
+from shoal.wire.front_matter import InvalidFrontMatterError, parse_front_matter
 from shoal.wire.hook_codec import parse_hooks_setting
 from shoal.wire.settings_codec import SettingsDocument, has_settings_key
+from shoal.wire.skill_codec import UNUSED_SKILL_FIELDS
 from shoal.workspaces.git_paths import contains_git_repository
 from shoal.workspaces.worktree_extras import INCLUDE_FILE
 
@@ -84,8 +87,19 @@ EFFECTIVE_ENV_NAMES = frozenset(
     }
 )  # fmt: skip
 """Variables of Claude Code that have an effect in the key `env`."""
-OTHER_FILES = {"keybindings.json": "Shoal's key bindings are fixed"}
+OTHER_FILES = {
+    "keybindings.json": "Shoal's key bindings are fixed",
+    "loop.md": "ask the agent to schedule the prompt",
+    "scheduled_tasks.json": "ask the agent to schedule the prompts",
+    "themes/*.json": "custom themes have no effect",
+}
 """Files below `.claude` that Shoal does not read, and what to do."""
+_MANAGED_ONLY = frozenset({"allowManagedHooksOnly", "allowManagedMcpServersOnly"})
+_GLOBAL_PREFERENCES = frozenset(
+    {"autoConnectIde", "autoInstallIdeExtension", "autoUpdates", "verbose"}
+    | {key.name for key in CLAUDE_KEYS} - {"mcpServers"}
+)
+"""Keys that `.claude.json` may contain, of which Shoal reads only MCP servers and trust."""
 _OAUTH_ADVICE = "`shoal mcp login` registers its own client"
 _NESTED_ADVICE = "an agent gets it when it uses a file in that directory"
 _INSTRUCTIONS_OFF = "shoal.instructions is false"
@@ -204,6 +218,8 @@ def _find_unused_variable_reason(settings: Settings, document: SettingsDocument,
 
 
 def _find_other_reason(settings: Settings, document: SettingsDocument, name: str, value: Any) -> str | None:
+    if name in _MANAGED_ONLY and document.kind != "managed":
+        return "it applies only in managed files"
     if name in _USER_ONLY and not document.is_user_controlled:
         return "it applies only in your own files"
     if name == "permissions.defaultMode" and value == "bypassPermissions" and not document.is_user_controlled:
@@ -240,7 +256,7 @@ def _list_mcp_server_items(settings: Settings, cwd: Path, plugins: PluginSet) ->
     for document in settings.documents:
         for name, server in (document.raw.get("mcpServers") or {}).items():
             is_used = (document.name, name) in used
-            reason = "it is disabled" if name in disabled else _find_problem(found.problems, name)
+            reason = "it is disabled" if name in disabled else _find_server_problem(found.problems, name)
             if not is_installed:
                 reason = "the MCP client is not installed: pip install 'shoal[mcp]'"
             yield ClaudeItem(
@@ -254,8 +270,8 @@ def _list_mcp_server_items(settings: Settings, cwd: Path, plugins: PluginSet) ->
                 yield ClaudeItem(file=document.name, item=item, use="not used", advice=_OAUTH_ADVICE)
 
 
-def _find_problem(problems: Iterable[str], name: str) -> str:
-    return next((problem for problem in problems if name in problem), "")
+def _find_server_problem(problems: Iterable[str], name: str) -> str:
+    return next((problem for problem in problems if f"the MCP server {name} " in problem), "")
 
 
 def _list_left_out_items(settings: Settings, cwd: Path) -> Iterator[ClaudeItem]:
@@ -267,6 +283,10 @@ def _list_left_out_items(settings: Settings, cwd: Path) -> Iterator[ClaudeItem]:
     for item in settings.findings.unused_items:
         if path is not None and item.location == str(path):
             yield ClaudeItem(file=item.location, item=item.name, use="not used", advice=item.reason)
+    for key in () if path is None else list_top_keys(path):
+        if key in _GLOBAL_PREFERENCES:
+            advice = "Shoal reads preferences only from settings files"
+            yield ClaudeItem(file=str(path), item=key, use="not used", advice=advice)
 
 
 def _list_agent_items(settings: Settings, cwd: Path, plugins: PluginSet) -> Iterator[ClaudeItem]:
@@ -293,11 +313,26 @@ def _list_catalog_items(noun: str, catalog: SkillCatalog, policy: SkillPolicy) -
     for skill in catalog.all():
         reason = "skillOverrides turns it off" if policy.apply_to_skill(skill) is None else ""
         yield _make_definition_item(skill.source, f"{noun} {skill.name}", reason)
+        yield from _list_unused_skill_fields(noun, skill.source)
     for skill, _ in catalog.shadowed:
         yield _make_definition_item(
             skill.source, f"{noun} {skill.name}", "another file with this name takes precedence"
         )
     yield from _list_definition_problems(noun, catalog.problems, catalog.warnings)
+
+
+def _list_unused_skill_fields(noun: str, source: DefinitionSource) -> Iterator[ClaudeItem]:
+    text = None if source.path is None else read_definition_text(source.path, source.kind)
+    if not isinstance(text, str):
+        return
+    try:
+        entries = parse_front_matter(text, UNUSED_SKILL_FIELDS).entries
+    except InvalidFrontMatterError:
+        return
+    for entry in entries:
+        if entry.key in UNUSED_SKILL_FIELDS:
+            advice = f"{entry.line}: {entry.key} has no effect"
+            yield ClaudeItem(file=str(source.path), item=f"part of the {noun}", use="not used", advice=advice)
 
 
 def _make_definition_item(source: DefinitionSource, item: str, reason: str = "") -> ClaudeItem:

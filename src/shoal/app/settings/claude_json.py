@@ -70,6 +70,15 @@ def read_claude_json(home: Path, cwd: Path) -> ClaudeJson:
     )
 
 
+def list_top_keys(path: Path) -> tuple[str, ...]:
+    """Return the keys of the file; none if it cannot be read."""
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=dict[str, msgspec.Raw])
+    except (OSError, ValueError, RecursionError):
+        return ()
+    return tuple(found)
+
+
 def _is_usable(key: str, value: Any) -> bool:
     if key == "mcpServers":
         return isinstance(value, dict) and bool(value)

@@ -93,7 +93,7 @@ CLAUDE_KEYS = (
     ClaudeKey("teammateMode", "used", "shoal.teammate_mode overrides it"),
     ClaudeKey("terminalProgressBarEnabled", "not used"),
     ClaudeKey("theme", "used", "dark, light and ansi; custom themes have no effect"),
-    ClaudeKey("useAutoModeDuringPlan", "used", "auto mode always behaves like default mode"),
+    ClaudeKey("useAutoModeDuringPlan", "not used", "auto mode always behaves like default mode"),
     ClaudeKey("verbose", "not used", "press Ctrl-O for details"),
     ClaudeKey("worktree", "used", "without baseRef, worktrees start at HEAD"),
     ClaudeKey("permissions.additionalDirectories", "used"),

@@ -9,6 +9,7 @@ from pathlib import Path
 from shoal.app.definitions.agent_files import DefinitionFileCache
 from shoal.app.definitions.precedence_index import DefinitionPrecedenceIndex
 from shoal.app.definitions.project_directories import exclude_directory, iter_project_directories
+from shoal.app.skills.claude_commands import explain_claude_command
 from shoal.app.skills.skill_files import (
     SKILL_FILE_NAMES,
     create_skill_cache,
@@ -161,7 +162,13 @@ class SkillAndCommandLibrary:
         same_name = [each for each in by_name if is_full_or_unprefixed_skill_name(name, each)]
         close = same_name or get_close_matches(name, by_name, n=2, cutoff=0.6)
         slashed = [[f"/{each}" for each in names] for names in (by_name, close)]
-        raise UnknownSkill(f"/{name}", available=slashed[0], similar=slashed[1], noun="command")
+        raise UnknownSkill(
+            f"/{name}",
+            available=slashed[0],
+            similar=slashed[1],
+            noun="command",
+            advice="" if same_name else explain_claude_command(name),
+        )
 
     def describe_skill_file_problems(self) -> tuple[str, ...]:
         """Return a sentence about unusable skill files for the user, if there are any."""

@@ -49,7 +49,7 @@ _PROGRAM_FLAGS: dict[str, tuple[str, ...]] = {
     "show": ("--ext-diff",),
 }
 _RUNNING_SUBCOMMANDS = frozenset(
-    {"filter-branch", "instaweb", "send-email", "daemon", "shell", "hook", "web--browse"}
+    {"filter-branch", "for-each-repo", "instaweb", "send-email", "daemon", "shell", "hook", "web--browse"}
 )
 _RUNNING_WORDS: dict[str, tuple[str, ...]] = {
     "bisect": ("run", "visualize", "view"),

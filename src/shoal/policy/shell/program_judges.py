@@ -43,7 +43,7 @@ _YQ_FORBIDDEN = re.compile(
 )
 _JQ_MODULE = re.compile(r"\b(?:import|include)\b\s*[\"#]")
 _JQ_ENVIRONMENT = re.compile(r"\$ENV|(?<![.\w\"-])env\b(?![\":])")
-_JQ_PROGRAM_FLAG = re.compile(r"-(?!-).*[fL]|--from|--lib")
+_JQ_PROGRAM_FLAG = re.compile(r"-(?!-).*[fL]|--from|--lib|--run")
 _COMPARES_NUMBERS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 _SED_FLAGS = (
     "-n -E -r -u -z -s -e: --quiet --silent --regexp-extended --expression: --null-data --separate --posix"

@@ -20,8 +20,19 @@ from shoal.policy.shell.wrapper_commands import SHELLS, WRAPPERS
 _CODE_FLAG = re.compile(r"-[a-zA-Z0-9]*[ceEr]|--(?:eval|execute|command|expression|cmd)")
 _AWKS = frozenset({"awk", "gawk", "mawk", "nawk"})
 _MAKES = frozenset({"make", "gmake"})
+_COMPILERS = frozenset({"gcc", "g++", "cc", "c++", "cpp", "gfortran"})
 _SEDS = frozenset({"sed", "gsed"})
 _AWK_RUNS = re.compile(r"system|\||getline")
+_AWK_PLAIN_COMMAND = re.compile(
+    r"system\(\s*\"[^\"\\]*\"\s*\)|\"[^\"\\]*\"\s*\|\s*getline|\|\s*\"[^\"\\]*\"\s*(?=[;}\n]|$)"
+)
+"""Commands in a program of awk that are one plain string."""
+_CODE_RUNS = re.compile(
+    r"\b(?:os|pty|posix|subprocess|multiprocessing|ctypes|importlib|runpy|child_process|IPC|Open3|POSIX)\b"
+    r"|\b(?:system|popen|spawn|fork|exec|eval|execfile|compile|proc_open|passthru|shell_exec|__import__|dlopen)\b"
+    r"|`|%x|\bqx\b"
+)
+"""Means by which code of an interpreter can run a program whose name it computes."""
 _PROGRAM_NAME = re.compile(r"[a-z][a-z0-9_+-]*")
 _BEFORE_COMMAND = re.compile(r"--|-c|-e|-x|-a|--(?:command|exec|execute|cmd|run)|/[cC]")
 """Words that precede a command in the words of a wrapper."""
@@ -42,7 +53,8 @@ def find_run_text(
     """
     base_name = name[name.rfind("/") + 1 :]
     if is_runner:
-        return tuple(word.value for word in words)
+        attached_values = (word.value[2:] for word in words if word.value and word.value[0] == "-")
+        return (*(word.value for word in words), *attached_values)
     if (
         base_name in COMMAND_RUNNERS
         or (name != base_name and (base_name in WRAPPERS or base_name in SHELLS))
@@ -55,6 +67,8 @@ def find_run_text(
         return tuple(script.strip() if word.value is None else word.value for word in words)
     if base_name in INTERPRETERS or base_name.startswith("python"):
         return _find_interpreter_code(base_name, words, script)
+    if base_name in _COMPILERS and any(word.value == "-wrapper" for word in words):
+        return tuple(each for word in words for each in (word.value or "").split(","))
     if base_name in NOT_RUNNING_COMMANDS or base_name in WRITING_COMMANDS:
         return ()
     # Any other program may be a wrapper of its first operand, of words after `--`, or of text after a flag.
@@ -96,8 +110,10 @@ def _find_interpreter_code(name: str, words: Sequence[ShellWord], script: str) -
                 code.append(None)
         elif name in _AWKS:
             code.extend([word.value] if _AWK_RUNS.search(word.value) else [])
+            code.extend([None] if _AWK_RUNS.search(_AWK_PLAIN_COMMAND.sub("", word.value)) else [])
         elif name in _SEDS:
             code.extend([] if word.may_be_flag or is_harmless_sed_script(word.value) else [word.value])
         else:
             code.append(word.value)
+            code.extend([None] if is_code and _CODE_RUNS.search(word.value) else [])
     return tuple(code)

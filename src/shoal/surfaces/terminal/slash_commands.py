@@ -54,7 +54,9 @@ def find_slash_command(text: str, session: Session) -> SlashCommand | SlashComma
         invocation = session.parse_slash_command(text)
     except InvalidAgentDefinition as parse_error:
         return str(parse_error)
-    except UnknownSkill:
+    except UnknownSkill as unknown:
+        if unknown.advice:
+            return str(unknown)
         invocation = text
     if isinstance(invocation, SlashCommandInvocation):
         return invocation

@@ -51,6 +51,13 @@ class NoticeWriter(Protocol):
         ...
 
 
+_FOREIGN_PREFIXES = {
+    "!": "Shoal does not run lines that start with `!`: the agent gets the line as text.",
+    "#": "Shoal does not store lines that start with `#`: the agent gets the line as text. /memory lists the "
+    "instruction files.",
+}
+
+
 class TerminalController(ABC):
     """Receives everything the person types. At most one thing runs at a time: a turn or a slow command."""
 
@@ -86,6 +93,7 @@ class TerminalController(ABC):
         self._pending_messages: list[Message] = []
         self._interrupted_at = float("-inf")
         self._was_interrupted = self._is_past_deadline = False
+        self._unexplained_prefixes = dict(_FOREIGN_PREFIXES)
 
     # Display and input: implemented by subclasses
 
@@ -171,6 +179,7 @@ class TerminalController(ABC):
         text = message.text
         if not text.strip() and not message.content:
             return
+        self._explain_foreign_prefix(text)
         if text.strip() and slash_commands.is_slash_command(text):
             self.echo_typed_input(text)
             self._run_slash_command(text)
@@ -188,6 +197,12 @@ class TerminalController(ABC):
         else:
             self.echo_typed_input(text)
             self._start_work(self._run_turn(self.session.run(message)))
+
+    def _explain_foreign_prefix(self, text: str) -> None:
+        """Say once what a line with a prefix of Claude Code does here."""
+        prefix = text.lstrip()[:1]
+        if prefix in self._unexplained_prefixes and "\n" not in text.strip():
+            self.notices.write_note(self._unexplained_prefixes.pop(prefix), YELLOW)
 
     def set_addressee(self, addressee: AddressedAgent | None) -> None:
         """Send what is typed to this agent from now on, or to the lead again."""

@@ -1,0 +1,33 @@
+"""Slash commands of Claude Code that Shoal does not have, with what to do instead."""
+
+from __future__ import annotations
+
+_ADVICE = {
+    "add-dir": "Start Shoal with --add-dir DIRECTORY.",
+    "config": "`shoal config` shows the settings; change them in settings.json.",
+    "context": "/cost shows how many tokens the session used.",
+    "diff": "Ask the agent for the changes, or run `git diff`.",
+    "effort": "Start Shoal with --effort LEVEL.",
+    "goal": "Add a Stop hook of type prompt that checks your condition.",
+    "init": "Ask the agent to describe the repository in CLAUDE.md.",
+    "login": "Store a key with `shoal setup`.",
+    "logout": "Remove a key with `shoal setup --remove PROVIDER`.",
+    "loop": "Ask the agent to schedule the prompt.",
+    "output-style": "Set outputStyle in settings.json.",
+    "plan": "/permissions plan starts plan mode.",
+    "rename": "Start Shoal with -n NAME.",
+    "review": "Ask the agent to review the changes, or run `shoal team start review`.",
+    "status": "/doctor checks the setup, and /model shows the model.",
+    "statusline": "Shoal does not run a status line.",
+    "terminal-setup": "End a line with \\ to continue it.",
+    "theme": "Set theme in settings.json.",
+    "todos": "/tasks shows the task board.",
+    "usage": "/cost shows the cost of the session.",
+    "vim": "Shoal has no vim mode.",
+}
+CLAUDE_COMMAND_NAMES = tuple(_ADVICE)
+
+
+def explain_claude_command(name: str) -> str:
+    """Return what to do instead of a command of Claude Code; empty if Claude Code has no such command."""
+    return _ADVICE.get(name, "")

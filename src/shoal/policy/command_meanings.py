@@ -1,0 +1,145 @@
+"""What a command stands for, for rules that forbid commands: git aliases, links to programs, new scripts."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from shoal.policy.command_rules import skip_git_flags
+from shoal.policy.repository_programs import find_repository_config_files
+from shoal.policy.shell.command_analysis import ShellCommandAnalysis
+from shoal.policy.shell.known_commands import GIT_SUBCOMMANDS
+from shoal.policy.shell.simple_commands import SimpleShellCommand
+
+_UNKNOWN_ALIASES = re.compile(
+    r"^[ \t]*\[(?:include|alias[ \t]+\")|(?:^|\])[ \t]*autocorrect[ \t]*=", re.IGNORECASE | re.MULTILINE
+)
+"""Settings with which a name may mean any command: other files, aliases with a section each, corrections."""
+
+_OTHER_SETTINGS = re.compile(
+    r"\b(?:HOME|PATH|XDG_CONFIG_HOME|GIT_[A-Z_]+)\+?=|alias|autocorrect|--config|--exec-path", re.IGNORECASE
+)
+"""Text of a command line with which git may read aliases from elsewhere, or run programs of other names."""
+_MAX_ALIAS_DEPTH = 10
+_SEARCH_PATH = re.compile(r"\bPATH\+?=([^\s;&|)]*)")
+
+
+def add_git_alias_commands(analysis: ShellCommandAnalysis, command: str, root: str) -> ShellCommandAnalysis:
+    """Return the analysis with the commands that aliases of git stand for."""
+    found = [each for part in analysis.parts for each in _iter_alias_commands(part, command, root)]
+    return replace(analysis, parts=(*analysis.parts, *found)) if found else analysis
+
+
+def _iter_alias_commands(part: SimpleShellCommand, command: str, root: str) -> Iterator[SimpleShellCommand]:
+    words = part.words if part.argv is None else part.argv
+    if not words or words[0] is None or not words[0].endswith("git"):
+        return
+    rest = skip_git_flags(words)
+    if rest[1:2] == ("for-each-repo",):
+        yield replace(part, argv=None, words=("git",), code=(None,))
+    yield from _iter_meanings(part, ("git", *rest[1:]), command, root, depth=0)
+
+
+def _iter_meanings(
+    part: SimpleShellCommand, words: tuple[str | None, ...], command: str, root: str, *, depth: int
+) -> Iterator[SimpleShellCommand]:
+    """Yield what a subcommand may stand for that is none of git's own."""
+    name = words[1] if len(words) > 1 else None
+    if name is None or name in GIT_SUBCOMMANDS:
+        return
+    for value in _iter_alias_values(name, command, root):
+        if value is None or value.startswith("!") or depth > _MAX_ALIAS_DEPTH:
+            yield replace(part, argv=("git", name), words=("git", name), code=(value,))
+            continue
+        meaning = skip_git_flags(("git", *_split_alias(value), *words[2:]))
+        yield replace(part, argv=None, words=("git", *_split_alias(value), *words[2:]), code=())
+        yield from _iter_meanings(part, meaning, command, root, depth=depth + 1)
+
+
+def _iter_alias_values(name: str, command: str, root: str) -> Iterator[str | None]:
+    """Yield the values that an alias may have; None for one that is not known."""
+    if _OTHER_SETTINGS.search(command) or shutil.which(f"git-{name}") is not None:
+        yield None
+    definition = re.compile(
+        rf"(?:^|\])[ \t]*{re.escape(name)}[ \t]*=[ \t]*(.*)$", re.IGNORECASE | re.MULTILINE
+    )
+    for path in (*_list_user_config_files(), *find_repository_config_files(root)):
+        try:
+            content = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
+        except OSError:
+            continue
+        for match in definition.finditer(content):
+            value = match[1].strip().removeprefix('"').removesuffix('"')
+            yield None if "\\" in value else value
+        if _UNKNOWN_ALIASES.search(content):
+            yield None
+
+
+def _list_user_config_files() -> Sequence[str]:
+    home = str(Path.home())
+    own = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    return "/etc/gitconfig", f"{home}/.gitconfig", f"{own}/git/config"
+
+
+def _split_alias(value: str) -> Sequence[str]:
+    try:
+        return shlex.split(value)
+    except ValueError:
+        return value.split()
+
+
+def add_linked_programs(analysis: ShellCommandAnalysis, command: str, root: str) -> ShellCommandAnalysis:
+    """Return the analysis with the programs that links lead to, under their real names."""
+    directories = _list_searched_directories(command)
+    found = [
+        replace(part, argv=None, words=(program, *part.words[1:]), outer=())
+        for part in analysis.parts
+        for program in _iter_programs(part, root, directories)
+    ]
+    return replace(analysis, parts=(*analysis.parts, *found)) if found else analysis
+
+
+def add_written_scripts(analysis: ShellCommandAnalysis, command: str) -> ShellCommandAnalysis:
+    """Return the analysis with the text of scripts that one part of the line writes and another one runs."""
+    written = {path.rpartition("/")[2] for part in analysis.parts for path in part.writes}
+    return replace(
+        analysis,
+        parts=tuple(
+            replace(part, code=(*part.code, command)) if _runs_file(part, written) else part
+            for part in analysis.parts
+        ),
+    )
+
+
+def _runs_file(part: SimpleShellCommand, names: set[str]) -> bool:
+    own_names = {path.rpartition("/")[2] for path in part.writes}
+    return not part.read_only and any(
+        word.rpartition("/")[2] in names - own_names for word in part.words if word
+    )
+
+
+def _list_searched_directories(command: str) -> list[str]:
+    """List the directories that the command line adds to the search path, as far as they are known."""
+    entries = [entry for match in _SEARCH_PATH.finditer(command) for entry in match[1].split(":")]
+    plain = (entry.strip("\"'").removeprefix("${PWD}/").removeprefix("$PWD/") for entry in entries)
+    return [entry for entry in plain if "$" not in entry]
+
+
+def _iter_programs(part: SimpleShellCommand, root: str, directories: list[str]) -> Iterator[str]:
+    name = part.words[0] if part.words else None
+    if not name:
+        return
+    candidates = [name] if "/" in name else [f"{directory or '.'}/{name}" for directory in directories]
+    for place in part.places:
+        for candidate in candidates:
+            # Both absolute: joining keeps the last absolute path.
+            path = os.path.join(root, place, candidate)  # noqa: PTH118
+            real = os.path.realpath(path)
+            if real.rpartition("/")[2] != name.rpartition("/")[2] and os.access(real, os.X_OK):
+                yield real

@@ -1,0 +1,162 @@
+"""A rule that forbids a command holds for its other spellings: order of flags, aliases, links, scripts."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from permission_helpers import create_engine, decide_command
+
+from git_repository import run_git
+
+
+@pytest.mark.spec("PRM-02")
+@pytest.mark.parametrize(
+    ("rule", "command"),
+    [
+        ("*--no-verify*", "git commit --allow-empty -m x --no-verify"),
+        ("*--no-verify*", "git commit --no-verify -m x"),
+        ("* --force", "npm install left-pad --force"),
+        ("curl*evil.example*", "curl -s http://evil.example/x"),
+    ],
+)
+def test_a_star_in_a_deny_rule_matches_across_words(tmp_path: Path, rule: str, command: str) -> None:
+    engine = create_engine(tmp_path, "bypassPermissions", deny=f"Bash({rule})")
+    assert decide_command(engine, command) == "deny"
+    assert decide_command(engine, "git commit -m x") == "allow"
+
+
+@pytest.mark.spec("PRM-02")
+@pytest.mark.parametrize(
+    ("rule", "commands"),
+    [
+        (
+            "rm -rf:*",
+            ["rm -fr src", "rm -r -f src", "rm --recursive --force src", "rm -rfv src", "rm src -rf"],
+        ),
+        ("git push --force*", ["git push o HEAD --force", "git push -f o HEAD", "git push --forc o HEAD"]),
+        ("python3 -c:*", ["python3 -Bc 'print(1)'", "python3 -I -c 'print(1)'", "python3.11 -c 'print(1)'"]),
+        ("pip install:*", ["pip3 install ./p", "python3 -mpip install ./p", "python -m pip install ./p"]),
+        ("gh pr merge:*", ["gh pr -R o/r merge 1"]),
+        ("cargo publish:*", ["cargo +stable publish"]),
+        ("make deploy:*", ["make A=b deploy"]),
+    ],
+)
+def test_a_forbidden_command_with_its_flags_in_another_order_is_asked(
+    tmp_path: Path, rule: str, commands: list[str]
+) -> None:
+    engine = create_engine(tmp_path, "bypassPermissions", deny=f"Bash({rule})")
+    assert [command for command in commands if decide_command(engine, command) == "allow"] == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "rm -f a.o",
+        "git push origin main",
+        "git stash push",
+        "git commit -m 'git push'",
+        "pip list",
+        "gh pr view 1",
+    ],
+)
+def test_other_commands_of_a_forbidden_program_are_not_asked(tmp_path: Path, command: str) -> None:
+    rules = "Bash(rm -rf:*),Bash(git push --force*),Bash(pip install:*),Bash(gh pr merge:*)"
+    assert decide_command(create_engine(tmp_path, "bypassPermissions", deny=rules), command) == "allow"
+
+
+def test_a_link_to_a_forbidden_program_is_that_program(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "t").symlink_to("/bin/touch")
+    (tmp_path / "bin/tt").symlink_to("/bin/touch")
+    (tmp_path / "ls").symlink_to("/bin/ls")
+    engine = create_engine(tmp_path, "bypassPermissions", deny="Bash(touch:*)")
+    for command in (
+        "./t x",
+        "bin/tt x",
+        "cd bin; ./tt x",
+        "PATH=bin tt x",
+        "export PATH=$PWD/bin:$PATH; tt x",
+    ):
+        assert decide_command(engine, command) == "deny", command
+    assert decide_command(engine, "./ls x") == "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo 'touch x' > go.sh; sh go.sh",
+        "printf 'touch x' > go.sh && chmod +x go.sh && ./go.sh",
+        "git grep -O'touch x;' hello",
+        "gcc -wrapper touch,x -c a.c",
+        """awk 'BEGIN{system("to" "uch x")}'""",
+        """python3 -c 'import os; os.system("to" + "uch x")'""",
+        """perl -e 'system("to" . "uch x")'""",
+    ],
+)
+def test_code_that_may_run_a_forbidden_program_is_asked(tmp_path: Path, command: str) -> None:
+    engine = create_engine(tmp_path, "bypassPermissions", deny="Bash(touch:*)")
+    assert decide_command(engine, command) == "ask"
+
+
+def test_a_forbidden_git_command_behind_other_names_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_git(tmp_path, "init", "-q")
+    run_git(tmp_path, "config", "alias.one", "two")
+    run_git(tmp_path, "config", "alias.two", "push o HEAD")
+    program = tmp_path / "bin" / "git-sendit"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\ngit push\n")
+    program.chmod(0o755)
+    engine = create_engine(tmp_path, "bypassPermissions", deny="Bash(git push:*)")
+    assert decide_command(engine, "git sendit") == "allow"
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    for command in (
+        "git one",
+        "git sendit",
+        "HOME=/other git z o HEAD",
+        "git -c help.autocorrect=immediate pus o HEAD",
+        "git for-each-repo --config=my.repo push o HEAD",
+    ):
+        assert decide_command(engine, command) != "allow", command
+
+
+def test_a_work_tree_outside_the_project_is_asked(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    run_git(project, "init", "-q")
+    run_git(project, "config", "core.worktree", str(project))
+    assert decide_command(create_engine(project), "git diff") == "allow"
+    run_git(project, "config", "core.worktree", str(tmp_path / "elsewhere"))
+    assert decide_command(create_engine(project), "git diff") == "ask"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "mkdir -p json && echo 'print(1)' > json/__init__.py && python3 -m json.tool package.json",
+        "echo 'print(1)' > argparse.py; python3 -m json.tool package.json",
+    ],
+)
+def test_python_is_asked_if_the_same_line_writes_a_module(tmp_path: Path, command: str) -> None:
+    engine = create_engine(tmp_path, "acceptEdits")
+    assert decide_command(engine, command) == "ask"
+    assert decide_command(engine, "echo '{}' > a.json; python3 -m json.tool a.json") == "allow"
+
+
+def test_find_does_not_run_git_in_unknown_directories_unasked(tmp_path: Path) -> None:
+    engine = create_engine(tmp_path)
+    assert decide_command(engine, "find . -name HEAD -execdir git status ';'") == "ask"
+
+
+def test_jq_does_not_read_tests_outside_unasked(tmp_path: Path) -> None:
+    assert decide_command(create_engine(tmp_path), "jq --run-tests ../out/secret") == "ask"
+
+
+def test_a_whole_difference_may_show_files_that_a_rule_forbids(tmp_path: Path) -> None:
+    run_git(tmp_path, "init", "-q")
+    engine = create_engine(tmp_path, deny="Read(secret.txt)")
+    assert decide_command(engine, "git log --full-diff -p README.md") != "allow"
