@@ -12,7 +12,7 @@ SpecificT = TypeVar("SpecificT")
 
 
 class HookEffort(TypedDict):
-    """How much the model thinks."""
+    """Thinking effort of the model."""
 
     level: str
 
