@@ -76,10 +76,10 @@ async def test_a_workflow_of_the_project_runs_by_name_once_the_project_is_truste
     listed = (await shoal("workflow", "ls")).text
     assert "old.js" in listed
     assert "Shoal runs workflows in Python only" in listed
-    assert "nobody has trusted" in listed
+    assert "not trusted in their current state" in listed
     refused = await shoal("workflow", "run", "review", "files=[]")
     assert refused.code == 1
-    assert "Read it, then trust the project: shoal trust" in refused.err
+    assert "Read them, then trust the project: shoal trust" in refused.err
     ran = await shoal("workflow", "run", ".claude/workflows/review.py:review", "files=[]")
     assert json.loads(ran.text) == []
     assert "workflow.review.py" in (await shoal("trust")).text

@@ -20,7 +20,7 @@ CREATE = call_tool("TeamCreate", team_name="crew")
     ("own", "told"),
     [
         ({}, "no Ray cluster is configured"),
-        ({"cluster": {"address": "127.0.0.1:1"}}, "need a store that all machines reach"),
+        ({"cluster": {"address": "127.0.0.1:1"}}, "need a store that all machines can reach"),
     ],
 )
 async def test_a_member_is_refused_with_what_is_missing(

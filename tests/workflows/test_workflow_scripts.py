@@ -250,7 +250,7 @@ RAW = "import os, struct\nasync def main(flow):\n    os.write(1, {data})\n    aw
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        ("struct.pack('>I', 0xFFFFFFFF) + b'x'", "has 4,294,967,295 bytes, and the limit is 1,048,576"),
+        ("struct.pack('>I', 0xFFFFFFFF) + b'x'", "has 4,294,967,295 bytes, but the limit is 1,048,576"),
         ("struct.pack('>I', 3) + b'{{{'", "does not fit the protocol"),
         ("struct.pack('>I', 2) + b'{}'", "does not fit the protocol"),
         ("struct.pack('>I', 2) + b'\\xff\\xfe'", "does not fit the protocol"),
@@ -275,9 +275,9 @@ LIMITS = {
         "loops forever",
     ),
     "steps": ("while True: flow.random()", "asked for more than 50 steps"),
-    "waits": ("await __import__('asyncio').Event().wait()", "it waits, but not for a step"),
+    "waits": ("await __import__('asyncio').Event().wait()", "it is waiting for something other than a step"),
     "exit": ("__import__('os')._exit(7)", "without a result (status 7)"),
-    "large value": ("return 'x' * 2_000_000", "and the limit is 1,048,576"),
+    "large value": ("return 'x' * 2_000_000", "but the limit is 1,048,576"),
     "no JSON": ("return object()", "TypeError"),
     "raises": ("return 1 / 0", "ZeroDivisionError: division by zero (line 2: return 1 / 0)"),
     "unknown agent": ("return await flow.agent('nobody', 'x')", "nobody"),

@@ -58,7 +58,7 @@ class MemberListener:
             listener.close()
             raise ProcessError(
                 f"Cannot listen for teammates on {self._host}: {error}. Set shoal.cluster.lead_host to an "
-                "address of this machine that the other machines reach."
+                "address of this machine that the other machines can reach."
             ) from error
         listener.setblocking(False)  # noqa: FBT003
         self._socket = listener

@@ -226,7 +226,7 @@ class RayBackend:
             await self._give_up(placement, driver)
             raise ProcessError(
                 f"{name} was not started: the cluster did not start its process in {PLACEMENT_TIMEOUT:g} s. "
-                "All machines may be busy, or cannot reach this one. See: shoal cluster doctor"
+                "All machines may be busy, or may be unable to reach this machine. Run: shoal cluster doctor"
             ) from None
         except BaseException:
             await self._give_up(placement, driver)
@@ -443,8 +443,8 @@ async def start_ray_driver(
     if reason:
         await client.aclose()
         raise ProcessError(
-            f"Cannot use the Ray cluster at {address}: {reason}. This machine has to be a part of it: see "
-            "shoal cluster doctor"
+            f"Cannot use the Ray cluster at {address}: {reason}. This machine must be part of the cluster. "
+            "Run: shoal cluster doctor"
         )
     return client
 

@@ -131,7 +131,8 @@ def explain_impossible_placement(nodes: list[dict[str, Any]], resources: Mapping
         + [f"{name}={value}" for name, value in resources["labels"].items()]
     )
     return (
-        f"no machine of the cluster has what it asks for ({wanted}). See what there is: shoal cluster status"
+        f"no machine in the cluster has the requested resources ({wanted}). List the machines: shoal "
+        "cluster status"
     )
 
 

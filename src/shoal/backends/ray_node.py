@@ -189,7 +189,7 @@ class RayNodeKeeper:
         finally:
             ended.cancel()
             replaced.cancel()
-        return "The head was replaced." if not ended.done() else "Ray's processes of this machine have ended."
+        return "The head was replaced." if not ended.done() else "Ray's processes on this machine have ended."
 
     async def _wait_for_other_head(self, address: str, cluster_id: str) -> None:
         """Wait until another head answers. Until then, this machine's processes continue without one."""

@@ -23,4 +23,4 @@ def explain_missing_ray() -> str:
     """Return what to install if Ray is missing; empty if it is there."""
     if find_spec("ray") is not None:
         return ""
-    return f"Ray is not installed. Type: {INSTALL_RAY}"
+    return f"Ray is not installed. Install it: {INSTALL_RAY}"

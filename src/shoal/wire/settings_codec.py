@@ -286,7 +286,7 @@ class SettingsSchema(Struct, frozen=True, kw_only=True, rename="camel"):
     snapshots. Older files are removed when a session starts, once a day, except files that an existing team
     needs. With 0, everything that ended at least an hour ago is removed. Applies only in user files."""
     disable_all_hooks: bool | None = None
-    """In user files: `true` disables all hooks except managed ones."""
+    """In user files: `true` disables all hooks except managed hooks."""
     mcp_servers: dict[str, Any] = {}
     """MCP servers, by name."""
     disabled_mcpjson_servers: tuple[str, ...] = ()

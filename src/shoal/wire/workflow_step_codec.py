@@ -91,7 +91,7 @@ def parse_frame_length(header: bytes) -> int:
     (length,) = _LENGTH.unpack(header)
     if length > MAX_FRAME_BYTES:
         raise ScriptProtocolError(
-            f"a message has {length:,} bytes, and the limit is {MAX_FRAME_BYTES:,}. Return and pass less text"
+            f"a message has {length:,} bytes, but the limit is {MAX_FRAME_BYTES:,}. Pass and return less text"
         )
     return int(length)
 

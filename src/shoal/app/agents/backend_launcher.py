@@ -155,8 +155,10 @@ class BackendMemberLauncher:
             )
         if get_shared_address(self._runtime.config.store) is None:
             return (
-                "teammates on other machines need a store that all machines reach, and this session stores "
-                "files on this one. Set shoal.store to postgresql://USER@HOST/DATABASE in your own settings."
+                "teammates on other machines need a store that all machines can reach, but this session "
+                "stores "
+                "its files on this machine. Set shoal.store to postgresql://USER@HOST/DATABASE in your own "
+                "settings."
             )
         return ""
 

@@ -103,7 +103,7 @@ def _find_problems(check: Mapping[str, Any]) -> Iterator[str]:
         if program not in check["programs"]:
             yield f"no {program}: {_INSTALLS[program]}"
     if not check["keys"]:
-        yield "no model key: type `shoal setup` there, or set a key before the machine joins the cluster"
+        yield "no model key: run `shoal setup` there, or set a key before the machine joins the cluster"
     if store := check.get("store"):
         yield f"it cannot use the store: {store}"
 

@@ -22,8 +22,8 @@ from shoal.wire.settings_codec import SettingsDocument
 WorkflowSource: TypeAlias = Literal["project", "home", "plugin"]
 NO_JAVASCRIPT = "Shoal runs workflows in Python only. Rewrite it: docs/workflows.md has an example."
 UNTRUSTED = (
-    "This project's workflows are code that nobody has trusted in its current state. Read it, then trust the "
-    "project: shoal trust"
+    "This project's workflows are not trusted in their current state. Read them, then trust the project: "
+    "shoal trust"
 )
 _DECORATOR = "workflow"
 _PROJECT_DIRECTORY = Path(".claude") / "workflows"

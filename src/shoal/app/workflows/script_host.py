@@ -177,7 +177,8 @@ class ScriptHost:
                             await asyncio.wait([read])
                     except TimeoutError:
                         raise ScriptProtocolError(
-                            f"it did nothing for {IDLE_SECONDS:g} s: it waits, but not for a step"
+                            f"it did nothing for {IDLE_SECONDS:g} s: it is waiting for something other "
+                            "than a step"
                         ) from None
                 else:
                     await asyncio.wait([read, *self._open], return_when=asyncio.FIRST_COMPLETED)

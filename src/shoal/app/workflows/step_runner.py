@@ -276,8 +276,8 @@ class StepRunner:
         self._agent_count += has_child
         if self._max_agents is not None and self._agent_count > self._max_agents:
             raise WorkflowError(
-                f"The workflow {self.workflow} may start {self._max_agents} agents, and asked for another "
-                "one. Its approval covers no more."
+                f"The workflow {self.workflow} may start {self._max_agents} agents, but asked for another "
+                "agent. The approval does not cover more agents."
             )
 
     def _allocate_number(self) -> int:

@@ -115,7 +115,7 @@ def parse_typed_arguments(definition: WorkflowDefinition[Any, Any], text: str) -
         return definition.parse_arguments({names[0]: parse_argument_value(text)})
     raise WorkflowError(
         f"/{definition.name} takes {', '.join(f'{name}=…' for name in names) or 'no arguments'}. Write each "
-        "argument as NAME=VALUE, where VALUE is JSON or a text, or write one JSON object."
+        "argument as NAME=VALUE, where VALUE is JSON or plain text, or write one JSON object."
     )
 
 

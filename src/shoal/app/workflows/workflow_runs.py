@@ -45,6 +45,6 @@ def _search_recent_runs(home: Path, reference: str) -> tuple[RunHandle, Workflow
             if reference in (record.started.workflow, record.started.name):
                 return run, record
     raise WorkflowError(
-        f"No session and no workflow of the last {_MAX_SEARCHED_RUNS} runs is named {reference!r}. Pass the "
+        f"No session and no workflow in the last {_MAX_SEARCHED_RUNS} runs is named {reference!r}. Pass the "
         "beginning of a session's id, or the id or name of a workflow."
     )

@@ -32,13 +32,15 @@ Press Ctrl-C to end everything and to delete the database."""
 
 address_option = click.option("--address", metavar="HOST:PORT", help="The head of the cluster.")
 host_option = click.option(
-    "--host", metavar="ADDRESS", help="Address of this machine for the others; by default Ray chooses it."
+    "--host",
+    metavar="ADDRESS",
+    help="Address under which other machines reach this machine; by default Ray chooses it.",
 )
 cpus_option = click.option(
     "--cpus", type=click.FloatRange(min=0), help="Processors to offer; by default all of them."
 )
 label_option = click.option(
-    "--label", "labels", multiple=True, metavar="NAME=VALUE", help="Label of this machine. Can be repeated."
+    "--label", "labels", multiple=True, metavar="NAME=VALUE", help="Label of this machine; repeatable."
 )
 
 
@@ -55,7 +57,7 @@ def cluster_commands() -> None:
 @json_option
 @debug_option
 def show_cluster_status(*, address: str | None, as_json: bool) -> int:
-    """Show the machines of the cluster and how many teammates run on each."""
+    """Show the machines in the cluster, and how many teammates run on each machine."""
     machines = _list_machines(address, check=False)
     if as_json:
         print_json(machines)
@@ -83,7 +85,7 @@ def show_cluster_status(*, address: str | None, as_json: bool) -> int:
 @json_option
 @debug_option
 def check_cluster(*, address: str | None, as_json: bool) -> int:
-    """Check on each machine: Shoal, Python, git, ripgrep, sandbox, model keys and the store."""
+    """Check each machine: Shoal, Python, git, ripgrep, sandbox, model keys and the store."""
     machines = [machine for machine in _list_machines(address, check=True) if machine.state == "alive"]
     count = sum(len(machine.problems) for machine in machines)
     if as_json:
@@ -110,7 +112,7 @@ def check_cluster(*, address: str | None, as_json: bool) -> int:
 def run_head(*, port: int, host: str | None, cpus: float | None, labels: tuple[str, ...]) -> int:
     """Run the head of a cluster on this machine until you press Ctrl-C.
 
-    A new head at the same address replaces one that is lost: machines that run `shoal cluster join` join it.
+    A new head at the same address replaces a lost head: machines that run `shoal cluster join` join it.
     """
     from shoal.backends.ray_node import RayNode, RayNodeSpec
 
@@ -120,7 +122,7 @@ def run_head(*, port: int, host: str | None, cpus: float | None, labels: tuple[s
         node = RayNode(spec, processes, _create_clock())
         try:
             await node.start()
-            click.echo(f"The head runs. Type on each other machine: shoal cluster join HOST:{port}")
+            click.echo(f"The head is running. On each other machine, run: shoal cluster join HOST:{port}")
             await node.wait()
             click.echo("The head has ended.", err=True)
         finally:
@@ -138,7 +140,7 @@ def run_head(*, port: int, host: str | None, cpus: float | None, labels: tuple[s
 def run_node(address: str, *, host: str | None, cpus: float | None, labels: tuple[str, ...]) -> int:
     """Offer this machine to the cluster until you press Ctrl-C.
 
-    It joins again when the head was replaced.
+    It joins again if the head is replaced.
     """
     from shoal.backends.ray_node import RayNodeKeeper, RayNodeSpec
     from shoal.backends.ray_probe import read_cluster_id
@@ -154,7 +156,7 @@ def run_node(address: str, *, host: str | None, cpus: float | None, labels: tupl
     return _run_until_signal(run)
 
 
-@cluster_commands.command("try", short_help="Start a cluster and a database on this one machine.")
+@cluster_commands.command("try", short_help="Start a cluster and a database on this machine.")
 @json_option
 @debug_option
 def try_cluster(*, as_json: bool) -> int:
