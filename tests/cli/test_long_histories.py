@@ -12,7 +12,6 @@ from shoal.app.session.snapshot_update import update_run_snapshots
 from shoal.core.events import TaskChanged
 from shoal.stores.files.sessions.file_journal import read_journal
 
-PLUGINS = str(Path(__file__).parents[1] / "plugins")
 MAX_SECONDS, MAX_BYTES = 3.0, 200 << 20
 PROGRAMS: dict[str, tuple[str, ...]] = {
     "cost": (COMMAND, "cost"),
@@ -21,7 +20,7 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "tasks": (COMMAND, "task", "ls", "--team", "crew"),
     "watch": (COMMAND, "watch", SESSION),
     "frames": (COMMAND, "watch", SESSION, "--frames"),
-    "web": (WEB, PLUGINS),
+    "web": (WEB,),
     "resume": (RESUME, SESSION),
 }
 READS_JOURNAL = [name for name in PROGRAMS if name != "tasks"]
@@ -30,7 +29,7 @@ READS_JOURNAL = [name for name in PROGRAMS if name != "tasks"]
 def run_program(large: LargeHome, name: str) -> ProgramCost:
     code, *arguments = PROGRAMS[name]
     if name == "web":
-        arguments.append(str(large.home))
+        arguments += [str(large.home), SESSION]
     return run_measured(code, *arguments, cwd=large.project, home=large.home)
 
 

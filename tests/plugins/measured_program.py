@@ -30,17 +30,30 @@ async def resume():
 asyncio.run(resume())
 """
 WEB = """
-import asyncio, sys
-sys.path.insert(0, sys.argv[1])
+import asyncio, http.client, sys
 from pathlib import Path
-from web_client import serve_home
-async def read_run():
-    async with serve_home(Path(sys.argv[2])) as web:
-        runs = await web.get_json("/runs")
-        async with web.open_stream(f"/runs/{runs[0]['session']}/frames") as stream:
-            _, _, frame = await stream.read_event()
-            print(len(frame["tasks"]))
-asyncio.run(read_run())
+from shoal.surfaces.web.web_server import WebServerAddress, serve_web_view
+def read_run(address, session):
+    # The frame is not kept: only the memory of the server counts.
+    connection = http.client.HTTPConnection(address.partition("//")[2].partition("/")[0])
+    bearer = {"Authorization": "Bearer token"}
+    connection.request("GET", "/api/runs", headers=bearer)
+    assert session.encode() in connection.getresponse().read()
+    connection.request("GET", f"/api/runs/{session}/frames", headers=bearer)
+    reply, size, tail = connection.getresponse(), 0, b""
+    while size < 100 or not tail.endswith(b"\\n\\n"):
+        part = reply.read1(65536)
+        size, tail = size + len(part), (tail + part)[-2:]
+    connection.close()
+    return size
+async def serve(home, session):
+    ready, stop = asyncio.get_running_loop().create_future(), asyncio.Event()
+    place = WebServerAddress(host="127.0.0.1", port=0, token="token")
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(serve_web_view(home, place, on_ready=ready.set_result, ended=stop))
+        print(await asyncio.to_thread(read_run, await ready, session))
+        stop.set()
+asyncio.run(serve(Path(sys.argv[1]), sys.argv[2]))
 """
 
 

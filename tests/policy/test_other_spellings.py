@@ -9,6 +9,7 @@ import pytest
 from permission_helpers import create_engine, decide_command
 
 from git_repository import run_git
+from shoal.core.errors import SettingsError
 
 
 @pytest.mark.spec("PRM-02")
@@ -215,3 +216,8 @@ def test_a_rule_that_forbids_reading_is_not_passed_by_wildcards(tmp_path: Path) 
         assert decide_command(engine, command) != "allow", command
     assert decide_command(engine, "sort d*.txt") == "allow"
     assert decide_command(engine, "sed 'rsecret.txt' data.txt") == "ask"
+
+
+def test_a_rule_about_a_server_that_ends_with_underscores_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="Write mcp__srv for all tools of the server"):
+        create_engine(tmp_path, deny="mcp__srv__")
