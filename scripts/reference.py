@@ -51,7 +51,7 @@ def main() -> int:
     if "--check" in sys.argv[1:]:
         old = find_stale_pages()
         for name in old:
-            print(f"docs/reference/{name} is not what the code says. Run: make reference")
+            print(f"docs/reference/{name} is out of date. Run: make reference")
         return 1 if old else 0
     for name in write_pages():
         print(f"docs/reference/{name}")

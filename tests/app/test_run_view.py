@@ -150,10 +150,10 @@ async def test_view_deltas_since_any_offset_lead_to_the_same_state(tmp_path: Pat
     for cut in range(1, len(recorded), 7):
         screen, view = Screen(), RunView()
         for each in recorded[:cut]:
-            view.apply_recorded_event(each)
+            view.apply_record(each)
         screen.apply_delta(view.get_delta_since(0))
         for each in recorded[cut:]:
-            view.apply_recorded_event(each)
+            view.apply_record(each)
         screen.apply_delta(view.get_delta_since(screen.offset))
         assert screen.rows == whole.rows
 

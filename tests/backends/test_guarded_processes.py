@@ -246,6 +246,24 @@ async def test_a_killed_guardian_is_noticed_at_once_and_replaced(processes: Guar
     assert processes.guardian_pid != first
 
 
+@pytest.mark.parametrize("at_the_end", [False, True])
+async def test_a_killed_guardian_leaves_no_record(tmp_path: Path, *, at_the_end: bool) -> None:
+    records = tmp_path / "guardians"
+    launcher = GuardedProcessLauncher(SystemClock(), records)
+    piped = await start_piped(launcher, "sleep", "1000")
+    assert launcher.guardian_pid is not None
+    assert len(list(records.iterdir())) == 1
+    os.kill(launcher.guardian_pid, signal.SIGKILL)
+    if not at_the_end:
+        with pytest.raises(ProcessError, match="guardian process was killed"):
+            async with asyncio.timeout(30):
+                await piped.process.wait()
+        assert list(records.iterdir()) == []
+    await launcher.aclose()
+    assert list(records.iterdir()) == []
+    assert await piped.rest() == ""
+
+
 async def test_the_guardian_survives_terminal_signals(processes: GuardedProcessLauncher) -> None:
     await start_piped(processes, "true")
     assert processes.guardian_pid is not None

@@ -335,6 +335,20 @@ async def test_the_fork_server_and_its_children_end_with_the_guardian(
     member.channel.close()
 
 
+@pytest.mark.parametrize("victim", ["fork server", "guardian"])
+async def test_a_member_starts_although_its_fork_server_is_killed_meanwhile(
+    processes: GuardedProcessLauncher, backend: ProcessBackend, tmp_path: Path, victim: str
+) -> None:
+    await backend.start_setup()
+    first = backend.fork_server_pid
+    pid = first if victim == "fork server" else processes.guardian_pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    # Nothing is awaited in between, so the backend does not know of the death yet.
+    child = await describe_child(backend, make_launch(tmp_path, do="describe"))
+    assert child["parent"] == backend.fork_server_pid != first
+
+
 async def test_closing_the_backend_ends_its_children(backend: ProcessBackend, tmp_path: Path) -> None:
     work_directory = tmp_path / "work"
     work_directory.mkdir()

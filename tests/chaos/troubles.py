@@ -26,7 +26,7 @@ from shoal.core.ids import SessionId
 from shoal.stores.files.locks.pid_locks import is_session_running
 
 TroubleAction = Callable[[], None]
-MEMBER_COMMAND = "fork_server"
+MEMBER_COMMAND, GUARDIAN_COMMAND = "fork_server", "guardian.py"
 FORK_SERVER_TITLE, TMUX_SERVER_TITLE = "shoal:forks", "tmux: server"
 STOP_TIMEOUT = 30.0
 """Seconds in which a command that ends a run has done so, whatever the run does."""
@@ -138,6 +138,41 @@ class KillTrouble(Trouble):
         if self.context.tmux is not None and len(chosen) > len([lead, *mates]):
             self.context.tmux.keeps_options = True
         send_signal(chosen, signal.SIGKILL)
+
+
+class HelpersTrouble(Trouble):
+    """The guardian or the fork server is killed twice within half a second; sometimes the lead dies then too.
+
+    A lead that lives starts both again, and its members with them.
+    """
+
+    name = "helpers"
+
+    def generate_actions(
+        self, part: WorkloadPart, lead: int, launcher: LeadLauncher
+    ) -> Iterator[tuple[float, TroubleAction]]:
+        for _ in range(self.rng.randint(1, 3)):
+            kinds = self.rng.choice([("guardian",), ("fork server",), ("guardian", "fork server")])
+            yield self.rng.uniform(0, part.span), lambda kinds=kinds: self._kill_helpers(launcher, kinds)  # type: ignore[misc]
+            yield self.rng.uniform(0, 0.5), lambda kinds=kinds: self._kill_helpers(launcher, kinds)  # type: ignore[misc]
+        if self.rng.random() < 0.3:
+            yield self.rng.uniform(0, 0.2), lambda: self._kill_lead(lead)
+
+    def _kill_helpers(self, launcher: LeadLauncher, kinds: Sequence[str]) -> None:
+        found = [pid for pid in launcher.list_processes() if classify_helper(pid) in kinds]
+        self.strikes += bool(found)
+        send_signal(found, signal.SIGKILL)
+
+    def _kill_lead(self, lead: int) -> None:
+        self.strikes += 1
+        send_signal([lead], signal.SIGKILL)
+
+
+def classify_helper(pid: int) -> str:
+    """Return "guardian", "fork server" or "" for any other process."""
+    if read_title(pid) == FORK_SERVER_TITLE:
+        return "fork server"
+    return "guardian" if GUARDIAN_COMMAND in read_command(pid) else ""
 
 
 class StopTrouble(Trouble):
@@ -424,6 +459,7 @@ TROUBLES: Mapping[str, type[Trouble]] = {
     kind.name: kind
     for kind in (
         KillTrouble,
+        HelpersTrouble,
         StopTrouble,
         HangTrouble,
         DiskTrouble,

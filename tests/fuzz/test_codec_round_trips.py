@@ -53,7 +53,7 @@ def test_a_run_view_can_be_computed_from_any_events(events: list[Any]) -> None:
     picture = RunView()
     for number, event in enumerate(events):
         at = 1_770_977_603_516 + number
-        picture.apply_recorded_event(JournalRecord(offset=number, next=number + 1, at=at, event=event))
+        picture.apply_record(JournalRecord(offset=number, next=number + 1, at=at, event=event))
         encode_json(picture.get_delta_since(number))
     assert encode_json(picture.get_delta_since(0))
     assert len(list(picture.iter_agent_rows())) == len({row.id for row in picture.iter_agent_rows()})

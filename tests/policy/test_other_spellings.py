@@ -9,6 +9,7 @@ import pytest
 from permission_helpers import create_engine, decide_command
 
 from git_repository import run_git
+from shoal.core.errors import SettingsError
 
 
 @pytest.mark.spec("PRM-02")
@@ -160,3 +161,63 @@ def test_a_whole_difference_may_show_files_that_a_rule_forbids(tmp_path: Path) -
     run_git(tmp_path, "init", "-q")
     engine = create_engine(tmp_path, deny="Read(secret.txt)")
     assert decide_command(engine, "git log --full-diff -p README.md") != "allow"
+
+
+CHANGES = [
+    "git rm -f src/a.py", "git restore .", "git checkout .", "git apply p.diff", "git stash",
+    "git mv src/a.py z.py",
+    "git reset --hard HEAD~1", "patch -p1 < p.diff", "tar xf x.tar", "tar xf x.tar -C .", "unzip x.zip",
+    "find src -name a.py -delete", "find . -name a.py -delete", "chmod 777 src/a.py", "ruff format src",
+    "black src",
+    "npx prettier --write src", "sed 'w src/a.py' o.txt", "sed -n 'wsrc/a.py' o.txt",
+    "vim -es -c wq src/a.py",
+    "awk '{print > \"src/a.py\"}' o.txt", "xargs sed -i s/1/2/ < names.txt", "rsync -a tt/ .", "cp -r tt/. .",
+    "mktemp src/XXXXXX", "zip -m x.zip src/a.py", "env -C src rm a.py", "busybox rm src/a.py",
+    "python3 -c \"open('src/a.py','w')\"", "git worktree add src/wt", "git clean -fdx src",
+]  # fmt: skip
+
+
+@pytest.mark.spec("PRM-02")
+def test_a_rule_that_forbids_changes_is_not_passed_by_commands_that_change_files(tmp_path: Path) -> None:
+    run_git(tmp_path, "init", "-q")
+    for name in ("src/a.py", "o.txt", "tt/src/a.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("1\n")
+    run_git(tmp_path, "add", "src", "o.txt")
+    engine = create_engine(tmp_path, "bypassPermissions", deny="Edit(src/**)")
+    assert [command for command in CHANGES if decide_command(engine, command) == "allow"] == []
+    for command in (
+        "pytest src",
+        "python3 src/a.py",
+        "git checkout main",
+        "git pull",
+        "chmod +x o.txt",
+        "make -C src",
+    ):
+        assert decide_command(engine, command) == "allow", command
+    other = create_engine(tmp_path, "bypassPermissions", deny="Edit(other/**)")
+    for command in ("git stash", "ruff format src", "git rm -f src/a.py"):
+        assert decide_command(other, command) == "allow", command
+
+
+def test_a_rule_that_forbids_reading_is_not_passed_by_wildcards(tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("x")
+    (tmp_path / "data.txt").write_text("x")
+    engine = create_engine(tmp_path, "bypassPermissions", deny="Read(secret.txt)")
+    for command in (
+        "sort *.txt",
+        "awk 1 *.txt",
+        "sed -n p *.txt",
+        "perl -pe 1 s*t",
+        "zgrep C *",
+        "rgrep C",
+        "dd if=./s*",
+    ):
+        assert decide_command(engine, command) != "allow", command
+    assert decide_command(engine, "sort d*.txt") == "allow"
+    assert decide_command(engine, "sed 'rsecret.txt' data.txt") == "ask"
+
+
+def test_a_rule_about_a_server_that_ends_with_underscores_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="Write mcp__srv for all tools of the server"):
+        create_engine(tmp_path, deny="mcp__srv__")

@@ -120,6 +120,7 @@ async def test_setting_sources_select_skills_commands_and_instructions(harness: 
             assert (f"{name}s skill text" in request) is is_loaded
             assert (f"{name}s instruction text" in request) is is_loaded
             assert (f"{name}s-command" in run.init["slash_commands"]) is is_loaded
+            assert (f"{name}s-skill" in run.init["skills"]) is is_loaded
 
 
 async def test_sessions_are_resumed_continued_forked_and_named(harness: SdkHarness) -> None:

@@ -48,6 +48,16 @@ def test_a_hanging_lead_is_killed_and_resumed() -> None:
 
 
 @pytest.mark.exhaustive
+@pytest.mark.needs("git")
+@pytest.mark.spec("USR-12", "USR-23", "LIF-04")
+def test_a_team_survives_the_death_of_its_guardian_and_fork_server() -> None:
+    output = run_chaos(
+        "--seed", "2008", "--rounds", "3", "--trouble", "helpers", "--backend", "process", "--work", "team"
+    )
+    assert "seed 2008: helpers over team (process): struck" in output
+
+
+@pytest.mark.exhaustive
 @pytest.mark.needs("git", "tmux")
 @pytest.mark.spec("USR-20", "USR-23", "LIF-05")
 def test_a_team_survives_faults_of_its_panes_and_leaves_none() -> None:

@@ -18,9 +18,19 @@ from agent_scripts import call_tool, read_events, run_all_turns
 from shoal.core.clock import SystemClock
 from shoal.core.events import AgentStarted, RunFinished
 from shoal.core.ids import IdGenerator
-from shoal.core.names import AgentName
+from shoal.core.names import AgentName, TeamName
+from shoal.core.teams.roster import NewMember
 from shoal.core.teams.tasks import TaskDraft
-from team_scripts import get_home, open_session, read_inbox, read_team_config, script_team
+from team_scripts import (
+    approve_shutdown,
+    get_home,
+    open_session,
+    read_inbox,
+    read_team_config,
+    script_team,
+    send_message,
+    spawn_member,
+)
 
 SESSION = "5e551011-0000-4000-8000-000000000001"
 
@@ -178,3 +188,34 @@ async def test_files_of_a_dead_team_do_not_prevent_a_new_one(tmp_path: Path) -> 
     async with open_session(tmp_path, model) as session:
         await run_all_turns(session)
         assert session.agent.identity.team == "crew-2"
+
+
+@pytest.mark.spec("TRN-02", "LIF-04")
+async def test_a_new_member_does_not_continue_the_conversation_of_a_former_one(tmp_path: Path) -> None:
+    """The lead is killed after the new member is in the roster and before its description is stored."""
+    shutdown = {"type": "shutdown_request", "reason": "all is done"}
+    model = script_team(
+        lead=[
+            call_tool("TeamCreate", team_name="crew"),
+            spawn_member("ann"),
+            "waiting",
+            send_message("ann", shutdown),
+            "all is done",
+        ],
+        ann=["I am the former one.", approve_shutdown],
+    )
+    async with open_session(tmp_path, model, session_id=SESSION) as session:
+        await run_all_turns(session, "Begin.")
+        assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead"]
+    record = shoal.TeamStore(get_home(), clock=SystemClock(), ids=IdGenerator())
+    new_member = NewMember(
+        name=AgentName("ann"), agent_type="Explore", model="m", cwd=str(tmp_path), prompt="Look around."
+    )
+    await record.add_member(TeamName("crew"), new_member)
+    await record.aclose()
+    before = read_transcript("ann")
+    async with open_session(tmp_path, script_team(lead=["done"], ann=["?"]), resume=SESSION) as session:
+        await run_all_turns(session, "Go on.")
+        assert any("start of the teammate ann was interrupted" in note for note in session.notes)
+        assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead"]
+    assert read_transcript("ann") == before

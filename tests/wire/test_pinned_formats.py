@@ -114,7 +114,13 @@ from shoal.wire.control_codec import EventSubscriptionGap, RunControlCommand, Ru
 from shoal.wire.journal_codec import _JournalLineTimestampSchema
 from shoal.wire.member_channel_codec import MessageFromLead, MessageFromMember
 from shoal.wire.model_script_codec import ModelScriptOptions, ModelScriptStep, ScriptedToolCall
-from shoal.wire.stream_output_codec import ModelUsageTotals, OutputStreamLine, RunResultPermissionDenial
+from shoal.wire.stream_output_codec import (
+    ModelUsageTotals,
+    OutputStreamLine,
+    RunResultPermissionDenial,
+    RunResultSpending,
+    RunResultWork,
+)
 from shoal.wire.stream_task_codec import AgentTaskUsage
 from shoal.wire.trust_codec import TrustDecision
 from shoal.workspaces.checkpoint_index import CheckpointFileChange, _CheckpointUndoMark
@@ -250,6 +256,9 @@ FORMATS: dict[str, Mapping[str, Kind]] = {
     "stream-json parts": {
         "model usage": ModelUsageTotals,
         "denial": RunResultPermissionDenial,
+        # On the line of the result itself: test_stream_json.py.
+        "result, work": RunResultWork,
+        "result, spending": RunResultSpending,
         "task usage": AgentTaskUsage,
     },
     "run view": {

@@ -28,7 +28,9 @@ from shoal.wire.stream_input_codec import (
 )
 from shoal.wire.stream_output_codec import (
     RunResultPermissionDenial,
+    RunResultSpending,
     RunResultStreamLine,
+    RunResultWork,
     SessionInitStreamLine,
     build_control_cancel_request,
     build_control_error_response,
@@ -36,6 +38,7 @@ from shoal.wire.stream_output_codec import (
     build_model_usage_totals,
     build_permission_request,
     build_stream_message_line,
+    encode_stream_line,
     get_result_subtype,
 )
 
@@ -131,25 +134,26 @@ def test_a_result_line_has_every_field_even_if_empty() -> None:
     result = RunResultStreamLine(
         subtype="success",
         is_error=False,
-        duration_ms=5,
-        duration_api_ms=4,
-        num_turns=2,
+        work=RunResultWork(duration_ms=5, duration_api_ms=4, num_turns=2),
         result="done",
         session_id="s",
-        total_cost_usd=None,
-        usage=Usage(input_tokens=7),
-        model_usage=build_model_usage_totals({"m": (Usage(input_tokens=7, output_tokens=1), 0.5)}),
+        spending=RunResultSpending(
+            total_cost_usd=None,
+            usage=Usage(input_tokens=7),
+            model_usage=build_model_usage_totals({"m": (Usage(input_tokens=7, output_tokens=1), 0.5)}),
+        ),
         permission_denials=[
             RunResultPermissionDenial(tool_name="Bash", tool_use_id="t", tool_input={"command": "ls"})
         ],
         uuid="u",
     )
-    line = encode_line(result)
+    line = json.loads(encode_stream_line(result))
     needed = (
-        "type subtype is_error duration_ms duration_api_ms num_turns result session_id total_cost_usd usage "
-        "modelUsage permission_denials api_error_status uuid"
+        "type subtype is_error duration_ms duration_api_ms num_turns result stop_reason session_id "
+        "total_cost_usd usage modelUsage permission_denials api_error_status errors uuid"
     )
-    assert set(needed.split()) <= set(line)
+    assert list(line) == needed.split()
+    assert (line["num_turns"], line["total_cost_usd"]) == (2, None)
     assert line["modelUsage"]["m"]["costUSD"] == 0.5
     assert line["modelUsage"]["m"]["inputTokens"] == 7
     assert line["usage"]["input_tokens"] == 7

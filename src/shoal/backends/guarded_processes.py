@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from shoal.backends.guardian import kill_process_trees
+from shoal.backends.guardian import end_leftover_processes, kill_process_trees
 from shoal.backends.order_channel import GuardianOrderChannel, redecode_as_utf8
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
@@ -73,6 +73,11 @@ class ProcessGuardianClient:
     @property
     def is_alive(self) -> bool:
         return self._channel.is_open
+
+    @property
+    def was_killed(self) -> bool:
+        """True if it ended by a signal, and so did not remove its record."""
+        return (self._guardian.poll() or 0) < 0
 
     def send_order(self, message: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
         """Send an order in sequence, as fast as it is read by the guardian; never blocks or splits it."""
@@ -231,6 +236,8 @@ class GuardedProcessLauncher:
         if self._guardian_client is not None:
             await self._guardian_client.close()
         kill_and_mark_all_lost(self._running, SESSION_CLOSED)
+        if self._guardian_client is not None and self._guardian_client.was_killed:
+            self._remove_records_of_dead_guardians()
 
     def _get_or_start_guardian(self) -> ProcessGuardianClient:
         if self._closed:
@@ -249,6 +256,12 @@ class GuardedProcessLauncher:
 
     def _on_guardian_lost(self) -> None:
         kill_and_mark_all_lost(self._running, GUARDIAN_LOST)
+        self._remove_records_of_dead_guardians()
+
+    def _remove_records_of_dead_guardians(self) -> None:
+        """Remove the records of guardians that were killed, and end what they left."""
+        if self._record_directory is not None:
+            end_leftover_processes(str(self._record_directory))
 
 
 def dispatch_guardian_message(message: dict[str, Any], running: dict[int, GuardedProcess]) -> None:

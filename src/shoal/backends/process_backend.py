@@ -31,6 +31,8 @@ END_TIMEOUT = 6.0
 """Seconds a fork server may take to end everything; it promises less."""
 INTERPRETER_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PYTHONHOME")
 """Some interpreters do not start without these variables; the children have another environment."""
+START_ATTEMPTS = 3
+"""Number of fork servers to try, if each of them or its guardian dies while a member starts."""
 FORK_SERVER_LOST = "the fork server, which starts teammates, is gone"
 SESSION_CLOSED = "the session was closed"
 TRACEBACK_HEADER = "Traceback (most recent call last):"
@@ -124,7 +126,18 @@ class ProcessBackend:
         name = launch.launch_args.name
         if launch.program:
             raise ProcessError(f"{name} runs another program, {launch.program[0]}, which needs a pane.")
-        server = await self._get_or_start_fork_server()
+        attempts_left = START_ATTEMPTS
+        while True:
+            attempts_left -= 1
+            try:
+                return await self._fork_member(launch)
+            except ProcessError:
+                was_lost = not self._closed and (self._server is None or not self._server.is_alive)
+                if not was_lost or not attempts_left:
+                    raise
+
+    async def _fork_member(self, launch: MemberProcessLaunchSpec) -> ForkedMemberProcess:
+        name, server = launch.launch_args.name, await self._get_or_start_fork_server()
         log = ChildProcessLog(self._logs / f"{name}.log")
         own_end, member_end = socket.socketpair()
         line = SocketChannel(own_end)

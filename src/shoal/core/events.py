@@ -18,6 +18,16 @@ from shoal.core.teams.mail_bodies import IdleReason
 
 MessageAuthor: TypeAlias = Literal["person", "model", "tool", "runtime", "agent"]
 InboxItemMode: TypeAlias = Literal["prompt", "bash", "task-notification", "orphaned-permission"]
+EVENT_MODULES = (
+    __name__,
+    "shoal.core.agents.background_shells",
+    "shoal.core.agents.schedules",
+    "shoal.core.agents.subagents",
+    "shoal.core.budgets.usage",
+    "shoal.core.permissions.permission_changes",
+    "shoal.core.permissions.questions",
+)
+"""Modules that define the events and their parts."""
 PREVIEW_LENGTH = 200
 """Maximum characters of a text in an event; the transcript has the full text."""
 

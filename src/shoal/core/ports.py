@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, ClassVar, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -48,6 +48,20 @@ class Transcript(Protocol):
     def close(self) -> None: ...
 
 
+class JournalState(Protocol):
+    """State that is computed by applying the records of a journal in their order."""
+
+    snapshot_name: ClassVar[str]
+    """Name of its snapshots, which some journals store."""
+    snapshot_modules: ClassVar[tuple[str, ...]]
+    """Modules that define its classes; a snapshot is valid only for the same code."""
+
+    def apply_record(self, record: JournalRecord) -> None: ...
+
+
+_State = TypeVar("_State", bound=JournalState)
+
+
 class Journal(Protocol):
     """Events of a run, appended by each of its processes."""
 
@@ -55,6 +69,13 @@ class Journal(Protocol):
 
     def read_records(self, offset: int = 0) -> Iterator[JournalRecord]:
         """Yield the stored events from an offset on."""
+        ...
+
+    def replay(self, kind: type[_State], settle: Callable[[_State], None] | None = None) -> _State:
+        """Return the state after all stored events.
+
+        `settle` may remove from the state what no later event needs, before a snapshot of it is stored.
+        """
         ...
 
     def get_position(self) -> int:

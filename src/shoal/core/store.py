@@ -12,6 +12,7 @@ from typing import Protocol
 
 from shoal.core.agents.subagent_metadata import SubagentMetadata
 from shoal.core.clock import Clock
+from shoal.core.conversation.restored_conversation import RestoredConversation
 from shoal.core.ids import AgentId, IdGenerator, SessionId
 from shoal.core.names import TeamName
 from shoal.core.permissions.questions import AllowAnswer, Answer, PermissionQuestion, Question
@@ -98,6 +99,13 @@ class SessionStore(Protocol):
 
     def read_transcript(self, agent: AgentId) -> bytes:
         """Return the lines of a transcript. Raises `SessionNotFound` if there is none."""
+        ...
+
+    def restore_conversation(self, agent: AgentId) -> RestoredConversation:
+        """Restore the conversation from its transcript. Raises `SessionNotFound` or `StateFileError`.
+
+        The cost may not grow with what compactions have summarized.
+        """
         ...
 
     def get_transcript_path(self, agent: AgentId) -> Path | None:

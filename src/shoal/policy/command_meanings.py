@@ -1,4 +1,4 @@
-"""What a command stands for, for rules that forbid commands: git aliases, links to programs, new scripts."""
+"""Meanings of a command for rules that forbid commands: git aliases, links to programs, new scripts."""
 
 from __future__ import annotations
 

@@ -57,7 +57,8 @@ from shoal.policy.permission_rules import (
 from shoal.policy.rule_tables import FilePermissionRuleTable, PermissionRuleTables
 
 if TYPE_CHECKING:
-    from shoal.policy.shell_policy import ShellCommandPartDecision, ShellCommandPermissionDecider
+    from shoal.policy.rule_decisions import ShellCommandPartDecision
+    from shoal.policy.shell_policy import ShellCommandPermissionDecider
 
 HARMLESS_TOOLS = frozenset(
     {"TodoWrite", "AskUserQuestion", "EnterPlanMode", "ExitPlanMode", "BashOutput", "KillShell", "ToolSearch"}

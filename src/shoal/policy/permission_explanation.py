@@ -15,7 +15,7 @@ from shoal.core.permissions.permission_decisions import (
     PermissionDecision,
 )
 from shoal.policy.permission_engine import PermissionEngine
-from shoal.policy.shell_policy import ShellCommandPartDecision
+from shoal.policy.rule_decisions import ShellCommandPartDecision
 
 
 class ShellCommandPartExplanation(Struct, frozen=True, kw_only=True):

@@ -143,6 +143,11 @@ def parse_permission_rule(text: str, source: str = "") -> ToolPermissionRule:
         # The former name of Skill; its patterns are typed commands, as `/review:*`.
         name = (rule.pattern or "").removeprefix("/").removesuffix(":*").strip()
         rule = replace(rule, tool="Skill", pattern=name or None)
+    if rule.tool.startswith("mcp__") and rule.tool.endswith("__"):
+        server = rule.tool.rstrip("_")
+        raise SettingsError(
+            f"The rule {text!r}{location} names no tool. Write {server} for all tools of the server."
+        )
     problem = None if rule.pattern is None else _find_rule_pattern_error(rule.tool, rule.pattern)
     if problem is not None:
         raise SettingsError(f"The rule {text!r}{location} has an invalid pattern: {problem}.")

@@ -160,6 +160,21 @@ class PermissionRuleTables:
         )
 
     @cached_property
+    def unchangeable_files(self) -> UnreadableFileRules:
+        """Files that no tool may change without asking, for commands that change directories."""
+        from shoal.policy.unreadable_files import UnreadableFileRules
+
+        patterned_rules = self._select_patterned_rules()
+        return UnreadableFileRules(
+            [
+                rule
+                for rule in (*patterned_rules.deny, *patterned_rules.ask)
+                if any(map(rule.applies_to_tool, EDIT_TOOLS))
+            ],
+            self._roots,
+        )
+
+    @cached_property
     def denied_files(self) -> UnreadableFileRules:
         from shoal.policy.unreadable_files import UnreadableFileRules
 

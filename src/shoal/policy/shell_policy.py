@@ -19,6 +19,12 @@ from shoal.core.permissions.permission_decisions import (
 )
 from shoal.core.text.filenames import escape_filename
 from shoal.policy import rule_suggestions
+from shoal.policy.changed_files import (
+    changes_git_tree,
+    has_unknown_target,
+    iter_possible_changed_paths,
+    list_changed_directories,
+)
 from shoal.policy.checkout_settings import (
     get_checkout_judge,
     is_json_tool,
@@ -27,10 +33,18 @@ from shoal.policy.checkout_settings import (
     may_write_settings,
 )
 from shoal.policy.command_meanings import add_git_alias_commands, add_linked_programs, add_written_scripts
-from shoal.policy.command_rules import ShellCommandRule, ShellCommandRules
+from shoal.policy.command_rules import ShellCommandRules
 from shoal.policy.git_contents import find_git_contents, list_tracked_files
 from shoal.policy.path_resolver import KEYS_REFUSAL, PathResolver
 from shoal.policy.permission_rules import EDIT_ACCEPTING_MODES, ToolPermissionRule
+from shoal.policy.rule_decisions import (
+    ShellCommandPartDecision,
+    build_rule_decision,
+    find_any_file_rule,
+    find_covering_rule,
+    match_forbidding_rule,
+    to_permission_decision,
+)
 from shoal.policy.rule_tables import FilePermissionRuleTable, PermissionRuleTables
 from shoal.policy.shell.command_analysis import (
     UNKNOWN_PATH,
@@ -78,15 +92,6 @@ _PUBLIC_DIRECTORIES = ("/usr/bin/", "/usr/include/", "/usr/share/doc/")
 _NULL_DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
 
 
-class ShellCommandPartDecision(Struct, frozen=True, kw_only=True):
-    part: SimpleShellCommand
-    verdict: RuleBehavior
-    reason: str
-    rule: ToolPermissionRule | None = None
-    guarded: bool = False
-    """True if it writes a protected file, which no rule could cover."""
-
-
 class _FileWriteObjection(Struct, frozen=True):
     why: str
     guarded: bool = False
@@ -109,8 +114,8 @@ class ShellCommandPermissionDecider:
                 "Write it to a script file and run that."
             )
         if rules.bare_deny is not None:
-            return _to_permission_decision(
-                _build_rule_decision("deny", SimpleShellCommand(text=command, argv=None), rules.bare_deny)
+            return to_permission_decision(
+                build_rule_decision("deny", SimpleShellCommand(text=command, argv=None), rules.bare_deny)
             )
         bypasses = mode == "bypassPermissions"
         if (
@@ -125,7 +130,7 @@ class ShellCommandPermissionDecider:
         if objection := self._find_rule_objection(
             command, self._add_meanings(analysis, command, tables), tables
         ):
-            return _to_permission_decision(objection)
+            return to_permission_decision(objection)
         if removed := self._find_critical_removal(analysis):
             return AskDecision(f"it would remove {removed}, which no rule can allow", needs_person=True)
         if bypasses:
@@ -226,12 +231,12 @@ class ShellCommandPermissionDecider:
             if command_rules.is_certain_no_match(command, analysis):
                 continue
             for rule in command_rules.rules:
-                found = _match_forbidding_rule(verdict, rule, command, analysis)
+                found = match_forbidding_rule(verdict, rule, command, analysis)
                 if found is not None and found.verdict == "deny":
                     return found
                 doubt = doubt or found
         if rules.bare_ask is not None:
-            doubt = doubt or _build_rule_decision(
+            doubt = doubt or build_rule_decision(
                 "ask", SimpleShellCommand(text=command, argv=None), rules.bare_ask
             )
         if tables.shell_read_rules.forbids_nothing and tables.shell_write_rules.forbids_nothing:
@@ -246,7 +251,7 @@ class ShellCommandPermissionDecider:
         doubt: ShellCommandPartDecision | None,
     ) -> ShellCommandPartDecision | None:
         if not analysis.are_paths_known:
-            doubt = doubt or _find_any_file_rule(command, tables)
+            doubt = doubt or find_any_file_rule(command, tables)
         for part in analysis.parts:
             found = self._check_files_against_rules(part, tables)
             if found is not None and found.verdict == "deny":
@@ -263,14 +268,14 @@ class ShellCommandPermissionDecider:
         for path in part.writes:
             rule = self._find_wildcard_rule(path, write_rules)
             if rule is not None:
-                doubt = doubt or _build_rule_decision("ask", part, rule, is_doubtful=True)
+                doubt = doubt or build_rule_decision("ask", part, rule, is_doubtful=True)
         for paths, table in ((part.reads, tables.shell_read_rules), (part.writes, write_rules)):
             for path in paths:
                 found = self._check_file_against_rules(part, path, table)
                 if found is not None and found.verdict == "deny":
                     return found
                 doubt = doubt or found
-        return doubt or self._check_searched_files(part, tables)
+        return doubt or self._check_searched_files(part, tables) or self._check_changed_files(part, tables)
 
     def _check_searched_files(
         self, part: SimpleShellCommand, tables: PermissionRuleTables
@@ -288,15 +293,53 @@ class ShellCommandPermissionDecider:
             return found
         for path in part.reads:
             if (rule := self._find_wildcard_rule(path, table)) is not None:
-                return _build_rule_decision("ask", part, rule, is_doubtful=True)
+                return build_rule_decision("ask", part, rule, is_doubtful=True)
         places = list_places(part)
         for word in iter_possible_read_paths(part):
             # A path after a revision is relative to the top of the repository.
             for path in (f"{self._paths.root}/{word}", *join_places((word,), places)):
-                found = self._check_file_against_rules(part, path, table) if word else None
-                if found is not None and found.rule is not None:
-                    return _build_rule_decision("ask", part, found.rule, is_doubtful=True)
+                if word and (rule := self._find_possible_file_rule(part, path, table)) is not None:
+                    return build_rule_decision("ask", part, rule, is_doubtful=True)
         return None
+
+    def _find_possible_file_rule(
+        self, part: SimpleShellCommand, path: str, table: FilePermissionRuleTable
+    ) -> ToolPermissionRule | None:
+        """Return the rule about a path that may have wildcards, or None."""
+        if GLOB.search(path):
+            return self._find_wildcard_rule(path, table)
+        found = self._check_file_against_rules(part, path, table)
+        return None if found is None else found.rule
+
+    def _check_changed_files(
+        self, part: SimpleShellCommand, tables: PermissionRuleTables
+    ) -> ShellCommandPartDecision | None:
+        """Check files it may change: named by its words, in directories, or tracked by git."""
+        table, unchangeable = tables.shell_write_rules, tables.unchangeable_files
+        if table.forbids_nothing or part.read_only:
+            return None
+        rule: ToolPermissionRule | None = None
+        if has_unknown_target(part):
+            rule = table.deny.first_patterned_rule or table.ask.first_patterned_rule
+        places = list_places(part)
+        named = [path for word in iter_possible_changed_paths(part) for path in join_places((word,), places)]
+        for path in filter(None, named):
+            rule = rule or self._find_possible_file_rule(part, path, table)
+            if rule is None and self._is_existing_path(path):
+                rule = unchangeable.find_rule_below(self._resolve_path(path)[0])
+        for directory in list_changed_directories(part):
+            if directory == WORKING_DIRECTORY:
+                rule = rule or unchangeable.find_possible_rule_below(self._paths.directories)
+            elif rule is None and self._is_existing_path(directory):
+                rule = unchangeable.find_rule_below(self._resolve_path(directory)[0])
+        if rule is None and changes_git_tree(part):
+            tracked = list_tracked_files(self._paths.root)
+            rule = (
+                unchangeable.find_possible_rule_below(self._paths.directories)
+                if tracked is None
+                else unchangeable.find_rule_for_files(tracked)
+            )
+        return None if rule is None else build_rule_decision("ask", part, rule, is_doubtful=True)
 
     def _check_git_and_listed_files(
         self, part: SimpleShellCommand, tables: PermissionRuleTables
@@ -311,7 +354,7 @@ class ShellCommandPermissionDecider:
             return None
         table = tables.shell_read_rules
         rule = table.deny.first_patterned_rule or table.ask.first_patterned_rule
-        return None if rule is None else _build_rule_decision("ask", part, rule, is_doubtful=True)
+        return None if rule is None else build_rule_decision("ask", part, rule, is_doubtful=True)
 
     def _find_git_contents_rule(
         self, part: SimpleShellCommand, tables: PermissionRuleTables
@@ -404,13 +447,13 @@ class ShellCommandPermissionDecider:
             return (
                 None
                 if possible_rule is None
-                else _build_rule_decision("ask", part, possible_rule, is_doubtful=True)
+                else build_rule_decision("ask", part, possible_rule, is_doubtful=True)
             )
         paths = self._list_real_paths(path)
         if rule := next(filter(None, map(table.deny.find_match, paths)), None):
-            return _build_rule_decision("deny", part, rule)
+            return build_rule_decision("deny", part, rule)
         rule = next(filter(None, map(table.ask.find_match, paths)), None)
-        return None if rule is None else _build_rule_decision("ask", part, rule)
+        return None if rule is None else build_rule_decision("ask", part, rule)
 
     def _decide_command_permission(
         self, command: str, analysis: ShellCommandAnalysis, tables: PermissionRuleTables, mode: PermissionMode
@@ -442,7 +485,7 @@ class ShellCommandPermissionDecider:
         return (
             AllowDecision("every part of it is read-only")
             if rule_decision is None
-            else _to_permission_decision(rule_decision)
+            else to_permission_decision(rule_decision)
         )
 
     def _may_obey_written_settings(self, parts: tuple[SimpleShellCommand, ...]) -> bool:
@@ -465,7 +508,7 @@ class ShellCommandPermissionDecider:
         self, part: SimpleShellCommand, tables: PermissionRuleTables, mode: PermissionMode
     ) -> ShellCommandPartDecision:
         """Decide if a part may run: it is read-only, or a rule covers it; the same applies to its files."""
-        rule = None if mode == "plan" else _find_covering_rule(tables.shell_command_rules.allow.rules, part)
+        rule = None if mode == "plan" else find_covering_rule(tables.shell_command_rules.allow.rules, part)
         if rule is None and not part.read_only:
             writer = part.argv is not None and part.argv[0] in _ACCEPTED_WRITERS and not part.via
             if not (mode in EDIT_ACCEPTING_MODES and writer and part.writes):
@@ -489,7 +532,7 @@ class ShellCommandPermissionDecider:
             if objection_to_search := self._find_search_objection(part, tables):
                 return ShellCommandPartDecision(part=part, verdict="ask", reason=objection_to_search)
             return ShellCommandPartDecision(part=part, verdict="allow", reason=part.why or "it is read-only")
-        return _build_rule_decision("allow", part, rule)
+        return build_rule_decision("allow", part, rule)
 
     def _find_write_objection(
         self,
@@ -603,72 +646,6 @@ class ShellCommandPermissionDecider:
 
 
 _PROTECTED = "it writes {}, which is protected: it controls what programs do, or contains keys"
-
-
-def _match_forbidding_rule(
-    verdict: RuleBehavior, rule: ShellCommandRule, command: str, analysis: ShellCommandAnalysis
-) -> ShellCommandPartDecision | None:
-    doubt: ShellCommandPartDecision | None = None
-    for part in analysis.parts:
-        match rule.match_as_forbidding_rule(part):
-            case "yes":
-                return _build_rule_decision(verdict, part, rule.rule)
-            case "maybe" if doubt is None:
-                doubt = _build_rule_decision("ask", part, rule.rule, is_doubtful=True)
-            case _:
-                pass
-    if rule.is_exact_command(command):
-        return _build_rule_decision(verdict, SimpleShellCommand(text=command, argv=None), rule.rule)
-    if doubt is None and not analysis.is_complete:
-        doubt = _build_rule_decision(
-            "ask", SimpleShellCommand(text=command, argv=None), rule.rule, is_doubtful=True
-        )
-    return doubt
-
-
-def _find_any_file_rule(command: str, tables: PermissionRuleTables) -> ShellCommandPartDecision | None:
-    """Return a doubt about the first rule that forbids files; the command may read or write any of them."""
-    for table in (tables.shell_read_rules, tables.shell_write_rules):
-        rule = table.deny.first_patterned_rule or table.ask.first_patterned_rule
-        if rule is not None:
-            part = SimpleShellCommand(text=command, argv=None)
-            return _build_rule_decision("ask", part, rule, is_doubtful=True)
-    return None
-
-
-def _find_covering_rule(
-    rules: tuple[ShellCommandRule, ...], part: SimpleShellCommand
-) -> ToolPermissionRule | None:
-    for each in rules:
-        if each.covers_command(part):
-            return each.rule
-    return None
-
-
-def _build_rule_decision(
-    verdict: RuleBehavior, part: SimpleShellCommand, rule: ToolPermissionRule, *, is_doubtful: bool = False
-) -> ShellCommandPartDecision:
-    rule_text = f"the rule {rule} ({rule.source})"
-    reason = {
-        "allow": rule_text,
-        "ask": f"{rule_text} may apply to it: {escape_filename(part.text[:80])}"
-        if is_doubtful
-        else f"{rule_text} requires approval",
-        "deny": f"{rule_text} forbids it.",
-    }[verdict]
-    return ShellCommandPartDecision(part=part, verdict=verdict, reason=reason, rule=rule)
-
-
-def _to_permission_decision(decision: ShellCommandPartDecision) -> PermissionDecision:
-    rule = None if decision.rule is None else str(decision.rule)
-    source = None if decision.rule is None else decision.rule.source
-    match decision.verdict:
-        case "allow":
-            return AllowDecision(decision.reason, rule, source)
-        case "ask":
-            return AskDecision(decision.reason, rule, source)
-        case "deny":
-            return DenyDecision(decision.reason, rule, source)
 
 
 def _is_command_argument(part: SimpleShellCommand, path: str) -> bool:

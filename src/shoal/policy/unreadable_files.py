@@ -70,6 +70,7 @@ _FLAG_LETTERS = re.compile(r"-[A-Za-z0-9]*")
 _DIRECTORY_FLAG = re.compile(r"-C(.*)|--(?:directory|chdir|cwd|dir|work-tree|prefix)(?:=(.*))?", re.DOTALL)
 """Flags that name a directory to which other words are relative."""
 _PATH_SEPARATOR = re.compile(r"[=@:,;]")
+_SEDS = frozenset({"sed", "gsed"})
 _CODE_TOKEN = re.compile(r"[^\s'\"`;|&<>(){}\[\],=@:$]+")
 
 
@@ -177,7 +178,7 @@ def list_searched_directories(part: SimpleShellCommand) -> tuple[str, ...]:
             word is not None and _RECURSIVE.fullmatch(word) for word in words[1:]
         ):
             return part.reads or (WORKING_DIRECTORY,)
-        case "rg" if words[1:2] != ("--files",):
+        case "rg" | "rgrep" if words[1:2] != ("--files",):
             return part.reads or (WORKING_DIRECTORY,)
         case "git" if "grep" in words:
             return (WORKING_DIRECTORY,)
@@ -263,7 +264,9 @@ def iter_possible_read_paths(part: SimpleShellCommand) -> Iterator[str]:
                 rest = rest.partition(":")[2]
                 yield rest
     elif not part.read_only and name not in WRITING_COMMANDS:
-        for word in words:
+        # Words with wildcards are unknown if a file name could be taken for a flag.
+        wildcards = [word for word in part.text.split() if GLOB.search(word)] if part.globs else []
+        for word in (*words, *wildcards):
             yield word
             # As in `--in=file`, `-d@file`, `-v directory:/mnt` and `-Tfile`.
             if _PATH_SEPARATOR.search(word):
@@ -273,6 +276,9 @@ def iter_possible_read_paths(part: SimpleShellCommand) -> Iterator[str]:
                 yield _FLAG_LETTERS.sub("", word, count=1)
             if name in INTERPRETERS or name in COMMAND_RUNNERS:
                 yield from _CODE_TOKEN.findall(word)
+            if name in _SEDS:
+                # The commands `rFILE` and `RFILE`.
+                yield from (token[1:] for token in _CODE_TOKEN.findall(word) if token[0] in "rR")
 
 
 def get_program_name(words: Sequence[str | None]) -> str:

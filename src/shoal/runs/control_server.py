@@ -85,6 +85,8 @@ class RunControlServer:
 
     def publish_event(self, event: Event) -> None:
         """Publish an event without waiting; a journaled event is already in the journal."""
+        if not self._clients:
+            return
         subscribers = [client for client in self._clients if client.subscribed]
         if not subscribers:
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Container
 from typing import Any, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -44,7 +44,7 @@ class PreparedAgent(Struct, frozen=True, kw_only=True):
     """Its first prompt; None if that waits in its queue."""
     delivered: frozenset[str] = frozenset()
     """Ids of the items that its transcript already contains."""
-    answered: frozenset[str] = frozenset()
+    answered: Container[str] = frozenset()
     """Ids of the calls that have results in its transcript."""
     one_shot: bool = False
     monitor: ProgressMonitor | None = None

@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 from shoal.core.events import JournalRecord
+from shoal.core.ports import JournalState
 from shoal.wire.journal_codec import parse_journal_line, recover_event_from_torn_line
+
+S = TypeVar("S", bound=JournalState)
+
+
+def replay_records(kind: type[S], records: Iterable[JournalRecord]) -> S:
+    """Return the state after the records of a whole journal."""
+    state = kind()
+    for record in records:
+        state.apply_record(record)
+    return state
 
 
 def parse_journal_records(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
+from typing import ClassVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.core.budgets.usage import Usage
@@ -18,13 +19,15 @@ from shoal.core.conversation.messages import (
     ToolUseBlock,
     user_message,
 )
+from shoal.core.conversation.restored_conversation import RestoredConversation, RestoredPrompt
 from shoal.core.conversation.transcript_entries import (
     ModelReplyMetadata,
     TranscriptCompactionMarker,
     TranscriptMessageEntry,
     TranscriptRewindMarker,
 )
-from shoal.core.ids import EntryId, SessionId
+from shoal.core.ids import LEAD_ID, AgentId, EntryId, SessionId
+from shoal.core.teams.compact_id_set import CompactIdSet
 from shoal.wire.json_codec import decode_json, encode_json, is_complete_json_line
 from shoal.wire.transcript_codec import (
     ParsedTranscriptLine,
@@ -34,35 +37,41 @@ from shoal.wire.transcript_codec import (
 )
 
 
-class RestoredPrompt(Struct, frozen=True, kw_only=True):
-    """Start of a turn; to undo it, continue after `parent`."""
+class EarlierConversation:
+    """Facts about the lines before a compaction, which a restored conversation needs besides the rest."""
 
-    turn: int
-    entry: EntryId
-    parent: EntryId | None
-    text: str
+    snapshot_modules: ClassVar[tuple[str, ...]] = (
+        __name__,
+        "shoal.core.budgets.usage",
+        "shoal.core.conversation.messages",
+        "shoal.core.conversation.transcript_entries",
+        "shoal.core.teams.compact_id_set",
+        "shoal.wire.transcript_codec",
+    )
 
+    def __init__(self) -> None:
+        self.turns = 0
+        self.usage = Usage()
+        self.model = self.cwd = ""
+        self.delivered: set[str] = set()
+        self.answered = CompactIdSet(key=os.urandom(16))
+        self.skipped: Counter[str] = Counter()
+        self.unreadable = 0
 
-class RestoredConversation(Struct, frozen=True, kw_only=True):
-    messages: tuple[Message, ...]
-    last: EntryId | None
-    """Parent of the next entry."""
-    interrupted: Message | None
-    """Results for unanswered calls, to be appended before anything else."""
-    usage: Usage
-    turns: int
-    """Number of all prompts, including undone ones, so that a turn number is never reused."""
-    prompts: tuple[RestoredPrompt, ...]
-    """Turns that are part of the current conversation."""
-    model: str
-    """Model of the last reply."""
-    delivered: frozenset[str]
-    """Ids of everything that was ever delivered."""
-    answered: frozenset[str]
-    """Calls that ever got a real result."""
-    notes: tuple[str, ...]
-    cwd: str = ""
-    """Last working directory in the transcript; empty if it has none."""
+    def add_lines(self, lines: Sequence[ParsedTranscriptLine], agent: str) -> None:
+        messages = [
+            line.entry
+            for line in lines
+            if line.agent == agent and isinstance(line.entry, TranscriptMessageEntry)
+        ]
+        billings = _collect_reply_billing(messages)
+        self.turns += sum(map(_is_user_prompt_entry, messages))
+        self.usage = sum((billing.usage for billing in billings), self.usage)
+        self.model = billings[-1].model if billings else self.model
+        self.cwd = next((line.cwd for line in reversed(lines) if line.cwd), self.cwd)
+        self.delivered.update(entry.delivered for entry in messages if entry.delivered)
+        self.answered.add_ids(_list_answered_calls(messages))
+        self.skipped.update(_count_skipped_transcript_parts(lines))
 
 
 def restore_transcript(
@@ -73,6 +82,11 @@ def restore_transcript(
     conversation = restore_conversation(lines, agent, inherited=inherited)
     cwd = next((line.cwd for line in reversed(lines) if line.cwd), "")
     return replace(conversation, cwd=cwd, notes=(*notes, *conversation.notes))
+
+
+def restore_agent_transcript(content: bytes, agent: AgentId) -> RestoredConversation:
+    """Restore the conversation of an agent; the lines of the lead name no agent."""
+    return restore_transcript(content, "" if agent == LEAD_ID else agent)
 
 
 def parse_lines_up_to_entry(
@@ -111,7 +125,7 @@ def parse_transcript_lines(content: bytes) -> tuple[list[ParsedTranscriptLine], 
     if last_line and is_complete_json_line(last_line):
         complete_lines.append(last_line)
     elif last_line:
-        notes.append(f"The last line was incomplete ({len(last_line)} bytes), so it was dropped.")
+        notes.append(format_incomplete_line_note(len(last_line)))
     unreadable = 0
     for line in complete_lines:
         if not line.strip():
@@ -121,14 +135,30 @@ def parse_transcript_lines(content: bytes) -> tuple[list[ParsedTranscriptLine], 
         except ValueError:
             unreadable += 1
     if unreadable:
-        notes.append(f"Lines that are not valid JSON were skipped: {unreadable}.")
+        notes.append(format_unreadable_lines_note(unreadable))
     return lines, notes
 
 
+def format_unreadable_lines_note(count: int) -> str:
+    return f"Lines that are not valid JSON were skipped: {count}."
+
+
+def format_incomplete_line_note(size: int) -> str:
+    return f"The last line was incomplete ({size} bytes), so it was dropped."
+
+
 def restore_conversation(
-    lines: Sequence[ParsedTranscriptLine], agent: str = "", *, inherited: Sequence[ParsedTranscriptLine] = ()
+    lines: Sequence[ParsedTranscriptLine],
+    agent: str = "",
+    *,
+    inherited: Sequence[ParsedTranscriptLine] = (),
+    earlier: EarlierConversation | None = None,
 ) -> RestoredConversation:
-    """Restore the conversation of the lead or of a sub-agent; a fork continues after `inherited`."""
+    """Restore the conversation of the lead or of a sub-agent; a fork continues after `inherited`.
+
+    `earlier` has the facts about the lines before the first one. The result takes them over.
+    """
+    earlier = EarlierConversation() if earlier is None else earlier
     agent_lines = [line for line in lines if line.agent == agent]
     entries_by_id = {
         line.entry.id: line.entry
@@ -149,7 +179,10 @@ def restore_conversation(
     message_entries = _add_split_reply_lines(chain, [*inherited_messages, *all_messages])
     messages, patched = _repair_tool_result_pairing(_merge_split_replies(message_entries))
     missing = _find_unanswered_tool_calls(messages)
-    notes = [*_describe_skipped_transcript_parts(lines), *patched]
+    notes = [
+        *_describe_skipped_transcript_parts(earlier.skipped + _count_skipped_transcript_parts(lines)),
+        *patched,
+    ]
     if is_broken:
         notes.append("An earlier part of the conversation is missing from its file.")
     if messages and messages[0].role == "assistant":
@@ -162,22 +195,18 @@ def restore_conversation(
         messages=tuple(messages),
         last=last,
         interrupted=_build_interrupted_tool_results(missing) if missing else None,
-        usage=sum((billing.usage for billing in billings), Usage()),
-        turns=len(prompts),
+        usage=sum((billing.usage for billing in billings), earlier.usage),
+        turns=earlier.turns + len(prompts),
         prompts=tuple(
             RestoredPrompt(turn=turn, entry=entry.id, parent=entry.parent, text=entry.message.text)
-            for turn, entry in enumerate(prompts, 1)
+            for turn, entry in enumerate(prompts, earlier.turns + 1)
             if entry.id in restored_ids
         ),
-        model=billings[-1].model if billings else "",
-        delivered=frozenset(entry.delivered for entry in all_messages if entry.delivered),
-        answered=frozenset(
-            result.tool_use_id
-            for entry in all_messages
-            for result in _get_tool_results(entry.message)
-            if result.content != INTERRUPTED_RESULT
-        ),
+        model=billings[-1].model if billings else earlier.model,
+        delivered=frozenset(entry.delivered for entry in all_messages if entry.delivered) | earlier.delivered,
+        answered=_join_answered_calls(earlier, all_messages),
         notes=tuple(notes),
+        is_broken=is_broken,
     )
 
 
@@ -331,12 +360,34 @@ def _collect_reply_billing(entries: Iterable[TranscriptMessageEntry]) -> list[Mo
     return list(by_reply.values())
 
 
-def _describe_skipped_transcript_parts(lines: Iterable[ParsedTranscriptLine]) -> list[str]:
+def _list_answered_calls(messages: Iterable[TranscriptMessageEntry]) -> list[str]:
+    return [
+        result.tool_use_id
+        for entry in messages
+        for result in _get_tool_results(entry.message)
+        if result.content != INTERRUPTED_RESULT
+    ]
+
+
+def _join_answered_calls(
+    earlier: EarlierConversation, messages: Iterable[TranscriptMessageEntry]
+) -> Container[str]:
+    if not earlier.answered:
+        return frozenset(_list_answered_calls(messages))
+    earlier.answered.add_ids(_list_answered_calls(messages))
+    return earlier.answered
+
+
+def _count_skipped_transcript_parts(lines: Iterable[ParsedTranscriptLine]) -> Counter[str]:
     kinds: Counter[str] = Counter()
     for line in lines:
         if isinstance(line.entry, UnknownTranscriptEntry):
             kinds[line.entry.kind] += 1
         kinds.update(line.left_out)
+    return kinds
+
+
+def _describe_skipped_transcript_parts(kinds: Counter[str]) -> list[str]:
     if not kinds:
         return []
     kind_list = ", ".join(f"{kind} ({count})" for kind, count in kinds.most_common(8))

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from shoal.core.agents.subagent_metadata import SubagentMetadata
+from shoal.core.conversation.restored_conversation import RestoredConversation
 from shoal.core.errors import SessionNotFound, StateFileError
 from shoal.core.ids import LEAD_ID, AgentId, EntryId
 from shoal.core.store import SessionStore
-from shoal.stores.restored_conversation import (
-    RestoredConversation,
-    parse_lines_up_to_entry,
-    restore_transcript,
-)
+from shoal.stores.restored_conversation import parse_lines_up_to_entry, restore_transcript
 from shoal.wire.transcript_codec import ParsedTranscriptLine
 
 
@@ -23,8 +20,10 @@ def load_subagent_with_conversation(
     """
     # Agent of another program, or lost metadata: it can continue as a general-purpose agent.
     metadata = store.read_agent_metadata(agent) or SubagentMetadata(agent_type="general-purpose")
-    inherited = _read_lines_inherited_by_fork(store, metadata) if metadata.origin.fork_of else ()
     try:
+        if not metadata.origin.fork_of:
+            return metadata, store.restore_conversation(agent)
+        inherited = _read_lines_inherited_by_fork(store, metadata)
         lines = store.read_transcript(agent)
     except SessionNotFound as error:
         raise SessionNotFound(
@@ -41,6 +40,18 @@ def load_unstarted_subagent_metadata(store: SessionStore, agent: AgentId) -> Sub
         return store.read_agent_metadata(agent)
     except StateFileError:
         return None
+
+
+def has_unstarted_description(store: SessionStore, agent: AgentId) -> bool:
+    """Return True if the agent's metadata is newer than its transcript, which a former agent wrote."""
+    try:
+        metadata = store.read_agent_metadata(agent)
+        last_entry = store.restore_conversation(agent).last or ""
+    except SessionNotFound:
+        return True
+    except StateFileError:
+        return False
+    return metadata is not None and metadata.origin.after == last_entry
 
 
 def _read_lines_inherited_by_fork(

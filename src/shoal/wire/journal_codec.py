@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from shoal.core.clock import format_iso_time
+from shoal.core.clock import encode_iso_time
 from shoal.core.events import JournaledEvent, JournalEvent, UnknownJournalEvent
 from shoal.wire.foreign_json import convert_to_schema
 from shoal.wire.json_codec import decode_json, encode_json, parse_iso_timestamp
@@ -19,7 +19,7 @@ _LINE_START = b'{"at":"'
 
 
 def encode_journal_line(event: JournaledEvent, at: int) -> bytes:
-    return b'%b%b",%b\n' % (_LINE_START, format_iso_time(at).encode(), encode_json(event)[1:])
+    return b'%b%b",%b\n' % (_LINE_START, encode_iso_time(at), encode_json(event)[1:])
 
 
 class _JournalLineTimestampSchema(Struct, frozen=True):

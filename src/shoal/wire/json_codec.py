@@ -25,6 +25,17 @@ def encode_json(value: object) -> bytes:
         return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
 
 
+def flatten_groups(value: msgspec.Struct, *groups: str) -> dict[str, Any]:
+    """Return the fields of a struct, with the fields of these groups in the place of each group."""
+    fields: dict[str, Any] = {}
+    for name, field in msgspec.to_builtins(value).items():
+        if name in groups:
+            fields |= field
+        else:
+            fields[name] = field
+    return fields
+
+
 def decode_json(raw: bytes) -> Any:
     """Decode a JSON value; raise ValueError if it is invalid."""
     try:

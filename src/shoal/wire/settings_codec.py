@@ -66,7 +66,8 @@ class SandboxSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     """Sandbox for shell commands."""
 
     enabled: bool | Literal["auto"] = "auto"
-    """`auto` uses a sandbox if the machine has one; `true` refuses to run commands without one."""
+    """`auto` uses a sandbox if the machine supports it; with `true`, Shoal refuses to run commands without a
+    sandbox."""
     network: bool = True
     """True if sandboxed commands may use the network."""
     auto_allow: bool = False

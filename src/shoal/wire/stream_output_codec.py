@@ -11,7 +11,7 @@ from msgspec import Struct
 from shoal.core.budgets.usage import Usage
 from shoal.core.conversation.messages import ContentBlock, ThinkingBlock, ToolUseBlock
 from shoal.core.events import MessageAdded, TurnEndReason
-from shoal.wire.json_codec import encode_json
+from shoal.wire.json_codec import encode_json, flatten_groups
 
 ResultSubtype: TypeAlias = Literal[
     "success",
@@ -228,23 +228,39 @@ class RunResultPermissionDenial(Struct, frozen=True, kw_only=True):
     tool_input: Mapping[str, Any]
 
 
+class RunResultWork(Struct, frozen=True, kw_only=True):
+    duration_ms: int = 0
+    duration_api_ms: int = 0
+    num_turns: int = 0
+
+
+class RunResultSpending(Struct, frozen=True, kw_only=True):
+    total_cost_usd: float | None = 0.0
+    usage: Usage = Usage()
+    model_usage: Mapping[str, ModelUsageTotals] = msgspec.field(name="modelUsage", default_factory=dict)
+
+
 class RunResultStreamLine(OutputStreamLine, frozen=True, kw_only=True, tag_field="type", tag="result"):
+    """The result of a run; `encode_stream_line` puts the fields of its groups on the line itself."""
+
     subtype: ResultSubtype
     is_error: bool
-    duration_ms: int
-    duration_api_ms: int
-    num_turns: int
+    work: RunResultWork = RunResultWork()
     result: str
     structured_output: Any = msgspec.UNSET
     stop_reason: str | None = None
     session_id: str
-    total_cost_usd: float | None
-    usage: Usage
-    model_usage: Mapping[str, ModelUsageTotals] = msgspec.field(name="modelUsage")
+    spending: RunResultSpending = RunResultSpending()
     permission_denials: Sequence[RunResultPermissionDenial]
     api_error_status: int | None = None
     errors: Sequence[str] = ()
     uuid: str
+
+
+def encode_stream_line(line: object) -> bytes:
+    if isinstance(line, RunResultStreamLine):
+        return encode_json(flatten_groups(line, "work", "spending"))
+    return encode_json(line)
 
 
 def get_result_subtype(reason: TurnEndReason) -> ResultSubtype:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from shoal.core.agents.subagent_metadata import SubagentMetadata, SubagentOrigin, SubagentRestrictions
+from shoal.wire.json_codec import flatten_groups
 
 
 def encode_subagent_metadata(metadata: SubagentMetadata) -> bytes:
-    fields = msgspec.to_builtins(metadata)
-    groups = (fields.pop("origin", {}), fields.pop("restrictions", {}))
-    return msgspec.json.encode({**fields, **groups[0], **groups[1]})
+    return msgspec.json.encode(flatten_groups(metadata, "origin", "restrictions"))
 
 
 def parse_subagent_metadata(document: bytes) -> SubagentMetadata:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from shoal.core.budgets.usage import Usage
-from shoal.core.clock import format_iso_time
+from shoal.core.clock import encode_iso_time
 from shoal.core.conversation.transcript_entries import (
     ModelReplyMetadata,
     TranscriptCompactionMarker,
@@ -67,7 +67,7 @@ class TranscriptEncoder:
             self._constant,
             body,
             encode_json(entry.id),
-            format_iso_time(entry.at).encode(),
+            encode_iso_time(entry.at),
         )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from msgspec import Struct
 
 import shoal
@@ -15,7 +17,6 @@ from shoal.core.ports import Transcript
 from shoal.core.store import SessionStore
 from shoal.core.text.lazy_patterns import compile_on_first_use
 from shoal.runs.prepared_agent import AgentPreparationRequest
-from shoal.stores.restored_conversation import restore_transcript
 from shoal.stores.subagent_records import (
     load_subagent_with_conversation,
     load_unstarted_subagent_metadata,
@@ -34,7 +35,7 @@ class RestoredAgentState(Struct, frozen=True, kw_only=True):
     conversation: Conversation
     delivered: frozenset[str] = frozenset()
     """Ids of the items that it received."""
-    answered: frozenset[str] = frozenset()
+    answered: Container[str] = frozenset()
     """Ids of its calls that have their own result."""
 
 
@@ -59,7 +60,7 @@ class AgentTranscriptStore:
     def read_last_entry_id(self, agent: AgentId) -> str:
         """Return the last entry id of its transcript; empty if there is none or it is unreadable."""
         try:
-            return restore_transcript(self._store.read_transcript(agent), agent).last or ""
+            return self._store.restore_conversation(agent).last or ""
         except StateFileError:
             return ""
 

@@ -1,4 +1,4 @@
-"""What the process of a teammate gets from its lead at the start: its identity, limits and options."""
+"""Data that the process of a teammate gets from its lead at the start: its identity, limits and settings."""
 
 from __future__ import annotations
 

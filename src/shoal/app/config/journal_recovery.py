@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
+from typing import ClassVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,12 +22,14 @@ from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.conversation.messages import TextBlock
 from shoal.core.errors import SessionNotFound, StateFileError
 from shoal.core.events import (
+    EVENT_MODULES,
     AgentEnded,
     AgentStarted,
     BackgroundShellEnded,
     BackgroundShellStarted,
     FileChanged,
     JournaledEvent,
+    JournalRecord,
     ModelRequestSettled,
     NotificationDelivered,
     QuestionAnswered,
@@ -35,20 +38,22 @@ from shoal.core.events import (
     QueueItemWithdrawn,
     ScheduleCreated,
     ScheduleEnded,
+    TaskChanged,
     ToolFinished,
     TurnStarted,
     WorktreeWorkRetained,
 )
 from shoal.core.ids import LEAD_ID, AgentId, IdGenerator
+from shoal.core.names import TaskId
 from shoal.core.permissions.questions import PermissionQuestion, is_run_ended_denial
 from shoal.core.ports import Journal, ResultStore
 from shoal.core.store import SessionStore
+from shoal.core.teams.packed_task_map import PackedTaskMap
 from shoal.runs.clock_scheduler import RecoveredSchedule
 from shoal.runs.late_answers import parse_question_id_from_item_id
 from shoal.runs.run_outcome import build_agent_result_notification, find_last_assistant_text
 from shoal.runs.shell_notifier import build_shell_end_notification
 from shoal.runs.stored_report import excerpt_and_store_long_report
-from shoal.stores.restored_conversation import restore_transcript
 from shoal.tools.shell_supervisor import BackgroundShellSupervisor
 from shoal.workspaces.worktree_files import is_in_agent_worktree
 
@@ -125,7 +130,7 @@ class PermissionQuestionRecovery:
             case _:
                 pass
 
-    def find_cut_off_questions(self, answered: frozenset[str]) -> tuple[PermissionQuestion, ...]:
+    def find_cut_off_questions(self, answered: Container[str]) -> tuple[PermissionQuestion, ...]:
         """Return the questions whose calls have no result and no delivered late answer."""
         return tuple(each for each in self._asked.values() if each.tool_use_id not in answered)
 
@@ -134,7 +139,7 @@ class LeadTranscriptDeliveries(Struct, frozen=True, kw_only=True):
     """Items and results that the lead's transcript contains."""
 
     delivered: frozenset[str]
-    answered: frozenset[str]
+    answered: Container[str]
 
 
 class RecoveredSessionState(Struct, frozen=True, kw_only=True):
@@ -163,8 +168,12 @@ class RecoveredSessionState(Struct, frozen=True, kw_only=True):
     """Questions about calls without a result whose answer nobody received."""
     idle_members: frozenset[AgentId] = frozenset()
     """Teammates that ended with an earlier process and continue in this one."""
+    former_members: frozenset[AgentId] = frozenset()
+    """Teammates that left their team, and whose name nobody has used since."""
     unknown_event_types: tuple[str, ...] = ()
     """Types of unreadable events, whose content is missing above."""
+    journaled_tasks: dict[str, PackedTaskMap[TaskChanged]] = {}
+    """Last event of each task, by board."""
 
     def attach_retained_work(self, work: RetainedWorktreeWork, completion: AgentResult) -> None:
         """Add the retained work to the pending notice of the agent's end, if there is one."""
@@ -194,13 +203,9 @@ def recover_state_from_journal(
     sources: RecoverySources, deliveries: LeadTranscriptDeliveries, ids: IdGenerator
 ) -> RecoveredSessionState:
     """Read the state from the journal without writing; the session writes what is missing."""
-    reader = _SessionJournalReplayer()
-    unknown_types: dict[str, None] = {}
-    for record in sources.journal.read_records():
-        if isinstance(record.event, JournaledEvent):
-            reader.apply_event(record.event)
-        else:
-            unknown_types[record.event.type] = None
+    reader = sources.journal.replay(
+        SessionRecoveryState, lambda state: state.forget_delivered_items(deliveries)
+    )
     cut_off = tuple(
         reader.build_cut_off_agent_result(started, sources, ids) for started in reader.working_agents.values()
     )
@@ -236,18 +241,35 @@ def recover_state_from_journal(
         active_members=tuple(reader.active_members.values()),
         cut_off_questions=reader.questions.find_cut_off_questions(deliveries.answered),
         idle_members=frozenset(reader.idle_members),
-        unknown_event_types=tuple(unknown_types),
+        former_members=frozenset(reader.former_members),
+        unknown_event_types=tuple(reader.unknown_types),
+        journaled_tasks=reader.tasks,
     )
 
 
-class _SessionJournalReplayer:
+class SessionRecoveryState:
+    """State of a session's agents, items, commands and tasks after the events of its journal."""
+
+    snapshot_name: ClassVar[str] = "recovery"
+    snapshot_modules: ClassVar[tuple[str, ...]] = (
+        __name__,
+        "shoal.core.conversation.inbox_items",
+        "shoal.core.conversation.messages",
+        "shoal.core.teams.packed_task_map",
+        "shoal.runs.clock_scheduler",
+        *EVENT_MODULES,
+    )
+
     def __init__(self) -> None:
+        self.unknown_types: dict[str, None] = {}
+        self.tasks: dict[str, PackedTaskMap[TaskChanged]] = {}
         self.turns = self.started = 0
         self.working_agents: dict[AgentId, AgentStarted] = {}
         self.completions: dict[str, AgentResult] = {}
         self.queued_items: dict[str, InboxItem] = {}
         self.active_members: dict[AgentId, AgentStarted] = {}
         self.idle_members: dict[AgentId, AgentStarted] = {}
+        self.former_members: set[AgentId] = set()
         self._teammates: set[AgentId] = set()
         self.shells = BackgroundShellRecovery()
         self.schedules = ScheduleRecovery()
@@ -259,7 +281,34 @@ class _SessionJournalReplayer:
         self._files: dict[AgentId, dict[str, None]] = {}
         self._usage: dict[AgentId, Usage] = {}
 
-    def apply_event(self, event: JournaledEvent) -> None:  # noqa: C901, PLR0912 - one case for each kind of event
+    def apply_record(self, record: JournalRecord) -> None:
+        if isinstance(record.event, TaskChanged):
+            self._apply_task_change(record.event)
+        elif isinstance(record.event, JournaledEvent):
+            self._apply_event(record.event)
+        else:
+            self.unknown_types[record.event.type] = None
+
+    def forget_delivered_items(self, deliveries: LeadTranscriptDeliveries) -> None:
+        """Remove the items that the lead has; they are never pending again."""
+        for item in [each for each in self.queued_items.values() if each.to == LEAD_ID]:
+            if item.id in deliveries.delivered:
+                del self.queued_items[item.id]
+        for shell_ended in list(self.shells.end_events.values()):
+            if shell_ended.end.quiet or self.was_agent_told_of_shell_end(shell_ended, deliveries):
+                del self.shells.end_events[shell_ended.id]
+                self._notified_calls.pop(shell_ended.id, None)
+
+    def _apply_task_change(self, event: TaskChanged) -> None:
+        tasks = self.tasks.get(event.board)
+        if tasks is None:
+            tasks = self.tasks[event.board] = PackedTaskMap(TaskChanged)
+        if event.status == "deleted":
+            tasks.pop(TaskId(event.task), None)
+        elif event.task.isdecimal():
+            tasks[TaskId(event.task)] = event
+
+    def _apply_event(self, event: JournaledEvent) -> None:  # noqa: C901, PLR0912 - one case for each kind of event
         self.shells.apply_event(event)
         self.schedules.apply_event(event)
         self.questions.apply_event(event)
@@ -269,8 +318,7 @@ class _SessionJournalReplayer:
             case AgentStarted(agent=agent, resumed=resumed, team=team) if team:
                 # A teammate is resumed from its roster.
                 self.started += not resumed
-                self._teammates.add(agent)
-                self.active_members[agent] = event
+                self._on_member_started(event)
             case AgentStarted(agent=agent, resumed=resumed):
                 self.started += not resumed
                 self.working_agents[agent] = event
@@ -303,11 +351,17 @@ class _SessionJournalReplayer:
             case _:
                 pass
 
+    def _on_member_started(self, event: AgentStarted) -> None:
+        self._teammates.add(event.agent)
+        self.former_members.discard(event.agent)
+        self.active_members[event.agent] = event
+
     def _on_member_ended(self, completion: AgentResult, notice: str) -> None:
         agent, item_id, recipient = completion.agent, completion.id, completion.report_to
         started = self.active_members.pop(agent, None)
         if notice:
             self.idle_members.pop(agent, None)
+            self.former_members.add(agent)
             self.queued_items[item_id] = InboxItem(
                 id=item_id, to=recipient, content=(TextBlock(text=notice),), by="runtime"
             )
@@ -368,7 +422,7 @@ class _SessionJournalReplayer:
     ) -> AgentResult:
         agent, result_id = started.agent, ids.new_short_id()
         try:
-            messages = restore_transcript(sources.store.read_transcript(agent), agent).messages
+            messages = sources.store.restore_conversation(agent).messages
             # A transcript is created before its first line is written.
             last_text, detail = (
                 find_last_assistant_text(messages),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from msgspec import Struct
 from shoal.app.options import Options
 from shoal.app.settings.settings import Settings
 from shoal.core.conversation.messages import Message
+from shoal.core.conversation.restored_conversation import RestoredConversation
 from shoal.core.errors import SessionNotFound, SettingsError, StateFileError
 from shoal.core.ids import LEAD_ID, EntryId, IdGenerator, SessionId, is_uuid
 from shoal.core.store import SessionStore, Store
@@ -29,7 +31,7 @@ class SessionHistory(Struct, frozen=True, kw_only=True):
     turns: int = 0
     delivered: frozenset[str] = frozenset()
     """Ids of all items that the lead received while it worked."""
-    answered: frozenset[str] = frozenset()
+    answered: Container[str] = frozenset()
     """Ids of its calls that have their own result."""
     notes: tuple[str, ...] = ()
     damage: tuple[str, ...] = ()
@@ -63,7 +65,7 @@ def open_session_history(
     damage = session.report_damaged_files(now=options.clock.now())
     session.acquire_lock()
     try:
-        loaded = restore_transcript(_read_lead_transcript(session, has_damage=bool(damage)))
+        loaded = _restore_lead_conversation(session, has_damage=bool(damage))
     except StateFileError:
         session.release_lock()
         raise
@@ -80,13 +82,13 @@ def open_session_history(
     )
 
 
-def _read_lead_transcript(session: SessionStore, *, has_damage: bool) -> bytes:
-    """Read the transcript; a damaged one may have been set aside."""
+def _restore_lead_conversation(session: SessionStore, *, has_damage: bool) -> RestoredConversation:
+    """Restore the conversation; a damaged transcript may have been set aside."""
     try:
-        return session.read_transcript(LEAD_ID)
+        return session.restore_conversation(LEAD_ID)
     except SessionNotFound:
         if has_damage:
-            return b""
+            return restore_transcript(b"")
         raise
 
 

@@ -21,7 +21,6 @@ from shoal.core.text.redaction import KEY_SHAPE_REDACTOR
 from shoal.stores.restored_conversation import (
     parse_transcript_lines,
     restore_conversation,
-    restore_transcript,
 )
 from shoal.wire.transcript_codec import ParsedTranscriptLine
 from shoal.workspaces.checkpoints import ChangedFile, CheckpointStore, FileUndoReport
@@ -142,7 +141,7 @@ def undo_closed_session(
 
 
 def _rewind_transcript(history: SessionUndoHistory, turn: UndoableTurn, clock: Clock) -> None:
-    cwd = restore_transcript(history.store.read_transcript(LEAD_ID)).cwd
+    cwd = history.store.restore_conversation(LEAD_ID).cwd
     transcript = history.store.open_transcript(LEAD_ID, cwd=cwd, version=shoal.__version__)
     try:
         transcript.append(

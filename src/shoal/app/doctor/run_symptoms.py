@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 from shoal.app.doctor.doctor_case import DoctorContext
 from shoal.app.isolation.machine_checks import DoctorDiagnostic
-from shoal.app.run_view.run_view import RunView, build_run_view
+from shoal.app.run_view.run_view import RunView
 from shoal.app.run_view.view_rows import RunViewAgentRow
 from shoal.core.agents.subagents import AgentResult
 from shoal.core.clock import SystemClock
@@ -22,7 +22,7 @@ from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.permissions.questions import DenyAnswer
 from shoal.core.text.text_format import format_duration, to_one_line
 from shoal.runs.agent_registry import LEAD_NAMES
-from shoal.stores.files.sessions.file_journal import read_journal
+from shoal.stores.files.sessions.journal_snapshots import load_journal_state
 
 
 def explain_agent_result_not_seen(case: DoctorContext) -> Iterator[DoctorDiagnostic]:
@@ -232,7 +232,7 @@ def _explain_running_shells(case: DoctorContext) -> Iterator[DoctorDiagnostic]:
 
 def load_run_view(case: DoctorContext) -> RunView:
     run = case.required_run
-    view = build_run_view(read_journal(run.journal_path))
+    view, _ = load_journal_state(run.journal_path, RunView)
     if not run.is_live:
         view.mark_run_lost()
     return view

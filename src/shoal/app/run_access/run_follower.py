@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 from msgspec.structs import replace
 
-from shoal.app.run_access.run_handle import RunHandle
+from shoal.app.run_access.run_handle import RunHandle, load_run_view
 from shoal.app.run_view.run_view import RunView
 from shoal.app.run_view.view_rows import ViewDelta
 from shoal.core.clock import Clock
@@ -37,6 +37,9 @@ class RunFollower:
 
     async def __aenter__(self) -> RunFollower:
         await self._tasks.__aenter__()
+        self.is_live = self.run.is_live
+        # In a thread: without a snapshot the whole journal is read.
+        self.view, self._journal_offset = await asyncio.to_thread(load_run_view, self.run)
         await self._apply_new_journal_events()
         self._follow_task = self._tasks.create_task(self._follow_journal())
         return self
@@ -82,7 +85,7 @@ class RunFollower:
         # Read before the journal: what the last writer wrote before it ended is still read below.
         self.is_live = self.run.is_live
         for number, recorded in enumerate(read_journal(self.run.journal_path, self._journal_offset)):
-            self.view.apply_recorded_event(recorded)
+            self.view.apply_record(recorded)
             self._journal_offset = recorded.next
             self._is_marked_lost = False
             if number % EVENTS_PER_SLICE == EVENTS_PER_SLICE - 1:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from msgspec import Struct
 
 from shoal.app.run_view.agent_status import RunViewAgentsState
+from shoal.app.run_view.run_view import RunView
 from shoal.core.agents.identity import AgentIdentity
 from shoal.core.agents.subagents import (
     OTHER_MACHINE_PREFIX,
@@ -29,6 +30,7 @@ from shoal.core.errors import (
 from shoal.core.events import (
     Event,
     JournaledEvent,
+    JournalRecord,
     PermissionModeChanged,
     SessionEnded,
     SessionStarted,
@@ -38,7 +40,8 @@ from shoal.core.ids import LEAD_ID, SessionId
 from shoal.runs.control_client import RunControlClient
 from shoal.stores.files.home.home_paths import get_run_directory
 from shoal.stores.files.locks.pid_locks import is_session_running
-from shoal.stores.files.sessions.file_journal import follow_journal, read_journal
+from shoal.stores.files.sessions.file_journal import find_offset_of_last_bytes, follow_journal, read_journal
+from shoal.stores.files.sessions.journal_snapshots import load_journal_state
 from shoal.wire.control_codec import (
     EventSubscriptionGap,
     GetRunStatusControlCommand,
@@ -50,6 +53,8 @@ from shoal.wire.control_codec import (
 ObservedEvent: TypeAlias = Event | UnknownJournalEvent
 ANSWER_TIMEOUT = 5.0
 """Seconds in which a run has to report its status."""
+RECENT_SIZE = 1 << 20
+"""Bytes of the journal with the events that are shown of a long run."""
 _ID_CHARS = 8
 _MAX_LISTED = 10
 
@@ -109,23 +114,30 @@ def read_start_directory(run: RunHandle) -> str:
     return next((event.cwd for event in events if isinstance(event, SessionStarted)), "")
 
 
-def read_requested_model(run: RunHandle) -> str:
-    """Return the model name of the last start; empty if it came from settings."""
-    events = (record.event for record in read_journal(run.journal_path))
-    started = [event for event in events if isinstance(event, SessionStarted)]
-    return started[-1].model_named if started else ""
+class RunStartState:
+    """Settings of the lead's last start."""
+
+    snapshot_name: ClassVar[str] = "start"
+    snapshot_modules: ClassVar[tuple[str, ...]] = (__name__,)
+
+    def __init__(self) -> None:
+        self.requested_model = ""
+        """Model name of the last start; empty if it came from settings."""
+        self.permission_mode = ""
+        """Last permission mode of the lead; empty if the run never started."""
+
+    def apply_record(self, record: JournalRecord) -> None:
+        match record.event:
+            case SessionStarted(mode=mode, model_named=model):
+                self.permission_mode, self.requested_model = mode, model
+            case PermissionModeChanged(agent=agent, mode=mode) if agent == LEAD_ID:
+                self.permission_mode = mode
+            case _:
+                pass
 
 
-def read_last_permission_mode(run: RunHandle) -> str:
-    """Return the last permission mode of the lead; empty if the run never started."""
-    mode = ""
-    for recorded in read_journal(run.journal_path):
-        match recorded.event:
-            case SessionStarted(mode=start_mode):
-                mode = start_mode
-            case PermissionModeChanged(agent=agent, mode=new_mode) if agent == LEAD_ID:
-                mode = new_mode
-    return mode
+def read_start_state(run: RunHandle) -> RunStartState:
+    return load_journal_state(run.journal_path, RunStartState)[0]
 
 
 def find_run(home: Path, name: str) -> RunHandle:
@@ -214,9 +226,32 @@ async def _is_hanging(run: RunHandle) -> bool:
     return isinstance(answer, RunUnresponsive)
 
 
-async def watch_run_events(run: RunHandle, clock: Clock) -> AsyncIterator[TimedEvent]:
-    """Yield all past events, then all new ones, until the run ends."""
-    offset = 0
+class RecentRunEvents(Struct, frozen=True, kw_only=True):
+    """Last events of a run, and the state of its agents after them."""
+
+    statuses: RunViewAgentsState
+    offset: int
+    """Offset after the last event."""
+    start: int
+    """Offset of the first one; greater than 0 if there are earlier events."""
+    journal_path: Path
+
+    def iter_records(self) -> Iterator[JournalRecord]:
+        for record in read_journal(self.journal_path, self.start):
+            if record.offset >= self.offset:
+                return
+            yield record
+
+
+def load_recent_events(run: RunHandle, size: int = RECENT_SIZE) -> RecentRunEvents:
+    """Load the events in the last `size` bytes of the journal: their number does not grow with history."""
+    statuses, offset = load_journal_state(run.journal_path, RunViewAgentsState)
+    start = find_offset_of_last_bytes(run.journal_path, size, offset)
+    return RecentRunEvents(statuses=statuses, offset=offset, start=start, journal_path=run.journal_path)
+
+
+async def watch_run_events(run: RunHandle, clock: Clock, offset: int = 0) -> AsyncIterator[TimedEvent]:
+    """Yield the past events from an offset on, then all new ones, until the run ends."""
     while run.is_live:
         try:
             client = await RunControlClient.open(run.directory / "control.sock")
@@ -272,13 +307,16 @@ class _RunEventSubscription:
             self.offset = recorded.next
 
 
+def load_run_view(run: RunHandle) -> tuple[RunView, int]:
+    """Return the view of its journal, and the offset after the last event."""
+    return load_journal_state(run.journal_path, RunView)
+
+
 def load_agent_statuses(run: RunHandle) -> RunViewAgentsState:
     """Return the status of its agents according to its journal."""
     # Read first, so that the last events of a run that ends meanwhile are included.
-    is_live, statuses = run.is_live, RunViewAgentsState()
-    for recorded in read_journal(run.journal_path):
-        if isinstance(recorded.event, Event):
-            statuses.apply_event(recorded.event, recorded.at / 1000)
+    is_live = run.is_live
+    statuses, _ = load_journal_state(run.journal_path, RunViewAgentsState)
     if not is_live:
         statuses.mark_agents_lost()
     return statuses

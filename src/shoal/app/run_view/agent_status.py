@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 from msgspec.structs import replace
 
 from shoal.app.run_view.agent_activity import describe_agent_activity
 from shoal.core.agents.subagents import AgentResult
 from shoal.core.events import (
+    EVENT_MODULES,
     AgentEnded,
     AgentMovedToBackground,
     AgentStarted,
     Event,
+    JournalRecord,
     MailPosted,
     MailTaken,
     MemberWentDown,
@@ -159,9 +161,24 @@ class AgentStatusRecord:
 class RunViewAgentsState:
     """Statuses of all agents, fed with every event of a run from its beginning."""
 
+    snapshot_name: ClassVar[str] = "agents"
+    snapshot_modules: ClassVar[tuple[str, ...]] = (
+        __name__,
+        "shoal.app.run_view.agent_activity",
+        *EVENT_MODULES,
+    )
+
     def __init__(self) -> None:
+        self.is_run_ended = False
+        """True if the last event is the end of the session."""
         self.all: dict[AgentId, AgentStatusRecord] = {}
         self._noted_by: dict[str, AgentId] = {}
+
+    def apply_record(self, record: JournalRecord) -> None:
+        """Apply an event of the journal; one of unknown type tells nothing about agents."""
+        self.is_run_ended = isinstance(record.event, SessionEnded)
+        if isinstance(record.event, Event):
+            self.apply_event(record.event, record.at / 1000)
 
     def apply_event(self, event: Event, at: float) -> AgentStatusRecord:
         """Apply an event and return the status of its agent."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TypeVar
 
 from shoal.app.run_view.change_table import ChangeTrackingRowMap
@@ -19,7 +20,7 @@ class BoundedChangeTrackingRowMap(ChangeTrackingRowMap[str, _Row]):
         """Number of rows ever added, including evicted ones."""
         self._max_rows = max_rows
         self._settled: dict[str, None] = {}
-        self._evicted = CompactIdSet()
+        self._evicted = CompactIdSet(key=os.urandom(16))
 
     def put_row(self, key: str, row: _Row, offset: int, *, is_settled: bool) -> None:
         """Put a row; `is_settled` means that it will not change again."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from sys import intern
 from typing import TypeAlias
 
 from msgspec import Struct
 
 from shoal.app.run_view.change_table import ChangeTrackingRowMap
 from shoal.app.run_view.view_rows import CumulativeSpendPoint, RunViewCostRow
-from shoal.core.budgets.usage import UsageAndCostTotals
 from shoal.core.events import ModelRequestSettled
 
 INITIAL_SPAN_MS = 1_000
@@ -34,7 +34,6 @@ class RunViewCostsState:
     def __init__(self) -> None:
         self.rows: ChangeTrackingRowMap[_Key, RunViewCostRow] = ChangeTrackingRowMap()
         self.points: ChangeTrackingRowMap[int, CumulativeSpendPoint] = ChangeTrackingRowMap()
-        self._spent: dict[_Key, UsageAndCostTotals] = {}
         self._span = INITIAL_SPAN_MS
         self.usd = 0.0
         self.tokens = 0
@@ -44,17 +43,14 @@ class RunViewCostsState:
     def add_request_cost(
         self, event: ModelRequestSettled, attribution: CostAttribution, at: int, offset: int
     ) -> None:
-        key = (event.agent, event.model, attribution.board, attribution.task)
+        # One string for all rows of an agent, a model or a board.
+        key = (intern(event.agent), intern(event.model), intern(attribution.board), attribution.task)
         usd, unpriced = event.cost_usd or 0.0, int(event.cost_usd is None)
-        spent = self._spent.get(key, UsageAndCostTotals()) + UsageAndCostTotals(
-            requests=1, usage=event.usage, usd=usd, unpriced=unpriced
-        )
-        self._spent[key] = spent
         self.usd += usd
         self.tokens += event.usage.total_tokens
         self.requests += 1
         self.unpriced += unpriced
-        self.rows.put(key, _make_cost_row(key, attribution, spent), offset)
+        self.rows.put(key, _add_to_cost_row(self.rows.get(key), key, attribution, event), offset)
         start = at - at % self._span
         self.points.put(start, CumulativeSpendPoint(at=start, usd=self.usd, tokens=self.tokens), offset)
         if len(self.points) > MAX_POINTS:
@@ -68,9 +64,11 @@ class RunViewCostsState:
             self.points.put(start, CumulativeSpendPoint(at=start, usd=point.usd, tokens=point.tokens), offset)
 
 
-def _make_cost_row(key: _Key, attribution: CostAttribution, spent: UsageAndCostTotals) -> RunViewCostRow:
+def _add_to_cost_row(
+    row: RunViewCostRow | None, key: _Key, attribution: CostAttribution, event: ModelRequestSettled
+) -> RunViewCostRow:
     agent, model, board, task = key
-    usage = spent.usage
+    usage = event.usage
     return RunViewCostRow(
         agent=agent,
         name=attribution.name,
@@ -78,12 +76,12 @@ def _make_cost_row(key: _Key, attribution: CostAttribution, spent: UsageAndCostT
         model=model,
         board=board,
         task=task,
-        requests=spent.requests,
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cache_read_tokens=usage.cache_read_input_tokens,
-        cache_written_tokens=usage.cache_creation_input_tokens,
-        usd=spent.usd,
-        unpriced=spent.unpriced,
+        requests=1 + (row.requests if row else 0),
+        input_tokens=usage.input_tokens + (row.input_tokens if row else 0),
+        output_tokens=usage.output_tokens + (row.output_tokens if row else 0),
+        cache_read_tokens=usage.cache_read_input_tokens + (row.cache_read_tokens if row else 0),
+        cache_written_tokens=usage.cache_creation_input_tokens + (row.cache_written_tokens if row else 0),
+        usd=(event.cost_usd or 0.0) + (row.usd if row else 0.0),
+        unpriced=int(event.cost_usd is None) + (row.unpriced if row else 0),
         phase=attribution.phase,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from msgspec.structs import replace
 
 from shoal.app.run_view.bounded_table import BoundedChangeTrackingRowMap
@@ -25,7 +27,7 @@ class RunViewMailState(BoundedChangeTrackingRowMap[RunViewMailRow]):
         super().__init__(max_rows)
         self.unread = 0
         """Number of messages not taken yet, held or evicted."""
-        self._evicted_unread = CompactIdSet()
+        self._evicted_unread = CompactIdSet(key=os.urandom(16))
         """Messages evicted before they were taken."""
 
     def apply_event(self, event: MailPosted | MailTaken, at: int, offset: int) -> None:

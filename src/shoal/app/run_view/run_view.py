@@ -7,7 +7,7 @@ run that ended long ago, so a replay ends in the same state as the run.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
@@ -63,6 +63,20 @@ MAX_NOTES = MAX_QUESTIONS = 1_000
 
 
 class RunView:
+    snapshot_name: ClassVar[str] = "view"
+    snapshot_modules: ClassVar[tuple[str, ...]] = (
+        __name__,
+        "shoal.app.run_view.bounded_table",
+        "shoal.app.run_view.change_table",
+        "shoal.app.run_view.cost_table",
+        "shoal.app.run_view.mail_table",
+        "shoal.app.run_view.task_table",
+        "shoal.app.run_view.view_rows",
+        "shoal.app.run_view.workflow_table",
+        "shoal.core.teams.compact_id_set",
+        *RunViewAgentsState.snapshot_modules,
+    )
+
     def __init__(self) -> None:
         self.run = RunViewSummaryRow()
         self.statuses = RunViewAgentsState()
@@ -86,7 +100,7 @@ class RunView:
         """Types of unreadable events; each is noted once."""
         self._at = 0
 
-    def apply_recorded_event(self, recorded: JournalRecord) -> None:
+    def apply_record(self, recorded: JournalRecord) -> None:
         """Apply an event of the journal."""
         if isinstance(recorded.event, Event):
             # A run that was marked lost and goes on has changed since.
@@ -394,5 +408,5 @@ def build_run_view(recorded: Iterable[JournalRecord], until: int | None = None) 
     for record in recorded:
         if until is not None and record.offset >= until:
             break
-        view.apply_recorded_event(record)
+        view.apply_record(record)
     return view

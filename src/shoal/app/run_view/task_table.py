@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from sys import intern
 from typing import TypeAlias
 
 from msgspec.structs import replace
@@ -60,14 +61,16 @@ class RunViewTasksState:
 
     def apply_task_change(self, event: TaskChanged, at: int, offset: int) -> set[str]:
         """Apply a change and return the owners it affects."""
-        key = (event.board, event.task)
+        # One string for all tasks of a board, a status or an owner.
+        board, status, owner = intern(event.board), intern(event.status), intern(event.owner)
+        key = (board, event.task)
         old = self._table.get(key)
         row = RunViewTaskRow(
-            board=event.board,
-            id=event.task,
+            board=board,
+            id=event.task if old is None else old.id,
             subject=event.subject,
-            status=event.status,
-            owner=event.owner,
+            status=status,
+            owner=owner,
             blocked_by=event.blocked_by,
             rank=event.rank,
             changed=at,
@@ -111,4 +114,4 @@ def _append_status_change(
     moves = () if old is None else old.moves
     if old is not None and (old.status, old.owner) == (event.status, event.owner):
         return moves
-    return (*moves, (at, event.status, event.owner))[-_MAX_MOVES:]
+    return (*moves, (at, intern(event.status), intern(event.owner)))[-_MAX_MOVES:]

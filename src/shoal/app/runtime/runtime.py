@@ -72,7 +72,7 @@ from shoal.runs.question_broker import SessionQuestionBroker
 from shoal.runs.running_agents import RunningAgents
 from shoal.runs.shell_notifier import BackgroundShellNotifier
 from shoal.stores.files.home.home_paths import get_process_records_directory
-from shoal.stores.files.sessions.usage_summary import summarize_usage
+from shoal.stores.files.sessions.usage_summary import RunUsageState
 from shoal.team.nested_teams import TeamsByLeader
 from shoal.tools.plan_tools import build_plan_tools
 from shoal.tools.schedule_tools import build_schedule_tools
@@ -181,7 +181,7 @@ def restore_spending_from_journal(budget: Budget, journal: Journal) -> None:
     For a request without a reported cost, such as one in flight when a process was killed, Shoal counts the
     reservation.
     """
-    usage_summary = summarize_usage(journal.read_records())
+    usage_summary = journal.replay(RunUsageState).build_summary()
     for (agent, model), spent in usage_summary.spent.items():
         budget.restore_spending(agent, usage_summary.get_agent(agent).kind, model, spent)
     for request in usage_summary.unsettled:

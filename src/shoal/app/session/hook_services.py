@@ -63,7 +63,8 @@ class SessionHookServices:
         tool = runtime.tools.get(name)
         if tool is None:
             raise HookToolCallError(
-                f"the MCP server {action.server} has no tool {action.tool} now; `shoal mcp ls` lists servers"
+                f"the MCP server {action.server} has no tool {action.tool} at the moment; `shoal mcp ls` "
+                "lists the servers"
             )
         call = ToolUseBlock(id=f"hook-{runner.ids.new_short_id()}", name=name, input=dict(action.input))
         output = await run_tool_for_hook(runner, call, tool)

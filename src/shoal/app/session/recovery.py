@@ -8,9 +8,10 @@ import shoal
 from shoal.app.config.session_memory import build_resume_message
 from shoal.core.conversation.messages import ToolUseBlock, user_message
 from shoal.core.events import AgentEnded, NoteAdded, QuestionAnswered, SessionStarted, WorktreeWorkRetained
-from shoal.core.ids import LEAD_ID
+from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.permissions.questions import AllowAnswer, PermissionQuestion
 from shoal.runs.late_answers import format_late_answer_item_id, resolve_answer_permission_updates
+from shoal.stores.subagent_records import has_unstarted_description
 from shoal.team.session_teams import SessionTeams
 from shoal.wire.notification_text import format_late_permission_notice
 
@@ -77,11 +78,32 @@ async def _recover_session(session: Session, recovered: RecoveredSessionState) -
     session.supervisor.restore_earlier_agents(recovered.pending, recovered.completions)
     session.runtime.inbox.scheduler.restore_schedules(recovered.schedules)
     if isinstance(session.teams, SessionTeams):
+        await _remove_unprepared_members(session, recovered.former_members)
         await session.teams.resume_team(
             session.id, recovered.delivered, recovered.active_members, recovered.idle_members
         )
     _watch_late_answers(session, recovered.cut_off_questions)
     session.workflows.scripts.notify_interrupted()
+
+
+async def _remove_unprepared_members(session: Session, former_members: frozenset[AgentId]) -> None:
+    """Remove members that were added to a roster by a process that died before it had described them.
+
+    Under their id, the store has only the description and the conversation of a former member of that name.
+    """
+    store, rosters = session.config.history.store, session.runtime.team_store.rosters
+    for name in await rosters.list_teams() if former_members else ():
+        team = await rosters.read_team_roster(name)
+        if team is None or team.lead_session_id != session.id:
+            continue
+        for entry in team.members:
+            agent = AgentId(entry.agent_id)
+            if agent in former_members and not has_unstarted_description(store, agent):
+                await rosters.remove_member(team.name, entry.name)
+                session.runtime.events.note(
+                    f"The start of the teammate {entry.name} was interrupted, so it is not in the team. "
+                    "Start it again."
+                )
 
 
 def _watch_late_answers(session: Session, questions: tuple[PermissionQuestion, ...]) -> None:

@@ -16,7 +16,13 @@ from shoal.agent.forks import NO_SUGGESTION, ask_model_outside_conversation
 from shoal.agent.loop import LoopResult
 from shoal.app.config.session_memory import SessionMemory
 from shoal.app.options import Options
-from shoal.app.session import person_notifier, session_cleanup, session_telemetry, typed_commands
+from shoal.app.session import (
+    person_notifier,
+    session_cleanup,
+    session_telemetry,
+    snapshot_update,
+    typed_commands,
+)
 from shoal.app.session.recovery import start_or_recover_session
 from shoal.app.session.turn import (
     LastWorkingPermissionModeTracker,
@@ -283,6 +289,7 @@ class Session:
                 self.runtime.servers.start()
                 if self._options.persist and self._options.store is None:
                     session_cleanup.start_old_session_cleanup(self, self._tasks, self._exit)
+                    snapshot_update.start_snapshot_updates(self, self._tasks, self._exit)
         except BaseException:
             await self._exit.aclose()
             raise

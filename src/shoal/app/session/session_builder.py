@@ -441,6 +441,7 @@ def _recover_session_state(runtime: Runtime) -> RecoveredSessionState | None:
     )
     deliveries = LeadTranscriptDeliveries(delivered=history.delivered, answered=history.answered)
     recovered = recover_state_from_journal(sources, deliveries, config.ids.derive_generator())
+    runtime.team_store.restore_journaled_tasks(recovered.journaled_tasks)
     recovered.restore_agent_and_shell_counters(runtime.budget, runtime.processes.shells)
     return recovered
 

@@ -24,11 +24,18 @@ CHECK_DELAY = 0.1
 
 
 class JournaledTaskBoard:
-    def __init__(self, board: StoredTaskBoard, name: str, emit: Callable[[JournaledEvent], None]) -> None:
+    def __init__(
+        self,
+        board: StoredTaskBoard,
+        name: str,
+        emit: Callable[[JournaledEvent], None],
+        emitted: PackedTaskMap[TaskChanged] | None = None,
+    ) -> None:
+        """Journal changes of the board; `emitted` has the tasks that are already in the journal."""
         self._board = board
         self._name = name
         self._emit = emit
-        self._emitted = PackedTaskMap(TaskChanged)
+        self._emitted = PackedTaskMap(TaskChanged) if emitted is None else emitted
         self._pending: set[TaskId] = set()
         """Tasks whose change did not fit into the journal; it is emitted with the next change."""
         self._changes_running = 0

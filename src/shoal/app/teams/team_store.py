@@ -21,9 +21,10 @@ from shoal.core.teams.tasks import Task
 from shoal.stores.store_choice import open_store
 
 if TYPE_CHECKING:
-    from shoal.core.events import JournaledEvent
+    from shoal.core.events import JournaledEvent, TaskChanged
     from shoal.core.store import Store
     from shoal.core.teams.mail import MailMessage, MailPostReceipt
+    from shoal.core.teams.packed_task_map import PackedTaskMap
     from shoal.core.teams.roster import NewMember, RosterEntry
     from shoal.core.teams.team_storage import (
         ClaimAttempts,
@@ -60,11 +61,17 @@ class TeamStore:
         self._journals_tasks = journals_tasks
         self._shared_list = shared_list
         """Name of the board for agents without a team, if sessions share one."""
+        self._journaled_tasks: dict[str, PackedTaskMap[TaskChanged]] = {}
+        """Tasks of boards that are not open yet, as they are in the journal of the run."""
         self._boards: dict[str, TaskBoard] = {}
         self._mailboxes: dict[str, MailboxStore] = {}
         self._rosters: RosterStore | None = None
         self.attempts: ClaimAttempts = {}
         self._keys: dict[TeamName, bytes] = {}
+
+    def restore_journaled_tasks(self, tasks: dict[str, PackedTaskMap[TaskChanged]]) -> None:
+        """Journal only changes since these events, by board."""
+        self._journaled_tasks = dict(tasks)
 
     @property
     def rosters(self) -> RosterStore:
@@ -86,7 +93,7 @@ class TeamStore:
 
         if self._emit is None or not self._journals_tasks:
             return board
-        journaled = JournaledTaskBoard(board, name, self._emit)
+        journaled = JournaledTaskBoard(board, name, self._emit, self._journaled_tasks.pop(name, None))
         journaled.start_watching()
         return journaled
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, MutableMapping
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -34,6 +34,7 @@ class PackedTaskMap(MutableMapping[TaskId, V]):
         "_count",
         "_decode",
         "_encode",
+        "_kind",
         "_last_read",
         "_loose_values",
         "_max_loose",
@@ -42,6 +43,7 @@ class PackedTaskMap(MutableMapping[TaskId, V]):
     )
 
     def __init__(self, kind: type[V]) -> None:
+        self._kind = kind
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = msgspec.msgpack.Decoder(dict[int, kind]).decode  # type: ignore[valid-type]
         self.unfinished: dict[TaskId, V] = {}
@@ -53,6 +55,13 @@ class PackedTaskMap(MutableMapping[TaskId, V]):
         self._count = 0
         self._last_read: tuple[int, dict[int, V]] = (-1, {})
         """Pack that was read last and its content: readers often read the neighbors next."""
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self._kind, self.unfinished, self._loose_values, self._packs, self._count, self._max_loose
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.__init__(state[0])  # type: ignore[misc]
+        _, self.unfinished, self._loose_values, self._packs, self._count, self._max_loose = state
 
     def __getitem__(self, task: TaskId) -> V:
         if (found := self.unfinished.get(task)) is not None:

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from shoal.core.agents.subagent_metadata import SubagentMetadata
 from shoal.core.clock import Clock
+from shoal.core.conversation.restored_conversation import RestoredConversation
 from shoal.core.conversation.transcript_entries import TranscriptEntry, TranscriptMessageEntry
 from shoal.core.errors import SessionNotFound, StateFileError
 from shoal.core.events import JournaledEvent, JournalRecord
@@ -30,7 +31,7 @@ from shoal.core.store import SessionStore, Store
 from shoal.core.teams.mail_signatures import KEY_SIZE
 from shoal.core.text.redaction import SecretRedactor
 from shoal.stores.files.sessions.result_files import FileResultStore
-from shoal.stores.journal_records import parse_journal_records
+from shoal.stores.journal_records import S, parse_journal_records, replay_records
 from shoal.stores.memory.memory_teams import (
     MemoryBoardState,
     MemoryMailboxes,
@@ -39,7 +40,7 @@ from shoal.stores.memory.memory_teams import (
     MemoryTaskBoard,
     MemoryWatch,
 )
-from shoal.stores.restored_conversation import rewrite_transcript_session
+from shoal.stores.restored_conversation import restore_agent_transcript, rewrite_transcript_session
 from shoal.stores.stored_questions import StoredQuestions
 from shoal.wire.journal_codec import encode_journal_line
 from shoal.wire.json_codec import encode_strict_json
@@ -211,6 +212,9 @@ class MemorySessionStore:
             )
         return b"".join(self._encode_lines(agent, part) for part in self.transcripts[agent])
 
+    def restore_conversation(self, agent: AgentId) -> RestoredConversation:
+        return restore_agent_transcript(self.read_transcript(agent), agent)
+
     def append_entry(self, agent: AgentId, origin: TranscriptOrigin, entry: TranscriptEntry) -> None:
         parts = self.transcripts.get(agent)
         if parts is None:
@@ -338,6 +342,9 @@ class MemoryJournal:
                 line = self._secrets.redact_bytes(encode_journal_line(event, at))
                 for record in parse_journal_records((line,), number):
                     yield replace(record, next=number + 1)
+
+    def replay(self, kind: type[S], settle: Callable[[S], None] | None = None) -> S:
+        return replay_records(kind, self.read_records())
 
     def get_position(self) -> int:
         return self._events[-1][0] + 1 if self._events else 0

@@ -15,6 +15,7 @@ import msgspec
 
 from shoal.core.agents.subagent_metadata import SubagentMetadata
 from shoal.core.clock import Clock
+from shoal.core.conversation.restored_conversation import RestoredConversation
 from shoal.core.conversation.transcript_entries import TranscriptEntry
 from shoal.core.errors import SessionNotFound, StateFileError
 from shoal.core.events import JournaledEvent, JournalRecord
@@ -26,11 +27,12 @@ from shoal.stores.files.home.home_paths import (
     make_private_directory,
     to_safe_file_name,
 )
-from shoal.stores.journal_records import parse_journal_records
+from shoal.stores.journal_records import S, parse_journal_records, replay_records
 from shoal.stores.postgres.database_client import DatabaseClient
 from shoal.stores.postgres.database_text import to_database_text
 from shoal.stores.postgres.database_worker import DatabaseWorker, build_channel
 from shoal.stores.postgres.postgres_hints import PostgresWatch
+from shoal.stores.restored_conversation import restore_agent_transcript
 from shoal.stores.stored_questions import StoredQuestions
 from shoal.wire.journal_codec import encode_journal_line
 from shoal.wire.question_codec import (
@@ -178,6 +180,9 @@ class PostgresSessionStore:
                 f"There is no transcript for {agent} in the session {self.session}.", path=self.directory
             )
         return b"".join(row[0] for row in rows)
+
+    def restore_conversation(self, agent: AgentId) -> RestoredConversation:
+        return restore_agent_transcript(self.read_transcript(agent), agent)
 
     def get_transcript_path(self, agent: AgentId) -> None:
         return None
@@ -375,6 +380,9 @@ class PostgresJournal:
             chunks = (row[1] for row in rows)
             yield from parse_journal_records(chunks, rows[0][0])
             offset = rows[-1][0] + len(rows[-1][1])
+
+    def replay(self, kind: type[S], settle: Callable[[S], None] | None = None) -> S:
+        return replay_records(kind, self.read_records())
 
     def _read_lines(self, offset: int) -> list[Any]:
         async def read(raw: Any) -> list[Any]:

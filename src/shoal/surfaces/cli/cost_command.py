@@ -71,11 +71,11 @@ def _sum_cost_by_task_and_phase(
 
     Cost without a task or phase has an empty key.
     """
-    from shoal.app.run_view.run_view import build_run_view
+    from shoal.app.run_view.run_view import RunView
     from shoal.core.budgets.usage import Usage, UsageAndCostTotals
-    from shoal.stores.files.sessions.file_journal import read_journal
+    from shoal.stores.files.sessions.journal_snapshots import load_journal_state
 
-    run_view = build_run_view(read_journal(journal))
+    run_view, _ = load_journal_state(journal, RunView)
     subjects = {(row.board, row.id): row.subject for row in run_view.tasks.values()}
     boards = {row.board for row in run_view.costs.rows.values() if row.task}
     totals_by_task: dict[str, UsageAndCostTotals] = {}

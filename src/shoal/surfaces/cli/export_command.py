@@ -50,12 +50,11 @@ def export_command(*, session: str | None, html: bool, output: str | None, as_js
 
 
 def render_run_export(run: RunHandle, *, html: bool) -> bytes:
-    from shoal.app.run_view.run_view import build_run_view
-    from shoal.stores.files.sessions.file_journal import read_journal
+    from shoal.app.run_access.run_handle import read_start_directory
     from shoal.surfaces.web.run_page import export_run_data, render_run_page
     from shoal.wire.json_codec import encode_json
 
-    secrets = load_export_redactor(Path(build_run_view(read_journal(run.journal_path)).run.cwd or "."))
+    secrets = load_export_redactor(Path(read_start_directory(run) or "."))
     if html:
         return render_run_page(run, secrets)
     return secrets.redact_bytes(encode_json(export_run_data(run))) + b"\n"

@@ -7,11 +7,13 @@ import os
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
 import shoal
+from shoal.core.journal_progress import journal_progress
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.command_registry import COMMANDS, load_subcommand
 from shoal.surfaces.cli.flags import FLAG_SECTIONS, PICK_SESSION, check_flag_conflicts, options_from_flags
@@ -76,6 +78,7 @@ def _reopen_closed_standard_streams() -> None:
 def run_command_line(arguments: Sequence[str]) -> int:
     """Run a command line and return the exit code. Every error is reported as a sentence."""
     debug = any(word.partition("=")[0] in ("-d", "--debug") for word in arguments)
+    journal_progress.set(JournalProgressPrinter().print_progress)
     try:
         command, name, rest = _resolve_command(list(arguments))
         code = command.main(rest, prog_name=name, standalone_mode=False)
@@ -97,6 +100,23 @@ def run_command_line(arguments: Sequence[str]) -> int:
 
         return _print_error_and_return_code(explain_error(error), exit_codes.ERROR)
     return code if isinstance(code, int) else exit_codes.OK
+
+
+class JournalProgressPrinter:
+    """Prints a line for every tenth of a long journal, so that nobody takes the wait for a hang."""
+
+    def __init__(self) -> None:
+        self._printed: tuple[Path, int] | None = None
+
+    def print_progress(self, journal: Path, done: int, total: int) -> None:
+        tenth = 10 * done // max(total, 1)
+        if self._printed != (journal, tenth):
+            self._printed = (journal, tenth)
+            print(
+                f"shoal: Reading the journal of session {journal.parent.name[:8]} once, for later commands: "
+                f"{10 * tenth} % of {total / 1_000_000:.0f} MB",
+                file=sys.stderr,
+            )
 
 
 def _format_examples(examples: Sequence[str]) -> str:

@@ -58,7 +58,10 @@ _TASK_MARKS = {"pending": "☐", "in_progress": "◐", "completed": "☑", "dele
         "costs."
     ),
 )
-def watch_command(*, session: str | None, as_json: bool, frames: bool) -> int:
+@click.option(
+    "--all", "show_all", is_flag=True, help="Print all events of a long run, not only the last ones."
+)
+def watch_command(*, session: str | None, as_json: bool, frames: bool, show_all: bool) -> int:
     run = _find_requested_or_live_run(session)
     if run is None:
         return 1
@@ -68,7 +71,7 @@ def watch_command(*, session: str | None, as_json: bool, frames: bool) -> int:
             if frames
             else print_run_events_as_json(run)
             if as_json
-            else _print_run(run)
+            else _print_run(run, show_all=show_all)
         )
     except KeyboardInterrupt:
         return 130
@@ -121,24 +124,34 @@ async def print_view_deltas_as_json(run: RunHandle) -> None:
 
     async with RunFollower(run, SystemClock()) as follower:
         async for delta in follower.iter_view_deltas():
-            sys.stdout.buffer.write(encode_json(delta) + b"\n")
+            sys.stdout.buffer.write(encode_json(delta))
+            sys.stdout.buffer.write(b"\n")
             sys.stdout.buffer.flush()
             if follower.is_over and delta.offset == follower.view.offset:
                 return
 
 
-async def _print_run(run: RunHandle) -> None:
-    from shoal.app.run_access.run_handle import watch_run_events
+async def _print_run(run: RunHandle, *, show_all: bool) -> None:
+    from shoal.app.run_access.run_handle import RECENT_SIZE, watch_run_events
 
-    screen, clock = open_terminal_screen(sys.stdout), SystemClock()
+    screen, clock, offset = open_terminal_screen(sys.stdout), SystemClock(), 0
     printer = _RunWatchPrinter(screen, clock, live=run.is_live, session=run.session)
     try:
-        async for timed_event in watch_run_events(run, clock):
+        if not show_all and _get_journal_size(run) > RECENT_SIZE:
+            offset = printer.print_recent_events(run)
+        async for timed_event in watch_run_events(run, clock, offset):
             printer.print_event(timed_event)
     except asyncio.CancelledError:
         printer.close()
         raise
     printer.close(run_ended=True)
+
+
+def _get_journal_size(run: RunHandle) -> int:
+    try:
+        return run.journal_path.stat().st_size
+    except OSError:
+        return 0
 
 
 class _RunWatchPrinter:
@@ -159,12 +172,32 @@ class _RunWatchPrinter:
         self._has_ended = False
         self._unknown: set[str] = set()
 
-    def print_event(self, timed_event: TimedEvent) -> None:
+    def print_recent_events(self, run: RunHandle) -> int:
+        """Print the last events of a long run, and return the offset after them."""
+        from shoal.app.run_access.run_handle import TimedEvent, load_recent_events
+        from shoal.stores.files.sessions.usage_summary import summarize_journal_usage
+
+        recent = load_recent_events(run)
+        self._statuses = recent.statuses
+        self._printer = RunEventPrinter(self._screen, is_observer=True, statuses=self._statuses)
+        self._printer.write_note(
+            f"{recent.start / 1_000_000:.1f} MB of earlier events are not shown. Show them: "
+            f"shoal watch {self._session} --all"
+        )
+        for record in recent.iter_records():
+            self.print_event(TimedEvent(at=record.at, event=record.event), is_applied=True)
+        spent = summarize_journal_usage(run.journal_path).total
+        self._usage, self._usd = spent.usage, spent.usd
+        return recent.offset
+
+    def print_event(self, timed_event: TimedEvent, *, is_applied: bool = False) -> None:
+        """Print an event; `is_applied` means that the statuses already contain it."""
         event = timed_event.event
         if not isinstance(event, Event):
             self._note_unknown(event)
             return
-        self._statuses.apply_event(event, timed_event.at / 1000)
+        if not is_applied:
+            self._statuses.apply_event(event, timed_event.at / 1000)
         match event:
             case SessionStarted(session=session, model=model, cwd=cwd):
                 self._screen.end_line()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal.core.clock import SystemClock
+from shoal.core.journal_progress import journal_progress
 from shoal.core.text.redaction import KEY_SHAPE_REDACTOR, SecretRedactor
 from shoal.core.text.text_format import strip_terminal_codes, to_one_line
 from shoal.stores.files.sessions.debug_log import DebugLog
@@ -186,6 +187,8 @@ def choose_textual_theme(setting: str | None, environ: Mapping[str, str]) -> str
 
 async def run_app_with_coroutine(app: ShoalApp, run_inside: Callable[[], Coroutine[Any, Any, int]]) -> int:
     """Run the app and a coroutine; the end of one ends both. Raises the exception that ended it."""
+    # Lines on standard error would destroy the screen.
+    journal_progress.set(None)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, app.leave_run, 128 + signal.SIGTERM)
     # Not by the loop: a write to a terminal that is gone may block the loop itself.

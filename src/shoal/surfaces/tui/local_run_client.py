@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from shoal.app.run_view.run_view import RunView, build_run_view
+from shoal.app.run_view.run_view import RunView
 from shoal.app.session.delegate_mode import is_in_delegate_mode
 from shoal.app.session.run_controller import LocalRunController
 from shoal.core.conversation.messages import Message
@@ -218,4 +218,4 @@ class TuiLocalRunClient(TerminalController):
 
 def create_session_run_view(session: Session) -> RunView:
     """Return the current view of the run; nothing may be awaited before events are applied to it."""
-    return build_run_view(session.journal.read_records())
+    return session.journal.replay(RunView)

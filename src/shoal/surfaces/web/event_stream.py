@@ -14,10 +14,14 @@ from shoal.wire.json_codec import encode_json
 
 HEARTBEAT = 15.0
 """Seconds; proxies and phones drop silent connections."""
+MAX_CHUNK = 1 << 18
+"""Bytes sent at once: the server copies each chunk."""
 _BEAT = b": \n\n"
 _FIRST = b"retry: 1000\n\n"
 
-EventSource: TypeAlias = AsyncGenerator[bytes, None]
+EncodedEvent: TypeAlias = tuple[bytes, ...]
+"""Parts of an event, which are not joined: the first frame of a large board has many megabytes."""
+EventSource: TypeAlias = AsyncGenerator[EncodedEvent, None]
 
 
 class ServerSentEventSources(NamedTuple):
@@ -29,11 +33,11 @@ class ServerSentEventSources(NamedTuple):
 StreamContext: TypeAlias = AbstractAsyncContextManager[ServerSentEventSources]
 
 
-def encode_server_sent_event(value: object, *, event_id: int | None = None, kind: str = "") -> bytes:
+def encode_server_sent_event(value: object, *, event_id: int | None = None, kind: str = "") -> EncodedEvent:
     head = f"id: {event_id}\n" if event_id is not None else ""
     head += f"event: {kind}\n" if kind else ""
     # JSON contains no line breaks.
-    return b"%bdata: %b\n\n" % (head.encode(), encode_json(value))
+    return f"{head}data: ".encode(), encode_json(value), b"\n\n"
 
 
 class _ServerSentEventStreamEndedError(Exception):
@@ -61,7 +65,7 @@ class ServerSentEventResponse(Response):
         async with self._context as events:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             writer = _ServerSentEventWriter(send)
-            await writer.write_body_chunk(_FIRST)
+            await writer.write_event((_FIRST,))
             try:
                 async with asyncio.TaskGroup() as tasks:
                     for source in events.sources:
@@ -80,20 +84,28 @@ class _ServerSentEventWriter:
         self._send = send
         self._write_lock = asyncio.Lock()
 
-    async def write_body_chunk(self, part: bytes) -> None:
+    async def write_event(self, event: EncodedEvent) -> None:
         async with self._write_lock:
-            await self._send({"type": "http.response.body", "body": part, "more_body": True})
+            if sum(map(len, event)) <= MAX_CHUNK:
+                await self._send_chunk(b"".join(event))
+                return
+            for part in event:
+                for start in range(0, len(part), MAX_CHUNK):
+                    await self._send_chunk(part[start : start + MAX_CHUNK])
+
+    async def _send_chunk(self, chunk: bytes) -> None:
+        await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
 
     async def write_source_events(self, source: EventSource) -> None:
         # Closed here, not by the garbage collector: it may hold a connection to a run.
         async with aclosing(source):
-            async for part in source:
-                await self.write_body_chunk(part)
+            async for event in source:
+                await self.write_event(event)
 
     async def send_heartbeats(self) -> None:
         while True:
             await asyncio.sleep(HEARTBEAT)
-            await self.write_body_chunk(_BEAT)
+            await self.write_event((_BEAT,))
 
 
 async def _raise_on_client_disconnect(receive: Receive) -> None:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from shoal.app.run_access.run_facts import JournaledAgentSummary, JournaledRunSummary
 from shoal.app.run_access.run_handle import RunHandle
 from shoal.core.errors import StateFileError
 from shoal.core.ids import AgentId, SessionId
 from shoal.stores.files.home.home_paths import check_safe_file_name
 from shoal.stores.files.sessions.question_files import QuestionFiles
 from shoal.surfaces.web.json_replies import WebApiRequestRefusedError
-from shoal.surfaces.web.run_facts import JournaledAgentSummary, JournaledRunSummary
 
 MOST_KEPT = 2_000
 """Runs whose facts are kept in memory."""

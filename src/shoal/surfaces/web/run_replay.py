@@ -27,7 +27,7 @@ def iter_replay_frames(run: RunHandle, most: int) -> Iterator[ViewDelta]:
         if record_count == size and most > 1:
             yield replace(run_view.get_delta_since(sent_offset), live=True)
             sent_offset, record_count, most = run_view.offset, 0, most - 1
-        run_view.apply_recorded_event(record)
+        run_view.apply_record(record)
         record_count += 1
     if not is_live and not run_view.run.ended:
         run_view.mark_run_lost()

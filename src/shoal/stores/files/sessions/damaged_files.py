@@ -59,7 +59,7 @@ _RESULT = StateFileKind(
 _QUESTION = StateFileKind(
     name="question",
     shape="object",
-    used="Nothing replaces it; the agent asks again.",
+    used="The agent asks its question again.",
     lost="The question, or the answer to it, is lost.",
 )
 _LOCK = StateFileKind(name="lock file", shape="lock", used="A new one is created.", lost="Nothing is lost.")

@@ -8,10 +8,12 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 from shoal.core.clock import Clock
 from shoal.core.errors import StateFileError
 from shoal.core.events import AgentEnded, JournaledEvent, JournalRecord, SessionEnded, WorktreeWorkRetained
+from shoal.core.ports import JournalState
 from shoal.core.text.redaction import KEY_SHAPE_REDACTOR, SecretRedactor
 from shoal.stores.files.access.file_watch import DirectoryWatch
 from shoal.stores.files.access.problem_reporter import ProblemReporter, ignore_problem
@@ -25,8 +27,10 @@ from shoal.stores.files.home.home_paths import (
 from shoal.stores.journal_records import parse_journal_records
 from shoal.wire.journal_codec import encode_journal_line
 
+S = TypeVar("S", bound=JournalState)
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHUNK = 1 << 20
+GROWTH_CHECK = 256
 _END_EVENTS = (AgentEnded, WorktreeWorkRetained)
 
 
@@ -42,6 +46,9 @@ class FileJournal:
         self._durable = durable
         self._fd: int | None = None
         self._is_torn = False
+        self._append_count = 0
+        self.on_growth: Callable[[int], None] | None = None
+        """Called with the size of the journal after every `GROWTH_CHECK` events of this process."""
         self._unwritten: deque[bytes] = deque()
         """End events that could not be written yet; they are written before the next event."""
 
@@ -51,6 +58,9 @@ class FileJournal:
             if self._unwritten:
                 self._write_unwritten_lines()
             self._append_line(line)
+            self._append_count += 1
+            if not self._append_count % GROWTH_CHECK and self.on_growth is not None:
+                self.on_growth(self.get_position())
         except StateFileError:
             if isinstance(event, _END_EVENTS):
                 self._unwritten.append(line)
@@ -68,7 +78,8 @@ class FileJournal:
         try:
             # Others write here too, so a partial line is not truncated: the next event starts a new line.
             self._is_torn = True
-            write_all_bytes(fd, line)
+            if (written := os.write(fd, line)) != len(line):
+                write_all_bytes(fd, line[written:])
             self._is_torn = False
             if self._durable:
                 sync_file_data(fd)
@@ -81,6 +92,11 @@ class FileJournal:
 
     def read_records(self, offset: int = 0) -> Iterator[JournalRecord]:
         return read_journal(self.path, offset)
+
+    def replay(self, kind: type[S], settle: Callable[[S], None] | None = None) -> S:
+        from shoal.stores.files.sessions.journal_snapshots import load_journal_state
+
+        return load_journal_state(self.path, kind, settle=settle)[0]
 
     def get_position(self) -> int:
         """Return the offset at which this process's latest event ends."""
@@ -119,6 +135,18 @@ def read_journal(
     with file:
         file.seek(offset)
         yield from parse_journal_records(iter(lambda: file.read(_CHUNK), b""), offset, report_problem)
+
+
+def find_offset_of_last_bytes(path: Path, size: int, end: int) -> int:
+    """Return the offset of the first line that starts in the last `size` bytes before `end`; 0 for all."""
+    if end <= size:
+        return 0
+    try:
+        with open_state_file(path) as file:
+            file.seek(end - size)
+            return end - size + len(file.readline())
+    except OSError as error:
+        raise StateFileError(f"Cannot read the journal {path}: {error.strerror}.", path=path) from error
 
 
 async def follow_journal(

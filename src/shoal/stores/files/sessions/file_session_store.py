@@ -8,6 +8,7 @@ import msgspec
 
 from shoal.core.agents.subagent_metadata import SubagentMetadata
 from shoal.core.clock import Clock
+from shoal.core.conversation.restored_conversation import RestoredConversation
 from shoal.core.errors import SessionNotFound, StateFileError
 from shoal.core.ids import LEAD_ID, AgentId, SessionId
 from shoal.core.text.redaction import SecretRedactor
@@ -17,8 +18,10 @@ from shoal.stores.files.home.home_paths import (
     get_subagent_transcript_path,
     get_subagent_transcripts_directory,
     read_state_file,
+    to_safe_file_name,
 )
 from shoal.stores.files.locks.pid_locks import SessionLock
+from shoal.stores.files.sessions.conversation_snapshots import restore_stored_conversation
 from shoal.stores.files.sessions.file_journal import FileJournal
 from shoal.stores.files.sessions.file_transcript import FileTranscript
 from shoal.stores.files.sessions.question_files import QuestionFiles
@@ -26,6 +29,9 @@ from shoal.stores.files.sessions.result_files import FileResultStore
 from shoal.stores.files.sessions.session_files import read_transcript_file
 from shoal.wire.subagent_metadata_codec import encode_subagent_metadata, parse_subagent_metadata
 from shoal.wire.transcript_codec import TranscriptEncoder
+
+CONVERSATION_SNAPSHOT = "snapshot-conversation"
+"""Name of the snapshot of the lead's conversation; those of other agents have their id as a suffix."""
 
 
 class FileSessionStore:
@@ -77,6 +83,14 @@ class FileSessionStore:
 
     def read_transcript(self, agent: AgentId) -> bytes:
         return read_transcript_file(self.get_transcript_path(agent))
+
+    def restore_conversation(self, agent: AgentId) -> RestoredConversation:
+        suffix = "" if agent == LEAD_ID else f"-{to_safe_file_name(agent)}"
+        return restore_stored_conversation(
+            self.get_transcript_path(agent),
+            self.directory / f"{CONVERSATION_SNAPSHOT}{suffix}",
+            "" if agent == LEAD_ID else agent,
+        )
 
     def get_transcript_path(self, agent: AgentId) -> Path:
         if agent == LEAD_ID:

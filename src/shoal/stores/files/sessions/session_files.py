@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from shoal.core.conversation.restored_conversation import RestoredConversation
 from shoal.core.conversation.transcript_entries import TranscriptMessageEntry
 from shoal.core.errors import SessionNotFound, StateFileError
 from shoal.core.ids import SessionId
@@ -18,11 +19,7 @@ from shoal.stores.files.home.home_paths import (
     read_state_file,
     write_file_atomically,
 )
-from shoal.stores.restored_conversation import (
-    RestoredConversation,
-    restore_transcript,
-    rewrite_transcript_session,
-)
+from shoal.stores.restored_conversation import restore_transcript, rewrite_transcript_session
 from shoal.wire.transcript_codec import TranscriptTitleEntry, parse_transcript_line
 
 _PREVIEW_SIZE = 1 << 17

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from msgspec import Struct
 
 from shoal.core.budgets.usage import UsageAndCostTotals
 from shoal.core.events import (
+    EVENT_MODULES,
     AgentStarted,
     JournalRecord,
     ModelRequestFailed,
@@ -17,7 +18,7 @@ from shoal.core.events import (
     ModelRequestSettled,
 )
 from shoal.core.ids import LEAD_ID, LEAD_KIND, AgentId, RequestId
-from shoal.stores.files.sessions.file_journal import read_journal
+from shoal.stores.files.sessions.journal_snapshots import load_journal_state
 
 _Key = TypeVar("_Key", bound=str)
 
@@ -79,35 +80,47 @@ def _sum_costs_by_key(parts: Iterable[tuple[_Key, UsageAndCostTotals]]) -> dict[
     return sums
 
 
-def summarize_journal_usage(journal: Path) -> RunUsageSummary:
-    return summarize_usage(read_journal(journal))
+class RunUsageState:
+    """Usage in the records of a journal so far."""
 
+    snapshot_name: ClassVar[str] = "usage"
+    snapshot_modules: ClassVar[tuple[str, ...]] = (__name__, *EVENT_MODULES)
 
-def summarize_usage(records: Iterable[JournalRecord]) -> RunUsageSummary:
-    """Sum the usage in the records of a whole journal."""
-    spent: dict[tuple[AgentId, str], UsageAndCostTotals] = {}
-    in_flight: dict[RequestId, UnsettledModelRequest] = {}
-    unsettled: list[UnsettledModelRequest] = []
-    workers: dict[AgentId, SpendingAgent] = {}
-    for record in records:
+    def __init__(self) -> None:
+        self._spent: dict[tuple[AgentId, str], UsageAndCostTotals] = {}
+        self._in_flight: dict[RequestId, UnsettledModelRequest] = {}
+        self._unsettled: list[UnsettledModelRequest] = []
+        self._workers: dict[AgentId, SpendingAgent] = {}
+
+    def apply_record(self, record: JournalRecord) -> None:
         match record.event:
             case AgentStarted(agent=agent, kind=kind, name=name, description=task):
-                workers[agent] = SpendingAgent(kind=kind, name=name, task=task)
+                self._workers[agent] = SpendingAgent(kind=kind, name=name, task=task)
             case ModelRequestSent() as sent:
-                if sent.request in in_flight:
-                    unsettled.append(in_flight[sent.request])
-                in_flight[sent.request] = _build_unanswered_model_request(sent, record)
+                if sent.request in self._in_flight:
+                    self._unsettled.append(self._in_flight[sent.request])
+                self._in_flight[sent.request] = _build_unanswered_model_request(sent, record)
             case ModelRequestSettled() as settled:
-                in_flight.pop(settled.request, None)
+                self._in_flight.pop(settled.request, None)
                 key = (settled.agent, settled.model)
-                spent[key] = spent.get(key, UsageAndCostTotals()) + _to_cost_totals(settled)
+                self._spent[key] = self._spent.get(key, UsageAndCostTotals()) + _to_cost_totals(settled)
             case ModelRequestFailed() as failure:
-                sent_request = in_flight.pop(failure.request, None)
+                sent_request = self._in_flight.pop(failure.request, None)
                 if failure.billed:
-                    unsettled.append(_build_failed_model_request(failure, sent_request, record))
+                    self._unsettled.append(_build_failed_model_request(failure, sent_request, record))
             case _:
                 pass
-    return RunUsageSummary(spent=spent, unsettled=(*unsettled, *in_flight.values()), agents=workers)
+
+    def build_summary(self) -> RunUsageSummary:
+        return RunUsageSummary(
+            spent=dict(self._spent),
+            unsettled=(*self._unsettled, *self._in_flight.values()),
+            agents=dict(self._workers),
+        )
+
+
+def summarize_journal_usage(journal: Path) -> RunUsageSummary:
+    return load_journal_state(journal, RunUsageState)[0].build_summary()
 
 
 def _build_unanswered_model_request(event: ModelRequestSent, record: JournalRecord) -> UnsettledModelRequest:

@@ -10,7 +10,6 @@ from msgspec import UNSET, Struct, structs
 
 import shoal
 from shoal.app.run_view.agent_status import AgentStatusRecord, RunViewAgentsState
-from shoal.core.budgets.usage import Usage
 from shoal.core.clock import format_iso_time
 from shoal.core.conversation.messages import ToolResultBlock, extract_tool_result_text
 from shoal.core.events import (
@@ -34,7 +33,6 @@ from shoal.core.text.text_format import strip_terminal_codes
 from shoal.surfaces.cli.headless.stdout import AsyncStdoutWriter
 from shoal.surfaces.terminal import user_messages
 from shoal.wire import stream_output_codec, stream_task_codec
-from shoal.wire.json_codec import encode_json
 from shoal.wire.stream_output_codec import OutputStreamLine, PartialMessageEncoder
 
 if TYPE_CHECKING:
@@ -193,16 +191,22 @@ class _TurnResultBuilder:
         return stream_output_codec.RunResultStreamLine(
             subtype=stream_output_codec.get_result_subtype(finished.reason),
             is_error=not is_done,
-            duration_ms=finished.duration_ms,
-            duration_api_ms=finished.duration_api_ms,
-            num_turns=finished.requests,
+            work=stream_output_codec.RunResultWork(
+                duration_ms=finished.duration_ms,
+                duration_api_ms=finished.duration_api_ms,
+                num_turns=finished.requests,
+            ),
             result=finished.text or explanation,
             structured_output=UNSET if finished.output is None else finished.output,
             stop_reason=self.stop_reason,
             session_id=self.session.id,
-            total_cost_usd=finished.cost_usd,
-            usage=finished.usage,
-            model_usage=stream_output_codec.build_model_usage_totals(self.session.budget.spending_by_model),
+            spending=stream_output_codec.RunResultSpending(
+                total_cost_usd=finished.cost_usd,
+                usage=finished.usage,
+                model_usage=stream_output_codec.build_model_usage_totals(
+                    self.session.budget.spending_by_model
+                ),
+            ),
             permission_denials=self.denials,
             api_error_status=getattr(finished.error, "status", None),
             errors=() if is_done else (explanation,),
@@ -214,14 +218,8 @@ def _build_failure_result(explanation: str) -> stream_output_codec.RunResultStre
     return stream_output_codec.RunResultStreamLine(
         subtype="error_during_execution",
         is_error=True,
-        duration_ms=0,
-        duration_api_ms=0,
-        num_turns=0,
         result=explanation,
         session_id="",
-        total_cost_usd=0.0,
-        usage=Usage(),
-        model_usage={},
         permission_denials=(),
         errors=(explanation,),
         uuid=str(uuid.uuid4()),
@@ -275,7 +273,7 @@ class JsonResultOutputWriter:
     async def write_pending_result(self) -> None:
         if self._result is not None:
             result, self._result = self._result, None
-            await self._stdout.write(encode_json(result) + b"\n")
+            await self._stdout.write(stream_output_codec.encode_stream_line(result) + b"\n")
 
 
 class StreamJsonOutputWriter:
@@ -293,7 +291,7 @@ class StreamJsonOutputWriter:
         """Data of results whose messages have not come yet, by call."""
 
     async def send_line(self, line: object) -> None:
-        await self._stdout.write(encode_json(line) + b"\n")
+        await self._stdout.write(stream_output_codec.encode_stream_line(line) + b"\n")
 
     def set_session(self, session: Session) -> None:
         self._turn = _TurnResultBuilder(session)
@@ -472,6 +470,7 @@ def _build_init_line(session: Session) -> stream_output_codec.SessionInitStreamL
         model=session.model_card.id,
         permission_mode=session.permission_mode,
         agents=[definition.name for definition in session.config.definitions.all()],
+        skills=[skill.name for skill in session.knowledge.skills.list_skills_for_model()],
         plugins=[{"name": each.name, "path": str(each.root)} for each in session.config.plugins.all],
         slash_commands=[each.name for each in session.knowledge.list_slash_commands()],
         output_style=session.knowledge.output_style.name,

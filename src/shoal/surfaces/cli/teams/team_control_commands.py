@@ -330,10 +330,10 @@ def _enter_team_directory(team: TeamRoster) -> None:
 
 def _find_requested_lead_model(team: TeamRoster, run: RunHandle) -> str | None:
     """Return the model that a flag named when the lead was started."""
-    from shoal.app.run_access.run_handle import read_requested_model
+    from shoal.app.run_access.run_handle import read_start_state
     from shoal.surfaces.terminal.user_messages import print_user_message
 
-    name = read_requested_model(run)
+    name = read_start_state(run).requested_model
     if name:
         print_user_message(f"The lead of {team.name} still uses {name}. Choose another model with --model.")
     return name or None
@@ -344,12 +344,12 @@ def _report_mode_not_carried_over(team: TeamRoster, run: RunHandle, flag_values:
     if flag_values["mode"] or flag_values["skip_permissions"]:
         return
     from shoal.app.reports.permission_report import build_lead_permission_report, load_project_settings
-    from shoal.app.run_access.run_handle import read_last_permission_mode
+    from shoal.app.run_access.run_handle import read_start_state
     from shoal.surfaces.terminal.user_messages import print_user_message
 
     cwd = Path.cwd()
     old_mode, new_mode = (
-        read_last_permission_mode(run),
+        read_start_state(run).permission_mode,
         build_lead_permission_report(load_project_settings(cwd, given=flag_values["settings"]), cwd).mode,
     )
     if old_mode and old_mode != new_mode:

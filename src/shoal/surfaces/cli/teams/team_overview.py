@@ -131,20 +131,15 @@ def find_team_run(team: TeamRoster) -> RunHandle:
 def _load_agent_statuses_and_lead_state(run: RunHandle) -> tuple[RunViewAgentsState, LeadState]:
     """Load the statuses from the run's journal, which is read once because it may be long."""
     from shoal.app.run_view.agent_status import RunViewAgentsState
-    from shoal.core.events import Event, SessionEnded
-    from shoal.stores.files.sessions.file_journal import read_journal
+    from shoal.stores.files.sessions.journal_snapshots import load_journal_state
 
     # Checked first, so that the last events of a run that ends meanwhile are still read.
     is_live = run.is_live
-    statuses, last = RunViewAgentsState(), None
-    for record in read_journal(run.journal_path):
-        last = record.event
-        if isinstance(last, Event):
-            statuses.apply_event(last, record.at / 1000)
+    statuses, _ = load_journal_state(run.journal_path, RunViewAgentsState)
     if is_live:
         return statuses, "alive"
     statuses.mark_agents_lost()
-    return statuses, "ended" if isinstance(last, SessionEnded) else "died"
+    return statuses, "ended" if statuses.is_run_ended else "died"
 
 
 def _find_member_status(member: RosterEntry, statuses: RunViewAgentsState) -> AgentStatusRecord | None:

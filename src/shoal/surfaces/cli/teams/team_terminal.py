@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections import deque
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from shoal.app.run_view.agent_status import RunViewAgentsState
@@ -106,28 +108,39 @@ class _TeamRunTerminal:
         return self._status
 
     async def _follow_run(self) -> None:
-        from shoal.app.run_access.run_handle import watch_run_events
-        from shoal.stores.files.sessions.file_journal import read_journal
+        from shoal.app.run_access.run_handle import load_run_view, watch_run_events
 
+        view, offset = load_run_view(self._run)
+        self._statuses = view.statuses
+        self._printer = RunEventPrinter(self._screen, is_observer=True, statuses=self._statuses)
         self._prompt.set_status_rows(self._render_status_rows)
-        past_count = sum(1 for _ in read_journal(self._run.journal_path))
-        number = 0
-        if not past_count:
-            self._finish_replay()
-        async for timed_event in watch_run_events(self._run, self._clock):
-            number += 1
-            self._handle_run_event(timed_event, is_shown=number > past_count - REPLAYED_EVENTS)
-            if number == past_count:
-                self._finish_replay()
+        self._print_last_events(offset)
+        for row in view.list_open_questions():
+            self._queue_question(row.question)
+        self._finish_replay()
+        async for timed_event in watch_run_events(self._run, self._clock, offset):
+            self._handle_run_event(timed_event)
         self._run_ended = True
         self._prompt.wake_reader()
+
+    def _print_last_events(self, offset: int) -> None:
+        """Print the last events before the offset, which the statuses contain."""
+        from shoal.app.run_access.run_handle import RECENT_SIZE
+        from shoal.stores.files.sessions.file_journal import find_offset_of_last_bytes, read_journal
+
+        journal = self._run.journal_path
+        start = find_offset_of_last_bytes(journal, RECENT_SIZE, offset)
+        records = takewhile(lambda record: record.offset < offset, read_journal(journal, start))
+        for record in deque(records, maxlen=REPLAYED_EVENTS):
+            if isinstance(record.event, Event):
+                self._print_event(record.event)
 
     def _finish_replay(self) -> None:
         """Show the open questions; later ones are shown as they are asked."""
         self._replay_done = True
         self._questions.show_first()
 
-    def _handle_run_event(self, timed_event: TimedEvent, *, is_shown: bool) -> None:
+    def _handle_run_event(self, timed_event: TimedEvent) -> None:
         event = timed_event.event
         if not isinstance(event, Event):
             return
@@ -141,9 +154,11 @@ class _TeamRunTerminal:
                 self._questions.clear()
             case _:
                 pass
-        if is_shown:
-            self._printer.print_event(event)
-            self._print_member_event(event)
+        self._print_event(event)
+
+    def _print_event(self, event: Event) -> None:
+        self._printer.print_event(event)
+        self._print_member_event(event)
 
     def _print_member_event(self, event: Event) -> None:
         """Print what an observer of a single run does not see: what members say, and when they are idle."""

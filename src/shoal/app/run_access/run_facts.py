@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import ClassVar
 
 from msgspec import Struct
 
+from shoal.core.errors import StateFileError
 from shoal.core.events import (
     AgentStarted,
     JournaledEvent,
+    JournalRecord,
     ModelRequestSettled,
     QuestionAsked,
     SessionEnded,
@@ -25,6 +28,7 @@ from shoal.core.events import (
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.permissions.questions import PlanApprovalQuestion
 from shoal.stores.files.home.home_paths import open_state_file
+from shoal.stores.files.sessions.journal_snapshots import SAVE_AFTER, load_journal_state
 from shoal.wire.journal_codec import parse_journal_line
 
 _CHUNK = 1 << 20
@@ -42,6 +46,9 @@ class JournaledAgentSummary(Struct, frozen=True, kw_only=True):
 
 class JournaledRunSummary:
     """Facts of one journal."""
+
+    snapshot_name: ClassVar[str] = "facts"
+    snapshot_modules: ClassVar[tuple[str, ...]] = (__name__,)
 
     def __init__(self) -> None:
         self._reset_summary()
@@ -69,6 +76,10 @@ class JournaledRunSummary:
                 return
             if size < self.offset:
                 self._reset_summary()
+            if size - self.offset >= SAVE_AFTER:
+                loaded, self.offset = load_journal_state(journal, JournaledRunSummary)
+                self.__dict__ |= {**loaded.__dict__, "offset": self.offset}
+                return
             with open_state_file(journal) as file:
                 file.seek(self.offset)
                 rest = b""
@@ -77,8 +88,12 @@ class JournaledRunSummary:
                     self.offset += len(complete_lines) + len(mark)
                     for line in _LINE.findall(complete_lines):
                         self._apply_journal_line(line)
-        except OSError:
+        except (OSError, StateFileError):
             return  # deleted, or not there yet
+
+    def apply_record(self, record: JournalRecord) -> None:
+        if not isinstance(record.event, UnknownJournalEvent):
+            self._apply_timed_event(record.at, record.event)
 
     def _apply_journal_line(self, line: bytes) -> None:
         try:
@@ -86,8 +101,11 @@ class JournaledRunSummary:
         except ValueError:
             return
         if not isinstance(event, UnknownJournalEvent):
-            self.began = self.began or time
-            self._apply_event(event)
+            self._apply_timed_event(time, event)
+
+    def _apply_timed_event(self, time: int, event: JournaledEvent) -> None:
+        self.began = self.began or time
+        self._apply_event(event)
 
     def _apply_event(self, event: JournaledEvent) -> None:
         match event:

@@ -1,0 +1,44 @@
+"""Conversation restored from the transcript of an agent."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from msgspec import Struct
+
+from shoal.core.budgets.usage import Usage
+from shoal.core.conversation.messages import Message
+from shoal.core.ids import EntryId
+
+
+class RestoredPrompt(Struct, frozen=True, kw_only=True):
+    """Start of a turn; to undo it, continue after `parent`."""
+
+    turn: int
+    entry: EntryId
+    parent: EntryId | None
+    text: str
+
+
+class RestoredConversation(Struct, frozen=True, kw_only=True):
+    messages: tuple[Message, ...]
+    last: EntryId | None
+    """Parent of the next entry."""
+    interrupted: Message | None
+    """Results for unanswered calls, to be appended before anything else."""
+    usage: Usage
+    turns: int
+    """Number of all prompts, including undone ones, so that a turn number is never reused."""
+    prompts: tuple[RestoredPrompt, ...]
+    """Turns that are part of the current conversation."""
+    model: str
+    """Model of the last reply."""
+    delivered: frozenset[str]
+    """Ids of everything that was ever delivered."""
+    answered: Container[str]
+    """Calls that ever got a real result."""
+    notes: tuple[str, ...]
+    cwd: str = ""
+    """Last working directory in the transcript; empty if it has none."""
+    is_broken: bool = False
+    """True if an entry refers to one that is not there."""
