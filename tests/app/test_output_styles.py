@@ -65,7 +65,7 @@ async def test_a_style_of_a_file_replaces_the_sections_about_work_unless_it_keep
     assert "<system-reminder>" not in lead
     assert "How you work" not in lead
     assert "Your answers" not in lead
-    assert "Work around a refused permission" in lead
+    assert "Never work around a refused permission" in lead
     # The project's file of that name comes first.
     write_style(project / ".claude", "any", "SING", name="Poet", keep_coding_instructions="true")
     lead, _, _ = await read_prompts(project, "Poet")
