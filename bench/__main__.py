@@ -180,7 +180,7 @@ def _describe_machine() -> str:
 
 def _summarize_targets(sections: Sequence[Section]) -> str:
     figures_with_target = [
-        figure for section in sections for figure in section.figures if figure.target is not None
+        figure for section in sections for figure in section.figures if figure.is_met is not None
     ]
     missed = [figure.name.strip() for figure in figures_with_target if not figure.is_met]
     if not figures_with_target:

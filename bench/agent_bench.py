@@ -38,7 +38,31 @@ class _ProcessCost(Struct, frozen=True):
 
 
 def measure_agents(size: AgentBenchSize) -> list[Section]:
-    return [*_measure_crowd(size), _measure_reporting(size)]
+    return [*_measure_crowd(size), *_measure_workflow(size), _measure_reporting(size)]
+
+
+def _measure_workflow(size: AgentBenchSize) -> list[Section]:
+    """Compare agents as steps of a workflow with the same agents without one, in processes in turn."""
+    workflow, plain = _measure_in_turn(("workflow", "map"), size.agents, 1, size.repeats, persist=True)
+    name = f"{size.agents:,} agents of 1 round, on disk"
+    other = "the same agents with session.map"
+    return [
+        Section(
+            name="Agents of a workflow",
+            unit="s, the best of several",
+            other=other,
+            column="map",
+            figures=[Figure(name=name, ours=workflow.spent, bare=plain.spent, max_ratio=1.3)],
+        ),
+        Section(
+            name="Memory of a workflow",
+            unit="MB",
+            other=other,
+            column="map",
+            figures=[_make_memory_figure(f"{name}: peak", workflow.megabytes, 90.0, plain.megabytes)],
+            timed=False,
+        ),
+    ]
 
 
 def _measure_crowd(size: AgentBenchSize) -> list[Section]:

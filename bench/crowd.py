@@ -146,7 +146,57 @@ async def measure_idle(root: Path, agents: int, rounds: int, *, persist: bool) -
         return (measurements[1] - measurements[0]) / agents
 
 
+_PROGRAM_AGENT = shoal.Agent("adder", prompt="You add numbers.", tools=["add"])
+
+
+@shoal.workflow
+async def add_in_workflow(flow: shoal.Workflow, agents: int) -> int:
+    return len(await flow.map(_PROGRAM_AGENT, _number_prompts(agents)))
+
+
+def _number_prompts(agents: int) -> list[str]:
+    return [f"Add one: {number}" for number in range(agents)]
+
+
+async def run_map(root: Path, agents: int, rounds: int, *, persist: bool) -> TimeSpent:
+    """Run the agents with `session.map`."""
+    return await _run_program(root, agents, rounds, persist=persist, in_workflow=False)
+
+
+async def run_workflow(root: Path, agents: int, rounds: int, *, persist: bool) -> TimeSpent:
+    """Run the agents as steps of a workflow."""
+    return await _run_program(root, agents, rounds, persist=persist, in_workflow=True)
+
+
+async def _run_program(
+    root: Path, agents: int, rounds: int, *, persist: bool, in_workflow: bool
+) -> TimeSpent:
+    async def run_agents(count: int) -> int:
+        if in_workflow:
+            return await add_in_workflow.run(session, count)
+        results = await session.map(_PROGRAM_AGENT, _number_prompts(count))
+        return sum(result.ok for result in results)
+
+    add_tool = AddTool()
+    async with shoal.open(
+        cwd=root,
+        model=InstantModel(rounds),
+        tools=[add_tool.tool],
+        allowed_tools=["add"],
+        persist=persist,
+        settings=_SETTINGS,
+    ) as session:
+        assert await run_agents(_WARM_UP_AGENTS) == _WARM_UP_AGENTS
+        watch = Stopwatch()
+        assert await run_agents(agents) == agents
+        spent = watch.read_time()
+    assert add_tool.calls == (agents + _WARM_UP_AGENTS) * rounds, add_tool.calls
+    return spent
+
+
 WORKS = {
+    "map": run_map,
+    "workflow": run_workflow,
     "at-once": run_at_once,
     "in-a-row": run_in_a_row,
     "bare-at-once": run_bare_at_once,

@@ -20,6 +20,8 @@ class Figure(Struct, frozen=True, kw_only=True):
     ours: TimeSpent | None = None
     bare: TimeSpent | None = None
     target: float | None = None
+    max_ratio: float | None = None
+    """Target for the ratio to the bare code, instead of a time."""
     judged: Literal["cpu", "wall"] = "cpu"
     """The time that the target applies to."""
     missing: str = ""
@@ -32,6 +34,8 @@ class Figure(Struct, frozen=True, kw_only=True):
 
     @property
     def is_met(self) -> bool | None:
+        if self.max_ratio is not None:
+            return self.ratio is not None and self.ratio <= self.max_ratio
         if self.target is None:
             return None
         ours = self._select_time(self.ours)
@@ -69,10 +73,16 @@ def format_section(section: Section) -> Iterator[str]:
                 f"{_format_cell(figure.ours, timed=section.timed):>{_CELL}}",
                 f"{_format_cell(figure.bare, timed=section.timed):>{_CELL}}",
                 f"{'' if figure.ratio is None else f'{figure.ratio:.2f}×':>8}",
-                f"{'' if figure.target is None else f'≤ {figure.target:g}':>10}",
+                f"{_format_target(figure):>10}",
                 {True: "  ok", False: "  NOT MET", None: ""}[figure.is_met],
             )
         ).rstrip()
+
+
+def _format_target(figure: Figure) -> str:
+    if figure.max_ratio is not None:
+        return f"≤ {figure.max_ratio:g}×"
+    return "" if figure.target is None else f"≤ {figure.target:g}"
 
 
 def _format_cell(spent: TimeSpent | None, *, timed: bool) -> str:

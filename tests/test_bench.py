@@ -45,7 +45,8 @@ def test_time_memory_and_reports_of_agents_are_shown():
     text = "\n".join(map(join_section_lines, sections))
     for row in ("3 agents of 1 rounds, in memory", "3 agents of 1 rounds, on disk", "one agent of 0 rounds"):
         assert row in text
-    for target in ("≤ 60", "≤ 6 ", "≤ 250", "≤ 3 "):
+    assert "3 agents of 1 round, on disk" in text
+    for target in ("≤ 60", "≤ 6 ", "≤ 250", "≤ 3 ", "≤ 1.3×", "≤ 90"):
         assert target in text
 
 

@@ -249,7 +249,8 @@ NOT_NARROWING = {
     "it is about the session, its files or its output": (
         _list_items(
             "settings",
-            "cleanupPeriodDays theme shoal.cluster.address shoal.cluster.cpus shoal.cluster.lead_host"
+            "cleanupPeriodDays theme shoal.cluster.address shoal.cluster.cpus shoal.cluster.files"
+            " shoal.cluster.lead_host"
             " shoal.durable shoal.store shoal.notify shoal.theme shoal.plain"
             " shoal.split_panes shoal.telemetry.enabled shoal.telemetry.content",
         )

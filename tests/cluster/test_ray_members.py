@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -17,14 +18,14 @@ from agent_scripts import call_tool
 from postgres_server import get_shared_server
 from ray_machines import RayMachine, RayMachines
 from server_scripts import join_conversation, list_requests_of, run_provider
-from shoal.core.events import AgentStarted, Event
+from shoal.core.events import AgentStarted, Event, NoteAdded
 from shoal.core.teams.team_operations import TeammateStatusSnapshot
 from shoal.testing import MockServer
 from team_scripts import send_message, spawn_member
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.needs("ray", "postgres", "asyncpg")]
 CREATE = call_tool("TeamCreate", team_name="crew")
-PATIENCE = 120
+PATIENCE = 90
 SESSION = "b0000000-0000-4000-8000-000000000022"
 
 
@@ -61,18 +62,24 @@ class StartTimes:
         self.starts: list[float] = []
         self.changed = asyncio.Event()
         self._id = f"{name}@crew"
+        self.notes: list[str] = []
         session.subscribe(self._note_start)
 
     def _note_start(self, event: Event) -> None:
+        if isinstance(event, NoteAdded):
+            self.notes.append(event.text)
         if isinstance(event, AgentStarted) and event.agent == self._id:
             self.starts.append(time.monotonic())
             self.changed.set()
 
     async def wait_for_start(self, count: int) -> float:
-        async with asyncio.timeout(PATIENCE):
-            while len(self.starts) < count:
-                self.changed.clear()
-                await self.changed.wait()
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while len(self.starts) < count:
+                    self.changed.clear()
+                    await self.changed.wait()
+        except TimeoutError:
+            pytest.fail(f"It was not started. Notes: {self.notes}")
         return self.starts[count - 1]
 
 
@@ -244,3 +251,50 @@ async def start_lead(cwd: Path, prompt: str, *arguments: str) -> asyncio.subproc
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "shoal", "-p", prompt, *arguments), cwd=cwd, stdout=asyncio.subprocess.DEVNULL
     )
+
+
+async def test_work_of_a_killed_machine_is_in_the_project_and_continues_elsewhere(
+    tmp_path: Path, machines: RayMachines, cluster_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "notes.txt").write_text("by the lead\n")
+    for arguments in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "first"]):
+        run_git(project, *arguments)
+    reached = tmp_path / "reached"
+    write = call_tool("Bash", "b1", command="echo half >> notes.txt")
+    blocked = call_tool("Bash", "b2", command=f"touch {reached}; sleep 600")
+    finish = call_tool("Bash", "b3", command="echo done >> notes.txt")
+    report = send_message("team-lead", "I moved.", "report")
+    async with run_provider(
+        monkeypatch,
+        lead=[CREATE, spawn_member("ann"), "Ann works.", "Over."],
+        ann=[write, blocked, finish, report, "Done."],
+    ) as server:
+        machines.use_provider(server.url)
+        settings = machines.build_settings(files="git")
+        async with open_cluster_session(project, machines, cluster_database, settings=settings) as session:
+            ref = f"refs/shoal/cluster/{session.id}/ann"
+            starts = StartTimes(session, machines, "ann")
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(run_turns(session))
+                await wait_for_file(reached)
+                async with asyncio.timeout(PATIENCE):
+                    while "half" not in run_git(project, "show", f"{ref}:notes.txt", check=False):
+                        await asyncio.sleep(0.05)
+                before = machines.find_machine(find_member(session, "ann").pid)
+                before.kill()
+                await starts.wait_for_start(2)
+            assert machines.find_machine(find_member(session, "ann").pid) is not before
+        assert has_line(server, "lead", "I moved.")
+    assert run_git(project, "show", f"{ref}:notes.txt").split("\n") == ["by the lead", "half", "done"]
+    assert (project / "notes.txt").read_text() == "by the lead\n"
+    restore_machine(before)
+
+
+def run_git(directory: Path, *arguments: str, check: bool = True) -> str:
+    identity = ("-c", "user.name=a", "-c", "user.email=a@localhost")
+    done = subprocess.run(
+        ["git", *identity, *arguments], cwd=directory, check=check, capture_output=True, text=True
+    )
+    return done.stdout.strip()

@@ -83,6 +83,12 @@ _SEEDS: dict[str, tuple[str, ...]] = {
         f'"tool_use_id":"t","description":"d","input":{{}},"permission_suggestions":{_UPDATES}}}',
         '{"type":"shutdown_request","requestId":"s-1","from":"team-lead","timestamp":"t","reason":"r"}',
     ),
+    "script-step": (
+        '\0\0\0\x40{"type":"agent","id":1,"path":"map a","agent":"a","prompt":"p","schema":{}}',
+        '\0\0\0\x40{"type":"shell","id":2,"path":"shell","command":"ls","timeout":1.5}',
+        '\0\0\0\x40{"type":"ask","id":3,"path":"ask","question":"q","options":["a","b"]}',
+        '\0\0\0\x40{"type":"returned","value":[1,{"a":null}]}',
+    ),
     "control-request": (
         '{"type":"control_request","request_id":"1","request":{"subtype":"set_model","model":"m"}}',
         '{"type":"control_request","request_id":"1","request":{"subtype":"send","to":"ann","text":"t"}}',

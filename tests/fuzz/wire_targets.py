@@ -35,6 +35,7 @@ from shoal.wire import (
     task_codec,
     transcript_codec,
     trust_codec,
+    workflow_step_codec,
     worktree_codec,
 )
 
@@ -54,6 +55,12 @@ def _check_round_trip(
         assert decode(encode(value)) == value
 
     return check_value
+
+
+def _read_script_message(data: bytes) -> workflow_step_codec.ScriptMessage:
+    header = data[: workflow_step_codec.HEADER_BYTES].ljust(workflow_step_codec.HEADER_BYTES, b"\0")
+    workflow_step_codec.parse_frame_length(header)
+    return workflow_step_codec.parse_script_message(data[workflow_step_codec.HEADER_BYTES :])
 
 
 def _check_inbox(inbox: Any) -> None:
@@ -251,6 +258,12 @@ _UNSEEDED = (
         control_codec.parse_control_request,
         (control_codec.InvalidControlRequestError,),
         check_value=_check_control_message,
+    ),
+    FuzzTarget(
+        "script-step",
+        _read_script_message,
+        (workflow_step_codec.ScriptProtocolError,),
+        check_value=msgspec.json.encode,
     ),
     FuzzTarget("control-told", control_codec.parse_control_output, _VALUE_ERRORS),
     FuzzTarget(

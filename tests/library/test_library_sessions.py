@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any, NotRequired, get_args, get_origin, get_type_hints
 
@@ -214,7 +215,12 @@ def test_every_public_name_is_exported_and_loads() -> None:
 @pytest.mark.spec("API-07")
 def test_the_types_of_hooks_and_tools_match_the_events_and_tools_that_exist() -> None:
     from shoal.core.extensions import hook_types
-    from shoal.core.extensions.hook_events import AGENT_FIELDS, COMMON_FIELDS, HOOK_EVENT_DESCRIPTIONS
+    from shoal.core.extensions.hook_events import (
+        AGENT_FIELDS,
+        COMMON_FIELDS,
+        HOOK_EVENT_DESCRIPTIONS,
+        LATER_FIELDS,
+    )
     from shoal.core.names import TOOL_NAMES
 
     assert set(get_args(shoal.ToolName)) == TOOL_NAMES
@@ -222,7 +228,7 @@ def test_the_types_of_hooks_and_tools_match_the_events_and_tools_that_exist() ->
     for event, description in HOOK_EVENT_DESCRIPTIONS.items():
         fields = get_type_hints(getattr(hook_types, f"{event}Input"), include_extras=True)
         optional = {name for name, kind in fields.items() if get_origin(kind) is NotRequired}
-        assert {*AGENT_FIELDS, *description.optional_fields} == optional
+        assert {*AGENT_FIELDS, *LATER_FIELDS, *description.optional_fields} == optional
         assert {*COMMON_FIELDS, *description.fields} == {*fields} - optional
 
 
@@ -230,3 +236,24 @@ def test_the_types_of_hooks_and_tools_match_the_events_and_tools_that_exist() ->
 def test_the_keywords_of_open_are_the_options_that_a_program_may_set() -> None:
     internal = {"agent_extras", "begun", "membership", "output"}
     assert set(shoal.SessionOptions.__annotations__) == {*shoal.Options.__struct_fields__} - internal
+
+
+@pytest.mark.spec("API-07")
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"resume": "0000"}, r"shoal\.open\(continue_last=True\)|resume="),
+        ({"settings": "missing.json"}, "settings= takes a file path or JSON"),
+        (
+            {"allowed_tools": ["Read"], "disallowed_tools": ["Read"]},
+            "in both allowed_tools= and disallowed_tools=",
+        ),
+    ],
+)
+async def test_errors_name_options_and_not_flags(
+    tmp_path: Path, options: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(shoal.ShoalError, match=problem) as raised:
+        async with shoal.open(cwd=tmp_path, model=shoal.ScriptedModel(["ok"]), **options):
+            pass
+    assert not re.search(r"(?<!\w)--[a-z]", str(raised.value))

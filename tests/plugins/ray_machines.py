@@ -136,10 +136,9 @@ class RayMachines:
         """Return the machine on which a process runs."""
         return next(machine for machine in self.machines if pid in machine.pids)
 
-    def build_settings(self, **cluster: Any) -> str:
-        return json.dumps(
-            {"shoal": {"teammate_mode": "ray", "cluster": {"address": self.address, **cluster}}}
-        )
+    def build_settings(self, files: str = "shared") -> str:
+        cluster = {"address": self.address, "files": files}
+        return json.dumps({"shoal": {"teammate_mode": "ray", "cluster": cluster}})
 
 
 def find_host() -> str:

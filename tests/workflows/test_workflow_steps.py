@@ -10,10 +10,18 @@ from typing import Any
 import pytest
 
 import shoal
+from git_repository import GitRepository
 from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.errors import QuotaExceeded, WorkflowChanged, WorkflowError
-from shoal.core.events import WorkflowEnded, WorkflowPhaseStarted
+from shoal.core.events import (
+    AgentStarted,
+    Event,
+    ModelRequestFailed,
+    NoteAdded,
+    WorkflowEnded,
+    WorkflowPhaseStarted,
+)
 from shoal.core.permissions.questions import ChoiceAnswer, ChoiceQuestion
 from shoal.models.scripted_model import ReplyLike
 from shoal.testing.mock_replies import HttpErrorFault
@@ -180,9 +188,21 @@ async def test_no_agent_is_started_after_the_provider_refused_for_quota(
     async with messages_server(lambda request: next(replies)) as server:
         monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-for-tests")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        started_after: list[AgentStarted] = []
+        is_refused = False
+
+        def count_starts(event: Event) -> None:
+            nonlocal is_refused
+            is_refused = is_refused or (isinstance(event, ModelRequestFailed) and event.quota)
+            if is_refused and isinstance(event, AgentStarted):
+                started_after.append(event)
+
         async with shoal.open(cwd=tmp_path, model="anthropic:claude-haiku-4-5") as session:
+            session.subscribe(count_starts)
             with pytest.raises(WorkflowError, match=r"quota is used up \(.*credit balance"):
                 await edit_all.run(session)
+        assert is_refused
+        assert started_after == []
         # Those that ran already may be refused too.
         assert 3 <= server.request_count <= 2 + at_once
 
@@ -293,3 +313,140 @@ def test_only_async_functions_with_a_workflow_are_workflows() -> None:
 
         @shoal.workflow
         async def variadic(flow: shoal.Workflow, *files: str) -> None: ...
+
+
+@pytest.mark.spec("WFL-05")
+async def test_an_error_of_the_program_is_raised_and_its_results_stay(tmp_path: Path) -> None:
+    problems = ["too early"]
+
+    @shoal.workflow
+    async def edit_and_raise(flow: shoal.Workflow) -> str:
+        text = await flow.agent(editor, "one")
+        if problems:
+            raise LookupError(problems[0])
+        return text
+
+    model = RecordingModel()
+    ends: list[WorkflowEnded] = []
+    async with model.open(tmp_path) as session:
+        session.subscribe(lambda event: ends.append(event) if isinstance(event, WorkflowEnded) else None)
+        with pytest.raises(LookupError, match="too early"):
+            await edit_and_raise.run(session)
+        ident = session.id
+    assert [(end.status, end.detail) for end in ends] == [("failed", "LookupError: too early")]
+    problems.clear()
+    async with model.open(tmp_path, resume=ident) as session:
+        assert await edit_and_raise.resume(session) == "done: one"
+    assert model.prompts == ["one"]
+
+
+@pytest.mark.spec("WFL-05")
+async def test_an_output_type_without_a_schema_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    class Opaque:
+        def __init__(self, secret: object) -> None: ...
+
+    @shoal.workflow
+    async def ask_for_object(flow: shoal.Workflow) -> None:
+        await flow.agent(editor, "one", output=Opaque)
+
+    model = RecordingModel()
+    async with model.open(tmp_path) as session:
+        with pytest.raises(TypeError, match="output=Opaque cannot be described as JSON Schema"):
+            await ask_for_object.run(session)
+    assert model.prompts == []
+
+
+EDITED = """
+import shoal
+
+editor = shoal.Agent("editor", prompt="You edit.")
+
+
+@shoal.workflow
+async def edit(flow: shoal.Workflow) -> str:
+    first = await flow.agent(editor, "one")
+    return first + " " + await flow.agent(editor, "two")
+"""
+
+
+@pytest.mark.spec("WFL-05")
+async def test_a_file_that_is_edited_while_its_workflow_runs_is_noted_at_the_resume(tmp_path: Path) -> None:
+    from shoal.app.workflows.workflow_loader import load_workflow_file
+
+    path = tmp_path / "edit.py"
+    path.write_text(EDITED)
+    model = RecordingModel()
+    model.failing.add("two")
+
+    def edit_file(event: Event) -> None:
+        if isinstance(event, AgentStarted):
+            path.write_text(EDITED.replace('"two"', '"three"'))
+
+    async with model.open(tmp_path) as session:
+        session.subscribe(edit_file)
+        with pytest.raises(shoal.RunFailed):
+            await load_workflow_file(path, "edit").run(session)
+        ident = session.id
+    assert model.prompts == ["one", "two"]
+    notes: list[str] = []
+    async with model.open(tmp_path, resume=ident) as session:
+        session.subscribe(lambda event: notes.append(event.text) if isinstance(event, NoteAdded) else None)
+        assert await load_workflow_file(path, "edit").resume(session) == "done: one done: three"
+    assert model.prompts == ["one", "two", "three"]
+    assert any("changed since it ran" in note for note in notes)
+
+
+@pytest.mark.spec("WFL-05")
+async def test_a_second_program_cannot_resume_the_same_workflow(tmp_path: Path) -> None:
+    model = RecordingModel()
+    async with model.open(tmp_path) as session:
+        await migrate.run(session, ["a"])
+        with pytest.raises(shoal.ShoalError, match=r"another process|already|in use|is open"):
+            async with model.open(tmp_path, resume=session.id) as other:
+                await migrate.resume(other)
+
+
+@pytest.mark.spec("WFL-04")
+async def test_a_refused_agent_ends_the_workflow_with_one_error(tmp_path: Path) -> None:
+    @shoal.workflow
+    async def edit_all(flow: shoal.Workflow) -> list[str]:
+        return await flow.map(editor, [str(number) for number in range(20)], at_once=4)
+
+    async with RecordingModel().open(tmp_path, max_agents=3) as session:
+        with pytest.raises(WorkflowError, match="The agent was not started"):
+            await edit_all.run(session)
+
+
+@pytest.mark.spec("WFL-01")
+@pytest.mark.needs("git", "bwrap")
+async def test_a_workflow_merges_the_work_of_agents_in_worktrees(tmp_path: Path) -> None:
+    repository = GitRepository(tmp_path)
+    problems = ["stop before the merge"]
+
+    @shoal.workflow
+    async def write_files(flow: shoal.Workflow) -> list[str]:
+        texts = await flow.map(writer, ["a.txt", "b.txt"], isolation="worktree")
+        if problems:
+            raise ValueError(problems[0])
+        for work in flow.worktrees:
+            assert (await flow.shell(f"git merge -q {work.ref}")).ok
+        return texts
+
+    def reply(request: ModelRequest) -> ReplyLike:
+        file = request.messages[0].text.splitlines()[-1]
+        if len(request.messages) == 1:
+            return [ToolUseBlock(id="w", name="Write", input={"file_path": file, "content": "new"})]
+        return f"wrote {file}"
+
+    writer = shoal.Agent("writer", prompt="You write.", mode="acceptEdits")
+    model = shoal.ScriptedModel(reply)
+    options: Any = {"cwd": repository.top, "model": model, "mode": "bypassPermissions"}
+    async with shoal.open(**options) as session:
+        with pytest.raises(ValueError, match="stop before the merge"):
+            await write_files.run(session)
+        ident = session.id
+    assert not (repository.top / "a.txt").exists()
+    problems.clear()
+    async with shoal.open(**options, resume=ident) as session:
+        assert await write_files.resume(session) == ["wrote a.txt", "wrote b.txt"]
+    assert [(repository.top / name).read_text() for name in ("a.txt", "b.txt")] == ["new", "new"]

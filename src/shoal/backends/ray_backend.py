@@ -10,7 +10,7 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,16 @@ from shoal.backends.member_listener import LeadAddress, MemberListener, find_own
 from shoal.backends.order_channel import GuardianOrderChannel
 from shoal.backends.process_backend import ChildProcessLog
 from shoal.backends.ray_settings import RAY_ENVIRONMENT, explain_missing_ray
-from shoal.backends.socket_channel import SocketChannel
+from shoal.backends.socket_channel import SocketChannel, receive_in_parts, send_in_parts
 from shoal.core.clock import Clock
-from shoal.core.errors import ProcessError
+from shoal.core.errors import ProcessError, WorktreeError
 from shoal.core.ports import ChildProcessHandle, ProcessLauncher, ProcessLaunchSpec
-from shoal.core.teams.member_backends import MemberProcess, MemberProcessLaunchSpec, MemberResources
+from shoal.core.teams.member_backends import (
+    MemberFiles,
+    MemberProcess,
+    MemberProcessLaunchSpec,
+    MemberResources,
+)
 from shoal.core.teams.roster import BackendType
 
 DRIVER_TIMEOUT = 45.0
@@ -164,7 +169,7 @@ class _Placement:
 class RayBackend:
     """`entry` is `module:function`, called on the other machine; `end_lease` ends a lease in the store."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the services that it uses
         self,
         settings: RayBackendSettings,
         processes: ProcessLauncher,
@@ -173,7 +178,13 @@ class RayBackend:
         entry: str,
         end_lease: Callable[[int], Awaitable[None]],
         log_directory: Path,
+        files: MemberFiles | None = None,
+        report: Callable[[str], None] = lambda _: None,
     ) -> None:
+        """Without `files`, teammates use the same path on all machines."""
+        self._files = files
+        self._report = report
+        self._order_tasks: set[asyncio.Task[None]] = set()
         self._settings = settings
         self._processes = processes
         self._clock = clock
@@ -219,6 +230,7 @@ class RayBackend:
         try:
             async with self._clock.deadline(PLACEMENT_TIMEOUT):
                 placement.orders = await self._wait_for_connection(orders, placement, name)
+                await self._send_project(placement.orders, launch)
                 channel = await self._wait_for_connection(member, placement, name)
                 channel.send(launch.bootstrap)
                 hello = await self._receive_hello(channel, placement, name)
@@ -234,7 +246,42 @@ class RayBackend:
         finally:
             orders.cancel()
             member.cancel()
+        if self._files is not None:
+            self._start_order_task(self._store_checkpoints(placement.orders, self._files, launch))
         return RayMemberProcess(placement, channel, hello)
+
+    async def _send_project(self, orders: SocketChannel, launch: MemberProcessLaunchSpec) -> None:
+        """Send the project to the machine. Raises `ProcessError`."""
+        if self._files is None:
+            orders.send(b"")
+            return
+        try:
+            origin = await self._files.describe_origin(launch.launch_args)
+            orders.send(origin)
+            known = await orders.receive() or b"[]"
+            bundle = await self._files.build_bundle(origin, msgspec.json.decode(known, type=list[str]))
+        except (WorktreeError, msgspec.MsgspecError) as error:
+            raise ProcessError(
+                f"The project cannot be sent to another machine: {error} If all machines see the same "
+                "files, set shoal.cluster.files to shared."
+            ) from error
+        send_in_parts(orders, bundle)
+
+    async def _store_checkpoints(
+        self, orders: SocketChannel, files: MemberFiles, launch: MemberProcessLaunchSpec
+    ) -> None:
+        """Store the work of a teammate as it arrives, and confirm it."""
+        while (bundle := await receive_in_parts(orders)) is not None:
+            try:
+                await files.store_checkpoint(launch.launch_args, bundle)
+            except WorktreeError as error:
+                self._report(f"Work of {launch.launch_args.name} could not be stored: {error}")
+            orders.send(b'{"stored":true}')
+
+    def _start_order_task(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._order_tasks.add(task)
+        task.add_done_callback(self._order_tasks.discard)
 
     def is_process_alive(self, process: MemberProcess) -> bool:
         return isinstance(process, RayMemberProcess) and process.is_alive
@@ -245,6 +292,9 @@ class RayBackend:
 
     async def aclose(self) -> None:
         self._closed = True
+        for task in self._order_tasks:
+            task.cancel()
+        await asyncio.gather(*self._order_tasks, return_exceptions=True)
         async with self._starting:
             if self._driver is not None:
                 for placement in list(self._driver.placements.values()):

@@ -9,6 +9,7 @@ from collections import deque
 MAX_MESSAGE_SIZE = 64 << 20
 """Maximum bytes of one message; the sender refuses a longer one, the receiver closes the channel."""
 _PREFIX_SIZE = 4
+_PART_SIZE = 8 << 20
 _CHUNK = 1 << 18
 _MAX_READ_AHEAD = 1 << 20
 """Bytes of whole messages that are read before anyone requests them."""
@@ -137,3 +138,25 @@ class SocketChannel:
         self._inbox.clear()
         self._loop.remove_reader(self._socket)
         self._message_arrived.set()
+
+
+def send_in_parts(channel: SocketChannel, content: bytes) -> None:
+    """Send content of any size as several messages."""
+    parts = [content[start : start + _PART_SIZE] for start in range(0, len(content), _PART_SIZE)]
+    channel.send(str(len(parts)).encode())
+    for part in parts:
+        channel.send(part)
+
+
+async def receive_in_parts(channel: SocketChannel) -> bytes | None:
+    """Return content from `send_in_parts`; None when the other end is gone, or sent something else."""
+    count = await channel.receive()
+    if count is None or not count.isdigit():
+        return None
+    parts: list[bytes] = []
+    for _ in range(int(count)):
+        part = await channel.receive()
+        if part is None:
+            return None
+        parts.append(part)
+    return b"".join(parts)

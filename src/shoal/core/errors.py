@@ -46,6 +46,7 @@ ShoalError
 ├── QuestionUnanswerable          nobody is available to answer a question
 ├── RunFailed                     a turn or an agent that a program awaited did not complete its work
 └── WorkflowError                 a workflow cannot continue
+    ├── WorkflowStopped           somebody stopped it
     └── WorkflowChanged           the program asked for a step that does not match its record
 """
 

@@ -97,7 +97,10 @@ class ClusterSettings(Struct, frozen=True, kw_only=True):
     """Address under which the other machines reach this one; None means the address that it uses to reach
     the head."""
     cpus: Annotated[float, Meta(ge=0)] = 0.1
-    """Processors that a teammate takes of a machine, unless its definition names a number."""
+    """Processors that a teammate takes of a machine."""
+    files: Literal["git", "shared"] = "git"
+    """Files of a teammate: `git` gives it a checkout of your last commit on its machine, and its work comes
+    back as commits; `shared` uses the same path on all machines."""
 
 
 TeammateMode: TypeAlias = Literal["auto", "in-process", "process", "tmux", "iterm2", "ray"]

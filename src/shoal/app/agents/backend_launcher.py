@@ -19,6 +19,7 @@ from shoal.core.permissions.permission_decisions import PermissionMode
 from shoal.core.teams.member_backends import (
     AGENT_ENVIRONMENT_MARKS,
     MemberBackend,
+    MemberFiles,
     MemberLaunchArgs,
     MemberProcess,
     MemberProcessLaunchSpec,
@@ -91,6 +92,11 @@ class BackendMemberLauncher:
         self, entry: RosterEntry, request: SpawnRequest | None, *, mode: PermissionMode | None, call: str
     ) -> MemberProcess:
         runtime, backend = self._runtime, await self.choose_backend(entry.agent_type)
+        if backend == "ray" and request is not None and request.isolation is not None:
+            raise AgentRequestRefused(
+                f"The teammate {entry.name} was not started: on a cluster, a teammate already works in a "
+                "separate checkout. Leave out isolation."
+            )
         launch = MemberProcessLaunchSpec(
             launch_args=self._build_launch_args(entry, mode),
             cwd=self._resolve_member_cwd(entry),
@@ -287,6 +293,19 @@ class MemberBackendPool:
             entry=CLUSTER_MEMBER_ENTRY_POINT,
             end_lease=store.end_lease,
             log_directory=self._runtime.store.directory / LOG_DIRECTORY,
+            files=self._create_cluster_files() if cluster.files == "git" else None,
+            report=self._runtime.events.note,
+        )
+
+    def _create_cluster_files(self) -> MemberFiles:
+        from shoal.app.agents.cluster_files import ClusterFiles
+
+        runtime = self._runtime
+        return ClusterFiles(
+            runtime.agents.running.lead.environment.workspace.root,
+            environ=runtime.settings.environ,
+            clock=runtime.clock,
+            report=runtime.events.note,
         )
 
     def _create_pane_backend(self, backend: BackendType) -> MemberBackend:

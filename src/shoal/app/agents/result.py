@@ -7,6 +7,7 @@ from typing import Any, Generic, Literal, TypeAlias, cast
 
 from msgspec import Struct
 
+from shoal.app.agents.option_words import name_options_in_text
 from shoal.core.agents.subagents import AgentResult, AgentWorkEvidence, RetainedWorktreeWork
 from shoal.core.budgets.agent_budgets import AgentBudget
 from shoal.core.budgets.usage import Usage
@@ -58,8 +59,9 @@ class Result(Struct, Generic[AnswerT_co], frozen=True, kw_only=True):
     def raise_if_failed(self) -> None:
         """Raise `RunFailed` unless the work was completed."""
         if not self.ok:
+            detail = name_options_in_text(self.detail)
             raise RunFailed(
-                f"The run did not complete its work ({self.reason}): {self.detail}", result=self
+                f"The run did not complete its work ({self.reason}): {detail}", result=self
             ) from self.error
 
 

@@ -142,6 +142,17 @@ class LeadTranscriptDeliveries(Struct, frozen=True, kw_only=True):
     answered: Container[str]
 
 
+class RecoveredMembers(Struct, frozen=True, kw_only=True):
+    """Teammates of the lead, as the journal shows them."""
+
+    active: tuple[AgentStarted, ...] = ()
+    """Those without an announced end; the roster shows whether they still are members."""
+    idle: frozenset[AgentId] = frozenset()
+    """Those that ended with an earlier process and continue in this one."""
+    former: frozenset[AgentId] = frozenset()
+    """Those that left their team, and whose name nobody has used since."""
+
+
 class RecoveredSessionState(Struct, frozen=True, kw_only=True):
     turns: int
     pending: dict[AgentId, list[InboxItem]]
@@ -162,14 +173,9 @@ class RecoveredSessionState(Struct, frozen=True, kw_only=True):
     last_shell: int = 0
     """Highest number in a shell name."""
     schedules: tuple[RecoveredSchedule, ...] = ()
-    active_members: tuple[AgentStarted, ...] = ()
-    """Teammates without an announced end; the roster shows whether they still are members."""
+    members: RecoveredMembers = RecoveredMembers()
     cut_off_questions: tuple[PermissionQuestion, ...] = ()
     """Questions about calls without a result whose answer nobody received."""
-    idle_members: frozenset[AgentId] = frozenset()
-    """Teammates that ended with an earlier process and continue in this one."""
-    former_members: frozenset[AgentId] = frozenset()
-    """Teammates that left their team, and whose name nobody has used since."""
     unknown_event_types: tuple[str, ...] = ()
     """Types of unreadable events, whose content is missing above."""
     journaled_tasks: dict[str, PackedTaskMap[TaskChanged]] = {}
@@ -238,10 +244,12 @@ def recover_state_from_journal(
         ended_shells=lost_shells,
         last_shell=reader.shells.last_number,
         schedules=reader.schedules.schedules,
-        active_members=tuple(reader.active_members.values()),
+        members=RecoveredMembers(
+            active=tuple(reader.active_members.values()),
+            idle=frozenset(reader.idle_members),
+            former=frozenset(reader.former_members),
+        ),
         cut_off_questions=reader.questions.find_cut_off_questions(deliveries.answered),
-        idle_members=frozenset(reader.idle_members),
-        former_members=frozenset(reader.former_members),
         unknown_event_types=tuple(reader.unknown_types),
         journaled_tasks=reader.tasks,
     )

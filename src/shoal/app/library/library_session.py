@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast, overload
 
 from shoal.app.agents.agent import Agent, refuse_unknown_keywords
+from shoal.app.agents.option_words import name_options_in_error
 from shoal.app.agents.program_agents import MAPPED_AGENTS, SpawnOptions, choose_output_type
 from shoal.app.agents.result import Result
 from shoal.app.library.agent_handle import AgentHandle
@@ -16,7 +17,7 @@ from shoal.app.session.session import Session
 from shoal.app.session.turn import Turn
 from shoal.core.budgets.shared_budget import SharedBudget
 from shoal.core.conversation.messages import Message
-from shoal.core.errors import AgentRequestRefused
+from shoal.core.errors import AgentRequestRefused, ShoalError
 from shoal.core.output_type import AnswerT_co
 from shoal.runs.event_channel import EventChannel
 
@@ -36,8 +37,12 @@ _NOT_OPEN = (
 class LibrarySession(Session, Generic[AnswerT_co]):
     """A session. Enter it with `async with`, or call `open` and `close`, for example in a notebook."""
 
-    def __init__(self, options: Options, agents: Sequence[Agent[Any]] = ()) -> None:
+    def __init__(
+        self, options: Options, agents: Sequence[Agent[Any]] = (), *, by_command: bool = False
+    ) -> None:
+        """`by_command` is True if a command opens it, so that errors name flags instead of options."""
         super().__init__(options)
+        self._by_command = by_command
         self._given_agents = tuple(agents)
         self._is_entered = self._is_closed = False
         self._host: asyncio.Task[None] | None = None
@@ -58,7 +63,12 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         self._is_entered = True
         if isinstance(self._options.budget, SharedBudget):
             self._options.budget.attach_loop()
-        await super().__aenter__()
+        try:
+            await super().__aenter__()
+        except ShoalError as error:
+            if not self._by_command:
+                name_options_in_error(error)
+            raise
         try:
             self.workflows.agents.add_definitions(self._given_agents)
         except BaseException:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -43,12 +44,15 @@ async def _run_member_process(fd: int) -> None:
     channel.close()
 
 
-async def run_member_session(channel: SocketChannel, bootstrap: MemberBootstrap) -> None:
+async def run_member_session(
+    channel: SocketChannel, bootstrap: MemberBootstrap, on_open: Callable[[Session], None] = lambda _: None
+) -> None:
     """Run the member to its end. If it cannot be started, tell the lead."""
     clock = SystemClock()
     lead_channel = LeadChannel(channel, bootstrap.rules, clock)
     try:
         async with Session(bootstrap.to_options(bootstrap.to_membership(lead_channel), clock)) as session:
+            on_open(session)
             await _run_forked_member(session, bootstrap, lead_channel)
     except ShoalError as error:
         lead_channel.send_message(MemberStartRefusedMessage(why=str(error)))

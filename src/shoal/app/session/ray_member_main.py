@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,12 +16,20 @@ from msgspec.structs import replace
 
 from shoal.app.agents.member_bootstrap import MemberBootstrap, decode_member_bootstrap
 from shoal.app.session.member_main import run_member_session
+from shoal.app.session.session import Session
+from shoal.app.settings.settings import load_settings
 from shoal.backends.member_listener import LeadAddress, connect_to_lead
 from shoal.backends.ray_backend import MemberHello
-from shoal.backends.socket_channel import SocketChannel
-from shoal.core.clock import SystemClock
-from shoal.core.errors import ShoalError
+from shoal.backends.socket_channel import SocketChannel, receive_in_parts, send_in_parts
+from shoal.core.clock import Clock, SystemClock
+from shoal.core.errors import ShoalError, WorktreeError
+from shoal.core.events import Event, ToolFinished
 from shoal.core.teams.member_backends import AGENT_ENVIRONMENT_MARKS
+from shoal.workspaces.git_runner import GitRunner
+from shoal.workspaces.project_transfer import MachineCheckout, ProjectOrigin
+
+STORE_TIMEOUT = 20.0
+"""Seconds to wait at the end until the lead has stored the last work."""
 
 
 def main(order: Mapping[str, Any]) -> None:
@@ -33,34 +42,125 @@ async def _run_ordered_member(order: Mapping[str, Any]) -> None:
     clock = SystemClock()
     orders = await connect_to_lead(msgspec.convert(order["orders"], LeadAddress), clock)
     channel = await connect_to_lead(msgspec.convert(order["member"], LeadAddress), clock)
-    member = asyncio.ensure_future(_run_member(channel))
-    end = asyncio.ensure_future(orders.receive())
     try:
-        await asyncio.wait((member, end), return_when=asyncio.FIRST_COMPLETED)
-        if not member.done():
-            os.kill(os.getpid(), 15)
-        await member
+        await _receive_and_run_member(orders, channel, clock)
     finally:
-        end.cancel()
+        await channel.wait_until_sent()
+        channel.close()
         orders.close()
 
 
-async def _run_member(channel: SocketChannel) -> None:
+async def _receive_and_run_member(orders: SocketChannel, channel: SocketChannel, clock: Clock) -> None:
+    origin = await orders.receive()
+    if origin is None:
+        return
+    checkout: MachineCheckout | None = None
+    problem = ""
+    try:
+        checkout = await _create_checkout(orders, origin, clock)
+    except ShoalError as error:
+        problem = str(error)
     message = await channel.receive()
     if message is None:
         return
     try:
-        bootstrap = _adapt_to_machine(decode_member_bootstrap(message))
+        if problem:
+            raise WorktreeError(problem)
+        bootstrap = _adapt_to_machine(decode_member_bootstrap(message), checkout)
         hello = MemberHello(
             epoch=await asyncio.to_thread(_open_lease, bootstrap), pid=os.getpid(), node=socket.gethostname()
         )
     except ShoalError as error:
         channel.send(msgspec.json.encode(MemberHello(refusal=str(error))))
-    else:
-        channel.send(msgspec.json.encode(hello))
-        await run_member_session(channel, bootstrap)
-    await channel.wait_until_sent()
-    channel.close()
+        return
+    channel.send(msgspec.json.encode(hello))
+    checkpoints = CheckpointSender(orders, checkout, clock)
+    async with asyncio.TaskGroup() as tasks:
+        listening = tasks.create_task(checkpoints.listen())
+        sending = tasks.create_task(checkpoints.send_changes())
+        await run_member_session(channel, bootstrap, checkpoints.watch_session)
+        await checkpoints.finish()
+        listening.cancel()
+        sending.cancel()
+
+
+class CheckpointSender:
+    """Sends the member's work to the lead after each tool call that changed files."""
+
+    def __init__(self, orders: SocketChannel, checkout: MachineCheckout | None, clock: Clock) -> None:
+        self._orders = orders
+        self._checkout = checkout
+        self._clock = clock
+        self._has_changes = asyncio.Event()
+        self._lock = asyncio.Lock()
+        self._unconfirmed = 0
+        self._confirmed = asyncio.Event()
+        self._confirmed.set()
+
+    def watch_session(self, session: Session) -> None:
+        def note_tool_end(event: Event) -> None:
+            if isinstance(event, ToolFinished):
+                self._has_changes.set()
+
+        session.subscribe(note_tool_end)
+
+    async def listen(self) -> None:
+        """Handle what the lead says: it has stored something, or the process shall end."""
+        while (message := await self._orders.receive()) is not None:
+            if b"stored" in message:
+                self._unconfirmed -= 1
+                if not self._unconfirmed:
+                    self._confirmed.set()
+            else:
+                os.kill(os.getpid(), signal.SIGTERM)
+        self._confirmed.set()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    async def send_changes(self) -> None:
+        while True:
+            await self._has_changes.wait()
+            self._has_changes.clear()
+            await self._send_checkpoint()
+
+    async def finish(self) -> None:
+        """Send the last changes, and wait until the lead has stored everything."""
+        await self._send_checkpoint()
+        with suppress(TimeoutError):
+            async with self._clock.deadline(STORE_TIMEOUT):
+                await self._confirmed.wait()
+                if self._checkout is not None and not self._unconfirmed:
+                    await asyncio.to_thread(self._checkout.remove)
+
+    async def _send_checkpoint(self) -> None:
+        if self._checkout is None:
+            return
+        async with self._lock:
+            with suppress(WorktreeError):  # files that change while they are read are committed next time
+                if bundle := await self._checkout.build_checkpoint():
+                    self._unconfirmed += 1
+                    self._confirmed.clear()
+                    send_in_parts(self._orders, bundle)
+
+
+async def _create_checkout(orders: SocketChannel, origin: bytes, clock: Clock) -> MachineCheckout | None:
+    """Create the checkout that the lead ordered; None if the machines share their files."""
+    if not origin:
+        return None
+    home = load_settings(cwd=Path("/")).home
+    git = GitRunner(os.environ, clock)
+    checkout = MachineCheckout(git, home, msgspec.json.decode(origin, type=ProjectOrigin))
+    known: tuple[str, ...] = ()
+    problem: ShoalError | None = None
+    try:
+        known = await checkout.list_known_commits()
+    except ShoalError as error:
+        problem = error
+    orders.send(msgspec.json.encode(known))
+    bundle = await receive_in_parts(orders)
+    if problem is not None:
+        raise problem
+    await checkout.create(bundle or b"")
+    return checkout
 
 
 def _open_lease(bootstrap: MemberBootstrap) -> int:
@@ -71,11 +171,12 @@ def _open_lease(bootstrap: MemberBootstrap) -> int:
     return get_shared_client(bootstrap.opened.store).epoch
 
 
-def _adapt_to_machine(bootstrap: MemberBootstrap) -> MemberBootstrap:
+def _adapt_to_machine(bootstrap: MemberBootstrap, checkout: MachineCheckout | None) -> MemberBootstrap:
     """Leave out what exists only on the lead's machine. Raises `ShoalError`."""
-    cwd = Path(bootstrap.opened.cwd)
+    cwd = Path(bootstrap.opened.cwd) if checkout is None else checkout.cwd
     if not cwd.is_dir():
         raise ShoalError(f"The directory {cwd} does not exist on the machine {socket.gethostname()}.")
-    with suppress(OSError):
-        os.chdir(cwd)
-    return replace(bootstrap, run="", transcript="", snapshot="")
+    os.chdir(cwd)
+    return replace(
+        bootstrap, run="", transcript="", snapshot="", opened=replace(bootstrap.opened, cwd=str(cwd))
+    )

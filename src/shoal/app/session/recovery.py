@@ -78,9 +78,9 @@ async def _recover_session(session: Session, recovered: RecoveredSessionState) -
     session.supervisor.restore_earlier_agents(recovered.pending, recovered.completions)
     session.runtime.inbox.scheduler.restore_schedules(recovered.schedules)
     if isinstance(session.teams, SessionTeams):
-        await _remove_unprepared_members(session, recovered.former_members)
+        await _remove_unprepared_members(session, recovered.members.former)
         await session.teams.resume_team(
-            session.id, recovered.delivered, recovered.active_members, recovered.idle_members
+            session.id, recovered.delivered, recovered.members.active, recovered.members.idle
         )
     _watch_late_answers(session, recovered.cut_off_questions)
     session.workflows.scripts.notify_interrupted()

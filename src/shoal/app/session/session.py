@@ -136,8 +136,6 @@ class Session:
     def is_busy(self) -> bool:
         return self._running is not None
 
-    # What surfaces read
-
     @property
     def clock(self) -> Clock:
         return self._options.clock
@@ -268,12 +266,8 @@ class Session:
 
         try:
             parts = await build_session_parts(self._options, self._exit)
-            self.runtime, self.agent, self.supervisor, self.teams = (
-                parts.runtime,
-                parts.lead,
-                parts.supervisor,
-                parts.teams,
-            )
+            self.runtime, self.agent = parts.runtime, parts.lead
+            self.supervisor, self.teams = parts.supervisor, parts.teams
             self.lifecycle_hooks, self.recovered = parts.lifecycle_hooks, parts.recovered
             self.undo_history, self.workflows = parts.undo_history, parts.workflows
             self._options = self.runtime.options

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
+import msgspec
 from msgspec import Struct
 
 from shoal.agent.tool_calls import run_unrecorded_tool_call
@@ -14,7 +15,7 @@ from shoal.app.agents.program_agents import ProgramAgents, SpawnOptions
 from shoal.app.agents.result import build_agent_result, read_full_report
 from shoal.app.workflows.json_values import compute_digest, convert_json_value, to_json_value
 from shoal.app.workflows.step_log import StepLog, StepRecord
-from shoal.core.agents.subagents import AgentResult
+from shoal.core.agents.subagents import AgentResult, RetainedWorktreeWork
 from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.errors import AgentRequestRefused, WorkflowChanged, WorkflowError
 from shoal.core.events import (
@@ -74,6 +75,8 @@ class StepRunner:
         self._max_steps = MAX_STEPS if max_steps is None else max_steps
         self._max_agents = max_agents
         self._agent_count = 0
+        self.worktrees: list[RetainedWorktreeWork] = []
+        """Work that agents left in worktrees, in the order in which the program got their answers."""
         self.started_count = 0
         self.finished_count = 0
         self._quota_refusal = ""
@@ -122,9 +125,12 @@ class StepRunner:
             budget = self._runtime.budget.find_agent_budget(run.id)
             result = build_agent_result(run.completion, budget, answer)
             result.raise_if_failed()
-            return {"text": result.text, "answer": result.answer}
+            return _encode_agent_value(run.completion)
 
-        return await self.run_step(path, given, prompt, run_to_end, has_child=True)
+        value = await self.run_step(path, given, prompt, run_to_end, has_child=True)
+        if (work := value.get("worktree")) is not None:
+            self.worktrees.append(msgspec.convert(work, RetainedWorktreeWork))
+        return value
 
     async def ask_person(self, path: str, question: str, options: Sequence[str]) -> str:
         choices = MultipleChoice(
@@ -226,7 +232,7 @@ class StepRunner:
         completion = self._completions.get(child)
         if completion is None or completion.status != "completed":
             return None
-        return {"text": read_full_report(completion), "answer": completion.answer}
+        return _encode_agent_value(completion)
 
     def _get_recorded_value(self, path: str, compute: Callable[[], Any]) -> Any:
         digest = compute_digest(None)
@@ -305,3 +311,13 @@ class StepRunner:
                 f"the change, or run that step and all later steps again: use rerun_from={recorded.number}.",
                 step=recorded.number,
             )
+
+
+def _encode_agent_value(completion: AgentResult) -> dict[str, Any]:
+    value = {"text": read_full_report(completion), "answer": completion.answer}
+    # Most agents have none, and the journal has a line for each.
+    return (
+        value
+        if completion.worktree is None
+        else {**value, "worktree": msgspec.to_builtins(completion.worktree)}
+    )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from shoal.app.agents.agent import Agent
 from shoal.app.agents.program_agents import MAPPED_AGENTS, SpawnOptions, choose_output_type
 from shoal.app.workflows.step_runner import ShellStepResult, StepRunner
+from shoal.core.agents.subagents import RetainedWorktreeWork
 from shoal.core.errors import RunFailed, WorkflowError
 
 if TYPE_CHECKING:
@@ -44,6 +45,11 @@ class Workflow:
     @property
     def id(self) -> str:
         return self._steps.workflow
+
+    @property
+    def worktrees(self) -> tuple[RetainedWorktreeWork, ...]:
+        """Work that agents of earlier steps left in worktrees: its path, branch, and the ref to merge."""
+        return tuple(self._steps.worktrees)
 
     def phase(self, name: str) -> None:
         """Start a phase: a name for the following steps, for people."""

@@ -11,6 +11,12 @@ InputT = TypeVar("InputT")
 SpecificT = TypeVar("SpecificT")
 
 
+class HookEffort(TypedDict):
+    """Thinking effort of the model."""
+
+    level: str
+
+
 class HookInput(TypedDict):
     """Fields that every event has; `agent_id` and `agent_type` are absent for the lead."""
 
@@ -21,6 +27,10 @@ class HookInput(TypedDict):
     hook_event_name: str
     agent_id: NotRequired[str]
     agent_type: NotRequired[str]
+    prompt_id: NotRequired[str]
+    """Absent before the first prompt."""
+    effort: NotRequired[HookEffort]
+    """Absent if thinking is off, and for events outside the agent's loop."""
 
 
 class AddedContextOutput(TypedDict, total=False):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -130,6 +130,22 @@ class MemberBackend(Protocol):
 
     async def aclose(self) -> None:
         """Stop everything it started."""
+        ...
+
+
+class MemberFiles(Protocol):
+    """Files of a project that teammates on other machines work on. Raises `WorktreeError`."""
+
+    async def describe_origin(self, member: MemberLaunchArgs) -> bytes:
+        """Return what a machine needs to know to name the commits that it has."""
+        ...
+
+    async def build_bundle(self, origin: bytes, known: Sequence[str]) -> bytes:
+        """Return what a machine with these commits lacks; empty if it lacks nothing."""
+        ...
+
+    async def store_checkpoint(self, member: MemberLaunchArgs, bundle: bytes) -> None:
+        """Store the work of a teammate."""
         ...
 
 

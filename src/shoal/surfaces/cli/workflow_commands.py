@@ -240,7 +240,7 @@ def _run_in_session(
     options = build_options_from_run_flags(flag_values, resume=resume, attended=False)
 
     async def run_to_end() -> Any:
-        async with LibrarySession[Any](options) as session:
+        async with LibrarySession[Any](options, by_command=True) as session:
             session.subscribe(_print_progress)
             watcher = session.create_background_task(_stop_workflows_when_asked(session))
             try:

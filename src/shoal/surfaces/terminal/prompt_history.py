@@ -35,3 +35,8 @@ def append_prompt_history(path: Path, text: str) -> None:
             os.write(fd, msgspec.json.encode(text) + b"\n")
         finally:
             os.close(fd)
+
+
+def prepend_to_draft(text: str, draft: str) -> str:
+    """Put the text before the half-typed draft, so that neither is lost."""
+    return f"{text}\n{draft}" if draft else text

@@ -399,11 +399,6 @@ def join_messages(messages: Sequence[Message]) -> Message:
     return Message(role="user", content=(*((TextBlock(text=text),) if text else ()), *others))
 
 
-def prepend_to_draft(text: str, draft: str) -> str:
-    """Put the text before the half-typed draft, so that neither is lost."""
-    return f"{text}\n{draft}" if draft else text
-
-
 def _shorten_text(text: str) -> str:
     """Return enough of the text to recognise it. The agent receives all of it."""
     return truncate_text(to_one_line(text), _GIST_COLUMNS)

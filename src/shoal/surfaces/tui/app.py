@@ -23,7 +23,7 @@ from textual.worker import WorkerFailed
 
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.text.text_format import strip_control_characters
-from shoal.surfaces.terminal.terminal_controller import prepend_to_draft
+from shoal.surfaces.terminal.prompt_history import prepend_to_draft
 from shoal.surfaces.terminal.text_styles import YELLOW
 from shoal.surfaces.tui.answer_screen import AnswerScreen
 from shoal.surfaces.tui.attachments import build_prompt_message

@@ -15,9 +15,12 @@ from msgspec import Struct
 from shoal.surfaces.cli.plain.key_decoder import KeyPress, NamedKeyPress
 from shoal.surfaces.cli.plain.keyboard import RawModeKeyboard
 from shoal.surfaces.cli.plain.line_editor import TerminalLineEditor
-from shoal.surfaces.terminal.prompt_history import append_prompt_history, read_prompt_history
+from shoal.surfaces.terminal.prompt_history import (
+    append_prompt_history,
+    prepend_to_draft,
+    read_prompt_history,
+)
 from shoal.surfaces.terminal.screen import LiveTerminalScreen, TerminalScreen
-from shoal.surfaces.terminal.terminal_controller import prepend_to_draft
 from shoal.surfaces.terminal.text_styles import BOLD_CYAN, apply_style
 
 PROMPT = "› "

@@ -1,0 +1,59 @@
+"""Files of the lead's project for teammates on other machines, and the refs that hold their work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from shoal.core.clock import Clock
+from shoal.core.teams.member_backends import MemberLaunchArgs
+from shoal.workspaces.checkout import GitCheckout, find_git_checkout
+from shoal.workspaces.git_runner import GitRunner
+from shoal.workspaces.project_transfer import (
+    ProjectOrigin,
+    bundle_project,
+    find_project_origin,
+    store_checkpoint,
+)
+
+WORK_REFS = "refs/shoal/cluster"
+
+
+class ClusterFiles:
+    """Sends the last commit of the project, or the last work of the member if it worked before."""
+
+    def __init__(
+        self, cwd: Path, *, environ: Mapping[str, str], clock: Clock, report: Callable[[str], None]
+    ) -> None:
+        self._cwd = cwd
+        self._git = GitRunner(environ, clock)
+        self._checkout: GitCheckout | None = None
+        self._report = report
+        self._reported: set[str] = set()
+
+    async def describe_origin(self, member: MemberLaunchArgs) -> bytes:
+        name = f"{member.session}-{member.name}"
+        checkout, ref = await self._find_checkout(), build_work_ref(member)
+        return msgspec.json.encode(await find_project_origin(self._git, checkout, ref, name=name))
+
+    async def build_bundle(self, origin: bytes, known: Sequence[str]) -> bytes:
+        decoded = msgspec.json.decode(origin, type=ProjectOrigin)
+        return await bundle_project(self._git, await self._find_checkout(), decoded, known)
+
+    async def store_checkpoint(self, member: MemberLaunchArgs, bundle: bytes) -> None:
+        ref = build_work_ref(member)
+        await store_checkpoint(self._git, await self._find_checkout(), bundle, ref)
+        if ref not in self._reported:
+            self._reported.add(ref)
+            self._report(f"The work of {member.name} is stored as {ref}. Merge it: git merge {ref}")
+
+    async def _find_checkout(self) -> GitCheckout:
+        if self._checkout is None:
+            self._checkout = await find_git_checkout(self._git, self._cwd)
+        return self._checkout
+
+
+def build_work_ref(member: MemberLaunchArgs) -> str:
+    return f"{WORK_REFS}/{member.session}/{member.name}"

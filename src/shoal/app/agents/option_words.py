@@ -1,0 +1,46 @@
+"""Error messages in the words of a Python program: options of `shoal.open` instead of flags."""
+
+from __future__ import annotations
+
+import re
+
+from shoal.app.options import Options
+from shoal.core.errors import ShoalError
+
+_OPTION_OF_FLAG = {
+    "allowedTools": "allowed_tools",
+    "disallowedTools": "disallowed_tools",
+    "tools": "available_tools",
+    "permission-mode": "mode",
+    "add-dir": "add_dirs",
+    "fork-session": "fork",
+    "continue": "continue_last",
+    "plugin-dir": "plugin_dirs",
+    "dangerously-skip-permissions": "skip_permissions",
+}
+"""Options whose names differ from those of their flags."""
+_COMMAND = re.compile(r"shoal --resume ([\w-]+)|shoal --continue")
+_FLAG = re.compile(r"(?<![\w-])--([a-zA-Z][\w-]*)")
+
+
+def name_options_in_text(text: str) -> str:
+    """Replace flags of the command line by the options that a program passes; other flags stay."""
+    if "--" not in text:
+        return text
+    text = _COMMAND.sub(_replace_command, text)
+    return _FLAG.sub(_replace_flag, text)
+
+
+def name_options_in_error(error: ShoalError) -> None:
+    """Replace flags in the message of an error."""
+    if error.args and isinstance(error.args[0], str):
+        error.args = (name_options_in_text(error.args[0]), *error.args[1:])
+
+
+def _replace_command(match: re.Match[str]) -> str:
+    return f'shoal.open(resume="{match[1]}")' if match[1] else "shoal.open(continue_last=True)"
+
+
+def _replace_flag(match: re.Match[str]) -> str:
+    name = _OPTION_OF_FLAG.get(match[1], match[1].replace("-", "_"))
+    return f"{name}=" if name in Options.__struct_fields__ else match[0]

@@ -1,0 +1,175 @@
+"""Commits of a project on their way to another machine and back, as git bundles."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from shoal.workspaces.checkout import GitCheckout, get_head_commit
+from shoal.workspaces.git_runner import GitDirectories, GitRunner
+
+CHECKPOINT_REF = "refs/shoal/checkpoint"
+_KEPT_REFS = "refs/shoal/kept"
+_MAX_KNOWN = 100
+"""Commits that a machine names as known."""
+_CHECKOUTS = "/shoal/cluster/checkouts/"
+_AUTHOR = ("user.name=Shoal", "user.email=shoal@localhost")
+
+
+class ProjectOrigin(Struct, frozen=True, kw_only=True):
+    """Commit from which a checkout on another machine starts."""
+
+    project: str
+    """First commit of the repository, which all its copies share."""
+    commit: str
+    inside: str
+    """Relative directory in which the lead works."""
+    name: str = "checkout"
+    """Name of the checkout on the other machine."""
+
+
+def relocate_checkout_path(path: str, cwd: Path) -> str:
+    """Return the same place in the checkout of this machine if a path is in that of another machine."""
+    _, is_elsewhere, place = path.partition(_CHECKOUTS)
+    home, is_here, own_place = str(cwd).partition(_CHECKOUTS)
+    if not is_elsewhere or not is_here or place.split("/")[0] != own_place.split("/")[0]:
+        return path
+    return f"{home}{_CHECKOUTS}{place}"
+
+
+async def find_project_origin(git: GitRunner, checkout: GitCheckout, ref: str, *, name: str) -> ProjectOrigin:
+    """Return the commit of a ref, or HEAD if there is none. Raises `WorktreeError`."""
+    found = await git.try_run(
+        "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}", at=checkout.git_directories
+    )
+    commit = found.text if found.status == 0 else await get_head_commit(git, checkout)
+    roots = (await git("rev-list", "--max-parents=0", commit, at=checkout.git_directories)).text.split("\n")
+    return ProjectOrigin(project=roots[-1], commit=commit, inside=checkout.inside, name=name)
+
+
+async def bundle_project(
+    git: GitRunner, checkout: GitCheckout, origin: ProjectOrigin, known: Sequence[str]
+) -> bytes:
+    """Return a bundle of the commit without what the other machine knows; empty if it knows everything."""
+    present = [name for name in known if await _has_commit(git, checkout, name)]
+    if origin.commit in present:
+        return b""
+    ref = f"{_KEPT_REFS}/cluster-{origin.commit}"
+    await git("update-ref", ref, origin.commit, at=checkout.git_directories)
+    try:
+        excluded = [f"^{name}" for name in present]
+        return (await git("bundle", "create", "-", ref, *excluded, at=checkout.git_directories)).out
+    finally:
+        await git("update-ref", "-d", ref, at=checkout.git_directories)
+
+
+async def store_checkpoint(git: GitRunner, checkout: GitCheckout, bundle: bytes, ref: str) -> None:
+    """Store the commits of a checkpoint under a ref. Raises `WorktreeError`."""
+    await _fetch_bundle(git, checkout.top, bundle, f"+{CHECKPOINT_REF}:{ref}")
+
+
+class MachineCheckout:
+    """Checkout of a project on a machine of a cluster. Its objects are shared with other checkouts."""
+
+    def __init__(self, git: GitRunner, home: Path, origin: ProjectOrigin) -> None:
+        directory = home / "shoal" / "cluster"  # as in _CHECKOUTS
+        self._git = git
+        self._origin = origin
+        self._repository = directory / "repositories" / f"{origin.project}.git"
+        self.top = directory / "checkouts" / check_safe_name(origin.name)
+        self._sent: tuple[str, str] | None = None
+        """Last state that was bundled: HEAD and the tree of all files."""
+
+    @property
+    def cwd(self) -> Path:
+        return self.top / self._origin.inside
+
+    async def list_known_commits(self) -> tuple[str, ...]:
+        if not (self._repository / "HEAD").exists():
+            self._repository.mkdir(mode=0o700, parents=True, exist_ok=True)
+            await self._git("init", "--quiet", "--bare", str(self._repository), at=self._repository)
+        listing = await self._git(
+            *("for-each-ref", f"--count={_MAX_KNOWN}", "--sort=-creatordate", "--format=%(objectname)"),
+            _KEPT_REFS,
+            at=self._repository,
+        )
+        return tuple(filter(None, listing.text.split("\n")))
+
+    async def create(self, bundle: bytes) -> None:
+        """Create the checkout from the bundle. Raises `WorktreeError`."""
+        kept = f"{_KEPT_REFS}/{self._origin.commit}"
+        if bundle:
+            source = f"{_KEPT_REFS}/cluster-{self._origin.commit}"
+            await _fetch_bundle(self._git, self._repository, bundle, f"+{source}:{kept}")
+        shutil.rmtree(self.top, ignore_errors=True)
+        self.top.mkdir(mode=0o700, parents=True)
+        await self._git("init", "--quiet", str(self.top), at=self.top)
+        alternates = self.top / ".git" / "objects" / "info" / "alternates"
+        alternates.write_text(f"{self._repository / 'objects'}\n")
+        await self._git("checkout", "--quiet", "-B", "shoal", self._origin.commit, at=self.top)
+
+    def remove(self) -> None:
+        shutil.rmtree(self.top, ignore_errors=True)
+
+    async def build_checkpoint(self) -> bytes:
+        """Commit what changed, and return a bundle of it; empty if nothing has changed.
+
+        The index and the branch of the agent stay as they are.
+        """
+        head = (await self._git("rev-parse", "HEAD^{commit}", at=self.top)).text
+        tree = await self._write_tree()
+        head_tree = (await self._git("rev-parse", f"{head}^{{tree}}", at=self.top)).text
+        if (head, tree) == (self._sent or (self._origin.commit, head_tree)):
+            return b""
+        commit = head
+        if tree != head_tree:
+            arguments = ("commit-tree", tree, "-p", head, "-m", "Checkpoint")
+            commit = (await self._git(*arguments, at=self.top, settings=_AUTHOR)).text
+        await self._git("update-ref", CHECKPOINT_REF, commit, at=self.top)
+        base = f"^{self._origin.commit}"
+        bundle = await self._git("bundle", "create", "-", CHECKPOINT_REF, base, at=self.top)
+        self._sent = (head, tree)
+        return bundle.out
+
+    async def _write_tree(self) -> str:
+        """Return a tree of all files that git does not ignore, without touching the agent's index."""
+        entry = self.top / ".git"
+        with tempfile.TemporaryDirectory(dir=entry) as directory:
+            index = Path(directory) / "index"
+            if (entry / "index").exists():
+                # With its time: git reads a file again whose time is not before that of the index.
+                shutil.copy2(entry / "index", index)
+            places = GitDirectories(entry=entry, common=entry, tree=self.top, index=index)
+            await self._git("add", "--all", at=places)
+            return (await self._git("write-tree", at=places)).text
+
+
+def check_safe_name(name: str) -> str:
+    """Return the name of a directory. Raises ValueError if it is a path."""
+    if not name or name.startswith(".") or "/" in name:
+        raise ValueError(f"{name!r} is not the name of a checkout")
+    return name
+
+
+async def _has_commit(git: GitRunner, checkout: GitCheckout, name: str) -> bool:
+    if not name.isalnum():
+        return False
+    found = await git.try_run("cat-file", "-e", f"{name}^{{commit}}", at=checkout.git_directories)
+    return found.status == 0
+
+
+async def _fetch_bundle(git: GitRunner, repository: Path, bundle: bytes, refspec: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="shoal-bundle-") as directory:
+        path = os.path.join(directory, "project.bundle")  # noqa: PTH118 - git gets a text
+        with open(path, "wb") as file:  # noqa: ASYNC230, PTH123
+            file.write(bundle)
+        await git(
+            *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-gc", path, refspec),
+            at=repository,
+            settings=("fetch.fsckObjects=true",),
+        )

@@ -1,0 +1,136 @@
+"""Commits of a project on their way to another machine and back."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from shoal.core.clock import SystemClock
+from shoal.workspaces.checkout import GitCheckout, find_git_checkout
+from shoal.workspaces.git_runner import GitRunner
+from shoal.workspaces.project_transfer import (
+    MachineCheckout,
+    bundle_project,
+    find_project_origin,
+    relocate_checkout_path,
+    store_checkpoint,
+)
+
+REF = "refs/shoal/cluster/s1/ann"
+
+
+def run_git(directory: Path, *arguments: str) -> str:
+    identity = ("-c", "user.name=a", "-c", "user.email=a@localhost")
+    done = subprocess.run(
+        ["git", *identity, *arguments], cwd=directory, check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def git() -> GitRunner:
+    return GitRunner(os.environ, SystemClock())
+
+
+@pytest.fixture
+async def project(tmp_path: Path, git: GitRunner) -> GitCheckout:
+    directory = tmp_path / "project"
+    (directory / "src").mkdir(parents=True)
+    run_git(directory, "init", "--quiet")
+    (directory / "src" / "a.txt").write_text("one\n")
+    (directory / ".gitignore").write_text("*.log\n")
+    run_git(directory, "add", "-A")
+    run_git(directory, "commit", "-qm", "first")
+    return await find_git_checkout(git, directory / "src")
+
+
+async def send_project(git: GitRunner, project: GitCheckout, home: Path) -> tuple[MachineCheckout, int]:
+    """Create the checkout of another machine; return it with the size of the bundle."""
+    origin = await find_project_origin(git, project, REF, name="s1-ann")
+    checkout = MachineCheckout(git, home, origin)
+    bundle = await bundle_project(git, project, origin, await checkout.list_known_commits())
+    await checkout.create(bundle)
+    return checkout, len(bundle)
+
+
+async def test_work_returns_as_commits_under_a_ref(
+    tmp_path: Path, git: GitRunner, project: GitCheckout
+) -> None:
+    checkout, _ = await send_project(git, project, tmp_path / "home")
+    assert (checkout.cwd / "a.txt").read_text() == "one\n"
+    assert await checkout.build_checkpoint() == b""  # nothing has changed
+    (checkout.cwd / "a.txt").write_text("two\n")
+    (checkout.cwd / "new.txt").write_text("new\n")
+    (checkout.cwd / "ignored.log").write_text("not a part of the work\n")
+    bundle = await checkout.build_checkpoint()
+    assert await checkout.build_checkpoint() == b""
+    await store_checkpoint(git, project, bundle, REF)
+    assert run_git(project.top, "show", f"{REF}:src/a.txt") == "two"
+    assert run_git(project.top, "ls-tree", "--name-only", REF, "src/").split() == ["src/a.txt", "src/new.txt"]
+    # The project itself and the index of the agent are unchanged.
+    assert (project.top / "src" / "a.txt").read_text() == "one\n"
+    assert run_git(project.top, "status", "--porcelain") == ""
+    assert "?? src/new.txt" in run_git(checkout.top, "status", "--porcelain", "-uall")
+
+
+async def test_commits_of_the_agent_return_with_their_history(
+    tmp_path: Path, git: GitRunner, project: GitCheckout
+) -> None:
+    checkout, _ = await send_project(git, project, tmp_path / "home")
+    for number in ("2", "3"):
+        (checkout.cwd / "a.txt").write_text(number)
+        run_git(checkout.top, "commit", "-qam", f"change {number}")
+    await store_checkpoint(git, project, await checkout.build_checkpoint(), REF)
+    assert run_git(project.top, "log", "--format=%s", REF).split("\n") == ["change 3", "change 2", "first"]
+
+
+async def test_another_machine_continues_from_the_last_checkpoint(
+    tmp_path: Path, git: GitRunner, project: GitCheckout
+) -> None:
+    first, _ = await send_project(git, project, tmp_path / "home-1")
+    (first.cwd / "a.txt").write_text("half done\n")
+    await store_checkpoint(git, project, await first.build_checkpoint(), REF)
+    second, _ = await send_project(git, project, tmp_path / "home-2")
+    assert (second.cwd / "a.txt").read_text() == "half done\n"
+    (second.cwd / "a.txt").write_text("done\n")
+    await store_checkpoint(git, project, await second.build_checkpoint(), REF)
+    assert run_git(project.top, "show", f"{REF}:src/a.txt") == "done"
+
+
+async def test_only_commits_that_a_machine_lacks_are_sent(
+    tmp_path: Path, git: GitRunner, project: GitCheckout
+) -> None:
+    home = tmp_path / "home"
+    (project.top / "large.bin").write_bytes(os.urandom(300_000))
+    run_git(project.top, "add", "-A")
+    run_git(project.top, "commit", "-qm", "large")
+    _, size = await send_project(git, project, home)
+    assert size > 300_000
+    _, size = await send_project(git, project, home)
+    assert size == 0
+    (project.top / "src" / "a.txt").write_text("two\n")
+    run_git(project.top, "commit", "-qam", "second")
+    checkout, size = await send_project(git, project, home)
+    assert 0 < size < 10_000
+    assert (checkout.cwd / "a.txt").read_text() == "two\n"
+    assert run_git(project.top, "for-each-ref", "refs/shoal") == ""
+
+
+async def test_a_damaged_bundle_changes_nothing(git: GitRunner, project: GitCheckout) -> None:
+    from shoal.core.errors import WorktreeError
+
+    with pytest.raises(WorktreeError):
+        await store_checkpoint(git, project, b"not a bundle", REF)
+    assert run_git(project.top, "for-each-ref", "refs/shoal") == ""
+
+
+def test_a_place_in_a_checkout_is_found_on_another_machine() -> None:
+    here = Path("/srv/b/shoal/cluster/checkouts/s1-ann/src")
+    there = "/home/a/shoal/cluster/checkouts/s1-ann/docs"
+    assert relocate_checkout_path(there, here) == "/srv/b/shoal/cluster/checkouts/s1-ann/docs"
+    for other in ("/home/a/project", "/home/a/shoal/cluster/checkouts/s1-ben/docs"):
+        assert relocate_checkout_path(other, here) == other
+    assert relocate_checkout_path(there, Path("/home/a/project")) == there
