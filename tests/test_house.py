@@ -103,7 +103,18 @@ def test_no_file_names_the_machine_it_was_written_on():
 
 def test_importing_shoal_loads_nothing_heavy():
     code = "import sys; at_start = {*sys.modules}; import shoal; print(*{*sys.modules} - at_start)"
-    heavy = {"asyncio", "httpx", "click", "rich", "subprocess", "ssl", "tree_sitter", "pypdf", "textual"}
+    heavy = {
+        "asyncio",
+        "httpx",
+        "click",
+        "rich",
+        "subprocess",
+        "ssl",
+        "tree_sitter",
+        "pypdf",
+        "PIL",
+        "textual",
+    }
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "shoal" in done.stdout.split()
     assert heavy & set(done.stdout.split()) == set()

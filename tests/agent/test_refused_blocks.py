@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import struct
+import sys
 import zlib
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,8 @@ from server_scripts import run_provider
 from shoal.core.conversation.image_sizes import is_image_too_large, measure_image
 from shoal.core.events import NoteAdded
 from shoal.testing.mock_replies import HttpErrorFault, RequestBody
+from shoal.tools.fitted_images import FittedImage, UnfittingImage, fit_image
+from shoal.tools.images import MAX_IMAGE_BYTES
 
 
 def make_png(width: int, height: int) -> bytes:
@@ -60,8 +65,8 @@ def test_the_size_of_an_image_is_read_from_its_first_bytes(
     assert is_image_too_large(content) == (size is not None and max(size) > 8_000)
 
 
-def open_provider_session(cwd: Path) -> shoal.Session:
-    return shoal.open(cwd=cwd, model="anthropic:claude-sonnet-4-5", skip_permissions=True)
+def open_provider_session(cwd: Path, **options: Any) -> shoal.Session:
+    return shoal.open(cwd=cwd, model="anthropic:claude-sonnet-4-5", skip_permissions=True, **options)
 
 
 def list_blocks(body: RequestBody, kind: str) -> list[Any]:
@@ -70,9 +75,52 @@ def list_blocks(body: RequestBody, kind: str) -> list[Any]:
     return [block for block in (*blocks, *parts) if block["type"] == kind]
 
 
-async def test_an_image_with_too_many_pixels_is_not_sent(
+@pytest.mark.needs("PIL")
+async def test_an_image_with_too_many_pixels_is_scaled_down_and_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (tmp_path / "wide.png").write_bytes(make_png(60_000, 40))
+    look = call_tool("Read", file_path=str(tmp_path / "wide.png"))
+    async with (
+        run_provider(monkeypatch, lead=[look, "Done."]) as server,
+        open_provider_session(tmp_path) as session,
+        asyncio.timeout(30),
+    ):
+        await run_all_turns(session)
+    (image,) = list_blocks(server.requests[-1].body, "image")
+    width, height = measure_image(base64.b64decode(image["source"]["data"])) or (0, 0)
+    assert (width, height) == (2_000, 1)
+    assert "scaled down from 60,000 x 40 pixels" in str(server.requests[-1].body)
+
+
+@pytest.mark.needs("PIL")
+@pytest.mark.parametrize("kind", ["JPEG", "GIF", "WEBP"])
+def test_images_of_every_kind_are_scaled_and_invalid_ones_are_refused(kind: str) -> None:
+    from PIL import Image
+
+    output = BytesIO()
+    Image.new("RGB", (9_000, 90), "red").save(output, kind)
+    fitted = fit_image(output.getvalue(), f"image/{kind.lower()}", max_bytes=MAX_IMAGE_BYTES)
+    assert isinstance(fitted, FittedImage)
+    assert fitted.scaled_from == (9_000, 90)
+    assert measure_image(fitted.content) == (2_000, 20)
+    cut = fit_image(output.getvalue()[:200], f"image/{kind.lower()}", max_bytes=MAX_IMAGE_BYTES)
+    assert isinstance(cut, UnfittingImage)
+    assert "9,000 x 90 pixels and cannot be scaled down" in cut.reason
+
+
+def test_an_image_with_more_pixels_than_fit_into_memory_is_not_decoded() -> None:
+    bomb = fit_image(
+        make_png(60_000, 2)[:16] + struct.pack(">II", 60_000, 60_000), "image/png", max_bytes=MAX_IMAGE_BYTES
+    )
+    assert isinstance(bomb, UnfittingImage)
+    assert "too many to scale it down" in bomb.reason
+
+
+async def test_without_the_image_package_a_wide_image_is_not_sent_and_the_reason_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "PIL", None)
     (tmp_path / "wide.png").write_bytes(make_png(60_000, 2))
     look = call_tool("Read", file_path=str(tmp_path / "wide.png"))
     async with (
@@ -83,6 +131,7 @@ async def test_an_image_with_too_many_pixels_is_not_sent(
         await run_all_turns(session)
     assert list_blocks(server.requests[-1].body, "image") == []
     assert "60,000 x 2 pixels" in str(server.requests[-1].body)
+    assert "pip install 'shoal[images]'" in str(list_blocks(server.requests[-1].body, "tool_result"))
 
 
 async def test_an_image_that_the_provider_refuses_is_left_out(
@@ -108,6 +157,9 @@ async def test_an_image_that_the_provider_refuses_is_left_out(
         assert await run_all_turns(session, "Again.") == "I see no image."
         # The next turn does not fail first.
         assert len(server.requests) == count + 1
+        async with open_provider_session(tmp_path, resume=session.id, fork=True) as resumed:
+            assert await run_all_turns(resumed, "And now?") == "I see no image."
+        assert len(server.requests) == count + 2
     assert "The provider refused it" in str(server.requests[-1].body)
     assert any("left out of the conversation" in note for note in notes)
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from app_session_helpers import run_turn
 
 import shoal
+from agent_scripts import call_tool
 from shoal.core.conversation.messages import Message, ToolUseBlock
 from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import RunFinished, ToolStarted
 from shoal.models.scripted_model import ScriptedModel
+from team_scripts import spawn_member
 
 LONG = "word " * 50_000
 """Said in more pieces than a channel holds."""
@@ -92,6 +95,40 @@ async def test_a_bug_inside_a_turn_propagates_unchanged(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError, match="in the mind"):
         async with shoal.open(cwd=tmp_path, model=ScriptedModel(choose_reply)) as session:
             await run_turn(session)
+
+
+@pytest.mark.parametrize("working", ["member", "sub-agent", "shell"])
+async def test_a_session_closes_after_a_bug_while_others_work(tmp_path: Path, working: str) -> None:
+    wait = call_tool("Bash", command="sleep 100", timeout=120_000)
+    starts = {
+        "member": [call_tool("TeamCreate", team_name="crew"), spawn_member("ann")],
+        "sub-agent": [
+            call_tool(
+                "Agent",
+                description="wait",
+                prompt="wait",
+                subagent_type="general-purpose",
+                run_in_background=True,
+            )
+        ],
+        "shell": [call_tool("Bash", "shell", command="sleep 100", run_in_background=True)],
+    }
+
+    def fail(_: ModelRequest) -> str:
+        raise LookupError("a bug")
+
+    def answer(request: ModelRequest) -> Any:
+        is_lead = request.messages[0].text == "lead"
+        spoken = sum(message.role == "assistant" for message in request.messages)
+        line = [*starts[working], fail][spoken] if is_lead else wait
+        return line(request) if callable(line) else line
+
+    with pytest.raises(LookupError, match="a bug"):
+        async with (
+            asyncio.timeout(20),
+            shoal.open(cwd=tmp_path, model=ScriptedModel(answer), skip_permissions=True) as session,
+        ):
+            await run_turn(session, "lead")
 
 
 async def test_an_interrupted_turn_reports_the_number_of_model_replies(tmp_path: Path) -> None:

@@ -86,3 +86,93 @@ async def test_a_foreign_team_without_a_sign_of_life_can_be_removed(shoal: Shoal
     directory = write_foreign_team(home, leadProcess={"pid": 2**22 + 1})
     assert (await shoal("team", "rm", "theirs", "--yes")).code == 0
     assert not directory.exists()
+
+
+def snapshot_files(home: Path) -> dict[str, tuple[bytes, int]]:
+    return {
+        str(path.relative_to(home)): (path.read_bytes(), path.stat().st_mtime_ns)
+        for path in home.rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.mark.spec("LIM-13")
+async def test_an_export_of_a_live_foreign_team_changes_nothing(shoal: ShoalProgram, home: Path) -> None:
+    directory = write_foreign_team(home, leadProcess={"pid": os.getpid()})
+    (directory / "inboxes" / "ann.json").write_text(json.dumps([{"from": "team-lead", "text": "Hello."}]))
+    before = snapshot_files(home / "teams") | snapshot_files(home / "tasks")
+    exported = json.loads((await shoal("team", "export", "theirs")).text)
+    assert [mail["text"] for mail in exported["mail"]] == ["Hello."]
+    assert snapshot_files(home / "teams") | snapshot_files(home / "tasks") == before
+    assert not (home / "shoal" / "teams").exists()
+
+
+@pytest.mark.spec("LIM-13")
+async def test_mail_of_a_person_to_a_team_without_a_lead_is_no_sign_of_another_program(
+    shoal: ShoalProgram, home: Path
+) -> None:
+    directory = write_foreign_team(home)
+    (directory / "inboxes" / "ann.json").write_text("[]")
+    set_age(directory / "inboxes" / "ann.json", HOUR)
+    assert (await shoal("inbox", "send", "ann", "Are you there?")).code == 0
+    assert (await shoal("task", "add", "Dig")).code == 0
+    (listed,) = json.loads((await shoal("team", "ls", "--json")).text)
+    assert (listed["lead"], listed["foreign_lead"]) == ("died", "")
+    (home / "tasks" / "theirs" / "2.json").write_text("{}")
+    (listed,) = json.loads((await shoal("team", "ls", "--json")).text)
+    assert listed["lead"] == "foreign"
+
+
+@pytest.mark.spec("LIM-14")
+async def test_teams_and_members_are_found_by_the_names_that_other_programs_give_them(
+    shoal: ShoalProgram, home: Path
+) -> None:
+    given, member = "My Team ✓ v1.0", "Code Reviewer!"
+    write_foreign_team(home).rename(home / "teams" / "my-team---v1-0")
+    (home / "tasks" / "theirs").rename(home / "tasks" / "my-team---v1-0")
+    config = home / "teams" / "my-team---v1-0" / "config.json"
+    inboxes = home / "teams" / "My-Team---v1-0" / "inboxes"
+    inboxes.mkdir(parents=True)
+    (home / "teams" / "my-team---v1-0" / "inboxes").rmdir()
+    roster = json.loads(config.read_text())
+    roster["name"], roster["members"][1]["name"] = given, member
+    config.write_text(json.dumps(roster))
+    set_age(config, HOUR)
+    path = inboxes / "Code-Reviewer-.json"
+    path.write_text(json.dumps([{"from": "team-lead", "text": "Read it."}]))
+    for team, name in ((given, member), ("my-team---v1-0", "Code-Reviewer-"), ("My-Team---v1-0", member)):
+        assert (await shoal("inbox", "send", name, f"To {name}.", "--team", team)).code == 0
+        shown = await shoal("inbox", "show", name, "--team", team)
+        assert "Read it." in shown.text, shown.err
+        assert f"To {name}." in shown.text
+    assert (await shoal("team", "send", given, member, "From the person.")).code == 0
+    assert "From the person." in path.read_text()
+    assert given in (await shoal("team", "ls")).text
+    shown = await shoal("team", "show", given)
+    assert given in shown.text
+    assert f"{member}" in shown.text
+    assert "5 unread" in shown.text
+    assert (await shoal("task", "add", "Dig", "--team", given)).code == 0
+    assert (await shoal("task", "update", "1", "--owner", "Code-Reviewer-", "--team", given)).code == 0
+    assert json.loads((home / "tasks" / "my-team---v1-0" / "1.json").read_text())["owner"] == member
+    assert "task_assignment" in path.read_text()
+    exported = json.loads((await shoal("team", "export", given)).text)
+    assert {mail["to"] for mail in exported["mail"]} == {member}
+    assert (await shoal("team", "rm", given, "--yes", "--force")).code == 0
+    assert list((home / "teams").iterdir()) == []
+
+
+@pytest.mark.spec("LIM-14")
+async def test_mail_from_the_command_line_never_leaves_the_inbox_of_another_programs_member(
+    shoal: ShoalProgram, home: Path
+) -> None:
+    directory = write_foreign_team(home)
+    path = directory / "inboxes" / "ann.json"
+    old_mail = [
+        {"from": "bob", "text": f"{number} " + "x" * 2000, "timestamp": str(number), "read": number % 2 == 0}
+        for number in range(1500)
+    ]
+    path.write_text(json.dumps(old_mail))
+    assert (await shoal("inbox", "send", "ann", "One more.")).code == 0
+    texts = [entry["text"] for entry in json.loads(path.read_text())]
+    assert texts == [*(entry["text"] for entry in old_mail), "One more."]

@@ -62,15 +62,18 @@ async def test_a_run_is_watched_and_exported(old_shoal: ShoalProgram, session: s
 async def test_the_team_its_board_and_its_mail_are_shown(old_shoal: ShoalProgram) -> None:
     team = await run_json_command(old_shoal, "team", "show", "crew", "--json")
     assert [member["name"] for member in team["members"]] == ["team-lead", "bob", "ann"]
+    # A view releases nothing, and says whose work was cut off.
     assert [
-        (task["subject"], task["status"])
+        (task["subject"], task["status"], task.get("holderGone", False))
         for task in await run_json_command(old_shoal, "task", "ls", "--json")
     ] == [
-        ("Dig", "completed"),
-        ("Fill", "pending"),
-        ("Paint", "in_progress"),
-        ("Sweep", "in_progress"),
+        ("Dig", "completed", False),
+        ("Fill", "pending", False),
+        ("Paint", "in_progress", True),
+        ("Sweep", "in_progress", True),
     ]
+    listed = (await old_shoal("task", "ls")).text
+    assert "in progress (ann is gone)" in listed
     unread = await run_json_command(old_shoal, "inbox", "show", "bob", "--json")
     assert [(mail["from"], mail["text"]) for mail in unread] == [("guest", "Are you there?")]
     all_mail = await run_json_command(old_shoal, "inbox", "show", "bob", "--all", "--json")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -270,7 +271,7 @@ async def test_wrong_arguments_owners_and_states_are_refused(tmp_path: Path) -> 
         assert "has no argument 'colour'" in await call("team_create", name="wall", colour="red")
         first = (await call("task_create", subject="first"))["id"]
         second = (await call("task_create", subject="second", blocked_by=[first]))["id"]
-        assert "'nobody' is no member" in await call("task_update", task=first, owner="nobody")
+        assert "'nobody' is not a member" in await call("task_update", task=first, owner="nobody")
         assert "needs a subject" in await call("task_create", subject="  ")
         assert "needs a subject" in await call("task_update", task=first, subject=" ")
         for status in ("in_progress", "completed"):
@@ -293,3 +294,33 @@ async def test_a_spawn_that_cannot_start_says_why(tmp_path: Path) -> None:
         assert "could not start: " in (refused := await call("spawn", prompt="work", name="ann"))
         assert "max_depth" in refused
         assert [each["name"] for each in (await call("team_show"))["members"]] == ["team-lead"]
+
+
+@pytest.mark.spec("LIM-14")
+async def test_teams_and_members_of_other_programs_are_found_by_their_given_names(tmp_path: Path) -> None:
+    given, home = "My Team ✓ v1.0", Path(os.environ["SHOAL_HOME"])
+    (home / "teams" / "my-team---v1-0").mkdir(parents=True)
+    inbox = home / "teams" / "My-Team---v1-0" / "inboxes" / "Code-Reviewer.json"
+    inbox.parent.mkdir(parents=True)
+    inbox.write_text("[]")
+    about = {"agentType": "worker", "model": "m", "joinedAt": 1, "cwd": "/", "subscriptions": []}
+    members = [
+        {"agentId": f"{name}@{given}", "name": name, **about} for name in ("team-lead", "Code Reviewer")
+    ]
+    (home / "teams" / "my-team---v1-0" / "config.json").write_text(
+        json.dumps({"name": given, "createdAt": 1, "leadSessionId": "theirs", "members": members})
+    )
+    async with start_mcp_server(tmp_path, "--team", given, "--as", "guest") as call:
+        (team,) = (await call("team_list"))["teams"]
+        assert (team["given_name"], team["you"]) == (given, "guest")
+        shown = await call("team_show", team=given)
+        assert [each["name"] for each in shown["members"]] == ["team-lead", "Code Reviewer", "guest"]
+        for number in range(70):
+            assert (await call("message_send", to="Code Reviewer", text=f"Note {number}.", team=given))[
+                "sent"
+            ]
+        task = (await call("task_create", subject="Dig", team=given))["id"]
+        assert (await call("task_update", task=task, owner="Code-Reviewer"))["owner"] == "Code Reviewer"
+    texts = [entry["text"] for entry in json.loads(inbox.read_text())]
+    assert texts[:70] == [f"Note {number}." for number in range(70)]
+    assert "task_assignment" in texts[70]

@@ -12,7 +12,7 @@ from shoal.stores.files.home.home_paths import (
     create_or_replace_private_file,
     write_file_atomically,
 )
-from shoal.stores.files.sessions.result_files import FileResultStore
+from shoal.stores.files.sessions.result_files import FileResultStore, read_result_sizes
 
 HOSTILE = [
     "../../etc/passwd",
@@ -75,7 +75,8 @@ def test_a_result_is_private_and_leaves_no_temporary_file(tmp_path):
     path = FileResultStore(tmp_path / "results").save_result("t1", b"x" * 1_000_000)
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
-    assert [file.name for file in path.parent.iterdir()] == ["t1"]
+    assert sorted(file.name for file in path.parent.iterdir()) == [".sizes", "t1"]
+    assert read_result_sizes(path.parent) == {"t1": 1_000_000}
 
 
 def test_a_result_that_cannot_be_written_raises_an_error_with_its_path(tmp_path):

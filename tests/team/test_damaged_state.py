@@ -5,36 +5,65 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
 
+import shoal
 from agent_scripts import call_tool, read_events, run_all_turns
+from git_repository import GitRepository
 from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import NoteAdded
+from shoal.core.ids import LEAD_ID
+from shoal.core.names import AgentName
+from shoal.core.permissions.questions import PermissionQuestion
+from shoal.core.teams.mail import MailMessage
+from shoal.stores.files.sessions.state_file_kinds import (
+    FOLLOWED_DIRECTORIES,
+    STATE_DIRECTORIES,
+    STATE_FILE_KINDS,
+    StateFileKind,
+)
+from shoal.wire.question_codec import encode_question
 from team_scripts import get_home, open_session, script_team, send_message, spawn_member
 
+SESSION, TEAM = "6f1c0f0a-0000-4000-8000-00000000000d", "crew"
 DAMAGES = ("truncated", "emptied", "nuls", "another type", "directory", "link")
-FILES: dict[str, tuple[str, tuple[str, ...]]] = {
-    # A session is found by the name of its transcript, so a directory is not one.
-    "conversation": ("projects/*/*.jsonl", tuple(set(DAMAGES) - {"directory"})),
-    "conversation of a member": ("projects/*/*/subagents/*.jsonl", DAMAGES),
-    "description of a member": ("projects/*/*/subagents/*.meta.json", DAMAGES),
-    "journal": ("shoal/runs/*/journal.jsonl", DAMAGES),
-    "checkpoints": ("shoal/runs/*/checkpoints/index.jsonl", DAMAGES),
-    # Nothing tells how long a text is.
-    "result": ("shoal/runs/*/results/*.md", ("emptied", "nuls", "directory", "link")),
-    "signing key": ("shoal/keys/crew", DAMAGES),
-    "roster": ("teams/crew/config.json", DAMAGES),
-    "inbox": ("teams/crew/inboxes/ann.json", DAMAGES),
-    "inbox of the lead": ("teams/crew/inboxes/team-lead.json", DAMAGES),
-    "task": ("tasks/crew/1.json", DAMAGES),
+NOT_STATE = ("shell-snapshots/*", "debug/*", "worktrees/*/agent-????????/*", "shoal/runs/*/control.sock")
+"""Files without state of a run: logs, the environment of shells, the work itself."""
+UNSTORED_KINDS = {
+    "log of a process": "only members in other processes have logs",
+    "log of a server": "only MCP servers have logs",
+    "snapshot": "only long journals and conversations have one",
+    "mark of a team operation": "exists only while a team is created or deleted",
+    "record of own changes": "exists only in teams that other programs lead",
+}
+"""Kinds of which the run below leaves no file."""
+UNDETECTABLE = {
+    # A shorter text is a text.
+    ("memory of the session", "truncated"),
+    ("memory of the session", "another type"),
+    ("record of the team's creator", "truncated"),
+    ("record of the team's creator", "another type"),
+    # Half of this list may end with a complete line. The sizes that it still has are checked.
+    ("list of results", "another type"),
 }
 
 
+def list_stored_kinds() -> list[StateFileKind]:
+    return [kind for kind in STATE_FILE_KINDS if kind.name not in UNSTORED_KINDS]
+
+
+def list_damages(kind: StateFileKind) -> list[str]:
+    """Return the damages that matter: the content of a lock or a working copy does not."""
+    damages = ("directory", "link") if kind.shape == "entry" else DAMAGES
+    return [damage for damage in damages if (kind.name, damage) not in UNDETECTABLE]
+
+
 def replace_by_link(path: Path) -> None:
-    other = get_home().parent / "elsewhere"
+    other = get_home().parent.parent / "elsewhere"
     path.rename(other)
     path.symlink_to(other)
 
@@ -55,58 +84,217 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.fixture(scope="module")
-def stored_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Directory with the project, and with the home of a finished team once a test has run it."""
-    directory = tmp_path_factory.mktemp("stored_run")
-    (directory / "project").mkdir()
-    return directory
+def backup(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Directory that gets a copy of the project and of the home of a finished team."""
+    return tmp_path_factory.mktemp("stored_run") / "backup"
 
 
-async def create_home(stored_run: Path) -> None:
-    if (stored_run / "home").exists():
-        shutil.copytree(stored_run / "home", get_home(), dirs_exist_ok=True)
-        return
+@pytest.fixture
+async def project(backup: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Project of a team that has left a file of each kind. The team runs once for all tests."""
+    live = backup.parent / "live"
+    monkeypatch.setenv("SHOAL_HOME", str(live / "home"))
+    shutil.rmtree(live, ignore_errors=True)
+    outside = backup.parent / "elsewhere"
+    if outside.is_dir():
+        shutil.rmtree(outside)
+    outside.unlink(missing_ok=True)
+    if not backup.exists():
+        GitRepository(live)
+        await run_team(live / "project")
+        shutil.copytree(live, backup, symlinks=True)
+    else:
+        shutil.copytree(backup, live, symlinks=True)
+    return live / "project"
+
+
+async def run_team(project: Path) -> None:
     lead = [
-        call_tool("TeamCreate", team_name="crew"),
+        call_tool("TeamCreate", team_name=TEAM),
         call_tool("TaskCreate", subject="dig", description="d"),
+        call_tool("TaskCreate", "second", subject="fill", description="d"),
+        call_tool("TaskCreate", "third", subject="paint", description="d"),
+        call_tool("TaskUpdate", "deleted", taskId="2", status="deleted"),
         call_tool("TaskUpdate", taskId="1", owner="nobody"),
-        call_tool("Write", file_path=str(stored_run / "project" / "a.txt"), content="one"),
+        call_tool("CronCreate", cron="0 0 1 1 *", prompt="later"),
+        call_tool("Write", file_path=str(project / "a.txt"), content="one"),
+        call_tool("Write", "again", file_path=str(project / "a.txt"), content="two"),
+        call_tool("Bash", command="true"),
         spawn_member("ann"),
+        spawn_member("bob", isolation="worktree"),
         "wait",
         "end",
     ]
-    ann = [send_message("team-lead", "I am here."), "x" * 20_000, "idle"]
-    async with open_session(stored_run / "project", script_team(lead=lead, ann=ann)) as session:
+    ann = [
+        call_tool("TaskUpdate", taskId="3", status="in_progress"),
+        send_message("team-lead", "I am here."),
+        "x" * 20_000,
+        "idle",
+    ]
+    bob = [call_tool("Write", file_path="b.txt", content="two"), "done", "idle"]
+    model = script_team(lead=lead, ann=ann, bob=bob)
+    home, leftovers = get_home(), project.parent / "leftovers"
+    async with open_session(project, model, session_id=SESSION) as session:
         await run_all_turns(session)
-    shutil.copytree(get_home(), stored_run / "home")
+        await fill_inbox(session)
+        # As a killed process leaves them.
+        marks = [home / "shoal" / "leases", home / "shoal" / "guardians", *home.glob("worktrees/*/.owners")]
+        for directory in marks:
+            shutil.copytree(directory, leftovers / directory.name)
+    for directory in marks:
+        shutil.copytree(leftovers / directory.name, directory, dirs_exist_ok=True)
+    question = PermissionQuestion(
+        id="q1", agent=LEAD_ID, tool="Bash", tool_use_id="t1", input={}, reason="it is new"
+    )
+    questions = home / "shoal" / "runs" / SESSION / "questions"
+    questions.mkdir(exist_ok=True)
+    (questions / "q1.json").write_bytes(encode_question(question))
+    (home / "shoal" / "teams" / TEAM / "foreign" / "cat").write_bytes(b"")
+    (home / "shoal" / "runs" / SESSION / "team.json").write_text('{"name": "crew"}')
+    (home / "shoal" / "runs" / SESSION / "memory.md").write_text("The roof is red.\n")
 
 
-@pytest.mark.spec("USR-12", "TRN-02")
-@pytest.mark.parametrize(
-    ("kind", "damage"), [(kind, damage) for kind, (_, damages) in FILES.items() for damage in sorted(damages)]
-)
-async def test_damage_is_reported_and_the_run_continues(stored_run: Path, kind: str, damage: str) -> None:
-    await create_home(stored_run)
-    (path,) = get_home().glob(FILES[kind][0])
+async def fill_inbox(session: shoal.Session) -> None:
+    """Leave archived mail, unread mail, and mail that waits for room."""
+    mailboxes = session.runtime.team_store.open_mailboxes(TEAM)
+    await mailboxes.open_inbox(AgentName("cat"))
+    for number in range(300):
+        mail = MailMessage(id=f"m{number}", sender="bob", text=f"{number}", timestamp="t")
+        await mailboxes.post(AgentName("cat"), mail)
+    for _ in range(3):
+        unread = await mailboxes.take_unread(AgentName("cat"))
+        await mailboxes.mark_read(AgentName("cat"), [mail.id for mail in unread])
+
+
+def find_files(kind: StateFileKind) -> list[Path]:
+    """Return the files of this kind and of none before it."""
+
+    def match(each: StateFileKind) -> set[Path]:
+        pattern = f"{each.directory}/{each.file}".format(session=SESSION, team=TEAM, board=TEAM)
+        return {path for path in get_home().glob(pattern) if not path.is_dir()}
+
+    others = (each for each in STATE_FILE_KINDS[: STATE_FILE_KINDS.index(kind)])
+    return sorted(match(kind).difference(*(match(each) for each in others)))
+
+
+@pytest.mark.spec("LIM-15")
+async def test_every_stored_file_is_of_a_known_kind(project: Path) -> None:
+    known = {path for kind in STATE_FILE_KINDS for path in find_files(kind)}
+    stored = [path for path in get_home().rglob("*") if not path.is_dir() and path not in known]
+    names = [str(path.relative_to(get_home())) for path in stored]
+    unknown = [name for name in names if not any(fnmatchcase(name, pattern) for pattern in NOT_STATE)]
+    assert not unknown, "add a kind to STATE_FILE_KINDS for these files"
+    assert not [kind for kind in list_stored_kinds() if not find_files(kind)]
+    directories = {kind.directory for kind in STATE_FILE_KINDS if "*" not in kind.directory}
+    unchecked = {"shoal", "shoal/runs/{session}", "shoal/runs/{session}/logs", "shoal/runs/{session}/mcp"}
+    assert directories - {*STATE_DIRECTORIES} == unchecked
+
+
+def list_damage_cases() -> list[object]:
+    cases: list[object] = []
+    for kind in list_stored_kinds():
+        place = f"{kind.directory}/{kind.file}"
+        marks = [pytest.mark.exhaustive] if kind.shape == "entry" else []
+        for damage in list_damages(kind):
+            cases.append(pytest.param(kind, damage, "", id=f"{place}-{damage}", marks=marks))
+            if kind.name == "inbox":
+                cases.append(pytest.param(kind, damage, "team-lead", id=f"{place}-{damage}-lead"))
+    return cases
+
+
+@pytest.mark.spec("USR-12", "TRN-02", "LIM-15")
+@pytest.mark.parametrize(("kind", "damage", "name"), list_damage_cases())
+async def test_damage_is_reported_and_the_run_continues(
+    project: Path, kind: StateFileKind, damage: str, name: str
+) -> None:
+    path = next(path for path in find_files(kind) if path.name.startswith(name))
     CHANGES[damage](path)
     if path.is_file() and not path.is_symlink():
         os.utime(path, (0, 0))  # nobody is writing it
+    await resume_and_check_reports(project, path)
+
+
+@pytest.mark.spec("LIM-15")
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("pattern", STATE_DIRECTORIES)
+async def test_a_directory_that_is_a_link_is_reported_and_not_followed(project: Path, pattern: str) -> None:
+    (path,) = get_home().glob(pattern.format(session=SESSION, team=TEAM, board=TEAM))
+    replace_by_link(path)
+    outside = get_home().parent.parent / "elsewhere"
+    before = {each: each.stat().st_mtime_ns for each in outside.rglob("*")}
+    has_team = path != get_home() / "teams" / TEAM
+    await resume_and_check_reports(project, path, members=["ann", "bob"] if has_team else [])
+    assert {each: each.stat().st_mtime_ns for each in outside.rglob("*")} == before
+
+
+@pytest.mark.spec("LIM-15")
+@pytest.mark.parametrize("pattern", FOLLOWED_DIRECTORIES)
+async def test_a_directory_of_transcripts_that_is_a_link_is_reported(project: Path, pattern: str) -> None:
+    (path,) = get_home().glob(pattern.format(session=SESSION))
+    replace_by_link(path)
+    await resume_and_check_reports(project, path)
+
+
+@pytest.mark.spec("LIM-15")
+async def test_a_new_session_reports_damage_of_files_that_all_sessions_share(project: Path) -> None:
+    replace_by_directory(get_home() / "shoal" / "teams.lock")
+    lead = [call_tool("TeamCreate", team_name="other"), "end"]
+    async with open_session(project, script_team(lead=lead)) as session:
+        assert await run_all_turns(session) == "end"
+    assert any("teams.lock" in note for note in session.notes)
+    assert (get_home() / "teams" / "other" / "config.json").is_file()
+
+
+@pytest.mark.spec("LIM-15")
+async def test_files_of_a_running_session_are_not_set_aside(project: Path) -> None:
+    spawned = get_home() / "shoal" / "teams" / TEAM / "spawned"
+    model = script_team(lead=["end"], ann=["end"], bob=["end"])
+    async with open_session(project, model, resume=SESSION):
+        spawned.write_bytes(b"")
+        with pytest.raises(shoal.ShoalError, match="in use"):
+            async with open_session(project, model, resume=SESSION):
+                pass
+        assert spawned.exists()
+
+
+@pytest.mark.spec("LIM-15")
+async def test_nothing_is_reported_about_an_undamaged_run(project: Path) -> None:
+    async with open_session(
+        project, script_team(lead=["end"], ann=["end"], bob=["end"]), resume=SESSION
+    ) as session:
+        assert await run_all_turns(session, "Go on.") == "end"
+    in_view = [event.text for event in read_events(session) if isinstance(event, NoteAdded)]
+    assert not [text for text in (*session.notes, *in_view) if "damaged" in text]
+
+
+@pytest.mark.spec("LIM-15", "TRN-02")
+@pytest.mark.parametrize("agent", ["lead", "ann"])
+async def test_a_conversation_that_is_cut_in_the_middle_is_reported(project: Path, agent: str) -> None:
+    pattern = f"projects/*/{SESSION}.jsonl" if agent == "lead" else "projects/*/*/subagents/agent-ann*.jsonl"
+    (path,) = get_home().glob(pattern)
+    first, second, _third, fourth, *rest = path.read_bytes().split(b"\n")
+    path.write_bytes(b"\n".join([first, second[: len(second) // 2] + fourth[len(fourth) // 2 :], *rest]))
+    await resume_and_check_reports(project, path)
+
+
+async def resume_and_check_reports(
+    project: Path, path: Path, members: Sequence[str] = ("ann", "bob")
+) -> None:
     first_roles: list[str] = []
 
     def answer(request: ModelRequest) -> str:
         first_roles.append(request.messages[0].role)
         return "end"
 
-    (run,) = (get_home() / "shoal" / "runs").iterdir()
-    model = script_team(lead=[answer], ann=[answer])
+    model = script_team(lead=[answer], ann=[answer], bob=[answer])
     async with (
         asyncio.timeout(60),
-        open_session(stored_run / "project", model, resume=run.name) as session,
+        open_session(project, model, resume=SESSION) as session,
     ):
         shown = list(session.notes)
         session.subscribe(lambda event: shown.append(event.text) if isinstance(event, NoteAdded) else None)
         assert await run_all_turns(session, "Go on.") == "end"
-        assert [each.name for each in session.list_members()] == ["ann"]
+        assert sorted(each.name for each in session.list_members()) == list(members)
     in_view = [event.text for event in read_events(session) if isinstance(event, NoteAdded)]
     for reports in (shown, in_view):
         assert any(path.name in text for text in reports), reports

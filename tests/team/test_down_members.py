@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import resource
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +27,9 @@ from server_scripts import (
 )
 from shoal.app.agents.backend_launcher import LOG_DIRECTORY
 from shoal.core.events import AgentStarted, MemberWentDown, MemberWentIdle, ToolStarted
+from shoal.team.members import member_recovery
 from team_scripts import get_home, open_session, read_team_config, script_team, send_message, spawn_member
+from web_client import serve_home
 
 CREATE = call_tool("TeamCreate", team_name="crew")
 WAIT = call_tool("Bash", "b1", command="sleep 100", timeout=120000)
@@ -128,6 +132,60 @@ async def test_a_member_that_cannot_be_restarted_is_down_until_a_message_restart
         assert "shoal" not in find_roster_entry()
     assert "Are you back?" in join_conversation(list_requests_of(server, "ann")[-1])
     assert "The teammate ann is down" in join_conversation(list_requests_of(server, "lead")[-1])
+
+
+@pytest.mark.spec("LIF-04", "TEAM-05")
+@pytest.mark.parametrize("door", ["member", "inbox command", "other program", "web page"])
+async def test_mail_from_another_process_and_the_page_restart_a_down_member(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, door: str
+) -> None:
+    # The next attempt without a message would come after the end of the test.
+    monkeypatch.setattr(member_recovery, "RETRY_DELAYS", (0.0, 0.0, 3600.0))
+    async with (
+        run_provider(
+            monkeypatch,
+            lead=[CREATE, spawn_member("ann"), spawn_member("bob"), "Wait.", "Good.", "Good."],
+            ann=["Ready.", "I am back."],
+            bob=["Ready.", send_message("ann", "Are you back?"), "Asked."],
+        ) as server,
+        serve_home() as web,
+        open_process_session(
+            tmp_path, settings=make_shoal_settings(teammate_mode="process", teammate_restarts=1)
+        ) as session,
+        asyncio.timeout(60),
+    ):
+        await run_all_turns(session)
+        with block_member_starts(session):
+            down = watch_for_event(session, lambda e: isinstance(e, MemberWentDown))
+            os.kill(find_pid(session), signal.SIGKILL)
+            await down.wait()
+            await session.teams.wait_until_idle()
+            assert find_state(session) == "down"
+        again = watch_for_event(session, lambda e: isinstance(e, AgentStarted) and e.resumed)
+        match door:
+            case "member":
+                await session.send("bob", "Ask ann.")
+            case "inbox command":
+                await run_shoal_command("inbox", "send", "ann", "Are you back?", "--team", "crew")
+            case "other program":
+                # In place, as programs do that know only the file.
+                inbox = get_home() / "teams" / "crew" / "inboxes" / "ann.json"
+                letter = {"from": "cat", "text": "Are you back?", "timestamp": "x", "read": False}
+                inbox.write_text(json.dumps([*json.loads(inbox.read_text()), letter]))
+            case _:
+                await web.post_json(f"/runs/{session.id}/restart", {"agent": "ann@crew"})
+        await again.wait()
+        await session.teams.wait_until_idle()
+        assert find_state(session) == "idle"
+    if door != "web page":
+        assert "Are you back?" in join_conversation(list_requests_of(server, "ann")[-1])
+
+
+async def run_shoal_command(*arguments: str) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "shoal", *arguments, stdout=asyncio.subprocess.DEVNULL
+    )
+    assert await process.wait() == 0
 
 
 def read_parent_pid(pid: int) -> int:

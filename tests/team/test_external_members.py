@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_scripts import call_tool
+from agent_scripts import call_tool, run_all_turns
 from shoal.app.teams.external_member import ExternalMember
 from shoal.app.teams.external_task_board import ExternalMemberBoardAccess, ExternalTaskUpdateRequest
 from shoal.app.teams.team_store import TeamStore
@@ -15,7 +15,15 @@ from shoal.core.clock import SystemClock
 from shoal.core.errors import AgentRequestRefused, TaskUpdateRefused
 from shoal.core.ids import IdGenerator
 from shoal.core.teams.tasks import TaskDraft
-from team_scripts import get_home, open_session, read_inbox, read_team_config, script_team, send_message
+from team_scripts import (
+    get_home,
+    open_session,
+    read_inbox,
+    read_team_config,
+    script_team,
+    send_message,
+    spawn_member,
+)
 
 CLOCK = SystemClock()
 
@@ -109,18 +117,17 @@ async def test_an_external_member_may_not_act_as_the_lead(tmp_path: Path) -> Non
     await record.aclose()
 
 
+def add_members_like_another_program() -> None:
+    path = get_home() / "teams" / "roof" / "config.json"
+    roster = json.loads(path.read_text())
+    for name in ("codex", "Code Reviewer"):
+        entry = {"agentId": f"{name}@roof", "name": name, "agentType": "worker", "model": "m"}
+        roster["members"].append(entry | {"joinedAt": 1, "cwd": "/", "tmuxPaneId": "%1", "subscriptions": []})
+    path.write_text(json.dumps(roster))
+
+
 @pytest.mark.spec("LIM-12")
 async def test_a_member_that_another_program_adds_gets_messages_and_broadcasts(tmp_path: Path) -> None:
-    def add_members() -> None:
-        path = get_home() / "teams" / "roof" / "config.json"
-        roster = json.loads(path.read_text())
-        for name in ("codex", "Code Reviewer"):
-            entry = {"agentId": f"{name}@roof", "name": name, "agentType": "worker", "model": "m"}
-            roster["members"].append(
-                entry | {"joinedAt": 1, "cwd": "/", "tmuxPaneId": "%1", "subscriptions": []}
-            )
-        path.write_text(json.dumps(roster))
-
     lead = [
         call_tool("TeamCreate", team_name="roof"),
         "made",
@@ -133,7 +140,7 @@ async def test_a_member_that_another_program_adds_gets_messages_and_broadcasts(t
     async with open_session(tmp_path, script_team(lead=lead), settings=settings) as session:
         async for _ in session.run("begin"):
             pass
-        add_members()
+        add_members_like_another_program()
         async for _ in session.run("write"):
             pass
     notes = [f"Note {number}." for number in range(70)]
@@ -142,3 +149,36 @@ async def test_a_member_that_another_program_adds_gets_messages_and_broadcasts(t
     assert reviewer == ["Please review.", "Good morning."]
     names = [each["name"] for each in read_team_config("roof")["members"]]
     assert names == ["team-lead", "codex", "Code Reviewer"]
+
+
+@pytest.mark.spec("LIM-14")
+async def test_a_resumed_lead_keeps_members_of_other_programs_and_people_reach_them(tmp_path: Path) -> None:
+    lead = [
+        call_tool("TeamCreate", team_name="roof"),
+        spawn_member("ann"),
+        "made",
+        "resumed",
+        send_message("Code Reviewer", "Please review.", "review"),
+        "told",
+    ]
+    model = script_team(lead=lead, ann=["idle"])
+    async with open_session(tmp_path, model) as session:
+        await run_all_turns(session, "begin")
+    add_members_like_another_program()
+    record, external = create_external_member(tmp_path)
+    seat = await external.join_team("roof", "guest")
+    for number in range(70):
+        await external.send_mail(seat, "Code Reviewer", f"Note {number}.", "note")
+    async with open_session(tmp_path, model, resume=session.id) as session:
+        await run_all_turns(session, "write")
+        for name in ("Code Reviewer", "Code-Reviewer", "codex@roof"):
+            await session.send(name, "From the person.")
+        assert [each.name for each in session.list_members()] == ["ann"]
+        await run_all_turns(session, "write again")
+    await record.aclose()
+    names = [each["name"] for each in read_team_config("roof")["members"]]
+    assert names == ["team-lead", "ann", "codex", "Code Reviewer", "guest"]
+    reviewer = [mail["text"] for mail in read_inbox("roof", "Code-Reviewer")]
+    assert reviewer[:70] == [f"Note {number}." for number in range(70)]
+    assert sorted(reviewer[70:]) == [*["From the person."] * 2, "Please review."]
+    assert [mail["text"] for mail in read_inbox("roof", "codex")] == ["From the person."]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,13 @@ from typing import Any
 import pytest
 
 from agent_scripts import call_tool
-from server_scripts import approve_shutdown, find_speaker, join_conversation, run_provider
+from server_scripts import (
+    approve_shutdown,
+    find_speaker,
+    get_last_text,
+    join_conversation,
+    run_provider,
+)
 from shoal.stores.files.access.file_watch import DirectoryWatch
 from team_scripts import get_home, read_inbox, send_message
 
@@ -76,10 +83,17 @@ async def wait_for_mail(wanted: Callable[[dict[str, Any]], bool]) -> dict[str, A
 
 
 @asynccontextmanager
-async def start_member(cwd: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+async def start_member(
+    cwd: Path, arguments: Sequence[str] = ARGUMENTS, *, terminal: int | None = None
+) -> AsyncIterator[asyncio.subprocess.Process]:
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "shoal", *ARGUMENTS, cwd=cwd, env=dict(os.environ), stdout=pipe, stderr=pipe
+        *(sys.executable, "-m", "shoal", *arguments),
+        cwd=cwd,
+        env=dict(os.environ),
+        stdin=terminal,
+        stdout=pipe,
+        stderr=pipe,
     )
     try:
         yield process
@@ -141,6 +155,90 @@ async def test_a_member_works_reports_idles_and_shuts_down_for_a_foreign_lead(
     asked = [request.body for request in server.requests if find_speaker(request.body) == "ann"]
     assert "Are you there?" in join_conversation(asked[-1])
     assert len(list((get_home() / "tasks" / TEAM).glob("1.json"))) == 1
+
+
+@pytest.mark.spec("LIM-14")
+async def test_typed_words_are_the_persons_and_the_member_ends_when_its_team_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[str] = []
+
+    def report(body: dict[str, Any]) -> Any:
+        heard.append(get_last_text(body))
+        return send_message("team-lead", "Heard.", "heard")
+
+    parts = [send_message("team-lead", "Ready.", "ready"), "Idle.", report, "Idle."]
+    ours, terminal = os.openpty()
+    try:
+        async with run_provider(monkeypatch, ann=parts):
+            write_foreign_team(tmp_path)
+            async with start_member(tmp_path, terminal=terminal) as process:
+                await wait_for_mail(lambda mail: "idle_notification" in mail["text"])
+                os.write(ours, b"Use the blue paint.\n")
+                await wait_for_mail(lambda mail: mail["text"] == "Heard.")
+                await wait_for_mail(
+                    lambda _: (
+                        sum("idle_notification" in each["text"] for each in read_inbox(TEAM, "team-lead"))
+                        == 2
+                    )
+                )
+                for directory in (get_home() / "tasks" / TEAM, get_home() / "teams" / TEAM):
+                    while directory.exists():  # the member may be marking its mail
+                        shutil.rmtree(directory, ignore_errors=True)
+                async with asyncio.timeout(20):
+                    assert await process.wait() == 0
+                assert process.stdout is not None
+                assert b"its team is gone" in await process.stdout.read()
+    finally:
+        os.close(ours)
+        os.close(terminal)
+    (said,) = heard
+    assert "Use the blue paint." in said
+    assert "unverified" not in said
+    assert not (get_home() / "teams" / TEAM).exists()
+
+
+@pytest.mark.spec("LIM-14")
+async def test_a_member_with_a_name_that_is_no_file_name_works_for_a_foreign_lead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, member = "My Team ✓ v1.0", "Code Reviewer"
+    teams = get_home() / "teams"
+    (teams / "My-Team---v1-0" / "inboxes").mkdir(parents=True)
+    (teams / "my-team---v1-0").mkdir()
+    about = {"agentType": "general-purpose", "model": "m", "joinedAt": 1, "cwd": str(tmp_path)}
+    members = [{"agentId": f"{name}@{given}", "name": name, **about} for name in ("team-lead", member)]
+    (teams / "my-team---v1-0" / "config.json").write_text(
+        json.dumps({"name": given, "createdAt": 1, "leadSessionId": "x", "members": members})
+    )
+    inboxes = teams / "My-Team---v1-0" / "inboxes"
+    letter = {"from": "team-lead", "text": "Begin.", "timestamp": "t", "read": False}
+    (inboxes / "Code-Reviewer.json").write_text(json.dumps([letter]))
+    changed = asyncio.Event()
+    watch = DirectoryWatch(inboxes, changed.set)
+    arguments = [*ARGUMENTS]
+    for flag, value in (
+        ("--agent-id", f"{member}@{given}"),
+        ("--agent-name", member),
+        ("--team-name", given),
+    ):
+        arguments[arguments.index(flag) + 1] = value
+    parts = [send_message("team-lead", "Ready.", "ready"), "Idle."]
+    try:
+        async with (
+            run_provider(monkeypatch, **{"Code-Reviewer": parts}),
+            start_member(tmp_path, arguments),
+            asyncio.timeout(30),
+        ):
+            while (
+                not (inboxes / "team-lead.json").exists()
+                or "Ready." not in (inboxes / "team-lead.json").read_text()
+            ):
+                changed.clear()
+                await changed.wait()
+    finally:
+        watch.close()
+    assert [path.name for path in teams.iterdir() if (path / "inboxes").exists()] == ["My-Team---v1-0"]
 
 
 async def test_invalid_launch_arguments_are_refused_by_name(tmp_path: Path) -> None:

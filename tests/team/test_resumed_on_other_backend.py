@@ -152,3 +152,29 @@ async def test_a_member_whose_inbox_is_not_a_file_is_resumed_with_a_new_one(
             await wake_member(session)
         assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead", "ann", "bob"]
         assert inbox.is_file()
+
+
+@pytest.mark.spec("TRN-02", "LIF-06", "TEAM-05")
+async def test_an_unreadable_member_is_down_and_resumed_the_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lead = [CREATE, [spawn_member("ann"), spawn_member("bob")], "Wait.", "Good."]
+    settings = make_shoal_settings(teammate_mode="in-process")
+    async with run_provider(monkeypatch, lead=lead, ann=["Ready."], bob=["Ready."]), asyncio.timeout(60):
+        ident = await run_first_session(tmp_path, "in-process")
+        # It holds the restrictions of the agent, so nothing replaces it.
+        (description,) = get_home().glob("projects/*/*/subagents/agent-ann@crew.meta.json")
+        content = description.read_bytes()
+        description.write_bytes(content[:100])
+        async with open_process_session(tmp_path, resume=ident, settings=settings) as session:
+            states = {each.name: each.state for each in session.teams.list_members()}
+            assert states == {"ann": "down", "bob": "idle"}
+            await wake_member(session)
+            told = "\n".join(message.text for message in session.agent.conversation.messages)
+        assert "The teammate ann is down" in told
+        assert any(description.name in note for note in session.notes)
+        assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead", "ann", "bob"]
+        description.write_bytes(content)
+        async with open_process_session(tmp_path, resume=ident, settings=settings) as session:
+            states = {each.name: each.state for each in session.teams.list_members()}
+            assert states == {"ann": "idle", "bob": "idle"}

@@ -158,9 +158,11 @@ async def test_images_are_recognized_by_content_not_by_name(tool_bench, raw, med
 
 
 async def test_an_image_that_is_too_large_is_refused_with_its_size(tool_bench):
-    path = tool_bench.write_file("big.png", PNG)
+    path = tool_bench.write_file("big.png", PNG[:40])
     os.truncate(path, 4_000_000)
-    assert "4,000,000 bytes" in await tool_bench.call_for_failure(read_tool, file_path="big.png")
+    assert "cannot be scaled down" in await tool_bench.call_for_failure(read_tool, file_path="big.png")
+    os.truncate(path, 60_000_000)
+    assert "60,000,000 bytes" in await tool_bench.call_for_failure(read_tool, file_path="big.png")
 
 
 async def test_a_pdf_gives_the_text_of_its_pages(tool_bench):

@@ -85,6 +85,7 @@ async def test_members_are_interrupted_stopped_and_killed_from_a_page(tmp_path: 
         assert "no agent" in (await web.post_json(f"{path}/stop", {"agent": "../ann"}, 404))["error"]
         assert "cannot be killed" in (await web.post_json(f"{path}/kill", {"agent": "lead"}, 400))["error"]
         assert "no teammate" in (await web.post_json(f"{path}/stop", {"agent": "ann@crew"}, 409))["error"]
+        assert "no teammate" in (await web.post_json(f"{path}/restart", {"agent": "ann@crew"}, 409))["error"]
 
 
 async def test_a_sub_agent_is_moved_to_the_background_and_stopped_from_a_page(tmp_path: Path) -> None:

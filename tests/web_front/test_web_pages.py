@@ -12,6 +12,7 @@ from shoal.core.agents.subagents import AgentResult
 from shoal.core.budgets.usage import Usage
 from shoal.core.events import (
     AgentEnded,
+    MemberWentDown,
     MemberWentIdle,
     ModelRequestSettled,
     ToolStarted,
@@ -296,6 +297,16 @@ def test_an_ended_agent_shows_the_reason(monitored_page: MonitoredPage, web_serv
     web_server.add_events(LIVE, AgentEnded(agent=AgentId("a-docs"), completion=done))
     expect(page.locator(".page-head")).to_contain_text("The guide is locked.")
     expect(page.get_by_role("button", name="Kill")).to_have_count(0)
+
+
+def test_a_down_agent_has_a_restart_button(monitored_page: MonitoredPage, web_server: FakeWebServer):
+    page = monitored_page.open_location(f"#/run/{LIVE}/agent/a-docs")
+    expect(page.get_by_role("button", name="Kill")).to_be_visible()
+    expect(page.get_by_role("button", name="Restart")).to_have_count(0)
+    web_server.add_events(LIVE, MemberWentDown(agent=AgentId("a-docs"), cause="its process was killed"))
+    page.get_by_role("button", name="Restart").click()
+    expect(page.get_by_role("button", name="Restart")).to_be_enabled()
+    assert web_server.posted == [(LIVE, "restart", {"agent": "a-docs"})]
 
 
 def test_a_missing_run_is_reported(monitored_page: MonitoredPage):

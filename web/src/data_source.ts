@@ -5,7 +5,7 @@ import type {
   Answer, Entry, MailDetails, MailRow, OpenQuestion, RunRow, RunSummary, StreamDelta, TaskDetails, TranscriptPage, ViewDelta,
 } from "./types";
 
-export type AgentAction = "interrupt" | "stop" | "kill" | "background";
+export type AgentAction = "interrupt" | "stop" | "kill" | "background" | "restart";
 
 export interface AgentListener {
   onDelta(delta: StreamDelta): void;

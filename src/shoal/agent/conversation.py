@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shoal.core.clock import Clock
+from shoal.core.conversation.left_out_images import count_images, leave_out_images
 from shoal.core.conversation.messages import INTERRUPTED_RESULT, Message, ToolResultBlock, ToolUseBlock
 from shoal.core.conversation.transcript_entries import (
     ModelReplyMetadata,
     TranscriptCompactionMarker,
+    TranscriptImageMarker,
     TranscriptMessageEntry,
     TranscriptRewindMarker,
 )
@@ -57,6 +59,8 @@ class Conversation:
         self._clock = clock
         self._ids = ids
         self.messages = merge_adjacent_messages(messages)
+        self.left_out_images = 0
+        """Number of images that were left out since the conversation was opened."""
         self.last_entry = last
         self._reply: EntryId | None = None
         """Entry of the model's last reply since the conversation was loaded."""
@@ -118,6 +122,24 @@ class Conversation:
         self._reply = None
         self.messages = []
         return self.add_message(summary, meta=True, summary=True)
+
+    def leave_out_newest_images(self, count: int, notice: str) -> None:
+        """Replace the newest images by the notice, now and after a resume."""
+        entry = TranscriptImageMarker(
+            id=self._ids.new_entry_id(),
+            parent=self.last_entry,
+            at=self._clock.now(),
+            count=count,
+            notice=notice,
+        )
+        self._transcript.append(entry)
+        self.last_entry = entry.id
+        self.left_out_images += count
+        for index in range(len(self.messages) - 1, -1, -1):
+            found = count_images(self.messages[index])
+            if found and count > 0:
+                self.messages[index] = leave_out_images(self.messages[index], notice)
+                count -= found
 
     def rewind_to_entry(self, parent: EntryId | None, messages: Iterable[Message], *, turn: int) -> None:
         """Continue after an earlier entry and drop the later messages."""

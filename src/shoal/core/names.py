@@ -30,6 +30,7 @@ TOOL_NAMES: frozenset[str] = frozenset({
 # fmt: on
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_INBOX_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _OTHER_CHARACTER = re.compile(r"[^A-Za-z0-9_-]")
 _TASK_ID = re.compile(r"[1-9][0-9]{0,17}")
 
@@ -51,6 +52,13 @@ def parse_team_name(text: str) -> TeamName:
 
 def parse_agent_name(text: str) -> AgentName:
     return AgentName(parse_safe_name(text))
+
+
+def parse_inbox_name(text: str) -> AgentName:
+    """Parse the name of an inbox: a name as in `map_to_inbox_name`, which may start with `-` or `_`."""
+    if _INBOX_NAME.fullmatch(text) is not None:
+        return AgentName(text)
+    return parse_agent_name(text)
 
 
 def parse_teammate_name(text: str) -> AgentName:

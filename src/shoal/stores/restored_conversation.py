@@ -10,6 +10,7 @@ from typing import ClassVar
 from msgspec.structs import replace
 
 from shoal.core.budgets.usage import Usage
+from shoal.core.conversation.left_out_images import count_images, leave_out_images
 from shoal.core.conversation.messages import (
     INTERRUPTED_RESULT,
     MISSING_HISTORY,
@@ -23,6 +24,7 @@ from shoal.core.conversation.restored_conversation import RestoredConversation, 
 from shoal.core.conversation.transcript_entries import (
     ModelReplyMetadata,
     TranscriptCompactionMarker,
+    TranscriptImageMarker,
     TranscriptMessageEntry,
     TranscriptRewindMarker,
 )
@@ -78,10 +80,10 @@ def restore_transcript(
     content: bytes, agent: str = "", *, inherited: Sequence[ParsedTranscriptLine] = ()
 ) -> RestoredConversation:
     """Restore the conversation of the lead or of a sub-agent from the lines of its transcript."""
-    lines, notes = parse_transcript_lines(content)
+    lines, notes, unreadable = parse_transcript_lines(content)
     conversation = restore_conversation(lines, agent, inherited=inherited)
     cwd = next((line.cwd for line in reversed(lines) if line.cwd), "")
-    return replace(conversation, cwd=cwd, notes=(*notes, *conversation.notes))
+    return replace(conversation, cwd=cwd, notes=(*notes, *conversation.notes), unreadable=unreadable)
 
 
 def restore_agent_transcript(content: bytes, agent: AgentId) -> RestoredConversation:
@@ -93,7 +95,7 @@ def parse_lines_up_to_entry(
     content: bytes, entry: EntryId, agent: str = ""
 ) -> tuple[ParsedTranscriptLine, ...]:
     """Return the lines up to an entry, for a fork that starts after it; empty if the entry is missing."""
-    lines, _ = parse_transcript_lines(content)
+    lines, _, _ = parse_transcript_lines(content)
     agent_lines = [line for line in lines if line.agent == agent]
     for index, line in enumerate(agent_lines):
         if not isinstance(line.entry, TranscriptTitleEntry) and line.entry.id == entry:
@@ -117,8 +119,8 @@ def _rewrite_session_id(session: SessionId, line: bytes) -> bytes:
     return line + b"\n"
 
 
-def parse_transcript_lines(content: bytes) -> tuple[list[ParsedTranscriptLine], list[str]]:
-    """Return the readable lines of a transcript, and notes about the others."""
+def parse_transcript_lines(content: bytes) -> tuple[list[ParsedTranscriptLine], list[str], int]:
+    """Return the readable lines of a transcript, notes about the others, and their number."""
     lines: list[ParsedTranscriptLine] = []
     notes: list[str] = []
     *complete_lines, last_line = content.split(b"\n")
@@ -136,7 +138,7 @@ def parse_transcript_lines(content: bytes) -> tuple[list[ParsedTranscriptLine], 
             unreadable += 1
     if unreadable:
         notes.append(format_unreadable_lines_note(unreadable))
-    return lines, notes
+    return lines, notes, unreadable
 
 
 def format_unreadable_lines_note(count: int) -> str:
@@ -213,22 +215,32 @@ def restore_conversation(
 def _build_entry_chain(
     entries_by_id: dict[
         EntryId | None,
-        TranscriptMessageEntry | TranscriptCompactionMarker | TranscriptRewindMarker | UnknownTranscriptEntry,
+        TranscriptMessageEntry
+        | TranscriptCompactionMarker
+        | TranscriptRewindMarker
+        | TranscriptImageMarker
+        | UnknownTranscriptEntry,
     ],
     last: EntryId | None,
 ) -> tuple[list[TranscriptMessageEntry], bool]:
     """Return the entries from the start or latest compaction to `last`, and True if a link was missing."""
     chain: list[TranscriptMessageEntry] = []
     seen_ids: set[EntryId] = set()
+    left_out, notice = 0, ""
     entry_id = last
     while entry_id is not None and entry_id not in seen_ids:
         seen_ids.add(entry_id)
         entry = entries_by_id.get(entry_id)
         if entry is None:
             return chain[::-1], True
+        if isinstance(entry, TranscriptImageMarker):
+            left_out, notice = left_out + max(entry.count, 0), entry.notice
         if isinstance(entry, TranscriptCompactionMarker):
             break
         if isinstance(entry, TranscriptMessageEntry):
+            if left_out > 0 and (count := count_images(entry.message)):
+                left_out -= count
+                entry = replace(entry, message=leave_out_images(entry.message, notice))
             chain.append(entry)
         entry_id = entry.parent
     return chain[::-1], False
@@ -253,7 +265,8 @@ def _add_split_reply_lines(
             included_ids.add(entry.id)
     if included_ids == chain_ids:
         return chain
-    return [entry for entry in all_messages if entry.id in included_ids]
+    chain_entries = {entry.id: entry for entry in chain}
+    return [chain_entries.get(entry.id, entry) for entry in all_messages if entry.id in included_ids]
 
 
 def _get_model_reply_key(entry: TranscriptMessageEntry) -> tuple[str, str | None] | None:

@@ -380,8 +380,12 @@ class SessionTeams:
 
     async def send_user_message(self, to: str, text: str) -> AgentMessageDeliveryReceipt | None:
         """Deliver a person's text to a teammate; None if there is none of that name."""
-        found = None if self._supervisor is None else self._supervisor.members.resolve_name(to)
-        if self._supervisor is None or found is None:
+        if self._supervisor is None:
+            return None
+        found = self._supervisor.members.resolve_name(
+            to
+        ) or await self._supervisor.resolve_external_member_name(to)
+        if found is None:
             return None
         await self._supervisor.mail_sender.post_text(USER_NAME, found, text, kind="notice")
         self._supervisor.request_restart(found)
@@ -450,7 +454,12 @@ class SessionTeams:
             return ()
         self._down_at_close, self._closed_supervisor = self.list_down_members(), supervisor
         self._supervisor = None
-        return await supervisor.close(resumable=True)
+        try:
+            return await supervisor.close(resumable=True)
+        except asyncio.CancelledError:
+            # The exit of the session closes it again; otherwise it would wait for the members forever.
+            self._supervisor = supervisor
+            raise
 
     async def _create_implicit_team(self, context: ToolContext) -> None:
         """Create one implicit team, even if several calls of one message ask for it."""

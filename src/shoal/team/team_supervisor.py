@@ -151,8 +151,13 @@ class TeamSupervisor:
         a transcript before they leave the team, and for members that the budget does not allow.
         """
         # Before anybody looks for a free task: claimed tasks stay with their owner.
-        own_entries = [entry for entry in team.members if entry.agent_type != EXTERNAL_MEMBER_TYPE]
-        self._own_names.update(entry.name for entry in own_entries)
+        other_names = await self._services.store.rosters.list_members_of_other_programs(self.name)
+        own_entries = [
+            entry
+            for entry in team.members
+            if entry.agent_type != EXTERNAL_MEMBER_TYPE and entry.name not in other_names
+        ]
+        self._own_names = {LEAD_NAME, *(entry.name for entry in own_entries)}
         claimed_tasks = {
             entry.name: await self._board.reclaim_owner_tasks(entry.name) for entry in own_entries
         }
@@ -214,7 +219,7 @@ class TeamSupervisor:
             (
                 each
                 for each in await self.list_external_member_names()
-                if name in (each, f"{each}@{self.name}")
+                if name in (each, f"{each}@{self.name}", map_to_inbox_name(each))
             ),
             None,
         )

@@ -218,7 +218,9 @@ class ShellCommandLauncher:
             snapshot = await self._snapshotter.take_snapshot()
             self._snapshot_lock = lock_shell_snapshot(snapshot)
         except (ShellSnapshotFailedError, OSError) as error:
-            self._note(f"Commands run without your shell's functions and aliases: {error}.")
+            self._note(
+                f"Commands run without your shell's functions and aliases: {str(error).removesuffix('.')}."
+            )
             return None
         return snapshot
 

@@ -14,7 +14,7 @@ from shoal.core.conversation.messages import Base64ImageSource, ImageBlock, Text
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.text.filenames import escape_filename
 from shoal.tools.builtin_tool import builtin_tool, format_tool_text
-from shoal.tools.images import detect_image_type
+from shoal.tools.images import MAX_IMAGE_BYTES, MAX_INPUT_BYTES, detect_image_type
 from shoal.tools.missing_paths import report_missing_path, stat_path
 from shoal.tools.text_files import (
     MAX_LINE_CHARACTERS,
@@ -30,7 +30,6 @@ from shoal.tools.text_files import (
 MAX_LINES = 2000
 MAX_WHOLE_BYTES = 10 * 1024 * 1024
 MAX_OUTPUT_CHARACTERS = 100_000
-MAX_IMAGE_BYTES = 3_750_000
 _SNIFFED_BYTES = 8192
 _MAX_LISTED_NAMES = 50
 
@@ -135,7 +134,7 @@ async def _read_content_by_kind(
     start = file.read(_SNIFFED_BYTES)
     size = file.seek(0, os.SEEK_END)
     if media_type := detect_image_type(start):
-        return _read_image(path, media_type, size, context)
+        return await _read_image(path, media_type, size, context)
     if start.startswith(b"%PDF-"):
         from shoal.tools.pdf_reader import read_pdf_text
 
@@ -218,8 +217,8 @@ def _describe_missing_line(path: Path, count: int, line: int) -> str:
     )
 
 
-def _read_image(path: Path, media_type: str, size: int, context: ToolContext) -> ToolOutput:
-    if size > MAX_IMAGE_BYTES:
+async def _read_image(path: Path, media_type: str, size: int, context: ToolContext) -> ToolOutput:
+    if size > MAX_INPUT_BYTES:
         return create_tool_error_output(
             format_tool_text(
                 "Read",
@@ -227,30 +226,27 @@ def _read_image(path: Path, media_type: str, size: int, context: ToolContext) ->
                 path=escape_filename(path),
                 media_type=media_type,
                 size=f"{size:,}",
-                maximum=f"{MAX_IMAGE_BYTES:,}",
+                maximum=f"{MAX_INPUT_BYTES:,}",
             )
         )
     import base64
 
-    from shoal.core.conversation.image_sizes import MAX_IMAGE_SIDE, is_image_too_large, measure_image
+    from shoal.tools.fitted_images import UnfittingImage, fit_image
 
     content = context.workspace.read_file(path)
-    if is_image_too_large(content):
-        width, height = measure_image(content) or (0, 0)
+    fitted = await asyncio.to_thread(fit_image, content, media_type, max_bytes=MAX_IMAGE_BYTES)
+    if isinstance(fitted, UnfittingImage):
         return create_tool_error_output(
-            format_tool_text(
-                "Read",
-                "wide_image",
-                path=escape_filename(path),
-                width=f"{width:,}",
-                height=f"{height:,}",
-                maximum=f"{MAX_IMAGE_SIDE:,}",
-            )
+            format_tool_text("Read", "unfitting_image", path=escape_filename(path), reason=fitted.reason)
         )
-    data = base64.b64encode(content).decode()
-    caption = TextBlock(text=f"{escape_filename(path)}: {media_type}, {size:,} bytes")
+    data = base64.b64encode(fitted.content).decode()
+    scaled = ""
+    if fitted.scaled_from is not None:
+        width, height = fitted.scaled_from
+        scaled = f", scaled down from {width:,} x {height:,} pixels"
+    caption = TextBlock(text=f"{escape_filename(path)}: {media_type}, {size:,} bytes{scaled}")
     return ToolOutput(
-        content=(caption, ImageBlock(source=Base64ImageSource(media_type=media_type, data=data)))
+        content=(caption, ImageBlock(source=Base64ImageSource(media_type=fitted.media_type, data=data)))
     )
 
 

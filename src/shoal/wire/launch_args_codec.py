@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from shoal.core.ids import AgentId
-from shoal.core.names import parse_agent_name, parse_team_name
+from shoal.core.names import TeamName, map_to_inbox_name, parse_agent_name, parse_team_name
 from shoal.core.permissions.permission_changes import (
     PERMISSION_MODES,
     resolve_permission_mode,
@@ -81,9 +81,17 @@ def _validate_launch_args(values: dict[str, Any]) -> MemberLaunchArgs:
     for flag in _REQUIRED_FLAGS:
         if not values.get(_VALUE_FLAGS[flag]):
             raise ValueError(f"{flag} is missing")
-    values["name"], values["team"] = parse_agent_name(values["name"]), parse_team_name(values["team"])
-    if values["agent"] != (agent_id := format_agent_id(values["name"], values["team"])):
+    agent_id = format_agent_id(values["name"], values["team"])
+    # Other programs pass names as given, and use other ones for files.
+    values["name"] = parse_agent_name(map_to_inbox_name(values["name"]))
+    given_team = values["team"]
+    values["team"] = parse_team_name(map_to_inbox_name(given_team))
+    if values["team"] != given_team:
+        values["team"] = TeamName(values["team"].lower())
+    mapped_id = format_agent_id(values["name"], values["team"])
+    if values["agent"] not in (agent_id, mapped_id):
         raise ValueError(f"--agent-id is {values['agent']!r}, but the name and the team give {agent_id!r}")
+    values["agent"] = mapped_id
     if (mode := values.get("mode")) is not None:
         values["mode"] = resolve_permission_mode(mode)
         if values["mode"] is None:

@@ -55,6 +55,7 @@ class _RosterFileSchema(Struct, rename="camel"):
     """The late 2026 format has no description, and a `leadProcess` that is kept as an unknown field."""
 
     members: list[Any]
+    name: Any = None
     description: str | None = None
     created_at: int | float | None = None
     lead_agent_id: str | None = None
@@ -166,6 +167,7 @@ def parse_team_roster(content: bytes, name: TeamName) -> ParsedTeamRosterFile | 
         lead_agent_id=schema.lead_agent_id or format_agent_id(LEAD_NAME, name),
         lead_session_id=schema.lead_session_id or "",
         members=tuple(members.values()),
+        given_name=schema.name if isinstance(schema.name, str) and schema.name != name else "",
     )
     return ParsedTeamRosterFile(team=team, content=content, rejected=tuple(rejected))
 

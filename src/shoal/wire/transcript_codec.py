@@ -14,6 +14,7 @@ from shoal.core.conversation.transcript_entries import (
     ModelReplyMetadata,
     TranscriptCompactionMarker,
     TranscriptEntry,
+    TranscriptImageMarker,
     TranscriptMessageEntry,
     TranscriptRewindMarker,
 )
@@ -60,6 +61,8 @@ class TranscriptEncoder:
                 parent, body = None, _encode_compaction_marker(entry)
             case TranscriptRewindMarker():
                 parent, body = entry.parent, _encode_rewind_marker(entry)
+            case TranscriptImageMarker():
+                parent, body = entry.parent, _encode_image_marker(entry)
         title_line, self._title_line = self._title_line, b""
         return b'%b{"parentUuid":%b%b%b,"uuid":%b,"timestamp":"%b"}\n' % (
             title_line,
@@ -103,6 +106,13 @@ def _encode_compaction_marker(entry: TranscriptCompactionMarker) -> bytes:
 
 def _encode_rewind_marker(entry: TranscriptRewindMarker) -> bytes:
     return b'"type":"system","subtype":"shoal_rewind","content":"Conversation rewound","turn":%d' % entry.turn
+
+
+def _encode_image_marker(entry: TranscriptImageMarker) -> bytes:
+    return b'"type":"system","subtype":"shoal_images_left_out","content":%b,"count":%d' % (
+        encode_json(entry.notice),
+        entry.count,
+    )
 
 
 class _ApiAssistantMessage(Struct, frozen=True, kw_only=True, tag_field="type", tag="message"):
@@ -151,6 +161,7 @@ class ParsedTranscriptLine(Struct, frozen=True, kw_only=True):
         TranscriptMessageEntry
         | TranscriptCompactionMarker
         | TranscriptRewindMarker
+        | TranscriptImageMarker
         | TranscriptTitleEntry
         | UnknownTranscriptEntry
     )
@@ -185,6 +196,7 @@ def _parse_transcript_entry(
     TranscriptMessageEntry
     | TranscriptCompactionMarker
     | TranscriptRewindMarker
+    | TranscriptImageMarker
     | TranscriptTitleEntry
     | UnknownTranscriptEntry,
     tuple[str, ...],
@@ -201,6 +213,8 @@ def _parse_transcript_entry(
             return _parse_compaction_marker(raw), ()
         if isinstance(entry_id, str) and kind == "system" and subtype == "shoal_rewind":
             return _parse_rewind_marker(raw), ()
+        if isinstance(entry_id, str) and kind == "system" and subtype == "shoal_images_left_out":
+            return _parse_image_marker(raw), ()
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         pass  # a line of a known type with an unknown layout
     name = "/".join(str(part) for part in (kind, subtype) if part is not None)
@@ -263,6 +277,16 @@ def _parse_rewind_marker(raw: RawEntry) -> TranscriptRewindMarker:
         parent=_to_entry_id(raw.get("parentUuid")),
         at=parse_iso_timestamp(raw["timestamp"]),
         turn=int(raw["turn"]),
+    )
+
+
+def _parse_image_marker(raw: RawEntry) -> TranscriptImageMarker:
+    return TranscriptImageMarker(
+        id=EntryId(raw["uuid"]),
+        parent=_to_entry_id(raw.get("parentUuid")),
+        at=parse_iso_timestamp(raw["timestamp"]),
+        count=int(raw["count"]),
+        notice=str(raw["content"]),
     )
 
 

@@ -93,7 +93,8 @@ function SteerForm({ agent }: { agent: AgentRow }) {
       <Problem text={problem} />
       <div class="steer-row">
         <textarea ref={box} rows={2} value={text} aria-label={`Message to ${agent.name}`}
-          placeholder={ended ? `${agent.name} has ended; a message resumes it` : `Tell ${agent.name} something`}
+          placeholder={ended ? `${agent.name} has ended; a message resumes it`
+            : agent.state === "down" ? `${agent.name} is down; a message restarts it` : `Tell ${agent.name} something`}
           onInput={(event) => setText(event.currentTarget.value)}
           onKeyDown={(event) => {
             if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
@@ -114,7 +115,11 @@ function AgentActions({ agent, busy, runAction }: { agent: AgentRow; busy: boole
   if (ENDED.has(agent.state)) return null;
   return (
     <div class="actions">
-      <button type="button" disabled={busy || agent.state === "idle"}
+      {agent.state === "down" && (
+        <button type="button" class="main" disabled={busy}
+          onClick={() => runAction(() => source.controlAgent(session, "restart", agent.id))}>Restart</button>
+      )}
+      <button type="button" disabled={busy || agent.state === "idle" || agent.state === "down"}
         onClick={() => runAction(() => source.controlAgent(session, "interrupt", agent.id))}>Interrupt</button>
       {!lead && !agent.team && !agent.background && (
         <button type="button" disabled={busy} onClick={() => runAction(() => source.controlAgent(session, "background", agent.id))}>

@@ -152,9 +152,7 @@ class AgentFactory:
         config = runtime.config
         self._runtime = runtime
         self.transcripts = AgentTranscriptStore(
-            config.history.store,
-            clock=runtime.clock,
-            ids=runtime.agents.ids,
+            config.history.store, clock=runtime.clock, ids=runtime.agents.ids, report=runtime.events.note
         )
         self._toolset_cache = _ToolsetCache(LEAD_ONLY_TOOLS)
         self._model_resolver = SubagentModelResolver(config.settings, runtime.choose_model)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 
 from msgspec import Struct
 
@@ -40,8 +40,17 @@ class RestoredAgentState(Struct, frozen=True, kw_only=True):
 
 
 class AgentTranscriptStore:
-    def __init__(self, store: SessionStore, *, clock: Clock, ids: IdGenerator) -> None:
+    def __init__(
+        self,
+        store: SessionStore,
+        *,
+        clock: Clock,
+        ids: IdGenerator,
+        report: Callable[[str], None],
+    ) -> None:
+        """`report` is called with a sentence for each damaged transcript."""
         self._store = store
+        self._report = report
         self._clock = clock
         self._ids = ids
 
@@ -91,6 +100,8 @@ class AgentTranscriptStore:
         if new_agent.assignment is None and loaded.last in (None, facts.origin.fork_of or None):
             # It ended before its prompt was written, and nobody else has the prompt.
             raise AgentTranscriptMissing(_format_unknown_agent_error(agent))
+        if report := loaded.describe_damage(self.get_transcript_path(agent) or f"of {agent}"):
+            self._report(report)
         transcript = self.open_transcript(agent, facts)
         if facts.origin.after and loaded.last == facts.origin.after:
             # All entries are from a former agent of that name.

@@ -59,8 +59,9 @@ def open_session_history(
     """Lock the session against other writers and read its messages."""
     if options.resume is None and not options.continue_last:
         new_session = store.create_session(_parse_session_id_option(options) or ids.new_session_id(), cwd=cwd)
+        damage = new_session.report_damaged_files(now=options.clock.now())
         new_session.acquire_lock()
-        return SessionHistory(store=new_session)
+        return SessionHistory(store=new_session, damage=damage)
     session = _open_earlier_session(options, store, home, cwd, ids)
     damage = session.report_damaged_files(now=options.clock.now())
     session.acquire_lock()
@@ -78,8 +79,13 @@ def open_session_history(
         delivered=loaded.delivered,
         answered=loaded.answered,
         notes=loaded.notes,
-        damage=damage,
+        damage=(*damage, *_describe_conversation_damage(session, loaded)),
     )
+
+
+def _describe_conversation_damage(session: SessionStore, loaded: RestoredConversation) -> tuple[str, ...]:
+    report = loaded.describe_damage(str(session.get_transcript_path(LEAD_ID) or "of the lead"))
+    return (report,) if report else ()
 
 
 def _restore_lead_conversation(session: SessionStore, *, has_damage: bool) -> RestoredConversation:

@@ -104,7 +104,7 @@ def read_messages_at_entry(store: SessionStore, after: EntryId | None) -> tuple[
 def read_transcript_lines(store: SessionStore) -> Sequence[ParsedTranscriptLine]:
     """Return the readable lines. Raises `NothingToUndoError` if the transcript is unreadable."""
     try:
-        lines, _ = parse_transcript_lines(store.read_transcript(LEAD_ID))
+        lines, _, _ = parse_transcript_lines(store.read_transcript(LEAD_ID))
     except StateFileError as error:
         raise NothingToUndoError(f"Cannot read the conversation: {error}") from error
     return lines

@@ -35,6 +35,7 @@ EXTRAS = (
     ("tui", "textual", "the full screen"),
     ("web", "starlette", "the web view"),
     ("pdf", "pypdf", "the text of PDF files"),
+    ("images", "PIL", "scaling large images down"),
     ("mcp", "mcp", "MCP servers"),
     ("otel", "opentelemetry.exporter.otlp.proto.http", "telemetry"),
 )

@@ -428,7 +428,8 @@ def _recover_session_state(runtime: Runtime) -> RecoveredSessionState | None:
     """Recover the state of an earlier process and continue its counters."""
     config = runtime.config
     # A session without turns may have agents too, which its program started.
-    has_history = config.history.last is not None or bool(config.history.damage)
+    is_resumed = config.options.resume is not None or config.options.continue_last
+    has_history = config.history.last is not None or (is_resumed and bool(config.history.damage))
     if not has_history or not config.options.persist:
         return None
     store, history = runtime.store, config.history

@@ -6,11 +6,20 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from shoal.app.teams.team_lookup import find_team_name
 from shoal.app.teams.team_store import TeamStore
 from shoal.core.clock import Clock, format_iso_time
 from shoal.core.errors import AgentRequestRefused, InboxNotFound, TeamNotFound
 from shoal.core.ids import IdGenerator, SessionId
-from shoal.core.names import LEAD_NAME, AgentName, TaskId, TeamName, parse_agent_name, parse_team_name
+from shoal.core.names import (
+    LEAD_NAME,
+    AgentName,
+    TaskId,
+    TeamName,
+    map_to_inbox_name,
+    parse_agent_name,
+    parse_team_name,
+)
 from shoal.core.teams.mail import MailMessage, MailPostReceipt
 from shoal.core.teams.mail_bodies import ShutdownRequestMail
 from shoal.core.teams.mail_envelopes import fit_mail_to_kind
@@ -63,8 +72,8 @@ class ExternalMember:
 
     async def join_team(self, team: str, name: str) -> ExternalMemberIdentity:
         """Take over a member or the lead, or join as a new member. Raises `AgentRequestRefused`."""
-        identity = ExternalMemberIdentity(team=parse_team_name(team), name=parse_agent_name(name))
-        roster = await self.read_team(identity.team)
+        roster = await self.read_team(team)
+        identity = ExternalMemberIdentity(team=roster.name, name=parse_agent_name(name))
         entry = roster.find_member(identity.name)
         self._lock_inbox(identity)
         if identity.is_lead:
@@ -87,7 +96,9 @@ class ExternalMember:
         teams = ", ".join(self._identities) or "none"
         if team is None:
             raise AgentRequestRefused(f"Name a team. Your teams: {teams}.")
-        identity = self._identities.get(parse_team_name(team))
+        identity = self._identities.get(TeamName(team)) or self._identities.get(
+            TeamName(map_to_inbox_name(team).lower())
+        )
         if identity is None:
             raise AgentRequestRefused(
                 f"You are not in the team {team}. You are in: {teams}. Use team_create to create a team "
@@ -111,7 +122,8 @@ class ExternalMember:
 
     async def read_team(self, name: str) -> TeamRoster:
         """Return the team. Raises `TeamNotFound`."""
-        roster = await self._store.rosters.read_team_roster(parse_team_name(name))
+        found = await find_team_name(self._store, name)
+        roster = None if found is None else await self._store.rosters.read_team_roster(found)
         if roster is None:
             teams = ", ".join(await self._store.rosters.list_teams()) or "none"
             raise TeamNotFound(f"There is no team {name}. Teams: {teams}.")
@@ -144,7 +156,8 @@ class ExternalMember:
     ) -> tuple[MailPostReceipt, ...]:
         team = await self.read_team(identity.team)
         others = [member.name for member in team.members if member.name != identity.name]
-        recipients = others if to == "*" else [parse_agent_name(to.removesuffix(f"@{team.name}"))]
+        named = team.resolve_member(to)
+        recipients = others if to == "*" else [] if named is None else [named.name]
         if not set(recipients) <= set(others) or not recipients:
             raise AgentRequestRefused(
                 f"There is no recipient {to!r}. Members of {team.name}: {', '.join(others)}."
@@ -165,9 +178,11 @@ class ExternalMember:
         """Ask a member to shut down; return the request id. The answer comes by mail."""
         if not identity.is_lead:
             raise AgentRequestRefused("Only the lead can ask members to shut down.")
-        team, name = await self.read_team(identity.team), parse_agent_name(to)
-        if team.find_member(name) is None:
-            raise AgentRequestRefused(f"The team {team.name} has no member {name}.")
+        team = await self.read_team(identity.team)
+        entry = team.resolve_member(to)
+        if entry is None:
+            raise AgentRequestRefused(f"The team {team.name} has no member {to}.")
+        name = entry.name
         body = ShutdownRequestMail(
             request_id=f"shutdown-{self._ids.new_short_id()}@{name}",
             sender=identity.name,

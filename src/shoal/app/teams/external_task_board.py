@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from shoal.app.teams.board_changes import add_board_task
 from shoal.app.teams.external_member import ExternalMember, ExternalMemberIdentity
 from shoal.app.teams.team_store import TeamStore
 from shoal.core.errors import TaskUpdateRefused
-from shoal.core.names import AgentName, parse_agent_name, parse_task_id
+from shoal.core.names import AgentName, parse_task_id
 from shoal.core.teams.tasks import (
     Task,
     TaskDraft,
@@ -64,7 +65,8 @@ class ExternalMemberBoardAccess:
         """Return the task and the attempt id under which the program holds it. Starting a task claims it."""
         board, before = self._store.open_board(identity.team), await self.get(identity, task)
         self._check_update_allowed(identity, before, request)
-        await self._refuse_unknown_owner(identity, request.owner)
+        owner = await self._resolve_owner(identity, request.owner)
+        request = replace(request, owner=owner)
         key = (identity.team, before.id)
         is_claim = (
             request.status == "in_progress" and request.owner in (None, identity.name)
@@ -88,13 +90,16 @@ class ExternalMemberBoardAccess:
         await self._notify_affected_owners(identity, board, before, after, request)
         return after, self._member.attempts.get(key)
 
-    async def _refuse_unknown_owner(self, identity: ExternalMemberIdentity, owner: str | None) -> None:
+    async def _resolve_owner(self, identity: ExternalMemberIdentity, owner: str | None) -> str | None:
+        """Return the owner as the roster spells it. Raises `TaskUpdateRefused` if it is not a member."""
         if owner is None or not owner.strip():
-            return
+            return owner
         team = await self._member.read_team(identity.team)
-        if team.find_member(parse_agent_name(owner)) is None:
+        entry = team.resolve_member(owner)
+        if entry is None:
             names = ", ".join(member.name for member in team.members)
             raise TaskUpdateRefused(f"{owner!r} is not a member of {team.name}. Members: {names}.")
+        return entry.name
 
     def _check_update_allowed(
         self, identity: ExternalMemberIdentity, task: Task, request: ExternalTaskUpdateRequest
@@ -133,7 +138,7 @@ class ExternalMemberBoardAccess:
 def _to_task_update(request: ExternalTaskUpdateRequest, attempt: str | None, *, claimed: bool) -> TaskUpdate:
     owner: AgentName | UnsetType | None = UNSET
     if request.owner is not None and not claimed:
-        owner = parse_agent_name(request.owner) if request.owner.strip() else None
+        owner = AgentName(request.owner) if request.owner.strip() else None
     return TaskUpdate(
         subject=UNSET if request.subject is None else request.subject,
         description=UNSET if request.description is None else request.description,

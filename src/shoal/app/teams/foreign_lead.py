@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from shoal.core.ids import SessionId
+from shoal.core.names import map_to_inbox_name
 from shoal.core.teams.roster import TeamRoster
 from shoal.core.text.text_format import format_duration
 from shoal.stores.files.home.home_paths import get_run_directory
+from shoal.stores.files.locks.pid_locks import is_external_lead_alive
+from shoal.stores.files.teams.team_ownership import RECENT_SECONDS, is_created_by_shoal, read_own_writes
 from shoal.wire.foreign_json import InvalidFileContent, parse_foreign_json
 
-RECENT_SECONDS = 600.0
-"""A team whose files changed within this time counts as led."""
+_MTIME_PRECISION = 0.02
+"""Seconds by which the time of a file may be behind the clock."""
 _LOCK_SECONDS = 10.0
 """Other programs refresh a lock directory more often than this."""
 
@@ -26,18 +29,23 @@ def find_live_foreign_lead(home: Path, team: TeamRoster) -> str:
     session = team.lead_session_id
     if session and get_run_directory(home, SessionId(session)).is_dir():
         return ""
+    if is_created_by_shoal(home, team.name, session):
+        # Its lead is a client of `shoal mcp serve`, or a program that uses the library.
+        return "a client of `shoal mcp serve` leads it" if is_external_lead_alive(home, team.name) else ""
     directory, tasks = home / "teams" / team.name, home / "tasks" / team.name
     pid = _read_lead_pid(directory / "config.json")
     if pid is not None and _is_process_alive(pid):
         return f"process {pid} leads it"
-    newest = 0.0
-    for path, status in _iter_entries(directory, directory / "inboxes", tasks):
+    newest, own_periods = 0.0, read_own_writes(home, team.name)
+    inboxes = home / "teams" / (map_to_inbox_name(team.given_name) or team.name) / "inboxes"
+    for path, status in _iter_entries(directory, directory / "inboxes", inboxes, tasks):
         age = time.time() - status.st_mtime
         is_lock = stat.S_ISDIR(status.st_mode) and path.name.endswith(".lock")
         # Our own lock directories have the sticky bit.
         if is_lock and not status.st_mode & stat.S_ISVTX and age < _LOCK_SECONDS:
             return f"it holds the lock {path}"
-        if path.suffix == ".json" and stat.S_ISREG(status.st_mode):
+        is_own_write = any(start - _MTIME_PRECISION <= status.st_mtime <= end for start, end in own_periods)
+        if path.suffix == ".json" and stat.S_ISREG(status.st_mode) and not is_own_write:
             newest = max(newest, status.st_mtime)
     age = max(0.0, time.time() - newest)
     return f"its files changed {format_duration(age)} ago" if age < RECENT_SECONDS else ""

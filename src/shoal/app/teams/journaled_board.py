@@ -58,6 +58,9 @@ class JournaledTaskBoard:
     async def list_unfinished(self) -> Sequence[Task]:
         return await self._board.list_unfinished()
 
+    async def list_abandoned(self) -> frozenset[TaskId]:
+        return await self._board.list_abandoned()
+
     async def get_live_task_mapping(self) -> Mapping[TaskId, Task]:
         return await self._board.get_live_task_mapping()
 

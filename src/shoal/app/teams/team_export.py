@@ -16,7 +16,7 @@ from shoal.core.budgets.usage import UsageAndCostTotals
 from shoal.core.errors import ShoalError
 from shoal.core.events import AgentEnded, AgentStarted, Event, JournaledEvent, JournalRecord, ToolFinished
 from shoal.core.ids import LEAD_ID, AgentId, SessionId
-from shoal.core.names import LEAD_NAME, AgentName
+from shoal.core.names import LEAD_NAME, AgentName, map_to_inbox_name
 from shoal.core.teams.mail import MailMessage
 from shoal.core.teams.roster import TeamRoster, format_agent_id
 from shoal.core.teams.tasks import Task
@@ -151,7 +151,8 @@ async def _collect_mail(
     for member in members:
         try:
             found += [
-                ExportedMail(to=member.name, mail=mail) for mail in await mailboxes.read_history(member.name)
+                ExportedMail(to=member.name, mail=mail)
+                for mail in await mailboxes.read_history(map_to_inbox_name(member.name))
             ]
         except ShoalError:
             continue  # a member that never had an inbox

@@ -13,6 +13,7 @@ from shoal.core.names import (
     LEAD_NAME,
     AgentName,
     TeamName,
+    map_to_inbox_name,
     parse_agent_name,
     parse_safe_name,
     parse_team_name,
@@ -68,6 +69,10 @@ class TeamStore:
         self._rosters: RosterStore | None = None
         self.attempts: ClaimAttempts = {}
         self._keys: dict[TeamName, bytes] = {}
+
+    def list_opened_teams(self) -> tuple[str, ...]:
+        """Return the names of the boards and teams that were opened."""
+        return tuple({*self._boards, *self._mailboxes})
 
     def restore_journaled_tasks(self, tasks: dict[str, PackedTaskMap[TaskChanged]]) -> None:
         """Journal only changes since these events, by board."""
@@ -135,12 +140,22 @@ class TeamStore:
 
     async def post_mail(self, team: TeamName, to: AgentName, mail: MailMessage) -> MailPostReceipt:
         """Sign and post mail to a member; the lead's inbox is created with its first message."""
+        from shoal.core.errors import InboxNotFound
         from shoal.core.teams.mail_signatures import MailSigner
 
-        mailboxes = self.open_mailboxes(team)
+        mailboxes, to = self.open_mailboxes(team), map_to_inbox_name(to)
         if to == LEAD_NAME:
             await mailboxes.open_inbox(to)
-        return await mailboxes.post(to, MailSigner(team, self.read_signing_key(team)).sign_mail(mail, to))
+        signed = MailSigner(team, self.read_signing_key(team)).sign_mail(mail, to)
+        try:
+            return await mailboxes.post(to, signed)
+        except InboxNotFound:
+            others = await self.rosters.list_members_of_other_programs(team)
+            if to not in map(map_to_inbox_name, others):
+                raise
+            # Another program added the member and has not created its inbox yet.
+            await mailboxes.open_inbox(to, foreign=True)
+            return await mailboxes.post(to, signed)
 
     async def notify_assigned(self, by: AgentIdentity, to: AgentName, task: Task) -> None:
         """Notify a member that it owns a task now; does nothing without a team."""

@@ -1,4 +1,4 @@
-"""Entries of a transcript: messages, compactions and rewinds, each linked to the entry before it."""
+"""Entries of a transcript: messages and marks such as compactions, each linked to the entry before it."""
 
 from __future__ import annotations
 
@@ -56,4 +56,17 @@ class TranscriptRewindMarker(Struct, frozen=True, kw_only=True, gc=False):
     turn: int
 
 
-TranscriptEntry: TypeAlias = TranscriptMessageEntry | TranscriptCompactionMarker | TranscriptRewindMarker
+class TranscriptImageMarker(Struct, frozen=True, kw_only=True, gc=False):
+    """A provider refused images: the last `count` before this entry are left out of requests."""
+
+    id: EntryId
+    parent: EntryId | None
+    at: int
+    count: int
+    notice: str
+    """Text in the place of each image."""
+
+
+TranscriptEntry: TypeAlias = (
+    TranscriptMessageEntry | TranscriptCompactionMarker | TranscriptRewindMarker | TranscriptImageMarker
+)

@@ -6,7 +6,15 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from shoal.core.names import LEAD_NAME, RESERVED_NAMES, AgentName, TeamName, find_free_name, parse_agent_name
+from shoal.core.names import (
+    LEAD_NAME,
+    RESERVED_NAMES,
+    AgentName,
+    TeamName,
+    find_free_name,
+    map_to_inbox_name,
+    parse_agent_name,
+)
 
 MemberColor: TypeAlias = Literal["blue", "green", "yellow", "purple", "orange", "pink", "cyan", "red"]
 MEMBER_COLORS: tuple[MemberColor, ...] = (
@@ -44,6 +52,11 @@ class RosterEntry(Struct, frozen=True, kw_only=True):
     is_active: bool | None = None
     is_down: bool = False
     """True if it failed unexpectedly and has not been started again."""
+
+    @property
+    def inbox_name(self) -> AgentName:
+        """Name of its inbox file; the name itself may have other characters if another program chose it."""
+        return map_to_inbox_name(self.name)
 
     @property
     def team(self) -> TeamName:
@@ -98,9 +111,25 @@ class TeamRoster(Struct, frozen=True, kw_only=True):
     lead_agent_id: str
     lead_session_id: str
     members: tuple[RosterEntry, ...]
+    given_name: str = ""
+    """Name in the file, if another program spells it differently from its directory."""
+
+    @property
+    def title(self) -> str:
+        """Name for people: with the spelling of the program that created the team."""
+        return f"{self.name} ({self.given_name})" if self.given_name else self.name
 
     def find_member(self, name: str) -> RosterEntry | None:
         return next((member for member in self.members if member.name == name), None)
+
+    def resolve_member(self, text: str) -> RosterEntry | None:
+        """Find a member by its name, its id or the name of its inbox file."""
+        name = text.removesuffix(f"@{self.name}")
+        if self.given_name:
+            name = name.removesuffix(f"@{self.given_name}")
+        return self.find_member(name) or next(
+            (member for member in self.members if text == member.agent_id or name == member.inbox_name), None
+        )
 
     def choose_member_name(self, new_member: NewMember) -> AgentName:
         """Return the requested name, with a number if it is taken. Raises `InvalidName`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, Literal, TypeAlias, cast
@@ -195,7 +196,8 @@ def would_close_dependency_cycle(board: Mapping[TaskId, Task], blocker: TaskId, 
 
 def refuse_blank_subject(subject: str | UnsetType) -> None:
     """Raise `TaskUpdateRefused` for a subject without a visible character."""
-    if subject is not UNSET and not subject.strip():
+    # Letters, marks, numbers, punctuation and symbols; not spaces, control and format characters.
+    if subject is not UNSET and not any(unicodedata.category(each)[0] in "LMNPS" for each in subject):
         raise TaskUpdateRefused("A task needs a subject: one line that describes the work.")
 
 

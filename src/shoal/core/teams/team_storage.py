@@ -76,6 +76,10 @@ class TaskBoard(Protocol):
         """Return the tasks that are not completed, by number; completed ones cost nothing."""
         ...
 
+    async def list_abandoned(self) -> frozenset[TaskId]:
+        """Return the tasks in progress whose holder is gone, without releasing them."""
+        ...
+
     async def get_live_task_mapping(self) -> Mapping[TaskId, Task]:
         """Return a mapping of the current tasks without copying it: look up in it, do not store it."""
         ...
@@ -159,6 +163,10 @@ class RosterStore(Protocol):
 
     async def add_member(self, team: TeamName, new_member: NewMember) -> RosterEntry:
         """Add a member; concurrent joins are never lost."""
+        ...
+
+    async def list_members_of_other_programs(self, team: TeamName) -> frozenset[AgentName]:
+        """Return the members that another program added to the roster, and that it runs."""
         ...
 
     async def update_member(self, team: TeamName, name: AgentName, **fields: object) -> RosterEntry: ...

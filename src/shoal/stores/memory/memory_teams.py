@@ -201,6 +201,9 @@ class MemoryTaskBoard:
         self._release_abandoned_tasks()
         return sort_tasks_by_number(task for task in self._tasks.values() if task.status != "completed")
 
+    async def list_abandoned(self) -> frozenset[TaskId]:
+        return frozenset()  # every reader releases them
+
     async def get_live_task_mapping(self) -> Mapping[TaskId, Task]:
         self._release_abandoned_tasks()
         return self._tasks
@@ -443,6 +446,9 @@ class MemoryRosters:
         members = tuple(updated_member if each.name == name else each for each in roster.members)
         self._teams[team] = replace(roster, members=members)
         return updated_member
+
+    async def list_members_of_other_programs(self, team: TeamName) -> frozenset[AgentName]:
+        return frozenset()
 
     async def set_active_members(self, team: TeamName, active: Mapping[AgentName, bool]) -> None:
         roster = self._require_team(team)

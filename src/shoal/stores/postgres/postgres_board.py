@@ -115,6 +115,9 @@ class PostgresTaskBoard:
     async def list_unfinished(self) -> Sequence[Task]:
         return [task for task in await self.list_tasks() if task.status != "completed"]
 
+    async def list_abandoned(self) -> frozenset[TaskId]:
+        return frozenset()  # every reader releases them
+
     async def get_live_task_mapping(self) -> Mapping[TaskId, Task]:
         await self._release_abandoned_tasks()
         self._mirror.apply_rows(*await self._client.call(self._read_changes))

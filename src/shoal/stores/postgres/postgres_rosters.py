@@ -120,6 +120,9 @@ class PostgresRosters:
 
         return await self._change_roster(team, update)
 
+    async def list_members_of_other_programs(self, team: TeamName) -> frozenset[AgentName]:
+        return frozenset()  # other programs do not write to the database
+
     async def set_active_members(self, team: TeamName, active: Mapping[AgentName, bool]) -> None:
         async def set_active(raw: Any, file: ParsedTeamRosterFile, _spawned: int) -> None:
             members = tuple(

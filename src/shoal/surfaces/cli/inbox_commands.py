@@ -41,10 +41,11 @@ def show_inbox(*, agent: str, everything: bool, team: str | None, as_json: bool)
     """Show AGENT's unread mail."""
 
     async def read_mail(store: TeamStore) -> tuple[MailMessage, ...]:
-        from shoal.core.names import parse_agent_name
+        from shoal.app.teams.team_lookup import resolve_inbox_owner
+        from shoal.core.names import TeamName
 
-        mailboxes = store.open_mailboxes(await choose_team(store, team))
-        owner = parse_agent_name(agent)
+        name = TeamName(await choose_team(store, team))
+        mailboxes, owner = store.open_mailboxes(name), await resolve_inbox_owner(store, name, agent)
         if everything:
             return await mailboxes.read_history(owner)
         return await mailboxes.take_unread(owner, limit=_NO_LIMIT)
@@ -80,13 +81,14 @@ def send_mail(
     body = read_text_argument_or_stdin(text)
 
     async def post_mail(store: TeamStore) -> MailPostReceipt:
+        from shoal.app.teams.team_lookup import resolve_inbox_owner
         from shoal.core.clock import SystemClock, format_iso_time
         from shoal.core.ids import IdGenerator
-        from shoal.core.names import parse_agent_name, parse_team_name
+        from shoal.core.names import TeamName, parse_agent_name
         from shoal.core.teams.mail import MailMessage
         from shoal.core.teams.mail_envelopes import fit_mail_to_kind
 
-        name = parse_team_name(await choose_team(store, team))
+        name = TeamName(await choose_team(store, team))
         mail = MailMessage(
             id=IdGenerator().new_uuid(),
             sender=get_person_agent_name() if sender == PERSON else parse_agent_name(sender),
@@ -94,9 +96,8 @@ def send_mail(
             timestamp=format_iso_time(SystemClock().now()),
             summary=summary,
         )
-        return await store.post_mail(
-            name, parse_agent_name(agent), fit_mail_to_kind(mail, "message", from_lead=False)
-        )
+        owner = await resolve_inbox_owner(store, name, agent)
+        return await store.post_mail(name, owner, fit_mail_to_kind(mail, "message", from_lead=False))
 
     receipt = run_with_team_store(post_mail)
     if as_json:

@@ -32,10 +32,25 @@ def member_command(*, words: tuple[str, ...]) -> int:
     from shoal.wire.launch_args_codec import parse_member_launch_flags
 
     try:
-        launch_args = parse_member_launch_flags(words)
+        launch_args = _find_team_directory(parse_member_launch_flags(words))
     except (ValueError, InvalidName) as error:
         raise click.UsageError(f"This process cannot join the team as a teammate: {error}.") from error
     return asyncio.run(_serve_member(launch_args))
+
+
+def _find_team_directory(launch_args: MemberLaunchArgs) -> MemberLaunchArgs:
+    """Use the lower-case directory of the team if only that one exists: other programs fold its name."""
+    from msgspec.structs import replace
+
+    from shoal.app.settings.settings import find_process_shoal_home
+    from shoal.core.ids import AgentId
+    from shoal.core.names import TeamName
+    from shoal.core.teams.roster import format_agent_id
+
+    teams, team = find_process_shoal_home() / "teams", TeamName(launch_args.team.lower())
+    if (teams / launch_args.team / "config.json").exists() or not (teams / team / "config.json").exists():
+        return launch_args
+    return replace(launch_args, team=team, agent=AgentId(format_agent_id(launch_args.name, team)))
 
 
 async def _serve_member(launch_args: MemberLaunchArgs) -> int:

@@ -53,16 +53,17 @@ def task_commands() -> None:
 def list_board_tasks(*, team: str | None, session: str | None, only_open: bool, as_json: bool) -> int:
     """List the tasks."""
 
-    async def load_tasks(store: TeamStore) -> tuple[str, Sequence[Task]]:
+    async def load_tasks(store: TeamStore) -> tuple[str, Sequence[Task], frozenset[TaskId]]:
         name = await choose_task_board(store, team, session)
-        return name, await store.open_board(name).list_tasks()
+        board = store.open_board(name)
+        return name, await board.list_tasks(), await board.list_abandoned()
 
-    name, all_tasks = run_with_team_store(load_tasks, read_only=True)
+    name, all_tasks, abandoned = run_with_team_store(load_tasks, read_only=True)
     tasks = [task for task in all_tasks if not only_open or task.status != "completed"]
     if as_json:
-        print_json([_task_to_dict(task) for task in tasks])
+        print_json([_task_to_dict(task, is_abandoned=task.id in abandoned) for task in tasks])
     elif tasks:
-        _print_tasks(tasks, all_tasks)
+        _print_tasks(tasks, all_tasks, abandoned)
     else:
         click.echo(f"The board {name} has no {'open ' if only_open else ''}tasks.")
     return exit_codes.OK
@@ -77,17 +78,19 @@ def list_board_tasks(*, team: str | None, session: str | None, only_open: bool, 
 def show_board_task(*, task: str, team: str | None, session: str | None, as_json: bool) -> int:
     """Show one task with all its fields."""
 
-    async def find_task(store: TeamStore) -> Task:
+    async def find_task(store: TeamStore) -> tuple[Task, bool]:
         from shoal.core.errors import TaskUpdateRefused
         from shoal.core.names import parse_task_id
 
         name = await choose_task_board(store, team, session)
-        board_task = await store.open_board(name).get(parse_task_id(task))
+        board = store.open_board(name)
+        board_task = await board.get(parse_task_id(task))
         if board_task is None:
             raise TaskUpdateRefused(f"The board {name} has no task {task}. List its tasks: shoal task ls")
-        return board_task
+        return board_task, board_task.id in await board.list_abandoned()
 
-    _print_task(run_with_team_store(find_task, read_only=True), as_json=as_json)
+    found, is_abandoned = run_with_team_store(find_task, read_only=True)
+    _print_task(found, as_json=as_json, is_abandoned=is_abandoned)
     return exit_codes.OK
 
 
@@ -164,7 +167,11 @@ def update_board_task(
 
         name = await choose_task_board(store, team, session)
         return await change_task_and_notify_owners(
-            store, name, parse_task_id(task), _build_task_update(given), by=get_person_agent_name()
+            store,
+            name,
+            parse_task_id(task),
+            await _build_task_update(store, name, given),
+            by=get_person_agent_name(),
         )
 
     updated_task = run_with_team_store(apply_task_update)
@@ -182,10 +189,11 @@ def _check_task_subject(subject: str | None) -> None:
         raise click.UsageError("The subject is empty. Describe the task in one line.")
 
 
-def _build_task_update(flag_values: dict[str, Any]) -> TaskUpdate:
+async def _build_task_update(store: TeamStore, board: str, flag_values: dict[str, Any]) -> TaskUpdate:
     from msgspec import UNSET
 
-    from shoal.core.names import parse_agent_name, parse_task_id
+    from shoal.app.teams.team_lookup import resolve_task_owner
+    from shoal.core.names import parse_task_id
     from shoal.core.teams.tasks import TaskUpdate
 
     def get_flag_or_unset(name: str) -> Any:
@@ -198,7 +206,7 @@ def _build_task_update(flag_values: dict[str, Any]) -> TaskUpdate:
         description=get_flag_or_unset("description"),
         active_form=get_flag_or_unset("active_form"),
         status=get_flag_or_unset("status"),
-        owner=UNSET if owner is None else parse_agent_name(owner) if owner.strip() else None,
+        owner=UNSET if owner is None else await resolve_task_owner(store, board, owner),
         add_blocks=tuple(map(parse_task_id, flag_values["blocks"])),
         add_blocked_by=tuple(map(parse_task_id, flag_values["blocked_by"])),
         metadata=_parse_task_metadata(flag_values["metadata"]),
@@ -220,7 +228,13 @@ def _parse_task_metadata(text: str | None) -> dict[str, Any]:
     return value
 
 
-def _print_tasks(tasks: Sequence[Task], all_tasks: Sequence[Task]) -> None:
+def _describe_status(task: Task, *, is_abandoned: bool) -> str:
+    """Return the status. A view does not release a task whose holder is gone, but says so."""
+    status = task.status.replace("_", " ")
+    return f"{status} ({task.owner or 'its holder'} is gone)" if is_abandoned else status
+
+
+def _print_tasks(tasks: Sequence[Task], all_tasks: Sequence[Task], abandoned: frozenset[TaskId]) -> None:
     from shoal.core.teams.tasks import find_open_blockers
 
     board = {task.id: task for task in all_tasks}
@@ -231,7 +245,7 @@ def _print_tasks(tasks: Sequence[Task], all_tasks: Sequence[Task]) -> None:
         rows.append(
             (
                 CliTableCell(task.id, row_style),
-                CliTableCell(task.status.replace("_", " "), _STYLES[task.status]),
+                CliTableCell(_describe_status(task, is_abandoned=task.id in abandoned), _STYLES[task.status]),
                 CliTableCell(task.owner or "-", CYAN if task.owner else DIM),
                 CliTableCell(_join_task_ids(open_blockers) or "-", YELLOW if open_blockers else DIM),
                 CliTableCell(task.subject, row_style),
@@ -240,9 +254,9 @@ def _print_tasks(tasks: Sequence[Task], all_tasks: Sequence[Task]) -> None:
     print_table(("ID", "STATUS", "OWNER", "WAITS FOR", "SUBJECT"), rows)
 
 
-def _print_task(task: Task, *, as_json: bool) -> None:
+def _print_task(task: Task, *, as_json: bool, is_abandoned: bool = False) -> None:
     if as_json:
-        print_json(_task_to_dict(task))
+        print_json(_task_to_dict(task, is_abandoned=is_abandoned))
         return
     from shoal.tools.task_format import get_visible_task_metadata
     from shoal.wire.json_codec import encode_json
@@ -252,7 +266,7 @@ def _print_task(task: Task, *, as_json: bool) -> None:
         (
             ("task", task.id),
             ("subject", task.subject),
-            ("status", task.status.replace("_", " ")),
+            ("status", _describe_status(task, is_abandoned=is_abandoned)),
             ("owner", task.owner or ""),
             ("waits for", _join_task_ids(task.blocked_by)),
             ("blocks", _join_task_ids(task.blocks)),
@@ -267,9 +281,10 @@ def _join_task_ids(ids: Sequence[TaskId]) -> str:
     return ", ".join(ids)
 
 
-def _task_to_dict(task: Task) -> Any:
-    """Return the task in the format of its file."""
+def _task_to_dict(task: Task, *, is_abandoned: bool = False) -> Any:
+    """Return the task in the format of its file, with `holderGone` if its holder is gone."""
     from shoal.wire.json_codec import decode_json
     from shoal.wire.task_codec import encode_new_task
 
-    return decode_json(encode_new_task(task))
+    fields = decode_json(encode_new_task(task))
+    return {**fields, "holderGone": True} if is_abandoned else fields

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -31,19 +33,34 @@ def run_with_team_store(
     from shoal.stores.files.file_store import FileStore
     from shoal.surfaces.terminal.user_messages import print_user_message
 
+    home = find_process_shoal_home()
+
     async def run_work_and_close_store() -> ResultT:
         team_store = TeamStore(
-            FileStore(find_process_shoal_home(), durable=True, read_only=read_only),
+            FileStore(home, durable=True, read_only=read_only),
             clock=SystemClock(),
             ids=IdGenerator(),
             report=print_user_message,
         )
+        start = time.time()
         try:
             return await work(team_store)
         finally:
+            if not read_only:
+                _record_own_writes(home, team_store, start)
             await team_store.aclose()
 
     return asyncio.run(run_work_and_close_store())
+
+
+def _record_own_writes(home: Path, store: TeamStore, start: float) -> None:
+    """Record the changes of this command, so that they do not count as those of another program."""
+    from shoal.core.errors import StateFileError
+    from shoal.stores.files.teams.team_ownership import record_own_writes
+
+    for team in store.list_opened_teams():
+        with suppress(StateFileError):
+            record_own_writes(home, team, start=start)
 
 
 def get_person_agent_name() -> AgentName:
@@ -56,13 +73,13 @@ async def choose_team(
     store: TeamStore, requested: str | None, hint: str = "Name one with --team NAME."
 ) -> str:
     """Return the named team, or the only one."""
-    from shoal.core.names import parse_team_name
+    from shoal.app.teams.team_lookup import find_team_name
 
     teams = await store.rosters.list_teams()
     if requested is not None:
-        name = parse_team_name(requested)
-        if name not in teams:
-            raise click.UsageError(f"There is no team {name}. {_format_available_teams_hint(teams)}")
+        name = await find_team_name(store, requested)
+        if name is None:
+            raise click.UsageError(f"There is no team {requested}. {_format_available_teams_hint(teams)}")
         return name
     if len(teams) != 1:
         raise click.UsageError(

@@ -40,7 +40,7 @@ _TEXTS = ModelTexts(Path(__file__).parent / "prompts").load_sections("server")
 _TeamName: TypeAlias = Annotated[str | None, Field(description=_TEXTS["input:team"])]
 _TaskIds: TypeAlias = Annotated[list[str], Field(max_length=1000)]
 _Wait: TypeAlias = Annotated[float, Field(ge=0, le=LONGEST_WAIT, description=_TEXTS["input:wait_seconds"])]
-_Text: TypeAlias = Annotated[str, Field(min_length=1, max_length=1_000_000)]
+_Text: TypeAlias = Annotated[str, Field(min_length=1, max_length=1_000_000, pattern=r"\S")]
 
 
 def convert_errors_to_tool_errors(work: Callable[Given, Awaitable[Data]]) -> Callable[Given, Awaitable[Data]]:
@@ -82,10 +82,17 @@ class TeamMcpServerTools:
 
     async def team_list(self) -> Data:
         own_names = {identity.team: identity.name for identity in self._external_member.list_identities()}
+        rosters = self._team_store.rosters
+        teams = [await rosters.read_team_roster(name) for name in await rosters.list_teams()]
         return {
             "teams": [
-                {"name": name, "you": own_names.get(name)}
-                for name in await self._team_store.rosters.list_teams()
+                {
+                    "name": team.name,
+                    "given_name": team.given_name or team.name,
+                    "you": own_names.get(team.name),
+                }
+                for team in teams
+                if team is not None
             ]
         }
 

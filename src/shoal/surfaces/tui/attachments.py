@@ -7,14 +7,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from shoal.core.conversation.image_sizes import MAX_IMAGE_SIDE, is_image_too_large, measure_image
 from shoal.core.conversation.messages import Base64ImageSource, ImageBlock, Message, TextBlock
+from shoal.tools.fitted_images import UnfittingImage, fit_image
+from shoal.tools.images import MAX_IMAGE_BYTES, MAX_INPUT_BYTES
 
 LONG_LINES = 10
 LONG_TEXT = 1_000
 """Lines or characters from which on a pasted text is folded."""
-MAX_IMAGE_BYTES = 5 * 1024 * 1024
-"""Largest image in bytes that models accept."""
 _TYPES = {
     ".png": "image/png",
     ".jpg": "image/jpeg",
@@ -63,24 +62,21 @@ def build_prompt_message(text: str, root: Path, *, images: bool) -> tuple[Messag
             warnings.append(f"{path.name} is not sent because this model does not accept images.")
             continue
         try:
-            if path.stat().st_size > MAX_IMAGE_BYTES:
+            if path.stat().st_size > MAX_INPUT_BYTES:
                 warnings.append(
-                    f"{path.name} is not sent because it is larger than {MAX_IMAGE_BYTES // 1024 // 1024} MB."
+                    f"{path.name} is not sent because it is larger than {MAX_INPUT_BYTES // 1024 // 1024} MB."
                 )
                 continue
             data = path.read_bytes()
         except OSError as error:
             warnings.append(f"{path.name} is not sent: {error.strerror}.")
             continue
-        if is_image_too_large(data):
-            width, height = measure_image(data) or (0, 0)
-            warnings.append(
-                f"{path.name} is not sent because it has {width:,} x {height:,} pixels; models accept up to "
-                f"{MAX_IMAGE_SIDE:,} per side. Scale it down."
-            )
+        fitted = fit_image(data, _TYPES[path.suffix.lower()], max_bytes=MAX_IMAGE_BYTES)
+        if isinstance(fitted, UnfittingImage):
+            warnings.append(f"{path.name} is not sent because {fitted.reason.removesuffix('.')}.")
             continue
         source = Base64ImageSource(
-            media_type=_TYPES[path.suffix.lower()], data=base64.b64encode(data).decode()
+            media_type=fitted.media_type, data=base64.b64encode(fitted.content).decode()
         )
         content.append(ImageBlock(source=source))
     return Message(role="user", content=tuple(content)), warnings

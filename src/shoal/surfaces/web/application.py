@@ -62,6 +62,7 @@ def _build_api_routes(context: WebContext) -> list[Route]:
         Route(run + "/interrupt", control_routes.interrupt_agent, methods=["POST"]),
         Route(run + "/stop", control_routes.stop_agent, methods=["POST"]),
         Route(run + "/kill", control_routes.kill_agent, methods=["POST"]),
+        Route(run + "/restart", control_routes.restart_agent, methods=["POST"]),
         Route(run + "/background", control_routes.move_agent_to_background, methods=["POST"]),
         Route(run + "/mode", control_routes.set_permission_mode, methods=["POST"]),
         Route(run + "/tasks", board.post_task, methods=["POST"]),

@@ -10,7 +10,8 @@ from starlette.responses import Response
 
 from shoal.app.run_access.run_handle import RunHandle
 from shoal.app.teams.board_changes import add_board_task, change_task_and_notify_owners
-from shoal.core.names import USER_NAME, AgentName, parse_agent_name, parse_safe_name, parse_task_id
+from shoal.app.teams.team_lookup import resolve_task_owner
+from shoal.core.names import USER_NAME, AgentName, parse_safe_name, parse_task_id
 from shoal.core.teams.tasks import RANK_KEY, Task, TaskDraft, TaskUpdate
 from shoal.surfaces.web.json_replies import (
     WebApiRequestRefusedError,
@@ -54,7 +55,7 @@ class TaskBoardWebRoutes:
         if not new_task.subject.strip():
             raise WebApiRequestRefusedError(400, "A task needs a subject.")
         draft = TaskDraft(subject=new_task.subject, description=new_task.description)
-        owner = parse_agent_name(new_task.owner) if new_task.owner.strip() else None
+        owner = await resolve_task_owner(self._team_store, board, new_task.owner)
         blocked_by = tuple(map(parse_task_id, new_task.blocked_by))
         task = await add_board_task(self._team_store, board, draft, blocked_by=blocked_by, by=USER_NAME)
         if owner is not None:
@@ -71,9 +72,24 @@ class TaskBoardWebRoutes:
         board = await self._require_board_of_run(run, get_path_param(request, "board"), to_change=True)
         task = parse_task_id(get_path_param(request, "task"))
         updated_task = await change_task_and_notify_owners(
-            self._team_store, board, task, _build_task_update(change_request), by=USER_NAME
+            self._team_store, board, task, await self._build_task_update(board, change_request), by=USER_NAME
         )
         return build_json_reply({"ok": True, "task": _task_to_json(updated_task)})
+
+    async def _build_task_update(self, board: str, request: TaskChangeRequestBody) -> TaskUpdate:
+        owner: AgentName | UnsetType | None = UNSET
+        if not isinstance(request.owner, UnsetType):
+            owner = await resolve_task_owner(self._team_store, board, request.owner or "")
+        change = TaskUpdate(
+            subject=request.subject,
+            description=request.description,
+            status=request.status,
+            owner=owner,
+            metadata={} if isinstance(request.rank, UnsetType) else {RANK_KEY: request.rank},
+        )
+        if change == TaskUpdate():
+            raise WebApiRequestRefusedError(400, "There is nothing to change.")
+        return change
 
     async def get_task(self, request: Request) -> Response:
         run = self._runs.find_run(get_path_param(request, "session"))
@@ -95,22 +111,6 @@ class TaskBoardWebRoutes:
                 f"{run.session}",
             )
         return board
-
-
-def _build_task_update(request: TaskChangeRequestBody) -> TaskUpdate:
-    owner: AgentName | UnsetType | None = UNSET
-    if not isinstance(request.owner, UnsetType):
-        owner = parse_agent_name(request.owner) if request.owner and request.owner.strip() else None
-    change = TaskUpdate(
-        subject=request.subject,
-        description=request.description,
-        status=request.status,
-        owner=owner,
-        metadata={} if isinstance(request.rank, UnsetType) else {RANK_KEY: request.rank},
-    )
-    if change == TaskUpdate():
-        raise WebApiRequestRefusedError(400, "There is nothing to change.")
-    return change
 
 
 def _task_to_json(task: Task) -> dict[str, Any]:

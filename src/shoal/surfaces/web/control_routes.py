@@ -1,4 +1,4 @@
-"""Routes that control a run: send a message, interrupt, stop, answer a question."""
+"""Routes that control a run: send a message, interrupt, stop, restart, answer a question."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from shoal.surfaces.web.web_context import WebContext
 from shoal.wire.control_codec import (
     InterruptTurnControlCommand,
     MoveAgentsToBackgroundControlCommand,
+    RestartMemberControlCommand,
     RunControlCommand,
     SendUserTextControlCommand,
     SetPermissionModeControlCommand,
@@ -94,6 +95,12 @@ class RunControlWebRoutes:
         if agent == LEAD_ID:
             raise WebApiRequestRefusedError(400, "The lead cannot be killed. Stop it to end the run.")
         return await _send_command_and_reply(run, StopAgentOrShellControlCommand(task_id=agent))
+
+    async def restart_agent(self, request: Request) -> Response:
+        """Restart a teammate that is down."""
+        run, agent = await self._find_target_agent(request)
+        _, agent_facts = await self._runs.get_agent_summary(run, agent)
+        return await _send_command_and_reply(run, RestartMemberControlCommand(name=agent_facts.name))
 
     async def move_agent_to_background(self, request: Request) -> Response:
         run, agent = await self._find_target_agent(request)

@@ -14,7 +14,7 @@ from shoal.app.run_access.run_handle import RunHandle
 from shoal.app.run_view.mail_text import format_mail
 from shoal.core.errors import ShoalError
 from shoal.core.ids import AgentId
-from shoal.core.names import parse_agent_name, parse_team_name
+from shoal.core.names import map_to_inbox_name, parse_team_name
 from shoal.surfaces.web.event_stream import (
     EventSource,
     ServerSentEventResponse,
@@ -110,7 +110,7 @@ class RunReadWebRoutes:
         run, facts = self._find_run(request), await self._runs.get_run_summary(self._find_run(request))
         team, recipient = (
             parse_team_name(get_path_param(request, "team")),
-            parse_agent_name(get_path_param(request, "to")),
+            map_to_inbox_name(get_path_param(request, "to")),
         )
         if team not in facts.teams:
             raise WebApiRequestRefusedError(404, f"The run {run.session} has no team {team}.")

@@ -8,7 +8,16 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from shoal.core.errors import InvalidName
-from shoal.core.names import LEAD_NAME, RESERVED_NAMES, AgentName, TeamName, fold_name, parse_agent_name
+from shoal.core.names import (
+    LEAD_NAME,
+    RESERVED_NAMES,
+    USER_NAME,
+    AgentName,
+    TeamName,
+    fold_name,
+    map_to_inbox_name,
+    parse_agent_name,
+)
 from shoal.core.teams.mail import MailMessage
 from shoal.core.teams.mail_bodies import MailBody
 from shoal.core.teams.mail_signatures import MailSigner, SignatureVerdict
@@ -48,7 +57,12 @@ class MailSenderAuthenticator:
     ) -> None:
         self._signer = None if key is None else MailSigner(team, key)
         self._trusted = trusted
+        self._typed_ids: set[str] = set()
         self.policy = policy
+
+    def trust_typed_mail(self, mail_id: str) -> None:
+        """Trust the mail with this id: a person typed it into this process, which has no key to sign it."""
+        self._typed_ids.add(mail_id)
 
     def check_signature(self, mail: MailMessage, to: AgentName) -> SignatureVerdict:
         return "unsigned" if self._signer is None else self._signer.verify_mail(mail, to)
@@ -56,6 +70,8 @@ class MailSenderAuthenticator:
     def is_trusted(self, mail: MailMessage, to: AgentName) -> bool:
         match self.check_signature(mail, to):
             case "verified":
+                return True
+            case "unsigned" if mail.sender == USER_NAME and mail.id in self._typed_ids:
                 return True
             case "unsigned":
                 is_accepted = self.policy == "always" or mail.sender in self._trusted
@@ -75,7 +91,12 @@ class ForeignMemberNameLookup:
         self._mailboxes = boxes
 
     def __contains__(self, name: object) -> bool:
-        return is_valid_agent_name(name) and self._mailboxes.is_foreign_inbox(AgentName(str(name)))
+        if not isinstance(name, str):
+            return False
+        try:
+            return self._mailboxes.is_foreign_inbox(map_to_inbox_name(name))
+        except InvalidName:
+            return False
 
 
 def is_valid_agent_name(text: object) -> bool:

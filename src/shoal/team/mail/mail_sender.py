@@ -76,8 +76,9 @@ class TeamMailPoster:
         kind: EnvelopeKind = "message",
         summary: str = "",
         fyi: bool = False,
+        ident: str = "",
     ) -> MailPostReceipt:
-        return await self._post_mail(sender, to, text, kind, summary, fyi=fyi)
+        return await self._post_mail(sender, to, text, kind, summary, mail_id=ident, fyi=fyi)
 
     async def post_lead_prompt(self, to: AgentName, text: str, ident: str) -> MailPostReceipt:
         """Post a prompt in the lead's name."""

@@ -103,6 +103,8 @@ class MemberHost:
         self._membership = membership
         self._channel = membership.channel
         self._has_pending_hooks = has_pending_hooks
+        self._roster_name = membership.name
+        """Its name as the roster spells it, which may have characters that no file name has."""
         self._last_roster: TeamRoster | None = None
         """Roster as it was last read."""
         self._approved_request: ShutdownRequestMail | None = None
@@ -159,11 +161,8 @@ class MemberHost:
         async with asyncio.TaskGroup() as tasks:
             self._task_group = tasks
             run_task = self._run_task = tasks.create_task(member.run())
-            pump_coroutine = self._mail_verifier.pump_and_verify_inbox(
-                member.name, member.id, member.deliver_mail, member.prepared.delivered
-            )
             coroutines = (
-                pump_coroutine,
+                self._pump_mail(member),
                 self._mail_pump.run_mark_settled_mail_read_loop(),
                 self._activity_writer.flush_continuously(),
             )
@@ -178,6 +177,22 @@ class MemberHost:
         work = await self._clean_up_member(member)
         await self._report_member_end(member, outcome, work)
         return outcome
+
+    async def _pump_mail(self, member: LocalMember) -> None:
+        """Deliver mail until cancelled. If a foreign lead deletes the team, the member ends."""
+        while True:
+            await self._mail_verifier.pump_and_verify_inbox(
+                member.name, member.id, member.deliver_mail, member.prepared.delivered
+            )
+            if self._channel is not None:
+                return  # the lead tells it what to do
+            try:
+                await self._read_roster()
+                await self._services.store.open_mailboxes(self._membership.team).open_inbox(member.name)
+            except ShoalError as error:
+                self._services.note(f"{member.name} ends because its team is gone: {error}")
+                self.request_member_end("its lead deleted the team")
+                return
 
     def request_member_end(self, why: str, *, resumable: bool = False) -> None:
         """Ask the member to end, whatever it is doing."""
@@ -196,7 +211,7 @@ class MemberHost:
     # Observer of the member
 
     def set_roster_activity(self, name: AgentName, *, active: bool) -> None:
-        self._activity_writer.set_member_active(name, active=active)
+        self._activity_writer.set_member_active(self._roster_name, active=active)
 
     def on_shutdown_requested(self, name: AgentName, request: ShutdownRequestMail) -> None:
         """Report the change; the lead enforces the grace."""
@@ -331,7 +346,9 @@ class MemberHost:
         member = self._member
         if member is None or to not in (member.name, member.id):
             return None
-        await self._mail_sender.post_text(USER_NAME, member.name, text, kind="notice")
+        mail_id = self._services.ids.new_uuid()
+        self._authenticator.trust_typed_mail(mail_id)
+        await self._mail_sender.post_text(USER_NAME, member.name, text, kind="notice", ident=mail_id)
         return AgentMessageDeliveryReceipt(to=member.id, name=member.name, how="queued")
 
     def interrupt_member(self, name: str) -> bool | None:
@@ -348,12 +365,13 @@ class MemberHost:
 
     async def _read_own_roster_entry(self) -> tuple[TeamRoster, RosterEntry]:
         team = await self._services.store.rosters.read_team_roster(self._membership.team)
-        entry = None if team is None else team.find_member(self._membership.name)
+        entry = None if team is None else team.resolve_member(self._membership.name)
         if team is None or entry is None:
             raise AgentRequestRefused(
                 f"The team {self._membership.team} has no member {self._membership.name}."
             )
-        return team, entry
+        self._roster_name = entry.name
+        return team, replace(entry, name=entry.inbox_name)
 
     async def _create_member(self, team: TeamRoster, entry: RosterEntry) -> LocalMember:
         services, name = self._services, entry.name

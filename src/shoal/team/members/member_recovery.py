@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -25,6 +26,7 @@ RETRY_DELAYS = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
 """Seconds before each attempt in a row; the last delay repeats."""
 STABLE_AFTER = 60.0
 """Seconds after which a restarted member counts as stable: its next failure starts a new row of attempts."""
+_MAX_KNOWN_MAIL = 100_000
 
 
 class MemberRecovery:
@@ -127,6 +129,7 @@ class MemberRecovery:
             )
         except ShoalError as error:
             self._services.note(f"Could not record in the roster that {failed_member.name} is down: {error}")
+        await self._remember_unread_mail(handle)
         self._services.emit_or_note(MemberWentDown(agent=failed_member.id, cause=outcome.detail))
         self._members.notify_changed()
 
@@ -156,12 +159,31 @@ class MemberRecovery:
         self._members.notify_changed()
 
     async def _wait_for_next_attempt(self, handle: MemberHandle, attempts: int) -> None:
+        """Wait for the delay, a request or new mail: a message from anybody starts the next attempt."""
         delay = RETRY_DELAYS[min(attempts, len(RETRY_DELAYS) - 1)]
         if delay:
-            with suppress(TimeoutError):
-                async with self._services.clock.deadline(delay):
-                    await handle.restart_requested.wait()
+            async with asyncio.TaskGroup() as tasks:
+                mail_watch = tasks.create_task(self._request_restart_on_mail(handle))
+                with suppress(TimeoutError):
+                    async with self._services.clock.deadline(delay):
+                        await handle.restart_requested.wait()
+                mail_watch.cancel()
         handle.restart_requested.clear()
+        await self._remember_unread_mail(handle)
+
+    async def _request_restart_on_mail(self, handle: MemberHandle) -> None:
+        name, mailboxes = handle.member.name, self._services.store.open_mailboxes(self._members.team)
+        # If its inbox cannot be read, the member is retried after the delay.
+        with suppress(ShoalError, OSError):
+            await mailboxes.wait_for_mail(name, beyond=handle.known_mail)
+            self.request_restart(name)
+
+    async def _remember_unread_mail(self, handle: MemberHandle) -> None:
+        """Remember the mail that the next attempt covers, so that it does not cause another attempt."""
+        mailboxes = self._services.store.open_mailboxes(self._members.team)
+        with suppress(ShoalError, OSError):
+            unread = await mailboxes.take_unread(handle.member.name, limit=_MAX_KNOWN_MAIL)
+            handle.known_mail = frozenset(mail.id for mail in unread)
 
     async def _start_member_again(self, handle: MemberHandle) -> bool:
         """Start the member from its transcript; return False if it is no longer in the roster."""

@@ -39,6 +39,8 @@ class MemberHandle:
         self.restarted_at = started_at
         self.restart_requested = asyncio.Event()
         """Set when somebody wants a member that is down to be restarted now."""
+        self.known_mail: frozenset[str] = frozenset()
+        """Ids of the unread mail of a down member; other mail starts the next attempt to restart it."""
         self.down_reported = False
         """True if the lead knows that it is down."""
         self.gone = asyncio.Event()

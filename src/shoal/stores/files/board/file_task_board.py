@@ -163,6 +163,10 @@ class FileTaskBoard:
         index = await self._read_repaired_board()
         return index.list_unfinished()
 
+    async def list_abandoned(self) -> frozenset[TaskId]:
+        index = self._files.refresh_board_index()
+        return frozenset(self._find_abandoned_task_ids(index.tasks[task] for task in index.in_progress))
+
     async def get_live_task_mapping(self) -> Mapping[TaskId, Task]:
         return (await self._read_repaired_board()).tasks
 

@@ -9,7 +9,7 @@ import msgspec
 
 from shoal.core.errors import StateFileError
 from shoal.core.ids import LEAD_ID, AgentId, SessionId, slugify_project_path
-from shoal.core.names import AgentName, TeamName
+from shoal.core.names import LEAD_NAME, AgentName, TeamName
 from shoal.stores.files.access.directory_handle import DirectoryHandle
 from shoal.stores.files.home.home_directories import open_or_create_home_subdirectory
 from shoal.stores.files.home.home_paths import (
@@ -23,7 +23,10 @@ from shoal.stores.files.home.home_paths import (
 )
 from shoal.stores.files.mailboxes.inbox_file import mark_inbox_entries_read
 from shoal.stores.files.mailboxes.inbox_overflow import InboxOverflow
+from shoal.stores.files.sessions.result_files import record_result_size
 from shoal.stores.files.sessions.session_files import find_session_transcript
+from shoal.stores.files.teams.file_roster_store import OWN_MEMBERS_FILE, encode_own_member_list
+from shoal.stores.files.teams.team_ownership import CREATOR_FILE
 from shoal.stores.stored_run import (
     StoredRun,
     StoredRunBoard,
@@ -113,6 +116,7 @@ def _write_run_directory(directory: Path, run: StoredRun) -> None:
         write_file_atomically(directory / "journal.jsonl", run.journal)
     for name, content in run.results.items():
         write_file_atomically(directory / "results" / to_safe_file_name(name), content)
+        record_result_size(directory / "results", to_safe_file_name(name), len(content))
     for question in run.questions:
         _write_question(directory / "questions", question)
 
@@ -242,6 +246,11 @@ def _write_team(home: Path, team: StoredRunTeam) -> None:
     write_file_atomically(own / "spawned", f"{team.spawned:018d}".encode())
     if team.key is not None:
         write_file_atomically(home / "shoal" / "keys" / team.name, team.key)
+    roster = parse_team_roster(team.roster, TeamName(team.name))
+    if isinstance(roster, ParsedTeamRosterFile):
+        names = [member.name for member in roster.team.members if member.name != LEAD_NAME]
+        write_file_atomically(own / OWN_MEMBERS_FILE, encode_own_member_list(names))
+        write_file_atomically(own / CREATOR_FILE, roster.team.lead_session_id.encode())
     write_file_atomically(home / "teams" / team.name / "config.json", team.roster)
 
 

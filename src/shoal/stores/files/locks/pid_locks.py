@@ -9,6 +9,7 @@ from pathlib import Path
 
 from shoal.core.errors import StateFileError
 from shoal.core.ids import SessionId
+from shoal.core.names import LEAD_NAME
 from shoal.stores.files.home.home_paths import (
     build_write_error,
     get_run_directory,
@@ -68,7 +69,7 @@ class ExternalMemberLock(_PidLock):
 
     def __init__(self, home: Path, team: str, name: str) -> None:
         super().__init__(
-            home / "shoal" / "mcp" / "seats" / f"{name}@{team}",
+            _get_external_member_lock_path(home, team, name),
             lambda holder: (
                 f"Another client, served by {holder}, already uses the name {name} in the team {team}."
             ),
@@ -82,11 +83,24 @@ class ExternalMemberLock(_PidLock):
         super().release()
 
 
+def _get_external_member_lock_path(home: Path, team: str, name: str) -> Path:
+    return home / "shoal" / "mcp" / "seats" / f"{name}@{team}"
+
+
 def is_session_running(home: Path, session: SessionId) -> bool:
     """Return True if a process runs this session now."""
+    return _is_lock_held(get_run_directory(home, session) / "lock")
+
+
+def is_external_lead_alive(home: Path, team: str) -> bool:
+    """Return True if a client of the MCP server leads the team now."""
+    return _is_lock_held(_get_external_member_lock_path(home, team, LEAD_NAME))
+
+
+def _is_lock_held(path: Path) -> bool:
     with suppress(OSError):
         # Read-only: closing a file open for writing wakes all watchers of the directory, which call this.
-        fd = os.open(get_run_directory(home, session) / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             return is_flocked(fd)
         finally:

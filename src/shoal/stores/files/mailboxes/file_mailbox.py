@@ -35,6 +35,7 @@ from shoal.stores.files.mailboxes.inbox_file import (
     to_single_line_entry,
 )
 from shoal.stores.files.mailboxes.inbox_overflow import InboxOverflow, MailInboxOverflowBatch
+from shoal.stores.files.teams.team_ownership import find_inbox_directory, is_led_by_shoal, read_team_facts
 from shoal.wire.foreign_json import InvalidFileContent
 from shoal.wire.mail_codec import EMPTY_INBOX, MailInboxFileEntry, encode_inbox_entry, parse_inbox_entry
 
@@ -57,12 +58,16 @@ class TeamMailDirectories(Struct, frozen=True, kw_only=True):
     """Has one file for each owner that is run by another program."""
     flock: SharedDirectoryFlock
     """Lock of programs that lock all inboxes at once."""
+    is_led_by_shoal: bool = True
+    """False if another program leads the team: then Shoal never moves mail out of its inboxes."""
 
     @classmethod
     def open_for_team(cls, home: DirectoryHandle, team: str) -> TeamMailDirectories:
         with home.open_or_create("shoal", "teams", team) as own_directory:
-            inboxes = home.open_or_create("teams", team, "inboxes")
+            facts = read_team_facts(home, team)
+            inboxes = home.open_or_create("teams", find_inbox_directory(home, team, facts), "inboxes")
             return cls(
+                is_led_by_shoal=is_led_by_shoal(home, team, facts),
                 inboxes=inboxes,
                 flock=SharedDirectoryFlock(inboxes),
                 staging=own_directory.open_or_create("staging"),
@@ -75,7 +80,8 @@ class TeamMailDirectories(Struct, frozen=True, kw_only=True):
     @classmethod
     def open_existing(cls, home: DirectoryHandle, team: str) -> TeamMailDirectories | None:
         """Open the directories of a team without creating any; return None if it has no inboxes."""
-        inboxes = home.open_existing("teams", team, "inboxes")
+        facts = read_team_facts(home, team)
+        inboxes = home.open_existing("teams", find_inbox_directory(home, team, facts), "inboxes")
         if inboxes is None:
             return None
 
@@ -85,6 +91,7 @@ class TeamMailDirectories(Struct, frozen=True, kw_only=True):
             return DirectoryHandle(inboxes.path, os.dup(inboxes.fd)) if found is None else found
 
         return cls(
+            is_led_by_shoal=is_led_by_shoal(home, team, facts),
             inboxes=inboxes,
             flock=SharedDirectoryFlock(inboxes),
             staging=open_own_directory("staging"),
@@ -136,9 +143,12 @@ class FileMailbox:
         self._clock = clock
         self._ids = ids
         self._report_problem = report_problem
+        self._lock_name = f"inbox-{owner}"
+        self._is_origin_known = False
+        """True if it is known whether Shoal or another program added the owner to the team."""
         self._lock = SharedFileLock(
             directories.locks,
-            f"inbox-{owner}",
+            self._lock_name,
             directory=directories.inboxes,
             file=self._file,
             timeout=lock_timeout,
@@ -163,6 +173,8 @@ class FileMailbox:
     async def open_inbox(self, *, foreign: bool) -> None:
         if self._directories.inboxes.get_entry_stat(self._file) is None:
             self._directories.inboxes.create_file_if_missing(self._file, EMPTY_INBOX)
+        if not foreign:
+            self._note_opened_by_shoal()
         if foreign == self.is_foreign:
             return
         async with self._lock as foreign_lock:
@@ -173,6 +185,21 @@ class FileMailbox:
                 )
             else:
                 self._directories.foreign.remove_file(self.owner)
+
+    def _note_opened_by_shoal(self) -> None:
+        """Create the lock file, which shows that Shoal runs the owner; see `_mark_inbox_of_added_member`."""
+        if not self._is_origin_known:
+            self._directories.locks.create_file_if_missing(self._lock_name, b"")
+            self._is_origin_known = True
+
+    def _mark_inbox_of_added_member(self) -> None:
+        """Mark the inbox as foreign if another program added its owner to the team: Shoal never opened it."""
+        if self._is_origin_known:
+            return
+        self._read_inbox()  # raises InboxNotFound before the lock file is created
+        self._is_origin_known = True
+        if self.owner != LEAD_NAME and self._directories.locks.get_entry_stat(self._lock_name) is None:
+            self._directories.foreign.create_file_if_missing(self.owner, b"")
 
     # Posting
 
@@ -228,9 +255,10 @@ class FileMailbox:
         _fail_pending_posts(posts, error)
 
     async def _write_pending_posts(self) -> None:
+        self._mark_inbox_of_added_member()
         async with self._lock.own:
             inbox = self._read_inbox()
-            if isinstance(inbox, MailInboxFileContent) and not self.is_foreign:
+            if isinstance(inbox, MailInboxFileContent) and self._is_windowed:
                 self._inbox = inbox
                 if inbox.remaining_unread_capacity[0] == 0 and not self._overflow.is_move_interrupted:
                     self._append_posts_to_overflow(self._take_post_batch())
@@ -242,14 +270,14 @@ class FileMailbox:
         inbox = self._read_or_quarantine_locked_inbox()
         posts = self._take_post_batch()
         try:
-            if self._overflow.has_waiting_lines() and not self.is_foreign:
+            if self._overflow.has_waiting_lines() and self._is_windowed:
                 # First come, first served: new messages queue behind waiting ones.
                 self._overflow.append([post.entry.raw for post in posts])
                 delivered_ids = self._refill_inbox_from_overflow(foreign_lock, inbox)
                 for post in posts:
                     _resolve_pending_post(post, delivered=post.entry.mail.id in delivered_ids)
                 return
-            fitting_count = len(posts) if self.is_foreign else _count_fitting_posts(inbox, posts)
+            fitting_count = _count_fitting_posts(inbox, posts) if self._is_windowed else len(posts)
             self._write_inbox_archive_and_overflow(
                 foreign_lock, (*inbox.entries, *(post.entry for post in posts[:fitting_count]))
             )
@@ -313,7 +341,7 @@ class FileMailbox:
             if any(entry.mail.id in requested_ids and not entry.mail.read for entry in inbox.entries):
                 # Before marking: the room that this makes is for the mail that waits.
                 entries = inbox.entries
-                if not self.is_foreign:
+                if self._is_windowed:
                     entries = self._spill_surplus_entries(foreign_lock, entries)
                 self._write_inbox_archive_and_overflow(
                     foreign_lock, mark_inbox_entries_read(entries, requested_ids)
@@ -459,7 +487,7 @@ class FileMailbox:
     ) -> None:
         """Write the inbox; all changes go through here. A crash at any step loses and duplicates nothing."""
         kept_entries, archived_entries = entries, tuple[MailInboxFileEntry, ...]()
-        if self.is_foreign:
+        if not self._is_windowed:
             batch = self._overflow.read_oldest_batch(_UNLIMITED, _UNLIMITED)
         else:
             entries = self._spill_surplus_entries(foreign_lock, entries)
@@ -540,6 +568,11 @@ class FileMailbox:
                     f"{self._directories.archive.path / self._archive}."
                 )
         return tuple(entries), unreadable
+
+    @property
+    def _is_windowed(self) -> bool:
+        """True if old and surplus mail may leave the inbox file: only Shoal looks for it elsewhere."""
+        return self._directories.is_led_by_shoal and not self.is_foreign
 
     @property
     def is_foreign(self) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from shoal.core.clock import Clock
 from shoal.core.errors import InboxNotFound, TeamNotFound
 from shoal.core.ids import IdGenerator
-from shoal.core.names import AgentName, TeamName, parse_agent_name, parse_team_name
+from shoal.core.names import AgentName, TeamName, parse_inbox_name, parse_team_name
 from shoal.core.teams.mail import MailMessage, MailPostReceipt
 from shoal.stores.files.access.directory_handle import DirectoryHandle
 from shoal.stores.files.access.file_watch import DirectoryWatch, FileWatch
@@ -134,7 +134,7 @@ class FileMailboxStore:
             mailbox.wake_waiters()
 
     def _get_mailbox(self, owner: AgentName) -> FileMailbox:
-        name = parse_agent_name(owner)
+        name = parse_inbox_name(owner)
         if self._directories is not None and self._directories.is_removed:
             raise TeamNotFound(f"The team {self._team} was deleted.")
         if self._directories is None:

@@ -68,7 +68,7 @@ def _restore_tail(tail: _TranscriptTail, agent: str) -> RestoredConversation:
         notes.append(format_unreadable_lines_note(unreadable))
     restored = restore_conversation(tail.lines, agent, earlier=tail.earlier)
     cwd = next((line.cwd for line in reversed(tail.lines) if line.cwd), tail.earlier.cwd)
-    return replace(restored, cwd=cwd, notes=(*notes, *restored.notes))
+    return replace(restored, cwd=cwd, notes=(*notes, *restored.notes), unreadable=unreadable)
 
 
 def _read_tail(

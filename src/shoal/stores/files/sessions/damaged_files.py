@@ -1,102 +1,151 @@
-"""Finds damaged files of a session before it is resumed, and sets aside what is no file."""
+"""Finds damaged state files before a session starts, and sets aside what cannot be used."""
 
 from __future__ import annotations
 
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from glob import escape
 from pathlib import Path
 
 from msgspec import Struct
 
 from shoal.core.errors import StateFileError
 from shoal.core.ids import SessionId
-from shoal.stores.files.home.home_paths import get_run_directory, get_subagent_transcripts_directory
+from shoal.stores.files.sessions.result_files import read_result_sizes
+from shoal.stores.files.sessions.state_file_kinds import (
+    FOLLOWED_DIRECTORIES,
+    STATE_DIRECTORIES,
+    STATE_FILE_KINDS,
+    StateFileKind,
+    StateFileShape,
+)
 
 _NULS = b"\0"
+_ASIDE = ".damaged-"
+_OTHER_ENTRIES = (".", "spare-")
+"""Temporary files, and lock directories that other programs are shown."""
+_EMPTY = "it is empty"
 
 
-class StateFileKind(Struct, frozen=True, kw_only=True):
-    """Files of one kind. `shape` is `lines` or `object` (both JSON), `text`, or `lock` without content."""
+def report_damaged_session_files(home: Path, session: SessionId, *, now: int) -> tuple[str, ...]:
+    """Return a sentence for each damaged file of a session, its teams and its boards.
 
-    name: str
-    shape: str
-    used: str
-    """What Shoal uses instead of a damaged file."""
-    lost: str
-
-
-_CONVERSATION = StateFileKind(
-    name="conversation",
-    shape="lines",
-    used="The lines that can be read are used.",
-    lost="The rest of the conversation is lost.",
-)
-_AGENT_FACTS = StateFileKind(
-    name="description of an agent",
-    shape="object",
-    used="Nothing replaces it.",
-    lost="The agent cannot be resumed until the file is repaired.",
-)
-_JOURNAL = StateFileKind(
-    name="journal",
-    shape="lines",
-    used="The events that can be read are used, and transcripts, mail and tasks are complete without it.",
-    lost="The other events, and their costs, are lost.",
-)
-_CHECKPOINTS = StateFileKind(
-    name="list of file checkpoints",
-    shape="lines",
-    used="The entries that can be read are used.",
-    lost="The other changes cannot be undone.",
-)
-_RESULT = StateFileKind(
-    name="result",
-    shape="text",
-    used="The excerpt in the conversation is used.",
-    lost="The full text is lost.",
-)
-_QUESTION = StateFileKind(
-    name="question",
-    shape="object",
-    used="The agent asks its question again.",
-    lost="The question, or the answer to it, is lost.",
-)
-_LOCK = StateFileKind(name="lock file", shape="lock", used="A new one is created.", lost="Nothing is lost.")
-
-
-def report_damaged_session_files(
-    home: Path, session: SessionId, transcript: Path, *, now: int
-) -> tuple[str, ...]:
-    """Return a sentence for each damaged file of a session. Entries that are not regular files are
-    renamed.
-
-    Reads only the first and the last bytes of each file, so that its cost does not grow with history.
+    Files that cannot be used are renamed. Reads only the first and the last bytes of each file, so that the
+    cost does not grow with history.
     """
-    run = get_run_directory(home, session)
+    teams = _find_led_teams(home, session)
+    return _report_damage(home, {"session": (session,), "team": teams, "board": (*teams, session)}, now)
+
+
+def report_damaged_home_files(home: Path, *, now: int) -> tuple[str, ...]:
+    """Return a sentence for each damaged file that all sessions of the home share."""
+    return _report_damage(home, {}, now)
+
+
+def _report_damage(home: Path, names: dict[str, tuple[str, ...]], now: int) -> tuple[str, ...]:
     reports: list[str] = []
-    for kind, path in _list_session_files(run, transcript):
-        try:
-            damage = _find_damage(path, kind.shape)
-            if damage is None:
-                continue
-            aside = "" if damage.is_file else f" It was renamed to {_rename_aside(path, now)}."
-        except OSError as error:
-            raise StateFileError(f"Cannot read {path}: {error.strerror}.", path=path) from error
-        reports.append(f"The {kind.name} {path} is damaged: {damage.reason}.{aside} {kind.used} {kind.lost}")
+    for pattern in FOLLOWED_DIRECTORIES:
+        reports.extend(
+            f"The directory {path} is damaged: {damage}. The link is followed. Nothing is lost."
+            for path in _expand_pattern(home, pattern, names)
+            if (damage := _find_directory_damage(path)) is not None
+        )
+    for pattern in STATE_DIRECTORIES:
+        reports.extend(
+            f"The directory {path} is damaged: {damage}. It was renamed to {_rename_aside(path, now)}. A new "
+            "one is created. The files in it are lost unless you put the directory back."
+            for path in _expand_pattern(home, pattern, names)
+            if (damage := _find_directory_damage(path)) is not None
+        )
+    for kind in STATE_FILE_KINDS:
+        for directory in _expand_pattern(home, kind.directory, names):
+            reports.extend(_report_damaged_files_of_kind(directory, kind, names, now))
     return tuple(reports)
 
 
-def _list_session_files(run: Path, transcript: Path) -> Iterator[tuple[StateFileKind, Path]]:
-    yield _LOCK, run / "lock"
-    yield _CONVERSATION, transcript
-    agents = get_subagent_transcripts_directory(transcript)
-    yield from ((_CONVERSATION, path) for path in sorted(agents.glob("*.jsonl")))
-    yield from ((_AGENT_FACTS, path) for path in sorted(agents.glob("*.meta.json")))
-    yield _JOURNAL, run / "journal.jsonl"
-    yield _CHECKPOINTS, run / "checkpoints" / "index.jsonl"
-    yield from ((_RESULT, path) for path in sorted((run / "results").glob("*.md")))
-    yield from ((_QUESTION, path) for path in sorted((run / "questions").glob("*.json")))
+def _report_damaged_files_of_kind(
+    directory: Path, kind: StateFileKind, names: dict[str, tuple[str, ...]], now: int
+) -> Iterator[str]:
+    if kind.shape == "reader":
+        return
+    sizes = read_result_sizes(directory) if kind.name == "result" else {}
+    for entry in _list_files_of_kind(directory, kind, names):
+        path = Path(entry.path)
+        try:
+            damage = _find_damage(entry, kind, sizes.get(entry.name, kind.size))
+            if damage is None or (damage.reason == _EMPTY and _is_drained_overflow(path)):
+                continue
+            is_set_aside = kind.is_set_aside or not damage.is_file
+            aside = f" It was renamed to {_rename_aside(path, now)}." if is_set_aside else ""
+        except FileNotFoundError:
+            continue  # removed meanwhile
+        except OSError as error:
+            raise StateFileError(f"Cannot read {path}: {error.strerror}.", path=path) from error
+        yield f"The {kind.name} {path} is damaged: {damage.reason}.{aside} {kind.used} {kind.lost}"
+
+
+def _list_files_of_kind(
+    directory: Path, kind: StateFileKind, names: dict[str, tuple[str, ...]]
+) -> list[os.DirEntry[str]]:
+    """Return the entries of the kind. A file belongs to the first kind of its directory that matches."""
+    file_patterns = [
+        pattern
+        for other in STATE_FILE_KINDS[: STATE_FILE_KINDS.index(kind)]
+        if other.directory == kind.directory
+        for pattern in _fill_in_names(other.file, names)
+    ]
+    wanted = list(_fill_in_names(kind.file, names))
+    directories = {path.rpartition("/")[2] for path in STATE_DIRECTORIES}
+    try:
+        entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise StateFileError(f"Cannot read {directory}: {error.strerror}.", path=directory) from error
+    return [
+        entry
+        for entry in entries
+        if any(fnmatchcase(entry.name, pattern) for pattern in wanted)
+        and not any(fnmatchcase(entry.name, pattern) for pattern in file_patterns)
+        and _ASIDE not in entry.name
+        and not (kind.file == "*" and (entry.name in directories or entry.name.startswith(_OTHER_ENTRIES)))
+    ]
+
+
+def _expand_pattern(home: Path, pattern: str, names: dict[str, tuple[str, ...]]) -> Iterator[Path]:
+    for filled in _fill_in_names(pattern, names):
+        if "*" in filled:
+            yield from sorted(home.glob(filled))
+        else:
+            yield home / filled
+
+
+def _fill_in_names(pattern: str, names: dict[str, tuple[str, ...]]) -> Iterator[str]:
+    """Yield the pattern for each name that it contains; nothing if there is none."""
+    for key in ("session", "team", "board"):
+        if f"{{{key}}}" in pattern:
+            for name in names.get(key, ()):
+                yield pattern.replace(f"{{{key}}}", escape(name) if "*" in pattern else name)
+            return
+    yield pattern
+
+
+def _find_led_teams(home: Path, session: SessionId) -> tuple[str, ...]:
+    """Return the teams of which any file names the session as lead, even if others are damaged."""
+    found: set[str] = set()
+    marker = session.encode()
+    for path in (
+        *home.glob("teams/*/config.json"),
+        *home.glob("shoal/teams/*/creator"),
+        *home.glob("shoal/teams/*/roster.copy"),
+    ):
+        with suppress(OSError):
+            if path.parent.name not in found and marker in path.read_bytes():
+                found.add(path.parent.name)
+    return tuple(sorted(found))
 
 
 class _FileDamage(Struct, frozen=True):
@@ -104,42 +153,70 @@ class _FileDamage(Struct, frozen=True):
     is_file: bool = True
 
 
-def _find_damage(path: Path, shape: str) -> _FileDamage | None:
+def _find_directory_damage(path: Path) -> str | None:
     try:
-        status = os.lstat(path)
-    except FileNotFoundError:
+        mode = os.lstat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
         return None
-    if not stat.S_ISREG(status.st_mode):
-        kind = "a directory" if stat.S_ISDIR(status.st_mode) else "a link"
-        return _FileDamage(f"it is {kind if not stat.S_ISFIFO(status.st_mode) else 'a pipe'}", is_file=False)
-    if shape == "lock":
+    if stat.S_ISDIR(mode):
         return None
-    with path.open("rb") as file:
+    return f"it is a link to {path.readlink()}" if stat.S_ISLNK(mode) else "it is a file"
+
+
+def _find_damage(entry: os.DirEntry[str], kind: StateFileKind, size: int | None) -> _FileDamage | None:
+    if not entry.is_file(follow_symlinks=False):
+        if entry.is_symlink():
+            return _FileDamage(f"it is a link to {Path(entry.path).readlink()}", is_file=False)
+        mode = entry.stat(follow_symlinks=False).st_mode
+        if stat.S_ISSOCK(mode):
+            return None
+        other = "a directory" if stat.S_ISDIR(mode) else "a pipe" if stat.S_ISFIFO(mode) else "a device"
+        return _FileDamage(f"it is {other}", is_file=False)
+    if kind.shape == "entry":
+        return None
+    with Path(entry.path).open("rb") as file:
         start = file.read(64)
-        file.seek(max(0, status.st_size - 64))
+        length = file.seek(0, os.SEEK_END)
+        file.seek(max(0, length - 64))
         end = file.read(64)
-    reason = _find_content_damage(start, end, shape)
+    if size is not None and start and length != size:
+        return _FileDamage(f"it has {length:,} of its {size:,} bytes")
+    reason = _find_content_damage(start, end, kind.shape)
+    if reason is None and not start.startswith(kind.start):
+        reason = "it has content of another type"
     return None if reason is None else _FileDamage(reason)
 
 
-def _find_content_damage(start: bytes, end: bytes, shape: str) -> str | None:
+def _find_content_damage(start: bytes, end: bytes, shape: StateFileShape) -> str | None:
     if not start:
-        return "it is empty"
+        return _EMPTY
     if _NULS in start or _NULS in end:
         return "it has NUL bytes"
-    if shape != "text" and not start.lstrip().startswith(b"{"):
+    if shape == "number" and not start.lstrip()[:1].isdigit():
         return "it has content of another type"
-    if shape == "lines" and not end.endswith(b"\n"):
+    if shape in ("lines", "object") and not start.lstrip().startswith(b"{"):
+        return "it has content of another type"
+    if shape in ("lines", "words") and not end.endswith(b"\n"):
         return "its last line is incomplete"
     if shape == "object" and not end.rstrip().endswith(b"}"):
         return "its end is missing"
     return None
 
 
+def _is_drained_overflow(path: Path) -> bool:
+    """Return True if all mail that waited in this file was delivered: its last move emptied it."""
+    if path.parent.name != "overflow":
+        return False
+    with suppress(OSError, ValueError):
+        _inode, moved, intended, _first = path.with_suffix(".state").read_bytes().split()
+        return int(moved) < int(intended)
+    return False
+
+
 def _rename_aside(path: Path, now: int) -> Path:
     number = 1
     while True:
-        aside = path.with_name(f"{path.name}.damaged-{now}" + (f"-{number}" if number > 1 else ""))
+        aside = path.with_name(f"{path.name}{_ASIDE}{now}" + (f"-{number}" if number > 1 else ""))
         if not os.path.lexists(aside):
             path.rename(aside)
             return aside

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -20,7 +21,7 @@ from shoal.stores.files.home.home_paths import (
     read_state_file,
     to_safe_file_name,
 )
-from shoal.stores.files.locks.pid_locks import SessionLock
+from shoal.stores.files.locks.pid_locks import SessionLock, is_session_running
 from shoal.stores.files.sessions.conversation_snapshots import restore_stored_conversation
 from shoal.stores.files.sessions.file_journal import FileJournal
 from shoal.stores.files.sessions.file_transcript import FileTranscript
@@ -54,11 +55,16 @@ class FileSessionStore:
         self._lock: SessionLock | None = None
 
     def report_damaged_files(self, *, now: int) -> tuple[str, ...]:
-        from shoal.stores.files.sessions.damaged_files import report_damaged_session_files
-
-        return report_damaged_session_files(
-            self._home, self.session, self.get_transcript_path(LEAD_ID), now=now
+        from shoal.stores.files.sessions.damaged_files import (
+            report_damaged_home_files,
+            report_damaged_session_files,
         )
+
+        if is_session_running(self._home, self.session):
+            return ()  # its files change all the time, and it cannot be resumed now
+        if not os.path.lexists(self.transcript):
+            return report_damaged_home_files(self._home, now=now)
+        return report_damaged_session_files(self._home, self.session, now=now)
 
     def acquire_lock(self) -> None:
         self._lock = SessionLock(self._home, self.session)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
 from shoal.stores.files.home.home_paths import create_file_atomically, to_safe_file_name
+
+_SIZES_FILE = ".sizes"
+"""File in the directory of results with the size and the name of each, one per line."""
+_APPEND_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class FileResultStore:
@@ -21,5 +27,31 @@ class FileResultStore:
             path = self.directory / file_name
             # Checked first: otherwise finding a taken name costs a whole write.
             if not path.exists() and create_file_atomically(path, content, durable=self._durable):
+                record_result_size(self.directory, file_name, len(content))
                 return path
         raise AssertionError("count() does not end")
+
+
+def read_result_sizes(directory: Path) -> dict[str, int]:
+    """Return the size of each result as it was stored; the text itself does not show that its end is missing.
+
+    Results of earlier versions have no size.
+    """
+    sizes: dict[str, int] = {}
+    with suppress(OSError):
+        for line in (directory / _SIZES_FILE).read_bytes().splitlines():
+            size, separator, name = line.partition(b" ")
+            if separator and size.isdigit() and len(size) < 19:
+                sizes[name.decode(errors="replace")] = int(size)
+    return sizes
+
+
+def record_result_size(directory: Path, name: str, size: int) -> None:
+    """Add the size of a result to the list."""
+    # The result is stored even if there is no room for this line.
+    with suppress(OSError):
+        fd = os.open(directory / _SIZES_FILE, _APPEND_FLAGS, 0o600)
+        try:
+            os.write(fd, f"{size} {name}\n".encode())
+        finally:
+            os.close(fd)

@@ -11,7 +11,7 @@ from msgspec import Struct
 from shoal.core.conversation.restored_conversation import RestoredConversation
 from shoal.core.conversation.transcript_entries import TranscriptMessageEntry
 from shoal.core.errors import SessionNotFound, StateFileError
-from shoal.core.ids import SessionId
+from shoal.core.ids import SessionId, is_uuid
 from shoal.stores.files.home.home_paths import (
     get_project_state_directory,
     get_transcript_path,
@@ -66,6 +66,8 @@ def find_session_transcript(home: Path, name: str) -> Path:
     stems = {Path(file.name).stem: Path(file.path) for file in _list_all_transcripts(home)}
     if name in stems:
         return stems[name]
+    if (damaged := _find_damaged_transcript(home, name)) is not None:
+        return damaged
     matches = sorted(stem for stem in stems if name and stem.startswith(name))
     if len(matches) == 1:
         return stems[matches[0]]
@@ -83,6 +85,13 @@ def find_session_transcript(home: Path, name: str) -> Path:
         f"Similar ids: {', '.join(similar)}." if similar else "Resume the latest one here: shoal --continue"
     )
     raise SessionNotFound(f"There is no session {name!r} in {home}. {hint}", path=home)
+
+
+def _find_damaged_transcript(home: Path, session: str) -> Path | None:
+    """Return the transcript of a stored run if something else is in its place, such as a directory."""
+    if not is_uuid(session) or not (home / "shoal" / "runs" / session).is_dir():
+        return None
+    return next((home / "projects").glob(f"*/{session}.jsonl"), None)
 
 
 def _find_titled_transcript(home: Path, title: str) -> Path | None:

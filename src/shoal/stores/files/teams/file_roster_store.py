@@ -22,6 +22,12 @@ from shoal.stores.files.home.home_directories import (
 )
 from shoal.stores.files.locks.shared_file_lock import LOCK_TIMEOUT, AsyncFlock, SharedFileLock
 from shoal.stores.files.teams.team_keys import remove_team_mail_key
+from shoal.stores.files.teams.team_ownership import (
+    CREATOR_FILE,
+    find_inbox_directory,
+    is_led_by_shoal,
+    read_team_facts,
+)
 from shoal.wire.foreign_json import InvalidFileContent
 from shoal.wire.roster_codec import ParsedTeamRosterFile, encode_new_team_roster, parse_team_roster
 
@@ -31,6 +37,9 @@ _DELETING_MARKER = "deleting"
 _CREATING_MARKER = "making"
 """Marker in the same directory: without a roster the team was never created, and its name is free."""
 _SPAWN_COUNTER = "spawned"
+OWN_MEMBERS_FILE = "members"
+"""File with the name of each member that Shoal added, one per line; the others are run by other programs."""
+_OWN_MEMBERS_HEADER = "# members that Shoal added:"
 _STAGED_ROSTER = "roster.staged"
 """File exchanged with the roster, which is cheaper than a rename; see `DirectoryHandle.swap_or_move_file`."""
 _ROSTER_COPY = "roster.copy"
@@ -115,12 +124,38 @@ class FileRosterStore:
     async def add_member(self, team: TeamName, new_member: NewMember) -> RosterEntry:
         async with self._lock_roster(team) as (file, write):
             name = file.team.choose_member_name(new_member)
+            with self._open_private_team_directory(file.team.name) as own_directory:
+                own_names = _read_own_member_list(own_directory)
+                if own_names is not None:
+                    own_directory.replace_file(OWN_MEMBERS_FILE, encode_own_member_list((*own_names, name)))
             spawn_count = self._increment_spawn_counter(file.team)
             member = new_member.to_teammate_entry(
                 name, file.team.name, at=self._clock.now(), spawned_before=spawn_count
             )
             write(structs.replace(file.team, members=(*file.team.members, member)))
         return member
+
+    async def list_members_of_other_programs(self, team: TeamName) -> frozenset[AgentName]:
+        roster = await self.read_team_roster(team)
+        own_names = None if roster is None else self._read_own_member_names(roster.name)
+        if roster is None or own_names is None:
+            return frozenset()
+        return frozenset(
+            member.name
+            for member in roster.members
+            if member.name != LEAD_NAME and member.name not in own_names
+        )
+
+    def _read_own_member_names(self, team: TeamName) -> set[str] | None:
+        """Return the members that Shoal added; None if the list is missing or damaged."""
+        own_directory = open_existing_home_subdirectory(self._home, "shoal", "teams", team)
+        if own_directory is not None:
+            with own_directory:
+                own_names = _read_own_member_list(own_directory)
+                if own_names is not None:
+                    return set(own_names)
+        with DirectoryHandle.open_root(self._home) as home:
+            return None if is_led_by_shoal(home, team, read_team_facts(home, team)) else set()
 
     async def update_member(self, team: TeamName, name: AgentName, **fields: object) -> RosterEntry:
         if immutable_fields := _IMMUTABLE_FIELDS & fields.keys():
@@ -312,6 +347,8 @@ class FileRosterStore:
         ) as directory:
             directory.replace_file(ROSTER_FILE, content)
         with self._open_private_team_directory(team.name) as own_directory:
+            own_directory.replace_file(OWN_MEMBERS_FILE, encode_own_member_list(()))
+            own_directory.replace_file(CREATOR_FILE, team.lead_session_id.encode())
             own_directory.replace_file(_ROSTER_COPY, content)
             own_directory.remove_file(_CREATING_MARKER)
 
@@ -359,9 +396,8 @@ class FileRosterStore:
     def _increment_spawn_counter(self, team: TeamRoster) -> int:
         """Count a spawn and return the number of earlier ones, with members that left; it sets the colour."""
         with self._open_private_team_directory(team.name) as own_directory:
-            content = (own_directory.read_file(_SPAWN_COUNTER) or b"").strip()
             member_count = sum(member.name != LEAD_NAME for member in team.members)
-            earlier_spawns = max(member_count, int(content) if content.isdigit() and len(content) < 19 else 0)
+            earlier_spawns = max(member_count, _read_spawn_counter(own_directory))
             own_directory.overwrite_file_in_place(_SPAWN_COUNTER, f"{earlier_spawns + 1:018d}".encode())
         return earlier_spawns
 
@@ -388,16 +424,44 @@ class FileRosterStore:
 
     def _remove_team_files(self, team: TeamName) -> None:
         remove_team_mail_key(self._home, team)
-        # Our directory last: its marker says that the rest must be removed.
-        for parts in (("teams",), ("tasks",), ("shoal", "tasks"), ("shoal", "teams")):
+        # The roster after the inboxes that it leads to; our directory last: its marker says that the rest
+        # must be removed.
+        for parts, name in (
+            (("teams",), self._find_inbox_directory(team)),
+            (("teams",), team),
+            (("tasks",), team),
+            (("shoal", "tasks"), team),
+            (("shoal", "teams"), team),
+        ):
             directory = open_existing_home_subdirectory(self._home, *parts)
             if directory is not None:
                 with directory:
-                    if not directory.remove_tree(team):
+                    if not directory.remove_tree(name):
                         self._report_problem(
-                            f"Cannot remove {directory.path / team}, left over from a deleted team."
+                            f"Cannot remove {directory.path / name}, left over from a deleted team."
                         )
                         return
+
+    def _find_inbox_directory(self, team: TeamName) -> str:
+        with DirectoryHandle.open_root(self._home) as home:
+            return find_inbox_directory(home, team, read_team_facts(home, team))
+
+
+def encode_own_member_list(names: Sequence[str]) -> bytes:
+    """Encode the list with the number of names, which shows later whether it is complete."""
+    return "".join(f"{line}\n" for line in (f"{_OWN_MEMBERS_HEADER} {len(names)}", *names)).encode()
+
+
+def _read_own_member_list(own_directory: DirectoryHandle) -> list[str] | None:
+    """Return the members that Shoal added; None if the list is missing or damaged."""
+    lines = (own_directory.read_file(OWN_MEMBERS_FILE) or b"").decode(errors="replace").split("\n")
+    names = lines[1:-1]
+    return names if lines[0] == f"{_OWN_MEMBERS_HEADER} {len(names)}" and not lines[-1] else None
+
+
+def _read_spawn_counter(own_directory: DirectoryHandle) -> int:
+    content = (own_directory.read_file(_SPAWN_COUNTER) or b"").strip()
+    return int(content) if content.isdigit() and len(content) < 19 else 0
 
 
 def _set_member_active(member: RosterEntry, *, active: bool | None) -> RosterEntry:

@@ -125,7 +125,7 @@ def show_team(*, name: str | None, as_json: bool) -> int:
         return exit_codes.OK
     print_name_value_lines(
         (
-            ("team", view.team.name),
+            ("team", view.team.title),
             ("description", view.team.description or ""),
             ("created", _format_local_time(view.team.created_at)),
             ("lead", _describe_lead_state(view)),
@@ -217,7 +217,7 @@ def _confirm_removal(team: TeamRoster) -> bool:
 def _print_teams(overviews: Sequence[TeamOverview]) -> None:
     rows = [
         (
-            CliTableCell(view.team.name, CYAN),
+            CliTableCell(view.team.title, CYAN),
             CliTableCell(view.lead, _LEAD_STYLES[view.lead]),
             CliTableCell(*_style_nonzero_number(view.count_members("working", "waiting"), GREEN)),
             CliTableCell(*_style_nonzero_number(view.count_members("idle", "cut off", "down"), "")),

@@ -84,7 +84,7 @@ def resolve_recipients(team: TeamRoster, member: str) -> list[AgentName]:
         return [each.name for each in team.members]
     if member in _LEAD_NAMES:
         return [LEAD_NAME]
-    roster_entry = team.find_member(member.removesuffix(f"@{team.name}"))
+    roster_entry = team.resolve_member(member)
     if roster_entry is None:
         member_names = ", ".join(each.name for each in team.members)
         raise click.UsageError(f"The team {team.name} has no member {member!r}. Its members: {member_names}.")

@@ -208,11 +208,11 @@ def _add_unread_count(overview: TeamMemberOverview, unread: int) -> TeamMemberOv
 
 
 async def _count_unread_mail(store: TeamStore, team: TeamRoster, member: RosterEntry) -> int:
-    from shoal.core.errors import InboxNotFound
+    from shoal.core.errors import InboxNotFound, InvalidName
 
     try:
-        return len(await store.open_mailboxes(team.name).take_unread(member.name, limit=_MAIL_LIMIT))
-    except InboxNotFound:
+        return len(await store.open_mailboxes(team.name).take_unread(member.inbox_name, limit=_MAIL_LIMIT))
+    except (InboxNotFound, InvalidName):
         return 0
 
 
@@ -226,6 +226,7 @@ def team_overview_to_dict(overview: TeamOverview) -> dict[str, Any]:
     counts = Counter(task.status for task in overview.tasks)
     return {
         "name": overview.team.name,
+        "given_name": overview.team.given_name or overview.team.name,
         "description": overview.team.description,
         "session": overview.session,
         "lead": overview.lead,

@@ -14,8 +14,9 @@ from textual.widgets import Static
 
 from shoal.app.run_view.view_rows import RunViewTaskRow, ViewDelta
 from shoal.app.teams.board_changes import add_board_task, change_task_and_notify_owners
+from shoal.app.teams.team_lookup import resolve_task_owner
 from shoal.app.teams.team_store import TeamStore
-from shoal.core.names import LEAD_NAME, USER_NAME, parse_agent_name, parse_safe_name, parse_task_id
+from shoal.core.names import LEAD_NAME, USER_NAME, parse_safe_name, parse_task_id
 from shoal.core.teams.tasks import RANK_KEY, Task, TaskDraft, TaskUpdate
 from shoal.surfaces.tui.panels.board_lines import (
     CARD,
@@ -71,7 +72,7 @@ async def add_task_to_board(
 
 async def assign_task_owner(team_store: TeamStore, row: RunViewTaskRow, owner: str) -> Task:
     """Assign the task to an agent, who is notified; an empty name unassigns it. Raises `TeamStoreError`."""
-    name = parse_agent_name(LEAD_NAME if owner == "lead" else owner) if owner else None
+    name = await resolve_task_owner(team_store, row.board, LEAD_NAME if owner == "lead" else owner)
     return await change_task_and_notify_owners(
         team_store, row.board, parse_task_id(row.id), TaskUpdate(owner=name), by=USER_NAME
     )
