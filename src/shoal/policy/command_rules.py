@@ -74,6 +74,9 @@ class ShellCommandRule:
 
     def covers_command(self, part: SimpleShellCommand) -> bool:
         """Return True if the rule certainly allows this simple command."""
+        if part.places != ("",) and "/" in self.first and not self.first.startswith("/"):
+            # In another directory the relative path is another program.
+            return False
         if part.argv is None or not (self.has_wildcards or part.via or part.argv[:1] == self._words[:1]):
             return False
         if all(wrapper in TRANSPARENT_WRAPPERS for wrapper in part.via) and self._is_match_for_words(
@@ -98,6 +101,7 @@ class ShellCommandRule:
                 and _GIT_PROGRAM not in name
                 and not _has_other_names(name)
                 and get_plain_name(name) != self._plain_first
+                and not self._is_same_file_name(name)
             ):
                 return "no"
         found = self._match_forbidden_command(part)
@@ -108,6 +112,10 @@ class ShellCommandRule:
         ):
             return "maybe"
         return found
+
+    def _is_same_file_name(self, name: str) -> bool:
+        """Return True if a rule names a program by its path, and this is a program with that file name."""
+        return "/" in self.first and _get_program_base_name(name) == _get_program_base_name(self.first)
 
     def _is_mentioned(self, text: str) -> bool:
         """Return True if a text names the program, perhaps with quotes inside the name."""
@@ -146,6 +154,11 @@ class ShellCommandRule:
             found = "yes" if is_match else "no"
         if found == "no" and len(self._words) > 1 and (known_words[1:2] or ("",))[0] is not None:
             found = self._match_behind_flags(known_words)
+        name = known_words[0]
+        if found == "no" and name and name != self.first and self._is_same_file_name(name):
+            # Another spelling of the path, such as `src/../deploy.sh`.
+            same = self._match_forbidden_words((self.first, *known_words[1:]), globs)
+            return "no" if same == "no" else "maybe"
         if (
             found == "no"
             and (self._is_prefix or self.has_wildcards)

@@ -274,7 +274,7 @@ def iter_possible_read_paths(part: SimpleShellCommand) -> Iterator[str]:
             if word[:1] == "-" and word[1:2] != "-":
                 yield word[2:]
                 yield _FLAG_LETTERS.sub("", word, count=1)
-            if name in INTERPRETERS or name in COMMAND_RUNNERS:
+            if name in INTERPRETERS or name in COMMAND_RUNNERS or " " in word or "{" in word:
                 yield from _CODE_TOKEN.findall(word)
             if name in _SEDS:
                 # The commands `rFILE` and `RFILE`.
