@@ -532,8 +532,8 @@ class ShellCommandPermissionDecider:
             if objection_to_search := self._find_search_objection(part, tables):
                 return ShellCommandPartDecision(part=part, verdict="ask", reason=objection_to_search)
             return ShellCommandPartDecision(part=part, verdict="allow", reason=part.why or "it is read-only")
-        if (path := self._find_named_protected_path(part)) is not None:
-            reason = _PROTECTED.format(escape_filename(path))
+        if (named := self._find_named_protected_path(part)) is not None:
+            reason = _PROTECTED.format(escape_filename(named))
             return ShellCommandPartDecision(part=part, verdict="ask", reason=reason, guarded=True)
         return build_rule_decision("allow", part, rule)
 
