@@ -107,8 +107,8 @@ def _parse_mcp_server_json(text: str) -> dict[str, Any]:
 @click.group("mcp")
 def mcp_commands() -> None:
     """List, show, test, add and remove MCP servers, or run Shoal as a server with `serve`. Your own servers
-    are under `mcpServers` in settings.json in Shoal's home and in .claude/settings.local.json; the project's
-    servers are in .mcp.json, which you must trust."""
+    are under `mcpServers` in settings.json in Shoal's home and in .claude/settings.local.json. The project's
+    servers are in .mcp.json; Shoal uses them only after you trust the project."""
 
 
 mcp_commands.add_command(serve_mcp)
@@ -244,7 +244,7 @@ def _add_configured_server(name: str, server_config: dict[str, Any], scope: str)
         f"{added.path}."
     )
     if not added.trusted:
-        click.echo("It will start once you trust the project: shoal trust")
+        click.echo("The server starts only after you trust the project: shoal trust")
     return exit_codes.OK
 
 
