@@ -258,7 +258,7 @@ def remove_mcp_server(*, name: str, scope: str | None, project: bool) -> int:
     paths = _open_mcp_server_admin(()).remove_server(name, scope="project" if project else scope)
     if not paths:
         raise click.ClickException(
-            f"There is no MCP server {name!r} to remove. List them with their origins: shoal mcp ls"
+            f"There is no MCP server {name!r} to remove. List the servers with their origins: shoal mcp ls"
         )
     for path in paths:
         click.echo(f"Removed the MCP server {strip_terminal_codes(name)} from {path}.")
@@ -269,7 +269,7 @@ def remove_mcp_server(*, name: str, scope: str | None, project: bool) -> int:
 @config_option
 @debug_option
 def list_mcp_server_health(*, mcp_config: Sequence[str]) -> int:
-    """Start the servers, and list each of them with its state."""
+    """Start the servers and list their states."""
     view = _open_mcp_server_admin(mcp_config)
     found = view.list_servers()
     statuses = {status.name: status for status in asyncio.run(view.probe_servers())}
