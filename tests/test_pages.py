@@ -11,7 +11,11 @@ from docs_page_setups import prepare_page
 from needs_marks import explain_missing
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = [DOCS / "tutorial.md", *sorted(DOCS.glob("how-to/*.md"))]
+SHOWN_ELSEWHERE = {"run-on-several-machines": "tests/cluster starts a real Ray cluster and does the same"}
+PAGES = [
+    DOCS / "tutorial.md",
+    *(page for page in sorted(DOCS.glob("how-to/*.md")) if page.stem not in SHOWN_ELSEWHERE),
+]
 NEEDS = {
     "tutorial": ("rg",),
     "add-an-mcp-server": ("mcp",),

@@ -114,7 +114,7 @@ def test_an_image_with_more_pixels_than_fit_into_memory_is_not_decoded() -> None
         make_png(60_000, 2)[:16] + struct.pack(">II", 60_000, 60_000), "image/png", max_bytes=MAX_IMAGE_BYTES
     )
     assert isinstance(bomb, UnfittingImage)
-    assert "too many to scale it down" in bomb.reason
+    assert "too large to scale down" in bomb.reason
 
 
 async def test_without_the_image_package_a_wide_image_is_not_sent_and_the_reason_says_what_to_install(

@@ -245,7 +245,7 @@ async def test_background_commands_end_with_the_session(project: Path) -> None:
     [
         ({"enabled": False, "network": False}, "network: false needs the sandbox"),
         ({"enabled": False, "autoAllow": True}, "autoAllow: true needs the sandbox"),
-        ({"writable": ["~/x"], "hidden": ["~/x"]}, "both writable and hidden"),
+        ({"writable": ["~/x"], "hidden": ["~/x"]}, "is in both `writable` and `hidden`"),
         ({"hidden": ["~"]}, "contains the project"),
         ({"enabled": "yes"}, "settings.json:1: shoal.sandbox.enabled"),
         ({"writable": "~/x"}, "settings.json:1: shoal.sandbox.writable"),

@@ -141,7 +141,6 @@ async def test_the_modes_auto_and_manual_run_as_default(project: Path, mode: str
         {
             "permissions": {"defaultMode": mode, "disableAutoMode": "disable"},
             "disableAutoMode": "disable",
-            "useAutoModeDuringPlan": False,
         }
     )
     async with shoal.open(cwd=project, model=ScriptedModel(["done"])) as session:

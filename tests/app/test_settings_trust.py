@@ -95,7 +95,7 @@ def test_untrusted_settings_forbid_but_do_not_allow(clone: Clone, name: str) -> 
     assert all("hooks" not in document.raw for document in settings.documents)
     (warning,) = settings.findings.warnings
     assert "not trusted" in warning
-    assert "Show them: shoal trust --show. Trust them: shoal trust" in warning
+    assert "To see them, run `shoal trust --show`. To trust them, run `shoal trust`." in warning
     assert [each.key for each in settings.findings.untrusted_escalations] == [
         "permissions.allow",
         "permissions.additionalDirectories",

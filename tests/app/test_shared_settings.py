@@ -176,7 +176,7 @@ async def test_the_lead_takes_prompt_tools_and_denials_of_an_agent(
 async def test_an_unknown_agent_for_the_lead_ends_the_start(project: Path, home: Path, by_flag: bool) -> None:
     if not by_flag:
         write_json(home / "settings.json", {"agent": "nobody"})
-    with pytest.raises(SettingsError, match="--agent: .*nobody" if by_flag else r"settings\.json:2: agent: "):
+    with pytest.raises(SettingsError, match="agent=: .*nobody" if by_flag else r"settings\.json:2: agent: "):
         await record_requests(project, agent="nobody" if by_flag else None)
 
 

@@ -280,6 +280,7 @@ async def test_an_unreachable_collector_neither_ends_nor_delays_a_run(
 
 async def test_disabled_telemetry_subscribes_nothing_and_imports_nothing(tmp_path: Path) -> None:
     async with open_session(tmp_path, ScriptedModel(["Hi."])) as session:
+        await collect_events(session.run("go"))
         assert not session.runtime.events._subscribers
     code = (
         "import sys, asyncio, shoal\n"

@@ -64,7 +64,10 @@ async def test_a_question_of_a_headless_run_is_answered_from_another_process(sho
             assert (answer.code, answer.err) == (0, "")
             ran = await wait_for_result(run)
             assert ran.text == "finished\n"
-            assert f"waiting for an answer: may Bash run? Show it: shoal ask show {row['id']}" in ran.err
+            assert (
+                f"waiting for an answer: may Bash run? Show the question: shoal ask show {row['id']}"
+                in ran.err
+            )
     assert (shoal.project / "made.txt").read_text() == "done\n"
     late = await shoal("ask", "answer", row["id"], "no")
     assert late.code == 1

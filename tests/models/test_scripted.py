@@ -76,7 +76,7 @@ async def test_scripted_calls_without_an_id_get_unique_ids():
 async def test_an_exhausted_script_raises_an_error_with_the_request():
     model = ScriptedModel(["only"])
     await model.generate_reply(make_request("first"))
-    with pytest.raises(ModelError, match=r"All 1 replies of the script were used;.*'second question'"):
+    with pytest.raises(ModelError, match=r"All 1 scripted replies were used;.*'second question'"):
         await model.generate_reply(make_request("second question"))
 
 

@@ -93,7 +93,7 @@ class RayMachines:
         self.head = RayMachine(
             directory / "head",
             ("head", "--port", str(self.port), "--host", self.host, "--cpus", "0"),
-            started="The head runs",
+            started="The head is running",
         )
         self.nodes = [
             RayMachine(

@@ -221,3 +221,57 @@ def test_a_rule_that_forbids_reading_is_not_passed_by_wildcards(tmp_path: Path) 
 def test_a_rule_about_a_server_that_ends_with_underscores_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="Write mcp__srv for all tools of the server"):
         create_engine(tmp_path, deny="mcp__srv__")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "find . -name .git -execdir git status ';'",
+        "find . -name mark -execdir python3 -m json.tool package.json ';'",
+        "find . -name l.txt -execdir cat l.txt ';'",
+        "find . -name a.py -execdir grep -R x . ';'",
+    ],
+)
+def test_a_command_of_find_that_runs_in_another_directory_is_asked(tmp_path: Path, command: str) -> None:
+    assert decide_command(create_engine(tmp_path), command) == "ask"
+    denied = create_engine(tmp_path, "bypassPermissions", deny="Read(secrets/**)")
+    assert decide_command(denied, "find . -name key.txt -execdir cat key.txt ';'") == "ask"
+
+
+@pytest.mark.parametrize(
+    ("rule", "command"),
+    [
+        ("sed:*", "sed 'w .git/hooks/pre-commit' o.txt"),
+        ("awk:*", "awk '{print > \".claude/settings.json\"}' o.txt"),
+        ("curl:*", "curl --output-dir .git/hooks -O http://127.0.0.1:9/x"),
+        ("zip:*", "zip -m x.zip .git/config"),
+        ("chmod:*", "chmod +x .git/hooks/pre-commit"),
+    ],
+)
+def test_no_allow_rule_covers_a_change_of_a_protected_file(tmp_path: Path, rule: str, command: str) -> None:
+    run_git(tmp_path, "init", "-q")
+    engine = create_engine(tmp_path, allow=f"Bash({rule})")
+    assert decide_command(engine, command) == "ask"
+
+
+@pytest.mark.parametrize(
+    ("rule", "command"),
+    [
+        ("./deploy.sh:*", ".//deploy.sh now"),
+        ("./deploy.sh:*", "src/../deploy.sh"),
+        ("./deploy.sh:*", "cd src; ../deploy.sh"),
+        ("/bin/touch:*", "/usr/bin/touch x"),
+    ],
+)
+def test_a_forbidden_program_under_another_spelling_of_its_path_is_asked(
+    tmp_path: Path, rule: str, command: str
+) -> None:
+    engine = create_engine(tmp_path, "bypassPermissions", deny=f"Bash({rule})")
+    assert decide_command(engine, command) != "allow"
+    assert decide_command(engine, "./build.sh") == "allow"
+
+
+def test_an_allowed_relative_program_is_another_one_in_another_directory(tmp_path: Path) -> None:
+    engine = create_engine(tmp_path, allow="Bash(./run.sh)")
+    assert decide_command(engine, "./run.sh") == "allow"
+    assert decide_command(engine, "cd src && ./run.sh") == "ask"

@@ -117,7 +117,7 @@ async def test_line_numbers_copied_from_read_are_reported(tool_bench):
     tool_bench.write_file("f.py", "def f():\n    return 1\n")
     shown = await tool_bench.call_for_text(read_tool, file_path="f.py")
     output = await tool_bench.call_for_failure(edit_tool, file_path="f.py", old_string=shown, new_string="x")
-    assert "contains the line numbers of Read" in output
+    assert "contains Read's line numbers" in output
 
 
 async def test_the_absence_of_a_close_match_is_reported(tool_bench):

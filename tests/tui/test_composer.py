@@ -159,6 +159,6 @@ async def test_a_model_without_image_support_gets_no_image_and_the_user_is_warne
     (project / "shot.png").write_bytes(PNG)
     async with drive_tui(tmp_path, recorder.model) as at:
         await at.submit_text("see shot.png")
-        await at.wait_for_text("shot.png is not sent")
+        await at.wait_for_text("shot.png was not sent")
         await at.wait_for_text("answer 1")
     assert not any(isinstance(each, ImageBlock) for each in recorder.prompts[0].content)

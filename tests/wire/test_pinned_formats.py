@@ -43,9 +43,11 @@ from shoal.app.run_view.view_rows import (
     RunViewCostRow,
     RunViewMailRow,
     RunViewNoteRow,
+    RunViewPhase,
     RunViewQuestionRow,
     RunViewSummaryRow,
     RunViewTaskRow,
+    RunViewWorkflowRow,
     ViewDelta,
 )
 from shoal.app.settings.settings_listing import EffectiveSettingRow, EscalationTrustRow
@@ -123,6 +125,7 @@ from shoal.wire.stream_output_codec import (
 )
 from shoal.wire.stream_task_codec import AgentTaskUsage
 from shoal.wire.trust_codec import TrustDecision
+from shoal.wire.workflow_step_codec import ScriptMessage
 from shoal.workspaces.checkpoint_index import CheckpointFileChange, _CheckpointUndoMark
 from shoal.workspaces.checkpoints import ChangedFile, FileUndoReport, TurnFileChanges, UnrestoredFile
 
@@ -271,7 +274,10 @@ FORMATS: dict[str, Mapping[str, Kind]] = {
         "cost": RunViewCostRow,
         "spend": CumulativeSpendPoint,
         "note": RunViewNoteRow,
+        "workflow": RunViewWorkflowRow,
+        "phase": RunViewPhase,
     },
+    "workflow scripts": _group_by_tag(get_args(ScriptMessage)),
     "web": {
         "run": WebRunListRow,
         "question": WebOpenQuestionRow,

@@ -118,7 +118,7 @@ class Options(Struct, frozen=True, kw_only=True):
     deadline: float | None = None
     """Seconds for the whole work of the session."""
     resume: str | None = None
-    """Id of a session to resume, or the start of one."""
+    """Id of a session to resume, or its first characters."""
     continue_last: bool = False
     fork: bool = False
     """True to continue in a copy and leave the resumed session unchanged."""

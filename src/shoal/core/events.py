@@ -502,7 +502,7 @@ class PartialReplyDiscarded(LiveEvent, frozen=True, tag="discarded"):
 
 
 class MessageAdded(LiveEvent, frozen=True, tag="message_added"):
-    """A complete message entered the conversation, as in the transcript."""
+    """A complete message was added to the conversation, in the same form as in the transcript."""
 
     entry: EntryId
     message: Message

@@ -280,7 +280,7 @@ def _create_ordered_reply_chooser(
         for reply in remaining:
             return reply
         raise _build_no_scripted_reply_error(
-            f"All {len(replies)} replies of the script were used; none is left for", request, card
+            f"All {len(replies)} scripted replies were used; none is left for", request, card
         )
 
     return choose_reply

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from shoal.policy.shell.command_analysis import SimpleShellCommand
 from shoal.policy.shell.known_commands import INTERPRETERS, WRITING_COMMANDS
 from shoal.policy.unreadable_files import WORKING_DIRECTORY, get_program_name
+from shoal.policy.wildcards import GLOB
 
 OPERAND_CHANGERS = frozenset(
     """
@@ -49,10 +50,12 @@ def iter_possible_changed_paths(part: SimpleShellCommand) -> Iterator[str]:
             continue
         yield word
         for token in _PATH_PART.findall(word):
-            if token != word:
+            if token != word and not GLOB.search(token):
                 yield token
             # As in the commands `wFILE` of sed and `-CDIRECTORY` of tar.
-            yield token[1:] if token[:1] in ("w", "W") else token.lstrip("-")[1:]
+            attached = token[1:] if token[:1] in ("w", "W") else token.lstrip("-")[1:]
+            if not GLOB.search(attached):
+                yield attached
 
 
 def list_changed_directories(part: SimpleShellCommand) -> tuple[str, ...]:

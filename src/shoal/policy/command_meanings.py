@@ -53,7 +53,11 @@ def _iter_meanings(
     name = words[1] if len(words) > 1 else None
     if name is None or name in GIT_SUBCOMMANDS:
         return
-    for value in _iter_alias_values(name, command, root):
+    is_elsewhere = part.places != ("",) or (part.words[1:2] or ("",))[0] != name
+    for value in (
+        *_iter_alias_values(name, command, root),
+        *((None,) if is_elsewhere and depth == 0 else ()),
+    ):
         if value is None or value.startswith("!") or depth > _MAX_ALIAS_DEPTH:
             yield replace(part, argv=("git", name), words=("git", name), code=(value,))
             continue

@@ -63,7 +63,7 @@ class ShellCommandRule:
             if last[-2].isalnum():
                 self._allowed_words = (*self._words[:-1], last[:-1], "*")
             self._words = (*self._words, "*")
-        self._text_pattern = _compile_text_pattern(self._words) if self.has_wildcards else None
+        self._text_parts = _split_text_pattern(self._words) if self.has_wildcards else ()
         name = "" if "*" in self.first else re.escape(_get_program_base_name(self.first))
         # The text may be quoted, so that a name follows the letter of an escape such as `\\n`.
         self._mention = re.compile(rf"(?:(?<![\w.-])|(?<=\\[abefnrtv])){name}(?![\w.-])" if name else "")
@@ -74,6 +74,9 @@ class ShellCommandRule:
 
     def covers_command(self, part: SimpleShellCommand) -> bool:
         """Return True if the rule certainly allows this simple command."""
+        if part.places != ("",) and "/" in self.first and not self.first.startswith("/"):
+            # In another directory the relative path is another program.
+            return False
         if part.argv is None or not (self.has_wildcards or part.via or part.argv[:1] == self._words[:1]):
             return False
         if all(wrapper in TRANSPARENT_WRAPPERS for wrapper in part.via) and self._is_match_for_words(
@@ -98,6 +101,7 @@ class ShellCommandRule:
                 and _GIT_PROGRAM not in name
                 and not _has_other_names(name)
                 and get_plain_name(name) != self._plain_first
+                and not self._is_same_file_name(name)
             ):
                 return "no"
         found = self._match_forbidden_command(part)
@@ -108,6 +112,10 @@ class ShellCommandRule:
         ):
             return "maybe"
         return found
+
+    def _is_same_file_name(self, name: str) -> bool:
+        """Return True if a rule names a program by its path, and this is a program with that file name."""
+        return "/" in self.first and _get_program_base_name(name) == _get_program_base_name(self.first)
 
     def _is_mentioned(self, text: str) -> bool:
         """Return True if a text names the program, perhaps with quotes inside the name."""
@@ -141,11 +149,19 @@ class ShellCommandRule:
             is_match = self._is_match_for_words(words, self._words) or self._is_match_for_words(
                 plain_words, self._words
             )
-            if not is_match and self._text_pattern is not None:
-                is_match = any(self._text_pattern.fullmatch(" ".join(each)) for each in (words, plain_words))
+            if not is_match and self._text_parts:
+                is_match = any(
+                    _is_text_match(" ".join(each), self._text_parts, is_prefix=self._words[-1] == "*")
+                    for each in (words, plain_words)
+                )
             found = "yes" if is_match else "no"
         if found == "no" and len(self._words) > 1 and (known_words[1:2] or ("",))[0] is not None:
             found = self._match_behind_flags(known_words)
+        name = known_words[0]
+        if found == "no" and name and name != self.first and self._is_same_file_name(name):
+            # Another spelling of the path, such as `src/../deploy.sh`.
+            same = self._match_forbidden_words((self.first, *known_words[1:]), globs)
+            return "no" if same == "no" else "maybe"
         if (
             found == "no"
             and (self._is_prefix or self.has_wildcards)
@@ -268,11 +284,28 @@ def _is_word_match_after_star(pattern: tuple[str, ...], words: tuple[str, ...]) 
     return matches[0]
 
 
-def _compile_text_pattern(pattern: tuple[str, ...]) -> re.Pattern[str]:
-    """Compile the words of a rule for the whole text of a command; a star matches any characters."""
-    text = " ".join(pattern).removesuffix(" *")
-    parts = (re.escape(part.replace("\\*", "*")) for part in _STAR.split(text))
-    return re.compile(".*".join(parts) + ("(?: .*)?" if pattern[-1:] == ("*",) else ""), re.DOTALL)
+def _split_text_pattern(pattern: tuple[str, ...]) -> tuple[str, ...]:
+    """Split the words of a rule at its stars, for the whole text of a command."""
+    return tuple(part.replace("\\*", "*") for part in _STAR.split(" ".join(pattern).removesuffix(" *")))
+
+
+def _is_text_match(text: str, parts: tuple[str, ...], *, is_prefix: bool) -> bool:
+    """Match a text with the parts between stars, each at its first position; backtracking is not needed."""
+    if not text.startswith(parts[0]):
+        return False
+    position = len(parts[0])
+    for part in parts[1:-1]:
+        found = text.find(part, position)
+        if found < 0:
+            return False
+        position = found + len(part)
+    rest, last = text[position:], parts[-1] if len(parts) > 1 else ""
+    if not is_prefix:
+        return rest.endswith(last) if len(parts) > 1 else not rest
+    if len(parts) == 1:
+        return not rest or rest.startswith(" ")
+    # The last part ends a word, and any words may follow.
+    return not last or f"{last} " in f"{rest} "
 
 
 def _escape_all_but_star(pattern_word: str) -> str:

@@ -532,7 +532,24 @@ class ShellCommandPermissionDecider:
             if objection_to_search := self._find_search_objection(part, tables):
                 return ShellCommandPartDecision(part=part, verdict="ask", reason=objection_to_search)
             return ShellCommandPartDecision(part=part, verdict="allow", reason=part.why or "it is read-only")
+        if (named := self._find_named_protected_path(part)) is not None:
+            reason = _PROTECTED.format(escape_filename(named))
+            return ShellCommandPartDecision(part=part, verdict="ask", reason=reason, guarded=True)
         return build_rule_decision("allow", part, rule)
+
+    def _find_named_protected_path(self, part: SimpleShellCommand) -> str | None:
+        """Return a protected file that a command names and may change, or None."""
+        if part.read_only:
+            return None
+        paths = iter_possible_changed_paths(part)
+        return next(
+            (
+                path
+                for path in paths
+                if any(sign in path for sign in ".~") and self._is_protected_write_path(path)
+            ),
+            None,
+        )
 
     def _find_write_objection(
         self,

@@ -274,8 +274,9 @@ def iter_possible_read_paths(part: SimpleShellCommand) -> Iterator[str]:
             if word[:1] == "-" and word[1:2] != "-":
                 yield word[2:]
                 yield _FLAG_LETTERS.sub("", word, count=1)
-            if name in INTERPRETERS or name in COMMAND_RUNNERS:
-                yield from _CODE_TOKEN.findall(word)
+            if name in INTERPRETERS or name in COMMAND_RUNNERS or " " in word or "{" in word:
+                # A star in code may be anything, such as a product.
+                yield from (token for token in _CODE_TOKEN.findall(word) if not GLOB.search(token))
             if name in _SEDS:
                 # The commands `rFILE` and `RFILE`.
                 yield from (token[1:] for token in _CODE_TOKEN.findall(word) if token[0] in "rR")

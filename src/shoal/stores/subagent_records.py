@@ -20,10 +20,10 @@ def load_subagent_with_conversation(
     """
     # Agent of another program, or lost metadata: it can continue as a general-purpose agent.
     metadata = store.read_agent_metadata(agent) or SubagentMetadata(agent_type="general-purpose")
+    inherited = _read_lines_inherited_by_fork(store, metadata) if metadata.origin.fork_of else ()
     try:
         if not metadata.origin.fork_of:
             return metadata, store.restore_conversation(agent)
-        inherited = _read_lines_inherited_by_fork(store, metadata)
         lines = store.read_transcript(agent)
     except SessionNotFound as error:
         raise SessionNotFound(

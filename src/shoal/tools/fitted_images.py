@@ -38,21 +38,20 @@ def fit_image(content: bytes, media_type: str, *, max_bytes: int) -> FittedImage
     if not is_image_too_large(content) and len(content) <= max_bytes:
         return FittedImage(content=content, media_type=media_type)
     width, height = measure_image(content) or (0, 0)
-    size = f"{width:,} x {height:,} pixels" if width and height else f"{len(content):,} bytes"
+    size = f"is {width:,} x {height:,} pixels" if width and height else f"has {len(content):,} bytes"
     if width * height > MAX_DECODED_PIXELS:
-        return UnfittingImage(reason=f"it has {size}, which is too many to scale it down")
+        return UnfittingImage(reason=f"it {size}, which is too large to scale down")
     try:
         from PIL import Image
     except ImportError:
         return UnfittingImage(
-            reason=f"it has {size}, and scaling it down needs an optional package. Install it: "
-            f"{INSTALL_COMMAND}"
+            reason=f"it {size}, and scaling it down needs an optional package. Install it: {INSTALL_COMMAND}"
         )
     try:
         with Image.open(BytesIO(content)) as image:
             scaled, scaled_type = _scale_image(image, max_bytes)
     except Exception as error:  # noqa: BLE001 - decoders raise errors of many types for invalid files
-        return UnfittingImage(reason=f"it has {size} and cannot be scaled down: {error}")
+        return UnfittingImage(reason=f"it {size} and cannot be scaled down: {error}")
     if len(scaled) > max_bytes:
         return UnfittingImage(reason=f"it has {len(scaled):,} bytes even when scaled down")
     return FittedImage(content=scaled, media_type=scaled_type, scaled_from=(width, height))

@@ -58,6 +58,8 @@ async def _wait_until_deadline(process: ChildProcessHandle, context: ToolContext
         async with context.clock.deadline(seconds):
             return await process.wait()
     except TimeoutError:
-        raise PythonSubprocessTimeoutError(f"It did not finish within {seconds:g} s.") from None
+        raise PythonSubprocessTimeoutError(
+            f"The Python process did not finish within {seconds:g} s."
+        ) from None
     finally:
         await process.stop(grace=0)

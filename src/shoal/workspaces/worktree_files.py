@@ -114,8 +114,8 @@ def build_worktree_storage_error(directory: Path, error: OSError) -> WorktreeErr
 
 def _build_worktree_exists_error(record: WorktreeRecord) -> WorktreeError:
     return WorktreeError(
-        f"The worktree {record.name} already exists at {record.path}. Show it: shoal worktree show "
-        f"{record.name}"
+        f"The worktree {record.name} already exists at {record.path}. To see its state, run "
+        f"`shoal worktree show {record.name}`."
     )
 
 

@@ -174,7 +174,7 @@ async def _delete_merged_ref(repository: WorktreeRepository, name: str, merged: 
 def _refuse_nested_repositories(record: WorktreeRecord, work: WorktreeChanges) -> None:
     if work.nested:
         raise WorktreeError(
-            f"{record.name} contains git repositories that cannot be kept under a ref: "
+            f"{record.name} contains nested git repositories, which Shoal cannot save with the worktree: "
             f"{', '.join(work.nested)}. Move them out of {record.path}, or delete them."
         )
 

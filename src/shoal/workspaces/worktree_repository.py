@@ -123,7 +123,7 @@ class WorktreeRepository(Struct, frozen=True, kw_only=True):
 
 
 def build_unknown_worktree_error(name: str) -> WorktreeError:
-    return WorktreeError(f"This repository has no worktree {name}. List them: shoal worktree ls")
+    return WorktreeError(f"This repository has no worktree {name}. List the worktrees: shoal worktree ls")
 
 
 def _list_partial_worktree_entries(common: Path, name: str) -> list[Path]:

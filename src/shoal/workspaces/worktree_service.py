@@ -294,6 +294,6 @@ async def _refuse_taken_branch(repository: WorktreeRepository, record: WorktreeR
         )
     ).out:
         raise WorktreeError(
-            f"There is already a branch under {get_agent_branch_prefix(record.name)}. List it: git branch "
-            f"--list '{get_agent_branch_prefix(record.name)}*'"
+            f"There is already a branch under {get_agent_branch_prefix(record.name)}. List these branches: "
+            f"git branch --list '{get_agent_branch_prefix(record.name)}*'"
         )

@@ -156,7 +156,7 @@ class BackendMemberLauncher:
             return ""
         if self._runtime.settings.own.cluster.address is None:
             return (
-                "no Ray cluster is configured. Name one in your own settings: "
+                "no Ray cluster is configured. Specify its address in your own settings: "
                 '{"shoal": {"cluster": {"address": "HOST:PORT"}}}'
             )
         if get_shared_address(self._runtime.config.store) is None:

@@ -18,7 +18,7 @@ from shoal.stores.store_choice import is_postgres_address
 
 CHECK_ENTRY_POINT = "shoal.app.clusters.cluster_report:check_this_machine"
 CONFIGURE_CLUSTER = (
-    "No Ray cluster is configured. Name one in your own settings "
+    "No Ray cluster is configured. Specify its address in your own settings "
     '({"shoal": {"cluster": {"address": "HOST:PORT"}}}), or pass --address.'
 )
 _PROGRAMS = ("git", "rg", "bwrap")

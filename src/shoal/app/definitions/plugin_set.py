@@ -142,8 +142,8 @@ class PluginSet(Struct, frozen=True, kw_only=True):
         if self.untrusted:
             names = ", ".join(plugin.name for plugin in self.untrusted)
             notes.append(
-                f"This project's plug-ins are not trusted, so Shoal ignores them ({names}). Show them: shoal "
-                "trust --show. Trust them: shoal trust"
+                f"This project's plug-ins are not trusted, so Shoal ignores them ({names}). To see them, run "
+                "`shoal trust --show`. To trust them, run `shoal trust`."
             )
         return tuple(notes)
 

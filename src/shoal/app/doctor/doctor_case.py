@@ -32,8 +32,8 @@ class DoctorContext(Struct, frozen=True, kw_only=True):
     def required_run(self) -> RunHandle:
         if self.run is None:
             raise SessionNotFound(
-                f"There is no session in {self.cwd} to examine. Name one: shoal doctor {self.symptom} "
-                "--session ID",
+                f"There is no session in {self.cwd} to examine. Specify a session: shoal doctor "
+                f"{self.symptom} --session ID",
                 path=self.home,
             )
         return self.run

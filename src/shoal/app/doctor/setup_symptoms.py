@@ -50,7 +50,10 @@ def _explain_agent_tools(
         location = locate_field("tools") or str(definition.source)
         value = f"it asks for tools that are not available: {', '.join(tools.missing)} ({location})"
         yield case.make_diagnostic(
-            definition.name, value, state="bad", advice="It cannot be started until that is fixed."
+            definition.name,
+            value,
+            state="bad",
+            advice="The agent cannot start until these tools are available or removed.",
         )
     if not case.about or case.about.startswith("mcp__") or case.about in tools.names:
         return
@@ -148,14 +151,17 @@ def explain_slash_command_not_forked(case: DoctorContext) -> Iterator[DoctorDiag
         )
     if not found and command_name:
         close_names = get_close_matches(command_name, by_name, n=1)
-        advice = f"Did you mean /{close_names[0]}?" if close_names else "List them: shoal skills ls"
+        advice = f"Did you mean /{close_names[0]}?" if close_names else "List the skills: shoal skills ls"
         yield case.make_diagnostic(
             f"/{command_name}", "there is no command or skill with that name", state="bad", advice=advice
         )
     if not command_name:
         forking = [f"/{skill.name}" for skill in by_name.values() if skill.execution.forks]
         yield case.make_diagnostic(
-            "commands that fork", ", ".join(forking) or "none", state="none", advice="Name one: --about NAME"
+            "commands that fork",
+            ", ".join(forking) or "none",
+            state="none",
+            advice="Specify a command: --about NAME",
         )
 
 

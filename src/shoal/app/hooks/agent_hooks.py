@@ -168,8 +168,8 @@ class HookRegistry:
         refusal = f"The agent {definition.name} ({definition.source}) was not started"
         if not is_agent_trusted(self._settings.home, self.project, definition):
             raise AgentRequestRefused(
-                f"{refusal}: it defines hooks that are not trusted. Show them: shoal trust --show. Trust "
-                "them: shoal trust"
+                f"{refusal}: it defines hooks that are not trusted. To see them, run `shoal trust --show`. "
+                "To trust them, run `shoal trust`."
             )
         found = read_agent_definition_hooks(definition, self._settings)
         if found.problems:

@@ -250,7 +250,9 @@ def check_sandbox_settings(settings: Settings, cwd: Path) -> list[str]:
     for text in preferences.writable:
         path = _resolve_sandbox_setting_path(text, user_home, cwd)
         if path in hidden:
-            raise SettingsError(f"shoal.sandbox: {text} is both writable and hidden. Remove one of them.")
+            raise SettingsError(
+                f"shoal.sandbox: {text} is in both `writable` and `hidden`. Remove it from one."
+            )
         if not path.exists():
             notes.append(f"shoal.sandbox.writable: {path} does not exist. Commands cannot write there.")
     for path, text in hidden.items():

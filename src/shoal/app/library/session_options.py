@@ -134,7 +134,7 @@ class SessionOptions(SharedOptions, total=False):
     teammate_mode: TeammateMode
     """Backend for teammates."""
     resume: str
-    """Id of a session to resume, or the start of one."""
+    """Id of a session to resume, or its first characters."""
     continue_last: bool
     """True to resume the last session of the project."""
     fork: bool

@@ -27,7 +27,7 @@ def parse_mcp_channel_names(given: Iterable[str], where: str) -> frozenset[str]:
         if not entry.startswith(SERVER_PREFIX) or not name:
             raise SettingsError(
                 f"{where}: {entry!r} is not a channel. Write server:NAME with the name of an MCP server, "
-                f"such as server:chat. List them: shoal mcp ls"
+                f"such as server:chat. List the servers: shoal mcp ls"
             )
         names.add(name)
     return frozenset(names)
@@ -77,7 +77,7 @@ class McpChannelMessageQueue:
         missing = sorted(self.names.difference(servers))
         return tuple(
             f"The channel server:{name} is not available: no MCP server {name} is configured and enabled. "
-            "List them: shoal mcp ls"
+            "List the servers: shoal mcp ls"
             for name in missing
         )
 

@@ -283,8 +283,8 @@ class SessionMcpServerManager:
                 if not (source.is_trusted or self._is_trusted(definition)):
                     raise AgentRequestRefused(
                         f"The agent {agent} ({source}) defines the MCP server {name}, but a project may "
-                        f"start programs only after you trust it. Show it: shoal trust --show. "
-                        "Trust it: shoal trust"
+                        f"start programs only after you trust it. To see what it starts, run `shoal trust "
+                        "--show`. To trust it, run `shoal trust`."
                     )
                 try:
                     server = parse_mcp_server(name, config, f"agent {agent}")

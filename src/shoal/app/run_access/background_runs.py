@@ -143,7 +143,7 @@ class BackgroundRunManager:
         code = process.poll()
         if code and not await has_begun():
             detail = self.read_stderr_tail(id_) or f"its process ended with exit code {code}"
-            raise AgentRequestRefused(f"It could not start: {detail}")
+            raise AgentRequestRefused(f"The process could not start: {detail}")
 
     async def has_session_begun(self, id_: str) -> bool:
         """Return True if the session has sent a request or written a result without an error."""

@@ -146,7 +146,9 @@ def find_run(home: Path, name: str) -> RunHandle:
     found = [each for each in names if each == name] or [each for each in names if each.startswith(name)]
     if len(found) != 1:
         reason = (
-            f"{len(found)} runs start with it: {', '.join(found[:5])}" if found else "no run starts with it"
+            f"{len(found)} run ids start with it: {', '.join(found[:5])}"
+            if found
+            else "no run id starts with it"
         )
         raise SessionNotFound(f"{name!r} does not identify a run in {home}: {reason}.", path=home)
     return RunHandle(session=SessionId(found[0]), home=home)

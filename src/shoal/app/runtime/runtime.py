@@ -500,7 +500,7 @@ def _create_permission_answers(
             reason = "this project's settings are not trusted. See `shoal trust --show`."
         except ShoalError as error:
             reason = str(error)
-        events.note(f"It could not be saved, so it applies only to this session: {reason}")
+        events.note(f"Your answer could not be saved, so it applies only to this session: {reason}")
         answers.add_answer(update)
 
     answers = RememberedPermissionAnswers(store_permission_answer, events.note)

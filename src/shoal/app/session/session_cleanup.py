@@ -21,8 +21,14 @@ def start_old_session_cleanup(session: Session, tasks: asyncio.TaskGroup, exit_s
     exit_stack.callback(session_ended.set)
 
     def start_cleanup() -> None:
-        if not session_ended.is_set():
-            tasks.create_task(_remove_old_sessions(session, session_ended))
+        if session_ended.is_set():
+            return
+        cleanup = _remove_old_sessions(session, session_ended)
+        try:
+            tasks.create_task(cleanup)
+        except RuntimeError:
+            # The session is ending because of an error.
+            cleanup.close()
 
     session.runtime.events.call_after_first_request(start_cleanup)
 

@@ -324,5 +324,5 @@ def _format_untrusted_warning(left_out: Sequence[PermissionEscalation]) -> str:
     return (
         f"This project's settings are not trusted, so Shoal ignores the permissions they would grant "
         f"({keys}). "
-        "Show them: shoal trust --show. Trust them: shoal trust"
+        "To see them, run `shoal trust --show`. To trust them, run `shoal trust`."
     )

@@ -263,8 +263,8 @@ class SkillInvoker:
             return
         if self._trust.read_skill_trust(skill) != "trusted":
             raise AgentRequestRefused(
-                f"/{skill.name} ({skill.source}) was not run: it defines hooks that are not trusted. Show "
-                "them: shoal trust --show. Trust them: shoal trust"
+                f"/{skill.name} ({skill.source}) was not run: it defines hooks that are not trusted. To see "
+                "them, run `shoal trust --show`. To trust them, run `shoal trust`."
             )
         self._hooks.add_skill_hooks(skill)
 

@@ -95,7 +95,7 @@ class ExternalMember:
             return next(iter(self._identities.values()))
         teams = ", ".join(self._identities) or "none"
         if team is None:
-            raise AgentRequestRefused(f"Name a team. Your teams: {teams}.")
+            raise AgentRequestRefused(f"Specify a team. Your teams: {teams}.")
         identity = self._identities.get(TeamName(team)) or self._identities.get(
             TeamName(map_to_inbox_name(team).lower())
         )

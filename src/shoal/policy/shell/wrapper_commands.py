@@ -131,8 +131,10 @@ def parse_find_exec_commands(words: Sequence[ShellWord]) -> list[tuple[ShellWord
         if word.value not in FIND_EXEC_FLAGS:
             continue
         end = find_exec_command_end(words, index + 1)
-        is_path_unknown = word.value in ("-execdir", "-okdir") or has_more_paths or start_path is None
-        pattern = None if is_path_unknown else f"{start_path}/*"
+        if word.value in ("-execdir", "-okdir"):
+            commands.append(_hide_relative_words(words[index + 1 : end]))
+            continue
+        pattern = None if has_more_paths or start_path is None else f"{start_path}/*"
         many = end < len(words) and words[end].value == "+"
         commands.append(
             tuple(
@@ -140,6 +142,14 @@ def parse_find_exec_commands(words: Sequence[ShellWord]) -> list[tuple[ShellWord
             )
         )
     return commands
+
+
+def _hide_relative_words(words: Sequence[ShellWord]) -> tuple[ShellWord, ...]:
+    """Return a command that runs in a directory known only at run time, where its words mean other files."""
+    return tuple(
+        word if index == 0 or (word.value or "").startswith("-") else ShellWord(None)
+        for index, word in enumerate(words)
+    )
 
 
 def find_exec_command_end(words: Sequence[ShellWord], start: int) -> int:

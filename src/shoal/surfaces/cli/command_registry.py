@@ -273,6 +273,7 @@ COMMANDS = {
             "shoal workflow show 3f2a",
             "shoal workflow resume 3f2a",
             "shoal workflow resume 3f2a --from 12",
+            "shoal workflow stop 3f2a",
         ),
     ),
     "worktree": LazySubCommandEntry(

@@ -105,7 +105,9 @@ def _find_session_or_latest(home: Path, start: str | None) -> SessionId:
         return SessionId(find_session_transcript(home, start).stem)
     latest = find_latest_session(home, str(Path.cwd()))
     if latest is None:
-        raise SessionNotFound(f"There is no session in {Path.cwd()}. Name one: shoal cost ID", path=home)
+        raise SessionNotFound(
+            f"There is no session in {Path.cwd()}. Specify a session: shoal cost ID", path=home
+        )
     return latest
 
 

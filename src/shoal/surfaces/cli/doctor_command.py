@@ -112,7 +112,7 @@ def _diagnose_symptom(symptom: str, session: str | None, about: str, *, as_json:
         close_matches = get_close_matches(symptom, SYMPTOMS, n=1)
         suggestion = f" Did you mean {close_matches[0]}?" if close_matches else ""
         raise click.UsageError(
-            f"There is no symptom {symptom!r}.{suggestion} List them: shoal doctor --symptoms"
+            f"There is no symptom {symptom!r}.{suggestion} List the symptoms: shoal doctor --symptoms"
         )
     cwd = Path.cwd()
     home = resolve_shoal_home(os.environ, cwd)

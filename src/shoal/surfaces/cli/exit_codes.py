@@ -32,10 +32,13 @@ HELP_ROWS = (
     ("3", "the turn or budget limit was reached"),
     (
         "4",
-        "the deadline passed, a hook stopped the run, or agents were stopped, for example because they "
-        "were in a loop",
+        "the deadline passed; a hook stopped the run; agents were stopped early (for example, stuck in a "
+        "loop); or teammates were down",
     ),
-    ("130", "interrupted by Ctrl-C (143 if ended by SIGTERM); the session can be resumed"),
+    ("129", "the terminal was closed (SIGHUP); the session can be resumed"),
+    ("130", "interrupted by Ctrl-C; the session can be resumed"),
+    ("141", "the program that reads the output closed it"),
+    ("143", "ended by SIGTERM; the session can be resumed"),
 )
 
 

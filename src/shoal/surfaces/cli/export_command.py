@@ -95,5 +95,5 @@ def _find_run(session: str | None) -> RunHandle:
     home = resolve_shoal_home(os.environ, cwd)
     run = find_named_or_latest_run(home, cwd, session)
     if run is None:
-        raise SessionNotFound(f"There is no run in {cwd}. Name one: shoal export ID --html", path=home)
+        raise SessionNotFound(f"There is no run in {cwd}. Specify a run: shoal export ID --html", path=home)
     return run

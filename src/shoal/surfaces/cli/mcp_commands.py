@@ -107,8 +107,8 @@ def _parse_mcp_server_json(text: str) -> dict[str, Any]:
 @click.group("mcp")
 def mcp_commands() -> None:
     """List, show, test, add and remove MCP servers, or run Shoal as a server with `serve`. Your own servers
-    are under `mcpServers` in settings.json in Shoal's home and in .claude/settings.local.json; the project's
-    servers are in .mcp.json, which you must trust."""
+    are under `mcpServers` in settings.json in Shoal's home and in .claude/settings.local.json. The project's
+    servers are in .mcp.json; Shoal uses them only after you trust the project."""
 
 
 mcp_commands.add_command(serve_mcp)
@@ -244,7 +244,7 @@ def _add_configured_server(name: str, server_config: dict[str, Any], scope: str)
         f"{added.path}."
     )
     if not added.trusted:
-        click.echo("It will start once you trust the project: shoal trust")
+        click.echo("The server starts only after you trust the project: shoal trust")
     return exit_codes.OK
 
 
@@ -258,7 +258,7 @@ def remove_mcp_server(*, name: str, scope: str | None, project: bool) -> int:
     paths = _open_mcp_server_admin(()).remove_server(name, scope="project" if project else scope)
     if not paths:
         raise click.ClickException(
-            f"There is no MCP server {name!r} to remove. List them with their origins: shoal mcp ls"
+            f"There is no MCP server {name!r} to remove. List the servers with their origins: shoal mcp ls"
         )
     for path in paths:
         click.echo(f"Removed the MCP server {strip_terminal_codes(name)} from {path}.")
@@ -269,7 +269,7 @@ def remove_mcp_server(*, name: str, scope: str | None, project: bool) -> int:
 @config_option
 @debug_option
 def list_mcp_server_health(*, mcp_config: Sequence[str]) -> int:
-    """Start the servers, and list each of them with its state."""
+    """Start the servers and list their states."""
     view = _open_mcp_server_admin(mcp_config)
     found = view.list_servers()
     statuses = {status.name: status for status in asyncio.run(view.probe_servers())}

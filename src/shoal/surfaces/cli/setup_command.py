@@ -62,7 +62,7 @@ def setup_command(
     if provider is None:
         if not is_interactive:
             raise click.UsageError(
-                f"Name the provider: --provider {'|'.join(PROVIDER_CHOICES)}, and --key-stdin for its key."
+                f"Specify the provider: --provider {'|'.join(PROVIDER_CHOICES)}, and --key-stdin for its key."
             )
         provider = _choose_provider()
     setup_request = _ask_for_provider_setup(

@@ -149,7 +149,7 @@ def _find_skill_or_command(skills: SkillAndCommandLibrary, name: str) -> Skill:
         except UnknownSkill as error:
             if error.available:
                 raise click.UsageError(str(error)) from error
-            message = f"There is no skill or command {name!r}. List them: shoal skills ls"
+            message = f"There is no skill or command {name!r}. List the skills: shoal skills ls"
             raise click.UsageError(message) from error
     return skill
 

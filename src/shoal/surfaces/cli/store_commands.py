@@ -149,7 +149,7 @@ def _choose_address(address: str | None) -> str:
     address = address or load_settings(cwd=Path.cwd()).own.store
     if address is None or not is_postgres_address(address):
         raise click.UsageError(
-            "These commands need a store in PostgreSQL. Name it with "
+            "These commands need a store in PostgreSQL. Specify it with "
             "--store postgresql://USER@HOST/DATABASE, SHOAL_STORE or the setting shoal.store."
         )
     check_postgres_extra()

@@ -70,7 +70,7 @@ def get_person_agent_name() -> AgentName:
 
 
 async def choose_team(
-    store: TeamStore, requested: str | None, hint: str = "Name one with --team NAME."
+    store: TeamStore, requested: str | None, hint: str = "Specify a team with --team NAME."
 ) -> str:
     """Return the named team, or the only one."""
     from shoal.app.teams.team_lookup import find_team_name
@@ -109,7 +109,7 @@ def _find_session_board_name(requested: str | None) -> str:
     if latest is None:
         raise click.UsageError(
             f"There is no team, and no session has worked in {Path.cwd()}. "
-            "Name a board with --team NAME or --session ID."
+            "Specify a board with --team NAME or --session ID."
         )
     return latest
 

@@ -77,7 +77,7 @@ def _open_undo_history(session: str | None) -> SessionUndoHistory:
     try:
         return SessionUndoHistory(store=store.find_latest_session(str(Path.cwd())))
     except SessionNotFound:
-        message = f"There is no session in {Path.cwd()}. Name one: --session ID."
+        message = f"There is no session in {Path.cwd()}. Specify a session: --session ID."
         raise SessionNotFound(message, path=home) from None
 
 

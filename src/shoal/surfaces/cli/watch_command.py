@@ -181,8 +181,8 @@ class _RunWatchPrinter:
         self._statuses = recent.statuses
         self._printer = RunEventPrinter(self._screen, is_observer=True, statuses=self._statuses)
         self._printer.write_note(
-            f"{recent.start / 1_000_000:.1f} MB of earlier events are not shown. Show them: "
-            f"shoal watch {self._session} --all"
+            f"{recent.start / 1_000_000:.1f} MB of earlier events are not shown. To see them, run "
+            f"`shoal watch {self._session} --all`."
         )
         for record in recent.iter_records():
             self.print_event(TimedEvent(at=record.at, event=record.event), is_applied=True)

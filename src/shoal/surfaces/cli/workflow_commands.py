@@ -119,8 +119,8 @@ workflow_commands.add_command(
         callback=_resume_workflow,
         short_help="Continue a workflow that was interrupted or failed.",
         help=(
-            f"Continue WORKFLOW: {_WORKFLOW_HELP}.\n\n    Finished steps are not repeated, unless "
-            "--from names one of them."
+            f"Continue a workflow. WORKFLOW is {_WORKFLOW_HELP}.\n\n    Finished steps are not repeated, "
+            "unless --from names one of them."
         ),
         params=[
             click.Argument(["workflow"]),
@@ -137,7 +137,7 @@ workflow_commands.add_command(
 )
 
 
-@workflow_commands.command("show", help=f"Show the steps of WORKFLOW: {_WORKFLOW_HELP}.")
+@workflow_commands.command("show", help=f"Show the steps of a workflow. WORKFLOW is {_WORKFLOW_HELP}.")
 @click.argument("workflow")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def show_workflow(*, workflow: str, as_json: bool) -> int:
@@ -182,7 +182,10 @@ def show_workflow(*, workflow: str, as_json: bool) -> int:
 
 @workflow_commands.command(
     "stop",
-    help=f"Stop WORKFLOW: {_WORKFLOW_HELP}.\n\nIts agents are stopped. `shoal workflow resume` continues it.",
+    help=(
+        f"Stop a workflow and its agents. WORKFLOW is {_WORKFLOW_HELP}.\n\n`shoal workflow resume` continues "
+        "it."
+    ),
 )
 @click.argument("workflow")
 @click.option("--json", "as_json", is_flag=True, help="Report what was stopped as a JSON object.")

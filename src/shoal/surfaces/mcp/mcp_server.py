@@ -116,7 +116,7 @@ class TeamMcpServerTools:
 
     async def task_create(
         self,
-        subject: _Text,
+        subject: Annotated[str, Field(max_length=1_000_000)],  # the board refuses a blank one and says why
         description: str = "",
         blocked_by: Annotated[_TaskIds, Field(description=_TEXTS["input:blocked_by"])] = [],  # noqa: B006 - copied for each call
         metadata: Data = {},  # noqa: B006

@@ -86,7 +86,10 @@ def format_hook_lines(hooks: Iterable[HookReportRow], *, colours: bool) -> Itera
             origin = apply_style(strip_terminal_codes(hook.origin), DIM, colours=colours)
             yield f"  {strip_terminal_codes(hook.matcher) or '*'}  {action}{timing}{owner}{state}  {origin}"
     if any(not hook.trusted for hook in all_hooks):
-        yield "Hooks that are not trusted do not run. Show them: shoal trust --show. Trust them: shoal trust"
+        yield (
+            "Hooks that are not trusted do not run. To see them, run `shoal trust --show`. To trust them, "
+            "run `shoal trust`."
+        )
 
 
 def format_permission_report_lines(report: PermissionReport, *, colours: bool) -> Iterator[str]:

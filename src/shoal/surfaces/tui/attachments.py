@@ -59,21 +59,22 @@ def build_prompt_message(text: str, root: Path, *, images: bool) -> tuple[Messag
     warnings: list[str] = []
     for path in _find_image_paths(text, root):
         if not images:
-            warnings.append(f"{path.name} is not sent because this model does not accept images.")
+            warnings.append(f"{path.name} was not sent because this model does not accept images.")
             continue
         try:
             if path.stat().st_size > MAX_INPUT_BYTES:
                 warnings.append(
-                    f"{path.name} is not sent because it is larger than {MAX_INPUT_BYTES // 1024 // 1024} MB."
+                    f"{path.name} was not sent because it is larger than "
+                    f"{MAX_INPUT_BYTES // 1024 // 1024} MB."
                 )
                 continue
             data = path.read_bytes()
         except OSError as error:
-            warnings.append(f"{path.name} is not sent: {error.strerror}.")
+            warnings.append(f"{path.name} was not sent: {error.strerror}.")
             continue
         fitted = fit_image(data, _TYPES[path.suffix.lower()], max_bytes=MAX_IMAGE_BYTES)
         if isinstance(fitted, UnfittingImage):
-            warnings.append(f"{path.name} is not sent because {fitted.reason.removesuffix('.')}.")
+            warnings.append(f"{path.name} was not sent because {fitted.reason.removesuffix('.')}.")
             continue
         source = Base64ImageSource(
             media_type=fitted.media_type, data=base64.b64encode(fitted.content).decode()

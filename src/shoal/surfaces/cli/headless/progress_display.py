@@ -154,7 +154,10 @@ def _format_progress_event(
 
 
 def _format_open_question(question: Question) -> str:
-    return f"waiting for an answer: {describe_question(question)} Show it: shoal ask show {question.id}"
+    return (
+        f"waiting for an answer: {describe_question(question)} Show the question: "
+        f"shoal ask show {question.id}"
+    )
 
 
 def _format_event_progress(event: Event) -> str | None:

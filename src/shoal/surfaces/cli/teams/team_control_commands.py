@@ -74,7 +74,7 @@ def _parse_send_arguments(arguments: tuple[str, ...]) -> tuple[str | None, str, 
         return arguments
     if len(arguments) == 2:
         return None, *arguments
-    raise click.UsageError('Name a member and put the text in quotes: shoal team send alice "…"')
+    raise click.UsageError('Specify a member and put the text in quotes: shoal team send alice "…"')
 
 
 def resolve_recipients(team: TeamRoster, member: str) -> list[AgentName]:
@@ -164,7 +164,7 @@ async def _parse_stop_arguments(
 ) -> tuple[str | None, str | None]:
     """Parse the arguments: one word is a team, or a member of the only existing or running team."""
     if len(arguments) > 2:
-        raise click.UsageError("Name a team and at most one of its members.")
+        raise click.UsageError("Specify a team and at most one of its members.")
     if len(arguments) != 1:
         return (arguments[0], arguments[1]) if arguments else (None, None)
     teams = await store.rosters.list_teams()

@@ -81,7 +81,7 @@ async def find_named_or_only_team(store: TeamStore, name: str | None) -> TeamRos
     from shoal.core.errors import TeamNotFound
     from shoal.core.names import TeamName
 
-    team_name = TeamName(await choose_team(store, name, hint="Name one."))
+    team_name = TeamName(await choose_team(store, name, hint="Specify a team."))
     team = await store.rosters.read_team_roster(team_name)
     if team is None:
         raise TeamNotFound(f"The team {team_name} is gone. List the teams: shoal team ls")

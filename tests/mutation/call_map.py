@@ -1,0 +1,66 @@
+"""A pytest plugin that records which tests enter which functions of the program.
+
+`make mutants` runs the tests that enter a changed function. Child processes are not recorded.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType, FrameType
+
+import pytest
+from tests.mutation.rooms import ROOT
+
+SOURCES = str(ROOT / "src" / "shoal") + os.sep
+VARIABLE = "MUTATION_CALL_MAP"
+"""Directory for the recordings: one file per pytest process."""
+KEPT = 40
+"""Tests kept per function: this many of the quickest and this many of the most specific."""
+
+_entered: set[CodeType] = set()
+_tests: list[tuple[str, float, int]] = []
+"""Name, seconds and number of functions entered."""
+_callers: dict[str, array[int]] = {}
+
+
+def _note_call(frame: FrameType, event: str, argument: object) -> None:
+    _entered.add(frame.f_code)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    _entered.clear()
+    threading.settrace(_note_call)
+    sys.settrace(_note_call)
+    started = time.perf_counter()
+    yield
+    seconds = time.perf_counter() - started
+    sys.settrace(None)
+    threading.settrace(None)  # type: ignore[arg-type]
+    entered = [code for code in list(_entered) if code.co_filename.startswith(SOURCES)]
+    for code in entered:
+        key = f"{code.co_filename.removeprefix(f'{ROOT}{os.sep}')}:{code.co_firstlineno}"
+        _callers.setdefault(key, array("l")).append(len(_tests))
+    _tests.append((item.nodeid, seconds, len(entered)))
+
+
+def _choose(indexes: array[int]) -> list[str]:
+    quick = sorted(indexes, key=lambda index: _tests[index][1])[:KEPT]
+    specific = sorted(indexes, key=lambda index: (_tests[index][2], _tests[index][1]))[:KEPT]
+    return [_tests[index][0] for index in dict.fromkeys((*specific, *quick))]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    recorded = {
+        "calls": {key: _choose(indexes) for key, indexes in _callers.items()},
+        "seconds": {name: seconds for name, seconds, _ in _tests},
+    }
+    (Path(os.environ[VARIABLE]) / f"{worker}.json").write_text(json.dumps(recorded))
