@@ -36,7 +36,8 @@ from shoal.wire import stream_output_codec, stream_task_codec
 from shoal.wire.stream_output_codec import OutputStreamLine, PartialMessageEncoder
 
 if TYPE_CHECKING:
-    from shoal.app.session.session import Session
+    from shoal.app.session.lead_facts import list_lead_tools
+from shoal.app.session.session import Session
 
 OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
 
@@ -465,7 +466,7 @@ def _build_init_line(session: Session) -> stream_output_codec.SessionInitStreamL
     return stream_output_codec.SessionInitStreamLine(
         cwd=str(session.cwd),
         session_id=session.id,
-        tools=stream_output_codec.to_protocol_tool_names(session.agent.tools),
+        tools=stream_output_codec.to_protocol_tool_names(list_lead_tools(session)),
         mcp_servers=[{"name": each.name, "status": each.status} for each in session.list_mcp_servers()],
         model=session.model_card.id,
         permission_mode=session.permission_mode,
