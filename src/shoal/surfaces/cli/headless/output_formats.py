@@ -10,6 +10,7 @@ from msgspec import UNSET, Struct, structs
 
 import shoal
 from shoal.app.run_view.agent_status import AgentStatusRecord, RunViewAgentsState
+from shoal.app.session.lead_facts import list_lead_tools
 from shoal.core.clock import format_iso_time
 from shoal.core.conversation.messages import ToolResultBlock, extract_tool_result_text
 from shoal.core.events import (
@@ -36,8 +37,7 @@ from shoal.wire import stream_output_codec, stream_task_codec
 from shoal.wire.stream_output_codec import OutputStreamLine, PartialMessageEncoder
 
 if TYPE_CHECKING:
-    from shoal.app.session.lead_facts import list_lead_tools
-from shoal.app.session.session import Session
+    from shoal.app.session.session import Session
 
 OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
 
