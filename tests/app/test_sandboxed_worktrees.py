@@ -284,7 +284,7 @@ async def test_work_that_an_agent_hides_from_git_is_found(agent: WorktreeAgent) 
     assert "notes.txt" in retained.work.uncommitted
     assert run_git(agent.repository.top, "show", f"{retained.ref}:notes.txt") == "hidden"
     for act in (worktrees.merge_worktree, worktrees.remove_worktree):
-        with pytest.raises(WorktreeError, match=r"git repositories .*inner"):
+        with pytest.raises(WorktreeError, match=r"nested git repositories.*inner"):
             await act(agent.worktree.name)
     assert (agent.worktree.path / "inner/.git").exists()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
+import unicodedata
 from collections.abc import Awaitable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -22,7 +23,10 @@ from shoal.core.teams.team_storage import MailboxStore, TaskBoard
 
 T = TypeVar("T")
 AGENTS = st.sampled_from(["ann", "bob", "cid"])
-SUBJECTS = st.text(max_size=5).filter(str.strip)
+# The board refuses a subject without a visible character.
+SUBJECTS = st.text(max_size=5).filter(
+    lambda text: any(unicodedata.category(each)[0] in "LMNPS" for each in text)
+)
 STORE_INDEXES = st.integers(0, 1)
 QUIET = settings(max_examples=15, stateful_step_count=30, suppress_health_check=list(HealthCheck))
 
@@ -134,6 +138,7 @@ class BoardMachine(StoreMachine):
             task_model is not None
             and attempt in (None, task_model.attempt)
             and (task_model.status, status) != ("completed", "in_progress")
+            and (status in ("pending", task_model.status) or not self.is_blocked(task))
         )
         assert self.update(store, task, status=status, attempt=attempt) == legal
         if legal:

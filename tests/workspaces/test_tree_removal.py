@@ -12,6 +12,7 @@ from pathlib import Path
 NOBODY = 65_534
 _AS_NOBODY = f"""
 import os, sys
+import shutil  # before the change of user, who may not read the library
 from pathlib import Path
 from shoal.workspaces.worktree_files import remove_directory_tree
 

@@ -271,10 +271,10 @@ class Session:
             self.lifecycle_hooks, self.recovered = parts.lifecycle_hooks, parts.recovered
             self.undo_history, self.workflows = parts.undo_history, parts.workflows
             self._options = self.runtime.options
-            await connect_session(self, self._exit)
-            session_telemetry.attach_telemetry(self, self._exit, trace=self._options.trace)
             self._ids = self.agent.ids.derive_generator()
             self._tasks = await asyncio.TaskGroup().__aenter__()
+            await connect_session(self, self._exit)
+            session_telemetry.attach_telemetry(self, self._exit, trace=self._options.trace)
             self._exit.push_async_exit(self._exit_task_group_unwrapping_errors)
             self._exit.callback(self.questions.late_answers.close)
             await start_or_recover_session(self)

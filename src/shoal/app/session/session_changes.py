@@ -115,3 +115,9 @@ async def run_start_hooks_only(options: Options) -> tuple[str, ...]:
 async def _wait_for_start_hooks(session: Session) -> tuple[str, ...]:
     await session.lifecycle_hooks.wait_for_start_hooks()
     return tuple(session.notes)
+
+
+async def save_session_notes(session: Session) -> bool:
+    """Let the model update the session's notes; False if there was nothing to note, or notes are off."""
+    memory = session.memory
+    return memory is not None and await memory.write_notes_with_model(session.agent)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from shoal.app.session.session_changes import save_session_notes
 from shoal.app.session.typed_commands import SlashCommandInvocation
 from shoal.core.errors import InvalidAgentDefinition, UnknownSkill
 from shoal.core.extensions.skills import Skill, TypedCommand
@@ -141,7 +142,7 @@ async def _show_session_notes(controller: TerminalController, action: str) -> No
         )
     elif action == "save":
         controller.start_turn_activity().current_activity = "writing the notes"
-        saved_notes = await session_memory.write_notes_with_model(controller.session.agent)
+        saved_notes = await save_session_notes(controller.session)
         controller.notices.write_note(
             f"The notes are in {session_memory.path}." if saved_notes else "There was nothing worth noting."
         )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from shoal.app.run_view.run_view import RunView
 from shoal.app.session.delegate_mode import is_in_delegate_mode
+from shoal.app.session.lead_facts import compute_context_percent
 from shoal.app.session.run_controller import LocalRunController
 from shoal.core.conversation.messages import Message
 from shoal.core.errors import ShoalError
@@ -159,16 +160,10 @@ class TuiLocalRunClient(TerminalController):
 
     @property
     def footer_facts(self) -> Sequence[str]:
-        agent = self.session.agent
-        window = agent.model.card.window
-        context_usage = (
-            f"{100 * agent.state.context_tokens // window}% context"
-            if window and agent.state.context_tokens
-            else ""
-        )
+        percent = compute_context_percent(self.session)
         return [
             *(["delegate"] if is_in_delegate_mode(self.session) else ()),
-            *([context_usage] if context_usage else ()),
+            *([] if percent is None else [f"{percent}% context"]),
         ]
 
     def list_command_proposals(self) -> list[InputCompletionProposal]:

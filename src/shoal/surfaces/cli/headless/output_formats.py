@@ -10,6 +10,7 @@ from msgspec import UNSET, Struct, structs
 
 import shoal
 from shoal.app.run_view.agent_status import AgentStatusRecord, RunViewAgentsState
+from shoal.app.session.lead_facts import list_lead_tools
 from shoal.core.clock import format_iso_time
 from shoal.core.conversation.messages import ToolResultBlock, extract_tool_result_text
 from shoal.core.events import (
@@ -465,7 +466,7 @@ def _build_init_line(session: Session) -> stream_output_codec.SessionInitStreamL
     return stream_output_codec.SessionInitStreamLine(
         cwd=str(session.cwd),
         session_id=session.id,
-        tools=stream_output_codec.to_protocol_tool_names(session.agent.tools),
+        tools=stream_output_codec.to_protocol_tool_names(list_lead_tools(session)),
         mcp_servers=[{"name": each.name, "status": each.status} for each in session.list_mcp_servers()],
         model=session.model_card.id,
         permission_mode=session.permission_mode,
