@@ -11,7 +11,9 @@ from docs_page_setups import prepare_page
 from needs_marks import explain_missing
 
 DOCS = Path(__file__).parents[1] / "docs"
-SHOWN_ELSEWHERE = {"run-on-several-machines": "tests/cluster starts a real Ray cluster and does the same"}
+SHOWN_ELSEWHERE = {
+    "run-on-several-machines": "it needs several machines; tests/cluster has a Ray cluster on one"
+}
 PAGES = [
     DOCS / "tutorial.md",
     *(page for page in sorted(DOCS.glob("how-to/*.md")) if page.stem not in SHOWN_ELSEWHERE),
