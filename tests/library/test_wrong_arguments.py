@@ -48,7 +48,7 @@ WRONG_OPTIONS: list[tuple[str, Any, str]] = [
     ("output_schema", "x", "output_schema: expected a JSON Schema as a mapping, got 'x'. .*use output="),
     ("output_schema", {"type": "strnig"}, "output_schema.type: unknown value 'strnig'. Did you mean string"),
     ("settings", "", "settings: it is empty"),
-    ("settings", {"permisions": {"deny": ["Bash"]}}, "unknown key 'permisions'. Did you mean permissions"),
+    ("settings", {"permissionns": {"deny": ["Bash"]}}, "unknown key 'permissionns'. Did you mean permissions"),
     ("settings", {1: 2}, "settings: expected texts as keys, got 1"),
     ("fork", True, "fork: it needs a session to copy. Add resume=ID or continue_last=True"),
     ("trace", "x", "trace: expected a traceparent"),
@@ -63,7 +63,7 @@ WRONG_OPTIONS: list[tuple[str, Any, str]] = [
         {"PreToolUse": [("Bsh", guard)]},
         "hooks.PreToolUse: there is no tool named 'Bsh'. Did you mean",
     ),
-    ("hooks", {"PreToolUse": [("Bash|Wriet", guard)]}, "no tool named 'Wriet'. Did you mean Write"),
+    ("hooks", {"PreToolUse": [("Bash|Wrrite", guard)]}, "no tool named 'Wrrite'. Did you mean Write"),
     ("hooks", {"PreToolUse": [("[", guard)]}, r"the matcher '\[' is not a valid regular expression"),
     ("hooks", {"Stop": [("Bash", guard)]}, "Stop does not use a matcher; pass the function alone"),
 ]
