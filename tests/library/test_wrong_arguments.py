@@ -48,7 +48,7 @@ WRONG_OPTIONS: list[tuple[str, Any, str]] = [
     ("output_schema", "x", "output_schema: expected a JSON Schema as a mapping, got 'x'. .*use output="),
     ("output_schema", {"type": "strnig"}, "output_schema.type: unknown value 'strnig'. Did you mean string"),
     ("settings", "", "settings: it is empty"),
-    ("settings", {"permissionns": {"deny": ["Bash"]}}, "unknown key 'permissionns'. Did you mean permissions"),
+    ("settings", {"permissionns": {"deny": ["Bash"]}}, "'permissionns'. Did you mean permissions"),
     ("settings", {1: 2}, "settings: expected texts as keys, got 1"),
     ("fork", True, "fork: it needs a session to copy. Add resume=ID or continue_last=True"),
     ("trace", "x", "trace: expected a traceparent"),
