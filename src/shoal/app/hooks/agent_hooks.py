@@ -59,13 +59,20 @@ class HookRegistry:
     """Hooks shared by all agents of a session, and the runner for them."""
 
     def __init__(
-        self, runner: HookRunner, settings: Settings, *, session: SessionId, transcript: str, project: Path
+        self,
+        runner: HookRunner,
+        settings: Settings,
+        *,
+        session: SessionId,
+        transcript: str,
+        project: Path,
+        problems: tuple[str, ...] = (),
     ) -> None:
         self.runner = runner
         self.session = session
         self.transcript = transcript
         self.by_event: dict[HookEvent, tuple[Hook, ...]] = {}
-        self.problems: tuple[str, ...] = ()
+        self.problems = problems
         """Sentences about configured hooks that cannot be used."""
         self.notifier: HookNotifier | None = None
         self._settings = settings
