@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from shoal.agent.agent_runner import BYTES_PER_TOKEN, AgentRunner, LoopLimits
 from shoal.agent.tool_calls import run_unrecorded_tool_call
@@ -33,6 +32,7 @@ from shoal.app.mcp.mcp_servers import McpPromptCommands, SessionMcpServerManager
 from shoal.app.options import AgentExtras, Options
 from shoal.app.runtime.event_bus import EventBus
 from shoal.app.runtime.plan_registry import AgentPlanRegistry
+from shoal.app.runtime.session_budget import open_session_budget
 from shoal.app.runtime.session_knowledge import load_skills_and_instructions
 from shoal.app.runtime.session_servers import create_mcp_servers
 from shoal.app.settings.configured_rules import add_permission_flag_rules
@@ -49,19 +49,18 @@ from shoal.core.agents.background_shells import BackgroundShellObserver
 from shoal.core.agents.identity import AgentIdentity
 from shoal.core.agents.subagents import ShellCommandResult
 from shoal.core.budgets.budget import Budget
-from shoal.core.budgets.limits import AgentCountLimits, BudgetLimits
 from shoal.core.clock import Clock
 from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import ShoalError
-from shoal.core.events import BudgetThresholdReached, FileChanged
+from shoal.core.events import FileChanged
 from shoal.core.extensions.hooks import ShellCommandHookAction
-from shoal.core.ids import LEAD_ID, LEAD_KIND, AgentId, IdGenerator
+from shoal.core.ids import LEAD_ID, AgentId, IdGenerator
 from shoal.core.permissions.permission_changes import PermissionSuggestion, resolve_permission_mode
 from shoal.core.permissions.permission_decisions import AllowDecision
 from shoal.core.permissions.questions import PermissionQuestion, Question
 from shoal.core.permissions.sandbox import Sandbox
-from shoal.core.ports import Journal, Model, Workspace
+from shoal.core.ports import Model, Workspace
 from shoal.core.text.filenames import escape_filename
 from shoal.core.text.text_format import format_count_with_noun
 from shoal.policy.permission_answers import RememberedPermissionAnswers
@@ -73,13 +72,11 @@ from shoal.runs.question_broker import SessionQuestionBroker
 from shoal.runs.running_agents import RunningAgents
 from shoal.runs.shell_notifier import BackgroundShellNotifier
 from shoal.stores.files.home.home_paths import get_process_records_directory
-from shoal.stores.files.sessions.usage_summary import RunUsageState
 from shoal.team.nested_teams import TeamsByLeader
 from shoal.tools.command_launcher import ShellEnvironment
 from shoal.tools.plan_tools import build_plan_tools
 from shoal.tools.schedule_tools import build_schedule_tools
 from shoal.tools.shell_supervisor import BackgroundShellSupervisor
-from shoal.wire.settings_codec import AgentLimitSettings, ShoalSettings
 from shoal.workspaces.local_workspace import LocalWorkspace
 
 if TYPE_CHECKING:
@@ -143,60 +140,6 @@ def create_unattended_permission_check(
         return isinstance(engine.decide_tool_call(call, tools.get(question.tool), agent), AllowDecision)
 
     return is_allowed_unattended
-
-
-def create_session_budget(
-    options: Options, own: ShoalSettings, warn: Callable[[BudgetThresholdReached], None]
-) -> Budget:
-    flags = BudgetLimits(max_usd=options.max_budget_usd, max_tokens=options.max_total_tokens)
-    configured = BudgetLimits(
-        max_usd=own.max_budget_usd,
-        max_tokens=own.max_total_tokens,
-        max_requests=own.max_requests,
-        max_seconds=own.max_seconds,
-    )
-    return Budget(
-        replace(
-            configured,
-            max_usd=configured.max_usd if flags.max_usd is None else flags.max_usd,
-            max_tokens=configured.max_tokens if flags.max_tokens is None else flags.max_tokens,
-        ),
-        AgentCountLimits(
-            max_depth=own.max_depth,
-            max_concurrent=own.max_concurrent,
-            max_total=own.max_agents if options.max_agents is None else options.max_agents,
-        ),
-        per_agent=_budget_limits_from_settings(own.agent_limits),
-        per_type={
-            kind: _budget_limits_from_settings(limits) for kind, limits in own.agent_type_limits.items()
-        },
-        clock=options.clock,
-        on_warning=warn,
-        shared=options.budget,
-    )
-
-
-def restore_spending_from_journal(budget: Budget, journal: Journal) -> None:
-    """Add the spending of earlier processes; the number of their agents comes from recovery.
-
-    For a request without a reported cost, such as one in flight when a process was killed, Shoal counts the
-    reservation.
-    """
-    usage_summary = journal.replay(RunUsageState).build_summary()
-    for (agent, model), spent in usage_summary.spent.items():
-        budget.restore_spending(agent, usage_summary.get_agent(agent).kind, model, spent)
-    for request in usage_summary.unsettled:
-        kind = usage_summary.get_agent(request.agent).kind
-        budget.restore_unsettled_request(request.agent, kind, request.usd, request.tokens)
-
-
-def _budget_limits_from_settings(settings: AgentLimitSettings) -> BudgetLimits:
-    return BudgetLimits(
-        max_usd=settings.usd,
-        max_tokens=settings.tokens,
-        max_requests=settings.requests,
-        max_seconds=settings.seconds,
-    )
 
 
 def create_default_loop_limits(options: Options, settings: Settings) -> LoopLimits:
@@ -391,7 +334,7 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
         store=store,
         team_store=team_store,
         choose_model=choose_model,
-        budget=_open_session_budget(config, model, store, events),
+        budget=open_session_budget(config, model, store, events),
         question_broker=question_broker,
         hooks=hooks,
         tools=tools,
@@ -576,7 +519,13 @@ def _create_hook_registry(
     directory: Path,
 ) -> HookRegistry:
     options, settings, history = config.options, config.settings, config.history
-    configured = load_configured_hooks(settings, options.hooks, config.plugins.build_hook_documents())
+    own_tools = (*options.tools, *(tool for each in options.agent_extras.values() for tool in each.tools))
+    configured = load_configured_hooks(
+        settings,
+        options.hooks,
+        config.plugins.build_hook_documents(),
+        program_tools=[tool.schema.name for tool in own_tools],
+    )
     hooks = HookRegistry(
         create_hook_runner(
             settings,
@@ -590,7 +539,7 @@ def _create_hook_registry(
         session=history.session,
         transcript=str(history.store.get_transcript_path(LEAD_ID) or ""),
         project=workspace.root,
-        problems=(*configured.problems, *configured.unused),
+        configured=configured,
     )
     if options.begun is not None:
         hooks.add(configured.hooks)
@@ -632,21 +581,6 @@ async def _open_scheduler(
         emit=events.emit_event,
     )
     return await exit_stack.enter_async_context(scheduler)
-
-
-def _open_session_budget(
-    config: SessionConfig, model: Model, store: OpenedSessionStore, events: EventBus
-) -> Budget:
-    """Open the budget of the whole tree, with the agent budget of its lead."""
-    if (lead_channel := config.options.lead_channel) is not None:
-        return lead_channel.budget
-    budget = create_session_budget(config.options, config.settings.own, events.emit_event)
-    spent_before = () if budget.shared is None else budget.shared.list_spent()
-    restore_spending_from_journal(budget, store.journal)
-    if budget.shared is not None:
-        budget.shared.count_session(config.history.session, spent_before)
-    budget.get_or_create_agent_budget(LEAD_ID, LEAD_KIND).require_priced_model(model.card)
-    return budget
 
 
 def _create_process_launcher(config: SessionConfig) -> tuple[GuardedProcessLauncher, tuple[str, ...]]:
