@@ -85,7 +85,7 @@ class DamagedLines(Struct, frozen=True):
 
     own: int = 0
     untyped: int = 0
-    """Lines without a type. Another program might write them, so they count only beside lines of Shoal."""
+    """Lines without a type. Another program might write them, so they count only together with lines of Shoal."""
     has_own_lines: bool = False
 
     @classmethod
@@ -263,7 +263,7 @@ def _build_entry_chain(
 ) -> tuple[list[TranscriptMessageEntry], bool]:
     """Return the entries from the start or latest compaction to `last`, and True if a link was missing.
 
-    Where a link of Shoal leads nowhere, the chain goes on with the line of Shoal before it.
+    Where a link of Shoal leads nowhere, the chain continues with the line of Shoal before it.
     """
     chain: list[TranscriptMessageEntry] = []
     seen_ids: set[EntryId] = set()
