@@ -85,7 +85,7 @@ class DamagedLines(Struct, frozen=True):
 
     own: int = 0
     untyped: int = 0
-    """Lines without a type. Another program might write them, so they count only together with lines of Shoal."""
+    """Lines without a type. They count only in a file with lines of Shoal: others may write such lines."""
     has_own_lines: bool = False
 
     @classmethod
