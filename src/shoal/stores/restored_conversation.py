@@ -85,7 +85,7 @@ class DamagedLines(Struct, frozen=True):
 
     own: int = 0
     untyped: int = 0
-    """Lines without a type. They count only in a file with lines of Shoal: others may write such lines."""
+    """Lines without a type. They are damage only in a file with lines of Shoal: others may write them."""
     has_own_lines: bool = False
 
     @classmethod
