@@ -584,7 +584,7 @@ def _create_hook_registry(
             for hook in configured.hooks
         ):
             processes.start_guardian_early()
-    hooks.problems = (*configured.problems, *configured.unused)
+    hooks.problems, hooks.unused_parts = configured.problems, configured.unused
     return hooks
 
 

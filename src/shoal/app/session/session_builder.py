@@ -63,7 +63,6 @@ from shoal.tools.background_tools import build_background_tools
 from shoal.tools.plan_tools import PlanApprover
 from shoal.tools.team_tools import build_team_tools
 from shoal.tools.workflow_tool import build_workflow_tool
-from shoal.wire.hook_codec import UNKNOWN_EVENT_END
 
 if TYPE_CHECKING:
     from shoal.app.session.session import Session
@@ -378,11 +377,9 @@ def _collect_startup_notes(runtime: Runtime) -> tuple[str, ...]:
     config, options, problems = runtime.config, runtime.options, runtime.hooks.problems
     return (
         *config.settings.findings.warnings,
-        *summarize_unused_items(
-            len(config.settings.findings.unused_items) + sum(map(_is_unknown_event, problems))
-        ),
+        *summarize_unused_items(len(config.settings.findings.unused_items) + len(runtime.hooks.unused_parts)),
         *config.notes,
-        *(problem for problem in problems if not _is_unknown_event(problem)),
+        *problems,
         *config.plugins.startup_notes,
         *runtime.processes.startup_notes,
         *config.definitions.describe_agent_file_problems(),
@@ -393,10 +390,6 @@ def _collect_startup_notes(runtime: Runtime) -> tuple[str, ...]:
         *iter_unknown_rule_warnings((*options.allowed_tools, *options.disallowed_tools), runtime.tools),
         *config.history.notes,
     )
-
-
-def _is_unknown_event(problem: str) -> bool:
-    return problem.endswith(UNKNOWN_EVENT_END)
 
 
 def _refuse_rules_without_tools(runtime: Runtime) -> None:
