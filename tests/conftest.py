@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,11 @@ settings.register_profile(
 settings.register_profile("explore", deadline=None)
 settings.register_profile("long", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+# Tests start thousands of programs. Without bytecode files each of them compiles the sources again, which
+# doubles the processor time of the whole run.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # The tiers first: the other marks import them.
 pytest_plugins = ["tier_marks", "needs_marks", "spec_marks", "tmux_server", "postgres_server"]
