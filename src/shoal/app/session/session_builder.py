@@ -218,6 +218,7 @@ def _build_agent_tools(
         forks=policy.fork_by_default,
         cwd=config.settings.own.agent_cwd,
         teams=True,
+        resources=config.settings.own.teammate_mode == "ray",
     )
     send_to_session = CrossSessionMessenger(config.settings.home).send
     return build_agent_tools(
