@@ -71,8 +71,8 @@ def refuse_sideload_options(
         if is_given:
             location = document.locate_key((SIDELOAD_KEY,))
             raise SettingsError(
-                f"{flag} cannot be used: {location} sets {SIDELOAD_KEY}. Start without it, or ask whoever "
-                "manages this machine.",
+                f"{flag} cannot be used: {location} sets {SIDELOAD_KEY}. Start without it, or ask the "
+                "administrator of this machine.",
                 path=document.path,
             )
 
