@@ -67,6 +67,8 @@ class HookRegistry:
         self.by_event: dict[HookEvent, tuple[Hook, ...]] = {}
         self.problems: tuple[str, ...] = ()
         """Sentences about configured hooks that cannot be used."""
+        self.unused_parts: tuple[str, ...] = ()
+        """Sentences about parts of configured hooks that are only a convenience."""
         self.notifier: HookNotifier | None = None
         self._settings = settings
         self.project = project
