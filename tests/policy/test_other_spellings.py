@@ -84,6 +84,40 @@ def test_a_link_to_a_forbidden_program_is_that_program(tmp_path: Path) -> None:
     assert decide_command(engine, "./ls x") == "allow"
 
 
+def test_a_search_path_from_a_variable_may_hold_a_forbidden_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/tt").symlink_to("/bin/touch")
+    monkeypatch.setenv("TOOLS", str(tmp_path / "bin"))
+    monkeypatch.setenv("EMPTY", str(tmp_path / "empty"))
+    engine = create_engine(tmp_path, "bypassPermissions", deny="Bash(touch:*)")
+    for command in (
+        "d=bin; PATH=$d:$PATH tt x",
+        "PATH=$TOOLS:$PATH tt x",
+        'export PATH="${TOOLS}:$PATH"; tt x',
+        "export PATH=$(pwd)/bin:$PATH; tt x",
+        "PATH=$(cat p):$PATH tt x",
+        "PATH=`cat p`:$PATH tt x",
+        "TOOLS=bin; PATH=$TOOLS:$PATH tt x",
+        "PATH=b*n:$PATH tt x",
+        "read PATH <<< bin; tt x",
+        "printf -v PATH %s bin; tt x",
+        "for PATH in bin; do tt x; done",
+        "env PATH=$TOOLS tt x",
+        "PATH=~/bin:$UNSET tt x",
+    ):
+        assert decide_command(engine, command) != "allow", command
+    for command in (
+        "PATH=$EMPTY:$PATH make",
+        "export PATH=$PWD/node_modules/.bin:$PATH; tsc",
+        "echo $PATH",
+        "export PATH; make",
+        'echo "PATH is $PATH"; make',
+    ):
+        assert decide_command(engine, command) == "allow", command
+
+
 @pytest.mark.parametrize(
     "command",
     [
@@ -177,7 +211,8 @@ CHANGES = [
     "git merge topic", "git pull", "git pull --rebase origin main", "git rebase main",
     "git cherry-pick topic",
     "git revert HEAD", "git stash apply", "git stash pop", "git restore --source=topic src",
-    "git checkout main", "git switch topic", "git checkout -b x topic", "git -C src pull", "git bisect start HEAD HEAD~3",
+    "git checkout main", "git switch topic", "git checkout -b x topic", "git -C src pull",
+    "git bisect start HEAD HEAD~3",
     "git update-index --cacheinfo 100644,abc,src/a.py", "git fast-import < x", "git submodule update",
     "pytest --junitxml=src/a.py", "pytest --junit-xml src/a.py", "pytest --basetemp src", "tool -o src/a.py",
     "tool -osrc/a.py", "pytest --cov-report=xml:src/a.py", "pytest -o cache_dir=src/c",

@@ -65,6 +65,9 @@ def find_unpacking_objection(
         if name in ("patch", "git"):
             return _find_protected_name(_iter_patched_files(real))
         names, problem = _list_members(name, real)
+    except FileNotFoundError:
+        # The command fails.
+        return None
     except (OSError, ValueError, EOFError, RuntimeError, ImportError):
         return _UNREADABLE
     if archive.only:
@@ -114,7 +117,7 @@ def _find_tar_archive(words: Sequence[str | None]) -> _UnpackedArchive | None:
     bundle = words[1] if len(words) > 1 else None
     options = [word for word in words[1:] if word is None or word.startswith("-")]
     if bundle is not None and not bundle.startswith("-"):
-        options = [bundle, *options]
+        options = [f"-{bundle}", *options]
     if not any(word is None or _TAR_EXTRACTION.fullmatch(word) for word in options):
         return None
     if None in words or any(_TAR_RENAMING.fullmatch(word or "") for word in options):
