@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from shoal.app.library.session_options import SessionOptions as SessionOptions
     from shoal.app.library.team import Team as Team
     from shoal.app.library.team import TeamReport as TeamReport
-    from shoal.app.options import Options as Options
     from shoal.app.session.turn import Turn as Turn
     from shoal.app.teams.team_store import TeamStore as TeamStore
     from shoal.app.workflows.workflow import Workflow as Workflow
@@ -155,7 +154,6 @@ __all__ = [
     "ModelReply",
     "ModelRequest",
     "NotificationInput",
-    "Options",
     "PermissionDeniedHookOutput",
     "PermissionDeniedInput",
     "PermissionMode",
@@ -268,7 +266,6 @@ _EXPORT_MODULES = {
     "ModelReply": "shoal.core.conversation.model_requests",
     "ModelRequest": "shoal.core.conversation.model_requests",
     "NotificationInput": "shoal.core.extensions.hook_types",
-    "Options": "shoal.app.options",
     "PermissionDeniedHookOutput": "shoal.core.extensions.hook_types",
     "PermissionDeniedInput": "shoal.core.extensions.hook_types",
     "PermissionMode": "shoal.core.permissions.permission_changes",

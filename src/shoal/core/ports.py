@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, ClassVar, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -13,11 +13,13 @@ from shoal.core.budgets.usage import ModelCard
 from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.conversation.model_requests import DeltaListener, ModelReply, ModelRequest
-from shoal.core.conversation.tools import Tool
 from shoal.core.conversation.transcript_entries import TranscriptEntry
 from shoal.core.events import JournaledEvent, JournalRecord
 from shoal.core.permissions.permission_decisions import PermissionDecision, PermissionMode
 from shoal.core.permissions.questions import Answer, Question
+
+if TYPE_CHECKING:
+    from shoal.core.conversation.tools import Tool
 
 
 class Model(Protocol):

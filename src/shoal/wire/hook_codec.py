@@ -274,14 +274,23 @@ def parse_hooks_from_code(raw: Mapping[str, Any], origin: str) -> ParsedHooks:
 
 def _parse_hook_from_code(event: HookEvent, entry: Any, origin: str) -> ParsedHooks:
     if isinstance(entry, Hook):
+        if entry.event != event:
+            problem = f"{origin}: hooks.{event}: this Hook is for {entry.event}. Put it under its own event."
+            return ParsedHooks(problems=(problem,))
         # It says itself whether a failure blocks, as the protocol of SDKs lets a program choose.
         return ParsedHooks(hooks=(entry,))
     if isinstance(entry, Mapping):
         return parse_hooks_setting({event: [entry]}, lambda _: origin, refuses_unknown_parts=True)
     matcher, function = entry if isinstance(entry, tuple) and len(entry) == 2 else ("", entry)
-    if not callable(function) or not isinstance(matcher, str) or not is_valid_hook_matcher(matcher):
-        problem = f"{origin}: hooks.{event}: expected a function, or (matcher, function), got {entry!r}."
-        return ParsedHooks(problems=(problem,))
+    problem = ""
+    if not callable(function) or not isinstance(matcher, str):
+        problem = f"expected a function, or (matcher, function), got {entry!r}"
+    elif not is_valid_hook_matcher(matcher):
+        problem = f"the matcher {matcher!r} is not a valid regular expression"
+    elif matcher not in _MATCH_ALL and event not in MATCHER_FIELDS:
+        problem = f"{event} does not use a matcher; pass the function alone"
+    if problem:
+        return ParsedHooks(problems=(f"{origin}: hooks.{event}: {problem}.",))
     action, seconds = (
         PythonCallbackHookAction(function=function),
         _parse_hook_timeout(event, "function", None),

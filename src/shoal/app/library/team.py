@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from msgspec import Struct
 
 from shoal.app.agents.agent import Agent, refuse_unknown_keywords, restore_agent
-from shoal.app.config.option_checks import suggest_name
+from shoal.app.agents.argument_checks import check_text
 from shoal.app.config.session_config import resolve_environment
 from shoal.app.library.library_session import LibrarySession
 from shoal.app.library.session_options import SharedOptions, build_session_options
@@ -29,12 +29,14 @@ from shoal.app.teams.board_changes import add_board_task
 from shoal.app.teams.journaled_board import JournaledTaskBoard
 from shoal.core.agents.subagents import SpawnRequest
 from shoal.core.budgets.usage import Usage
-from shoal.core.errors import InvalidName, SettingsError, TeamNotFound
+from shoal.core.errors import AgentRequestRefused, InvalidName, SettingsError, TeamNotFound
 from shoal.core.events import AgentStarted, Event
 from shoal.core.names import LEAD_NAME, AgentName, TaskId, TeamName, parse_team_name, parse_teammate_name
 from shoal.core.teams.mail import MailMessage
 from shoal.core.teams.tasks import Task, TaskDraft
 from shoal.core.teams.team_operations import TeammateStatusSnapshot
+from shoal.core.text.name_suggestions import suggest_name
+from shoal.runs.agent_registry import LEAD_NAMES
 from shoal.runs.event_channel import EventChannel
 from shoal.stores.store_choice import open_store
 from shoal.team.session_teams import SessionTeams
@@ -209,18 +211,14 @@ class Team:
         succeeds. Raises `SettingsError` for an unknown owner, `TaskUpdateRefused` for an unknown task.
         """
         session = self._require_session()
-        if not subject.strip():
-            raise SettingsError("team.add_task(): subject: it is empty. Say what to do.")
-        if owner is not None and owner not in self._members:
-            suggestion = suggest_name(owner, tuple(self._members))
-            raise SettingsError(f"team.add_task(): owner: there is no member {owner!r}.{suggestion}")
+        self._check_task(subject, description, owner, accept)
         draft = TaskDraft(
             subject=subject,
             description=description,
             metadata={} if accept is None else {"acceptance": accept},
             owner=None if owner is None else AgentName(owner),
         )
-        blockers = [TaskId(each if isinstance(each, str) else each.id) for each in blocked_by]
+        blockers = [_get_task_id(each) for each in _check_blockers(blocked_by)]
         store = session.runtime.team_store
         task = await add_board_task(store, self.name, draft, blocked_by=blockers, by=LEAD_NAME)
         if self._is_started:
@@ -228,6 +226,23 @@ class Team:
                 await store.post_assignment(TeamName(self.name), LEAD_NAME, task.owner, task)
             self._continue_work(session)
         return task
+
+    def _check_task(self, subject: Any, description: Any, owner: Any, accept: Any) -> None:
+        function = "team.add_task()"
+        for name, value in (("subject", subject), ("description", description), ("accept", accept)):
+            if not isinstance(value, str) and not (name == "accept" and value is None):
+                raise TypeError(f"{function}: {name}: expected a string, got {value!r:.80}.")
+        if not subject.strip():
+            raise SettingsError(f"{function}: subject: it is empty. Say what to do.")
+        if accept is not None and not accept.strip():
+            raise SettingsError(f"{function}: accept: it is empty. Write a shell command, or leave it out.")
+        if owner is None:
+            return
+        if isinstance(owner, Agent):
+            raise TypeError(f"{function}: owner: expected the name of a member. Write owner={owner.name!r}.")
+        if owner not in self._members:
+            suggestion = suggest_name(str(owner), tuple(self._members))
+            raise SettingsError(f"{function}: owner: there is no member {owner!r}.{suggestion}")
 
     async def start(self) -> None:
         """Start the members, if they do not run yet."""
@@ -244,7 +259,19 @@ class Team:
         self._continue_work(session)
 
     async def send(self, to: str, text: str) -> None:
-        """Send a message to a member, or to the lead as `lead`. Raises `AgentRequestRefused`."""
+        """Send a message to a member, or to the lead as `lead`.
+
+        Raises `AgentRequestRefused`, for example for an unknown member.
+        """
+        self._require_session()
+        check_text("team.send()", "text", text)
+        # A lead that is an agent may have added members of its own.
+        if self._lead is None and to not in self._members:
+            if to in LEAD_NAMES:
+                problem = "the program leads this team, so its lead reads no messages."
+            else:
+                problem = f"there is no member {to!r}.{suggest_name(str(to), tuple(self._members))}"
+            raise AgentRequestRefused(f"team.send(): to: {problem}")
         await self.start()
         session = self._require_session()
         await session.send(to, text)
@@ -302,6 +329,8 @@ class Team:
 
     async def open(self) -> Team:
         """Open the team where no `async with` block is possible; `close` ends it."""
+        if self._session is not None:
+            raise RuntimeError("The team was already opened. Create another one, or resume it.")
         session = self._session = self._create_session()
         await session.open()
         try:
@@ -322,8 +351,9 @@ class Team:
         if self._roster is not None:
             given["resume"] = self._roster.lead_session_id
             given.setdefault("cwd", self._roster.members[0].cwd)
-        built, agents_of_session = build_session_options(f"shoal.Team({self.name!r})", given, None)
-        return LibrarySession(built, agents_of_session)
+        origin = f"shoal.Team({self.name!r})"
+        built, agents_of_session = build_session_options(origin, given, None)
+        return LibrarySession(built, agents_of_session, opened_by=origin)
 
     async def _prepare_team(self, session: LibrarySession[Any]) -> None:
         if self._roster is not None:
@@ -417,6 +447,21 @@ class Team:
         return teams
 
 
+def _check_blockers(blocked_by: Any) -> Iterable[Any]:
+    if isinstance(blocked_by, str | Task) or not isinstance(blocked_by, Iterable):
+        raise TypeError(
+            f"team.add_task(): blocked_by: expected a list of tasks, got {blocked_by!r:.80}. "
+            "Write blocked_by=[task]."
+        )
+    return blocked_by
+
+
+def _get_task_id(task: Any) -> TaskId:
+    if not isinstance(task, str | Task):
+        raise TypeError(f"team.add_task(): blocked_by: expected tasks or their ids, got {task!r:.80}.")
+    return TaskId(task if isinstance(task, str) else task.id)
+
+
 def _list_option_names() -> Mapping[str, Any]:
     return {**SharedOptions.__annotations__, "members": Any, "lead": Any, "backend": Any}
 
@@ -429,6 +474,9 @@ def _check_members(
 ) -> dict[str, Agent[Any]]:
     """Return the members by name. Raises `SettingsError`."""
     origin = f"shoal.Team({team!r})"
+    given_name: Any = team
+    if not isinstance(given_name, str):
+        raise SettingsError(f"{origin}: expected a string as the name of the team, got {given_name!r:.80}.")
     try:
         parse_team_name(team)
     except InvalidName as error:
@@ -440,6 +488,8 @@ def _check_members(
     if lead is not None and not isinstance(lead, Agent):
         raise SettingsError(f"{origin}: lead: expected an Agent, got {lead!r}.")
     for name, agent in by_name.items():
+        if name in LEAD_NAMES:
+            raise SettingsError(f"{origin}: members: {name!r} is reserved for the lead. Choose another name.")
         try:
             parse_teammate_name(name)
         except InvalidName as error:

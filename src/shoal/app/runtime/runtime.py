@@ -562,7 +562,13 @@ def _create_hook_registry(
     directory: Path,
 ) -> HookRegistry:
     options, settings, history = config.options, config.settings, config.history
-    configured = load_configured_hooks(settings, options.hooks, config.plugins.build_hook_documents())
+    own_tools = (*options.tools, *(tool for each in options.agent_extras.values() for tool in each.tools))
+    configured = load_configured_hooks(
+        settings,
+        options.hooks,
+        config.plugins.build_hook_documents(),
+        program_tools=[tool.schema.name for tool in own_tools],
+    )
     hooks = HookRegistry(
         create_hook_runner(
             settings,
