@@ -46,7 +46,7 @@ _FLAG_WORD = re.compile(r"[-_.]")
 _VALUE_PART = re.compile(r"[=:,;]")
 _OUTPUT_WORD = re.compile(
     r"out.*|junit.*|reports?|log.*|dump.*|save.*|export.*|write.*|dest.*|results?|html|xml|json|csv|sarif|lcov"
-    r"|(?:base)?te?mp.*|cache.*|target|record.*|artifacts?|emit|trace|snapshots?|downloads?|pidfile|db|o|O"
+    r"|(?:base)?(?:tmp|temp).*|cache.*|target|record.*|artifacts?|emit|trace|snapshots?|downloads?|pidfile|db|o|O"
 )
 """Words in the names of flags that name files to write."""
 _INPUT_WORD = re.compile(
