@@ -70,6 +70,11 @@ def parse_requested_member_name(text: str) -> AgentName:
         raise AgentRequestRefused(str(error)) from error
 
 
+def _require_cluster_for_resources(request: SpawnRequest, backend: BackendType) -> None:
+    if request.resources is not None and backend != "ray":
+        raise AgentRequestRefused(format_team_notice("resources_without_cluster"))
+
+
 class AdmittedMember(Struct, frozen=True, kw_only=True):
     """A member that is in the roster and has not started."""
 
@@ -172,6 +177,7 @@ class MemberAdmission:
         slot = self._reserve_agent_slot(kind)
         try:
             backend = await self._services.launcher.choose_backend(kind)
+            _require_cluster_for_resources(request, backend)
             if backend == "in-process":
                 return await self._admit_local_member(request, slot, call)
             return await self._admit_remote_member(request, backend, slot, call)
@@ -393,6 +399,7 @@ class MemberAdmission:
             plan_mode_required=mode == "plan",
             backend_type=backend,
             tmux_pane_id=backend,
+            resources=request.resources,
         )
         entry = await self._services.store.rosters.add_member(self._team.name, new_member)
         try:
