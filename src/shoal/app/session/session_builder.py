@@ -94,7 +94,7 @@ def route_hook_notices(session: Session) -> None:
         is_idle=is_agent_idle,
     )
     runtime.hooks.set_background_hook_notifier(notifier)
-    runtime.hooks.runner.background.on_change = teams.notify_changed
+    runtime.hooks.runner.background.add_change_listener(teams.notify_changed)
     runtime.hooks.runner.services = SessionHookServices(runtime)
 
 
