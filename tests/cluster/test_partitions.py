@@ -454,7 +454,7 @@ async def test_a_slow_link_makes_a_team_slow_and_loses_nothing(
     services.relays[0].delay = 0.03
     try:
         async with run_far_team(tmp_path, far_machines, services, monkeypatch) as team:
-            assert team.find_members_on(far_machines.nodes[0])
+            assert team.find_members_on(far_machines.nodes[0]), team.describe()
         assert all(len(starts) == 1 for starts in team.starts.values())
     finally:
         services.relays[0].delay = 0.0
