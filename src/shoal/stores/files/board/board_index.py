@@ -24,6 +24,8 @@ class TaskBoardIndex:
         """Tasks in progress."""
         self.inconsistent: set[TaskId] = set()
         """Tasks whose dependencies may be written on one side only."""
+        self._checked_blockers: dict[TaskId, tuple[TaskId, ...]] = {}
+        """Blockers of unfinished tasks that were found on both sides; a blocker that changes is checked."""
         self._changed_ids: set[TaskId] | None = None
 
     @property
@@ -88,6 +90,7 @@ class TaskBoardIndex:
             self._remove_claim_candidate(old)
         self._update_dependants_of_blockers(task, old.blocked_by, ())
         self.in_progress.discard(task)
+        self._checked_blockers.pop(task, None)
         self.inconsistent.discard(task)
         self.inconsistent.update(other for other in (*old.blocked_by, *old.blocks) if other in self._tasks)
         self._add_dependants_as_claim_candidates(task)
@@ -118,7 +121,12 @@ class TaskBoardIndex:
                 continue
             if not (task.blocks or task.blocked_by or name in self._dependants):
                 continue
+            is_checked = self._checked_blockers.pop(name, None) == task.blocked_by
             for blocker in task.blocked_by:
+                if is_checked and blocker in self._tasks and blocker not in self.inconsistent:
+                    if task.status == "completed":
+                        self._update_dependants_of_blockers(name, (blocker,), ())
+                    continue
                 other = self._tasks.get(blocker)
                 if other is None:
                     self.inconsistent.add(name)
@@ -126,6 +134,8 @@ class TaskBoardIndex:
                     self.inconsistent.add(blocker)
                 elif task.status == "completed":
                     self._update_dependants_of_blockers(name, (blocker,), ())
+            if task.status != "completed" and not self.inconsistent.intersection((name, *task.blocked_by)):
+                self._checked_blockers[name] = task.blocked_by
             if any(other not in self._tasks for other in task.blocks):
                 self.inconsistent.add(name)
             if any(other not in task.blocks for other in self.get_dependants(name)):
