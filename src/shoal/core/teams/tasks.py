@@ -123,7 +123,7 @@ def find_open_blockers(task: Task, board: Mapping[TaskId, Task]) -> tuple[TaskId
 
 
 def _select_unfinished(board: Mapping[TaskId, Task]) -> Mapping[TaskId, Task]:
-    """Return a mapping with all unfinished tasks and perhaps others: completed ones may have to be unpacked."""
+    """Return all unfinished tasks, perhaps with others: it is slow to read completed ones."""
     return board.unfinished if isinstance(board, PackedTaskMap) else board
 
 

@@ -121,25 +121,26 @@ class TaskBoardIndex:
                 continue
             if not (task.blocks or task.blocked_by or name in self._dependants):
                 continue
-            is_checked = self._checked_blockers.pop(name, None) == task.blocked_by
-            for blocker in task.blocked_by:
-                if is_checked and blocker in self._tasks and blocker not in self.inconsistent:
-                    if task.status == "completed":
-                        self._update_dependants_of_blockers(name, (blocker,), ())
-                    continue
-                other = self._tasks.get(blocker)
-                if other is None:
-                    self.inconsistent.add(name)
-                elif name not in other.blocks:
-                    self.inconsistent.add(blocker)
-                elif task.status == "completed":
-                    self._update_dependants_of_blockers(name, (blocker,), ())
-            if task.status != "completed" and not self.inconsistent.intersection((name, *task.blocked_by)):
-                self._checked_blockers[name] = task.blocked_by
+            self._check_blockers(task)
             if any(other not in self._tasks for other in task.blocks):
                 self.inconsistent.add(name)
             if any(other not in task.blocks for other in self.get_dependants(name)):
                 self.inconsistent.add(name)
+
+    def _check_blockers(self, task: Task) -> None:
+        """Record which blockers do not name the task."""
+        is_checked = self._checked_blockers.pop(task.id, None) == task.blocked_by
+        for blocker in task.blocked_by:
+            is_consistent = is_checked and blocker in self._tasks and blocker not in self.inconsistent
+            other = None if is_consistent else self._tasks.get(blocker)
+            if not is_consistent and other is None:
+                self.inconsistent.add(task.id)
+            elif other is not None and task.id not in other.blocks:
+                self.inconsistent.add(blocker)
+            elif task.status == "completed":
+                self._update_dependants_of_blockers(task.id, (blocker,), ())
+        if task.status != "completed" and self.inconsistent.isdisjoint((task.id, *task.blocked_by)):
+            self._checked_blockers[task.id] = task.blocked_by
 
     def _record_changed_task(self, task: TaskId) -> None:
         if self._changed_ids is not None:
