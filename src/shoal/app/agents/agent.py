@@ -33,6 +33,16 @@ _FIELD_NAMES = {
 """Fields whose names differ in agent files."""
 
 
+class AgentResources(TypedDict, total=False):
+    """Share of a machine of a cluster, and labels that the machine must have."""
+
+    cpus: float
+    memory: int | str
+    """Bytes, or a size such as `4 GB`."""
+    gpus: float
+    labels: Mapping[str, str]
+
+
 class AgentFields(TypedDict, total=False):
     """Optional fields of an agent."""
 
@@ -53,6 +63,8 @@ class AgentFields(TypedDict, total=False):
     """Maximum number of model requests."""
     isolation: Literal["worktree"]
     """`worktree` gives each agent a separate git worktree."""
+    resources: AgentResources
+    """Share of a machine that a teammate needs, if it runs on a cluster."""
     accept: str
     """Shell command that must succeed before the work counts as done."""
     skills: Sequence[str]

@@ -94,7 +94,7 @@ def route_hook_notices(session: Session) -> None:
         is_idle=is_agent_idle,
     )
     runtime.hooks.set_background_hook_notifier(notifier)
-    runtime.hooks.runner.background.on_change = teams.notify_changed
+    runtime.hooks.runner.background.add_change_listener(teams.notify_changed)
     runtime.hooks.runner.services = SessionHookServices(runtime)
 
 
@@ -218,6 +218,7 @@ def _build_agent_tools(
         forks=policy.fork_by_default,
         cwd=config.settings.own.agent_cwd,
         teams=True,
+        resources=config.settings.own.teammate_mode == "ray",
     )
     send_to_session = CrossSessionMessenger(config.settings.home).send
     return build_agent_tools(
