@@ -8,11 +8,14 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from itertools import accumulate
 from operator import or_
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from shoal.policy.permission_rules import ToolPermissionRule
 from shoal.policy.program_names import get_standard_name
 from shoal.policy.shell.command_analysis import ShellCommandAnalysis, SimpleShellCommand
+
+if TYPE_CHECKING:
+    from shoal.policy.other_spellings import OtherSpellings
 
 RuleMatch: TypeAlias = Literal["yes", "maybe", "no"]
 
@@ -63,6 +66,7 @@ class ShellCommandRule:
             if last[-2].isalnum():
                 self._allowed_words = (*self._words[:-1], last[:-1], "*")
             self._words = (*self._words, "*")
+        self._spellings: OtherSpellings | None = None
         self._text_parts = _split_text_pattern(self._words) if self.has_wildcards else ()
         name = "" if "*" in self.first else re.escape(_get_program_base_name(self.first))
         # The text may be quoted, so that a name follows the letter of an escape such as `\\n`.
@@ -178,7 +182,9 @@ class ShellCommandRule:
                 )
                 for each in commands
             )
-        if not other_spellings.may_be_other_spelling(self._words, known_words):
+        if self._spellings is None:
+            self._spellings = other_spellings.OtherSpellings(self._words)
+        if not self._spellings.may_include(known_words):
             return False
         if self._is_prefix or self.has_wildcards or None in known_words:
             return True

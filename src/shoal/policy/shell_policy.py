@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shoal.core.errors import WorkspaceError
 from shoal.core.permissions.permission_changes import PermissionMode, RuleBehavior
@@ -82,6 +83,7 @@ _PUBLIC_FILES = frozenset(
 )
 """Files outside the project that describe the system and hold nothing of anybody."""
 _PUBLIC_DIRECTORIES = ("/usr/bin/", "/usr/include/", "/usr/share/doc/")
+_MAX_ALLOWED_PARTS = 1_000
 _NULL_DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
 
 
@@ -95,6 +97,9 @@ class ShellCommandPermissionDecider:
         self._paths = paths
         self._command_paths = CommandPathResolver(paths)
         self._file_rules = ShellFileRuleChecker(self._command_paths)
+        self._allowed_parts: dict[int, SimpleShellCommand] = {}
+        """Commands without files that these rules allow in this mode, by identity."""
+        self._allowed_under: tuple[PermissionRuleTables, PermissionMode] | None = None
 
     def decide_command(
         self, command: str, tables: PermissionRuleTables, mode: PermissionMode
@@ -120,7 +125,7 @@ class ShellCommandPermissionDecider:
         ):
             return AllowDecision("permissions are skipped")
         self._command_paths.forget()
-        analysis = analyze_shell_command(command)
+        analysis = self._leave_out_allowed_parts(analyze_shell_command(command), tables, mode)
         if objection := self._find_rule_objection(
             command, self._add_meanings(analysis, command, tables), tables
         ):
@@ -130,6 +135,31 @@ class ShellCommandPermissionDecider:
         if bypasses:
             return AllowDecision("permissions are skipped")
         return self._decide_command_permission(command, analysis, tables, mode)
+
+    def _leave_out_allowed_parts(
+        self, analysis: ShellCommandAnalysis, tables: PermissionRuleTables, mode: PermissionMode
+    ) -> ShellCommandAnalysis:
+        """Return the analysis without the commands that were allowed before and concern no file."""
+        if (
+            self._allowed_under is None
+            or self._allowed_under[0] is not tables
+            or self._allowed_under[1] != mode
+        ):
+            self._allowed_under = tables, mode
+            self._allowed_parts.clear()
+        allowed = self._allowed_parts
+        if not allowed:
+            return analysis
+        parts = [part for part in analysis.parts if id(part) not in allowed]
+        return analysis if len(parts) == len(analysis.parts) else replace(analysis, parts=tuple(parts))
+
+    def _keep_allowed_part(self, decision: ShellCommandPartDecision) -> None:
+        """Keep the decision about a command that depends on its words alone."""
+        part = decision.part
+        if decision.verdict == "allow" and decision.rule is None and part.argv and _has_no_files(part):
+            if len(self._allowed_parts) >= _MAX_ALLOWED_PARTS:
+                self._allowed_parts.clear()
+            self._allowed_parts[id(part)] = part
 
     def _add_meanings(
         self, analysis: ShellCommandAnalysis, command: str, tables: PermissionRuleTables
@@ -277,6 +307,8 @@ class ShellCommandPermissionDecider:
             )
         if objection := self._find_unpacking_objection(parts):
             return AskDecision(objection)
+        for each in decisions:
+            self._keep_allowed_part(each)
         rule_decision = next((each for each in decisions if each.rule is not None), None)
         return (
             AllowDecision("every part of it is read-only")
@@ -484,6 +516,16 @@ _PROTECTED = "it writes {}, which is protected: it controls what programs do, or
 
 def _is_command_argument(part: SimpleShellCommand, path: str) -> bool:
     return part.argv is not None and any(path == word or path.endswith(f"/{word}") for word in part.argv)
+
+
+def _has_no_files(part: SimpleShellCommand) -> bool:
+    """Return True if no file, and no other part of a line, matters for the decision about a command."""
+    return (
+        part.read_only
+        and not (part.reads or part.writes or part.via or part.globs or part.code or part.follows_links)
+        and part.places == ("",)
+        and get_checkout_judge(part.words) is None
+    )
 
 
 def _may_write_archive(part: SimpleShellCommand) -> bool:
