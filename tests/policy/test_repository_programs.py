@@ -237,9 +237,9 @@ def test_a_worktree_and_a_submodule_are_not_asked(tmp_path: Path) -> None:
 
 def test_the_settings_of_a_shared_directory_are_read(tmp_path: Path) -> None:
     run_git(tmp_path, "init", "-q")
-    shared = tmp_path / "shared"
+    shared = tmp_path / "joint"
     shutil.copytree(tmp_path / ".git", shared)
-    (tmp_path / ".git/commondir").write_text("../shared\n")
+    (tmp_path / ".git/commondir").write_text("../joint\n")
     assert decide_command(create_engine(tmp_path), "git status") == "allow"
     with (shared / "config").open("a") as config:
         config.write("[core]\n\tfsmonitor = ./evil\n")

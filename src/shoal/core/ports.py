@@ -73,10 +73,17 @@ class Journal(Protocol):
         """Yield the stored events from an offset on."""
         ...
 
-    def replay(self, kind: type[_State], settle: Callable[[_State], None] | None = None) -> _State:
+    def replay(
+        self,
+        kind: type[_State],
+        settle: Callable[[_State], None] | None = None,
+        *,
+        report_problem: Callable[[str], None] = lambda _: None,
+    ) -> _State:
         """Return the state after all stored events.
 
         `settle` may remove from the state what no later event needs, before a snapshot of it is stored.
+        `report_problem` is called for each unreadable line after the last snapshot.
         """
         ...
 

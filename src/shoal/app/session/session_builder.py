@@ -44,11 +44,9 @@ from shoal.app.settings.configured_rules import find_skipped_flag_rules
 from shoal.app.workflows.workflow_supervisor import WorkflowSupervisor
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import ShoalError
-from shoal.core.events import PREVIEW_LENGTH
 from shoal.core.extensions.hooks import BackgroundHookNotice
 from shoal.core.ids import LEAD_ID, LEAD_KIND, AgentId
 from shoal.core.permissions.permission_changes import PermissionMode, PermissionSuggestion
-from shoal.core.text.text_format import to_one_line
 from shoal.core.unused_items import summarize_unused_items
 from shoal.policy.rule_names import refuse_misspelled_rules
 from shoal.runs.agent_supervisor import AgentSupervisor
@@ -161,7 +159,6 @@ async def connect_session(session: Session, exit_stack: AsyncExitStack) -> None:
         runtime.events.add_observer(control.publish_event, remote_events=True)
     if runtime.options.lead_channel is None:
         session.notes.extend(_collect_startup_notes(runtime))
-        session.notes.extend(_describe_unknown_events(session.recovered))
 
 
 def _create_supervisor_and_teams(
@@ -407,14 +404,6 @@ def _refuse_rules_without_tools(runtime: Runtime) -> None:
         ("ask", settings.permissions.entries.ask),
     ):
         refuse_misspelled_rules(settings.find_setting_origin(f"permissions.{key}"), rules, tools)
-
-
-def _describe_unknown_events(recovered: RecoveredSessionState | None) -> tuple[str, ...]:
-    """Return a sentence if the journal has events that another version wrote and this one cannot read."""
-    if recovered is None or not recovered.unknown_event_types:
-        return ()
-    types = to_one_line(", ".join(recovered.unknown_event_types))[:PREVIEW_LENGTH]
-    return (f"Cannot read some events in the journal ({types}). The session continues without them.",)
 
 
 def _recover_session_state(runtime: Runtime) -> RecoveredSessionState | None:

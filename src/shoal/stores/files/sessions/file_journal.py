@@ -93,10 +93,16 @@ class FileJournal:
     def read_records(self, offset: int = 0) -> Iterator[JournalRecord]:
         return read_journal(self.path, offset)
 
-    def replay(self, kind: type[S], settle: Callable[[S], None] | None = None) -> S:
+    def replay(
+        self,
+        kind: type[S],
+        settle: Callable[[S], None] | None = None,
+        *,
+        report_problem: Callable[[str], None] = lambda _: None,
+    ) -> S:
         from shoal.stores.files.sessions.journal_snapshots import load_journal_state
 
-        return load_journal_state(self.path, kind, settle=settle)[0]
+        return load_journal_state(self.path, kind, settle=settle, report_problem=report_problem)[0]
 
     def get_position(self) -> int:
         """Return the offset at which this process's latest event ends."""
