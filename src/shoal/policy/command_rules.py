@@ -108,6 +108,8 @@ class ShellCommandRule:
                 and not self._is_same_file_name(name)
             ):
                 return "no"
+            if name == self.first and not part.outer and self._is_certainly_other(part.argv):
+                return "no"
         found = self._match_forbidden_command(part)
         if (
             found == "no"
@@ -116,6 +118,14 @@ class ShellCommandRule:
         ):
             return "maybe"
         return found
+
+    def _is_certainly_other(self, words: tuple[str, ...]) -> bool:
+        """Return True if a command without wildcards is another subcommand than that of the rule."""
+        if self._spellings is None:
+            from shoal.policy.other_spellings import OtherSpellings
+
+            self._spellings = OtherSpellings(self._words)
+        return self._spellings.is_other_subcommand(words[1] if len(words) > 1 else None)
 
     def _is_same_file_name(self, name: str) -> bool:
         """Return True if a rule names a program by its path, and this is a program with that file name."""
@@ -254,6 +264,12 @@ class ShellCommandRules:
         self._whole_commands = frozenset(rule.text.strip() for rule in self.rules)
         # A name with a slash matches the end of longer names.
         self._can_look_up = not any(rule.has_wildcards or "/" in rule.first for rule in self.rules)
+
+    def find_exact_rule(self, command: str) -> ToolPermissionRule | None:
+        """Return the rule that is exactly this command line, or None."""
+        if not self.rules or command.strip() not in self._whole_commands:
+            return None
+        return next((each.rule for each in self.rules if each.is_exact_command(command)), None)
 
     def is_certain_no_match(self, command: str, analysis: ShellCommandAnalysis) -> bool:
         """Return True if certainly no rule matches the command; False if one may."""

@@ -32,6 +32,8 @@ _UNUSUAL_PROGRAMS = frozenset(
     {*ABBREVIATING_PROGRAMS, *TARGET_PROGRAMS, *KNOWN_SUBCOMMANDS, *UNIVERSAL_SUBCOMMANDS, "chmod", "uv"}
 )
 """Programs whose subcommands are not simply words that are equal or not."""
+_OTHER_FIRST_WORDS = ("send-pack", "http-push", "fetch-pack", "commit-tree", "subtree", "for-each-repo")
+"""Subcommands of git that do the work of others."""
 _MAX_WORDS = 200
 """Words of a command that are compared; nobody reads more in a question."""
 
@@ -137,6 +139,7 @@ class OtherSpellings:
         # Without a subcommand in the second place, every command has to be compared.
         self._is_plain = (
             not any(first[:1] in ("", "-") for first in self._firsts)
+            and get_plain_name(rule[0]) not in PROGRAM_NAMES
             and self._name not in _UNUSUAL_PROGRAMS
             and (self._name, "") not in EFFECTS
         )
@@ -145,6 +148,7 @@ class OtherSpellings:
             *SUBCOMMAND_NAMES.get(self._name, ()),
             *GROUPS.get(self._name, ()),
             *(subcommand for name, subcommand in EFFECTS if name == self._name),
+            *_OTHER_FIRST_WORDS,
         }
 
     def may_include(self, words: Sequence[str | None]) -> bool:
@@ -154,11 +158,17 @@ class OtherSpellings:
         """
         if not self._is_comparable or not words or words[0] is None:
             return False
-        first = words[1] if len(words) > 1 else None
-        if self._is_plain and first and first not in self._other_firsts and _PLAIN_FIRST.fullmatch(first):
+        if get_plain_name(words[0]) not in PROGRAM_NAMES and self.is_other_subcommand(
+            words[1] if len(words) > 1 else None
+        ):
             return self._name == "pip" and get_standard_name(words[0]) == "uv" and self._has_spelling(words)
         names = {self._name, get_standard_name(words[0])}
         return (len(names) == 1 or names == {"uv", "pip"}) and self._has_spelling(words)
+
+    def is_other_subcommand(self, word: str | None) -> bool:
+        """Return True if the word after the program is certainly another subcommand than that of the rule."""
+        is_other = self._is_plain and bool(word) and word not in self._other_firsts
+        return is_other and _PLAIN_FIRST.fullmatch(word or "") is not None
 
     def _has_spelling(self, words: Sequence[str | None]) -> bool:
         commands = list(iter_equivalent_commands(words))
