@@ -78,10 +78,13 @@ class SessionLifecycleHookRunner:
         if hooks.has_hooks_for("Notification"):
             self._runtime.events.subscribe(self._on_event)
 
-    async def add_start_hook_context(self) -> None:
-        """Add the output of the SessionStart hooks to the conversation before a turn."""
+    async def add_start_hook_context(self) -> str | None:
+        """Add the output of the SessionStart hooks to the conversation before a turn.
+
+        Return the reason if a hook stops the run: this turn does not start.
+        """
         if self._start_task is None:
-            return
+            return None
         self._is_turn_waiting = True
         # An interrupt here does not cancel the hooks: the next turn gets their output.
         decision = await asyncio.shield(self._start_task)
@@ -92,6 +95,7 @@ class SessionLifecycleHookRunner:
         if decision.initial_message and not self._is_message_sent:
             self._is_message_sent = True
             await self._lead.receive_message(user_message(decision.initial_message), by="person")
+        return decision.stop
 
     async def wait_for_start_hooks(self) -> None:
         """Wait until the hooks of the start have ended."""

@@ -638,7 +638,9 @@ class Session:
                 LEAD_ID, self.agent.conversation.add_interrupted_call_results()
             )
             async with self.agent.clock.deadline(self._seconds_until_deadline()):
-                await self.lifecycle_hooks.add_start_hook_context()
+                if (stop := await self.lifecycle_hooks.add_start_hook_context()) is not None:
+                    detail = f"a SessionStart hook stopped the run: {stop}"
+                    return LoopResult(reason="blocked", detail=detail), None
                 await self.runtime.servers.wait_until_ready()
                 return await run_structured_turn(self, prompt), None
         except asyncio.CancelledError:
