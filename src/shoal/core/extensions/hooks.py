@@ -99,6 +99,10 @@ BLOCKING_EVENTS: frozenset[HookEvent] = frozenset(
 """Events that hooks decide before they happen; a background hook would answer too late."""
 STOP_EVENTS: frozenset[HookEvent] = frozenset({"Stop", "SubagentStop", "TeammateIdle"})
 """Events that repeat each time an agent is sent back to work."""
+UNSTOPPABLE_EVENTS: frozenset[HookEvent] = frozenset(
+    {"SubagentStart", "SessionEnd", "Notification", "WorktreeRemove", "InstructionsLoaded"}
+)
+"""Events outside an agent's turn, which no answer can end."""
 VARIABLE_EVENTS: frozenset[HookEvent] = frozenset({"SessionStart", "Setup"})
 """Events whose commands may leave variables for the shell commands of agents."""
 MAX_WAKES_IN_A_ROW = 8
@@ -168,6 +172,15 @@ HookAction: TypeAlias = (
     | McpToolHookAction
     | PythonCallbackHookAction
 )
+
+
+class HttpHookLimits(Struct, frozen=True, kw_only=True):
+    """Limits of settings files on hooks of type http. Every list must permit a URL or a variable."""
+
+    url_lists: tuple[tuple[str, ...], ...] = ()
+    """Patterns with `*` for URLs, one list for each file that has one."""
+    variable_lists: tuple[tuple[str, ...], ...] = ()
+    """Variables that headers may contain, one list for each file that has one."""
 
 
 class Hook(Struct, frozen=True, kw_only=True):
