@@ -105,6 +105,8 @@ class ClusterSettings(Struct, frozen=True, kw_only=True):
     files: Literal["git", "shared"] = "git"
     """Files of a teammate: `git` gives it a checkout of your last commit on its machine, and its work comes
     back as commits; `shared` uses the same path on all machines."""
+    uncommitted: bool = False
+    """True if a new teammate also gets your uncommitted changes, as one commit on top of your last commit."""
 
 
 TeammateMode: TypeAlias = Literal["auto", "in-process", "process", "tmux", "iterm2", "ray"]
