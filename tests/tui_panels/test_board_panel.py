@@ -141,7 +141,7 @@ async def test_a_new_task_is_added_with_its_blockers_and_shown(tmp_path: Path) -
         await pilot.press("n", "ctrl+s")
         await wait_until(pilot, lambda: "Describe the task in a few words" in render_text(pilot.app))
         await pilot.press(*"dry", "tab", *"slowly", "tab", "x", "enter")
-        await wait_until(pilot, lambda: "tasks by their numbers" in render_text(pilot.app))
+        await wait_until(pilot, lambda: "Enter task numbers" in render_text(pilot.app))
         await pilot.press("backspace", "#", "1", "enter")
         await wait_until(pilot, lambda: "#2 dry" in render_text(pilot.app))
         assert "waiting for #1" in render_text(pilot.app)

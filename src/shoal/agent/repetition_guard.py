@@ -100,7 +100,7 @@ class RepetitionGuard(Struct, kw_only=True):
 
 
 async def enforce_repetition_limits(agent: AgentRunner) -> None:
-    """Tell the agent about a loop once, then ask the person. Without an answer, stop the agent."""
+    """Tell the agent about a loop once, then ask the user. Without an answer, stop the agent."""
     guard, limits = agent.state.repetition, agent.limits
     guard.count_round()
     if agent.state.halt_reason:
@@ -209,7 +209,7 @@ async def _tell_or_ask(agent: AgentRunner, *, was_told: bool, subject: str, noti
 
 
 def _means_continue(answer: Answer, question: MultipleChoice) -> bool:
-    """Return True for `Continue` and for other words of the person; a denial stops the agent."""
+    """Return True for `Continue` and for other words of the user; a denial stops the agent."""
     if isinstance(answer, DenyAnswer) or not isinstance(answer, ChoiceAnswer):
         return False
     return answer.answers.get(question.question, STOP_LABEL) != STOP_LABEL

@@ -186,7 +186,7 @@ async def run_unrecorded_tool_call(agent: AgentRunner, call: ToolUseBlock, tool:
 
 
 async def run_tool_for_hook(agent: AgentRunner, call: ToolUseBlock, tool: Tool) -> ToolOutput:
-    """Run a call of a hook: hooks run with the permissions of the person, and no hook runs for them."""
+    """Run a call of a hook: hooks run with the permissions of the user, and no hook runs for them."""
     return await _run_tool_within_deadline(tool, call, _build_tool_context(agent, call, (call,)))
 
 

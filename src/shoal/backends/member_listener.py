@@ -33,7 +33,7 @@ class LeadAddress(Struct, frozen=True, kw_only=True):
     host: str
     port: int
     key: str
-    """Names the connection, in hexadecimal digits."""
+    """Identifies the connection, in hexadecimal digits."""
     secret: str
 
 

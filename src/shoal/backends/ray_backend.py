@@ -46,9 +46,9 @@ class RayBackendSettings(Struct, frozen=True, kw_only=True):
     address: str
     """Head of the cluster, as HOST:PORT."""
     lead_host: str | None
-    """Address of this machine for the others; None to find it."""
+    """Address at which the other machines reach this one; None to detect it."""
     cpus: float
-    """Processors of a teammate that names no number."""
+    """Number of CPUs for a teammate that does not specify one."""
 
 
 class MemberHello(Struct, frozen=True, kw_only=True):
@@ -237,7 +237,8 @@ class RayBackend:
         except TimeoutError:
             await self._give_up(placement, driver)
             raise ProcessError(
-                f"{name} was not started: the cluster did not start its process in {PLACEMENT_TIMEOUT:g} s. "
+                f"{name} was not started: the cluster did not start its process within {PLACEMENT_TIMEOUT:g} "
+                f"s. "
                 "All machines may be busy, or may be unable to reach this machine. Run: shoal cluster doctor"
             ) from None
         except BaseException:
@@ -486,7 +487,7 @@ async def start_ray_driver(
     try:
         reason = await client.wait_until_connected()
     except TimeoutError:
-        reason = f"no answer in {DRIVER_TIMEOUT:g} s"
+        reason = f"no answer within {DRIVER_TIMEOUT:g} s"
     except BaseException:
         await client.aclose()
         raise

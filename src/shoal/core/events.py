@@ -324,7 +324,7 @@ class QueueItemWithdrawn(JournaledEvent, frozen=True, tag="withdrawn"):
 
 
 class NoteAdded(JournaledEvent, frozen=True, tag="noted"):
-    """A note for the person, such as a dropped incomplete line or an ignored setting."""
+    """A note for the user, such as a dropped incomplete line or an ignored setting."""
 
     text: str
 

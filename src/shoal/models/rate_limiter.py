@@ -90,8 +90,8 @@ class RateLimiter:
         try:
             return await waiter
         except BaseException:
-            # Admitted at the moment of being cancelled: the slot goes to the next in the queue. A place that
-            # was only cancelled is skipped.
+            # Admitted at the moment of being canceled: the slot goes to the next in the queue. A place that
+            # was only canceled is skipped.
             if waiter.done() and not waiter.cancelled():
                 self.release(waiter.result())
             raise

@@ -18,7 +18,7 @@ from shoal.policy.shell.known_commands import NPM_SETTINGS
 ResolvePath: TypeAlias = Callable[[str], tuple[str, bool]]
 """Returns the real path, and True for a directory. Raises `WorkspaceError`."""
 CheckoutJudge: TypeAlias = Callable[[SimpleShellCommand, ResolvePath, str], str | None]
-"""Returns why a command must be asked in the project with this root, or None."""
+"""Returns why a command needs approval in the project with this root, or None."""
 
 _PLAIN_WRITERS = frozenset({"touch", "mkdir", "tee", "rm", "rmdir", "truncate"})
 _PYTHON_MODULE = re.compile(r"\.(?:py[a-z]*|so)$|[*?\[]|\(unknown\)", re.IGNORECASE)

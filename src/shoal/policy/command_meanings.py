@@ -20,12 +20,12 @@ from shoal.policy.shell.simple_commands import SimpleShellCommand
 _UNKNOWN_ALIASES = re.compile(
     r"^[ \t]*\[(?:include|alias[ \t]+\")|(?:^|\])[ \t]*autocorrect[ \t]*=", re.IGNORECASE | re.MULTILINE
 )
-"""Settings with which a name may mean any command: other files, aliases with a section each, corrections."""
+"""Settings that can give a name any meaning: included files, alias sections, autocorrection."""
 
 _OTHER_SETTINGS = re.compile(
     r"\b(?:HOME|PATH|XDG_CONFIG_HOME|GIT_[A-Z_]+)\+?=|alias|autocorrect|--config|--exec-path", re.IGNORECASE
 )
-"""Text of a command line with which git may read aliases from elsewhere, or run programs of other names."""
+"""Text in a command line that lets git read aliases from elsewhere, or run programs with other names."""
 _MAX_ALIAS_DEPTH = 10
 _SEARCH_PATH = re.compile(r"\bPATH\+?=([^\s;&|)]*)")
 

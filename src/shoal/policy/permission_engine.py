@@ -453,7 +453,7 @@ class PermissionEngine:
     def _decide_shell_call(self, call: ToolUseBlock, tables: PermissionRuleTables) -> PermissionDecision:
         command = call.input.get("command")
         if not isinstance(command, str):
-            return DenyDecision("it has no command. Pass the command as a string in `command`.")
+            return DenyDecision("the call has no command. Pass the command as a string in `command`.")
         decision = self._shell.decide_command(command, tables, self.mode)
         if not isinstance(decision, AskDecision) or decision.rule is not None or decision.needs_person:
             return decision

@@ -73,11 +73,11 @@ _TOO_WIDE = "its wildcards match too many files to check"
 _UNCLEAR_FILES = "Shoal cannot tell which files it reads; they may include Shoal's keys"
 _KEY_WORDS = ("keys", "credentials")
 MAX_COMMAND_LENGTH = 100_000
-"""Maximum characters; the system accepts hardly more in one argument, and nobody can review one that long."""
+"""Maximum length; the system accepts little more in one argument, and nobody can review a longer one."""
 _PROCESS_FILE = re.compile(r"/+proc/+[^/]+/+(?:cwd|root|fd|map_files|task)(?:/|$)|/+dev/+fd/.*\.\.")
 """Paths that lead to other files in the process that opens them."""
 _MAY_REMOVE = re.compile(r"\br\W*m|rmdir|\\[xu0-7]|[`$]\(?")
-"""Texts in which a command that removes files may hide."""
+"""Text that may hide a command that removes files."""
 _VARIABLE_PATH = re.compile(r"\"?\$\{?[A-Za-z_]\w*\}?\"?/+\*?(?=\s|\"|$)")
 _EVERYTHING = re.compile(r"\s\*(?=\s|$)")
 _REMOVER_ENDS = ("rm", "rmdir")
@@ -87,7 +87,7 @@ _PUBLIC_FILES = frozenset(
     {"/etc/os-release", "/etc/debian_version", "/etc/lsb-release", "/proc/cpuinfo", "/proc/meminfo"}
     | {"/proc/loadavg", "/proc/uptime", "/proc/version"}
 )
-"""Files outside the project that describe the system and hold nothing of anybody."""
+"""Files outside the project that describe the system and contain no personal data."""
 _PUBLIC_DIRECTORIES = ("/usr/bin/", "/usr/include/", "/usr/share/doc/")
 _NULL_DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
 

@@ -11,7 +11,7 @@ from shoal.core.store import Store
 
 POSTGRES_SCHEMES = ("postgresql://", "postgres://")
 MAX_TEMPORARY_EVENTS = 1_000
-"""Newest events that the journals of a temporary store hold."""
+"""Maximum number of events, the newest ones, kept in the journals of a temporary store."""
 
 
 def open_store(place: Store | Path | str, *, home: Path | None = None, durable: bool = False) -> Store:
@@ -57,7 +57,7 @@ def check_postgres_extra() -> None:
 
     if find_spec("asyncpg") is None:
         raise SettingsError(
-            "The store in PostgreSQL needs the extra postgres, which is not installed. Install it: pip "
+            "A PostgreSQL store needs the extra postgres, which is not installed. Install it: pip "
             "install 'shoal[postgres]'"
         )
 

@@ -29,7 +29,7 @@ from shoal.wire.notification_text import (
 )
 
 MAX_LIST_CHARACTERS = 16_000
-"""Limit of the list of agents, which is sent with every request."""
+"""Limit for the list of agents, which is sent with every request."""
 _DESCRIPTION_LIMITS = (2_000, 600, 200, 80)
 _MAX_LISTED_TOOLS = 12
 

@@ -17,7 +17,7 @@ from shoal.tools.command_environment import build_command_environment
 from shoal.tools.shell_snapshot import ShellSnapshotFailedError, ShellSnapshotter, lock_shell_snapshot
 
 # A constant: command and names are passed as arguments, and no script is ever built from them. The trap
-# writes the directory, so that `exit` and `set -e` do not lose it; it is written again afterwards for
+# writes the directory, so that `exit` and `set -e` do not lose it; it is written again afterward for
 # commands that set their own trap.
 _SCRIPT = r"""
 __shoal_directory=$1 __shoal_command=$3
@@ -83,7 +83,7 @@ class ShellCommandLauncher:
         self.shared_snapshot: Path | None = None
         """Snapshot taken and owned by another process of the run."""
         self.variables_directory: Path | None = None
-        """Directory of the files in which hooks left variables for commands."""
+        """Directory of the files in which hooks set variables for commands."""
         self._directory: Path | None = None
         self._command_count = 0
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 _MAX_CHOICES = 200
 _MAX_PATTERN_CHARACTERS = 4_096
-"""Characters; no path is longer."""
+"""Maximum number of characters; no path is longer."""
 _PatternPart: TypeAlias = re.Pattern[str] | None
 """None means `**`."""
 

@@ -319,7 +319,9 @@ class _TaskToolActions:
         result, output = await self._run_acceptance(command, context.agent)
         if result.exit_code == 0:
             return None
-        outcome = "did not finish in time" if result.exit_code is None else f"ended with {result.exit_code}"
+        outcome = (
+            "did not finish in time" if result.exit_code is None else f"exited with status {result.exit_code}"
+        )
         return format_tool_text(
             "TaskUpdate", "not_accepted", task=task_id, command=command, outcome=outcome, output=output
         )

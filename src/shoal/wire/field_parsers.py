@@ -101,7 +101,7 @@ def parse_effort_field(value: Any) -> str | int:
 def parse_positive_integer_field(value: Any) -> int:
     text = str(value)
     if isinstance(value, bool) or re.fullmatch(r"[0-9]{1,12}", text) is None or int(text) == 0:
-        raise InvalidFrontMatterFieldError(f"expected an integer above 0, got {value!r}")
+        raise InvalidFrontMatterFieldError(f"expected an integer greater than 0, got {value!r}")
     return int(text)
 
 

@@ -169,7 +169,7 @@ def _parse_timeout(config: Mapping[str, Any]) -> float | None:
     if timeout is None:
         return None
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout <= 0:
-        raise InvalidMcpServerConfigError("its timeout is not a number of milliseconds above 0")
+        raise InvalidMcpServerConfigError("its timeout is not a number of milliseconds greater than 0")
     return timeout / 1000
 
 

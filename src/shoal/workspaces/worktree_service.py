@@ -54,7 +54,7 @@ _ID_LENGTH = 8
 """Characters of an agent's id in the name of its worktree."""
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _MAX_CHECKOUTS = 8
-"""Concurrent checkouts; more only compete for the disk."""
+"""Maximum number of concurrent checkouts; more would only compete for the disk."""
 _MAX_NAME_LENGTH = 100
 
 

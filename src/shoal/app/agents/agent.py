@@ -36,14 +36,14 @@ class AgentFields(TypedDict, total=False):
     """Optional fields of an agent."""
 
     description: str
-    """When to use the agent, for the lead's model; by default the first line of the prompt."""
+    """When to use the agent, as shown to the lead's model; by default, the first line of the prompt."""
     tools: Sequence[ToolEntry]
     """Tools that the agent may use: names, `ToolRule`s and Python tools; by default all."""
     disallowed_tools: Sequence[ToolEntry]
     model: str
     """Name or alias; by default the model of the lead."""
     budget_usd: float
-    """Limit for each agent of this definition."""
+    """Limit for each agent with this definition."""
     mode: PermissionMode
     """Permission mode; never more permissive than the lead's mode."""
     effort: EffortLevel | int

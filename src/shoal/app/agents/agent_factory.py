@@ -94,7 +94,7 @@ if TYPE_CHECKING:
 
 # An agent ends with its job, so a schedule of it would have no recipient.
 LEAD_ONLY_TOOLS = (*SCHEDULE_TOOLS, *TEAM_TOOLS, STRUCTURED_OUTPUT, *WORKTREE_TOOLS)
-"""Tools that only the lead has, and its forks see."""
+"""Tools that only the lead can use, although its forks see them."""
 
 
 class _ResolvedSpawnRequest(Struct, frozen=True, kw_only=True):

@@ -57,7 +57,7 @@ def resolve_agent_memory(
         )
     directory = Path(os.path.realpath(base)) / relative_path
     if (real_path := os.path.realpath(directory)) != str(directory):
-        # A repository could otherwise use any directory of the person as an agent's memory.
+        # A repository could otherwise use any directory of the user as an agent's memory.
         raise AgentRequestRefused(
             f"The agent {definition.name} ({definition.source}) was not started: its memory "
             f"{escape_filename(directory)} contains a link to {escape_filename(real_path)}. Remove the "

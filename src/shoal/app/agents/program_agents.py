@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from shoal.runs.agent_supervisor import AgentSupervisor
 
 MAPPED_AGENTS = 20
-"""Agents of one `map` that run at once by default."""
+"""Default number of agents of one `map` that run at once."""
 _DESCRIPTION_LENGTH = 60
 
 
@@ -30,7 +30,7 @@ class SpawnOptions(TypedDict, total=False):
     name: str
     """Name for messages; an agent without a name is reached by its id."""
     description: str
-    """What it does, in a few words, for people; by default the beginning of the prompt."""
+    """Short description for people; by default, the beginning of the prompt."""
     model: str
     isolation: Literal["worktree"]
     cwd: str
@@ -132,4 +132,4 @@ def _check_prompt(prompt: Any) -> None:
     if not isinstance(prompt, str):
         raise TypeError(f"session.spawn(): prompt: expected a string, got {prompt!r}.")
     if not prompt.strip():
-        raise ValueError("session.spawn(): prompt: it is empty. Tell the agent what to do.")
+        raise ValueError("session.spawn(): the prompt is empty. Tell the agent what to do.")

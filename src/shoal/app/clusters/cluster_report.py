@@ -45,7 +45,7 @@ class ClusterMachine(Struct, frozen=True, kw_only=True):
     shoal: str = ""
     python: str = ""
     problems: tuple[str, ...] = ()
-    """What it lacks, each with what to do."""
+    """Problems of the machine, each with its fix."""
 
 
 def choose_cluster_address(settings: Settings, address: str | None) -> str:

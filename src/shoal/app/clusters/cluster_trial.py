@@ -126,7 +126,7 @@ class TrialDatabase:
         with (self._directory / "log").open("ab") as log:
             process = await self._processes.start_process(self._build_launch(user, list(argv), log.fileno()))
         if await process.wait() != 0:
-            raise ProcessError(f"{argv[0]} failed. It says:\n{self._read_log()}")
+            raise ProcessError(f"{argv[0]} failed. Its output:\n{self._read_log()}")
 
     def _build_launch(self, user: str | None, argv: list[str], output: int) -> ProcessLaunchSpec:
         program = _find_server_program(argv[0])
@@ -155,7 +155,7 @@ class TrialDatabase:
                         await connection.close()
                         return
         except TimeoutError:
-            raise ProcessError(f"The database did not start. It says:\n{self._read_log()}") from None
+            raise ProcessError(f"The database did not start. Its output:\n{self._read_log()}") from None
 
     def _read_log(self) -> str:
         with suppress(OSError):

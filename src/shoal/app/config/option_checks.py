@@ -34,7 +34,7 @@ _FLAGS = (
     "persist", "debug", "bare", "slash_commands", "allow_bypass",
 )  # fmt: skip
 _COUNTS = {"thinking_tokens": 0, "max_turns": 1, "max_total_tokens": 1, "max_agents": 0}
-"""Lowest value of each whole number."""
+"""Minimum of each integer option."""
 _AMOUNTS = ("max_budget_usd", "deadline")
 _CHOICES: Mapping[str, Sequence[str]] = {
     "mode": REQUESTED_PERMISSION_MODES,
@@ -86,7 +86,7 @@ def _check_list(options: Options, name: str, items: tuple[type, ...], descriptio
         return
     for index, each in enumerate(value):
         if not isinstance(each, items):
-            yield f"{name}[{index}]: expected a list of {description}, but it contains {_describe(each)}."
+            yield f"{name}[{index}]: expected a list of {description}, but found {_describe(each)}."
 
 
 def _check_tools(options: Options) -> Iterator[str]:
@@ -145,7 +145,7 @@ def _check_amount(options: Options, name: str) -> Iterator[str]:
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value <= 0:
-        yield f"{name}: expected a number above 0, got {_describe(value)}."
+        yield f"{name}: expected a number greater than 0, got {_describe(value)}."
 
 
 def _check_choice(name: str, value: Any, choices: Collection[str]) -> Iterator[str]:

@@ -100,7 +100,7 @@ class InstructionExclusions(Struct, frozen=True, kw_only=True):
 class LoadedInstructionFiles(Struct, frozen=True, kw_only=True):
     files: tuple[InstructionFile, ...] = ()
     rules: tuple[PathInstructionRule, ...] = ()
-    """Files that are read when an agent uses a file that they are about."""
+    """Files that are read when an agent uses a file to which they apply."""
     notes: tuple[str, ...] = ()
     """Sentences about files that were left out, with the reason."""
     excluded: tuple[Path, ...] = ()
@@ -264,7 +264,8 @@ class InstructionReader:
         for file in reversed(self._files):
             if len(file.text) > remaining:
                 self._note_omission(
-                    file.path, f"with it, all files together would exceed {self._max_chars:,} characters"
+                    file.path,
+                    f"with this file, all files together would exceed {self._max_chars:,} characters",
                 )
             else:
                 remaining -= len(file.text)

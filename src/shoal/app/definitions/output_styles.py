@@ -1,4 +1,4 @@
-"""Output styles: texts at the end of the lead's prompt that change how it works with the person."""
+"""Output styles: texts at the end of the lead's prompt that change how it works with the user."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from shoal.tools.command_environment import build_command_environment
 from shoal.wire.hook_codec import parse_hooks_setting
 
 VARIABLES_DIRECTORY = "env"
-"""Directory of a run with the variables that hooks leave for the shell commands of its agents."""
+"""Directory with the variables that a run's hooks set for its agents' shell commands."""
 _TEAM_EVENTS = ("TeammateIdle", "TaskCreated", "TaskCompleted")
 _CONFIG_SOURCES = {
     "managed": "policy_settings",

@@ -213,7 +213,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
     ) -> list[Result[Any]]:
         """Run an agent for each prompt, at most `at_once` at a time, and return the results in order.
 
-        A failed agent is a `Result` that is not `ok`; the others continue. If `map` is cancelled, it stops
+        A failed agent is a `Result` that is not `ok`; the others continue. If `map` is canceled, it stops
         its agents.
         """
         self._require_open()
@@ -249,7 +249,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
             try:
                 results[index] = await handle.wait()
             except asyncio.CancelledError:
-                await handle.stop("the program cancelled the call that waited for it")
+                await handle.stop("the program canceled the call that waited for it")
                 raise
 
     def create_background_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

@@ -30,7 +30,7 @@ _ANSWER_TYPES: dict[type[Any], type[Any]] = {
 
 
 async def answer_questions(session: Session, handler: QuestionHandler) -> None:
-    """Answer every question of the session until cancelled; each has its own task."""
+    """Answer every question of the session until canceled; each has its own task."""
     async with asyncio.TaskGroup() as tasks:
         async for question in session.questions.watch_questions():
             tasks.create_task(_answer_question(session, handler, question))

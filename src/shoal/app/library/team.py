@@ -210,7 +210,7 @@ class Team:
         """
         session = self._require_session()
         if not subject.strip():
-            raise SettingsError("team.add_task(): subject: it is empty. Say what to do.")
+            raise SettingsError("team.add_task(): the subject is empty. Say what to do.")
         if owner is not None and owner not in self._members:
             suggestion = suggest_name(owner, tuple(self._members))
             raise SettingsError(f"team.add_task(): owner: there is no member {owner!r}.{suggestion}")

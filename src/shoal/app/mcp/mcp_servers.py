@@ -55,7 +55,7 @@ class AgentTools(Struct, frozen=True, kw_only=True):
     close: Callable[[], Awaitable[None]] = _close_nothing
     """Stops the agent's own servers."""
     output_tool: StructuredOutputTool | None = None
-    """Receives the structured answer that the agent owes, if any; also in `tools`."""
+    """Receives the structured answer that the agent must give, if any; also in `tools`."""
 
     def add_output_tool_name(self, toolset: ToolSelection) -> ToolSelection:
         """Return the selection with the agent's own output tool, and never with that of the lead."""
@@ -126,7 +126,7 @@ class SessionMcpServerManager:
         try:
             await self._stop_servers(servers)
         finally:
-            # If this is cancelled, nothing is awaited.
+            # If this is canceled, nothing is awaited.
             for server in servers:
                 server.cancel()
             await self._group.__aexit__(None, None, None)

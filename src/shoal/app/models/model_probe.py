@@ -23,7 +23,7 @@ from shoal.core.ids import IdGenerator
 from shoal.core.ports import Model
 
 RETRY_SECONDS = 10.0
-"""Seconds in which requests to a rate-limited or overloaded provider are retried."""
+"""Seconds during which requests to a rate-limited or overloaded provider are retried."""
 PROBE_TIMEOUT = 90.0
 """Seconds for the whole probe; a local server may have to load its model first."""
 _MAX_TOKENS = 2_000

@@ -235,7 +235,7 @@ class BackgroundRunManager:
         running = sum(process.poll() is None for process in self._processes.values())
         if running >= self.flags.max_concurrent:
             raise AgentRequestRefused(
-                f"{running} runs are already active, and that is the limit. Wait until one ends."
+                f"{running} runs are already active, which is the limit. Wait until one ends."
             )
         make_private_directory(self._directory)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC

@@ -54,7 +54,7 @@ ObservedEvent: TypeAlias = Event | UnknownJournalEvent
 ANSWER_TIMEOUT = 5.0
 """Seconds in which a run has to report its status."""
 RECENT_SIZE = 1 << 20
-"""Bytes of the journal with the events that are shown of a long run."""
+"""Bytes at the end of the journal whose events are shown for a long run."""
 _ID_CHARS = 8
 _MAX_LISTED = 10
 
@@ -200,8 +200,8 @@ async def send_control_command(
             answer.cancel()
     if answer.cancelled() or isinstance(answer.result(), RunUnresponsive):
         raise RunUnresponsive(
-            f"The run {run.session} does not respond because its process is suspended or hung. It may "
-            f"still carry out your request if it continues. Stop it: shoal stop {run.session}",
+            f"The run {run.session} does not respond because its process is suspended or hung. It may still "
+            f"carry out your request if it recovers. Stop it: shoal stop {run.session}",
             path=run.directory,
         )
     result = answer.result()

@@ -263,7 +263,7 @@ class RunView:
             case BudgetThresholdReached(
                 percent=percent, spent=spent, of=limit_value, limit=limit, whose=owner
             ):
-                text = f"{percent} % of the limit is used: {spent:g} of {limit_value:g} {limit}"
+                text = f"{percent}% of the limit is used: {spent:g} of {limit_value:g} {limit}"
                 text += f" for {owner}." if owner else "."
                 self._add_note(event.agent, "warning", text, at, offset)
             case RepetitionStopped(reason=reason):

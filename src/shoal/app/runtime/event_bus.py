@@ -151,7 +151,7 @@ class EventBus:
             self._turn_channel.force_put(event)
 
     def note(self, text: str) -> None:
-        """Publish a note for the person."""
+        """Publish a note for the user."""
         self.emit_event(NoteAdded(agent=LEAD_ID, text=text))
 
     def notify_subscribers(self, event: Event) -> None:

@@ -264,7 +264,7 @@ class AgentServices(Struct, frozen=True, kw_only=True):
     acceptance: TaskAcceptanceCommandRunner
     trace_parents: SessionTraceParents
     deferral: ToolDeferral
-    """Which tools of MCP servers an agent has to search for."""
+    """MCP tools that an agent has to search for."""
     ids: IdGenerator
     """Source of the ids of agents other than the lead."""
     extras: dict[str, AgentExtras]
@@ -531,7 +531,7 @@ async def _open_shell_supervisor(
     if (membership := options.membership) is not None and membership.snapshot:
         shells.launcher.shared_snapshot = Path(membership.snapshot)
     if options.attended:
-        # Prepared while the person types; an unattended run starts a shell only when needed.
+        # Prepared while the user types; an unattended run starts a shell only when needed.
         shells.prepare_snapshot()
     return shells
 

@@ -1,4 +1,4 @@
-"""A session: the lead agent and everything it owns, from the first prompt to the last clean-up."""
+"""A session: the lead agent and everything it owns, from the first prompt to the last cleanup."""
 
 from __future__ import annotations
 
@@ -85,11 +85,11 @@ if TYPE_CHECKING:
     from shoal.workspaces.checkpoints import FileUndoReport
 
 GATHER_INTERVAL = 0.05
-"""Maximum seconds between two arrivals that share one turn."""
+"""Maximum seconds between two messages that share one turn."""
 GATHER_TIMEOUT = 0.2
 SESSION_ENDED_REASON = "the session ended"
-STOPPED_BY_PERSON_REASON = "it was stopped by the person"
-INTERRUPTED_TEXT = "[The person interrupted this turn.]"
+STOPPED_BY_PERSON_REASON = "it was stopped by the user"
+INTERRUPTED_TEXT = "[The user interrupted this turn.]"
 
 
 class Session:
@@ -121,7 +121,7 @@ class Session:
         self.expects_input = options.attended
         """True if a person or a driving program may still send input."""
         self.notes: list[str] = []
-        """Notes for the person about the start of the session."""
+        """Notes for the user about the start of the session."""
 
     @property
     def id(self) -> SessionId:
@@ -318,7 +318,7 @@ class Session:
         await self.runtime.events.publish_event(event)
 
     def note(self, text: str) -> None:
-        """Publish a note for the person."""
+        """Publish a note for the user."""
         self.runtime.events.note(text)
 
     async def _exit_task_group_unwrapping_errors(
@@ -454,7 +454,7 @@ class Session:
         task, channel = self._running, self._channel
         if task is None or channel is None or task is asyncio.current_task():
             return False
-        # A task that is cancelled before its first step never runs, and would never report its end.
+        # A task that is canceled before its first step never runs, and would never report its end.
         await asyncio.sleep(0)
         if task.done():
             return False
@@ -475,7 +475,7 @@ class Session:
         return await ask_model_outside_conversation(self.agent, f"{load_prompt('aside')}\n{question}")
 
     async def suggest_prompt(self) -> str:
-        """Suggest the person's next prompt in one line; empty if there is no suggestion."""
+        """Suggest the user's next prompt in one line; empty if there is no suggestion."""
         if not self.agent.conversation.messages:
             return ""
         suggestion = to_one_line(
@@ -646,7 +646,7 @@ class Session:
                 raise
             uncancel_current_task()
             return self._close_open_tool_calls(
-                LoopResult(reason="interrupted", detail="interrupted by the person")
+                LoopResult(reason="interrupted", detail="interrupted by the user")
             ), None
         except TimeoutError:
             limit = self._options.deadline or 0

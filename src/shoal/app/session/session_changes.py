@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from shoal.workspaces.checkpoints import FileUndoReport
 
 
-INTERRUPTED_REASON = "it was interrupted by the person; a message resumes it"
+INTERRUPTED_REASON = "it was interrupted by the user; a message resumes it"
 
 
 async def interrupt_agent(session: Session, name: str) -> bool:
@@ -96,7 +96,7 @@ async def call_mcp_tool(session: Session, call: ToolUseBlock) -> ToolOutput | No
 
 
 async def run_start_hooks_only(options: Options) -> tuple[str, ...]:
-    """Open a session, run the hooks of its start and close it; return notes for the person.
+    """Open a session, run the hooks of its start and close it; return notes for the user.
 
     It needs no model: a machine is often set up before it has a key.
     """

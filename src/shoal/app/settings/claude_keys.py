@@ -122,7 +122,7 @@ _BY_NAME = {key.name: key for key in CLAUDE_KEYS}
 _OWN_KEYS = frozenset({"shoal", "$schema"})
 _SECTIONS = ("permissions", "sandbox", "sandbox.filesystem", "sandbox.network", "sandbox.credentials")
 _HARMLESS_VALUES: dict[str, Any] = {"editorMode": "normal", "respectGitignore": True}
-"""Values of unused keys that request the behaviour that Shoal has anyway."""
+"""Values of unused keys that request behavior that Shoal has anyway."""
 
 
 def find_claude_key(name: str) -> ClaudeKey:

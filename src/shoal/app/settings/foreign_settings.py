@@ -32,7 +32,7 @@ def refuse_unsupported_restrictions(documents: Sequence[SettingsDocument]) -> No
     for document in documents:
         for key in _MANAGED_KEYS if document.kind == "managed" else ():
             if document.raw.get(key) not in (None, False):
-                _refuse(document, (key,), "Shoal cannot enforce it, so Shoal refuses to start")
+                _refuse(document, (key,), "Shoal cannot enforce it and refuses to start")
         for key in _MANAGED_SWITCHES if document.kind == "managed" else ():
             if not isinstance(document.raw.get(key, False), bool):
                 _refuse(document, (key,), "expected true or false")

@@ -71,7 +71,7 @@ MANAGED_FILES = tuple(Path(path) for path in _MANAGED_BY_PLATFORM.get(sys.platfo
 
 class ConfiguredModels(Struct, frozen=True, kw_only=True):
     main: str | None = None
-    """Model named by the environment or a file; None if neither does."""
+    """Model named by the environment or a file; None if neither names one."""
     subagents: str | None = None
     """Model for every child agent, regardless of its definition; None if not set."""
     betas: tuple[str, ...] = ()
@@ -84,7 +84,7 @@ class ConfiguredPermissions(Struct, frozen=True, kw_only=True):
     rules: PermissionRuleSet
     """Parsed rules of all files, each with its source."""
     bypass_ban: str | None = None
-    """File and line of a setting that forbids to skip permissions."""
+    """File and line of a setting that forbids skipping permissions."""
 
 
 class WritingSettings(Struct, frozen=True, kw_only=True):
@@ -132,7 +132,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     environ: Mapping[str, str]
     """Environment of this process at start."""
     documents: tuple[SettingsDocument, ...]
-    """Settings files, the strongest first, without their untrusted parts."""
+    """Settings files, highest precedence first, without their untrusted parts."""
     findings: SettingsFindings
 
     def __repr__(self) -> str:
@@ -461,7 +461,7 @@ _THEMES: dict[str, Literal["dark", "light", "ansi"]] = {
     "dark-ansi": "ansi",
     "light-ansi": "ansi",
 }
-"""Themes of Claude Code and the nearest ones here; `auto` asks the terminal, as no theme does."""
+"""Claude Code's themes and the closest themes here; with `auto` or no theme, Shoal asks the terminal."""
 
 
 def _resolve_attribution(settings: SettingsSchema) -> AttributionSettings:
@@ -498,7 +498,7 @@ def _restrict_shoal_settings(
         # A project's file must not make agents' messages leave the machine.
         telemetry=trusted.telemetry,
         store=_find_first_set_variable(_STORE_VARIABLES, environ) or trusted.store,
-        # Code runs only on a cluster that the person named.
+        # Code runs only on a cluster that the user named.
         cluster=trusted.cluster,
         coordinator=_read_boolean_variable(environ, _COORDINATOR_VARIABLES, default=merged.coordinator),
         plain=_read_boolean_variable(environ, _PLAIN_VARIABLES, default=merged.plain),

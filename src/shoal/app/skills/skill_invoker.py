@@ -90,7 +90,7 @@ class SkillInvoker:
             return create_tool_error_output(str(error))
         if not skill.for_model:
             return create_tool_error_output(
-                f"The skill {skill.name} can only be called by a person, who types /{skill.name} at the "
+                f"The skill {skill.name} can only be called by the user, who types /{skill.name} at the "
                 f"prompt."
             )
         agent = self._running_agents.require_agent(AgentId(context.agent.agent))

@@ -46,7 +46,9 @@ def load_skill_policy(documents: Sequence[SettingsDocument]) -> SkillPolicy:
             if value not in _OVERRIDES:
                 location = document.locate_key(("skillOverrides", name))
                 choices = ", ".join(_OVERRIDES)
-                problems.append(f"{location}: skillOverrides.{name}: expected {choices}; the skill is off")
+                problems.append(
+                    f"{location}: skillOverrides.{name}: expected {choices}; the skill is disabled"
+                )
             overrides[name] = value if value in _OVERRIDES else "off"
     runs_commands = not any(document.raw.get("disableSkillShellExecution") is True for document in documents)
     return SkillPolicy(overrides=overrides, runs_commands=runs_commands, problems=tuple(problems))

@@ -19,7 +19,7 @@ from shoal.stores.files.teams.team_ownership import RECENT_SECONDS, is_created_b
 from shoal.wire.foreign_json import InvalidFileContent, parse_foreign_json
 
 _MTIME_PRECISION = 0.02
-"""Seconds by which the time of a file may be behind the clock."""
+"""Seconds by which a file's timestamp may lag behind the clock."""
 _LOCK_SECONDS = 10.0
 """Other programs refresh a lock directory more often than this."""
 

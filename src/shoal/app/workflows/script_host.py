@@ -89,7 +89,7 @@ class ScriptHost:
             try:
                 message = await self._serve_requests(reader, writer)
             except ScriptProtocolError as error:
-                raise WorkflowError(f"The script was ended because {error}.") from error
+                raise WorkflowError(f"The script was stopped because {error}.") from error
             finally:
                 await self._cancel_open_requests()
             match message:
@@ -270,7 +270,7 @@ def _describe_early_end(status: int, error_output: bytes) -> str:
         return f"The script was refused because it cannot be isolated here: {text}"
     if status in _KILLED_STATUSES:
         return (
-            f"The script was killed: it used more than {CPU_SECONDS} s of processor time, so it probably "
-            f"loops forever, or more than {MEMORY_BYTES // 1024 // 1024:,} MB of memory."
+            f"The script was killed: it used more than {CPU_SECONDS} s of CPU time (it may be in an endless "
+            f"loop) or more than {MEMORY_BYTES // 1024 // 1024:,} MB of memory."
         )
     return f"The script's process ended without a result (status {status}). {text}".strip()

@@ -32,7 +32,7 @@ from shoal.core.permissions.questions import ChoiceAnswer, ChoiceOption, ChoiceQ
 from shoal.core.text.text_format import to_one_line
 
 MAX_STEPS = 100_000
-"""Steps of one workflow; a program that asks for more loops forever."""
+"""Maximum number of steps in one workflow; a program that asks for more is in an endless loop."""
 _IDLE_ROUNDS = 5
 """Rounds of the event loop without a replayed step after which a difference is certain."""
 _DESCRIPTION_LENGTH = 60
@@ -276,8 +276,8 @@ class StepRunner:
         self._agent_count += has_child
         if self._max_agents is not None and self._agent_count > self._max_agents:
             raise WorkflowError(
-                f"The workflow {self.workflow} may start {self._max_agents} agents, but asked for another "
-                "agent. The approval does not cover more agents."
+                f"The workflow {self.workflow} asked for another agent, but only {self._max_agents} agents "
+                f"were approved."
             )
 
     def _allocate_number(self) -> int:

@@ -24,7 +24,7 @@ class AgentIdentity(Struct, frozen=True, kw_only=True):
     parent: AgentId | None = None
     kind: str = "lead"
     depth: int = 0
-    """Number of agents between it and the person."""
+    """Number of agents between it and the user."""
     teammate: TeammateForm | None = None
     """Execution form of a teammate; None for a lead and for the agents that members start."""
     parent_session: SessionId | None = None

@@ -210,7 +210,9 @@ class AgentBudget:
         owner = "" if is_tree_limit else self.agent
         max_seconds = self.budget.limits.max_seconds if is_tree_limit else self._max_seconds
         subject = "the whole run" if is_tree_limit else owner
-        sentence = f"the {format_limit_amount('seconds', max_seconds or 0)} for {subject} have passed"
+        sentence = (
+            f"the time limit of {format_limit_amount('seconds', max_seconds or 0)} for {subject} has passed"
+        )
         return BudgetRefusal(limit="seconds", scope=scope, whose=owner, sentence=sentence)
 
     async def wait_and_reserve(

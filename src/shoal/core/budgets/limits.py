@@ -75,7 +75,7 @@ class AgentSlot(Struct, kw_only=True):
     is_resumed: bool = False
     is_open: bool = True
     is_running: bool = True
-    """True if it holds one of the concurrent places."""
+    """True if it occupies one of the concurrent slots."""
 
 
 class AgentCountLimiter:

@@ -16,7 +16,7 @@ class SharedBudget:
     def __init__(
         self, *, usd: float | None = None, tokens: int | None = None, requests: int | None = None
     ) -> None:
-        """Raises ValueError unless at least one limit is set, and all are above 0."""
+        """Raises ValueError unless at least one limit is set, and all are greater than 0."""
         limits = {"usd": usd, "tokens": tokens, "requests": requests}
         for name, limit in limits.items():
             if limit is not None:
@@ -54,8 +54,8 @@ class SharedBudget:
         loop = asyncio.get_running_loop()
         if self._loop is not None and self._loop is not loop and self._loop.is_running():
             raise RuntimeError(
-                "The budget is used by sessions in another event loop. Sessions share a budget only in one "
-                "loop."
+                "The budget is used by sessions in another event loop. Sessions can share a budget only "
+                "within one event loop."
             )
         self._loop = loop
 
@@ -76,4 +76,4 @@ class SharedBudget:
 
 def _check_limit(name: str, limit: Any) -> None:
     if isinstance(limit, bool) or not isinstance(limit, int | float) or math.isnan(limit) or limit <= 0:
-        raise ValueError(f"shoal.Budget(): {name}: expected a number above 0, got {limit!r}.")
+        raise ValueError(f"shoal.Budget(): {name}: expected a number greater than 0, got {limit!r}.")

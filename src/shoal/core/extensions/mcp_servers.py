@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 MAX_TOOL_NAME_LENGTH = 64
-"""Length of a tool name that every provider accepts."""
+"""Maximum length of a tool name that every provider accepts."""
 _MAX_SERVER_NAME_LENGTH = 40
 MCP_PREFIX = "mcp__"
 

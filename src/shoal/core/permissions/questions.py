@@ -54,7 +54,7 @@ class MultipleChoice(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ChoiceQuestion(Struct, frozen=True, kw_only=True, tag_field="type", tag="choice"):
-    """Question: which of these options does the person want?"""
+    """Question: which of these options does the user want?"""
 
     id: str
     agent: AgentId
@@ -101,7 +101,7 @@ Question: TypeAlias = PermissionQuestion | ChoiceQuestion | PlanApprovalQuestion
 class AllowAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="allowed"):
     remember: RememberScope = "once"
     input: dict[str, Any] | None = None
-    """Input of the call as the person changed it."""
+    """Input of the call as the user changed it."""
     updates: tuple[PermissionSuggestion, ...] = ()
     """Permission changes made with the answer; if empty, `remember` applies the suggested change."""
 

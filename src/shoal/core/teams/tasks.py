@@ -274,7 +274,7 @@ def apply_added_task_dependencies(
     )
     if unknown_ids:
         raise TaskUpdateRefused(
-            f"There is no task {', '.join(unknown_ids)}, so no task can wait for it or block it."
+            f"There is no task {' or '.join(unknown_ids)}, so no task can wait for it or block it."
         )
     changed: dict[TaskId, Task] = {}
     updated_board = overlay_tasks_on_board(board, changed)

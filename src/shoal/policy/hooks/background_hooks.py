@@ -83,7 +83,7 @@ class BackgroundHookRunner(Generic[_Job]):
     async def stop_all(self) -> tuple[_Job, ...]:
         """Stop all running and queued jobs and return them; no job starts afterwards."""
         self._open = False
-        # A task that is cancelled before its first step never runs and would leak what it was handed.
+        # A task that is canceled before its first step never runs and would leak what it was handed.
         await asyncio.sleep(0)
         running = dict(self._running)
         for task in running:

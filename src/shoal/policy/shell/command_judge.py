@@ -31,7 +31,7 @@ from shoal.policy.shell.readonly_usage import (
 from shoal.policy.shell.shell_words import ShellWord
 
 _READING_MORE = frozenset({"npm", *LINK_FOLLOWING_FLAGS})
-"""Programs that read files that no operand names."""
+"""Programs that read files not named by any operand."""
 _SEDS = frozenset({"sed", "gsed"})
 _IN_PLACE_FLAGS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(_SEDS, ("-i", "--in-place")),

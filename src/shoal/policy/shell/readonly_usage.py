@@ -61,7 +61,7 @@ class ReadOnlyCommandVerdict(Struct, frozen=True, kw_only=True):
     writes: tuple[ShellWord, ...] = ()
     doubt: str = ""
     follows_links: bool = False
-    """True if it reads everything below `reads`, also through links."""
+    """True if it reads everything below `reads`, including through links."""
 
 
 def build_readonly_verdict(why: str, *, reads: tuple[ShellWord, ...] = ()) -> ReadOnlyCommandVerdict:

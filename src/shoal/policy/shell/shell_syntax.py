@@ -22,7 +22,7 @@ ENDING_SIGNS = frozenset({";", "&", "&&", "||", "|", "|&", "\n"})
 """Tokens that need no separation from adjacent text."""
 MAX_NESTING = 60
 MAX_SIGNS = 3_000
-"""Limit for shell signs: text that does not parse costs time quadratic in them; this stays below 1 s."""
+"""Limit for shell metacharacters: unparsable text takes time quadratic in their number, here below 1 s."""
 _SIGNS = "()<>&|{}$`[]=;!"
 
 # Tab and newline are the only control characters with a plain meaning; unusual blanks and marks that

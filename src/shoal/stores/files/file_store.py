@@ -27,7 +27,8 @@ class FileStore:
         """With `read_only`, teams are only read: nothing is created, repaired, released or renamed."""
         self.home = home
         self._durable = durable
-        """True to flush every change to the disk before work continues, so that a power cut loses nothing."""
+        """True to flush every change to the disk before work continues, so that a power failure loses
+        nothing."""
         self._read_only = read_only
 
     @property

@@ -342,7 +342,7 @@ class PostgresTaskBoard:
         return claim
 
     def _undo_claim(self, claim: TaskClaimResult | None) -> None:
-        """Release a task whose claimant was cancelled and does not know that it holds it."""
+        """Release a task whose claimant was canceled and does not know that it holds it."""
         if claim is not None and claim.task is not None and claim.attempt is not None:
             number, attempt = int(claim.task.id), claim.attempt
             self._client.send(lambda worker: worker.start_task(self._release(worker, number, attempt)))

@@ -19,7 +19,7 @@ from shoal.surfaces.terminal.text_styles import (
 )
 
 _MIN_COLUMN_WIDTH = 20
-"""Minimum columns of the last column, however narrow the terminal is."""
+"""Minimum width of the last column, however narrow the terminal is."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 debug_option = click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.command("export", short_help="Export a run as one file.")
 @click.argument("session", metavar="[RUN]", required=False)
 @click.option(
-    "--html", is_flag=True, help="Write a web page with a replay and the conversations; it needs no server."
+    "--html", is_flag=True, help="Write a self-contained web page with a replay and the conversations."
 )
 @click.option("-o", "--output", metavar="FILE", help="Output file; - for standard output.")
 @click.option("--json", "as_json", is_flag=True, help="With --html: report the written file as JSON.")

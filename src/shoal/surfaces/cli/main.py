@@ -114,7 +114,7 @@ class JournalProgressPrinter:
             self._printed = (journal, tenth)
             print(
                 f"shoal: Reading the journal of session {journal.parent.name[:8]} once, for later commands: "
-                f"{10 * tenth} % of {total / 1_000_000:.0f} MB",
+                f"{10 * tenth}% of {total / 1_000_000:.0f} MB",
                 file=sys.stderr,
             )
 

@@ -66,7 +66,7 @@ def list_skills(*, as_json: bool) -> int:
     return exit_codes.OK
 
 
-@skill_commands.command("show", short_help="Show the resulting definition of a skill or command.")
+@skill_commands.command("show", short_help="Show the effective definition of a skill or command.")
 @click.argument("name")
 @json_option
 @debug_option

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from shoal.app.run_view.run_view import RunView
 
 SIDE_BY_SIDE = 90
-"""Columns from which on the two versions are shown side by side."""
+"""Minimum width at which the two versions are shown side by side."""
 MOST_COMPARED = 1_500
 _MODES: tuple[tuple[PermissionMode, str], ...] = (
     ("default", "asks before it changes or runs anything"),

@@ -133,7 +133,7 @@ class QuestionForm(Vertical):
     # Text input
 
     def ask_text(self, label: str, callback: Callable[[str], None]) -> None:
-        """Ask the person for a line of text."""
+        """Ask the user for a line of text."""
         self.query_one(".form--label", Static).update(build_clean_line((label, MUTED)))
         self._text_callback = callback
         entry = self.query_one(Input)

@@ -42,7 +42,7 @@ from shoal.wire.member_channel_codec import (
 )
 
 PING_ATTEMPTS = 2
-"""Pings in `ping_timeout`: if the lead itself was suspended, one answer may arrive too late."""
+"""Number of pings within `ping_timeout`: if the lead itself was suspended, one answer may arrive too late."""
 
 BudgetMessage: TypeAlias = (
     AgentBudgetOpenedMessage

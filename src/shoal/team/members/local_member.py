@@ -165,7 +165,7 @@ class LocalMember:
                 ):
                     return False
                 self._services.note(
-                    f"An answer for {self.name} came too late, so {body.request_id} was dropped."
+                    f"An answer for {self.name} arrived too late, so {body.request_id} was dropped."
                 )
                 return True
             case ShutdownRequestMail():
@@ -395,7 +395,7 @@ class LocalMember:
             result = await self._run_turn_with_stall_retry(prompt)
             self._services.agents.announce_missed_results(self.id, result.interrupted_results)
             if result.reason == "blocked" and not self.agent.state.halt_reason:
-                # The person's prompt was erased: there was nothing to do.
+                # The user's prompt was erased: there was nothing to do.
                 return LoopResult(reason="done", detail=result.detail)
             if result.reason != "done" or not self.agent.hooks.has_hooks_for("TeammateIdle"):
                 return result

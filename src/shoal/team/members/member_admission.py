@@ -517,7 +517,7 @@ def build_shutdown_mail_id_prefix(entry: RosterEntry) -> str:
 
 
 def attach_progress_monitor(prepared: PreparedAgent, monitor: ProgressMonitor) -> PreparedAgent:
-    """Attach the monitor, so that clean-up also closes its output file."""
+    """Attach the monitor, so that cleanup also closes its output file."""
 
     async def flush_output_and_clean_up() -> RetainedWorktreeWork | None:
         monitor.flush_output()

@@ -23,9 +23,10 @@ from shoal.team.team_prompts import format_team_notice
 from shoal.team.team_services import TeamServices
 
 RETRY_DELAYS = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
-"""Seconds before each attempt in a row; the last delay repeats."""
+"""Seconds before each consecutive attempt; the last delay repeats."""
 STABLE_AFTER = 60.0
-"""Seconds after which a restarted member counts as stable: its next failure starts a new row of attempts."""
+"""Seconds after which a restarted member counts as stable: its next failure starts a new series of
+attempts."""
 _MAX_KNOWN_MAIL = 100_000
 
 

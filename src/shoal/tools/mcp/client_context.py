@@ -53,7 +53,7 @@ class McpClientContext(Struct, frozen=True, kw_only=True):
     env: Mapping[str, str]
     """Environment of server programs; also expands variables in configurations."""
     logs: Path
-    """Directory of the logs of server standard error."""
+    """Directory for the logs of the servers' standard error."""
     deadline: float
     """Seconds that one call may take without reporting progress."""
     note: Callable[[str], None]

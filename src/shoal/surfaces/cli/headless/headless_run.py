@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 _RECOVERABLE_ENDS: tuple[TurnEndReason, ...] = ("interrupted", "max_turns", "model_error")
-"""Turn ends that do not prevent another turn."""
+"""Ways a turn can end that still allow another turn."""
 
 
 class HeadlessRunRequest(Struct, frozen=True, kw_only=True):

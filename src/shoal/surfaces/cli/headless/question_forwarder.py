@@ -158,7 +158,7 @@ def _encode_suggestions(question: Question) -> tuple[Any, ...]:
 def _parse_program_answer(question: Question, response: ControlResponseInputStreamLine) -> Answer:
     body = response.body
     if response.error or body.get("behavior") != "allow":
-        reason = response.error or str(body.get("message") or "The person said no.")
+        reason = response.error or str(body.get("message") or "The user said no.")
         return DenyAnswer(reason=reason, ends_turn=body.get("interrupt") is True)
     updated_input = body.get("updatedInput")
     match question:

@@ -15,7 +15,7 @@ HANDLED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 OUTPUT_GRACE = 1.5
-"""Seconds for the last output after a turn was interrupted."""
+"""Seconds to write the last output after a turn is interrupted."""
 
 
 class HeadlessSignalHandler:

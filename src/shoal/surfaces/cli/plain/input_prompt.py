@@ -77,7 +77,7 @@ class InputPrompt(Protocol):
     echoes_input: bool
     """True if the terminal shows typed text, so that it need not be printed again."""
     on_background_key: Callable[[], bool]
-    """Called at Ctrl-B; if it moves no agent, the key moves the cursor."""
+    """Called on Ctrl-B; if it moves no agent, the key moves the cursor."""
 
     def open(self) -> None: ...
 

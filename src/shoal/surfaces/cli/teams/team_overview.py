@@ -42,7 +42,7 @@ class TeamOverview(Struct, frozen=True, kw_only=True):
     run: RunHandle
     lead: LeadState
     foreign_lead: str = ""
-    """What shows that a program other than Shoal leads the team; empty if none does."""
+    """Evidence that a program other than Shoal leads the team; empty if there is none."""
     members: tuple[TeamMemberOverview, ...]
     """The lead first."""
     tasks: tuple[Task, ...]

@@ -42,7 +42,7 @@ def set_border_titles(widget: Vertical, title: str, keys: str) -> Vertical:
 
 
 class ConfirmScreen(ModalScreen[bool]):
-    """Dismisses with True if the person confirms."""
+    """Dismisses with True if the user confirms."""
 
     DEFAULT_CSS = f"ConfirmScreen {{ {_CSS} }}"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -163,7 +163,7 @@ class TaskDraftScreen(ModalScreen[tuple[str, str, str] | None]):
         if not subject:
             self._show_error("Describe the task in a few words.")
         elif not all(each.isascii() and each.isdigit() for each in numbers):
-            self._show_error("Name tasks by their numbers: 3, 4")
+            self._show_error("Enter task numbers, for example: 3, 4")
         else:
             self.dismiss((subject, self.query_one("#description", TextArea).text.strip(), " ".join(numbers)))
 
