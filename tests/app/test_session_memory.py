@@ -91,7 +91,7 @@ async def test_a_resumed_session_gets_its_memory_once(tmp_path: Path) -> None:
     async with open_session_with_memory(tmp_path, model) as session:
         await run_all_turns(session, "make tea")
         assert await get_memory(session).write_notes_with_model(session.agent)
-        assert "person wants tea" not in str(session.agent.conversation.messages)
+        assert "user wants tea" not in str(session.agent.conversation.messages)
     for _ in range(2):
         async with open_session_with_memory(tmp_path, model, resume=session.id) as again:
             await run_all_turns(again, "go on")

@@ -45,7 +45,7 @@ def _can_compact_further(agent: AgentRunner) -> bool:
 
 
 async def compact_conversation(agent: AgentRunner, trigger: str, *, instructions: str = "") -> None:
-    """Replace the conversation by a summary; the transcript keeps all messages."""
+    """Replace the conversation with a summary; the transcript keeps all messages."""
     if agent.hooks.has_hooks_for("PreCompact"):
         instructions = await _run_pre_compact_hooks(agent, trigger, instructions)
     tokens_before = agent.state.context_tokens

@@ -209,7 +209,7 @@ async def _tell_or_ask(agent: AgentRunner, *, was_told: bool, subject: str, noti
 
 
 def _means_continue(answer: Answer, question: MultipleChoice) -> bool:
-    """Return True for `Continue` and for other words of the user; a denial stops the agent."""
+    """Return True for `Continue` and for any other text from the user; a denial stops the agent."""
     if isinstance(answer, DenyAnswer) or not isinstance(answer, ChoiceAnswer):
         return False
     return answer.answers.get(question.question, STOP_LABEL) != STOP_LABEL

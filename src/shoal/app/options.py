@@ -35,6 +35,8 @@ class AgentExtras(Struct, frozen=True, kw_only=True):
 
 
 class Options(Struct, frozen=True, kw_only=True):
+    """Options of a session, as the command line and `shoal.open` pass them."""
+
     name: str = "lead"
     """Name of the agent, for other agents and on the task board."""
     team: str | None = None

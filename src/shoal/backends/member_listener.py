@@ -1,4 +1,4 @@
-"""TCP connections between a lead and processes on other machines, which prove that they know a secret.
+"""TCP connections between a lead and processes on other machines, which authenticate with a secret.
 
 The secret itself is never sent. What follows the handshake is neither encrypted nor signed.
 """

@@ -210,7 +210,7 @@ class RayBackend:
         return ""
 
     async def start_setup(self) -> None:
-        """Nothing to do: the choice of this backend has connected to the cluster."""
+        """Do nothing: choosing this backend has already connected to the cluster."""
 
     async def spawn_member(self, launch: MemberProcessLaunchSpec) -> RayMemberProcess:
         name = launch.launch_args.name
@@ -392,7 +392,7 @@ class RayDriverClient:
         return self._channel.is_open
 
     async def wait_until_connected(self) -> str:
-        """Return why the cluster cannot be used; empty if it can."""
+        """Return why the cluster cannot be used; empty if it can be."""
         async with self._clock.deadline(DRIVER_TIMEOUT):
             return await self._connected
 

@@ -65,7 +65,7 @@ class RayNode:
         return self._process.pid
 
     async def start(self) -> None:
-        """Start the processes and wait until Ray says that they run. Raises `ProcessError`."""
+        """Start the processes and wait until Ray reports that they are running. Raises `ProcessError`."""
         with self._output.open("wb") as output:
             self._process = await self._processes.start_process(
                 ProcessLaunchSpec(
@@ -155,7 +155,7 @@ class RayNodeKeeper:
         self._report = report
 
     async def run(self) -> None:
-        """Join the cluster again and again, until this is cancelled."""
+        """Join the cluster again and again, until this is canceled."""
         assert self._spec.address is not None
         while True:
             cluster_id = await self._wait_for_head(self._spec.address)

@@ -33,6 +33,8 @@ PREVIEW_LENGTH = 200
 
 
 class Event(Struct, frozen=True, kw_only=True, tag_field="type", tag="event", gc=False):
+    """Base class of all events."""
+
     is_journaled: ClassVar[bool] = False
     agent: AgentId
 
@@ -108,7 +110,7 @@ class ModelRequestFailed(JournaledEvent, frozen=True, tag="request_failed"):
     """Dollars that Shoal counts for it; None means the amount that was reserved for it."""
     estimated_tokens: int | None = None
     quota: bool = False
-    """True if the provider refused because the account's quota or credit is used up."""
+    """True if the provider refused because the account's quota or credit is exhausted."""
 
 
 class RepetitionStopped(JournaledEvent, frozen=True, tag="repetition_stopped"):

@@ -20,8 +20,8 @@ _FileKey: TypeAlias = tuple[asyncio.AbstractEventLoop, int, int]
 class _FlockQueue:
     """Waiters of one loop for the flock of one file, in order; a thread waits on behalf of the first.
 
-    A thread cannot be canceled: if its caller gives up, it waits on for the next. So callers that give up
-    repeatedly on one lock leave threads for other locks.
+    A thread cannot be canceled: if its caller gives up, it keeps waiting for the next one. So callers that
+    give up repeatedly on one lock leave threads for other locks.
     """
 
     __slots__ = ("_file", "_threads", "_tried", "_waiting")

@@ -21,6 +21,8 @@ from shoal.core.permissions.questions import Answer, Question
 
 
 class Model(Protocol):
+    """A model that answers requests."""
+
     @property
     def card(self) -> ModelCard: ...
 

@@ -49,7 +49,7 @@ def _iter_alias_commands(part: SimpleShellCommand, command: str, root: str) -> I
 def _iter_meanings(
     part: SimpleShellCommand, words: tuple[str | None, ...], command: str, root: str, *, depth: int
 ) -> Iterator[SimpleShellCommand]:
-    """Yield what a subcommand may stand for that is none of git's own."""
+    """Yield what a subcommand that is not one of git's own may stand for."""
     name = words[1] if len(words) > 1 else None
     if name is None or name in GIT_SUBCOMMANDS:
         return

@@ -1,7 +1,7 @@
 """Programs that a repository's own configuration makes git run, even for commands that only read.
 
 A checkout can come with its configuration, for example from an archive. What the user configured for all
-repositories is the user's and is not looked at.
+repositories is not checked.
 """
 
 from __future__ import annotations

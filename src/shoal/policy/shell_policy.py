@@ -601,7 +601,7 @@ class ShellCommandPermissionDecider:
         return _FileWriteObjection(f"it writes {escape_filename(path)}")
 
     def _find_read_objection(self, path: str, tables: PermissionRuleTables, *, is_found: bool) -> str | None:
-        """Return why a read must be asked; with `is_found` the path stands for files that `find` passes."""
+        """Return why a read needs approval; with `is_found` the path stands for files that `find` passes."""
         if is_found or not GLOB.search(path):
             return self._find_real_read_objection(path, tables)
         try:
@@ -611,7 +611,8 @@ class ShellCommandPermissionDecider:
             return _TOO_WIDE
 
     def _find_link_objection(self, part: SimpleShellCommand, tables: PermissionRuleTables) -> str | None:
-        """Return why a command must be asked that reads everything below its paths, through links too."""
+        """Return why a command that reads everything below its paths, including through links, needs
+        approval."""
         paths = part.reads if part.follows_links else list_searched_directories(part)
         try:
             for path in paths:
@@ -628,7 +629,7 @@ class ShellCommandPermissionDecider:
         return None
 
     def _find_search_objection(self, part: SimpleShellCommand, tables: PermissionRuleTables) -> str | None:
-        """Return why a command must be asked because of what lies in the directories that it reads."""
+        """Return why a command needs approval because of what is in the directories that it reads."""
         if part.words and (judge := get_checkout_judge(part.words)) is not None:
             return judge(part, self._resolve_path, self._paths.root)
         if part.follows_links or "find" in part.via or any(map(is_found_path, part.reads)):

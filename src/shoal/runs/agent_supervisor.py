@@ -136,9 +136,8 @@ class AgentSupervisor:
     async def start_agent_for_program(
         self, request: SpawnRequest, output: OutputType[Any] | None = None, agent: AgentId | None = None
     ) -> AgentRun:
-        """Start an agent that no model asked for, as a child of the lead; wait for a free place.
-
-        Only the program that opened the session learns of its end. `agent` is its id, by default a new one.
+        """Start an agent that no model asked for, as a child of the lead; wait for a free slot. Only the
+        program that opened the session is notified of its end. `agent` is its id, by default a new one.
         Raises `AgentRequestRefused`.
         """
         parent, agent = self._running_agents.lead, agent or self._ids.new_agent_id()

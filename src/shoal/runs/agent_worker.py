@@ -128,7 +128,7 @@ class AgentWorker:
         )
 
     def _remind_of_answer(self, prepared: PreparedAgent) -> Message | None:
-        """Return a reminder for an agent that owes a structured answer; None after too many."""
+        """Return a reminder for an agent that must give a structured answer; None after too many."""
         tool = prepared.output_tool
         if tool is None or tool.has_answer or self._reminders == MAX_ANSWER_REMINDERS:
             return None

@@ -28,7 +28,7 @@ Emit: TypeAlias = Callable[[JournaledEvent], None]
 
 
 class _PendingQuestion:
-    """Question that is waiting for an answer. Others may await it too, so its future is never cancelled."""
+    """Question that is waiting for an answer. Others may await it too, so its future is never canceled."""
 
     def __init__(self, question: Question) -> None:
         self.question = question

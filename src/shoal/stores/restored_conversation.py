@@ -40,7 +40,8 @@ from shoal.wire.transcript_codec import (
 
 
 class EarlierConversation:
-    """Facts about the lines before a compaction, which a restored conversation needs besides the rest."""
+    """Facts about the lines before a compaction, which a restored conversation needs in addition to the other
+    lines."""
 
     snapshot_modules: ClassVar[tuple[str, ...]] = (
         __name__,

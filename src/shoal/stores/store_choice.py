@@ -1,4 +1,4 @@
-"""Choice of the store: the one place that knows all implementations."""
+"""Chooses the store; no other module refers to all implementations."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _open_postgres_store(address: str, home: Path | None) -> Store:
 
 @contextmanager
 def open_temporary_store() -> Iterator[Store]:
-    """Open a store for sessions that are never resumed; nothing of it is left at the end."""
+    """Open a store for sessions that are never resumed; nothing is left at the end."""
     from shoal.stores.memory.memory_store import MemoryStore
 
     store = MemoryStore(max_events=MAX_TEMPORARY_EVENTS)

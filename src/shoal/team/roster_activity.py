@@ -42,7 +42,7 @@ class RosterActivityWriter:
         self.active_members.discard(name)
 
     async def flush_continuously(self) -> None:
-        """Flush after each change until cancelled."""
+        """Flush after each change until canceled."""
         while True:
             await self._wake.wait()
             await self._clock.sleep(FLUSH_DELAY)

@@ -202,7 +202,7 @@ class SessionTeams:
         """Resume the team that an earlier process of the session led.
 
         `active_members` are the teammates without an end in the journal, `idle_members` those that ended with
-        their process. The lead does not know of others, which had not started yet.
+        their process. The lead has no information about others, which had not started yet.
         """
         from shoal.team.members.member_results import LostMember, build_member_end_notice
 

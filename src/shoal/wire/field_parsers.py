@@ -23,7 +23,7 @@ def describe_unknown_field(key: str, known_fields: Iterable[str]) -> str:
 
 
 def refuse_misspelled_field(key: str, narrowing_fields: Iterable[str]) -> None:
-    """Raise `InvalidFrontMatterFieldError` for a key that is probably a field that narrows something."""
+    """Raise `InvalidFrontMatterFieldError` for a key that is probably a misspelled restricting field."""
     from difflib import get_close_matches
 
     by_letters = {_keep_letters(field): field for field in narrowing_fields}

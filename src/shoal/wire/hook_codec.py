@@ -172,7 +172,7 @@ class _HookParser:
     def _build_blocking_guard(
         self, event: HookEvent, matcher: str, why: str, key_path: tuple[str, ...]
     ) -> Hook:
-        """Return a hook that blocks what a hook that cannot run would judge: without it nobody does."""
+        """Return a hook that blocks the events that an unusable hook was meant to judge."""
         location = self._locate((*key_path, "type"))
         reason = f"the hook at {location} guards it, but {why}. Correct the hook, or remove it."
         self._add_problem((*key_path, "type"), f"{why}; if its matcher matches, {event} is blocked")

@@ -453,7 +453,7 @@ _COMFORT_PERMISSION_KEYS = frozenset({"allow", "additionalDirectories", "disable
 
 
 def _refuse_misspelled_permission_key(document: SettingsDocument) -> None:
-    """Raise `SettingsError` for a key that is probably `deny` or another one that narrows.
+    """Raise `SettingsError` for a key that is probably `deny` or another restricting key, misspelled.
 
     Other unknown keys belong to other programs.
     """

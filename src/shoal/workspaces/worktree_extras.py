@@ -19,7 +19,7 @@ _MAX_BYTES = 100 * 1024 * 1024
 
 
 class WorktreeOptions(Struct, frozen=True, kw_only=True):
-    """What the key `worktree` of the settings says about new worktrees."""
+    """Options for new worktrees from the key `worktree` of the settings."""
 
     links: tuple[str, ...] = ()
     """Directories of the checkout to link."""

@@ -121,7 +121,7 @@ class Agent(Generic[AnswerT_co]):
 
 
 def name_tools(entries: Any) -> Any:
-    """Return the entries of a list of tools as texts; anything but a list stays for the checks."""
+    """Return the entries of a list of tools as text; anything but a list is left for the checks."""
     if not isinstance(entries, list | tuple):
         return entries
     return [each.schema.name if hasattr(each, "schema") else each for each in entries]

@@ -183,7 +183,7 @@ class AgentFactory:
     async def _prepare_agent_tools(
         self, new_agent: AgentPreparationRequest, definition: AgentDefinition, names: Sequence[str]
     ) -> AgentTools:
-        """Return the tools for an agent with those that only the program has."""
+        """Return the tools for an agent, including those that only the program has."""
         agent_tools = await self._runtime.servers.prepare_agent_tools(definition, names)
         extras = get_program_extras(self._runtime, definition)
         # A teammate reports by mail, and never with an answer.

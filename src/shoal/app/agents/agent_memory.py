@@ -76,7 +76,7 @@ def resolve_agent_memory(
 
 
 def _build_memory_directory_name(definition: AgentDefinition, project: Path) -> str:
-    """Return a name so that a project's agent shares no memory with a user agent of the same name."""
+    """Return a name that keeps a project's agent from sharing memory with a user agent of the same name."""
     if definition.source.kind != "project":
         return _escape_colons_in_agent_name(definition.name)
     digest = sha256(os.path.realpath(project).encode("utf-8", "surrogateescape")).hexdigest()

@@ -1,4 +1,4 @@
-"""Agents that a program or a workflow starts: no model decides that."""
+"""Agents that a program or a workflow starts, without a model's decision."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SpawnOptions(TypedDict, total=False):
 
 
 class ProgramAgents:
-    """Starts agents of a session for a program, and knows the definitions that it brought."""
+    """Starts agents of a session for a program, and keeps the definitions that it passed."""
 
     def __init__(self, runtime: Runtime, supervisor: AgentSupervisor) -> None:
         self.runtime = runtime

@@ -1,4 +1,5 @@
-"""A database and a cluster of three nodes on this one machine, to try what several machines would do."""
+"""A database and a cluster of three nodes on this one machine, for trying out what several machines would
+do."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ class TrialCluster(Struct, frozen=True, kw_only=True):
 async def open_trial_cluster(
     processes: ProcessLauncher, clock: Clock, *, home: Path
 ) -> AsyncIterator[TrialCluster]:
-    """Start everything; end it all on the way out. Raises `ProcessError`."""
+    """Start everything; stop it all on exit. Raises `ProcessError`."""
     if reason := explain_missing_ray():
         raise ProcessError(reason)
     async with AsyncExitStack() as stack:
@@ -184,7 +185,7 @@ def _find_server_user() -> str | None:
 
 
 def _find_own_host() -> str:
-    """Return an address of this machine. Ray replaces a loopback address of a head by another one."""
+    """Return an address of this machine. Ray replaces a head's loopback address with another one."""
     with suppress(ProcessError):
         if not (host := find_own_address("192.0.2.1:9")).startswith("127."):
             return host

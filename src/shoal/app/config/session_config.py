@@ -47,7 +47,7 @@ ModelChooser: TypeAlias = Callable[[str | Model | None], Awaitable[Model]]
 
 
 def add_structured_output_tool(options: Options) -> tuple[Options, StructuredOutputTool | None]:
-    """Return options with the structured output tool added, and the tool; None without a schema."""
+    """Return the options with the structured output tool added, and the tool; None if there is no schema."""
     output = options.output
     schema = options.output_schema if output is None else output.schema
     if schema is None:
@@ -181,7 +181,7 @@ def resolve_environment(options: Options, cwd: Path) -> dict[str, str] | None:
 
 
 def _resolve_requested_mode(options: Options) -> tuple[Options, tuple[str, ...]]:
-    """Return the options with a mode of Shoal, and a note if the requested one is not available."""
+    """Return the options with a mode that Shoal has, and a note if the requested one is not available."""
     if options.mode is None:
         return options, ()
     notes = (AUTO_MODE_NOTE,) if options.mode == AUTO_MODE else ()
@@ -191,7 +191,7 @@ def _resolve_requested_mode(options: Options) -> tuple[Options, tuple[str, ...]]
 def _apply_lead_agent(
     options: Options, settings: Settings, definitions: AgentCatalog
 ) -> tuple[Options, AgentDefinition | None]:
-    """Return the options with the prompt and model of the agent that the lead is.
+    """Return the options with the prompt and model of the lead's agent.
 
     Raises `SettingsError` if there is no such agent: its tools may be fewer.
     """

@@ -371,7 +371,7 @@ def _remove_front_matter(text: str) -> str:
 
 
 def _remove_comments(text: str) -> str:
-    """Remove HTML comments, which are notes for people, but not those inside of code."""
+    """Remove HTML comments, which are notes for people, but not those inside code."""
     if "<!--" not in text:
         return text
     parts, position = list[str](), 0
@@ -382,10 +382,10 @@ def _remove_comments(text: str) -> str:
 
 
 def _find_imported_paths(text: str) -> Iterator[str]:
-    """Return the paths after an @ outside of code."""
+    """Return the paths after an @ outside code."""
     return (match[1] for match in _IMPORT.finditer(_FENCED.sub("", text)))
 
 
 def list_managed_instruction_files() -> list[Path]:
-    """Return the instruction files next to the managed settings, the weaker first."""
+    """Return the instruction files next to the managed settings, lowest precedence first."""
     return [path.with_name("CLAUDE.md") for path in reversed(settings_files.MANAGED_FILES)]

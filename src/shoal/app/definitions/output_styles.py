@@ -76,7 +76,7 @@ def list_output_style_names(settings: Settings, cwd: Path) -> list[str]:
 
 
 def list_output_style_files(settings: Settings, cwd: Path) -> Iterator[OutputStyleFile]:
-    """Yield the files of the project and the home, the strongest first."""
+    """Yield the files of the project and the home, highest precedence first."""
     usable, names = {*_iter_style_files(settings.home, cwd)}, {DEFAULT_STYLE}
     for path in dict.fromkeys((*_iter_project_files(cwd), *_list_style_files(settings.home))):
         notes: list[str] = []

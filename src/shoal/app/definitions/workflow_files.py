@@ -90,7 +90,7 @@ class WorkflowFiles:
         ]
 
     def list_commands(self) -> tuple[WorkflowCommand, ...]:
-        """Return each workflow once, by its name; those that cannot run say why."""
+        """Return each workflow once, by its name; those that cannot run include the reason."""
         found: dict[str, WorkflowCommand] = {}
         for file in self.list_files():
             for name, workflow in zip(file.names, file.workflows, strict=True):

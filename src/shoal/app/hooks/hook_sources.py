@@ -21,9 +21,9 @@ _DISABLE_KEY = "disableAllHooks"
 def load_configured_hooks(
     settings: Settings, given: Mapping[str, Any] | None = None, plugins: Sequence[SettingsDocument] = ()
 ) -> ParsedHooks:
-    """Load the hooks of settings files, the strongest first, then of plug-ins, then of the program.
+    """Load the hooks of settings files, highest precedence first, then of plug-ins, then of the program.
 
-    Raises `SettingsError` if the program's are not understood: it relies on each of them.
+    Raises `SettingsError` if the program's hooks cannot be parsed: it relies on each of them.
     """
     found = [
         parse_hooks_setting(document.raw["hooks"], document.locate_key, settings.environ)
@@ -52,7 +52,8 @@ def _convert_to_subagent_stop_hook(hook: Hook) -> Hook:
 
 
 def are_settings_hooks_disabled(document: SettingsDocument, settings: Settings) -> bool:
-    """Return True if its hooks are off. A project cannot disable user hooks, nor a user managed ones."""
+    """Return True if its hooks are off. Projects cannot disable user hooks, and users cannot disable managed
+    hooks."""
     if document.kind != "managed" and allows_only_managed_hooks(settings.documents):
         return True
     disabling = [

@@ -86,7 +86,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
             await super().__aexit__(*exc)
 
     async def _end_turn_before_questions(self) -> None:
-        """Stop what may ask before nobody answers: a question without an answer would wait forever."""
+        """Stop everything that may ask a question before nobody can answer it: it would wait forever."""
         if self._question_answerer is not None:
             await self.interrupt()
             await self.workflows.stop_all("the session ended")
@@ -95,7 +95,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
             self._question_answerer.cancel()
 
     async def open(self) -> LibrarySession[AnswerT_co]:
-        """Open the session where no `async with` block is possible; `close` ends it."""
+        """Open the session if you cannot use `async with`; `close` ends it."""
         opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # One task enters and leaves: cells of a notebook run in tasks that end before the session.
         self._host = asyncio.create_task(self._host_session(opened), name="shoal session")
@@ -235,7 +235,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         output: type[Any] | None,
         options: SpawnOptions,
     ) -> None:
-        """Run prompts one after the other, taking each from the shared rest."""
+        """Run prompts one after the other, taking each from the shared iterator."""
         for index, prompt in remaining:
             try:
                 handle: AgentHandle[Any] = (

@@ -1,4 +1,4 @@
-"""Answers questions of agents with a function of the program."""
+"""Answers agents' questions with a function in the program."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def _answer_question(session: Session, handler: QuestionHandler, question:
 
 
 async def _call_handler(session: Session, handler: QuestionHandler, question: Question) -> Answer | None:
-    """Return the answer of the program, or a denial; None leaves the question to a person."""
+    """Return the program's answer, or a denial; None leaves the question to a person."""
     try:
         returned: Any = handler(question)
         if inspect.isawaitable(returned):

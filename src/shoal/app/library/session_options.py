@@ -201,7 +201,7 @@ def _convert_settings(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _collect_agents(fields: dict[str, Any]) -> tuple[Agent[Any], ...]:
-    """Replace `Agent` objects by their fields, which other processes can read, and return them."""
+    """Replace `Agent` objects with their fields, which other processes can read, and return them."""
     agents = _list_agent_objects(fields)
     lead = fields.get("agent")
     if isinstance(lead, Agent):

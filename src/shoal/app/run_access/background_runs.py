@@ -132,7 +132,7 @@ class BackgroundRunManager:
     async def wait_until_begun(self, id_: str, has_begun: Callable[[], Awaitable[bool]]) -> None:
         """Return once the run works. Raises `AgentRequestRefused` with the reason if its process ends first.
 
-        A process that is slow to start is not waited for beyond `START_WAIT` seconds.
+        Waits at most `START_WAIT` seconds for a process that is slow to start.
         """
         process = self._processes[id_]
         with suppress(TimeoutError):

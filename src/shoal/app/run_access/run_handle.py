@@ -155,7 +155,7 @@ def find_run(home: Path, name: str) -> RunHandle:
 
 
 def find_named_or_latest_run(home: Path, cwd: Path, name: str | None = None) -> RunHandle | None:
-    """Return the run of that name, or the latest one started in this directory; None if there is none."""
+    """Return the run with that name, or the latest one started in this directory; None if there is none."""
     if name is not None:
         return find_run(home, name)
     directory = str(cwd.resolve())

@@ -96,7 +96,7 @@ class EventBus:
     def subscribe(self, callback: EventCallback) -> Callable[[], None]:
         """Subscribe to all events, in turns and between them; return a function that unsubscribes.
 
-        The callback must not block. One that raises is removed, and the session continues.
+        The callback must not block. A callback that raises is removed, and the session continues.
         """
         self._subscribers[callback] = None
         return lambda: self._subscribers.pop(callback, None)

@@ -223,7 +223,7 @@ def resolve_thinking_tokens(options: Options, settings: Settings) -> int | None:
 
     None leaves the decision to models that can decide.
 
-    An effort from the environment overrides one of a flag.
+    An effort from the environment overrides one from a flag.
     """
     own, foreign = settings.own, settings.foreign
     if options.thinking_tokens is not None and options.effort is None:

@@ -306,7 +306,7 @@ class Session:
     def subscribe(self, callback: Callable[[Event], None]) -> Callable[[], None]:
         """Subscribe to all events, in turns and between them; return a function that unsubscribes.
 
-        The callback must not block. One that raises is removed, and the session continues.
+        The callback must not block. A callback that raises is removed, and the session continues.
         """
         return self.runtime.events.subscribe(callback)
 
@@ -466,7 +466,7 @@ class Session:
         return True
 
     async def compact(self, instructions: str = "") -> None:
-        """Replace the conversation by a summary of itself."""
+        """Replace the conversation with a summary of itself."""
         self._require_no_running_turn()
         await compaction.compact_conversation(self.agent, "manual", instructions=instructions)
 
@@ -484,7 +484,7 @@ class Session:
         return "" if suggestion.strip(".") == NO_SUGGESTION else suggestion
 
     async def set_model(self, name: str | None) -> None:
-        """Use another model from the next request on; None is the model that the session started with."""
+        """Use another model from the next request on; None means the model that the session started with."""
         model = await self.runtime.choose_model(name or self._options.model)
         self.agent.budget.require_priced_model(model.card)
         self.agent.model = model
@@ -569,7 +569,7 @@ class Session:
         return self.supervisor.has_running_agents or bool(self.teams.list_members())
 
     async def wait_agents_idle(self) -> None:
-        """Wait until no agent other than the lead works. An agent that awaits this itself deadlocks."""
+        """Wait until no agent other than the lead is working. An agent that awaits this itself deadlocks."""
         while True:
             await self.supervisor.wait_until_idle()
             await self.teams.wait_until_idle()

@@ -53,7 +53,7 @@ async def list_unclaimed_tasks(session: Session) -> tuple[Task, ...]:
 
 
 def set_thinking_tokens(session: Session, tokens: int | None) -> None:
-    """Set the lead's thinking budget from the next request on; None is the configured value."""
+    """Set the lead's thinking budget from the next request on; None means the configured value."""
     new_tokens = session.runtime.settings.own.thinking_tokens if tokens is None else tokens
     session.agent.limits = replace(
         session.agent.limits, thinking_tokens=new_tokens or 0, adaptive_thinking=new_tokens is None

@@ -38,7 +38,7 @@ def find_claude_json(home: Path) -> Path | None:
 
 
 def read_claude_json(home: Path, cwd: Path) -> ClaudeJson:
-    """Read the file; an unreadable one is a problem, because it only adds servers."""
+    """Read the file; if it cannot be read, that is only reported, because the file only adds servers."""
     path = find_claude_json(home)
     if path is None:
         return ClaudeJson()

@@ -126,7 +126,7 @@ _HARMLESS_VALUES: dict[str, Any] = {"editorMode": "normal", "respectGitignore": 
 
 
 def find_claude_key(name: str) -> ClaudeKey:
-    """Return what is known about a key; a new key is not used."""
+    """Return what is known about a key; an unknown key is not used."""
     return _BY_NAME.get(name) or ClaudeKey(name, "not used", "Shoal does not know this key")
 
 

@@ -63,8 +63,8 @@ def find_bypass_ban(documents: Sequence[SettingsDocument]) -> str | None:
 
 
 def apply_sandbox_key(documents: Sequence[SettingsDocument], own: SandboxSettings) -> SandboxSettings:
-    """Return the sandbox with the restrictions of the key `sandbox`; only user files can make it more "
-    "permissive."""
+    """Return the sandbox with the restrictions of the key `sandbox`; only user files can make it more
+    permissive."""
     for document in reversed(documents):
         raw = document.raw.get("sandbox")
         if raw is None:

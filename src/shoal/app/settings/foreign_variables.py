@@ -184,7 +184,7 @@ def read_foreign_variables(
 ) -> VariableReading:
     """Read the variables from the environment, `env` of settings, and keys of the documents.
 
-    A value in `env` replaces that of the shell; for models only `user_env` counts, that of the user's files.
+    A value in `env` replaces that of the shell; for models, only `user_env` from the user's files counts.
     Raises `SettingsError`.
     """
     reader, tools = _VariableReader({**environ, **user_env}), _VariableReader({**environ, **env})
@@ -238,7 +238,7 @@ def read_foreign_variables(
 
 
 class _SettingsKeyReader:
-    """Reads keys of the strongest file that sets them; an unusable value is a warning."""
+    """Reads keys from the file with the highest precedence that sets them; an unusable value is a warning."""
 
     def __init__(self, documents: Sequence[SettingsDocument]) -> None:
         self._documents = documents

@@ -617,7 +617,7 @@ def _filter_documents_by_source(
 def list_settings_files(
     home: Path, cwd: Path, given: str | None, managed: Sequence[Path] | None = None
 ) -> SettingsFiles:
-    """Return every file that may hold settings, the strongest first. Raises `SettingsError`."""
+    """Return every file that may contain settings, highest precedence first. Raises `SettingsError`."""
     files: list[tuple[Path, SettingsSourceKind]] = []
     for path in MANAGED_FILES if managed is None else managed:
         # A later name overrides an earlier one, and all of them override the single file.

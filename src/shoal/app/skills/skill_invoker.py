@@ -116,7 +116,7 @@ class SkillInvoker:
 
         @tool(name="Skill", deadline=None)
         async def start_skill(skill: str, context: ToolContext) -> ToolOutput:
-            """Start it; its name is there for the rules about it."""
+            """Start it; its name is passed for the rules about it."""
             try:
                 return format_agent_start_result(
                     await self.start_skill_agent(typed_skill, arguments, agent, context)

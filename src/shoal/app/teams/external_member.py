@@ -201,7 +201,7 @@ class ExternalMember:
         """Return the oldest unread mail; wait for some if there is none.
 
         Messages of the previous call are marked as read now, when the program shows that it is alive. A
-        program that dies before gets them again.
+        program that dies before that gets them again.
         """
         mailboxes = self._store.open_mailboxes(identity.team)
         await self.read_team(identity.team)

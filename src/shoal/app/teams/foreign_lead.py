@@ -25,7 +25,7 @@ _LOCK_SECONDS = 10.0
 
 
 def find_live_foreign_lead(home: Path, team: TeamRoster) -> str:
-    """Return what shows that another program leads the team; empty if Shoal leads it, or nobody does."""
+    """Return evidence that another program leads the team; empty if Shoal or nobody leads it."""
     session = team.lead_session_id
     if session and get_run_directory(home, SessionId(session)).is_dir():
         return ""

@@ -53,7 +53,8 @@ _MAX_ERROR_OUTPUT = 4_000
 
 
 async def select_script_sandbox(runtime: Runtime) -> SandboxDriver:
-    """Return the sandbox for scripts. Raises `WorkflowError` if there is none: they never run without."""
+    """Return the sandbox for scripts. Raises `WorkflowError` if there is none: scripts never run without
+    one."""
     if sys.platform != "linux":
         raise WorkflowError("Shoal runs a model's script only on Linux, where it can isolate the script.")
     drivers = list_sandbox_drivers(runtime.settings.environ.get("PATH", os.defpath))

@@ -82,7 +82,7 @@ class StepRunner:
         self._quota_refusal = ""
 
     def watch_quota(self, event: Event) -> None:
-        """Remember that the provider refused a request because the quota is used up."""
+        """Record that the provider refused a request because the quota is exhausted."""
         if isinstance(event, ModelRequestFailed) and event.quota:
             self._quota_refusal = event.reason
 
@@ -183,7 +183,7 @@ class StepRunner:
         await self.run_step(path, {"seconds": seconds}, f"{seconds} s", wait_until, until)
 
     def get_time(self, path: str) -> int:
-        """Return the time in milliseconds at which the workflow first got here."""
+        """Return the time in milliseconds at which the workflow first reached this call."""
         return int(self._get_recorded_value(path, self._runtime.clock.now))
 
     def get_random_number(self, path: str) -> float:
@@ -291,7 +291,7 @@ class StepRunner:
     def _refuse_after_quota_error(self, *, has_child: bool) -> None:
         if has_child and self._quota_refusal:
             raise WorkflowError(
-                "No further agent is started: the provider refused a request because the quota is used up "
+                "No further agent is started: the provider refused a request because the quota is exhausted "
                 f"({self._quota_refusal}). Resume the workflow when quota is available again."
             )
 

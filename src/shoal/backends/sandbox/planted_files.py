@@ -39,7 +39,7 @@ class PlantedFileSearch:
         """False if the last search stopped at its limit."""
 
     def remember_existing(self, directories: Sequence[Path]) -> None:
-        """Take what is there now for known."""
+        """Treat everything that is there now as known."""
         self.find_new(directories)
 
     def find_new(self, directories: Sequence[Path]) -> tuple[Path, ...]:

@@ -218,7 +218,8 @@ class AgentBudget:
     async def wait_and_reserve(
         self, card: ModelCard, prompt_tokens: int, max_tokens: int | None = None
     ) -> BudgetReservation | BudgetRefusal:
-        """Reserve like `reserve`, but wait while the rest of a budget is only reserved for other requests."""
+        """Reserve as `reserve` does, but wait while the rest of a budget is only reserved for other
+        requests."""
         result = self.reserve(card, prompt_tokens, max_tokens)
         if isinstance(result, BudgetReservation) or not result.for_now:
             return result

@@ -143,7 +143,7 @@ class Budget:
         return self._gate.open_slot(kind, depth, is_resumed=is_resumed, idle=idle)
 
     def find_spent_limit(self, kind: str) -> BudgetRefusal | None:
-        """Return the refusal of a limit that leaves nothing for an agent of this type; None if all do."""
+        """Return the refusal if a limit leaves nothing for an agent of this type; None if none does."""
         for meter in (*self.meters, *self.meters_for_agent_type(kind)):
             if meter.spent >= meter.maximum:
                 return meter.build_refusal()
@@ -164,7 +164,7 @@ class Budget:
     async def request_agent_slot(
         self, kind: str, depth: int, *, is_resumed: bool = False
     ) -> AgentSlot | BudgetRefusal:
-        """Open a slot like `open_slot`, even if the budget is in another process."""
+        """Open a slot as `open_slot` does, even if the budget is in another process."""
         return self.open_agent_slot(kind, depth, is_resumed=is_resumed)
 
     def close_agent_slot(self, slot: AgentSlot, *, was_started: bool = True) -> None:

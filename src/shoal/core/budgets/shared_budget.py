@@ -11,7 +11,7 @@ from shoal.core.budgets.limits import BudgetLimits, BudgetMeter, create_budget_m
 
 
 class SharedBudget:
-    """Limits for all sessions that are opened with it, in one event loop, and what they have spent."""
+    """Limits shared by all sessions opened with this budget in one event loop, and their spending so far."""
 
     def __init__(
         self, *, usd: float | None = None, tokens: int | None = None, requests: int | None = None
@@ -50,7 +50,7 @@ class SharedBudget:
         return int(self._find_spent("requests"))
 
     def attach_loop(self) -> None:
-        """Use the running event loop. Raises RuntimeError if sessions in another one use the budget."""
+        """Use the running event loop. Raises RuntimeError if sessions in another loop use the budget."""
         loop = asyncio.get_running_loop()
         if self._loop is not None and self._loop is not loop and self._loop.is_running():
             raise RuntimeError(
@@ -63,7 +63,7 @@ class SharedBudget:
         return tuple(meter.spent for meter in self.meters)
 
     def count_session(self, session: str, spent_before: tuple[float, ...]) -> None:
-        """Count the spending of a resumed session, which its meters already contain, only once."""
+        """Count the earlier spending of a resumed session only once: its meters already contain it."""
         if session in self._sessions:
             for meter, spent in zip(self.meters, spent_before, strict=True):
                 meter.spent = spent

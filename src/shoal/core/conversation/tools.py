@@ -81,6 +81,8 @@ class SelfDescribingTool(Protocol):
 
 
 class Tool(Protocol):
+    """A tool that agents can call."""
+
     @property
     def schema(self) -> ToolSchema: ...
 

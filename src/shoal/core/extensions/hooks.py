@@ -171,6 +171,8 @@ HookAction: TypeAlias = (
 
 
 class Hook(Struct, frozen=True, kw_only=True):
+    """A configured hook: its event, its matcher and its action."""
+
     event: HookEvent
     matcher: str = ""
     """Name, names separated by `|`, a regular expression, or `*`; empty matches everything."""

@@ -24,6 +24,8 @@ _MAX_RANK = 1e300
 
 
 class Task(Struct, frozen=True, kw_only=True):
+    """A task on a board."""
+
     id: TaskId
     subject: str
     description: str = ""
@@ -36,7 +38,7 @@ class Task(Struct, frozen=True, kw_only=True):
 
     @property
     def claim_attempt(self) -> str | None:
-        """Attempt that holds it; a completion by any other is stale."""
+        """Attempt that holds it; a completion by any other attempt is stale."""
         value = self.metadata.get(ATTEMPT_KEY)
         return value if isinstance(value, str) else None
 

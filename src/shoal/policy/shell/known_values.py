@@ -76,7 +76,7 @@ def can_know_variable(name: str, script: str) -> bool:
 
 
 def classify_output(commands: str) -> ShellWord | None:
-    """Return what the words are that a pipeline prints, or None if that is not known."""
+    """Return the kind of words that a pipeline prints, or None if it is not known."""
     if _REVISION.fullmatch(commands):
         return _REVISIONS
     if _PROGRAM_PATH.fullmatch(commands):

@@ -156,7 +156,7 @@ def _judge_any_flags(
 
 
 def _find_taken_words(words: Sequence[ShellWord], usage: ReadOnlyCommandUsageSpec) -> list[ShellWord]:
-    """Return the words that are values of the flags before them, and no operands."""
+    """Return the words that are values of the flags before them, not operands."""
     taken: list[ShellWord] = []
     valued = (*usage.file_flags, *usage.value_flags)
     for index, word in enumerate(words[:-1]):
@@ -195,7 +195,7 @@ def _iter_flag_paths(word: ShellWord, kind: OperandKind) -> Iterator[str]:
 
 
 def _find_excluded_flag(words: Sequence[ShellWord], excluded: tuple[str, ...]) -> str:
-    """Return the first word that has an excluded flag, also abbreviated or among other letters."""
+    """Return the first word that has an excluded flag, even abbreviated or among other letters."""
     for word in words:
         value = word.value or ""
         if value == "--":

@@ -1,4 +1,4 @@
-"""Text in the words of a command that it may run in turn, for rules that forbid commands."""
+"""Text in the arguments of a command that the command may run, for rules that forbid commands."""
 
 from __future__ import annotations
 

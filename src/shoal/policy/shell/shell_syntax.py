@@ -141,7 +141,7 @@ def find_heredoc_substitutions(body: str) -> list[str]:
 
 
 def _find_substitution_end(body: str, start: int) -> int:
-    """Return the index of the parenthesis at which bash ends a substitution: where its script is whole."""
+    """Return the index of the parenthesis at which bash ends a substitution: where its script is complete."""
     end = start - 1
     while (end := body.find(")", end + 1)) >= 0:
         if end - start > _MAX_BODY_SCRIPT:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class FileStore:
-    """Each part is imported when it is first opened: a session without a team needs no board."""
+    """Sessions and teams in files. Each part is imported when it is first opened."""
 
     def __init__(self, home: Path, *, durable: bool = False, read_only: bool = False) -> None:
         """With `read_only`, teams are only read: nothing is created, repaired, released or renamed."""

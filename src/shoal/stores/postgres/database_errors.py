@@ -1,4 +1,4 @@
-"""Failures of the database: which of them pass, and the sentences for the others."""
+"""Failures of the database: which of them are temporary, and the sentences for the others."""
 
 from __future__ import annotations
 

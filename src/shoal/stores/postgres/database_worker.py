@@ -177,7 +177,7 @@ class DatabaseWorker:
     # --- statements
 
     async def execute(self, operation: Callable[[Any], Awaitable[T]]) -> T:
-        """Run statements of which each has the same effect if it is repeated."""
+        """Run statements that each have the same effect if repeated."""
         deadline = time.monotonic() + self.timing.outage
         while True:
             connection = await self._acquire_connection(deadline)

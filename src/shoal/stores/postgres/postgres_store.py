@@ -31,7 +31,7 @@ _LAST_USED = (
 
 
 class PostgresStore:
-    """`home` has the working files of the runs on this machine."""
+    """`home` contains the working files of the runs on this machine."""
 
     def __init__(self, client: DatabaseClient, home: Path) -> None:
         self.client = client

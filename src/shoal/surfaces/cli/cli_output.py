@@ -38,7 +38,7 @@ def print_json(value: object) -> None:
 
 
 def print_table(heads: Sequence[str], rows: Sequence[Sequence[CliTableCell]]) -> None:
-    """Print a table; the last column fills the terminal, and nothing is cut where there is no terminal."""
+    """Print a table; the last column fills the terminal, and nothing is cut if there is no terminal."""
     colours = has_colours(sys.stdout)
     cells = [[CliTableCell(to_one_line(cell.text), cell.style) for cell in row] for row in rows]
     widths = [

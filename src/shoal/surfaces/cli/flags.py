@@ -436,7 +436,7 @@ def _get_setup_trigger(flag_values: Mapping[str, Any]) -> Literal["init", "maint
 
 
 def check_flag_conflicts(flag_values: Mapping[str, Any], *, headless: bool) -> None:
-    """Reject flags that contradict each other, each with a hint what to do instead."""
+    """Reject flags that contradict each other, each with a hint about what to do instead."""
     is_resuming = flag_values["resume"] is not None or flag_values["continue_last"]
     if flag_values["resume"] is not None and flag_values["continue_last"]:
         raise click.UsageError(

@@ -103,7 +103,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
 
 
 class JournalProgressPrinter:
-    """Prints a line for every tenth of a long journal, so that nobody takes the wait for a hang."""
+    """Prints a line for every tenth of a long journal, so that nobody mistakes the wait for a hang."""
 
     def __init__(self) -> None:
         self._printed: tuple[Path, int] | None = None

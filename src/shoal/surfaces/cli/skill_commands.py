@@ -71,7 +71,7 @@ def list_skills(*, as_json: bool) -> int:
 @json_option
 @debug_option
 def show_skill(*, name: str, as_json: bool) -> int:
-    """Show the resulting definition and the text of a skill or command."""
+    """Show the effective definition and the text of a skill or command."""
     catalog, trust = _load_skills_and_trust()
     skill = _find_skill_or_command(catalog, name)
     if as_json:

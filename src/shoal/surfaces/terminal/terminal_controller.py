@@ -73,7 +73,7 @@ class TerminalController(ABC):
     """True if the screen already shows everything that enters the transcript."""
 
     def __init__(self, session: Session, statuses: RunViewAgentsState | None = None) -> None:
-        """`statuses` knows the agents of the session's earlier runs."""
+        """`statuses` contains the agents of the session's earlier runs."""
         self.session = session
         self.statuses = statuses or RunViewAgentsState()
         self.feed = EventFeed(session)
@@ -238,7 +238,7 @@ class TerminalController(ABC):
         return True
 
     def run_alongside_work(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run it next to the current work."""
+        """Run it alongside the current work."""
         aside_task = self._tasks.create_task(self._run_reporting_shoal_errors(work))
         self._aside_tasks.add(aside_task)
         aside_task.add_done_callback(self._aside_tasks.discard)

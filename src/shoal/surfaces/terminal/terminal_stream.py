@@ -1,7 +1,7 @@
 """Standard output and error of a terminal, without characters that Shoal never writes on purpose.
 
-Text of models and programs is stripped where it is formatted. This is the last wall, for text that was not.
-Escape sequences pass: Shoal's own colors are made of them.
+Text of models and programs is stripped where it is formatted. This is the last line of defense, for text that
+was not. Escape sequences pass: Shoal's own colors are made of them.
 """
 
 from __future__ import annotations

@@ -231,7 +231,7 @@ class MailPump:
             self._wake.set()
 
     async def run_mark_settled_mail_read_loop(self) -> None:
-        """Mark settled mail until cancelled."""
+        """Mark settled mail until canceled."""
         while True:
             await self._wake.wait()
             self._wake.clear()

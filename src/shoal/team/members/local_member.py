@@ -274,7 +274,7 @@ class LocalMember:
         self._services.queue.put(rendered.to_inbox_item(f"lost-{self._services.ids.new_short_id()}", self.id))
 
     async def _requeue_task_claim_notices(self, claimed_tasks: tuple[TaskId, ...]) -> None:
-        """Queue notices of tasks that it claimed just before its process ended and does not know."""
+        """Queue notices of tasks that it claimed just before its process ended and is not aware of."""
         for task_id in claimed_tasks:
             task = await self._board.get(task_id)
             if task is not None and _build_task_claim_notice_id(task) not in self.prepared.delivered:

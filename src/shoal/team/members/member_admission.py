@@ -404,7 +404,7 @@ class MemberAdmission:
         return entry
 
     async def _mark_stale_requests_read(self, entry: RosterEntry) -> None:
-        """Mark prompts and shutdown requests as read that a former member of that name left unread."""
+        """Mark prompts and shutdown requests that a former member of that name left unread as read."""
         mailboxes = self._services.store.open_mailboxes(self._team.name)
         unread_ids = [mail.id for mail in await mailboxes.read_history(entry.name) if not mail.read]
         if stale_ids := [

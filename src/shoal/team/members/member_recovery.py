@@ -114,7 +114,8 @@ class MemberRecovery:
         return handle.member.has_finished_work or lifetime >= STABLE_AFTER
 
     async def _mark_down(self, handle: MemberHandle, outcome: AgentRunOutcome) -> None:
-        """Replace the member by a placeholder, and show in the roster and in the journal that it is down."""
+        """Replace the member with a placeholder, and show in the roster and in the journal that it is
+        down."""
         failed_member = handle.member
         if not isinstance(failed_member, DownMember):
             handle.member = DownMember(handle.entry, outcome.detail, failed_member)

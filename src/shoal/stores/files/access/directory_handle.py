@@ -111,7 +111,7 @@ class DirectoryHandle:
         return directory
 
     def open_file(self, name: str, flags: int) -> int:
-        """Return the file's descriptor. Raises FileNotFoundError if it is missing and not to be created;
+        """Return the file's descriptor. Raises FileNotFoundError if it is missing and must not be created;
         anything except a regular file is refused."""
         try:
             fd = os.open(_check_plain_file_name(name), flags | _FILE_FLAGS, 0o600, dir_fd=self.fd)

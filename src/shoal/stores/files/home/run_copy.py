@@ -122,7 +122,7 @@ def _write_run_directory(directory: Path, run: StoredRun) -> None:
 
 
 def _find_project_directory(transcript: Path, content: bytes) -> str:
-    """Return the directory of the session: that of its lines which gives the name of its directory."""
+    """Return the session's project directory, as named by the transcript lines that match its location."""
     first = ""
     for line in content.splitlines():
         try:

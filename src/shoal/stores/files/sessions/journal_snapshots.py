@@ -1,8 +1,8 @@
 """Snapshots of journals: state computed up to an offset, so that readers read only the records after it.
 
 A snapshot is derived from the journal and never needed. Readers ignore one that is missing or damaged, or
-that other code or another journal produced, and read the journal from its start. It is written after the
-journal and replaced atomically, so a crash leaves the one before.
+that was produced by other code or another journal, and read the journal from its start. It is written after
+the journal and replaced atomically, so a crash leaves the one before.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ def _unpickle_state(file: BinaryIO, kind: type[SnapshotState]) -> Any:
 
 @contextmanager
 def _pause_garbage_collection() -> Iterator[None]:
-    """Pause the collector, which would look at every new object again and again."""
+    """Pause the collector, which would scan every new object repeatedly."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

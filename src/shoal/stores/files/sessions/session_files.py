@@ -52,7 +52,7 @@ def read_transcript_file(path: Path) -> bytes:
 
 
 def find_latest_session(home: Path, cwd: str) -> SessionId | None:
-    """Return the last written session of this directory that has a message."""
+    """Return the most recently written session of this directory that has a message."""
     for file in _sort_files_newest_first(_list_project_transcripts(get_project_state_directory(home, cwd))):
         if file.stat().st_size > _PREVIEW_SIZE or any(
             isinstance(e, TranscriptMessageEntry) for e in _read_first_transcript_entries(Path(file.path))

@@ -93,7 +93,7 @@ class HeadlessOutputWriter(Protocol):
         ...
 
     async def report_idle(self) -> None:
-        """Report that no turn runs, no agent works, and nothing waits."""
+        """Report that no turn is running, no agent is working, and nothing is waiting."""
         ...
 
     async def report_incomplete_result(self, why: str) -> None:

@@ -49,7 +49,7 @@ class DrivingProgramQuestionForwarder:
         self._open: dict[str, Question] = {}
 
     async def forward_questions(self) -> None:
-        """Forward questions until cancelled."""
+        """Forward questions until canceled."""
         async with asyncio.TaskGroup() as group:
             async for question in self._broker.watch_questions():
                 self._open[question.id] = question
@@ -96,7 +96,8 @@ class DrivingProgramQuestionForwarder:
 
 
 class McpToolQuestionForwarder:
-    """Asks an MCP tool for the answer to each open question. No usable answer denies."""
+    """Asks an MCP tool for the answer to each open question. Without a usable answer, the question is
+    denied."""
 
     def __init__(self, session: Session, tool: str) -> None:
         self._session = session
@@ -104,7 +105,7 @@ class McpToolQuestionForwarder:
         self._tool = tool
 
     async def forward_questions(self) -> None:
-        """Forward questions until cancelled."""
+        """Forward questions until canceled."""
         async with asyncio.TaskGroup() as group:
             async for question in self._broker.watch_questions():
                 group.create_task(self._answer_question(question))

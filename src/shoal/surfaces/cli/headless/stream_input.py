@@ -52,7 +52,7 @@ class StreamJsonInputReader:
         self.bad_lines = 0
 
     async def process_input_lines(self, program: DrivingProgramConnection) -> None:
-        """Read lines until the program hangs up."""
+        """Read lines until the program disconnects."""
         while (line := await program.next_input_line()) is not None:
             await self._handle_input_line(line)
         self.close()

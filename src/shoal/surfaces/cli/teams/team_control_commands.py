@@ -181,7 +181,7 @@ def restart_members(*, words: tuple[str, ...], as_json: bool) -> int:
     """In a running team, restart MEMBER, or all members that are down.
 
     A member is down if it failed unexpectedly, for example because its process was killed. Shoal retries on
-    its own, with growing delays; this command starts the next attempt immediately.
+    its own, with increasing delays; this command starts the next attempt immediately.
     """
 
     async def restart_in_run(store: TeamStore) -> tuple[TeamRoster, list[str]]:

@@ -31,7 +31,7 @@ CARD = 3
 
 
 def build_owner_part(run_view: RunView, owner: str) -> Part:
-    """Return the owner's name in the agent's colour."""
+    """Return the owner's name in the agent's color."""
     if not owner:
         return ("", MUTED)
     agent = run_view.find_agent_by_name(owner)
