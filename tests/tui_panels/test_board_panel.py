@@ -140,6 +140,7 @@ async def test_a_new_task_is_added_with_its_blockers_and_shown(tmp_path: Path) -
         await wait_until(pilot, lambda: "#1 paint" in render_text(pilot.app))
         await pilot.press("n", "ctrl+s")
         await wait_until(pilot, lambda: "Describe the task in a few words" in render_text(pilot.app))
+        assert "tab next · ⏎ or ctrl+s add to the board · esc cancel" in render_text(pilot.app)
         await pilot.press(*"dry", "tab", *"slowly", "tab", "x", "enter")
         await wait_until(pilot, lambda: "Enter task numbers" in render_text(pilot.app))
         await pilot.press("backspace", "#", "1", "enter")

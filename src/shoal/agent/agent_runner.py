@@ -112,7 +112,7 @@ class AgentLoopState(Struct, kw_only=True):
     halt_reason: str = ""
     """Reason why a hook or a person stops it; empty if none does."""
     context_tokens: int = 0
-    """Tokens of the next request: the provider's last count plus an estimate of later messages."""
+    """Number of tokens in the next request: the provider's last count plus an estimate of later messages."""
     api_seconds: float = 0.0
     reply_count: int = 0
     """Number of replies from the model."""

@@ -54,12 +54,12 @@ class RepetitionGuard(Struct, kw_only=True):
     """Calls of the current reply."""
     last: list[_CallRecord] = field(default_factory=list)
     repeats: int = 0
-    """Times in a row that `last` was called."""
+    """Number of times in a row that `last` was called."""
     is_waiting: bool = False
     """True if a call of the current reply waited for something."""
     was_told_of_calls: bool = False
     sent: dict[str, int] = field(default_factory=dict[str, int])
-    """Messages by recipient since the last change."""
+    """Number of messages by recipient since the last change."""
     journal_offset: int | None = None
     """Offset from which changes count; None until the first message."""
     was_told_of_messages: bool = False

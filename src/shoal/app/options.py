@@ -107,10 +107,10 @@ class Options(Struct, frozen=True, kw_only=True):
     setup: Literal["init", "maintenance"] | None = None
     """Trigger of the Setup hooks, which run before the session starts; they do not run if None."""
     begun: Literal["startup", "clear"] | None = "startup"
-    """Start kind of the session for hooks; None for a session that is only inspected and runs no hooks."""
+    """How the session was started, for hooks; None for a session that is only inspected and runs no hooks."""
     max_turns: int | None = None
     max_budget_usd: float | None = None
-    """Limit for the whole session, including all its agents, including the spend before it was resumed."""
+    """Limit for the whole session with all its agents, including the spending before it was resumed."""
     budget: SharedBudget | None = None
     """Budget that the session shares with others of the program, in addition to its own limits."""
     max_total_tokens: int | None = None

@@ -35,9 +35,9 @@ from shoal.core.teams.member_backends import (
 from shoal.core.teams.roster import BackendType
 
 DRIVER_TIMEOUT = 45.0
-"""Seconds in which a cluster accepts a driver."""
+"""Seconds within which a cluster must accept a driver."""
 PLACEMENT_TIMEOUT = 50.0
-"""Seconds in which a teammate's process is placed, started and connected."""
+"""Seconds within which a teammate's process must be placed, started and connected."""
 DRIVER_LOG = ".ray-driver.log"
 _PASSED_VARIABLES = ("HOME", "PATH", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONHOME")
 

@@ -62,7 +62,7 @@ class RateLimiter:
         self._unanswered = 0
         """Requests of this wave; those from before the last failure may continue, and do not count."""
         self._max_unanswered: int | None = None
-        """Limit of unanswered requests; None until the first failure."""
+        """Limit on unanswered requests; None until the first failure."""
         self._queue: deque[asyncio.Future[ModelRequestSlot]] = deque()
 
     async def acquire(self) -> ModelRequestSlot:

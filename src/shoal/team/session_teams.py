@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from shoal.team.team_supervisor import TeamSupervisor
 
 _ID_LENGTH = 8
-"""Characters of the session id in the name of an implicit team."""
+"""Number of characters of the session id used in the name of an implicit team."""
 
 
 class SessionTeams:

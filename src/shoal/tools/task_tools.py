@@ -33,7 +33,7 @@ AcceptanceRunner: TypeAlias = Callable[[str, AgentIdentity], Awaitable[tuple[She
 LeadIdentityLookup: TypeAlias = Callable[[AgentIdentity, str], AgentIdentity | None]
 _DEADLINE = 60
 _UPDATE_DEADLINE = 660
-"""Seconds for an update, which may run an acceptance command first."""
+"""Time limit in seconds for an update, which may run an acceptance command first."""
 
 _Text = Annotated[str, Meta(min_length=1)]
 _Id = Annotated[str, ToolParameterName("taskId")]

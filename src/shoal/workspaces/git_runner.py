@@ -21,7 +21,7 @@ from shoal.workspaces.git_program_settings import (
 )
 
 COMMAND_TIMEOUT = 120.0
-"""Seconds for one git command; a checkout of a large repository takes a while."""
+"""Timeout in seconds for one git command; a checkout of a large repository takes a while."""
 _STOP_GRACE = 2.0
 # Hooks and file monitors may be in the tree, where agents write.
 _SAFE_SETTINGS = (
@@ -42,7 +42,7 @@ _LIST_SETTINGS = ("config", "--list", "--show-scope", "-z")
 _MARKER_KEY = "shoal.marker"
 """Setting that shows in the list if git reads settings from the environment, as it has done since 2.31."""
 _SETTLED_AGE = 1_000_000_000
-"""Nanoseconds after which a change of a file certainly changes its times too."""
+"""Nanoseconds after which a change to a file certainly changes its timestamps too."""
 _FileSignature: TypeAlias = tuple[int, int, int] | None
 # Shoal decides which repository git works on; the configuration that git reads stays the user's.
 _PASSED_VARIABLES = frozenset(

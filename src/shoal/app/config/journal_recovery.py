@@ -175,7 +175,7 @@ class RecoveredSessionState(Struct, frozen=True, kw_only=True):
     schedules: tuple[RecoveredSchedule, ...] = ()
     members: RecoveredMembers = RecoveredMembers()
     cut_off_questions: tuple[PermissionQuestion, ...] = ()
-    """Questions about calls without a result, for which nobody received the answer."""
+    """Questions about calls without a result whose answers nobody received."""
     unknown_event_types: tuple[str, ...] = ()
     """Types of unreadable events, whose content is missing above."""
     journaled_tasks: dict[str, PackedTaskMap[TaskChanged]] = {}

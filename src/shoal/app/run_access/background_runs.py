@@ -35,7 +35,7 @@ _STDERR_TAIL_CHARS = 2_000
 _POLL_SECONDS = 0.2
 _START_POLL_SECONDS = 0.05
 START_WAIT = 10.0
-"""Seconds in which a run shows that it has started, or why it has not."""
+"""Seconds within which a run shows that it has started, or why it has not."""
 
 
 class BackgroundRunFlags(Struct, frozen=True, kw_only=True):

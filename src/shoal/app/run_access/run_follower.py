@@ -15,7 +15,7 @@ from shoal.stores.files.access.file_watch import DirectoryWatch
 from shoal.stores.files.sessions.file_journal import read_journal
 
 EVENTS_PER_SLICE = 500
-"""Events applied before other tasks get their turn."""
+"""Number of events applied before other tasks get their turn."""
 DELTA_INTERVAL = 0.1
 """Seconds between two deltas for one reader."""
 

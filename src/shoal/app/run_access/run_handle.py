@@ -52,7 +52,7 @@ from shoal.wire.control_codec import (
 
 ObservedEvent: TypeAlias = Event | UnknownJournalEvent
 ANSWER_TIMEOUT = 5.0
-"""Seconds in which a run has to report its status."""
+"""Seconds within which a run has to report its status."""
 RECENT_SIZE = 1 << 20
 """Bytes at the end of the journal whose events are shown for a long run."""
 _ID_CHARS = 8

@@ -14,7 +14,7 @@ class RunViewSummaryRow(Struct, frozen=True, kw_only=True):
     mode: str = ""
     version: str = ""
     began: int = 0
-    """Milliseconds of Unix time, as all times here."""
+    """Unix time in milliseconds, like all times here."""
     last: int = 0
     """Time of the last event."""
     ended: bool = False
@@ -140,7 +140,7 @@ class RunViewCostRow(Struct, frozen=True, kw_only=True):
     model: str
     board: str
     task: str
-    """Number on that board; both are empty for costs outside of tasks."""
+    """Number on that board; both are empty for costs outside tasks."""
     requests: int
     input_tokens: int
     output_tokens: int

@@ -15,7 +15,7 @@ from shoal.stores.files.home.trust_file import ProjectTrustFile
 from shoal.wire.settings_codec import SettingsSourceKind
 
 _CHECK_INTERVAL = 0.05
-"""Seconds without another check of the files while agents only read."""
+"""Minimum seconds between two checks of the files while agents only read."""
 
 
 class AutoReloadingSettings:

@@ -130,7 +130,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     foreign: ForeignVariables = ForeignVariables()
     """Variables and keys that Claude Code reads too."""
     environ: Mapping[str, str]
-    """Environment of this process at start."""
+    """Environment of this process at startup."""
     documents: tuple[SettingsDocument, ...]
     """Settings files, highest precedence first, without their untrusted parts."""
     findings: SettingsFindings
@@ -530,8 +530,8 @@ def _ignore_project_bypass_mode(
     if merged.default_mode != "bypassPermissions" or trusted.default_mode == merged.default_mode:
         return merged, ()
     warning = (
-        "The project's settings ask to skip permissions. Shoal ignores this: only your own settings or a "
-        "flag can do it."
+        "The project's settings ask to skip permissions. Shoal ignores this, because only your own settings "
+        "or a flag can skip permissions."
     )
     return replace(merged, default_mode=trusted.default_mode), (warning,)
 
@@ -552,8 +552,8 @@ def _restrict_sandbox(
         or merged.writable != trusted.writable
     )
     warning = (
-        "The project's settings would weaken the sandbox. Shoal ignores this: only your own settings can "
-        "do it."
+        "The project's settings would weaken the sandbox. Shoal ignores this, because only your own settings "
+        "can weaken it."
     )
     return restricted, (warning,) if loosens else ()
 
@@ -561,8 +561,8 @@ def _restrict_sandbox(
 def _warn_project_cleanup_period(merged: int, trusted: int) -> Iterator[str]:
     if merged != trusted:
         yield (
-            "The project's settings specify how long to keep sessions. Shoal ignores this: only your own "
-            "settings can do it."
+            "The project's settings specify how long to keep sessions. Shoal ignores this, because only your "
+            "own settings can specify it."
         )
 
 

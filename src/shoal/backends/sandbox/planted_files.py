@@ -18,7 +18,7 @@ _GIT_REDIRECTIONS = ("commondir", "config.worktree")
 _MAX_DIRECTORIES = 20_000
 _MAX_SECONDS = 0.5
 _SETTLED_AGE = 100_000_000
-"""Nanoseconds after which a change of a directory certainly changes its time too."""
+"""Nanoseconds after which a change to a directory certainly changes its timestamp too."""
 
 
 class _ListedDirectory(Struct, frozen=True):

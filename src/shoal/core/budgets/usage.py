@@ -59,7 +59,7 @@ class UsageAndCostTotals(Struct, frozen=True, kw_only=True):
     usage: Usage = Usage()
     usd: float = 0.0
     unpriced: int = 0
-    """Requests of unknown price; `usd` excludes them."""
+    """Number of requests with an unknown price; `usd` excludes them."""
 
     def __add__(self, other: UsageAndCostTotals) -> UsageAndCostTotals:
         return UsageAndCostTotals(

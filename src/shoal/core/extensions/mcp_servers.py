@@ -43,7 +43,7 @@ class McpServerConfig(Struct, frozen=True, kw_only=True):
     origin: str
     """File and line of its configuration, or the flag, or the agent that defines it."""
     timeout: float | None = None
-    """Seconds that a call may take without progress; None is the setting for all servers."""
+    """Seconds that a call may take without progress; None means the setting for all servers."""
     always_load: bool = False
     """True if the first request waits for it and its tools are never deferred."""
 

@@ -24,7 +24,7 @@ _STOP_GRACE = 1.0
 _PROJECT_PLACEHOLDER = "${CLAUDE_PROJECT_DIR}"
 _VARIABLES_FILE = "CLAUDE_ENV_FILE"
 _MAX_FIRST_LINE = 4096
-"""Bytes within which the first line must end to be recognized."""
+"""Maximum number of bytes in the first line; a longer one is not recognized."""
 
 
 class HookCommandResult(Struct, frozen=True, kw_only=True):

@@ -28,7 +28,7 @@ _POSSIBLE_PATTERN_FLAG = re.compile(r"-[^-].*[ef]|-[ef]|--reg|--file|--from")
 """Used where any flag is allowed; a long flag may be abbreviated."""
 _POSSIBLE_RECURSIVE_FLAG = re.compile(r"-(?!-).*[rRd]|--[rd]")
 _PATTERN_FILE_FLAG = re.compile(r"-[^-ABCDdefm]*f(.+)", re.DOTALL)
-"""A file of patterns in the same word, after flags without a value."""
+"""A flag and its pattern file in one word, after flags that take no value."""
 _FLAG_LETTERS = re.compile(r"-[A-Za-z0-9]*")
 
 

@@ -93,7 +93,7 @@ class MemoryStore:
         if titled and not matches:
             return max(titled, key=lambda each: each.last_used)
         problem = (
-            f"{len(matches)} sessions start with {name!r}. Type more of the id."
+            f"{len(matches)} sessions start with {name!r}. Type more characters of the id."
             if matches
             else f"There is no session {name!r} in this store."
         )

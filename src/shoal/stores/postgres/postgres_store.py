@@ -88,7 +88,7 @@ class PostgresStore:
         if rows and not matches:
             return self._open_session(SessionId(rows[0][0]))
         problem = (
-            f"{len(matches)} sessions start with {name!r}. Type more of the id."
+            f"{len(matches)} sessions start with {name!r}. Type more characters of the id."
             if matches
             else f"There is no session {name!r} in the store {self.client.shown_address}."
         )

@@ -43,7 +43,7 @@ HANGUP_EXIT_SECONDS = 20.0
 """Seconds until the process exits after the terminal is gone."""
 
 LEAVE_SECONDS = 20.0
-"""Seconds for a run to end cleanly after the screen crashed."""
+"""Seconds allowed for a run to end cleanly after the screen crashed."""
 
 
 def report_local_crash(

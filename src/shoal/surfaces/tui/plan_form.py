@@ -120,7 +120,7 @@ class PlanForm(QuestionForm):
         )
 
     def _reject_plan(self) -> None:
-        self.ask_reason_and_deny("What should change? The agent reads it. \n sends it, even if empty.")
+        self.ask_reason_and_deny("What should change? ⏎ sends your text to the agent, even if it is empty.")
 
     def _toggle_diff(self) -> None:
         self.shows_diff = not self.shows_diff

@@ -67,7 +67,7 @@ class MemberChannelServer:
     """Serves budget and questions over one channel, and passes the status of the member on."""
 
     ping_timeout: ClassVar[float] = 10.0
-    """Seconds in which a live process answers a ping."""
+    """Seconds within which a live process answers a ping."""
 
     def __init__(
         self,

@@ -27,7 +27,7 @@ MAX_GARBAGE_LINES = 1_000
 """Maximum number of lines that are not messages."""
 MAX_LOG_BYTES = 5 << 20
 EXIT_TIMEOUT = 1.0
-"""Seconds for the program to exit once its input is closed."""
+"""Seconds allowed for the program to exit once its input is closed."""
 
 
 class McpStdioTransport:

@@ -38,9 +38,9 @@ class SnapshotState(Protocol):
 S = TypeVar("S", bound=JournalState)
 T = TypeVar("T", bound=SnapshotState)
 SAVE_AFTER = 4 << 20
-"""Bytes of records read after a snapshot before another one is written; a short journal gets none."""
+"""Number of bytes read after a snapshot that cause another one to be written; a short journal gets none."""
 _SAMPLE = 4096
-"""Bytes at the start of the journal and before the offset that identify the journal of a snapshot."""
+"""Number of bytes, at the start of the journal and before the offset, that identify a snapshot's journal."""
 _DIGEST_SIZE = 32
 _ABANDONED_AFTER = 600.0
 _CHUNK = 1 << 20

@@ -23,7 +23,7 @@ from shoal.stores.restored_conversation import restore_transcript, rewrite_trans
 from shoal.wire.transcript_codec import TranscriptTitleEntry, parse_transcript_line
 
 _PREVIEW_SIZE = 1 << 17
-"""Bytes of a transcript that are read for its preview."""
+"""Number of bytes of a transcript read for its preview."""
 
 
 class SessionListEntry(Struct, frozen=True, kw_only=True):
@@ -74,7 +74,8 @@ def find_session_transcript(home: Path, name: str) -> Path:
     if matches:
         match_list = ", ".join(matches[:5]) + (" …" if len(matches) > 5 else "")
         raise SessionNotFound(
-            f"{len(matches)} sessions start with {name!r}: {match_list}. Type more of the id.", path=home
+            f"{len(matches)} sessions start with {name!r}: {match_list}. Type more characters of the id.",
+            path=home,
         )
     if titled := _find_titled_transcript(home, name):
         return titled

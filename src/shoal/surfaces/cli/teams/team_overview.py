@@ -32,7 +32,7 @@ class TeamMemberOverview(Struct, frozen=True, kw_only=True):
     usd: float | None = 0.0
     """None if a price is unknown."""
     last_event: float | None = None
-    """Seconds ago; None if there was no event."""
+    """Number of seconds since the last event; None if there was none."""
     unread: int = 0
     question: Question | None = None
 

@@ -94,7 +94,7 @@ class NamePickerScreen(ModalScreen[str | None]):
 
     def compose(self) -> ComposeResult:
         with set_border_titles(
-            Vertical(classes="dialog"), self._heading, "type to search · \n choose · esc cancel"
+            Vertical(classes="dialog"), self._heading, "type to search · ⏎ choose · esc cancel"
         ):
             yield Input(placeholder="find")
             yield OptionList(markup=False)
@@ -140,7 +140,7 @@ class TaskDraftScreen(ModalScreen[tuple[str, str, str] | None]):
         self._board = board
 
     def compose(self) -> ComposeResult:
-        keys = "tab next · \n or ctrl+s add to the board · esc cancel"
+        keys = "tab next · ⏎ or ctrl+s add to the board · esc cancel"
         with set_border_titles(Vertical(classes="dialog"), f"New task on {self._board}", keys):
             yield Static("What to do", classes="dialog--label")
             yield Input(id="subject")
