@@ -146,7 +146,7 @@ async def test_a_shutdown_is_requested_rejected_and_approved_in_either_form_of_t
     # What the tool tells programs of the two requests, and of the answer that let ann go on.
     told = "ann was asked to shut down; if it does not answer, it is stopped."
     sent = {"success": True, "message": told, "target": "ann"}
-    went_on = {"success": True, "message": "The lead was told that you continue.", "request_id": first}
+    went_on = {"success": True, "message": "The lead was told that you will continue.", "request_id": first}
     assert answers == [sent | {"request_id": first}, went_on, sent | {"request_id": second}]
     assert "it shut down on request" in text
     assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead"]

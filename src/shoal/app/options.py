@@ -44,7 +44,7 @@ class Options(Struct, frozen=True, kw_only=True):
     home: Path | None = None
     """Home directory, where all state is stored; from the environment if None."""
     environ: Mapping[str, str] | None = None
-    """Variables that the session reads and its commands get; those of the process if None."""
+    """Environment variables for the session and its commands; those of the process if None."""
     cwd: Path | None = None
     """Project directory; the current directory of the process if None."""
     model: str | Model | None = None
@@ -139,7 +139,7 @@ class Options(Struct, frozen=True, kw_only=True):
     """Store of sessions and teams: an object, directory, `postgresql://…`, `file:DIRECTORY` or `memory:`; as
     configured if None, by default the home."""
     title: str | None = None
-    """Readable name, by which the session can be resumed."""
+    """Human-readable name by which the session can be resumed."""
     teammate_mode: TeammateMode | None = None
     """Backend for teammates; as configured if None."""
     debug: bool = False

@@ -420,7 +420,7 @@ class WorkflowStepStarted(JournaledEvent, frozen=True, tag="workflow_step_starte
     child: AgentId | None = None
     """Agent that runs the step; None if no agent does."""
     until: int | None = None
-    """Unix milliseconds at which a waiting step ends."""
+    """Unix time in milliseconds at which a waiting step ends."""
 
 
 class WorkflowStepFinished(JournaledEvent, frozen=True, tag="workflow_step_finished"):

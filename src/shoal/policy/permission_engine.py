@@ -404,7 +404,7 @@ class PermissionEngine:
         if name in READ_TOOLS:
             return self._decide_file_read(real, table, name, is_directory=is_directory)
         if is_directory:
-            return DenyDecision(f"{escape_filename(real)} is a directory; give the path of a file.")
+            return DenyDecision(f"{escape_filename(real)} is a directory; pass the path of a file.")
         return self._decide_file_edit(real, table, name)
 
     def _decide_file_read(

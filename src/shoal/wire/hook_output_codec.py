@@ -281,7 +281,7 @@ class _HookJudgementSchema(Struct, frozen=True, kw_only=True):
     ok: bool
     reason: str | None = None
     impossible: bool = False
-    """True if an agent that is about to stop cannot do what is missing."""
+    """True if an agent that is about to stop cannot do the missing work."""
 
 
 def format_hook_prompt(prompt: str, event: bytes) -> str:

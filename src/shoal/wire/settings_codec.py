@@ -92,7 +92,7 @@ class ClusterSettings(Struct, frozen=True, kw_only=True):
     """Ray cluster on whose machines teammates run if `teammate_mode` is `ray`. Applies only in user files."""
 
     address: str | None = None
-    """Head of the cluster, as `HOST:PORT`. Shoal uses no cluster that is not named here."""
+    """Head of the cluster, as `HOST:PORT`. Shoal uses only the cluster named here."""
     lead_host: str | None = None
     """Address at which the other machines reach this one; None means the address that it uses to reach
     the head."""
@@ -136,8 +136,8 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     max_output_tokens: Tokens | None = None
     """Maximum length of a requested answer; None means the model's maximum."""
     thinking_tokens: Annotated[int, Meta(ge=0)] | None = None
-    """Thinking tokens before an answer; 0 disables thinking. None: models that decide for themselves how much
-    to think (Claude 4.6 and newer) do so, and other models do not think."""
+    """Thinking tokens before an answer; 0 disables thinking. With None, models that decide for themselves how
+    much to think (Claude 4.6 and newer) do so, and other models do not think."""
     max_turns: Annotated[int, Meta(gt=0)] | None = None
     """Maximum requests in one turn of the lead."""
     max_budget_usd: Dollars | None = None

@@ -31,7 +31,7 @@ class SharedOptions(TypedDict, total=False):
     home: PathText
     """Home directory, where all state is stored; by default `SHOAL_HOME`, or `~/.claude`."""
     environ: Mapping[str, str]
-    """Variables that the session reads and its commands get, instead of the variables of the process."""
+    """Environment variables for the session and its commands, instead of those of the process."""
     cwd: PathText
     """Project directory; by default the current directory of the process."""
     model: str | Model
@@ -105,7 +105,7 @@ class SharedOptions(TypedDict, total=False):
     """True if the session stays open and all its agents run in the background."""
     session_id: str
     title: str
-    """Readable name, by which the session can be resumed."""
+    """Human-readable name by which the session can be resumed."""
     persist: bool
     """False to write nothing to disk: no transcript and no journal, so the session cannot be resumed."""
     store: Store | PathText

@@ -1,6 +1,6 @@
 """Budget of a tree of agents: reserved before each request and settled after it.
 
-Checking and reserving is one step without an await, so no two requests pass on the same money.
+Checking and reserving is one step without an await, so two requests can never spend the same money.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class Budget:
         await self._gate.activate_slot(slot)
 
     def deactivate_agent_slot(self, slot: AgentSlot) -> None:
-        """Stop counting an agent that waits for work as running."""
+        """Stop counting an agent as running while it waits for work."""
         self._gate.deactivate_slot(slot)
 
     async def request_agent_slot(
@@ -168,7 +168,7 @@ class Budget:
         return self.open_agent_slot(kind, depth, is_resumed=is_resumed)
 
     def close_agent_slot(self, slot: AgentSlot, *, was_started: bool = True) -> None:
-        """Close a slot; idempotent. An agent that never began does not count as started."""
+        """Close a slot; a second call does nothing. An agent that never began does not count as started."""
         self._gate.close_slot(slot, was_started=was_started)
 
     @property

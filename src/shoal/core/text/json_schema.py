@@ -166,7 +166,7 @@ class _JsonSchemaValidator:
         except (LookupError, TypeError, ValueError):
             mark = ""
         if mark != "#":
-            raise _UnusableSchemaError(f"{ref} is not in it")
+            raise _UnusableSchemaError(f"the schema has no {ref}")
         return node
 
 

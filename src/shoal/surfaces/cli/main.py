@@ -113,7 +113,7 @@ class JournalProgressPrinter:
         if self._printed != (journal, tenth):
             self._printed = (journal, tenth)
             print(
-                f"shoal: Reading the journal of session {journal.parent.name[:8]} once, for later commands: "
+                f"shoal: Reading the journal of session {journal.parent.name[:8]} (needed only once): "
                 f"{10 * tenth}% of {total / 1_000_000:.0f} MB",
                 file=sys.stderr,
             )

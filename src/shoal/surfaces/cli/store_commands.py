@@ -23,7 +23,7 @@ store_option = click.option(
 
 @click.group("store")
 def store_commands() -> None:
-    """Manage the store in PostgreSQL that several machines share.
+    """Manage a PostgreSQL store that several machines share.
 
     The store is set by --store, SHOAL_STORE or the setting shoal.store.
     """
