@@ -240,7 +240,7 @@ def test_a_call_with_a_permission_question_has_one_line_on_a_terminal() -> None:
     assert screen.lines == ["  allowed once", "● Bash rm x  → exit 0", ""]
 
 
-HALF = "  50 % of the budget is spent: 2 requests of 4 requests"
+HALF = "  50% of the budget is spent: 2 requests of 4 requests"
 
 
 def test_a_note_leaves_the_running_call_one_line() -> None:
