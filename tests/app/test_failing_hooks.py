@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from hook_helpers import (
 from session_helpers import collect_events, list_lead_results
 from shoal.core.events import HookRan, NoteAdded, RunFinished
 from shoal.models.scripted_model import ScriptedModel
+from shoal.policy.hooks.hook_process import MAX_OUTPUT
 from shoal.wire.hook_output_codec import MAX_TEXT_LENGTH
 
 LOOK = call_tool("Glob", "g1", pattern="*")
@@ -283,3 +284,40 @@ async def test_a_tool_result_that_is_not_json_is_passed_to_hooks(
     (notes,) = hook_log.read_inputs()
     assert notes["tool_response"]["content"] == "fine"
     assert notes["tool_response"]["path"] == "/x"
+
+
+async def test_only_the_first_megabyte_of_a_hooks_output_is_used(project: Path) -> None:
+    (project / "answer").write_text(json.dumps({"decision": "block", "reason": "r", "pad": "x" * MAX_OUTPUT}))
+    result, notes, (ran,) = await run_one_call(project, {"PreToolUse": "cat answer"})
+    assert "was not run" not in result
+    assert "looks like JSON but is not valid" in notes
+    assert ran.verdict == "failed"
+    (project / "answer").write_text(
+        json.dumps({"decision": "block", "reason": "r", "pad": "x" * (MAX_OUTPUT // 2)})
+    )
+    result, _, _ = await run_one_call(project, {"PreToolUse": "cat answer"})
+    assert "was not run" in result
+
+
+async def test_only_the_first_megabyte_of_the_response_to_an_http_hook_is_read(project: Path) -> None:
+    written = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal written
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nendless ")
+        with suppress(ConnectionError):
+            while True:
+                writer.write(b"x" * 65_536)
+                written += 65_536
+                await writer.drain()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook"
+        hook = {"type": "http", "url": url, "timeout": 60}
+        result, notes, (ran,) = await run_one_call(project, {"PreToolUse": {"hooks": [hook]}})
+    assert "was not run" not in result
+    assert (notes, ran.verdict) == ("", "went on")
+    # What the two sockets buffer comes on top.
+    assert written < 32 << 20

@@ -21,11 +21,29 @@ from shoal.core.conversation.messages import ToolUseBlock
 from team_scripts import get_home
 
 POSITIONS = tuple(each for each in AGENT_POSITIONS if each != "nested agent")
+OTHER_PROCESS = AGENT_POSITIONS[-1]
+# One item for each way in which a member's process gets what narrows it; `make test-all` tries every item.
+SENT_TO_PROCESSES = (
+    "permissions.deny",
+    "permissions.ask",
+    "permissions.defaultMode plan",
+    "--disallowedTools",
+    "--tools",
+    "shoal.agent_limits",
+    "maxTurns of a definition",
+    "CMP-088",
+    "tools of a definition",
+    "a pattern in disallowedTools, inherited",
+    "disallowed-tools of the lead",
+    "disable-model-invocation",
+    "a hook that denies",
+    "shoal.sandbox.enabled",
+)
 
 
 def list_cases() -> list[Any]:
     return [
-        pytest.param(position, name, marks=_list_marks(name))
+        pytest.param(position, name, marks=[*_list_marks(name), *_list_tier_marks(position, name)])
         for name, item in ITEMS.items()
         for position in POSITIONS
         if position not in item.skipped
@@ -36,6 +54,16 @@ def _list_marks(name: str) -> list[pytest.MarkDecorator]:
     needs = ITEMS[name].needs
     marks = [pytest.mark.needs(*needs)] if needs else []
     return [*marks, pytest.mark.spec(name)] if name.startswith("CMP-") else marks
+
+
+def _list_tier_marks(position: str, name: str) -> list[pytest.MarkDecorator]:
+    is_other_kind = position == OTHER_PROCESS and name not in SENT_TO_PROCESSES
+    return [pytest.mark.exhaustive] if is_other_kind else []
+
+
+def test_the_items_that_are_sent_to_processes_exist() -> None:
+    cases = {tuple(case.values) for case in list_cases()}
+    assert {(OTHER_PROCESS, name) for name in SENT_TO_PROCESSES} <= cases
 
 
 def test_every_item_that_is_read_is_classified() -> None:

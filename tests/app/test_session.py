@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from app_session_helpers import run_prompt, run_turn
@@ -501,6 +501,28 @@ async def test_deny_rules_apply_to_input_that_the_user_changed(tmp_path: Path) -
     assert returned.result.is_error
     assert "Bash(rm:*)" in extract_tool_result_text(returned.result)
     assert (tmp_path / "keep.txt").exists()
+
+
+@pytest.mark.parametrize("remember", ["session", "settings"])
+async def test_a_remembered_answer_with_changed_input_allows_only_the_changed_call(
+    tmp_path: Path, remember: Literal["session", "settings"]
+) -> None:
+    commands = ("touch first", "touch second", "mkdir third")
+    model = ScriptedModel([*(make_call("Bash", command=command) for command in commands), "done"])
+    asked: list[str] = []
+
+    async def answer_questions(broker: Any) -> None:
+        async for question in broker.watch_questions():
+            asked.append(question.input["command"])
+            changed = AllowAnswer(input={"command": "mkdir third"}, remember=remember)
+            denied = DenyAnswer(reason="not this one")
+            broker.submit_answer(question.id, changed if len(asked) == 1 else denied)
+
+    async with shoal.open(cwd=tmp_path, model=model, attended=True) as session, asyncio.timeout(20):
+        answers = asyncio.create_task(answer_questions(session.runtime.question_broker))
+        await run_turn(session)
+        answers.cancel()
+    assert asked == ["touch first", "touch second"]
 
 
 @pytest.mark.spec("FRK-07")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import shoal
+from shoal.app.options import Options
 from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.events import (
@@ -35,7 +36,7 @@ def call_agent(job: str) -> dict[str, Any]:
     return {"name": "Agent", "input": tool_input}
 
 
-def build_background_options(directory: Path) -> shoal.Options:
+def build_background_options(directory: Path) -> Options:
     model = write_script(
         directory,
         {"match": "go", "tools": [call_agent("one")]},
@@ -43,7 +44,7 @@ def build_background_options(directory: Path) -> shoal.Options:
         {"match": "works in the background", "text": "started"},
         {"match": "task-notification", "text": "woken"},
     )
-    return shoal.Options(cwd=directory, model=model, mode="bypassPermissions")
+    return Options(cwd=directory, model=model, mode="bypassPermissions")
 
 
 async def test_a_subscriber_gets_every_event_in_and_between_turns(tmp_path: Path) -> None:
@@ -74,7 +75,7 @@ async def test_a_subscriber_that_raises_is_removed_and_the_turn_continues(tmp_pa
         raise ZeroDivisionError("the watcher's own bug")
 
     model = ScriptedModel([ToolUseBlock(id="c", name="Bash", input={"command": "echo hi"}), "done"])
-    async with shoal.Session(shoal.Options(cwd=tmp_path, model=model, mode="bypassPermissions")) as session:
+    async with shoal.Session(Options(cwd=tmp_path, model=model, mode="bypassPermissions")) as session:
         session.subscribe(broken)
         session.subscribe(others.append)
         events = [event async for event in session.run("go")]
@@ -107,7 +108,7 @@ async def test_user_input_reaches_an_agent_marked_as_the_users(tmp_path: Path) -
         {"match": "task-notification", "text": "woken", "repeat": True},
         {"match": "look again", "text": "I looked again"},
     )
-    async with shoal.Session(shoal.Options(cwd=tmp_path, model=model)) as session:
+    async with shoal.Session(Options(cwd=tmp_path, model=model)) as session:
         session.subscribe(received.append)
         async for _ in session.run("go"):
             pass

@@ -9,7 +9,7 @@ import pytest
 
 from shoal.backends import ray_settings
 from shoal.backends.ray_backend import RayBackend, RayBackendSettings
-from shoal.backends.ray_driver import build_actor_options, explain_impossible_placement
+from shoal.backends.ray_driver import build_actor_options, explain_impossible_placement, explain_wait
 from shoal.backends.ray_node import RayNodeSpec, build_ray_start_command
 from shoal.backends.ray_settings import RAY_ENVIRONMENT
 from shoal.core.clock import SystemClock
@@ -88,3 +88,10 @@ async def test_a_missing_extra_is_explained_with_the_command(
         log_directory=tmp_path,
     )
     assert (await backend.explain_unavailable()).endswith("pip install 'shoal[ray,postgres]'")
+
+
+def test_a_teammate_that_waits_is_explained_with_the_machines_that_could_run_it() -> None:
+    nodes = [make_node(disk="fast"), make_node(alive=False, disk="fast")]
+    reason = explain_wait(nodes, {**ASKED, "labels": {"disk": "fast"}})
+    assert "1 cpus, disk=fast" in reason
+    assert reason.endswith(": 192.0.2.5")

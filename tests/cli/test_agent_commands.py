@@ -261,7 +261,12 @@ p
     ("event", "command", "problem_text"),
     [
         ("PreTolUse", "true", "hooks.PreTolUse: unknown event; did you mean PreToolUse?"),
-        ("PreToolUse", "", "hooks.PreToolUse.0.hooks.0.command: expected a command, as a string."),
+        (
+            "PreToolUse",
+            "",
+            "hooks.PreToolUse.0.hooks.0.command: expected a command, as a string; PreToolUse is blocked "
+            "until you correct or remove it.",
+        ),
     ],
 )
 async def test_hooks_that_prevent_an_agent_from_starting_are_problems(

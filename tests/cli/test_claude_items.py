@@ -152,6 +152,20 @@ async def test_used_instruction_files_rules_and_styles_are_listed_as_used_and_no
     assert items["style.md", "instructions"] == items["sql.md", "rule"] == "not used"
 
 
+@pytest.mark.spec("CMP-002")
+async def test_an_invalid_guard_is_refused_and_not_called_used(
+    shoal: ShoalProgram, project: Path, home: Path
+) -> None:
+    broken = {"matcher": "Bash", "hooks": [{"type": "wasm"}]}
+    write_json(
+        home / "settings.json", {"hooks": {"PreToolUse": [broken], "Stop": [broken], "CwdChanged": []}}
+    )
+    ran = await shoal("doctor", "--claude", "--json")
+    uses = {item["item"]: item["use"] for item in json.loads(ran.out)["items"]}
+    assert uses == {"hooks.PreToolUse": "refused", "hooks.Stop": "not used", "hooks.CwdChanged": "not used"}
+    assert ran.code == 1
+
+
 async def test_a_refused_item_is_named_and_nothing_counts_as_used(
     shoal: ShoalProgram, project: Path, home: Path
 ) -> None:

@@ -68,9 +68,16 @@ class StartTimes:
     def _note_start(self, event: Event) -> None:
         if isinstance(event, NoteAdded):
             self.notes.append(event.text)
+            self.changed.set()
         if isinstance(event, AgentStarted) and event.agent == self._id:
             self.starts.append(time.monotonic())
             self.changed.set()
+
+    async def wait_for_note(self, text: str) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while not any(text in note for note in self.notes):
+                self.changed.clear()
+                await self.changed.wait()
 
     async def wait_for_start(self, count: int) -> float:
         try:
@@ -298,3 +305,69 @@ def run_git(directory: Path, *arguments: str, check: bool = True) -> str:
         ["git", *identity, *arguments], cwd=directory, check=check, capture_output=True, text=True
     )
     return done.stdout.strip()
+
+
+async def test_a_member_runs_where_its_resources_are_and_is_refused_where_there_are_none(
+    tmp_path: Path, machines: RayMachines, cluster_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    definitions = tmp_path / ".claude" / "agents"
+    definitions.mkdir(parents=True)
+    (definitions / "second.md").write_text(
+        "---\nname: second\ndescription: d\nresources: {labels: {n: '1'}}\n---\nYou work.\n"
+    )
+    async with run_provider(
+        monkeypatch,
+        lead=[
+            CREATE,
+            spawn_member("ann", resources={"cpus": 0.5, "labels": {"n": "0"}}),
+            spawn_member("ben", subagent_type="second"),
+            spawn_member("cat", subagent_type="second", resources={"labels": {"n": "0"}}),
+            spawn_member("dan", resources={"gpus": 8}),
+            "They work.",
+            "Over.",
+            "Over.",
+        ],
+        ann=[report_done("ann"), "Done."],
+        ben=[report_done("ben"), "Done."],
+    ) as server:
+        machines.use_provider(server.url)
+        async with open_cluster_session(tmp_path, machines, cluster_database) as session:
+            await run_turns(session)
+            places = [machines.find_machine(find_member(session, name).pid) for name in ("ann", "ben")]
+            assert places == machines.nodes
+            assert {each.name for each in session.teams.list_members()} == {"ann", "ben"}
+        assert has_line(server, "lead", "needs a machine with the label n=1, but the call asks for n=0")
+        assert has_line(
+            server, "lead", "no machine in the cluster has the requested resources (0.1 cpus, 8 gpus)"
+        )
+
+
+async def test_a_member_that_waits_for_a_machine_says_so(
+    tmp_path: Path, machines: RayMachines, cluster_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole_machine = {"cpus": 2, "labels": {"n": "0"}}
+    async with run_provider(
+        monkeypatch,
+        lead=[
+            CREATE,
+            spawn_member("ann", resources=whole_machine),
+            spawn_member("ben", resources=whole_machine),
+            "They work.",
+            "Over.",
+            "Over.",
+        ],
+        ann=[wait_for_name("never", "reached"), "Done."],
+        ben=[report_done("ben"), "Done."],
+    ) as server:
+        machines.use_provider(server.url)
+        async with open_cluster_session(tmp_path, machines, cluster_database) as session:
+            starts = StartTimes(session, machines, "ben")
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(run_turns(session))
+                await starts.wait_for_note(
+                    "ben is not running yet: it waits until a machine has 2 cpus, n=0 free"
+                )
+                assert not starts.starts
+                await session.stop_task("ann")
+                await starts.wait_for_start(1)
+        assert has_line(server, "lead", "ben is done.")

@@ -10,6 +10,7 @@ from typing import Any, NotRequired, get_args, get_origin, get_type_hints
 import pytest
 
 import shoal
+from shoal.app.options import Options
 from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.errors import BadRequest, SettingsError
 from shoal.core.events import RunFinished, TurnEnded
@@ -235,7 +236,7 @@ def test_the_types_of_hooks_and_tools_match_the_events_and_tools_that_exist() ->
 @pytest.mark.spec("API-07")
 def test_the_keywords_of_open_are_the_options_that_a_program_may_set() -> None:
     internal = {"agent_extras", "begun", "membership", "output"}
-    assert set(shoal.SessionOptions.__annotations__) == {*shoal.Options.__struct_fields__} - internal
+    assert set(shoal.SessionOptions.__annotations__) == {*Options.__struct_fields__} - internal
 
 
 @pytest.mark.spec("API-07")

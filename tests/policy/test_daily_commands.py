@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 from corpus_project import create_corpus_project, load_commands
-from permission_helpers import create_engine, decide_command
+from permission_helpers import create_engine, decide_call, decide_command
+
+from shoal.core.permissions.permission_decisions import AskDecision
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +45,52 @@ def test_at_most_three_percent_of_daily_commands_are_asked(tmp_path: Path) -> No
 )  # fmt: skip
 def test_a_known_value_does_not_hide_another_one(project: Path, command: str) -> None:
     assert decide_command(create_engine(project), command) != "allow"
+
+
+MESSAGE = "Fix the parser\n\nIt's `good` for $x.\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"git commit -m \"$(cat <<'EOF'\n{MESSAGE}EOF\n)\"",
+        f"git commit -m \"$(cat <<-'EOF'\n\t{MESSAGE}\tEOF\n)\" -q",
+        'git commit --message="$(cat <<EOF\nFix the parser\nEOF\n)"',
+        f"git status && git commit -m \"$(cat <<'EOF'\n{MESSAGE}EOF\n)\" && git status",
+    ],
+)
+def test_an_allowed_commit_with_its_message_in_a_here_document_is_not_asked(
+    project: Path, command: str
+) -> None:
+    assert decide_command(create_engine(project, allow="Bash(git commit:*)"), command) == "allow"
+    assert decide_command(create_engine(project, allow="Bash(git log:*)"), command) == "ask"
+    assert decide_command(
+        create_engine(project, "bypassPermissions", deny="Bash(git commit:*)"), command
+    ) == ("deny")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        'git commit -m "$(cat <<EOF\n$(touch x)\nEOF\n)"',
+        'git commit -m "$(cat <<EOF\n`touch x`\nEOF\n)"',
+        "git commit -m \"$(cat <<'EOF'\nx\nEOF\ntouch x)\"",
+        "git commit -m \"$(cat x <<'EOF'\nx\nEOF\n)\"",
+        "cat() { touch x; }; git commit -m \"$(cat <<'EOF'\nx\nEOF\n)\"",
+        "git \"$(cat <<'EOF'\ncommit\nEOF\n)x\" -m x",
+    ],
+)
+def test_a_here_document_that_is_not_only_text_is_asked(project: Path, command: str) -> None:
+    assert decide_command(create_engine(project, allow="Bash(git commit:*)"), command) == "ask"
+
+
+def test_a_suggested_rule_never_holds_a_part_of_a_here_document(project: Path) -> None:
+    command = "npm version \"$(tr a b <<'EOF'\nx\nEOF\n)\""
+    decision = decide_call(create_engine(project), "Bash", command=command)
+    assert isinstance(decision, AskDecision)
+    rules = [str(rule) for each in decision.suggestions for rule in getattr(each, "rules", ())]
+    assert rules
+    assert all(command in rule for rule in rules), rules
 
 
 @pytest.mark.parametrize("name", ["dir /etc/passwd", "-o x", "a'b", "-fx"])

@@ -25,7 +25,7 @@ from shoal.stores.files.sessions.session_files import (
     list_sessions,
     read_session_transcript,
 )
-from shoal.stores.restored_conversation import RestoredConversation
+from shoal.stores.restored_conversation import RestoredConversation, restore_transcript
 from shoal.stores.subagent_records import load_unstarted_subagent_metadata
 
 
@@ -184,7 +184,89 @@ def test_unknown_lines_are_skipped_and_counted_and_do_not_break_the_chain(
     notes = " ".join(loaded.notes)
     assert "attachment (1)" in notes
     assert "file-history-snapshot (1)" in notes
-    assert "not valid JSON were skipped: 1" in notes
+    assert "not valid were skipped: 1" in notes
+
+
+def write_conversation(writer: Callable[..., TranscriptWriter]) -> list[bytes]:
+    """Return the lines of a conversation with a few texts that look like the fields of a line."""
+    written = writer()
+    written.append_prompt('say "type":"user","message":{"role":"user","content":"hi"}')
+    written.append_reply("Certainly, and at length.", "t1")
+    written.append_results("t1")
+    written.append_reply("The answer is long enough to be cut anywhere.")
+    written.append_prompt("thanks, and good night")
+    return written.path.read_bytes().splitlines()
+
+
+@pytest.mark.spec("LIM-15")
+def test_two_lines_joined_at_any_place_are_damage(writer: Callable[..., TranscriptWriter]):
+    lines = write_conversation(writer)
+    silent = []
+    for first, second in ((0, 2), (1, 3), (0, 3), (1, 2), (2, 3)):
+        for cut in range(1, len(lines[first])):
+            for kept in {cut, len(lines[second]) // 2}:
+                joined = lines[first][:cut] + lines[second][kept:]
+                content = b"\n".join([*lines[:first], joined, *lines[second + 1 :]]) + b"\n"
+                if not restore_transcript(content).describe_damage("x"):
+                    silent.append((first, second, cut, kept))
+    whole = [(first, second, cut, kept) for first, second, cut, kept in silent if cut != kept]
+    assert not whole
+    # A cut inside the id of the entry leaves the id of the second line, whose link is that of the first.
+    assert all(cut <= lines[first].index(b'"isSidechain"') for first, _, cut, _ in silent)
+
+
+@pytest.mark.spec("LIM-15")
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("type", None),
+        ("type", "usr"),
+        ("type", "assistant"),
+        ("type", 7),
+        ("message", None),
+        ("message", "hello"),
+        ("message", {"role": "user"}),
+        ("message", {"role": "user", "content": 5}),
+        ("uuid", None),
+        ("uuid", 5),
+        ("timestamp", None),
+        ("timestamp", 5),
+        ("timestamp", "yesterday"),
+        ("isSidechain", True),
+        ("parentUuid", "nobody"),
+    ],
+)
+def test_a_line_of_shoal_with_other_fields_is_damage(
+    writer: Callable[..., TranscriptWriter], field: str, value: object
+):
+    lines = write_conversation(writer)
+    raw = json.loads(lines[2]) | {field: value}
+    if value is None:
+        del raw[field]
+    lines[2] = json.dumps(raw).encode()
+    loaded = restore_transcript(b"\n".join(lines) + b"\n")
+    assert "damaged" in loaded.describe_damage("x")
+    # Everything before and after the line is used.
+    assert loaded.messages[0].text.startswith("say")
+    assert loaded.messages[-1].text == "thanks, and good night"
+
+
+@pytest.mark.spec("LIM-15")
+def test_lines_of_other_programs_and_newer_versions_are_not_damage(writer: Callable[..., TranscriptWriter]):
+    lines = write_conversation(writer)
+    last = json.loads(lines[-1])
+    foreign = [
+        {"type": "progress", "uuid": "p-1", "parentUuid": last["uuid"], "version": "2.1.0"},
+        {"type": "user", "uuid": "p-2", "parentUuid": "p-1", "message": {"role": "user"}, "timestamp": 5},
+        {"type": "queue-operation", "operation": "enqueue"},
+        {"parentUuid": "p-2", "uuid": "p-3", "type": "system", "subtype": "shoal_later", "timestamp": 5},
+    ]
+    content = b"\n".join([*lines, *(json.dumps(each).encode() for each in foreign)]) + b"\n"
+    loaded = restore_transcript(content)
+    assert not loaded.describe_damage("x")
+    assert loaded.last == "p-3"
+    alone = [{key: value for key, value in each.items() if key != "type"} for each in foreign[:3]]
+    assert not restore_transcript(b"\n".join(json.dumps(each).encode() for each in alone) + b"\n").unreadable
 
 
 def test_missing_results_are_added_so_that_a_provider_accepts_the_history(

@@ -47,3 +47,26 @@ def test_a_project_cannot_name_a_cluster(tmp_path: Path) -> None:
     assert load_settings(cwd=tmp_path).own.cluster.address is None
     (get_home() / "settings.json").write_text(named)
     assert load_settings(cwd=tmp_path).own.cluster.address == "192.0.2.66:6379"
+
+
+async def test_resources_of_a_call_need_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = spawn_member("ann", resources={"gpus": 1})
+    async with (
+        run_provider(monkeypatch, lead=[CREATE, asked, "Over."]) as server,
+        shoal.open(cwd=tmp_path, model="anthropic:claude-sonnet-4-5", skip_permissions=True) as session,
+    ):
+        await run_all_turns(session, "Go.")
+        assert session.teams.list_members() == ()
+    assert "Leave out resources." in join_conversation(server.requests[-1].body)
+
+
+async def test_invalid_resources_of_a_call_are_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = spawn_member("ann", resources={"gpu": 1})
+    async with (
+        run_provider(monkeypatch, lead=[CREATE, asked, "Over."]) as server,
+        shoal.open(cwd=tmp_path, model="anthropic:claude-sonnet-4-5", skip_permissions=True) as session,
+    ):
+        await run_all_turns(session, "Go.")
+    assert "did you mean gpus?" in join_conversation(server.requests[-1].body)

@@ -59,6 +59,8 @@ def list_stored_kinds() -> list[StateFileKind]:
 def list_damages(kind: StateFileKind) -> list[str]:
     """Return the damages that matter: the content of a lock or a working copy does not."""
     damages = ("directory", "link") if kind.shape == "entry" else DAMAGES
+    if kind.name in ("conversation", "journal"):
+        damages = (*damages, "joined lines")
     return [damage for damage in damages if (kind.name, damage) not in UNDETECTABLE]
 
 
@@ -73,11 +75,18 @@ def replace_by_directory(path: Path) -> None:
     path.mkdir()
 
 
+def join_two_lines(path: Path) -> None:
+    """Lose the end of the second line, the third line and the start of the fourth."""
+    first, second, _third, fourth, *rest = path.read_bytes().split(b"\n")
+    path.write_bytes(b"\n".join([first, second[: len(second) // 2] + fourth[len(fourth) // 2 :], *rest]))
+
+
 CHANGES: dict[str, Callable[[Path], object]] = {
     "truncated": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
     "emptied": lambda path: path.write_bytes(b""),
     "nuls": lambda path: path.write_bytes(b"\0" * path.stat().st_size),
     "another type": lambda path: path.write_bytes(b'"text"\n'),
+    "joined lines": join_two_lines,
     "directory": replace_by_directory,
     "link": replace_by_link,
 }
@@ -272,8 +281,7 @@ async def test_nothing_is_reported_about_an_undamaged_run(project: Path) -> None
 async def test_a_conversation_that_is_cut_in_the_middle_is_reported(project: Path, agent: str) -> None:
     pattern = f"projects/*/{SESSION}.jsonl" if agent == "lead" else "projects/*/*/subagents/agent-ann*.jsonl"
     (path,) = get_home().glob(pattern)
-    first, second, _third, _fourth, *rest = path.read_bytes().split(b"\n")
-    path.write_bytes(b"\n".join([first, second[: len(second) // 2], *rest]))
+    join_two_lines(path)
     await resume_and_check_reports(project, path)
 
 

@@ -23,6 +23,7 @@ from shoal.core.ids import AgentId, IdGenerator, SessionId
 from shoal.core.permissions.questions import Answer, DenyAnswer, Question
 from shoal.core.permissions.sandbox import Sandbox
 from shoal.tools.bash_tools import build_shell_tools
+from shoal.tools.command_launcher import ShellEnvironment
 from shoal.tools.shell_supervisor import BackgroundShellSupervisor
 from shoal.workspaces.local_workspace import LocalWorkspace
 
@@ -72,7 +73,13 @@ class ShellWorkbench:
     """A project directory, the tools, and one call after the other."""
 
     def __init__(
-        self, directory: Path, *, env: Mapping[str, str], processes: GuardedProcessLauncher, clock: Clock
+        self,
+        directory: Path,
+        *,
+        env: Mapping[str, str],
+        processes: GuardedProcessLauncher,
+        clock: Clock,
+        sandbox: Sandbox | None,
     ) -> None:
         self.project = directory / "project"
         self.project.mkdir()
@@ -91,13 +98,16 @@ class ShellWorkbench:
         self.shells = BackgroundShellSupervisor(
             processes=processes,
             clock=self.clock,
-            home=self.home,
-            env=env,
-            # One for each test, also where several run at once: the directories of commands contain it.
-            mark=sha256(str(self.home).encode()).hexdigest()[:8],
+            environment=ShellEnvironment(
+                home=self.home,
+                variables=env,
+                # One for each test, also where several run at once: the directories of commands contain it.
+                mark=sha256(str(self.home).encode()).hexdigest()[:8],
+                sandbox=sandbox,
+            ),
             note=self.notes.append,
+            observer=self.shell_observer,
         )
-        self.shells.observer = self.shell_observer
         self.tools: dict[str, Tool] = {tool.schema.name: tool for tool in build_shell_tools(self.shells)}
         self._calls = count(1)
 
@@ -128,13 +138,15 @@ class ShellWorkbench:
 
 @asynccontextmanager
 async def open_workbench(
-    directory: Path, clock: Clock | None = None, **env: str
+    directory: Path, clock: Clock | None = None, sandbox: Sandbox | None = None, **env: str
 ) -> AsyncIterator[ShellWorkbench]:
     processes = GuardedProcessLauncher(SystemClock())
     home = directory / "user"
     home.mkdir(exist_ok=True)
     base = {"PATH": os.environ["PATH"], "HOME": str(home), "SHELL": "/bin/bash", "LANG": "C.UTF-8"}
-    bench = ShellWorkbench(directory, env=base | env, processes=processes, clock=clock or SystemClock())
+    bench = ShellWorkbench(
+        directory, env=base | env, processes=processes, clock=clock or SystemClock(), sandbox=sandbox
+    )
     try:
         async with bench.shells:
             yield bench

@@ -32,8 +32,7 @@ class NamedSandbox:
 
 
 async def test_commands_of_an_agent_with_its_own_sandbox_run_in_that_sandbox(tmp_path: Path) -> None:
-    async with open_workbench(tmp_path) as workbench:
-        workbench.shells.set_sandbox(NamedSandbox("session", holds=True))
+    async with open_workbench(tmp_path, sandbox=NamedSandbox("session", holds=True)) as workbench:
         assert get_text(await workbench.run_bash("echo $HELD_BY")) == "session"
         workbench.sandbox = NamedSandbox("agent")
         assert get_text(await workbench.run_bash("echo $HELD_BY")) == "agent"

@@ -134,6 +134,21 @@ async def test_a_long_paste_is_shown_as_a_placeholder_and_sent_whole(tmp_path: P
         assert recorder.last_prompt == f"see {text}a short\ntext"
 
 
+async def test_terminal_codes_are_removed_from_pasted_text(tmp_path: Path) -> None:
+    recorder = PromptRecorder()
+    async with drive_tui(tmp_path, recorder.model) as at:
+        at.app.composer.post_message(Paste("a\x1b]0;taken over\x07b\x1b[31mc\x00\x9bd"))
+        await at.wait_until(lambda: at.app.composer.text != "")
+        assert at.app.composer.text == "abcd"
+        long_text = "\n".join(f"line\x1b[2J {number}" for number in range(120))
+        at.app.composer.post_message(Paste(long_text))
+        await at.wait_until(lambda: "[pasted 120 lines]" in at.app.composer.text)
+        await at.press_keys("enter")
+        await at.wait_for_text("answer 1")
+        assert not any(code in recorder.last_prompt for code in "\x1b\x00\x07\x9b")
+        assert recorder.last_prompt.endswith("line 119")
+
+
 @pytest.mark.spec("USR-18")
 async def test_an_image_named_by_its_path_is_attached(tmp_path: Path) -> None:
     recorder = PromptRecorder()

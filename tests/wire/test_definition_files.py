@@ -16,6 +16,7 @@ from shoal.core.agents.agent_definitions import (
     AgentRunRules,
     DefinitionSource,
 )
+from shoal.core.agents.subagents import ResourceRequest
 from shoal.core.errors import InvalidAgentDefinition
 from shoal.wire.agent_definition_codec import (
     DEFINITION_FIELDS,
@@ -38,6 +39,7 @@ effort: high
 permissionMode: plan
 background: yes
 isolation: worktree
+resources: {cpus: 2, labels: {disk: fast}}
 maxTurns: 12
 color: purple
 memory: project
@@ -98,6 +100,7 @@ def test_every_field_is_read_and_the_body_is_the_prompt():
             initial_prompt="Look at the last commit first.",
             background=True,
             isolation="worktree",
+            resources=ResourceRequest(cpus=2.0, labels={"disk": "fast"}),
             max_turns=12,
             max_budget_usd=0.5,
             acceptance="make check",
@@ -132,7 +135,7 @@ def test_the_json_form_has_the_same_fields():
 def test_each_field_has_its_line_number():
     source = parse_text(EVERYTHING).definition.source
     assert source.locate_field("tools") == "/p/reviewer.md:4"
-    assert source.locate_field("one_shot") == "/p/reviewer.md:30"
+    assert source.locate_field("one_shot") == "/p/reviewer.md:31"
     assert len(source.lines) == len(DEFINITION_FIELDS)
     assert parse_header("color: red").source.locate_field("tools") is None
 

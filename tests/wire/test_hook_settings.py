@@ -19,6 +19,7 @@ from shoal.core.extensions.hooks import (
     PythonCallbackHookAction,
     ShellCommandHookAction,
 )
+from shoal.policy.hooks.hook_matcher import is_hook_matcher_match
 from shoal.wire.hook_codec import ParsedHooks, parse_hooks_from_code, parse_hooks_setting
 from shoal.wire.hook_output_codec import (
     MAX_TEXT_LENGTH,
@@ -100,15 +101,57 @@ COMMAND = {"type": "command", "command": "x"}
     ],
 )
 def test_an_error_is_reported_with_its_line(raw: Any, line: int, why: str) -> None:
-    (problem,) = parse_settings(raw).problems
+    found = parse_settings(raw)
+    (problem,) = (*found.problems, *found.unused)
     assert problem.startswith(f"s.json:{line}: hooks")
     assert why in problem
+
+
+@pytest.mark.spec("CMP-002")
+@pytest.mark.parametrize("event", ["PreToolUse", "UserPromptSubmit", "PermissionRequest"])
+@pytest.mark.parametrize(
+    ("entries", "matcher"),
+    [
+        ([{"matcher": "Bash(", "hooks": [COMMAND]}], ""),
+        ([{"matcher": 3, "hooks": [COMMAND]}], ""),
+        ([{"matcher": "Bash", "hooks": COMMAND}], "Bash"),
+        ([COMMAND | {"matcher": "Bash"}], "Bash"),
+        ([{"matcher": "Bash", "hooks": [{"type": "wasm"}]}], "Bash"),
+        ([{"matcher": "Bash", "hooks": [{"type": "command"}]}], "Bash"),
+        ([{"matcher": "Bash", "hooks": ["exit 2"]}], "Bash"),
+        ([7], ""),
+        ({"matcher": "Bash"}, ""),
+    ],
+)
+def test_an_invalid_hook_blocks_what_it_may_guard(event: str, entries: Any, matcher: str) -> None:
+    found = parse_settings({event: entries})
+    (hook,) = found.hooks
+    assert isinstance(hook.action, PythonCallbackHookAction)
+    decision = hook.action.function({})
+    assert isinstance(decision, HookDecision)
+    assert (hook.matcher, hook.origin in str(decision.blocked)) == (matcher, True)
+    (problem,) = found.problems
+    assert f"{event} is blocked" in problem
+
+
+@pytest.mark.spec("CMP-002")
+def test_parts_of_newer_programs_are_unused_and_their_hooks_run() -> None:
+    action = COMMAND | {"timeout": "5", "newField": 1}
+    found = parse_settings({"Stop": [{"matcher": "x", "hooks": [action]}], "CwdMoved": [], "FileChanged": []})
+    assert [hook.seconds for hook in found.hooks] == [PROGRAM_HOOK_SECONDS]
+    assert (len(found.unused), found.problems) == (5, ())
+
+
+@pytest.mark.spec("CMP-038")
+def test_a_matcher_of_any_character_is_understood() -> None:
+    (hook,) = parse_settings({"PreToolUse": [{"matcher": "B[^]sh", "hooks": [COMMAND]}]}).hooks
+    assert is_hook_matcher_match(hook.matcher, "Bash")
 
 
 def test_valid_hooks_next_to_an_invalid_one_are_used() -> None:
     found = parse_settings({"Stop": [{"hooks": [{"type": "odd"}, COMMAND]}, 5], "Nonsense": 1})
     assert [hook.action for hook in found.hooks] == [ShellCommandHookAction(command="x")]
-    assert len(found.problems) == 3
+    assert (len(found.problems), len(found.unused)) == (2, 1)
 
 
 def test_background_hooks_are_read_and_unsupported_options_are_reported() -> None:
@@ -135,7 +178,7 @@ def test_background_hooks_are_read_and_unsupported_options_are_reported() -> Non
     assert "it cannot block" in warning
     (problem,) = parse_settings(
         {"Stop": [{"hooks": [{"type": "http", "url": "http://x", "async": True}]}]}
-    ).problems
+    ).unused
     assert "it is ignored" in problem
 
 

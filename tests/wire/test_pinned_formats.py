@@ -62,6 +62,7 @@ from shoal.core.agents.subagents import (
     AgentStatusSnapshot,
     AgentWorkEvidence,
     ResolvedAgentSettings,
+    ResourceRequest,
     RetainedWorktreeWork,
     ShellCommandResult,
     SpawnRequest,
@@ -207,6 +208,7 @@ FORMATS: dict[str, Mapping[str, Kind]] = {
         "model options": InheritedModelOptions,
         "extension options": InheritedExtensionOptions,
         "order": SpawnRequest,
+        "resources": ResourceRequest,
         "resolved": ResolvedAgentSettings,
         "budget": BudgetLimitSet,
         "limits": BudgetLimits,
@@ -231,6 +233,7 @@ FORMATS: dict[str, Mapping[str, Kind]] = {
         "whole": roster_codec._RosterWithValidMembersSchema,
         "member": roster_codec._RosterMemberSchema,
         "own fields of a member": roster_codec._OwnMemberFieldsSchema,
+        "resources of a member": ResourceRequest,
     },
     "tasks": {"task": task_codec._TaskSchema},
     # One flat object: test_subagent_metadata.py.

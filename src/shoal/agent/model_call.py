@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from msgspec.structs import replace
 
 from shoal.agent.agent_runner import BYTES_PER_TOKEN, AgentLoopState, AgentRunner, estimate_block_tokens
 from shoal.core.budgets.agent_budgets import BudgetReservation
 from shoal.core.budgets.usage import Usage
-from shoal.core.conversation.messages import user_message
+from shoal.core.conversation.messages import Message, user_message
 from shoal.core.conversation.model_requests import (
     ModelAttemptStartedDelta,
     ModelReply,
@@ -164,11 +165,25 @@ async def ask_other_model(agent: AgentRunner, model: Model, *, system: str, text
     return reply.message.text.strip()
 
 
+def _check_reply(model: Model, reply: Any) -> ModelReply:
+    """Return the reply. Raises `TypeError` if a program's own model returned something else."""
+    if not isinstance(reply, ModelReply):
+        raise TypeError(f"The model {model.card.id} returned {reply!r:.80} instead of a shoal.ModelReply.")
+    message: Any = reply.message
+    usage: Any = reply.usage
+    if not isinstance(message, Message) or not isinstance(usage, Usage):
+        raise TypeError(
+            f"The model {model.card.id} returned a ModelReply whose message is no shoal.Message, or whose "
+            "usage is no shoal.Usage."
+        )
+    return reply
+
+
 async def _call_model_and_settle_cost(
     agent: AgentRunner, model: Model, request: ModelRequest, listener: _ModelStreamListener
 ) -> tuple[ModelReply, RequestId]:
     try:
-        reply = await model.generate_reply(request, listener.handle_delta)
+        reply = _check_reply(model, await model.generate_reply(request, listener.handle_delta))
     except ModelError as error:
         await listener.report_request_failure(
             str(error),
@@ -180,6 +195,9 @@ async def _call_model_and_settle_cost(
     except asyncio.CancelledError:
         if listener.request:
             agent.budget.write_off(listener.reservation)
+        raise
+    except Exception as error:  # a program's own model can raise anything, and its cost is unknown
+        await listener.report_request_failure(f"{type(error).__name__}: {error}", billed=True, retry_in=None)
         raise
     seconds = agent.environment.clock.monotonic() - listener.started_at
     agent.state.api_seconds += seconds

@@ -23,6 +23,7 @@ from shoal.backends.order_channel import GuardianOrderChannel
 from shoal.backends.process_backend import ChildProcessLog
 from shoal.backends.ray_settings import RAY_ENVIRONMENT, explain_missing_ray
 from shoal.backends.socket_channel import SocketChannel, receive_in_parts, send_in_parts
+from shoal.core.agents.subagents import ResourceRequest
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError, WorktreeError
 from shoal.core.ports import ChildProcessHandle, ProcessLauncher, ProcessLaunchSpec
@@ -30,7 +31,6 @@ from shoal.core.teams.member_backends import (
     MemberFiles,
     MemberProcess,
     MemberProcessLaunchSpec,
-    MemberResources,
 )
 from shoal.core.teams.roster import BackendType
 
@@ -131,7 +131,13 @@ class _Placement:
     """One actor and the connection of the teammate in it."""
 
     def __init__(
-        self, key: str, driver: RayDriverClient, clock: Clock, end_lease: Callable[[int], Awaitable[None]]
+        self,
+        key: str,
+        driver: RayDriverClient,
+        clock: Clock,
+        *,
+        end_lease: Callable[[int], Awaitable[None]],
+        report_wait: Callable[[str], None],
     ) -> None:
         self.key = key
         self.driver = driver
@@ -142,6 +148,13 @@ class _Placement:
         self.orders: SocketChannel | None = None
         self._end_lease = end_lease
         self._has_ended_lease = False
+        self._report_wait = report_wait
+        self.wait_reason = ""
+
+    def on_wait(self, reason: str) -> None:
+        """Note why Ray has not placed it yet."""
+        self.wait_reason = reason
+        self._report_wait(reason)
 
     def on_end(self, reason: str) -> None:
         """Note the end, from Ray or from the connection; the connection ends with it."""
@@ -220,7 +233,13 @@ class RayBackend:
         listener = self._get_or_open_listener()
         order_address, orders = listener.expect_connection()
         member_address, member = listener.expect_connection()
-        placement = _Placement(order_address.key, driver, self._clock, self._end_lease)
+        placement = _Placement(
+            order_address.key,
+            driver,
+            self._clock,
+            end_lease=self._end_lease,
+            report_wait=lambda reason: self._report(f"{name} is not running yet: {reason}."),
+        )
         driver.spawn(
             placement,
             resources=self._build_resource_order(launch.resources),
@@ -229,17 +248,17 @@ class RayBackend:
         )
         try:
             async with self._clock.deadline(PLACEMENT_TIMEOUT):
-                placement.orders = await self._wait_for_connection(orders, placement, name)
+                placement.orders = await self._wait_for_connection(orders, placement)
                 await self._send_project(placement.orders, launch)
-                channel = await self._wait_for_connection(member, placement, name)
+                channel = await self._wait_for_connection(member, placement)
                 channel.send(launch.bootstrap)
-                hello = await self._receive_hello(channel, placement, name)
+                hello = await self._receive_hello(channel, placement)
         except TimeoutError:
             await self._give_up(placement, driver)
+            reason = placement.wait_reason or "the machines may be busy, or unable to reach this machine"
             raise ProcessError(
-                f"{name} was not started: the cluster did not start its process within {PLACEMENT_TIMEOUT:g} "
-                f"s. "
-                "All machines may be busy, or may be unable to reach this machine. Run: shoal cluster doctor"
+                f"the cluster did not start its process within {PLACEMENT_TIMEOUT:g} s: {reason}. "
+                "Run: shoal cluster doctor"
             ) from None
         except BaseException:
             await self._give_up(placement, driver)
@@ -305,7 +324,7 @@ class RayBackend:
             if self._listener is not None:
                 await self._listener.aclose()
 
-    def _build_resource_order(self, resources: MemberResources) -> dict[str, Any]:
+    def _build_resource_order(self, resources: ResourceRequest) -> dict[str, Any]:
         return {
             "cpus": self._settings.cpus if resources.cpus is None else resources.cpus,
             "memory": resources.memory,
@@ -314,7 +333,7 @@ class RayBackend:
         }
 
     async def _wait_for_connection(
-        self, connection: asyncio.Future[SocketChannel], placement: _Placement, name: str
+        self, connection: asyncio.Future[SocketChannel], placement: _Placement
     ) -> SocketChannel:
         ended = asyncio.ensure_future(placement.ended.wait())
         try:
@@ -323,12 +342,12 @@ class RayBackend:
             ended.cancel()
         if connection.done() and not connection.cancelled():
             return connection.result()
-        raise ProcessError(f"{name} was not started: {placement.reason or 'its process ended'}.")
+        raise ProcessError(f"{placement.reason or 'its process ended'}.")
 
-    async def _receive_hello(self, channel: SocketChannel, placement: _Placement, name: str) -> MemberHello:
+    async def _receive_hello(self, channel: SocketChannel, placement: _Placement) -> MemberHello:
         message = await channel.receive()
         if message is None:
-            hello = MemberHello(refusal=f"{name} was not started: {placement.reason or 'its process ended'}.")
+            hello = MemberHello(refusal=f"{placement.reason or 'its process ended'}.")
         else:
             hello = msgspec.json.decode(message, type=MemberHello)
         if hello.refusal:
@@ -450,6 +469,9 @@ class RayDriverClient:
             case {"ended": str(key), "why": str(reason)}:
                 if (placement := self.placements.get(key)) is not None:
                     placement.on_end(reason)
+            case {"waiting": str(key), "why": str(reason)}:
+                if (placement := self.placements.get(key)) is not None and not placement.ended.is_set():
+                    placement.on_wait(reason)
             case {"nodes": int(number), "list": list(nodes)}:
                 if (waiter := self._node_lists.get(number)) is not None:
                     _resolve(waiter, nodes)

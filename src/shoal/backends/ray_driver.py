@@ -16,6 +16,10 @@ from typing import Any
 
 from shoal.backends.ray_actor import MemberHostActor
 from shoal.backends.ray_settings import RAY_NAMESPACE
+from shoal.core.agents.subagents import ResourceRequest
+
+_WAIT_REPORTED_AFTER = 3.0
+"""Seconds after which the lead is told that a teammate waits for a machine."""
 
 
 class RayDriver:
@@ -56,8 +60,11 @@ class RayDriver:
             options = build_actor_options(key, order["resources"], order.get("node"))
             actor = ray.remote(MemberHostActor).options(**options).remote()
             self._actors[key] = actor
+            placed = actor.__ray_ready__.remote()
             end = actor.run.remote(order["entry"], order["order"])
             end.future().add_done_callback(lambda done: self._report_end(key, done.exception()))
+            if not ray.wait([placed], timeout=_WAIT_REPORTED_AFTER)[0] and key in self._actors:
+                self._send({"waiting": key, "why": explain_wait(ray.nodes(), order["resources"])})
         except Exception as error:  # noqa: BLE001 - told to the lead
             self._send({"ended": key, "why": shorten_error(error)})
 
@@ -126,14 +133,25 @@ def explain_impossible_placement(nodes: list[dict[str, Any]], resources: Mapping
     alive = [describe_node(node) for node in nodes if node["Alive"]]
     if any(_fits(node, resources) for node in alive):
         return ""
-    wanted = ", ".join(
-        [f"{resources[name]:g} {name}" for name in ("cpus", "memory", "gpus") if resources[name]]
-        + [f"{name}={value}" for name, value in resources["labels"].items()]
-    )
     return (
-        f"no machine in the cluster has the requested resources ({wanted}). List the machines: shoal "
-        "cluster status"
+        f"no machine in the cluster has the requested resources ({describe_request(resources)}). List the "
+        "machines: shoal cluster status"
     )
+
+
+def explain_wait(nodes: list[dict[str, Any]], resources: Mapping[str, Any]) -> str:
+    """Return what a teammate waits for that was not placed at once."""
+    suitable = [
+        node["address"] for node in map(describe_node, nodes) if node["is_alive"] and _fits(node, resources)
+    ]
+    return (
+        f"it waits until a machine has {describe_request(resources)} free. Machines that can have that: "
+        f"{', '.join(suitable) or 'none'}"
+    )
+
+
+def describe_request(resources: Mapping[str, Any]) -> str:
+    return str(ResourceRequest(**resources))
 
 
 def _fits(node: Mapping[str, Any], resources: Mapping[str, Any]) -> bool:

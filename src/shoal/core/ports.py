@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, ClassVar, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -13,11 +13,13 @@ from shoal.core.budgets.usage import ModelCard
 from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.conversation.model_requests import DeltaListener, ModelReply, ModelRequest
-from shoal.core.conversation.tools import Tool
 from shoal.core.conversation.transcript_entries import TranscriptEntry
 from shoal.core.events import JournaledEvent, JournalRecord
 from shoal.core.permissions.permission_decisions import PermissionDecision, PermissionMode
 from shoal.core.permissions.questions import Answer, Question
+
+if TYPE_CHECKING:
+    from shoal.core.conversation.tools import Tool
 
 
 class Model(Protocol):
@@ -73,10 +75,17 @@ class Journal(Protocol):
         """Yield the stored events from an offset on."""
         ...
 
-    def replay(self, kind: type[_State], settle: Callable[[_State], None] | None = None) -> _State:
+    def replay(
+        self,
+        kind: type[_State],
+        settle: Callable[[_State], None] | None = None,
+        *,
+        report_problem: Callable[[str], None] = lambda _: None,
+    ) -> _State:
         """Return the state after all stored events.
 
         `settle` may remove from the state what no later event needs, before a snapshot of it is stored.
+        `report_problem` is called for each unreadable line after the last snapshot.
         """
         ...
 

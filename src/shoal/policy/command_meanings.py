@@ -12,6 +12,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from shoal.policy.command_rules import skip_git_flags
+from shoal.policy.program_names import get_standard_name
 from shoal.policy.repository_programs import find_repository_config_files
 from shoal.policy.shell.command_analysis import ShellCommandAnalysis
 from shoal.policy.shell.known_commands import GIT_SUBCOMMANDS
@@ -27,6 +28,7 @@ _OTHER_SETTINGS = re.compile(
 )
 """Text in a command line that lets git read aliases from elsewhere, or run programs with other names."""
 _MAX_ALIAS_DEPTH = 10
+_ASSIGNMENT = re.compile(r"\b[A-Za-z_]\w*\+?=")
 _SEARCH_PATH = re.compile(r"\bPATH\+?=([^\s;&|)]*)")
 
 
@@ -96,6 +98,24 @@ def _split_alias(value: str) -> Sequence[str]:
         return shlex.split(value)
     except ValueError:
         return value.split()
+
+
+def add_commands_of_variables(analysis: ShellCommandAnalysis, command: str) -> ShellCommandAnalysis:
+    """Return the analysis with the commands of programs that take arguments from a variable of the line."""
+    if not _ASSIGNMENT.search(command):
+        return analysis
+    from shoal.policy.command_synonyms import ARGUMENT_VARIABLES, HOOK_VARIABLES
+
+    programs = {name for names, users in ARGUMENT_VARIABLES if re.search(names, command) for name in users}
+    skips_hooks = re.search(HOOK_VARIABLES, command) is not None
+    found: list[SimpleShellCommand] = []
+    for part in analysis.parts:
+        name = get_standard_name(part.words[0]) if part.words and part.words[0] else ""
+        if name in programs:
+            found.append(replace(part, argv=None, words=(part.words[0], None), globs=()))
+        if skips_hooks and name == "git":
+            found.append(replace(part, argv=None, words=(*part.words, "--no-verify")))
+    return replace(analysis, parts=(*analysis.parts, *found)) if found else analysis
 
 
 def add_linked_programs(analysis: ShellCommandAnalysis, command: str, root: str) -> ShellCommandAnalysis:

@@ -10,8 +10,8 @@ from itertools import accumulate
 from operator import or_
 from typing import Literal, TypeAlias
 
-from shoal.policy.flag_variants import get_plain_name, may_be_other_spelling
 from shoal.policy.permission_rules import ToolPermissionRule
+from shoal.policy.program_names import get_standard_name
 from shoal.policy.shell.command_analysis import ShellCommandAnalysis, SimpleShellCommand
 
 RuleMatch: TypeAlias = Literal["yes", "maybe", "no"]
@@ -57,7 +57,7 @@ class ShellCommandRule:
             self._words = (*self._words, "*")
         self.first = self._words[0] if self._words else ""
         self._path_end = f"/{self.first}"
-        self._plain_first = get_plain_name(self.first)
+        self._plain_first = get_standard_name(self.first)
         self._allowed_words = self._words
         last = self._words[-1] if self._words else ""
         if self.has_wildcards and last not in ("", "*") and last.endswith("*") and not last.endswith("\\*"):
@@ -101,7 +101,7 @@ class ShellCommandRule:
                 and not name.endswith(self._path_end)
                 and _GIT_PROGRAM not in name
                 and not _has_other_names(name)
-                and get_plain_name(name) != self._plain_first
+                and get_standard_name(name) != self._plain_first
                 and not self._is_same_file_name(name)
             ):
                 return "no"
@@ -163,14 +163,28 @@ class ShellCommandRule:
             # Another spelling of the path, such as `src/../deploy.sh`.
             same = self._match_forbidden_words((self.first, *known_words[1:]), globs)
             return "no" if same == "no" else "maybe"
-        if (
-            found == "no"
-            and (self._is_prefix or self.has_wildcards)
-            and "*" not in self.first
-            and may_be_other_spelling(self._words, known_words)
-        ):
-            return "maybe"
-        return found
+        return "maybe" if found == "no" and self._may_be_other_spelling(known_words) else found
+
+    def _may_be_other_spelling(self, known_words: tuple[str | None, ...]) -> bool:
+        # Imported for the first command of a program that a rule names: its tables are large.
+        from shoal.policy import other_spellings
+
+        if "*" in self.first:
+            if self.first == "*" or known_words[0] is None:
+                return False
+            commands = other_spellings.iter_equivalent_commands(known_words)
+            return any(
+                _is_text_match(
+                    " ".join(filter(None, each)), self._text_parts, is_prefix=self._words[-1] == "*"
+                )
+                for each in commands
+            )
+        if not other_spellings.may_be_other_spelling(self._words, known_words):
+            return False
+        if self._is_prefix or self.has_wildcards or None in known_words:
+            return True
+        # The rule is a whole command; a longer one is another command.
+        return not other_spellings.has_more_words(known_words, self._words)
 
     def _match_behind_flags(self, known_words: tuple[str | None, ...]) -> RuleMatch:
         """Match a subcommand that flags of the program precede, as in `git -C x push`."""
@@ -231,7 +245,7 @@ class ShellCommandRules:
     def __init__(self, rules: Iterable[ToolPermissionRule]) -> None:
         self.rules = tuple(map(ShellCommandRule, rules))
         self._first_words = frozenset(rule.first for rule in self.rules)
-        self._plain_names = frozenset(get_plain_name(rule.first) for rule in self.rules)
+        self._plain_names = frozenset(get_standard_name(rule.first) for rule in self.rules)
         self._whole_commands = frozenset(rule.text.strip() for rule in self.rules)
         # A name with a slash matches the end of longer names.
         self._can_look_up = not any(rule.has_wildcards or "/" in rule.first for rule in self.rules)
@@ -250,7 +264,7 @@ class ShellCommandRules:
                 words[0] is None
                 or _get_program_base_name(words[0]) in self._first_words
                 or _has_other_names(words[0])
-                or get_plain_name(words[0]) in self._plain_names
+                or get_standard_name(words[0]) in self._plain_names
             ):
                 return False
         return True
@@ -348,8 +362,8 @@ def _split_git_program(words: tuple[str | None, ...]) -> tuple[str | None, ...]:
 
 
 def _has_other_names(name: str) -> bool:
-    """Return True for Python, which runs a program as a module."""
-    return _get_program_base_name(name).startswith("python")
+    """Return True for Python, which runs a program as a module, and for uv, which works as pip."""
+    return _get_program_base_name(name).startswith(("python", "uv", "pip"))
 
 
 def _get_module_words(words: tuple[str | None, ...]) -> tuple[str | None, ...]:

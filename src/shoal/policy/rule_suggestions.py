@@ -86,7 +86,7 @@ def suggest_rules_for_command(
     if len(command) > _MAX_RULE_LENGTH:
         return ()
     exact_rule = SuggestedPermissionRule(tool_name="Bash", rule_content=_escape_command_stars(command))
-    parts = tuple(dict.fromkeys(_build_simple_command_rule(part) for part in asked_parts))
+    parts = tuple(dict.fromkeys(_build_simple_command_rule(part) or exact_rule for part in asked_parts))
     return (
         AddPermissionRulesSuggestion(rules=(exact_rule,)),
         AddPermissionRulesSuggestion(rules=parts or (exact_rule,), destination="localSettings"),
@@ -122,10 +122,13 @@ def _suggest_working_directory(path: str) -> tuple[PermissionSuggestion, ...]:
     return (AddDirectoriesPermissionSuggestion(directories=(path,)),) if path.strip("/") else ()
 
 
-def _build_simple_command_rule(part: SimpleShellCommand) -> SuggestedPermissionRule:
+def _build_simple_command_rule(part: SimpleShellCommand) -> SuggestedPermissionRule | None:
+    """Build the rule for one part; None if its text is not complete because of a here-document."""
     words = part.argv or ()
     if len(words) >= 2 and not part.via and words[1] in _SUBCOMMANDS.get(words[0], ()):
         return SuggestedPermissionRule(tool_name="Bash", rule_content=f"{words[0]} {words[1]}:*")
+    if "<<" in part.text:
+        return None
     return SuggestedPermissionRule(tool_name="Bash", rule_content=_escape_command_stars(part.text))
 
 

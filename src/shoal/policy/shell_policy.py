@@ -32,7 +32,12 @@ from shoal.policy.checkout_settings import (
     may_write_python_module,
     may_write_settings,
 )
-from shoal.policy.command_meanings import add_git_alias_commands, add_linked_programs, add_written_scripts
+from shoal.policy.command_meanings import (
+    add_commands_of_variables,
+    add_git_alias_commands,
+    add_linked_programs,
+    add_written_scripts,
+)
 from shoal.policy.command_rules import ShellCommandRules
 from shoal.policy.git_contents import find_git_contents, list_tracked_files
 from shoal.policy.path_resolver import KEYS_REFUSAL, PathResolver
@@ -148,6 +153,8 @@ class ShellCommandPermissionDecider:
             analysis = add_written_scripts(analysis, command)
         if "git" in command:
             analysis = add_git_alias_commands(analysis, command, self._paths.root)
+        if "=" in command:
+            analysis = add_commands_of_variables(analysis, command)
         if "/" in command or "PATH" in command:
             analysis = add_linked_programs(analysis, command, self._paths.root)
         return analysis

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from typing import ClassVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.core.budgets.usage import Usage
@@ -32,6 +33,7 @@ from shoal.core.ids import LEAD_ID, AgentId, EntryId, SessionId
 from shoal.core.teams.compact_id_set import CompactIdSet
 from shoal.wire.json_codec import decode_json, encode_json, is_complete_json_line
 from shoal.wire.transcript_codec import (
+    UNTYPED,
     ParsedTranscriptLine,
     TranscriptTitleEntry,
     UnknownTranscriptEntry,
@@ -60,6 +62,7 @@ class EarlierConversation:
         self.answered = CompactIdSet(key=os.urandom(16))
         self.skipped: Counter[str] = Counter()
         self.unreadable = 0
+        self.damaged = DamagedLines()
 
     def add_lines(self, lines: Sequence[ParsedTranscriptLine], agent: str) -> None:
         messages = [
@@ -75,6 +78,39 @@ class EarlierConversation:
         self.delivered.update(entry.delivered for entry in messages if entry.delivered)
         self.answered.add_ids(_list_answered_calls(messages))
         self.skipped.update(_count_skipped_transcript_parts(lines))
+        self.damaged += DamagedLines.find(lines, agent)
+
+
+class DamagedLines(Struct, frozen=True):
+    """Lines that are JSON, but not as Shoal wrote them."""
+
+    own: int = 0
+    untyped: int = 0
+    """Lines without a type. They are damage only in a file with lines of Shoal: others may write them."""
+    has_own_lines: bool = False
+
+    @classmethod
+    def find(cls, lines: Iterable[ParsedTranscriptLine], agent: str) -> DamagedLines:
+        own = untyped = 0
+        has_own_lines = False
+        for line in lines:
+            has_own_lines = has_own_lines or line.is_own
+            if line.is_own:
+                own += line.is_damaged or line.agent != agent
+            elif isinstance(line.entry, UnknownTranscriptEntry) and line.entry.kind == UNTYPED:
+                untyped += 1
+        return cls(own, untyped, has_own_lines)
+
+    def __add__(self, other: DamagedLines) -> DamagedLines:
+        return DamagedLines(
+            self.own + other.own,
+            self.untyped + other.untyped,
+            self.has_own_lines or other.has_own_lines,
+        )
+
+    @property
+    def count(self) -> int:
+        return self.own + (self.untyped if self.has_own_lines else 0)
 
 
 def restore_transcript(
@@ -84,6 +120,9 @@ def restore_transcript(
     lines, notes, unreadable = parse_transcript_lines(content)
     conversation = restore_conversation(lines, agent, inherited=inherited)
     cwd = next((line.cwd for line in reversed(lines) if line.cwd), "")
+    unreadable += DamagedLines.find(lines, agent).count
+    if unreadable:
+        notes.append(format_unreadable_lines_note(unreadable))
     return replace(conversation, cwd=cwd, notes=(*notes, *conversation.notes), unreadable=unreadable)
 
 
@@ -121,7 +160,7 @@ def _rewrite_session_id(session: SessionId, line: bytes) -> bytes:
 
 
 def parse_transcript_lines(content: bytes) -> tuple[list[ParsedTranscriptLine], list[str], int]:
-    """Return the readable lines of a transcript, notes about the others, and their number."""
+    """Return the lines of a transcript that are JSON, notes about its end, and the number of the others."""
     lines: list[ParsedTranscriptLine] = []
     notes: list[str] = []
     *complete_lines, last_line = content.split(b"\n")
@@ -137,13 +176,11 @@ def parse_transcript_lines(content: bytes) -> tuple[list[ParsedTranscriptLine], 
             lines.append(parse_transcript_line(line))
         except ValueError:
             unreadable += 1
-    if unreadable:
-        notes.append(format_unreadable_lines_note(unreadable))
     return lines, notes, unreadable
 
 
 def format_unreadable_lines_note(count: int) -> str:
-    return f"Lines that are not valid JSON were skipped: {count}."
+    return f"Lines that are not valid were skipped: {count}."
 
 
 def format_incomplete_line_note(size: int) -> str:
@@ -177,7 +214,7 @@ def restore_conversation(
     last = links[-1].id if links else None
     if not links and inherited and not isinstance(inherited[-1].entry, TranscriptTitleEntry):
         last = inherited[-1].entry.id
-    chain, is_broken = _build_entry_chain(entries_by_id, last)
+    chain, is_broken = _build_entry_chain(entries_by_id, last, agent_lines)
     inherited_messages = [line.entry for line in inherited if isinstance(line.entry, TranscriptMessageEntry)]
     message_entries = _add_split_reply_lines(chain, [*inherited_messages, *all_messages])
     messages, patched = _repair_tool_result_pairing(_merge_split_replies(message_entries))
@@ -223,17 +260,27 @@ def _build_entry_chain(
         | UnknownTranscriptEntry,
     ],
     last: EntryId | None,
+    lines: Sequence[ParsedTranscriptLine],
 ) -> tuple[list[TranscriptMessageEntry], bool]:
-    """Return the entries from the start or latest compaction to `last`, and True if a link was missing."""
+    """Return the entries from the start or latest compaction to `last`, and True if a link was missing.
+
+    Where a link of Shoal leads nowhere, the chain continues with the line of Shoal before it.
+    """
     chain: list[TranscriptMessageEntry] = []
     seen_ids: set[EntryId] = set()
     left_out, notice = 0, ""
-    entry_id = last
+    is_broken = False
+    lines_before: dict[EntryId, EntryId | None] = {}
+    entry_id, linked_from = last, EntryId("")
     while entry_id is not None and entry_id not in seen_ids:
-        seen_ids.add(entry_id)
         entry = entries_by_id.get(entry_id)
         if entry is None:
-            return chain[::-1], True
+            is_broken = True
+            lines_before = lines_before or _map_to_lines_before(lines)
+            entry_id = lines_before.get(linked_from)
+            continue
+        seen_ids.add(entry_id)
+        linked_from = entry_id
         if isinstance(entry, TranscriptImageMarker):
             left_out, notice = left_out + max(entry.count, 0), entry.notice
         if isinstance(entry, TranscriptCompactionMarker):
@@ -244,7 +291,20 @@ def _build_entry_chain(
                 entry = replace(entry, message=leave_out_images(entry.message, notice))
             chain.append(entry)
         entry_id = entry.parent
-    return chain[::-1], False
+    return chain[::-1], is_broken
+
+
+def _map_to_lines_before(lines: Sequence[ParsedTranscriptLine]) -> dict[EntryId, EntryId | None]:
+    """Return the entry in the line before each entry of Shoal; None if Shoal did not write that line."""
+    found: dict[EntryId, EntryId | None] = {}
+    before: EntryId | None = None
+    for line in lines:
+        if isinstance(line.entry, TranscriptTitleEntry) or line.entry.id is None:
+            continue
+        if line.is_own:
+            found.setdefault(line.entry.id, before)
+        before = line.entry.id if line.is_own else None
+    return found
 
 
 def _add_split_reply_lines(
@@ -395,7 +455,7 @@ def _join_answered_calls(
 def _count_skipped_transcript_parts(lines: Iterable[ParsedTranscriptLine]) -> Counter[str]:
     kinds: Counter[str] = Counter()
     for line in lines:
-        if isinstance(line.entry, UnknownTranscriptEntry):
+        if isinstance(line.entry, UnknownTranscriptEntry) and not line.is_damaged:
             kinds[line.entry.kind] += 1
         kinds.update(line.left_out)
     return kinds

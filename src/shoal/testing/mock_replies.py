@@ -169,7 +169,7 @@ Responder: TypeAlias = Callable[[RequestBody], ReplyLike | Awaitable[ReplyLike]]
 """Produces the server's replies: a function of the parsed request, or the replies in order."""
 
 
-def make_tool_call(name: str, *, call_id: str = "", **arguments: Any) -> ToolUseBlock:
+def make_tool_call(name: str, /, *, call_id: str = "", **arguments: Any) -> ToolUseBlock:
     """Build a tool call; without an id the server creates one."""
     return ToolUseBlock(id=call_id, name=name, input=arguments)
 

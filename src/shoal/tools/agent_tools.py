@@ -14,19 +14,23 @@ from shoal.core.agents.subagents import (
     AgentStatusSnapshot,
     BackgroundAgentLaunchResult,
     ResolvedAgentSettings,
+    ResourceRequest,
     SpawnRequest,
 )
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput
+from shoal.core.errors import AgentRequestRefused
 from shoal.core.teams.team_operations import TeammateSpawnResult, TeamOperations
 from shoal.tools.bounded_list import format_bounded_list
 from shoal.tools.builtin_tool import builtin_tool, format_tool_text, load_tool_description, load_tool_text
 from shoal.tools.function_tool import FunctionTool
 from shoal.tools.message_tool import SessionMessageSender, build_send_message_tool
+from shoal.wire.field_parsers import InvalidFrontMatterFieldError
 from shoal.wire.notification_text import (
     format_agent_report,
     format_retained_worktree_work,
     format_work_evidence,
 )
+from shoal.wire.resource_codec import parse_resource_request
 
 MAX_LIST_CHARACTERS = 16_000
 """Limit for the list of agents, which is sent with every request."""
@@ -42,6 +46,8 @@ class AgentToolOptions(Struct, frozen=True, kw_only=True):
     remote: bool = False
     cwd: bool = False
     teams: bool = False
+    resources: bool = False
+    """True if teammates run on a cluster."""
     forks: bool = False
     """True if omitting the agent's type forks the caller."""
 
@@ -87,6 +93,7 @@ def _build_agent_tool(
         isolation: Literal["worktree", "remote"] | None = None,
         cwd: str | None = None,
         effort: str | int | None = None,
+        resources: dict[str, Any] | None = None,
         *,
         context: ToolContext,
     ) -> ToolOutput:
@@ -102,6 +109,7 @@ def _build_agent_tool(
             isolation=isolation,
             cwd=cwd,
             effort=effort,
+            resources=_parse_resources(resources),
         )
         return format_agent_start_result(await _start_agent_or_teammate(supervisor, teams, request, context))
 
@@ -115,6 +123,7 @@ def _select_agent_tool_inputs(agent: FunctionTool, options: AgentToolOptions) ->
         *(() if options.model else ("model",)),
         *(() if options.cwd else ("cwd",)),
         *(() if options.teams else ("team_name", "mode")),
+        *(() if options.resources else ("resources",)),
     )
     if options.forks:
         # A new dict: all sessions of a process share the cached schema.
@@ -127,11 +136,23 @@ def _select_agent_tool_inputs(agent: FunctionTool, options: AgentToolOptions) ->
     return inputs
 
 
+def _parse_resources(value: dict[str, Any] | None) -> ResourceRequest | None:
+    if value is None:
+        return None
+    try:
+        return parse_resource_request(value)
+    except InvalidFrontMatterFieldError as error:
+        raise AgentRequestRefused(format_tool_text("Agent", "bad_resources", reason=error)) from error
+
+
 async def _start_agent_or_teammate(
     supervisor: AgentOperations, teams: TeamOperations, request: SpawnRequest, context: ToolContext
 ) -> AgentResult | BackgroundAgentLaunchResult | TeammateSpawnResult:
     """Start a teammate if the call asks for one, else an agent for one job."""
-    return await teams.spawn_teammate(request, context) or await supervisor.start_agent(request, context)
+    teammate = await teams.spawn_teammate(request, context)
+    if teammate is None and request.resources is not None:
+        raise AgentRequestRefused(load_tool_text("Agent", "resources_without_team"))
+    return teammate or await supervisor.start_agent(request, context)
 
 
 def _build_list_agents_tool(supervisor: AgentOperations, teams: TeamOperations) -> Tool:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+
+from msgspec import Struct
 
 from shoal.core.conversation.tools import ToolContext
 from shoal.core.errors import ProcessError
@@ -68,22 +70,37 @@ class ShellProcess:
             self.findings = await sandbox.finish_command()
 
 
+class ShellEnvironment(Struct, frozen=True, kw_only=True):
+    """Environment in which the commands of a session run. Each process of a run has its own `mark`."""
+
+    home: Path
+    variables: Mapping[str, str]
+    mark: str
+    sandbox: Sandbox | None = None
+    variables_directory: Path | None = None
+    """Directory of the files in which hooks leave variables for commands."""
+    shared_snapshot: Path | None = None
+    """Snapshot of the user's shell, taken and owned by another process of the run."""
+
+
 class ShellCommandLauncher:
     """Launches shell commands. The snapshot is taken in the background; the first command waits for it."""
 
     def __init__(
-        self, snapshotter: ShellSnapshotter, tasks: asyncio.TaskGroup, note: Callable[[str], None]
+        self,
+        snapshotter: ShellSnapshotter,
+        tasks: asyncio.TaskGroup,
+        note: Callable[[str], None],
+        environment: ShellEnvironment,
     ) -> None:
         self._snapshotter = snapshotter
         self._tasks = tasks
         self._note = note
-        self.sandbox: Sandbox | None = None
+        self._sandbox = environment.sandbox
         self._snapshot_task: asyncio.Task[Path | None] | None = None
         self._snapshot_lock: int | None = None
-        self.shared_snapshot: Path | None = None
-        """Snapshot taken and owned by another process of the run."""
-        self.variables_directory: Path | None = None
-        """Directory of the files in which hooks set variables for commands."""
+        self._shared_snapshot = environment.shared_snapshot
+        self._variables_directory = environment.variables_directory
         self._directory: Path | None = None
         self._command_count = 0
 
@@ -98,7 +115,7 @@ class ShellCommandLauncher:
         return (
             self._snapshot_task.result()
             if is_done and self._snapshot_task is not None
-            else self.shared_snapshot
+            else self._shared_snapshot
         )
 
     def prepare_shell_snapshot(self) -> None:
@@ -138,18 +155,18 @@ class ShellCommandLauncher:
         """Return the files that set variables for a command: the user's, then those of hooks."""
         own = context.env.get("CLAUDE_ENV_FILE", "")
         files = [own] if own and os.path.isfile(own) else []  # noqa: PTH113 - of any text
-        if self.variables_directory is None:
+        if self._variables_directory is None:
             return files
         try:
-            with os.scandir(self.variables_directory) as entries:
+            with os.scandir(self._variables_directory) as entries:
                 found = sorted(entry.path for entry in entries if entry.stat().st_size)
         except OSError:
             return files
         return files + found
 
     async def _wait_for_shell_snapshot(self) -> Path | None:
-        if self.shared_snapshot is not None and self.shared_snapshot.exists():
-            return self.shared_snapshot
+        if self._shared_snapshot is not None and self._shared_snapshot.exists():
+            return self._shared_snapshot
         self.prepare_shell_snapshot()
         assert self._snapshot_task is not None
         return await asyncio.shield(self._snapshot_task)
@@ -164,7 +181,7 @@ class ShellCommandLauncher:
         return sandbox is not None and sandbox.ends_all_processes
 
     def _select_sandbox(self, context: ToolContext) -> Sandbox | None:
-        return self.sandbox if context.sandbox is None else context.sandbox
+        return self._sandbox if context.sandbox is None else context.sandbox
 
     def allocate_last_directory_file(self) -> Path:
         """Return a new path for a command to write its last directory to."""

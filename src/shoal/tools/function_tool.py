@@ -310,6 +310,9 @@ def tool(
     """
 
     def make_tool(function: Callable[P, R_co]) -> PythonTool[P, R_co]:
+        given: Any = function
+        if not callable(given) or isinstance(given, type):
+            raise TypeError(f"@shoal.tool makes tools from functions, not from {given!r:.80}.")
         return PythonTool(
             function,
             name=name or function.__name__,

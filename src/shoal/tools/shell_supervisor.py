@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from itertools import count
 from pathlib import Path
 from types import TracebackType
@@ -22,12 +22,11 @@ from shoal.core.clock import Clock
 from shoal.core.conversation.tools import ToolContext
 from shoal.core.errors import ProcessError
 from shoal.core.ids import AgentId
-from shoal.core.permissions.sandbox import Sandbox
 from shoal.core.ports import ChildProcessHandle, ProcessLauncher
 from shoal.core.task_groups import exit_task_group_without_wrapping
 from shoal.core.text.lazy_patterns import compile_on_first_use
 from shoal.tools.command_environment import build_command_environment
-from shoal.tools.command_launcher import ShellCommandLauncher
+from shoal.tools.command_launcher import ShellCommandLauncher, ShellEnvironment
 from shoal.tools.command_output import OUTPUT_LIMIT, CommandOutputCollector, CommandOutputPipe
 from shoal.tools.shell_snapshot import ShellSnapshotter, find_user_shell
 
@@ -186,7 +185,7 @@ class BackgroundShellSupervisor:
 
     `observer` receives events of background commands, `note` receives notes for the user. A command
     whose last line asks for input and that is silent for `stuck_after` seconds is reported as stuck. Files
-    that an earlier process with the same `mark` left on disk are removed.
+    that an earlier process with the same mark left on disk are removed.
     """
 
     def __init__(
@@ -194,13 +193,12 @@ class BackgroundShellSupervisor:
         *,
         processes: ProcessLauncher,
         clock: Clock,
-        home: Path,
-        env: Mapping[str, str],
-        mark: str,
+        environment: ShellEnvironment,
         stuck_after: float = STUCK_AFTER,
         note: Callable[[str], None] = _ignore_shell_note,
+        observer: BackgroundShellObserver | None = None,
     ) -> None:
-        self.observer: BackgroundShellObserver = NullBackgroundShellObserver()
+        self._observer = observer or NullBackgroundShellObserver()
         self._stuck_after = stuck_after
         self._clock = clock
         self._shells: dict[str, BackgroundShellProcess] = {}
@@ -208,14 +206,14 @@ class BackgroundShellSupervisor:
         self._tasks = asyncio.TaskGroup()
         self._watch_tasks: set[asyncio.Task[None]] = set()
         snapshotter = ShellSnapshotter(
-            shell=find_user_shell(env),
-            directory=home / "shell-snapshots",
-            env=build_command_environment(env),
+            shell=find_user_shell(environment.variables),
+            directory=environment.home / "shell-snapshots",
+            env=build_command_environment(environment.variables),
             processes=processes,
             clock=clock,
-            mark=mark,
+            mark=environment.mark,
         )
-        self.launcher = ShellCommandLauncher(snapshotter, self._tasks, note)
+        self.launcher = ShellCommandLauncher(snapshotter, self._tasks, note, environment)
 
     async def __aenter__(self) -> BackgroundShellSupervisor:
         await self._tasks.__aenter__()
@@ -234,10 +232,6 @@ class BackgroundShellSupervisor:
                 task.cancel()
             await exit_task_group_without_wrapping(self._tasks, kind, error, trace)
 
-    def set_sandbox(self, sandbox: Sandbox) -> None:
-        """Run commands in this sandbox from now on."""
-        self.launcher.sandbox = sandbox
-
     def start_numbering_at(self, number: int) -> None:
         """Skip numbers that an earlier process of this session has used."""
         self._numbers = count(number)
@@ -255,7 +249,7 @@ class BackgroundShellSupervisor:
     def mark_shell_end_seen(self, shell: BackgroundShellProcess, context: ToolContext) -> None:
         """Record that a tool call has shown the state of an ended shell."""
         if shell.status != "running":
-            self.observer.on_end_shown_to_agent(shell.facts, context.agent.agent, context.call_id)
+            self._observer.on_end_shown_to_agent(shell.facts, context.agent.agent, context.call_id)
 
     async def stop_all(self, why: str = SESSION_ENDED) -> tuple[BackgroundShellProcess, ...]:
         """Stop all running shells and return them."""
@@ -299,7 +293,7 @@ class BackgroundShellSupervisor:
             output="" if output.file is None else str(output.file),
         )
         self._shells[shell_id] = shell = BackgroundShellProcess(facts, process, output=output, pipe=pipe)
-        self.observer.on_started(facts)
+        self._observer.on_started(facts)
         watch_task = self._tasks.create_task(self._watch_shell(shell))
         self._watch_tasks.add(watch_task)
         watch_task.add_done_callback(self._watch_tasks.discard)
@@ -310,7 +304,7 @@ class BackgroundShellSupervisor:
             stuck_check = tasks.create_task(self._report_when_stuck(shell))
             await shell.wait_for_exit()
             # No await between the end and its notification, so that observers see the end only after it.
-            self.observer.on_ended(shell.build_result())
+            self._observer.on_ended(shell.build_result())
             stuck_check.cancel()
 
     async def _report_when_stuck(self, shell: BackgroundShellProcess) -> None:
@@ -325,5 +319,5 @@ class BackgroundShellSupervisor:
                 async with self._clock.deadline(self._stuck_after):
                     await output.has_new_data.wait()
             except TimeoutError:
-                self.observer.on_waiting_for_input(shell.facts, shell.get_output_tail())
+                self._observer.on_waiting_for_input(shell.facts, shell.get_output_tail())
                 return

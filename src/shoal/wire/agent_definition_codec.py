@@ -47,6 +47,7 @@ from shoal.wire.front_matter import (
 )
 from shoal.wire.json_codec import decode_json
 from shoal.wire.json_line_numbers import find_json_key_line
+from shoal.wire.resource_codec import parse_resource_request
 
 _HEX = re.compile(r"#[0-9a-fA-F]{6}")
 _MAX_NAME_LENGTH = 100
@@ -318,6 +319,7 @@ _FIELDS = {
     "permissionMode": _AgentDefinitionFieldSpec("permission_mode", _parse_agent_permission_mode),
     "background": _AgentDefinitionFieldSpec("background", parse_boolean_field),
     "isolation": _AgentDefinitionFieldSpec("isolation", _build_choice_parser(get_args(IsolationMode))),
+    "resources": _AgentDefinitionFieldSpec("resources", parse_resource_request),
     "maxTurns": _AgentDefinitionFieldSpec("max_turns", parse_positive_integer_field),
     "color": _AgentDefinitionFieldSpec("color", parse_text_field),
     "memory": _AgentDefinitionFieldSpec("memory", _build_choice_parser(get_args(MemoryScope))),
@@ -331,7 +333,7 @@ _FIELDS = {
     "oneShot": _AgentDefinitionFieldSpec("one_shot", parse_boolean_field),
     "instructions": _AgentDefinitionFieldSpec("instructions", parse_boolean_field),
 }
-_NARROWING_FIELDS = ("disallowedTools", "permissionMode", "isolation")
+_NARROWING_FIELDS = ("disallowedTools", "permissionMode", "isolation", "resources")
 """Fields that must not be ignored because their names are misspelled."""
 _JSON_FIELDS = {key: field for key, field in _FIELDS.items() if key != "name"} | {
     "prompt": _AgentDefinitionFieldSpec("prompt", parse_text_field)

@@ -49,16 +49,8 @@ _JUDGING_TYPES = ("prompt", "mcp_tool", "agent")
 _SHELLS: Mapping[str, Literal["sh", "powershell"]] = {"bash": "sh", "sh": "sh", "powershell": "powershell"}
 _GUARDED_EVENTS = BLOCKING_EVENTS | {"UserPromptSubmit"}
 _NAMED_GROUP = re.compile(r"\(\?<(?=[A-Za-z_])")
+_ANY_CHARACTER = re.compile(r"(?<!\\)\[\^\]")
 _MATCH_ALL = ("", "*")
-
-
-_OTHER_EVENTS = frozenset(
-    {"CwdChanged", "FileChanged", "DirectoryAdded", "InstructionsLoaded", "ConfigChange"}
-    | {"StopFailure", "PostCompact", "PostToolBatch", "PermissionDenied", "UserPromptExpansion"}
-    | {"Elicitation", "ElicitationResult", "MessageDisplay"}
-)
-"""Events of other programs, which are not spelling mistakes."""
-UNKNOWN_EVENT_END = ": unknown event."
 
 
 class ParsedHooks(Struct, frozen=True, kw_only=True):
@@ -80,9 +72,12 @@ class _InvalidHookConfigError(Exception):
 
 
 class _HookParser:
-    def __init__(self, locate: KeyLocator, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, locate: KeyLocator, environ: Mapping[str, str], *, refuses_unknown_parts: bool = False
+    ) -> None:
         self._locate = locate
         self._environ = environ
+        self._refuses_unknown_parts = refuses_unknown_parts
         self.problems: list[str] = []
         self.warnings: list[str] = []
         self.unused: list[str] = []
@@ -96,29 +91,35 @@ class _HookParser:
             return
         for event, entries in raw.items():
             if event in FOREIGN_EVENTS:
-                self.unused.append(
-                    self._format_located_sentence(
-                        (*key_path, event), "Shoal does not have this event, so its hooks do not run"
-                    )
-                )
+                reason = "Shoal does not have this event, so its hooks do not run"
+                self._add_unused((*key_path, event), reason)
             elif event not in HOOK_EVENTS:
-                matches = get_close_matches(str(event), HOOK_EVENTS, n=1)
-                hint = f"; did you mean {matches[0]}?" if matches and event not in _OTHER_EVENTS else ""
-                self._add_problem((*key_path, str(event)), f"unknown event{hint}")
+                self._report_unknown_event(event, (*key_path, str(event)))
             elif not isinstance(entries, Sequence) or isinstance(entries, str):
-                self._add_problem((*key_path, event), f"expected a list, got {_describe_json_value(entries)}")
+                problem = f"expected a list, got {_describe_json_value(entries)}"
+                yield from self._replace_invalid_hook(event, "", problem, (*key_path, event))
             else:
                 for number, entry in enumerate(entries):
                     yield from self._parse_matcher_hooks(event, entry, (*key_path, event, str(number)))
+
+    def _report_unknown_event(self, event: Any, key_path: tuple[str, ...]) -> None:
+        """Report a spelling mistake; the event of a newer program costs no line."""
+        matches = get_close_matches(str(event), HOOK_EVENTS, n=1)
+        if matches:
+            self._add_problem(key_path, f"unknown event; did you mean {matches[0]}?")
+        else:
+            self._add_unknown_part(key_path, "unknown event")
 
     def _parse_matcher_hooks(self, event: HookEvent, entry: Any, key_path: tuple[str, ...]) -> Iterator[Hook]:
         try:
             matcher, actions = _parse_matcher_entry(entry)
         except _InvalidHookConfigError as error:
-            self._add_problem((*key_path, *error.keys), str(error))
+            # Without a usable matcher, every call is one that it may guard.
+            matcher = _find_usable_matcher(entry)
+            yield from self._replace_invalid_hook(event, matcher, str(error), (*key_path, *error.keys))
             return
         if matcher not in _MATCH_ALL and event not in MATCHER_FIELDS:
-            self._add_problem(
+            self._add_unknown_part(
                 (*key_path, "matcher"), f"{event} does not use a matcher; the hooks below always run"
             )
         for number, action in enumerate(actions):
@@ -126,11 +127,8 @@ class _HookParser:
             try:
                 hook = self._parse_hook(event, matcher, action, action_path)
             except _InvalidHookConfigError as error:
-                kind = action.get("type") if isinstance(action, Mapping) else None
-                if kind in _JUDGING_TYPES and event in _GUARDED_EVENTS:
-                    yield self._build_blocking_guard(event, matcher, f"it is invalid: {error}", action_path)
-                else:
-                    self._add_problem((*action_path, *error.keys), str(error))
+                keys = (*action_path, *error.keys)
+                yield from self._replace_invalid_hook(event, matcher, str(error), keys)
                 continue
             yield hook
 
@@ -149,16 +147,16 @@ class _HookParser:
             raise _InvalidHookConfigError(f"unknown hook type {kind!r}; use {_list_types()}", "type")
         for key in raw:
             if key in _UNUSED_KEYS:
-                self.unused.append(self._format_located_sentence((*key_path, key), _UNUSED_KEYS[key]))
+                self._add_unused((*key_path, key), _UNUSED_KEYS[key])
             elif key not in _KEYS_BY_TYPE[kind] and key not in _COMMON_KEYS:
-                self._add_problem((*key_path, str(key)), "unknown field; it is ignored")
+                self._add_unknown_part((*key_path, str(key)), "unknown field; it is ignored")
         wakes_agent = kind == "command" and _parse_hook_flag(raw, "asyncRewake")
         background = wakes_agent or (kind == "command" and _parse_hook_flag(raw, "async"))
         hook = Hook(
             event=event,
             matcher=matcher,
             action=_parse_hook_action(kind, raw, self._environ),
-            seconds=_parse_hook_timeout(event, kind, raw.get("timeout")),
+            seconds=self._parse_usable_timeout(event, kind, raw.get("timeout"), key_path),
             blocks_on_failure=_parse_hook_failure(event, kind, raw),
             background=background,
             rewakes=wakes_agent,
@@ -169,19 +167,34 @@ class _HookParser:
             self._warn_about_background_hook(hook, (*key_path, "asyncRewake" if wakes_agent else "async"))
         return hook
 
-    def _build_blocking_guard(
-        self, event: HookEvent, matcher: str, why: str, key_path: tuple[str, ...]
-    ) -> Hook:
-        """Return a hook that blocks the events that an unusable hook was meant to judge."""
-        location = self._locate((*key_path, "type"))
-        reason = f"the hook at {location} guards it, but {why}. Correct the hook, or remove it."
-        self._add_problem((*key_path, "type"), f"{why}; if its matcher matches, {event} is blocked")
+    def _parse_usable_timeout(
+        self, event: HookEvent, kind: str, value: Any, key_path: tuple[str, ...]
+    ) -> float:
+        try:
+            return _parse_hook_timeout(event, kind, value)
+        except _InvalidHookConfigError as error:
+            self._add_unused((*key_path, "timeout"), f"{error}; the default applies")
+            return _parse_hook_timeout(event, kind, None)
+
+    def _replace_invalid_hook(
+        self, event: HookEvent, matcher: str, problem: str, key_path: tuple[str, ...]
+    ) -> Iterator[Hook]:
+        """Yield a hook that blocks what the invalid one may guard: without it nobody does."""
+        if event not in _GUARDED_EVENTS:
+            self._add_problem(key_path, problem)
+            return
+        location = self._locate(key_path)
+        reason = (
+            f"the hook at {location} guards it, but is invalid: {problem}. Correct the hook, or remove it."
+        )
+        scope = f" for {matcher}" if matcher not in _MATCH_ALL else ""
+        self._add_problem(key_path, f"{problem}; {event} is blocked{scope} until you correct or remove it")
 
         def block_guarded_event(_: dict[str, Any]) -> HookDecision:
             return HookDecision(blocked=reason)
 
         action = PythonCallbackHookAction(function=block_guarded_event)
-        return Hook(event=event, matcher=matcher, action=action, blocks_on_failure=True, origin=location)
+        yield Hook(event=event, matcher=matcher, action=action, blocks_on_failure=True, origin=location)
 
     def _warn_about_background_hook(self, hook: Hook, key_path: Sequence[str]) -> None:
         if hook.event == "SessionEnd":
@@ -196,6 +209,16 @@ class _HookParser:
             return
         self.warnings.append(self._format_located_sentence(key_path, warning))
 
+    def _add_unknown_part(self, key_path: Sequence[str], text: str) -> None:
+        """Report a part that may come from a newer program; hooks given in code have no such parts."""
+        if self._refuses_unknown_parts:
+            self._add_problem(key_path, text)
+        else:
+            self._add_unused(key_path, text)
+
+    def _add_unused(self, key_path: Sequence[str], text: str) -> None:
+        self.unused.append(self._format_located_sentence(key_path, text))
+
     def _add_problem(self, key_path: Sequence[str], problem: str) -> None:
         self.problems.append(self._format_located_sentence(key_path, problem))
 
@@ -205,10 +228,14 @@ class _HookParser:
 
 
 def parse_hooks_setting(
-    raw: Any, locate: KeyLocator, environ: Mapping[str, str] | None = None
+    raw: Any,
+    locate: KeyLocator,
+    environ: Mapping[str, str] | None = None,
+    *,
+    refuses_unknown_parts: bool = False,
 ) -> ParsedHooks:
     """Parse the value of `hooks`; headers may use variables of `environ`."""
-    reader = _HookParser(locate, environ or {})
+    reader = _HookParser(locate, environ or {}, refuses_unknown_parts=refuses_unknown_parts)
     hooks = tuple(reader.parse_hooks_by_event(raw))
     return ParsedHooks(
         hooks=hooks,
@@ -216,6 +243,11 @@ def parse_hooks_setting(
         warnings=tuple(reader.warnings),
         unused=tuple(reader.unused),
     )
+
+
+def is_usable_hook(hook: Hook) -> bool:
+    """Return False for a hook that stands for an invalid entry and blocks what that may guard."""
+    return not isinstance(hook.action, PythonCallbackHookAction)
 
 
 def merge_parsed_hooks(parsed: Sequence[ParsedHooks]) -> ParsedHooks:
@@ -236,7 +268,7 @@ def parse_hooks_from_code(raw: Mapping[str, Any], origin: str) -> ParsedHooks:
     found: list[ParsedHooks] = []
     for event, entries in raw.items():
         if event not in HOOK_EVENTS or not isinstance(entries, Sequence) or isinstance(entries, str):
-            found.append(parse_hooks_setting({event: entries}, lambda _: origin))
+            found.append(parse_hooks_setting({event: entries}, lambda _: origin, refuses_unknown_parts=True))
         else:
             found += [_parse_hook_from_code(event, entry, origin) for entry in entries]
     return merge_parsed_hooks(found)
@@ -244,14 +276,23 @@ def parse_hooks_from_code(raw: Mapping[str, Any], origin: str) -> ParsedHooks:
 
 def _parse_hook_from_code(event: HookEvent, entry: Any, origin: str) -> ParsedHooks:
     if isinstance(entry, Hook):
+        if entry.event != event:
+            problem = f"{origin}: hooks.{event}: this Hook is for {entry.event}. Put it under its own event."
+            return ParsedHooks(problems=(problem,))
         # It says itself whether a failure blocks, as the protocol of SDKs lets a program choose.
         return ParsedHooks(hooks=(entry,))
     if isinstance(entry, Mapping):
-        return parse_hooks_setting({event: [entry]}, lambda _: origin)
+        return parse_hooks_setting({event: [entry]}, lambda _: origin, refuses_unknown_parts=True)
     matcher, function = entry if isinstance(entry, tuple) and len(entry) == 2 else ("", entry)
-    if not callable(function) or not isinstance(matcher, str) or not is_valid_hook_matcher(matcher):
-        problem = f"{origin}: hooks.{event}: expected a function, or (matcher, function), got {entry!r}."
-        return ParsedHooks(problems=(problem,))
+    problem = ""
+    if not callable(function) or not isinstance(matcher, str):
+        problem = f"expected a function, or (matcher, function), got {entry!r}"
+    elif not is_valid_hook_matcher(matcher):
+        problem = f"the matcher {matcher!r} is not a valid regular expression"
+    elif matcher not in _MATCH_ALL and event not in MATCHER_FIELDS:
+        problem = f"{event} does not use a matcher; pass the function alone"
+    if problem:
+        return ParsedHooks(problems=(f"{origin}: hooks.{event}: {problem}.",))
     action, seconds = (
         PythonCallbackHookAction(function=function),
         _parse_hook_timeout(event, "function", None),
@@ -278,7 +319,7 @@ def _parse_matcher_entry(entry: Any) -> tuple[str, Sequence[Any]]:
         matcher = ""
     if not isinstance(matcher, str):
         raise _InvalidHookConfigError(f"expected a string, got {_describe_json_value(matcher)}", "matcher")
-    matcher = _NAMED_GROUP.sub("(?P<", matcher)
+    matcher = _ANY_CHARACTER.sub(r"[\\s\\S]", _NAMED_GROUP.sub("(?P<", matcher))
     if not is_valid_hook_matcher(matcher):
         raise _InvalidHookConfigError(f"{matcher!r} is neither a name nor a regular expression", "matcher")
     if not isinstance(actions, Sequence) or isinstance(actions, str):
@@ -286,6 +327,12 @@ def _parse_matcher_entry(entry: Any) -> tuple[str, Sequence[Any]]:
             f"expected a list of hooks, got {_describe_json_value(actions)}", "hooks"
         )
     return matcher, actions
+
+
+def _find_usable_matcher(entry: Any) -> str:
+    matcher = entry.get("matcher") if isinstance(entry, Mapping) else None
+    usable = matcher if isinstance(matcher, str) else ""
+    return usable if is_valid_hook_matcher(usable) else ""
 
 
 def is_valid_hook_matcher(matcher: str) -> bool:

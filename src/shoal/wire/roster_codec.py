@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
+from shoal.core.agents.subagents import ResourceRequest
 from shoal.core.names import LEAD_NAME, AgentName, TeamName
 from shoal.core.teams.roster import RosterEntry, TeamRoster, format_agent_id
 from shoal.wire.foreign_json import (
@@ -32,6 +33,7 @@ class _OwnMemberFieldsSchema(Struct):
     """Fields that only Shoal uses; other programs keep them."""
 
     state: str | None = None
+    resources: ResourceRequest | None = None
 
 
 class _RosterMemberSchema(Struct, rename="camel"):
@@ -188,6 +190,7 @@ def _build_roster_entry(schema: _RosterMemberSchema, team: TeamName) -> RosterEn
         backend_type=schema.backend_type,
         is_active=schema.is_active,
         is_down=schema.shoal is not None and schema.shoal.state == DOWN_STATE,
+        resources=None if schema.shoal is None else schema.shoal.resources,
     )
 
 
@@ -225,9 +228,18 @@ def _encode_roster_member(member: RosterEntry, old_entry: bytes | None) -> bytes
         "subscriptions": member.subscriptions,
         "backendType": member.backend_type,
         "isActive": member.is_active,
-        "shoal": {"state": DOWN_STATE} if member.is_down else None,
+        "shoal": _build_own_member_fields(member),
     }
     return update_json_fields(old_entry or b"{}", fields)
+
+
+def _build_own_member_fields(member: RosterEntry) -> dict[str, Any] | None:
+    fields: dict[str, Any] = {}
+    if member.is_down:
+        fields["state"] = DOWN_STATE
+    if member.resources is not None:
+        fields["resources"] = member.resources
+    return fields or None
 
 
 def _split_member_entries(members: Any) -> list[bytes]:

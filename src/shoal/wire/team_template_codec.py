@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 from msgspec.structs import replace
 
 from shoal.core.agents.agent_definitions import INHERIT_MODEL
-from shoal.core.agents.subagents import IsolationMode
+from shoal.core.agents.subagents import IsolationMode, ResourceRequest
 from shoal.core.errors import InvalidTeamTemplate
 from shoal.core.teams.team_templates import (
     FieldPath,
@@ -22,12 +22,14 @@ from shoal.core.teams.team_templates import (
     TeamTemplateTask,
     find_team_template_problems,
 )
+from shoal.wire.field_parsers import InvalidFrontMatterFieldError
 from shoal.wire.front_matter import (
     InvalidFrontMatterError,
     compose_yaml,
     parse_front_matter,
     split_front_matter,
 )
+from shoal.wire.resource_codec import parse_resource_request
 
 if TYPE_CHECKING:
     import yaml
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 Choice = TypeVar("Choice")
 _TOP_KEYS = ("name", "description", "roles", "tasks", "budget")
 _TOML_KEYS = (*_TOP_KEYS, "prompt")
-_ROLE_KEYS = ("name", "type", "model", "prompt", "mode", "isolation", "count")
+_ROLE_KEYS = ("name", "type", "model", "prompt", "mode", "isolation", "resources", "count")
 _TASK_KEYS = ("key", "subject", "description", "activeForm", "blockedBy", "owner")
 _BUDGET_KEYS = ("usd", "tokens")
 _TOML_TABLE = re.compile(r"\s*(\[\[?)\s*([\w-]+)\s*\]\]?\s*(?:#.*)?")
@@ -189,6 +191,7 @@ class _TeamTemplateBuilder:
             isolation=self._check_choice(
                 raw.get("isolation"), get_args(IsolationMode), (*field_path, "isolation")
             ),
+            resources=self._check_resources(raw.get("resources"), (*field_path, "resources")),
             count=self._check_count(raw.get("count"), (*field_path, "count")) or 1,
         )
 
@@ -267,6 +270,14 @@ class _TeamTemplateBuilder:
             if choice == value:
                 return choice
         raise self._build_error(f"{value!r} is not one of {', '.join(map(str, choices))}", field_path)
+
+    def _check_resources(self, value: Any, field_path: FieldPath) -> ResourceRequest | None:
+        if value is None:
+            return None
+        try:
+            return parse_resource_request(value)
+        except InvalidFrontMatterFieldError as error:
+            raise self._build_error(str(error), field_path) from None
 
     def _check_count(self, value: Any, field_path: FieldPath) -> int | None:
         if value is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any, TypeAlias
 
 import msgspec
@@ -23,6 +24,7 @@ from shoal.wire.json_codec import decode_json, encode_json, parse_conversation_m
 
 _ASSISTANT_PREFIX = b'"type":"assistant","message":'
 _USER_PREFIX = b'"type":"user","message":'
+_OWN_FIRST_FIELDS = ("parentUuid", "uuid")
 
 
 class TranscriptEncoder:
@@ -64,12 +66,13 @@ class TranscriptEncoder:
             case TranscriptImageMarker():
                 parent, body = entry.parent, _encode_image_marker(entry)
         title_line, self._title_line = self._title_line, b""
-        return b'%b{"parentUuid":%b%b%b,"uuid":%b,"timestamp":"%b"}\n' % (
+        # Both ids come first: a line joined from two keeps the ids of one, and links to the other break.
+        return b'%b{"parentUuid":%b,"uuid":%b%b%b,"timestamp":"%b"}\n' % (
             title_line,
             encode_json(parent),
+            encode_json(entry.id),
             self._constant,
             body,
-            encode_json(entry.id),
             encode_iso_time(entry.at),
         )
 
@@ -153,6 +156,11 @@ class UnknownTranscriptEntry(Struct, frozen=True, kw_only=True):
     id: EntryId | None = None
     parent: EntryId | None = None
 
+    @property
+    def is_newer(self) -> bool:
+        """True if a newer version of Shoal may have written it."""
+        return self.kind.startswith("system/shoal_") and self.kind not in _OWN_MARKERS
+
 
 class ParsedTranscriptLine(Struct, frozen=True, kw_only=True):
     """A parsed line. `left_out` has the types of the blocks that were skipped."""
@@ -169,7 +177,19 @@ class ParsedTranscriptLine(Struct, frozen=True, kw_only=True):
     session: str = ""
     cwd: str = ""
     agent: str = ""
+    is_own: bool = False
+    """True if Shoal wrote the line: only Shoal writes both ids first."""
 
+    @property
+    def is_damaged(self) -> bool:
+        """True if Shoal wrote the line, but not with this content."""
+        entry = self.entry
+        return self.is_own and isinstance(entry, UnknownTranscriptEntry) and not entry.is_newer
+
+
+UNTYPED = "untyped"
+"""Kind of an entry without a type."""
+_OWN_MARKERS = ("system/shoal_rewind", "system/shoal_images_left_out")
 
 RawEntry: TypeAlias = Mapping[str, Any]
 
@@ -187,6 +207,7 @@ def parse_transcript_line(line: bytes) -> ParsedTranscriptLine:
         cwd=_to_text_or_empty(raw.get("cwd")),
         # Older programs write the lines of sub-agents into the session file without an agent id.
         agent=(_to_text_or_empty(raw.get("agentId")) or "unnamed") if raw.get("isSidechain") is True else "",
+        is_own=tuple(islice(raw, 2)) == _OWN_FIRST_FIELDS,
     )
 
 
@@ -219,7 +240,7 @@ def _parse_transcript_entry(
         pass  # a line of a known type with an unknown layout
     name = "/".join(str(part) for part in (kind, subtype) if part is not None)
     return UnknownTranscriptEntry(
-        kind=name or "untyped", id=_to_entry_id(entry_id), parent=_to_entry_id(raw.get("parentUuid"))
+        kind=name or UNTYPED, id=_to_entry_id(entry_id), parent=_to_entry_id(raw.get("parentUuid"))
     ), ()
 
 
@@ -227,6 +248,8 @@ def _parse_message_entry(raw: RawEntry) -> tuple[TranscriptMessageEntry, tuple[s
     message, left_out = parse_conversation_message(raw["message"])
     if message.role != raw["type"]:
         raise ValueError("the role does not match the type")
+    if "content" not in raw["message"]:
+        raise ValueError("the message has no content")
     entry = TranscriptMessageEntry(
         id=EntryId(raw["uuid"]),
         parent=_to_entry_id(raw.get("parentUuid")),

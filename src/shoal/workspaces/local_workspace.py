@@ -35,6 +35,8 @@ _MAX_CACHED_FILES = 64
 _MAX_NAME_LENGTH = 255
 _MAX_PATH_LENGTH = 4096
 
+WriteGuard = Callable[[Path], None]
+
 
 class _FileReadState(Struct, frozen=True):
     """State of a file when it was read; has no digest if only parts of it were read."""
@@ -51,7 +53,8 @@ class _FileReadState(Struct, frozen=True):
 class LocalWorkspace:
     """View of one agent on a project; agents that share the files have a workspace each.
 
-    `on_change` is called for each file that a tool has written, with the number of the turn.
+    `on_change` is called for each file that a tool has written, with the number of the turn. `write_guard` is
+    called before a file is written, and raises `WorkspaceError` to refuse.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class LocalWorkspace:
         cwd: Path | None = None,
         checkpoints: CheckpointStore | None = None,
         on_change: Callable[[int, Path], None] | None = None,
+        write_guard: WriteGuard | None = None,
     ) -> None:
         self._root = Path(os.path.realpath(root))
         self._granted = tuple(Path(os.path.realpath(directory)) for directory in granted)
@@ -69,17 +73,18 @@ class LocalWorkspace:
         self._checkpoints = checkpoints
         self._on_change = on_change
         self._turn = 0
-        self.write_guard: Callable[[Path], None] | None = None
-        """Called before a file is written; raises `WorkspaceError` to refuse."""
+        self._write_guard = write_guard
         self._read_states: dict[Path, _FileReadState] = {}
         self._contents: OrderedDict[Path, bytes] = OrderedDict()
         self._cleaned_directories: set[Path] = set()
         """Directories already cleared of temporary files left by killed processes."""
 
-    def create_sibling(self, on_change: Callable[[int, Path], None]) -> LocalWorkspace:
+    def create_sibling(
+        self, on_change: Callable[[int, Path], None], write_guard: WriteGuard | None = None
+    ) -> LocalWorkspace:
         """Create a workspace for another agent on the same files and directories; it has read nothing yet."""
         other = copy(self)
-        other._on_change = on_change
+        other._on_change, other._write_guard = on_change, write_guard
         other._read_states = {}
         other._contents = OrderedDict()
         return other
@@ -180,8 +185,8 @@ class LocalWorkspace:
 
     def write_file(self, path: Path, content: bytes) -> None:
         real = _resolve_real_path(path)
-        if self.write_guard is not None:
-            self.write_guard(real)
+        if self._write_guard is not None:
+            self._write_guard(real)
         if real.parent not in self._cleaned_directories:
             self._cleaned_directories.add(real.parent)
             remove_abandoned_temporary_files(real.parent)

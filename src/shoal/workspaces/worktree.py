@@ -12,7 +12,7 @@ from shoal.core.agents.worktrees import WorktreeRecord
 from shoal.core.errors import WorkspaceError
 from shoal.core.text.filenames import escape_filename
 from shoal.workspaces.checkpoints import CheckpointStore
-from shoal.workspaces.local_workspace import LocalWorkspace
+from shoal.workspaces.local_workspace import LocalWorkspace, WriteGuard
 from shoal.workspaces.workspace_texts import format_workspace_notice
 from shoal.workspaces.worktree_changes import get_agent_branch_prefix
 
@@ -71,10 +71,16 @@ class Worktree(Struct, frozen=True, kw_only=True):
         extra_writable: Iterable[Path] = (),
         checkpoints: CheckpointStore | None = None,
         on_change: Callable[[int, Path], None] | None = None,
+        write_guard: WriteGuard | None = None,
     ) -> WorktreeWorkspace:
         """Create a workspace; file tools may also write in `extra_writable`, as for plans."""
         return WorktreeWorkspace(
-            self, granted=granted, extra_writable=extra_writable, checkpoints=checkpoints, on_change=on_change
+            self,
+            granted=granted,
+            extra_writable=extra_writable,
+            checkpoints=checkpoints,
+            on_change=on_change,
+            write_guard=write_guard,
         )
 
 
@@ -89,12 +95,13 @@ class WorktreeWorkspace(LocalWorkspace):
         extra_writable: Iterable[Path] = (),
         checkpoints: CheckpointStore | None = None,
         on_change: Callable[[int, Path], None] | None = None,
+        write_guard: WriteGuard | None = None,
     ) -> None:
         self._worktree = worktree
         self._sealed_paths = tuple(Path(os.path.realpath(path)) for path in worktree.sealed_paths)
         self._worktree_path = Path(os.path.realpath(worktree.path))
         self._extra_writable = tuple(Path(os.path.realpath(directory)) for directory in extra_writable)
-        super().__init__(worktree.root, checkpoints=checkpoints, on_change=on_change)
+        super().__init__(worktree.root, checkpoints=checkpoints, on_change=on_change, write_guard=write_guard)
         for directory in granted:
             self.grant_directory(directory)
 

@@ -13,6 +13,7 @@ from shoal.core.errors import InvalidAgentDefinition, SettingsError
 from shoal.core.names import TOOL_NAMES
 from shoal.core.output_type import AnswerT_co, OutputType
 from shoal.core.permissions.permission_changes import PermissionMode
+from shoal.core.text.name_suggestions import suggest_name
 from shoal.core.tool_names import ToolEntry
 from shoal.wire.agent_definition_codec import ParsedAgentDefinition, parse_json_agent_definitions
 
@@ -30,6 +31,16 @@ _FIELD_NAMES = {
     "budget_usd": "maxBudgetUsd",
 }
 """Fields whose names differ in agent files."""
+
+
+class AgentResources(TypedDict, total=False):
+    """Share of a machine of a cluster, and labels that the machine must have."""
+
+    cpus: float
+    memory: int | str
+    """Bytes, or a size such as `4 GB`."""
+    gpus: float
+    labels: Mapping[str, str]
 
 
 class AgentFields(TypedDict, total=False):
@@ -52,6 +63,8 @@ class AgentFields(TypedDict, total=False):
     """Maximum number of model requests."""
     isolation: Literal["worktree"]
     """`worktree` gives each agent a separate git worktree."""
+    resources: AgentResources
+    """Share of a machine that a teammate needs, if it runs on a cluster."""
     accept: str
     """Shell command that must succeed before the work counts as done."""
     skills: Sequence[str]
@@ -78,6 +91,7 @@ class Agent(Generic[AnswerT_co]):
     ) -> None:
         """Check all fields. Raises `SettingsError`, or `TypeError` for an unknown field or output type."""
         given: dict[str, Any] = dict(fields)
+        _check_field_types(name, prompt, given)
         refuse_unknown_keywords(f"shoal.Agent({name!r})", given, AgentFields.__annotations__)
         self.name = name
         self.prompt = prompt
@@ -120,6 +134,24 @@ class Agent(Generic[AnswerT_co]):
             raise SettingsError(f"shoal.Agent({self.name!r}): {location}{error.problem.what}.") from None
 
 
+def _check_field_types(name: Any, prompt: Any, given: Mapping[str, Any]) -> None:
+    """Raise `SettingsError` for wrong types that files may have, because there all values are texts."""
+    origin = f"shoal.Agent({name!r})"
+    for field, value in (("name", name), ("prompt", prompt)):
+        if not isinstance(value, str):
+            raise SettingsError(f"{origin}: {field}: expected a string, got {value!r:.80}.")
+    for field in ("disallowed_tools", "skills", "mcp_servers"):
+        value = given.get(field)
+        if value is not None and (isinstance(value, str) or not isinstance(value, Sequence)):
+            advice = f" Write {field}=[{value!r}]." if isinstance(value, str) else ""
+            raise SettingsError(f"{origin}: {field}: expected a list, got {value!r:.80}.{advice}")
+    max_turns = given.get("max_turns")
+    if max_turns is not None and (isinstance(max_turns, bool) or not isinstance(max_turns, int)):
+        raise SettingsError(
+            f"{origin}: max_turns: expected an integer greater than 0, got {max_turns!r:.80}."
+        )
+
+
 def name_tools(entries: Any) -> Any:
     """Return the entries of a list of tools as text; anything but a list is left for the checks."""
     if not isinstance(entries, list | tuple):
@@ -136,8 +168,6 @@ def restore_agent(name: str, fields: Mapping[str, Any]) -> Agent[None]:
 
 def refuse_unknown_keywords(function: str, given: Mapping[str, Any], known: Mapping[str, Any]) -> None:
     """Raise `TypeError` with the nearest name for a keyword that does not exist."""
-    from shoal.app.config.option_checks import suggest_name
-
     for name in given:
         if name not in known:
             raise TypeError(f"{function} got an unknown option {name!r}.{suggest_name(name, tuple(known))}")
@@ -148,8 +178,6 @@ def refuse_unknown_tools(agent: Agent[Any], session_tools: Collection[str]) -> N
 
     Tools of MCP servers and patterns are not checked: servers connect later.
     """
-    from shoal.app.config.option_checks import suggest_name
-
     own = [tool.schema.name for tool in agent.extras.tools]
     known = {*session_tools, *own, *TOOL_NAMES, *FORMER_TOOL_NAMES}
     definition = agent.parsed.definition

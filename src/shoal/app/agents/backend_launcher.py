@@ -12,8 +12,13 @@ from shoal.app.agent_permissions import get_permission_engine
 from shoal.app.agents.member_setup import resolve_launch_permission_mode
 from shoal.app.models.child_model import format_qualified_model_name
 from shoal.app.settings.settings import Settings
-from shoal.core.agents.subagents import SpawnRequest
-from shoal.core.errors import AgentRequestRefused, ProcessError
+from shoal.core.agents.subagents import ResourceRequest, SpawnRequest
+from shoal.core.errors import (
+    AgentRequestRefused,
+    InvalidAgentDefinition,
+    ProcessError,
+    UnknownAgentType,
+)
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.permissions.permission_decisions import PermissionMode
 from shoal.core.teams.member_backends import (
@@ -53,6 +58,7 @@ class BackendMemberLauncher:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._backend_pool = MemberBackendPool(runtime)
+        self._noted_kinds: set[str] = set()
 
     def is_foreign_agent_type(self, kind: str) -> bool:
         return kind in self._runtime.settings.own.teammate_programs
@@ -64,6 +70,8 @@ class BackendMemberLauncher:
         """
         runtime, foreign = self._runtime, self.is_foreign_agent_type(kind)
         backend = choose_backend_type(runtime.settings, attended=runtime.options.attended, foreign=foreign)
+        if backend != "ray":
+            self._note_unused_resources(kind)
         if backend == "in-process":
             return backend
         reason = (
@@ -106,12 +114,58 @@ class BackendMemberLauncher:
             else self._build_bootstrap(entry, request, mode, call),
             program=runtime.settings.own.teammate_programs.get(entry.agent_type, ()),
             split=runtime.settings.own.split_panes,
+            resources=self._resolve_resources(entry),
         )
         try:
             return await self._backend_pool.get_backend(backend).spawn_member(launch)
         except ProcessError as error:
             self._backend_pool.forget_availability_checks()
             raise AgentRequestRefused(f"The teammate {entry.name} was not started: {error}") from error
+
+    def _find_definition_resources(self, kind: str) -> ResourceRequest | None:
+        """Return the resources of a definition; None without one. Raises `InvalidAgentDefinition`."""
+        if self.is_foreign_agent_type(kind):
+            return None
+        with suppress(UnknownAgentType):  # the start of the member reports it
+            return self._runtime.config.definitions.find(kind).run.resources
+        return None
+
+    def _note_unused_resources(self, kind: str) -> None:
+        """Say once that nothing checks the resources of a definition without a cluster."""
+        resources: ResourceRequest | None = None
+        if kind not in self._noted_kinds:
+            with suppress(InvalidAgentDefinition):  # the start of the member reports it
+                resources = self._find_definition_resources(kind)
+        if resources is not None:
+            self._noted_kinds.add(kind)
+            self._runtime.events.note(
+                f"The agent {kind} asks for {resources}, but teammates do not run on a cluster. Nothing "
+                "reserves these resources on this machine."
+            )
+
+    def _resolve_resources(self, entry: RosterEntry) -> ResourceRequest:
+        """Return what a member needs: the resources of its call, then those of its definition.
+
+        Raises `AgentRequestRefused` if they ask for different machines.
+        """
+        try:
+            required = self._find_definition_resources(entry.agent_type) or ResourceRequest()
+        except InvalidAgentDefinition as error:
+            raise AgentRequestRefused(f"The teammate {entry.name} was not started: {error}") from error
+        requested = entry.resources or ResourceRequest()
+        for name, value in required.labels.items():
+            if requested.labels.get(name, value) != value:
+                raise AgentRequestRefused(
+                    f"The teammate {entry.name} was not started: the definition of {entry.agent_type} needs "
+                    f"a machine with the label {name}={value}, but the call asks for "
+                    f"{name}={requested.labels[name]}."
+                )
+        return ResourceRequest(
+            cpus=required.cpus if requested.cpus is None else requested.cpus,
+            memory=requested.memory or required.memory,
+            gpus=requested.gpus or required.gpus,
+            labels={**requested.labels, **required.labels},
+        )
 
     def _resolve_member_cwd(self, entry: RosterEntry) -> Path:
         """Return its directory, or the project root if its unused worktree was removed while it was idle."""

@@ -19,6 +19,7 @@ _OPTION_OF_FLAG = {
     "dangerously-skip-permissions": "skip_permissions",
 }
 """Options whose names differ from those of their flags."""
+_OPEN = "shoal.open"
 _COMMAND = re.compile(r"shoal --resume ([\w-]+)|shoal --continue")
 _FLAG = re.compile(r"(?<![\w-])--([a-zA-Z][\w-]*)")
 
@@ -31,10 +32,13 @@ def name_options_in_text(text: str) -> str:
     return _FLAG.sub(_replace_flag, text)
 
 
-def name_options_in_error(error: ShoalError) -> None:
-    """Replace flags in the message of an error."""
+def name_options_in_error(error: ShoalError, opened_by: str = _OPEN) -> None:
+    """Replace flags in the message of an error, and name the function that the program called."""
     if error.args and isinstance(error.args[0], str):
-        error.args = (name_options_in_text(error.args[0]), *error.args[1:])
+        text = name_options_in_text(error.args[0])
+        if opened_by != _OPEN and text.startswith(f"{_OPEN}: "):
+            text = f"{opened_by}{text.removeprefix(_OPEN)}"
+        error.args = (text, *error.args[1:])
 
 
 def _replace_command(match: re.Match[str]) -> str:

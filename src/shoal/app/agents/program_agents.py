@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from shoal.app.agents.agent import Agent, refuse_unknown_tools
@@ -33,7 +34,7 @@ class SpawnOptions(TypedDict, total=False):
     """Short description for people; by default, the beginning of the prompt."""
     model: str
     isolation: Literal["worktree"]
-    cwd: str
+    cwd: str | PathLike[str]
 
 
 class ProgramAgents:
@@ -67,6 +68,7 @@ class ProgramAgents:
         Raises `AgentRequestRefused`.
         """
         _check_prompt(prompt)
+        _check_spawn_options(options)
         kind = self._register_agent(agent)
         self.make_resumable()
         request = SpawnRequest(
@@ -76,7 +78,7 @@ class ProgramAgents:
             name=options.get("name"),
             model=options.get("model"),
             isolation=options.get("isolation"),
-            cwd=options.get("cwd"),
+            cwd=None if (cwd := options.get("cwd")) is None else str(cwd),
         )
         return await self.supervisor.start_agent_for_program(request, answer, agent_id)
 
@@ -126,6 +128,17 @@ def _has_same_definition(first: Agent[Any], second: Agent[Any]) -> bool:
         )
 
     return describe(first) == describe(second)
+
+
+def _check_spawn_options(options: SpawnOptions) -> None:
+    for name, value in options.items():
+        if value is not None and (not isinstance(value, str | PathLike) or not str(value).strip()):
+            raise TypeError(f"session.spawn(): {name}: expected a text that is not empty, got {value!r:.80}.")
+    isolation: object = options.get("isolation")
+    if isolation not in (None, "worktree"):
+        raise ValueError(
+            f"session.spawn(): isolation: unknown value {isolation!r}. Use 'worktree', or leave it out."
+        )
 
 
 def _check_prompt(prompt: Any) -> None:

@@ -178,6 +178,8 @@ class RecoveredSessionState(Struct, frozen=True, kw_only=True):
     """Questions about calls without a result whose answers nobody received."""
     unknown_event_types: tuple[str, ...] = ()
     """Types of unreadable events, whose content is missing above."""
+    unreadable_lines: int = 0
+    """Number of damaged lines, whose content is missing above."""
     journaled_tasks: dict[str, PackedTaskMap[TaskChanged]] = {}
     """Last event of each task, by board."""
 
@@ -209,8 +211,11 @@ def recover_state_from_journal(
     sources: RecoverySources, deliveries: LeadTranscriptDeliveries, ids: IdGenerator
 ) -> RecoveredSessionState:
     """Read the state from the journal without writing; the session writes what is missing."""
+    unreadable: list[str] = []
     reader = sources.journal.replay(
-        SessionRecoveryState, lambda state: state.forget_delivered_items(deliveries)
+        SessionRecoveryState,
+        lambda state: state.forget_delivered_items(deliveries),
+        report_problem=unreadable.append,
     )
     cut_off = tuple(
         reader.build_cut_off_agent_result(started, sources, ids) for started in reader.working_agents.values()
@@ -251,6 +256,7 @@ def recover_state_from_journal(
         ),
         cut_off_questions=reader.questions.find_cut_off_questions(deliveries.answered),
         unknown_event_types=tuple(reader.unknown_types),
+        unreadable_lines=len(unreadable),
         journaled_tasks=reader.tasks,
     )
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args
 
 from shoal.app.options import Options
 from shoal.core.agents.agent_definitions import EFFORT_LEVELS
 from shoal.core.budgets.shared_budget import SharedBudget
-from shoal.core.errors import SettingsError
+from shoal.core.budgets.usage import ModelCard
+from shoal.core.errors import InvalidName, SettingsError
+from shoal.core.names import parse_team_name
 from shoal.core.permissions.permission_changes import REQUESTED_PERMISSION_MODES
+from shoal.core.text.name_suggestions import suggest_name
 from shoal.wire.settings_codec import TeammateMode
 
 _TEXT_LISTS = (
@@ -33,7 +37,7 @@ _FLAGS = (
     "skip_permissions", "coordinator", "assistant", "strict_mcp_config", "continue_last", "fork", "attended",
     "persist", "debug", "bare", "slash_commands", "allow_bypass",
 )  # fmt: skip
-_COUNTS = {"thinking_tokens": 0, "max_turns": 1, "max_total_tokens": 1, "max_agents": 0}
+_COUNTS = {"thinking_tokens": 0, "max_turns": 1, "max_total_tokens": 1, "max_agents": 0, "seed": 0}
 """Minimum of each integer option."""
 _AMOUNTS = ("max_budget_usd", "deadline")
 _CHOICES: Mapping[str, Sequence[str]] = {
@@ -43,6 +47,10 @@ _CHOICES: Mapping[str, Sequence[str]] = {
     "teammate_mode": get_args(TeammateMode),
 }
 _SETTING_SOURCES = ("user", "project", "local")
+_RULE_LISTS = ("allowed_tools", "disallowed_tools", "available_tools")
+_SCHEMA_TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
+_TRACE_PARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
+_MODEL_ADVICE = "Pass a name, or an object with card, generate_reply and aclose."
 _OPTIONAL = frozenset(name for name in Options.__struct_fields__ if getattr(Options(), name) is None)
 
 
@@ -54,6 +62,23 @@ def check_options(options: Options) -> None:
 
 
 def _iter_option_problems(options: Options) -> Iterator[str]:
+    yield from _check_types(options)
+    yield from _check_numbers(options)
+    yield from _check_store(options)
+    yield from _check_program_options(options)
+    yield from _check_model(options.model)
+    yield from _check_output_schema(options.output_schema)
+    yield from _check_texts(options)
+    for name, choices in _CHOICES.items():
+        if (value := getattr(options, name)) is not None:
+            yield from _check_choice(name, value, choices)
+    for source in options.setting_sources or ():
+        yield from _check_choice("setting_sources", source, _SETTING_SOURCES)
+    if options.fork and options.resume is None and not options.continue_last:
+        yield "fork: it needs a session to copy. Add resume=ID or continue_last=True."
+
+
+def _check_types(options: Options) -> Iterator[str]:
     for name in _TEXT_LISTS:
         yield from _check_list(options, name, (str,), "strings")
     for name in _PATH_LISTS:
@@ -64,15 +89,25 @@ def _iter_option_problems(options: Options) -> Iterator[str]:
         yield from _check_type(options, name, str, "a text")
     for name in _FLAGS:
         yield from _check_type(options, name, bool, "True or False")
-    yield from _check_numbers(options)
     yield from _check_type(options, "hooks", Mapping, "a mapping of events to lists of hooks")
-    yield from _check_store(options)
-    yield from _check_program_options(options)
-    for name, choices in _CHOICES.items():
-        if (value := getattr(options, name)) is not None:
-            yield from _check_choice(name, value, choices)
-    for source in options.setting_sources or ():
-        yield from _check_choice("setting_sources", source, _SETTING_SOURCES)
+
+
+def _check_texts(options: Options) -> Iterator[str]:
+    """Check texts whose types are right."""
+    for name in _RULE_LISTS:
+        if any(not each.strip() for each in getattr(options, name) or ()):
+            yield f"{name}: it contains an empty text. Write the name of a tool, or leave it out."
+    if options.settings is not None and not options.settings.strip():
+        yield "settings is empty. Pass a mapping, JSON or the path of a file, or leave it out."
+    if options.trace and not _TRACE_PARENT.fullmatch(options.trace):
+        yield f"trace: expected a traceparent such as 00-TRACE-SPAN-01, got {_describe(options.trace)}."
+    if not options.name.strip():
+        yield "name is empty. Write a name, or leave it out."
+    if options.team is not None:
+        try:
+            parse_team_name(options.team)
+        except InvalidName as error:
+            yield f"team: {error}"
 
 
 def _check_list(options: Options, name: str, items: tuple[type, ...], description: str) -> Iterator[str]:
@@ -119,6 +154,43 @@ def _check_program_options(options: Options) -> Iterator[str]:
         and all(isinstance(name, str) and isinstance(value, str) for name, value in environ.items())
     ):
         yield "environ: expected a mapping of strings to strings."
+    clock: Any = options.clock
+    for name in ("now", "monotonic", "sleep", "deadline"):
+        if not hasattr(clock, name):
+            yield f"clock: expected a shoal.Clock, but {_describe(clock)} has no {name}."
+
+
+def _check_model(model: Any) -> Iterator[str]:
+    if model is None or isinstance(model, str):
+        return
+    if isinstance(model, type):
+        yield f"model: expected a model, got the class {model.__name__}. Write model={model.__name__}(...)."
+        return
+    for name in ("card", "generate_reply", "aclose"):
+        if not hasattr(model, name):
+            yield f"model: {_describe(model)} has no {name}. {_MODEL_ADVICE}"
+    if not isinstance(model.card, ModelCard):
+        yield f"model: its card must be a shoal.ModelCard, got {_describe(model.card)}."
+    for name in ("generate_reply", "aclose"):
+        function = getattr(model, name)
+        if not callable(function) or (
+            inspect.ismethod(function) and not inspect.iscoroutinefunction(function)
+        ):
+            yield f"model: its {name} must be an async function, got {_describe(function)}."
+
+
+def _check_output_schema(schema: Any) -> Iterator[str]:
+    if schema is None:
+        return
+    if not isinstance(schema, Mapping):
+        yield (
+            f"output_schema: expected a JSON Schema as a mapping, got {_describe(schema)}. For a Python "
+            "type, use output=."
+        )
+        return
+    kinds = schema.get("type", ())
+    for kind in (kinds,) if isinstance(kinds, str) else kinds:
+        yield from _check_choice("output_schema.type", kind, _SCHEMA_TYPES)
 
 
 def _check_type(options: Options, name: str, expected: type[Any], description: str) -> Iterator[str]:
@@ -151,13 +223,6 @@ def _check_amount(options: Options, name: str) -> Iterator[str]:
 def _check_choice(name: str, value: Any, choices: Collection[str]) -> Iterator[str]:
     if value not in choices:
         yield f"{name}: unknown value {value!r}.{suggest_name(str(value), choices)}"
-
-
-def suggest_name(name: str, choices: Collection[str]) -> str:
-    """Return the nearest name as a question, or all names, ignoring case."""
-    folded = {each.casefold(): each for each in choices}
-    close = get_close_matches(name.casefold(), folded, n=1)
-    return f" Did you mean {folded[close[0]]}?" if close else f" Allowed values: {', '.join(choices)}."
 
 
 def _describe(value: object) -> str:

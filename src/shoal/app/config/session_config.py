@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
@@ -96,6 +96,7 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
     check_options(options)
     started_at = options.clock.monotonic()
     (options, output_tool), cwd = add_structured_output_tool(options), _resolve_project(options.cwd)
+    _check_added_directories(options.add_dirs, cwd)
     settings = load_settings(
         cwd=cwd,
         environ=resolve_environment(options, cwd),
@@ -241,6 +242,12 @@ def _resolve_project(cwd: Path | None) -> Path:
     if not project.is_dir():
         raise SettingsError(f"{project} is not a directory.", path=project)
     return project
+
+
+def _check_added_directories(directories: Sequence[Path], cwd: Path) -> None:
+    for each in directories:
+        if not (path := cwd / each.expanduser()).is_dir():
+            raise SettingsError(f"--add-dir: {path} is not a directory.", path=path)
 
 
 def _build_recording_placeholders(config: SessionConfig) -> RecordingPlaceholderReplacer:

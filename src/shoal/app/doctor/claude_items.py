@@ -41,7 +41,7 @@ from shoal.core.agents.agent_definitions import DefinitionProblem, DefinitionSou
 from shoal.core.errors import SettingsError
 from shoal.core.text.filenames import escape_filename
 from shoal.wire.front_matter import InvalidFrontMatterError, parse_front_matter
-from shoal.wire.hook_codec import parse_hooks_setting
+from shoal.wire.hook_codec import is_usable_hook, parse_hooks_setting
 from shoal.wire.settings_codec import SettingsDocument, has_settings_key
 from shoal.wire.skill_codec import UNUSED_SKILL_FIELDS
 from shoal.workspaces.git_paths import contains_git_repository
@@ -239,13 +239,18 @@ def _list_hook_items(settings: Settings, document: SettingsDocument, value: Any)
     is_off = are_settings_hooks_disabled(document, settings)
     for event, entries in value.items() if isinstance(value, dict) else ():
         parsed = parse_hooks_setting({event: entries}, document.locate_key, settings.environ)
-        if parsed.hooks:
+        has_usable_hooks = any(is_usable_hook(hook) for hook in parsed.hooks)
+        if has_usable_hooks:
             advice = "disableAllHooks is set" if is_off else ""
             use: KeyUse = "not used" if is_off else "used"
             yield ClaudeItem(file=document.name, item=f"hooks.{event}", use=use, advice=advice)
-        item = f"part of hooks.{event}" if parsed.hooks else f"hooks.{event}"
-        for problem in (*parsed.problems, *parsed.warnings, *parsed.unused):
-            yield ClaudeItem(file=document.name, item=item, use="not used", advice=problem)
+        item = f"part of hooks.{event}" if has_usable_hooks else f"hooks.{event}"
+        blocks = not is_off and not all(map(is_usable_hook, parsed.hooks))
+        for problem in parsed.problems:
+            use = "refused" if blocks else "not used"
+            yield ClaudeItem(file=document.name, item=item, use=use, advice=problem)
+        for sentence in (*parsed.warnings, *parsed.unused):
+            yield ClaudeItem(file=document.name, item=item, use="not used", advice=sentence)
 
 
 def _list_mcp_server_items(settings: Settings, cwd: Path, plugins: PluginSet) -> Iterator[ClaudeItem]:

@@ -31,7 +31,7 @@ from shoal.policy.hooks.hook_runner import HookRunner
 from shoal.policy.permission_engine import PermissionEngine
 from shoal.runs.hook_notifier import HookNotifier
 from shoal.tools.command_environment import build_command_environment
-from shoal.wire.hook_codec import parse_hooks_setting
+from shoal.wire.hook_codec import ParsedHooks, parse_hooks_setting
 
 VARIABLES_DIRECTORY = "env"
 """Directory with the variables that a run's hooks set for its agents' shell commands."""
@@ -59,14 +59,23 @@ class HookRegistry:
     """Hooks shared by all agents of a session, and the runner for them."""
 
     def __init__(
-        self, runner: HookRunner, settings: Settings, *, session: SessionId, transcript: str, project: Path
+        self,
+        runner: HookRunner,
+        settings: Settings,
+        *,
+        session: SessionId,
+        transcript: str,
+        project: Path,
+        configured: ParsedHooks,
     ) -> None:
         self.runner = runner
         self.session = session
         self.transcript = transcript
         self.by_event: dict[HookEvent, tuple[Hook, ...]] = {}
-        self.problems: tuple[str, ...] = ()
+        self.problems = configured.problems
         """Sentences about configured hooks that cannot be used."""
+        self.unused_parts = configured.unused
+        """Sentences about parts of configured hooks that are only a convenience."""
         self.notifier: HookNotifier | None = None
         self._settings = settings
         self.project = project

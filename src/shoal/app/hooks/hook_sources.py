@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from shoal.app.settings.foreign_settings import allows_only_managed_hooks
 from shoal.app.settings.settings import Settings
-from shoal.core.agents.agent_definitions import AgentDefinition
+from shoal.core.agents.agent_definitions import FORMER_TOOL_NAMES, AgentDefinition
 from shoal.core.errors import SettingsError
-from shoal.core.extensions.hooks import Hook
+from shoal.core.extensions.hooks import MATCHER_FIELDS, Hook
+from shoal.core.names import TOOL_NAMES
+from shoal.core.text.name_suggestions import suggest_name
+from shoal.policy.hooks.hook_matcher import list_matcher_names
 from shoal.wire.hook_codec import ParsedHooks, merge_parsed_hooks, parse_hooks_from_code, parse_hooks_setting
 from shoal.wire.settings_codec import SettingsDocument
 
@@ -19,11 +22,15 @@ _DISABLE_KEY = "disableAllHooks"
 
 
 def load_configured_hooks(
-    settings: Settings, given: Mapping[str, Any] | None = None, plugins: Sequence[SettingsDocument] = ()
+    settings: Settings,
+    given: Mapping[str, Any] | None = None,
+    plugins: Sequence[SettingsDocument] = (),
+    program_tools: Collection[str] = (),
 ) -> ParsedHooks:
     """Load the hooks of settings files, highest precedence first, then of plug-ins, then of the program.
 
-    Raises `SettingsError` if the program's hooks cannot be parsed: it relies on each of them.
+    `program_tools` are the names of the program's own tools. Raises `SettingsError` if the program's hooks
+    are not understood: it relies on each of them.
     """
     found = [
         parse_hooks_setting(document.raw["hooks"], document.locate_key, settings.environ)
@@ -34,8 +41,27 @@ def load_configured_hooks(
         parsed = parse_hooks_from_code(given, "shoal.open")
         if parsed.problems:
             raise SettingsError(" ".join(parsed.problems))
+        _refuse_unknown_tools(given, program_tools)
         found.append(parsed)
     return merge_parsed_hooks(found)
+
+
+def _refuse_unknown_tools(given: Mapping[str, Any], program_tools: Collection[str]) -> None:
+    """Raise `SettingsError` for a matcher that names a tool which does not exist: it would never match.
+
+    Tools of MCP servers and regular expressions are not checked.
+    """
+    known = {*TOOL_NAMES, *FORMER_TOOL_NAMES, *program_tools}
+    for event, entries in given.items():
+        if MATCHER_FIELDS.get(event) != "tool_name":  # type: ignore[call-overload]
+            continue
+        matchers = [entry[0] for entry in entries if isinstance(entry, tuple)]
+        for name in (name for matcher in matchers for name in list_matcher_names(matcher)):
+            if name not in known and not name.startswith("mcp__"):
+                suggestion = suggest_name(name, sorted(known))
+                raise SettingsError(
+                    f"shoal.open: hooks.{event}: there is no tool named {name!r}.{suggestion}"
+                )
 
 
 def read_agent_definition_hooks(definition: AgentDefinition, settings: Settings) -> ParsedHooks:

@@ -137,9 +137,9 @@ class WorkspaceAllocator:
         parent_workspace = new_agent.parent.environment.workspace
         assert isinstance(parent_workspace, LocalWorkspace)
         workspace = parent_workspace.create_sibling(
-            self._make_file_change_handler(new_agent, parent_workspace.root)
+            self._make_file_change_handler(new_agent, parent_workspace.root),
+            self.leases.create_write_guard(new_agent.agent),
         )
-        workspace.write_guard = self.leases.create_write_guard(new_agent.agent)
         workspace.set_checkpoint_turn(self._turn())
         return AgentWorkspace(
             workspace=workspace,
@@ -169,8 +169,8 @@ class WorkspaceAllocator:
                 granted=parent_workspace.granted_directories,
                 extra_writable=(self._settings.home / "plans",),
                 on_change=self._make_file_change_handler(new_agent, worktree.path),
+                write_guard=self.leases.create_write_guard(new_agent.agent),
             )
-            workspace.write_guard = self.leases.create_write_guard(new_agent.agent)
             unreadable = UnreadablePaths()
             sandbox = await self._create_sandbox_for_worktree(new_agent, worktree, workspace, unreadable)
         except WorktreeError as error:

@@ -11,11 +11,13 @@ from shoal.app.isolation.repository_worktrees import read_worktree_options
 from shoal.app.model_notices import format_session_notice
 from shoal.app.settings.settings import Settings
 from shoal.core.clock import Clock
+from shoal.core.conversation.tools import Tool
 from shoal.core.errors import WorktreeError
 from shoal.core.ids import IdGenerator
 from shoal.core.text.filenames import escape_filename
 from shoal.core.text.lazy_patterns import compile_on_first_use
 from shoal.core.text.text_format import format_count_with_noun
+from shoal.tools.worktree_tools import build_worktree_tools
 from shoal.workspaces.checkout import GitCheckout, find_git_checkout, refuse_required_repository_filters
 from shoal.workspaces.git_runner import GitDirectories, GitRunner
 from shoal.workspaces.local_workspace import LocalWorkspace
@@ -224,6 +226,21 @@ class LeadWorktreeMover:
                 )
             )
         await remove_named_worktree(self._git, self._workspace.root, entered.path, entered.branch)
+
+
+def build_lead_worktree_tools(
+    workspace: LocalWorkspace,
+    settings: Settings,
+    clock: Clock,
+    ids: IdGenerator,
+    is_hidden: Callable[[str], bool],
+) -> dict[str, Tool]:
+    """Build the tools with which the lead enters and leaves worktrees; none outside a git repository."""
+    root = workspace.root
+    if not any((each / ".git").exists() for each in (root, *root.parents)):
+        return {}
+    mover = LeadWorktreeMover(workspace, settings, clock, ids.derive_generator(), is_hidden)
+    return {tool.schema.name: tool for tool in build_worktree_tools(mover)}
 
 
 def _is_same_directory(path: Path, other: Path) -> bool:

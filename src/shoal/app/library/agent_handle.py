@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Generator
 from typing import TYPE_CHECKING, Any, Generic
 
+from shoal.app.agents.argument_checks import check_text
 from shoal.app.agents.result import Result, build_agent_result
 from shoal.core.agents.subagents import AgentRunStatus
 from shoal.core.events import AgentEnded, Event
@@ -59,6 +60,7 @@ class AgentHandle(Generic[AnswerT_co]):
 
     async def send(self, text: str) -> None:
         """Send a message. A running agent gets it at its next step; an ended agent is resumed with it."""
+        check_text("handle.send()", "text", text)
         await self._session.supervisor.send_user_message(self.id, text)
 
     async def stop(self, reason: str = STOPPED_BY_PROGRAM) -> Result[AnswerT_co]:

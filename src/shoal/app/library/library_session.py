@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast, overload
 
 from shoal.app.agents.agent import Agent, refuse_unknown_keywords
+from shoal.app.agents.argument_checks import (
+    check_count,
+    check_function,
+    check_prompt,
+    check_prompts,
+    check_text,
+)
 from shoal.app.agents.option_words import name_options_in_error
 from shoal.app.agents.program_agents import MAPPED_AGENTS, SpawnOptions, choose_output_type
 from shoal.app.agents.result import Result
@@ -18,6 +25,7 @@ from shoal.app.session.turn import Turn
 from shoal.core.budgets.shared_budget import SharedBudget
 from shoal.core.conversation.messages import Message
 from shoal.core.errors import AgentRequestRefused, ShoalError
+from shoal.core.events import Event
 from shoal.core.output_type import AnswerT_co
 from shoal.runs.event_channel import EventChannel
 
@@ -26,6 +34,7 @@ if TYPE_CHECKING:
 
     from shoal.app.options import Options
     from shoal.app.session.typed_commands import SlashCommandInvocation
+    from shoal.core.agents.subagents import AgentMessageDeliveryReceipt
 
 AgentT = TypeVar("AgentT")
 _NOT_OPEN = (
@@ -38,11 +47,20 @@ class LibrarySession(Session, Generic[AnswerT_co]):
     """A session. Enter it with `async with`, or call `open` and `close`, for example in a notebook."""
 
     def __init__(
-        self, options: Options, agents: Sequence[Agent[Any]] = (), *, by_command: bool = False
+        self,
+        options: Options,
+        agents: Sequence[Agent[Any]] = (),
+        *,
+        by_command: bool = False,
+        opened_by: str = "shoal.open",
     ) -> None:
-        """`by_command` is True if a command opens it, so that errors name flags instead of options."""
+        """`by_command` is True if a command opens it, so that errors name flags instead of options.
+
+        `opened_by` is the function that the program called, for errors.
+        """
         super().__init__(options)
         self._by_command = by_command
+        self._opened_by = opened_by
         self._given_agents = tuple(agents)
         self._is_entered = self._is_closed = False
         self._host: asyncio.Task[None] | None = None
@@ -58,8 +76,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     async def __aenter__(self) -> LibrarySession[AnswerT_co]:
-        if self._is_entered:
-            raise RuntimeError("The session was already opened. Open another one with shoal.open().")
+        self._refuse_second_opening()
         self._is_entered = True
         if isinstance(self._options.budget, SharedBudget):
             self._options.budget.attach_loop()
@@ -67,7 +84,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
             await super().__aenter__()
         except ShoalError as error:
             if not self._by_command:
-                name_options_in_error(error)
+                name_options_in_error(error, self._opened_by)
             raise
         try:
             self.workflows.agents.add_definitions(self._given_agents)
@@ -96,6 +113,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
 
     async def open(self) -> LibrarySession[AnswerT_co]:
         """Open the session if you cannot use `async with`; `close` ends it."""
+        self._refuse_second_opening()
         opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # One task enters and leaves: cells of a notebook run in tasks that end before the session.
         self._host = asyncio.create_task(self._host_session(opened), name="shoal session")
@@ -127,6 +145,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
     def run(self, prompt: str | Message | SlashCommandInvocation | None) -> Turn[AnswerT_co]:
         """Start a turn: await it for its `Result`, or read its events or its `text()`."""
         self._require_open()
+        check_prompt("session.run()", prompt)
         last = self._last_turn
         if last is not None and last.is_abandoned and self.is_busy:
             turn = self._run_after_current_turn(prompt)
@@ -136,6 +155,22 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         turn.on_abandoned = lambda: self._end_abandoned_turn(loop)
         self._last_turn = turn
         return cast("Turn[AnswerT_co]", turn)
+
+    def subscribe(self, callback: Callable[[Event], None]) -> Callable[[], None]:
+        """Subscribe to all events, in turns and between them; return a function that unsubscribes.
+
+        The callback must not block. A callback that raises is removed, and the session continues.
+        """
+        self._require_open()
+        check_function("session.subscribe()", "callback", callback)
+        return super().subscribe(callback)
+
+    async def send(self, to: str, text: str) -> AgentMessageDeliveryReceipt:
+        """Send a person's text to any agent. The lead receives it as steering, or in a new turn."""
+        self._require_open()
+        check_text("session.send()", "to", to)
+        check_text("session.send()", "text", text)
+        return await super().send(to, text)
 
     async def next_turn(self, *, wait_for_input: bool = False) -> Turn[AnswerT_co] | None:
         return cast("Turn[AnswerT_co] | None", await super().next_turn(wait_for_input=wait_for_input))
@@ -217,14 +252,16 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         its agents.
         """
         self._require_open()
-        _check_count("session.map(): at_once", at_once)
-        if isinstance(prompts, str):
-            raise TypeError("session.map(): prompts: expected a list of strings. Write prompts=[...].")
+        refuse_unknown_keywords("session.map()", options, {**SpawnOptions.__annotations__, "at_once": int})
+        check_count("session.map()", "at_once", at_once)
         results: dict[int, Result[Any]] = {}
-        remaining = enumerate(prompts)
-        async with asyncio.TaskGroup() as workers:
-            for _ in range(at_once):
-                workers.create_task(self._map_prompts(agent, remaining, results, output, options))
+        remaining = enumerate(check_prompts("session.map()", prompts))
+        try:
+            async with asyncio.TaskGroup() as workers:
+                for _ in range(at_once):
+                    workers.create_task(self._map_prompts(agent, remaining, results, output, options))
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from None
         return [results[index] for index in sorted(results)]
 
     async def _map_prompts(
@@ -255,6 +292,10 @@ class LibrarySession(Session, Generic[AnswerT_co]):
     def create_background_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run work until the session ends."""
         return self._tasks.create_task(work)
+
+    def _refuse_second_opening(self) -> None:
+        if self._is_entered or (self._host is not None and self._host is not asyncio.current_task()):
+            raise RuntimeError("The session was already opened. Open another one with shoal.open().")
 
     def _require_open(self) -> None:
         if self._is_closed:
@@ -294,8 +335,3 @@ class LibrarySession(Session, Generic[AnswerT_co]):
 
         task = self._tasks.create_task(run_and_forward())
         return Turn(channel, task, interrupt_forwarded, self._options.output)
-
-
-def _check_count(name: str, count: Any) -> None:
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise ValueError(f"{name}: expected an integer of at least 1, got {count!r}.")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypedDict
 
 from shoal.app.agents.agent import Agent, EffortLevel, name_tools, refuse_unknown_keywords
+from shoal.app.agents.option_words import name_options_in_error
 from shoal.app.options import Options, QuestionHandler
 from shoal.core.budgets.shared_budget import SharedBudget
 from shoal.core.clock import Clock
@@ -26,7 +28,10 @@ PathText: TypeAlias = str | os.PathLike[str]
 
 
 class SharedOptions(TypedDict, total=False):
-    """Options of sessions and teams. All are optional."""
+    """Options of sessions and teams. All are optional.
+
+    Relative paths start at `cwd`; `cwd` and `home` themselves start at the process's current directory.
+    """
 
     home: PathText
     """Home directory, where all state is stored; by default `SHOAL_HOME`, or `~/.claude`."""
@@ -145,6 +150,7 @@ class SessionOptions(SharedOptions, total=False):
     """Team whose task board the session uses."""
 
 
+_GUARDING_KEYS = ("permissions", "hooks", "sandbox", "shoal")
 _PATHS = ("cwd", "home", "record", "debug_file")
 _PATH_LISTS = ("add_dirs", "plugin_dirs")
 _TOOL_LISTS = ("allowed_tools", "disallowed_tools", "available_tools")
@@ -158,13 +164,18 @@ def build_session_options(
     Raises `TypeError` for an unknown option, and `SettingsError` for a wrong value.
     """
     refuse_unknown_keywords(function, given, SessionOptions.__annotations__)
+    try:
+        return _convert_options(given, output)
+    except SettingsError as error:
+        name_options_in_error(error, function.removesuffix("()"))
+        raise
+
+
+def _convert_options(
+    given: Mapping[str, Any], output: type[Any] | None
+) -> tuple[Options, tuple[Agent[Any], ...]]:
     fields = {name: value for name, value in given.items() if value is not None}
-    for name in _PATHS:
-        if name in fields:
-            fields[name] = _to_path(name, fields[name])
-    for name in _PATH_LISTS:
-        if isinstance(fields.get(name), list | tuple):
-            fields[name] = tuple(_to_path(name, each) for each in fields[name])
+    _convert_paths(fields)
     for name in _TOOL_LISTS:
         if name in fields:
             fields[name] = name_tools(fields[name])
@@ -177,6 +188,18 @@ def build_session_options(
             )
         fields["output"] = OutputType(output)
     return Options(**fields), agents
+
+
+def _convert_paths(fields: dict[str, Any]) -> None:
+    for name in _PATHS:
+        if name in fields:
+            fields[name] = _to_path(name, fields[name])
+    for name in ("cwd", "home"):
+        if name in fields:
+            fields[name] = fields[name].expanduser().absolute()
+    for name in _PATH_LISTS:
+        if isinstance(fields.get(name), list | tuple):
+            fields[name] = tuple(_to_path(name, each) for each in fields[name])
 
 
 def _to_path(name: str, value: Any) -> Path:
@@ -192,12 +215,22 @@ def _convert_settings(fields: Mapping[str, Any]) -> dict[str, Any]:
         case os.PathLike() as path:
             return {"settings": os.fspath(path)}
         case Mapping() as settings:
+            _refuse_misspelled_settings(settings)
             try:
                 return {"settings": json.dumps(dict(settings))}
             except (TypeError, ValueError) as error:
                 raise SettingsError(f"shoal.open: settings: cannot be written as JSON: {error}.") from None
         case other:
             raise SettingsError(f"shoal.open: settings: expected a mapping or a path, got {other!r}.")
+
+
+def _refuse_misspelled_settings(settings: Mapping[Any, Any]) -> None:
+    """Raise `SettingsError` for a key that is probably one that narrows; others may be another program's."""
+    for key in settings:
+        if not isinstance(key, str):
+            raise SettingsError(f"shoal.open: settings: expected texts as keys, got {key!r}.")
+        if key not in _GUARDING_KEYS and (close := get_close_matches(key, _GUARDING_KEYS, n=1, cutoff=0.8)):
+            raise SettingsError(f"shoal.open: settings: unknown key {key!r}. Did you mean {close[0]}?")
 
 
 def _collect_agents(fields: dict[str, Any]) -> tuple[Agent[Any], ...]:

@@ -9,10 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from msgspec import Struct
-
 from shoal.app.agents.agent import Agent, refuse_unknown_keywords, restore_agent
-from shoal.app.config.option_checks import suggest_name
+from shoal.app.agents.argument_checks import check_text
 from shoal.app.config.session_config import resolve_environment
 from shoal.app.library.library_session import LibrarySession
 from shoal.app.library.session_options import SharedOptions, build_session_options
@@ -23,18 +21,24 @@ from shoal.app.library.team_definition import (
     select_stored_options,
     write_team_definition,
 )
+from shoal.app.library.team_report import (
+    MemberEndings,
+    TeamReport,
+    explain_unfinished_tasks,
+    is_startable,
+)
 from shoal.app.model_notices import format_session_notice
 from shoal.app.settings.settings import resolve_shoal_home
 from shoal.app.teams.board_changes import add_board_task
 from shoal.app.teams.journaled_board import JournaledTaskBoard
 from shoal.core.agents.subagents import SpawnRequest
-from shoal.core.budgets.usage import Usage
-from shoal.core.errors import InvalidName, SettingsError, TeamNotFound
+from shoal.core.errors import AgentRequestRefused, InvalidName, SettingsError, TeamNotFound
 from shoal.core.events import AgentStarted, Event
 from shoal.core.names import LEAD_NAME, AgentName, TaskId, TeamName, parse_team_name, parse_teammate_name
-from shoal.core.teams.mail import MailMessage
 from shoal.core.teams.tasks import Task, TaskDraft
 from shoal.core.teams.team_operations import TeammateStatusSnapshot
+from shoal.core.text.name_suggestions import suggest_name
+from shoal.runs.agent_registry import LEAD_NAMES
 from shoal.runs.event_channel import EventChannel
 from shoal.stores.store_choice import open_store
 from shoal.team.session_teams import SessionTeams
@@ -48,30 +52,6 @@ if TYPE_CHECKING:
 
 _REMOTE_BACKENDS = ("process", "tmux", "iterm2")
 _NOT_OPEN = "The team is not open. Enter it with `async with shoal.Team(...) as team:`."
-
-
-class TeamReport(Struct, frozen=True, kw_only=True):
-    """State of a team that has nothing left to do."""
-
-    team: str
-    tasks: tuple[Task, ...]
-    messages: tuple[MailMessage, ...]
-    """Mail that the lead received, oldest first."""
-    text: str = ""
-    """Last text of the lead; empty if the program leads the team."""
-    cost_usd: float | None = None
-    """Cost of the whole team in dollars; None if the price of a model is unknown."""
-    usage: Usage = Usage()
-
-    @property
-    def unfinished(self) -> tuple[Task, ...]:
-        """Tasks that are not completed."""
-        return tuple(task for task in self.tasks if task.status != "completed")
-
-    @property
-    def ok(self) -> bool:
-        """True if every task is completed."""
-        return not self.unfinished
 
 
 class Team:
@@ -109,6 +89,7 @@ class Team:
         self._text = ""
         self._last_report: TeamReport | None = None
         self._is_hosted = False
+        self._endings = MemberEndings()
 
     def __repr__(self) -> str:
         return f"<team {self.name}: {', '.join(self._members)}>"
@@ -209,18 +190,14 @@ class Team:
         succeeds. Raises `SettingsError` for an unknown owner, `TaskUpdateRefused` for an unknown task.
         """
         session = self._require_session()
-        if not subject.strip():
-            raise SettingsError("team.add_task(): the subject is empty. Say what to do.")
-        if owner is not None and owner not in self._members:
-            suggestion = suggest_name(owner, tuple(self._members))
-            raise SettingsError(f"team.add_task(): owner: there is no member {owner!r}.{suggestion}")
+        self._check_task(subject, description, owner, accept)
         draft = TaskDraft(
             subject=subject,
             description=description,
             metadata={} if accept is None else {"acceptance": accept},
             owner=None if owner is None else AgentName(owner),
         )
-        blockers = [TaskId(each if isinstance(each, str) else each.id) for each in blocked_by]
+        blockers = [_get_task_id(each) for each in _check_blockers(blocked_by)]
         store = session.runtime.team_store
         task = await add_board_task(store, self.name, draft, blocked_by=blockers, by=LEAD_NAME)
         if self._is_started:
@@ -228,6 +205,23 @@ class Team:
                 await store.post_assignment(TeamName(self.name), LEAD_NAME, task.owner, task)
             self._continue_work(session)
         return task
+
+    def _check_task(self, subject: Any, description: Any, owner: Any, accept: Any) -> None:
+        function = "team.add_task()"
+        for name, value in (("subject", subject), ("description", description), ("accept", accept)):
+            if not isinstance(value, str) and not (name == "accept" and value is None):
+                raise TypeError(f"{function}: {name}: expected a string, got {value!r:.80}.")
+        if not subject.strip():
+            raise SettingsError(f"{function}: the subject is empty. Say what to do.")
+        if accept is not None and not accept.strip():
+            raise SettingsError(f"{function}: accept is empty. Write a shell command, or leave it out.")
+        if owner is None:
+            return
+        if isinstance(owner, Agent):
+            raise TypeError(f"{function}: owner: expected the name of a member. Write owner={owner.name!r}.")
+        if owner not in self._members:
+            suggestion = suggest_name(str(owner), tuple(self._members))
+            raise SettingsError(f"{function}: owner: there is no member {owner!r}.{suggestion}")
 
     async def start(self) -> None:
         """Start the members, if they are not running yet."""
@@ -244,7 +238,19 @@ class Team:
         self._continue_work(session)
 
     async def send(self, to: str, text: str) -> None:
-        """Send a message to a member, or to the lead as `lead`. Raises `AgentRequestRefused`."""
+        """Send a message to a member, or to the lead as `lead`.
+
+        Raises `AgentRequestRefused`, for example for an unknown member.
+        """
+        self._require_session()
+        check_text("team.send()", "text", text)
+        # A lead that is an agent may have added members of its own.
+        if self._lead is None and to not in self._members:
+            if to in LEAD_NAMES:
+                problem = "the program leads this team, so its lead reads no messages."
+            else:
+                problem = f"there is no member {to!r}.{suggest_name(str(to), tuple(self._members))}"
+            raise AgentRequestRefused(f"team.send(): to: {problem}")
         await self.start()
         session = self._require_session()
         await session.send(to, text)
@@ -281,9 +287,11 @@ class Team:
         with suppress(LookupError):
             await mailboxes.open_inbox(LEAD_NAME)
         budget = session.budget
+        tasks = await self.list_tasks()
         self._last_report = TeamReport(
             team=self.name,
-            tasks=await self.list_tasks(),
+            tasks=tasks,
+            reasons=explain_unfinished_tasks(self.name, tasks, self.members, self._endings),
             messages=tuple(
                 mail
                 for mail in await mailboxes.read_history(LEAD_NAME)
@@ -302,6 +310,8 @@ class Team:
 
     async def open(self) -> Team:
         """Open the team if you cannot use `async with`; `close` ends it."""
+        if self._session is not None:
+            raise RuntimeError("The team was already opened. Create another one, or resume it.")
         session = self._session = self._create_session()
         await session.open()
         try:
@@ -322,10 +332,12 @@ class Team:
         if self._roster is not None:
             given["resume"] = self._roster.lead_session_id
             given.setdefault("cwd", self._roster.members[0].cwd)
-        built, agents_of_session = build_session_options(f"shoal.Team({self.name!r})", given, None)
-        return LibrarySession(built, agents_of_session)
+        origin = f"shoal.Team({self.name!r})"
+        built, agents_of_session = build_session_options(origin, given, None)
+        return LibrarySession(built, agents_of_session, opened_by=origin)
 
     async def _prepare_team(self, session: LibrarySession[Any]) -> None:
+        session.subscribe(self._endings.on_event)
         if self._roster is not None:
             if session.led_team_name != self.name:
                 raise TeamNotFound(f"The team {self.name} could not be resumed.")
@@ -359,7 +371,8 @@ class Team:
 
     def _build_spawn_request(self, member: str, tasks: Sequence[Task]) -> SpawnRequest:
         agent = self._members[member]
-        own = [f"- #{task.id} {task.subject}" for task in tasks if task.owner == member]
+        owned = [task for task in tasks if task.owner == member and task.status != "completed"]
+        own = [f"- #{task.id} {task.subject}" for task in owned]
         listing = (
             format_session_notice("member_tasks", tasks="\n".join(own))
             if own
@@ -370,6 +383,8 @@ class Team:
             kind=agent.name,
             description=agent.description,
             prompt=f"{format_session_notice('member_start')}\n\n{listing}",
+            # No request for a member that has nothing to do yet: a message or a task wakes it.
+            waits_for_work=not any(is_startable(task, tasks) for task in owned),
         )
 
     def _continue_work(self, session: LibrarySession[Any]) -> asyncio.Task[None]:
@@ -417,6 +432,21 @@ class Team:
         return teams
 
 
+def _check_blockers(blocked_by: Any) -> Iterable[Any]:
+    if isinstance(blocked_by, str | Task) or not isinstance(blocked_by, Iterable):
+        raise TypeError(
+            f"team.add_task(): blocked_by: expected a list of tasks, got {blocked_by!r:.80}. "
+            "Write blocked_by=[task]."
+        )
+    return blocked_by
+
+
+def _get_task_id(task: Any) -> TaskId:
+    if not isinstance(task, str | Task):
+        raise TypeError(f"team.add_task(): blocked_by: expected tasks or their ids, got {task!r:.80}.")
+    return TaskId(task if isinstance(task, str) else task.id)
+
+
 def _list_option_names() -> Mapping[str, Any]:
     return {**SharedOptions.__annotations__, "members": Any, "lead": Any, "backend": Any}
 
@@ -429,6 +459,9 @@ def _check_members(
 ) -> dict[str, Agent[Any]]:
     """Return the members by name. Raises `SettingsError`."""
     origin = f"shoal.Team({team!r})"
+    given_name: Any = team
+    if not isinstance(given_name, str):
+        raise SettingsError(f"{origin}: expected a string as the name of the team, got {given_name!r:.80}.")
     try:
         parse_team_name(team)
     except InvalidName as error:
@@ -440,6 +473,8 @@ def _check_members(
     if lead is not None and not isinstance(lead, Agent):
         raise SettingsError(f"{origin}: lead: expected an Agent, got {lead!r}.")
     for name, agent in by_name.items():
+        if name in LEAD_NAMES:
+            raise SettingsError(f"{origin}: members: {name!r} is reserved for the lead. Choose another name.")
         try:
             parse_teammate_name(name)
         except InvalidName as error:

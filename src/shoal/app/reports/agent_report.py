@@ -160,6 +160,7 @@ _SHOWN_FIELDS = {
     "effort": "effort",
     "background": "run.background",
     "isolation": "run.isolation",
+    "resources": "run.resources",
     "maxTurns": "run.max_turns",
     "maxBudgetUsd": "run.max_budget_usd",
     "acceptance": "run.acceptance",

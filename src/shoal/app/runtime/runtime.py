@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from shoal.agent.agent_runner import BYTES_PER_TOKEN, AgentRunner, LoopLimits
 from shoal.agent.tool_calls import run_unrecorded_tool_call
@@ -25,14 +24,15 @@ from shoal.app.config.web_search import create_web_search_tool
 from shoal.app.definitions.bundled_docs import find_bundled_docs_directory
 from shoal.app.hooks.agent_hooks import VARIABLES_DIRECTORY, HookRegistry, create_hook_runner
 from shoal.app.hooks.hook_sources import load_configured_hooks
-from shoal.app.isolation.agent_workspace import WorkspaceAllocator
-from shoal.app.isolation.lead_worktree import LeadWorktreeMover
+from shoal.app.isolation.agent_workspace import AgentFileWriteLeases, WorkspaceAllocator
+from shoal.app.isolation.lead_worktree import build_lead_worktree_tools
 from shoal.app.isolation.sandbox_policies import create_sandbox
 from shoal.app.mcp.deferred_tools import ToolDeferral
 from shoal.app.mcp.mcp_servers import McpPromptCommands, SessionMcpServerManager
 from shoal.app.options import AgentExtras, Options
 from shoal.app.runtime.event_bus import EventBus
 from shoal.app.runtime.plan_registry import AgentPlanRegistry
+from shoal.app.runtime.session_budget import open_session_budget
 from shoal.app.runtime.session_knowledge import load_skills_and_instructions
 from shoal.app.runtime.session_servers import create_mcp_servers
 from shoal.app.settings.configured_rules import add_permission_flag_rules
@@ -45,22 +45,22 @@ from shoal.app.teams.team_store import TeamStore
 from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.backends.guardian import end_leftover_processes
 from shoal.core.agents.agent_definitions import THINKING_TOKENS_BY_EFFORT
+from shoal.core.agents.background_shells import BackgroundShellObserver
 from shoal.core.agents.identity import AgentIdentity
 from shoal.core.agents.subagents import ShellCommandResult
 from shoal.core.budgets.budget import Budget
-from shoal.core.budgets.limits import AgentCountLimits, BudgetLimits
 from shoal.core.clock import Clock
 from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import ShoalError
-from shoal.core.events import BudgetThresholdReached, FileChanged
+from shoal.core.events import FileChanged
 from shoal.core.extensions.hooks import ShellCommandHookAction
-from shoal.core.ids import LEAD_ID, LEAD_KIND, AgentId, IdGenerator
+from shoal.core.ids import LEAD_ID, AgentId, IdGenerator
 from shoal.core.permissions.permission_changes import PermissionSuggestion, resolve_permission_mode
 from shoal.core.permissions.permission_decisions import AllowDecision
 from shoal.core.permissions.questions import PermissionQuestion, Question
 from shoal.core.permissions.sandbox import Sandbox
-from shoal.core.ports import Journal, Model, Workspace
+from shoal.core.ports import Model, Workspace
 from shoal.core.text.filenames import escape_filename
 from shoal.core.text.text_format import format_count_with_noun
 from shoal.policy.permission_answers import RememberedPermissionAnswers
@@ -72,13 +72,11 @@ from shoal.runs.question_broker import SessionQuestionBroker
 from shoal.runs.running_agents import RunningAgents
 from shoal.runs.shell_notifier import BackgroundShellNotifier
 from shoal.stores.files.home.home_paths import get_process_records_directory
-from shoal.stores.files.sessions.usage_summary import RunUsageState
 from shoal.team.nested_teams import TeamsByLeader
+from shoal.tools.command_launcher import ShellEnvironment
 from shoal.tools.plan_tools import build_plan_tools
 from shoal.tools.schedule_tools import build_schedule_tools
 from shoal.tools.shell_supervisor import BackgroundShellSupervisor
-from shoal.tools.worktree_tools import build_worktree_tools
-from shoal.wire.settings_codec import AgentLimitSettings, ShoalSettings
 from shoal.workspaces.local_workspace import LocalWorkspace
 
 if TYPE_CHECKING:
@@ -142,60 +140,6 @@ def create_unattended_permission_check(
         return isinstance(engine.decide_tool_call(call, tools.get(question.tool), agent), AllowDecision)
 
     return is_allowed_unattended
-
-
-def create_session_budget(
-    options: Options, own: ShoalSettings, warn: Callable[[BudgetThresholdReached], None]
-) -> Budget:
-    flags = BudgetLimits(max_usd=options.max_budget_usd, max_tokens=options.max_total_tokens)
-    configured = BudgetLimits(
-        max_usd=own.max_budget_usd,
-        max_tokens=own.max_total_tokens,
-        max_requests=own.max_requests,
-        max_seconds=own.max_seconds,
-    )
-    return Budget(
-        replace(
-            configured,
-            max_usd=configured.max_usd if flags.max_usd is None else flags.max_usd,
-            max_tokens=configured.max_tokens if flags.max_tokens is None else flags.max_tokens,
-        ),
-        AgentCountLimits(
-            max_depth=own.max_depth,
-            max_concurrent=own.max_concurrent,
-            max_total=own.max_agents if options.max_agents is None else options.max_agents,
-        ),
-        per_agent=_budget_limits_from_settings(own.agent_limits),
-        per_type={
-            kind: _budget_limits_from_settings(limits) for kind, limits in own.agent_type_limits.items()
-        },
-        clock=options.clock,
-        on_warning=warn,
-        shared=options.budget,
-    )
-
-
-def restore_spending_from_journal(budget: Budget, journal: Journal) -> None:
-    """Add the spending of earlier processes; the number of their agents comes from recovery.
-
-    For a request without a reported cost, such as one in flight when a process was killed, Shoal counts the
-    reservation.
-    """
-    usage_summary = journal.replay(RunUsageState).build_summary()
-    for (agent, model), spent in usage_summary.spent.items():
-        budget.restore_spending(agent, usage_summary.get_agent(agent).kind, model, spent)
-    for request in usage_summary.unsettled:
-        kind = usage_summary.get_agent(request.agent).kind
-        budget.restore_unsettled_request(request.agent, kind, request.usd, request.tokens)
-
-
-def _budget_limits_from_settings(settings: AgentLimitSettings) -> BudgetLimits:
-    return BudgetLimits(
-        max_usd=settings.usd,
-        max_tokens=settings.tokens,
-        max_requests=settings.requests,
-        max_seconds=settings.seconds,
-    )
 
 
 def create_default_loop_limits(options: Options, settings: Settings) -> LoopLimits:
@@ -328,7 +272,8 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
     events = EventBus(store.journal)
     identity = AgentIdentity(session=config.history.session, name=options.name, team=options.team)
     granted = (*options.add_dirs, *settings.permissions.rules.directories)
-    workspace = _create_lead_workspace(config, store, granted, events)
+    workspaces = _create_workspace_allocator(config, store, events, exit_stack)
+    workspace = _create_lead_workspace(config, store, granted, events, workspaces.leases)
     tools: dict[str, Tool] = {}
     question_broker = SessionQuestionBroker(
         store.questions,
@@ -344,15 +289,17 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
     permissions = _create_lead_permissions(config, workspace, store.directory, live_settings, events)
     sandbox = create_sandbox(settings, workspace, store.directory, events.note, permissions.list_denied_paths)
     permissions.is_sandboxed = lambda _: sandbox.can_skip_permission_question
-    shells = await _open_shell_supervisor(config, store, processes, sandbox, events, exit_stack)
+    queue, notice_ids = SharedInboxQueue(), ids.derive_generator()
+    notifier = BackgroundShellNotifier(queue, notice_ids, events.emit_event)
+    shells = await _open_shell_supervisor(
+        config, store, processes, sandbox, exit_stack, notifier, events.note
+    )
     hooks = _create_hook_registry(config, workspace, processes, events, store.directory)
     hooks.review_settings_with_hooks(live_settings)
     team_store = _open_team_store(config, events, exit_stack)
     running_agents, teams_by_leader = RunningAgents(), TeamsByLeader()
     plan_registry = AgentPlanRegistry(settings, ids.derive_generator(), running_agents, events.emit_event)
-    queue = SharedInboxQueue()
-    notice_ids = ids.derive_generator()
-    scheduler = await _open_scheduler(config, queue, shells, hooks, events, notice_ids, exit_stack)
+    scheduler = await _open_scheduler(config, queue, hooks, events, exit_stack)
     acceptance = TaskAcceptanceCommandRunner(tools, running_agents.require_agent)
     extra_tools = (
         *build_plan_tools(plan_registry.get_plan),
@@ -367,12 +314,9 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
         teams_by_leader.find_lead_identity if settings.own.team_depth > 1 else None,
         _create_bash_limits(settings),
     )
-    if options.lead_channel is None and any(
-        (each / ".git").exists() for each in (workspace.root, *workspace.root.parents)
-    ):
+    if options.lead_channel is None:
         is_hidden = permissions.build_unreadable_file_filter("Read", str(workspace.root))
-        mover = LeadWorktreeMover(workspace, settings, options.clock, ids.derive_generator(), is_hidden)
-        tools |= {tool.schema.name: tool for tool in build_worktree_tools(mover)}
+        tools |= build_lead_worktree_tools(workspace, settings, options.clock, ids, is_hidden)
     web_search = create_web_search_tool(settings, model.card, tools, running_agents.require_agent)
     tools |= {} if web_search is None else {web_search.schema.name: web_search}
     servers = await exit_stack.enter_async_context(
@@ -390,7 +334,7 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
         store=store,
         team_store=team_store,
         choose_model=choose_model,
-        budget=_open_session_budget(config, model, store, events),
+        budget=open_session_budget(config, model, store, events),
         question_broker=question_broker,
         hooks=hooks,
         tools=tools,
@@ -408,7 +352,7 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
             running=running_agents,
             teams_by_leader=teams_by_leader,
             plans=plan_registry,
-            workspaces=_create_workspace_allocator(config, store, workspace, events, exit_stack),
+            workspaces=workspaces,
             acceptance=acceptance,
             trace_parents=SessionTraceParents(),
             deferral=deferral,
@@ -423,13 +367,21 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
 
 
 def _create_lead_workspace(
-    config: SessionConfig, store: OpenedSessionStore, granted: tuple[Path, ...], events: EventBus
+    config: SessionConfig,
+    store: OpenedSessionStore,
+    granted: tuple[Path, ...],
+    events: EventBus,
+    leases: AgentFileWriteLeases,
 ) -> LocalWorkspace:
     def emit_file_changed(turn: int, path: Path) -> None:
         events.emit_event(FileChanged(agent=LEAD_ID, turn=turn, path=escape_filename(path)))
 
     return LocalWorkspace(
-        config.cwd, granted=granted, checkpoints=store.checkpoints, on_change=emit_file_changed
+        config.cwd,
+        granted=granted,
+        checkpoints=store.checkpoints,
+        on_change=emit_file_changed,
+        write_guard=leases.create_write_guard(LEAD_ID),
     )
 
 
@@ -512,24 +464,29 @@ async def _open_shell_supervisor(
     store: OpenedSessionStore,
     processes: GuardedProcessLauncher,
     sandbox: Sandbox,
-    events: EventBus,
     exit_stack: AsyncExitStack,
+    observer: BackgroundShellObserver,
+    note: Callable[[str], None],
 ) -> BackgroundShellSupervisor:
-    options, settings = config.options, config.settings
+    options, settings, membership = config.options, config.settings, config.options.membership
     shells = BackgroundShellSupervisor(
         processes=processes,
         clock=options.clock,
-        home=settings.home,
-        env=settings.tool_environment,
-        mark=_build_process_owner_mark(options, store),
+        environment=ShellEnvironment(
+            home=settings.home,
+            variables=settings.tool_environment,
+            mark=_build_process_owner_mark(options, store),
+            sandbox=sandbox,
+            variables_directory=store.directory / VARIABLES_DIRECTORY,
+            shared_snapshot=Path(membership.snapshot)
+            if membership is not None and membership.snapshot
+            else None,
+        ),
         stuck_after=settings.own.stuck_after,
-        note=events.note,
+        note=note,
+        observer=observer,
     )
-    shells.set_sandbox(sandbox)
-    shells.launcher.variables_directory = store.directory / VARIABLES_DIRECTORY
     await exit_stack.enter_async_context(shells)
-    if (membership := options.membership) is not None and membership.snapshot:
-        shells.launcher.shared_snapshot = Path(membership.snapshot)
     if options.attended:
         # Prepared while the user types; an unattended run starts a shell only when needed.
         shells.prepare_snapshot()
@@ -562,7 +519,13 @@ def _create_hook_registry(
     directory: Path,
 ) -> HookRegistry:
     options, settings, history = config.options, config.settings, config.history
-    configured = load_configured_hooks(settings, options.hooks, config.plugins.build_hook_documents())
+    own_tools = (*options.tools, *(tool for each in options.agent_extras.values() for tool in each.tools))
+    configured = load_configured_hooks(
+        settings,
+        options.hooks,
+        config.plugins.build_hook_documents(),
+        program_tools=[tool.schema.name for tool in own_tools],
+    )
     hooks = HookRegistry(
         create_hook_runner(
             settings,
@@ -576,6 +539,7 @@ def _create_hook_registry(
         session=history.session,
         transcript=str(history.store.get_transcript_path(LEAD_ID) or ""),
         project=workspace.root,
+        configured=configured,
     )
     if options.begun is not None:
         hooks.add(configured.hooks)
@@ -584,7 +548,6 @@ def _create_hook_registry(
             for hook in configured.hooks
         ):
             processes.start_guardian_early()
-    hooks.problems = (*configured.problems, *configured.unused)
     return hooks
 
 
@@ -606,14 +569,10 @@ def _open_team_store(config: SessionConfig, events: EventBus, exit_stack: AsyncE
 async def _open_scheduler(
     config: SessionConfig,
     queue: SharedInboxQueue,
-    shells: BackgroundShellSupervisor,
     hooks: HookRegistry,
     events: EventBus,
-    notice_ids: IdGenerator,
     exit_stack: AsyncExitStack,
 ) -> CronPromptScheduler:
-    """Open the scheduler, and send the notices of shells to the queue."""
-    shells.observer = BackgroundShellNotifier(queue, notice_ids, events.emit_event)
     await exit_stack.enter_async_context(hooks.runner.background)
     scheduler = CronPromptScheduler(
         queue=queue,
@@ -622,21 +581,6 @@ async def _open_scheduler(
         emit=events.emit_event,
     )
     return await exit_stack.enter_async_context(scheduler)
-
-
-def _open_session_budget(
-    config: SessionConfig, model: Model, store: OpenedSessionStore, events: EventBus
-) -> Budget:
-    """Open the budget of the whole tree, with the agent budget of its lead."""
-    if (lead_channel := config.options.lead_channel) is not None:
-        return lead_channel.budget
-    budget = create_session_budget(config.options, config.settings.own, events.emit_event)
-    spent_before = () if budget.shared is None else budget.shared.list_spent()
-    restore_spending_from_journal(budget, store.journal)
-    if budget.shared is not None:
-        budget.shared.count_session(config.history.session, spent_before)
-    budget.get_or_create_agent_budget(LEAD_ID, LEAD_KIND).require_priced_model(model.card)
-    return budget
 
 
 def _create_process_launcher(config: SessionConfig) -> tuple[GuardedProcessLauncher, tuple[str, ...]]:
@@ -655,7 +599,6 @@ def _create_process_launcher(config: SessionConfig) -> tuple[GuardedProcessLaunc
 def _create_workspace_allocator(
     config: SessionConfig,
     store: OpenedSessionStore,
-    workspace: LocalWorkspace,
     events: EventBus,
     exit_stack: AsyncExitStack,
 ) -> WorkspaceAllocator:
@@ -668,7 +611,6 @@ def _create_workspace_allocator(
         turn=lambda: events.turn,
     )
     exit_stack.callback(allocator.close)
-    workspace.write_guard = allocator.leases.create_write_guard(LEAD_ID)
     return allocator
 
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import shoal
 from shoal.app.config.session_memory import build_resume_message
 from shoal.core.conversation.messages import ToolUseBlock, user_message
-from shoal.core.events import AgentEnded, NoteAdded, QuestionAnswered, SessionStarted, WorktreeWorkRetained
+from shoal.core.events import (
+    PREVIEW_LENGTH,
+    AgentEnded,
+    NoteAdded,
+    QuestionAnswered,
+    SessionStarted,
+    WorktreeWorkRetained,
+)
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.permissions.questions import AllowAnswer, PermissionQuestion
+from shoal.core.text.text_format import to_one_line
 from shoal.runs.late_answers import format_late_answer_item_id, resolve_answer_permission_updates
 from shoal.stores.subagent_records import has_unstarted_description
 from shoal.team.session_teams import SessionTeams
@@ -55,9 +64,25 @@ async def start_or_recover_session(session: Session) -> None:
         for report in runtime.config.history.damage:
             runtime.events.note(report)
         if recovered is not None:
+            for report in _describe_journal_damage(recovered, str(runtime.store.directory / "journal.jsonl")):
+                runtime.events.note(report)
             await _recover_session(session, recovered)
     finally:
         unsubscribe()
+
+
+def _describe_journal_damage(recovered: RecoveredSessionState, journal: str) -> Iterator[str]:
+    if count := recovered.unreadable_lines:
+        yield (
+            f"The journal {journal} is damaged: {count} of its lines cannot be read. The other events are "
+            "used. What these lines recorded is lost: it may be missing in the view, the cost and the list "
+            "of running agents."
+        )
+    if recovered.unknown_event_types:
+        types = to_one_line(", ".join(recovered.unknown_event_types))[:PREVIEW_LENGTH]
+        yield (
+            f"Cannot read some events in the journal {journal} ({types}). The session continues without them."
+        )
 
 
 async def _recover_session(session: Session, recovered: RecoveredSessionState) -> None:

@@ -44,11 +44,9 @@ from shoal.app.settings.configured_rules import find_skipped_flag_rules
 from shoal.app.workflows.workflow_supervisor import WorkflowSupervisor
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import ShoalError
-from shoal.core.events import PREVIEW_LENGTH
 from shoal.core.extensions.hooks import BackgroundHookNotice
 from shoal.core.ids import LEAD_ID, LEAD_KIND, AgentId
 from shoal.core.permissions.permission_changes import PermissionMode, PermissionSuggestion
-from shoal.core.text.text_format import to_one_line
 from shoal.core.unused_items import summarize_unused_items
 from shoal.policy.rule_names import refuse_misspelled_rules
 from shoal.runs.agent_supervisor import AgentSupervisor
@@ -65,7 +63,6 @@ from shoal.tools.background_tools import build_background_tools
 from shoal.tools.plan_tools import PlanApprover
 from shoal.tools.team_tools import build_team_tools
 from shoal.tools.workflow_tool import build_workflow_tool
-from shoal.wire.hook_codec import UNKNOWN_EVENT_END
 
 if TYPE_CHECKING:
     from shoal.app.session.session import Session
@@ -97,7 +94,7 @@ def route_hook_notices(session: Session) -> None:
         is_idle=is_agent_idle,
     )
     runtime.hooks.set_background_hook_notifier(notifier)
-    runtime.hooks.runner.background.on_change = teams.notify_changed
+    runtime.hooks.runner.background.add_change_listener(teams.notify_changed)
     runtime.hooks.runner.services = SessionHookServices(runtime)
 
 
@@ -162,7 +159,6 @@ async def connect_session(session: Session, exit_stack: AsyncExitStack) -> None:
         runtime.events.add_observer(control.publish_event, remote_events=True)
     if runtime.options.lead_channel is None:
         session.notes.extend(_collect_startup_notes(runtime))
-        session.notes.extend(_describe_unknown_events(session.recovered))
 
 
 def _create_supervisor_and_teams(
@@ -222,6 +218,7 @@ def _build_agent_tools(
         forks=policy.fork_by_default,
         cwd=config.settings.own.agent_cwd,
         teams=True,
+        resources=config.settings.own.teammate_mode == "ray",
     )
     send_to_session = CrossSessionMessenger(config.settings.home).send
     return build_agent_tools(
@@ -381,11 +378,9 @@ def _collect_startup_notes(runtime: Runtime) -> tuple[str, ...]:
     config, options, problems = runtime.config, runtime.options, runtime.hooks.problems
     return (
         *config.settings.findings.warnings,
-        *summarize_unused_items(
-            len(config.settings.findings.unused_items) + sum(map(_is_unknown_event, problems))
-        ),
+        *summarize_unused_items(len(config.settings.findings.unused_items) + len(runtime.hooks.unused_parts)),
         *config.notes,
-        *(problem for problem in problems if not _is_unknown_event(problem)),
+        *problems,
         *config.plugins.startup_notes,
         *runtime.processes.startup_notes,
         *config.definitions.describe_agent_file_problems(),
@@ -396,10 +391,6 @@ def _collect_startup_notes(runtime: Runtime) -> tuple[str, ...]:
         *iter_unknown_rule_warnings((*options.allowed_tools, *options.disallowed_tools), runtime.tools),
         *config.history.notes,
     )
-
-
-def _is_unknown_event(problem: str) -> bool:
-    return problem.endswith(UNKNOWN_EVENT_END)
 
 
 def _refuse_rules_without_tools(runtime: Runtime) -> None:
@@ -414,14 +405,6 @@ def _refuse_rules_without_tools(runtime: Runtime) -> None:
         ("ask", settings.permissions.entries.ask),
     ):
         refuse_misspelled_rules(settings.find_setting_origin(f"permissions.{key}"), rules, tools)
-
-
-def _describe_unknown_events(recovered: RecoveredSessionState | None) -> tuple[str, ...]:
-    """Return a sentence if the journal has events that another version wrote and this one cannot read."""
-    if recovered is None or not recovered.unknown_event_types:
-        return ()
-    types = to_one_line(", ".join(recovered.unknown_event_types))[:PREVIEW_LENGTH]
-    return (f"Cannot read some events in the journal ({types}). The session continues without them.",)
 
 
 def _recover_session_state(runtime: Runtime) -> RecoveredSessionState | None:

@@ -82,7 +82,7 @@ def start_snapshot_updates(session: Session, tasks: asyncio.TaskGroup, exit_stac
     transcript = history.get_transcript_path(LEAD_ID)
     if isinstance(store.journal, FileJournal) and transcript is not None:
         updater = SnapshotUpdater(session.runtime.processes.launcher, store.directory, transcript, tasks)
-        store.journal.on_growth = updater.on_journal_growth
+        store.journal.add_growth_listener(updater.on_journal_growth)
         exit_stack.callback(updater.close)
 
 

@@ -67,6 +67,7 @@ def _build_member_spawn_request(member: str, role: TeamTemplateRole, tasks: tupl
         name=member,
         mode=role.mode,
         isolation=role.isolation,
+        resources=role.resources,
     )
 
 

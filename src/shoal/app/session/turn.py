@@ -79,8 +79,10 @@ class Turn(AsyncIterator[Event], Generic[AnswerT_co]):
         return build_turn_result(self._finished, self._output)
 
     async def text(self) -> AsyncIterator[str]:
-        """Yield the pieces of the lead's text as the model writes it. Raises `RunFailed` if the turn
-        fails."""
+        """Yield the pieces of the lead's text as the model writes it.
+
+        Raises `RunFailed` if the turn fails.
+        """
         async for event in self:
             if isinstance(event, TextStreamed) and event.kind == "text" and event.agent == LEAD_ID:
                 yield event.text

@@ -204,6 +204,8 @@ def parse_mcp_config_option(given: str | Mapping[str, Any], cwd: Path) -> Parsed
             raise SettingsError(message, path=path) from error
     servers = _parse_mcp_server_json(text, name)
     text = blank_json_comments(text)
+    if not servers and '"mcpServers"' not in text and text.strip().strip("{} \n"):
+        raise SettingsError(f'{name}: it has no "mcpServers". Write {{"mcpServers": {{"name": {{…}}}}}}.')
     return parse_mcp_servers(servers, lambda key: f"{name}:{find_json_key_line(text, ('mcpServers', key))}")
 
 

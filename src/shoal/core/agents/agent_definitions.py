@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from shoal.core.agents.subagents import IsolationMode
+from shoal.core.agents.subagents import IsolationMode, ResourceRequest
 from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.core.text.filenames import escape_filename
 
@@ -77,6 +77,7 @@ class AgentRunRules(Struct, frozen=True, kw_only=True):
     initial_prompt: str = ""
     background: bool = False
     isolation: IsolationMode | None = None
+    resources: ResourceRequest | None = None
     max_turns: int | None = None
     max_budget_usd: float | None = None
     acceptance: str | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
@@ -25,6 +26,23 @@ PROGRAM_CALL = "program"
 """Stands for the tool call if a program started the agent: its end is reported to the program alone."""
 
 
+class ResourceRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Share of a machine that an agent takes, and labels that the machine must have."""
+
+    cpus: float | None = None
+    """None for the number in the settings of the cluster."""
+    memory: int = 0
+    """Bytes."""
+    gpus: float = 0.0
+    labels: Mapping[str, str] = {}
+
+    def __str__(self) -> str:
+        parts = [] if self.cpus is None else [f"{self.cpus:g} cpus"]
+        parts += [f"{self.memory / 2**30:.3g} GiB memory"] if self.memory else []
+        parts += [f"{self.gpus:g} gpus"] if self.gpus else []
+        return ", ".join([*parts, *(f"{name}={value}" for name, value in self.labels.items())])
+
+
 class SpawnRequest(Struct, frozen=True, kw_only=True):
     """Request to start an agent, as called. Unset fields come from the definition or the parent."""
 
@@ -41,6 +59,10 @@ class SpawnRequest(Struct, frozen=True, kw_only=True):
     effort: str | int | None = None
     lent: tuple[str, ...] = ()
     """Permission rules for calls that need no question."""
+    waits_for_work: bool = False
+    """True if a new teammate only reads its prompt with its first message or task: it is idle until then."""
+    resources: ResourceRequest | None = None
+    """What it needs from the machine that runs it, if it runs on a cluster."""
 
 
 class ShellCommandResult(Struct, frozen=True, kw_only=True, gc=False):

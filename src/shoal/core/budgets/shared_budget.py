@@ -77,3 +77,5 @@ class SharedBudget:
 def _check_limit(name: str, limit: Any) -> None:
     if isinstance(limit, bool) or not isinstance(limit, int | float) or math.isnan(limit) or limit <= 0:
         raise ValueError(f"shoal.Budget(): {name}: expected a number greater than 0, got {limit!r}.")
+    if name != "usd" and not isinstance(limit, int):
+        raise ValueError(f"shoal.Budget(): {name}: expected an integer greater than 0, got {limit!r}.")

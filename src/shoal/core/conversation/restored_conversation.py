@@ -43,13 +43,13 @@ class RestoredConversation(Struct, frozen=True, kw_only=True):
     is_broken: bool = False
     """True if an entry refers to one that is not there."""
     unreadable: int = 0
-    """Number of lines that cannot be read."""
+    """Number of lines that cannot be read, or that Shoal wrote with another content."""
 
     def describe_damage(self, path: str) -> str:
         """Return a sentence about the damage of the transcript at this path; empty if it is undamaged."""
         clauses = [
             *([f"{self.unreadable} of its lines cannot be read"] if self.unreadable else []),
-            *(["an earlier part of the conversation is missing"] if self.is_broken else []),
+            *(["a part of the conversation is missing"] if self.is_broken else []),
         ]
         if not clauses:
             return ""

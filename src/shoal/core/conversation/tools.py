@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 
 from shoal.core.agents.identity import AgentIdentity
+from shoal.core.clock import Clock
 from shoal.core.conversation.messages import ImageBlock, TextBlock, ToolUseBlock
 from shoal.core.conversation.model_requests import ToolSchema
 from shoal.core.extensions.hooks import NO_HOOKS, HookDispatcher
-
-if TYPE_CHECKING:
-    from shoal.core.clock import Clock
-    from shoal.core.ids import IdGenerator
-    from shoal.core.permissions.sandbox import Sandbox
-    from shoal.core.ports import ProcessLauncher, QuestionBroker, ResultStore, Workspace
+from shoal.core.ids import IdGenerator
+from shoal.core.permissions.sandbox import Sandbox
+from shoal.core.ports import ProcessLauncher, QuestionBroker, ResultStore, Workspace
 
 ProgressCallback: TypeAlias = Callable[[str], Awaitable[None]]
 

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from shoal.core.agents.subagents import ResourceRequest
 from shoal.core.ids import AgentId
 from shoal.core.names import AgentName, TeamName
 from shoal.core.permissions.permission_decisions import PermissionMode
@@ -44,16 +45,6 @@ class MemberLaunchArgs(Struct, frozen=True, kw_only=True):
     plugin_dirs: tuple[str, ...] = ()
 
 
-class MemberResources(Struct, frozen=True, kw_only=True):
-    """Share of a machine that a teammate takes, and labels that the machine must have."""
-
-    cpus: float | None = None
-    memory: int = 0
-    """Bytes."""
-    gpus: float = 0.0
-    labels: Mapping[str, str] = {}
-
-
 class MemberProcessLaunchSpec(Struct, frozen=True, kw_only=True):
     """Everything needed to start a teammate process."""
 
@@ -66,7 +57,7 @@ class MemberProcessLaunchSpec(Struct, frozen=True, kw_only=True):
     """Command of a foreign program, before the launch arguments; empty for our own."""
     split: bool = True
     """True to split a pane off the lead's window, if there are panes; else it gets a new window."""
-    resources: MemberResources = MemberResources()
+    resources: ResourceRequest = ResourceRequest()
     """What it needs, if it runs on a machine of a cluster."""
 
 

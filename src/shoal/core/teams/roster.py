@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from shoal.core.agents.subagents import ResourceRequest
 from shoal.core.names import (
     LEAD_NAME,
     RESERVED_NAMES,
@@ -52,6 +53,8 @@ class RosterEntry(Struct, frozen=True, kw_only=True):
     is_active: bool | None = None
     is_down: bool = False
     """True if it failed unexpectedly and has not been started again."""
+    resources: ResourceRequest | None = None
+    """Resources that were requested when it was started, in addition to those of its definition."""
 
     @property
     def inbox_name(self) -> AgentName:
@@ -74,6 +77,7 @@ class NewMember(Struct, frozen=True, kw_only=True):
     backend_type: BackendType = "in-process"
     tmux_pane_id: str = "in-process"
     plan_mode_required: bool = False
+    resources: ResourceRequest | None = None
 
     def to_lead_entry(self, team: TeamName, *, at: int) -> RosterEntry:
         return RosterEntry(
@@ -101,6 +105,7 @@ class NewMember(Struct, frozen=True, kw_only=True):
             plan_mode_required=self.plan_mode_required,
             backend_type=self.backend_type,
             is_active=True,
+            resources=self.resources,
         )
 
 

@@ -15,8 +15,8 @@ from shoal.core.names import AgentName, TaskId
 TaskStatus: TypeAlias = Literal["pending", "in_progress", "completed"]
 ATTEMPT_KEY = "shoal:attempt"
 """Key in `metadata` of the attempt that holds a task; foreign readers ignore it."""
-
-
+REFUSAL_KEY = "shoal:refusal"
+"""Key in `metadata` of the reason why the runtime last refused to complete the task."""
 RANK_KEY = "shoal:rank"
 """Key in `metadata` of the position that a person gave a task."""
 _MAX_RANK = 1e300

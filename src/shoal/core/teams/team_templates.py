@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.core.agents.agent_definitions import DefinitionSourceKind
-from shoal.core.agents.subagents import IsolationMode
+from shoal.core.agents.subagents import IsolationMode, ResourceRequest
 from shoal.core.errors import InvalidName
 from shoal.core.names import RESERVED_NAMES, parse_teammate_name
 from shoal.core.text.filenames import escape_filename
@@ -54,6 +54,7 @@ class TeamTemplateRole(Struct, frozen=True, kw_only=True):
     model: str | None = None
     mode: RoleMode | None = None
     isolation: IsolationMode | None = None
+    resources: ResourceRequest | None = None
     count: int = 1
 
     @property

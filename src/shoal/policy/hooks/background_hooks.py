@@ -15,15 +15,11 @@ MAX_QUEUED = 256
 """Number of hooks that may wait for a free slot."""
 
 
-def _ignore_waking_hooks_change() -> None: ...
-
-
 class BackgroundHookRunner(Generic[_Job]):
     """Runs background hooks for the life of the session; leaving the context stops those still running."""
 
     def __init__(self) -> None:
-        self.on_change: Callable[[], None] = _ignore_waking_hooks_change
-        """Called when a hook whose result is awaited starts or ends."""
+        self._change_listeners: list[Callable[[], None]] = []
         self._tasks = asyncio.TaskGroup()
         self._open = False
         self._running: dict[asyncio.Task[None], _Job] = {}
@@ -43,6 +39,14 @@ class BackgroundHookRunner(Generic[_Job]):
             await self.stop_all()
         finally:
             await exit_task_group_without_wrapping(self._tasks, kind, error, trace)
+
+    def add_change_listener(self, listener: Callable[[], None]) -> None:
+        """Call the listener whenever a hook whose result is awaited starts or ends."""
+        self._change_listeners.append(listener)
+
+    def _notify_change_listeners(self) -> None:
+        for listener in self._change_listeners:
+            listener()
 
     @property
     def is_open(self) -> bool:
@@ -77,7 +81,7 @@ class BackgroundHookRunner(Generic[_Job]):
         self._running[task] = job
         if awaited:
             self._awaited.add(task)
-            self.on_change()
+            self._notify_change_listeners()
         task.add_done_callback(self._on_hook_task_done)
 
     async def stop_all(self) -> tuple[_Job, ...]:
@@ -104,4 +108,4 @@ class BackgroundHookRunner(Generic[_Job]):
         if self._quiet is not None:
             self._quiet.set()
             self._quiet = None
-        self.on_change()
+        self._notify_change_listeners()

@@ -71,9 +71,16 @@ def is_hook_matcher_match(matcher: str, value: str) -> bool:
         return True
     # One tool has two names.
     values = AGENT_TOOLS if value in AGENT_TOOLS else frozenset({value})
-    if _NAMES.fullmatch(matcher):
-        return not values.isdisjoint(name.strip() for name in _SEPARATOR.split(matcher))
+    if names := list_matcher_names(matcher):
+        return not values.isdisjoint(names)
     return any(re.search(matcher, each) for each in values)
+
+
+def list_matcher_names(matcher: str) -> list[str]:
+    """Return the names that a matcher consists of; none if it is empty, `*` or a regular expression."""
+    if not _NAMES.fullmatch(matcher):
+        return []
+    return [name.strip() for name in _SEPARATOR.split(matcher)]
 
 
 def match_hook_condition(condition: str, event: HookEvent, fields: Mapping[str, Any]) -> ConditionMatch:

@@ -6,6 +6,8 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
@@ -44,16 +46,40 @@ _PLAIN_BODY_VARIABLE = re.compile(
     r"#?[A-Za-z_][A-Za-z0-9_]*(?:\[[0-9@*]+\])?(?::?[-+][A-Za-z0-9_./: ,=-]*)?\}"
 )
 _MAX_BODY_SCRIPT = 500
+_BLANKS = (b" ", b"\t", b"\n")
 HEREDOC_PLACEHOLDER = "SHOAL_HEREDOC_BODY"
 """File name that stands for a here-document, written as a redirection of input."""
 _MARKED = f"<{HEREDOC_PLACEHOLDER}".encode()
 
 
+_PRINTED_HEREDOC = re.compile(rf"\$\([ \t\n]*cat[ \t]*<{HEREDOC_PLACEHOLDER}[ \t\n]*\)")
 _OWN_PLACEHOLDER = re.compile(rf"<[ \t]*{HEREDOC_PLACEHOLDER}")
+
+
+_EXPANDED_TEXT = re.compile(r"[$`\\]")
 
 
 class UnjudgeableCommandError(Exception):
     """The command cannot be judged before it runs; the text says why."""
+
+
+class HereDocument(Struct, frozen=True):
+    """Here-document of a command: its operator as written, and its text, or None if bash expands it."""
+
+    operator: str
+    text: str | None
+
+
+class ParsedShellCommand(Struct, frozen=True):
+    """Syntax tree, the bytes that its positions refer to, and the here-documents in their order.
+
+    `live_bodies` are the bodies of here-documents that hold expansions.
+    """
+
+    root: Node
+    source: bytes
+    live_bodies: tuple[str, ...]
+    heredocs: tuple[HereDocument, ...]
 
 
 @cache
@@ -64,20 +90,18 @@ def _load_bash_parser() -> Parser:
     return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
 
 
-def parse_shell_command(command: str) -> tuple[Node, bytes, tuple[str, ...]]:
-    """Return the root of the syntax tree, the bytes that its positions refer to, and the live texts.
-
-    These are the bodies of here-documents that hold expansions.
-    """
+def parse_shell_command(command: str) -> ParsedShellCommand:
+    """Parse a script. Raises `UnjudgeableCommandError`."""
     if len(command) > MAX_COMMAND_LENGTH:
         raise UnjudgeableCommandError(f"the command has more than {MAX_COMMAND_LENGTH} characters")
     if _UNREADABLE.search(command):
         raise UnjudgeableCommandError("the command contains control characters or invisible spaces")
     bodies: list[str] = []
+    heredocs: list[HereDocument] = []
     if "<" in command and _OWN_PLACEHOLDER.search(command):
         raise UnjudgeableCommandError(f"the command contains {HEREDOC_PLACEHOLDER}, which is reserved")
     if "<<" in command:
-        command = _replace_heredocs(command, bodies)
+        command = _replace_heredocs(command, bodies, heredocs)
     if len(command) > MAX_SIGNS and sum(map(command.count, _SIGNS)) > MAX_SIGNS:
         raise UnjudgeableCommandError(f"the command contains more than {MAX_SIGNS} shell metacharacters")
     source = command.encode()
@@ -86,13 +110,20 @@ def parse_shell_command(command: str) -> tuple[Node, bytes, tuple[str, ...]]:
         raise UnjudgeableCommandError("the command does not parse as bash")
     if _MARKED in source:
         _check_heredoc_placeholders(root, source)
-    return root, source, tuple(bodies)
+    return ParsedShellCommand(root, source, tuple(bodies), tuple(heredocs))
 
 
-def _replace_heredocs(command: str, live_bodies: list[str]) -> str:
+def find_heredoc_of_substitution(text: str, source: bytes, start: int) -> int | None:
+    """Return the index of the here-document that a substitution prints unchanged, or None."""
+    if not _PRINTED_HEREDOC.fullmatch(text):
+        return None
+    return source.count(_MARKED, 0, start)
+
+
+def _replace_heredocs(command: str, live_bodies: list[str], heredocs: list[HereDocument]) -> str:
     """Return the command with each here-document replaced by a placeholder.
 
-    Adds the bodies that hold expansions to `live_bodies`.
+    Adds the bodies that hold expansions to `live_bodies`, and every here-document to `heredocs`.
 
     A body ends by bash's own rule (at the first line that is the delimiter), so what follows is always read
     as commands. A later check verifies that each placeholder is where a redirection belongs.
@@ -105,6 +136,11 @@ def _replace_heredocs(command: str, live_bodies: list[str]) -> str:
         body, after = _split_heredoc_body(command, match)
         if not match["quote"] and _LIVE_BODY.search(body):
             live_bodies.append(body)
+        is_expanded = not match["quote"] and _EXPANDED_TEXT.search(body)
+        text = re.sub(r"(?m)^\t+", "", body) if match["strip"] else body
+        heredocs.append(
+            HereDocument(command[start : match.end("mark")] + match["quote"], None if is_expanded else text)
+        )
         head = command[:start]
         if head.endswith("\\"):
             raise UnjudgeableCommandError("the here-document has a form that Shoal cannot check")
@@ -138,6 +174,31 @@ def find_heredoc_substitutions(body: str) -> list[str]:
         elif match[0] == "\\":
             position += 1
     return scripts
+
+
+def restore_heredoc_operators(
+    text: str, source: bytes, node: Node, heredocs: tuple[HereDocument, ...]
+) -> str:
+    """Return the text of a node with the operators of its here-documents, but without their bodies."""
+    if not heredocs or HEREDOC_PLACEHOLDER not in text:
+        return text
+    index = source.count(_MARKED, 0, node.start_byte)
+    first, *rest = text.split(f"<{HEREDOC_PLACEHOLDER}")
+    return first + "".join(
+        heredoc.operator + each for heredoc, each in zip(heredocs[index:], rest, strict=False)
+    )
+
+
+def is_standalone_reserved_word(token: Node, source: bytes) -> bool:
+    """Return True if bash reads a reserved word here, which requires that nothing touches it."""
+    kind = token.type
+    if kind in ("!", "{"):
+        return source[token.end_byte : token.end_byte + 1] in _BLANKS
+    if kind.isalpha():
+        before = source[token.start_byte - 1 : token.start_byte] if token.start_byte else b""
+        after = source[token.end_byte : token.end_byte + 1]
+        return (not before or before in b" \t\n;&|()") and (not after or after in b" \t\n;&|()<>")
+    return True
 
 
 def _find_substitution_end(body: str, start: int) -> int:

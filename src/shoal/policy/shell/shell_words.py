@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.policy.shell.shell_syntax import UnjudgeableCommandError
+from shoal.policy.shell.shell_syntax import UnjudgeableCommandError, find_heredoc_of_substitution
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -91,6 +91,8 @@ class KnownShellWords(Protocol):
     def find_variable(self, name: str) -> ShellWord | None: ...
 
     def find_output(self, commands: str) -> ShellWord | None: ...
+
+    def find_heredoc_text(self, index: int) -> str | None: ...
 
 
 def decode_shell_words(
@@ -250,8 +252,20 @@ class _ShellWordBuilder:
         self._add_quoted_text(word.value)
         return True
 
+    def _add_printed_heredoc(self, node: Node, text: str) -> bool:
+        """Add the text of `$(cat <<'EOF' …)`, which bash does not expand."""
+        index = find_heredoc_of_substitution(text, self._source, node.start_byte)
+        body = None if index is None else self._known_words.find_heredoc_text(index)
+        if body is None:
+            return False
+        self._nested.append(node)
+        self._add_quoted_text(body.rstrip("\n"))
+        return True
+
     def _add_expansion(self, node: Node, kind: str, text: str, *, quoted: bool) -> None:
         if self._add_known_variable(text, quoted=quoted):
+            return
+        if quoted and kind == "command_substitution" and self._add_printed_heredoc(node, text):
             return
         if kind in _SUBSTITUTIONS or (text[1:2] in _CAPITALS and _SECRET_VARIABLE.match(text)):
             self._nested.append(node)

@@ -32,9 +32,12 @@ from shoal.policy.shell.shell_syntax import (
     ENDING_SIGNS,
     MAX_NESTING,
     TOKENS,
+    HereDocument,
     UnjudgeableCommandError,
     find_heredoc_substitutions,
+    is_standalone_reserved_word,
     parse_shell_command,
+    restore_heredoc_operators,
 )
 from shoal.policy.shell.shell_words import (
     PLAIN_PATTERN,
@@ -52,7 +55,6 @@ if TYPE_CHECKING:
 _REDIRECTS = ("file_redirect", "herestring_redirect")
 _BETWEEN_WORDS = re.compile(rb"(?:\\\n)*[ \t](?:[ \t]|\\\n)*")
 _BETWEEN_STATEMENTS = re.compile(rb"(?:[ \t\n]|\\\n)*")
-_BLANKS = (b" ", b"\t", b"\n")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BEFORE_COMMENT = b" \t\n;&|()"
 _EXPANSION = re.compile(
@@ -79,6 +81,7 @@ class ShellSyntaxWalker:
         self.are_paths_unknown = False
         self.text = ""
         self._source = b""
+        self._heredocs: tuple[HereDocument, ...] = ()
         self.repeated = 0
         self.trapped = False
         self._depth = 0
@@ -91,7 +94,7 @@ class ShellSyntaxWalker:
         self, text: str, via: tuple[str, ...] = (), outer: tuple[tuple[str | None, ...], ...] = ()
     ) -> None:
         """Walk a whole script; `via` names the commands that would run it, `outer` are their words."""
-        saved_state = self._source, self._via, self.outer, self.text
+        saved_state = self._source, self._via, self.outer, self.text, self._heredocs
         saved_known, self._known, self.piped_from = self._known, {}, ""
         self._enter_nesting_level()
         self._via, self.outer, self.text = via, outer, text
@@ -101,11 +104,14 @@ class ShellSyntaxWalker:
         else:
             add_plain_line_commands(text, plain, via, self)
         self._depth -= 1
-        self._source, self._via, self.outer, self.text = saved_state
+        self._source, self._via, self.outer, self.text, self._heredocs = saved_state
         self._known = saved_known
 
     def find_variable(self, name: str) -> ShellWord | None:
         return self._known.get(name)
+
+    def find_heredoc_text(self, index: int) -> str | None:
+        return None if self.functions else self._heredocs[index].text
 
     def find_output(self, commands: str) -> ShellWord | None:
         return None if self.functions else classify_output(commands.strip())
@@ -134,11 +140,12 @@ class ShellSyntaxWalker:
         )
 
     def _walk_parsed_script(self, text: str) -> None:
-        root, self._source, bodies = parse_shell_command(text)
-        if root.type != "program":
+        parsed = parse_shell_command(text)
+        self._source, self._heredocs = parsed.source, parsed.heredocs
+        if parsed.root.type != "program":
             raise UnjudgeableCommandError("the command does not parse as bash")
-        self._walk_container(root)
-        for body in bodies:
+        self._walk_container(parsed.root)
+        for body in parsed.live_bodies:
             self._walk_heredoc_body(body)
 
     def _walk_heredoc_body(self, body: str) -> None:
@@ -211,24 +218,13 @@ class ShellSyntaxWalker:
                     self.piped_from = ""
                 self._walk_statement(child)
             elif (kind := child.type) not in ENDING_SIGNS and (
-                kind not in TOKENS or not self._is_standalone_reserved_word(child)
+                kind not in TOKENS or not is_standalone_reserved_word(child, source)
             ):
                 raise UnjudgeableCommandError(f"{kind!r} is a construct that Shoal cannot check")
             position = child.end_byte
             before = child
         if end is not None and not _BETWEEN_STATEMENTS.fullmatch(self._source, position, end):
             raise UnjudgeableCommandError("it contains syntax that Shoal cannot check")
-
-    def _is_standalone_reserved_word(self, token: Node) -> bool:
-        """Return True if bash reads a reserved word here, which requires that nothing touches it."""
-        kind = token.type
-        if kind in ("!", "{"):
-            return self._source[token.end_byte : token.end_byte + 1] in _BLANKS
-        if kind.isalpha():
-            before = self._source[token.start_byte - 1 : token.start_byte] if token.start_byte else b""
-            after = self._source[token.end_byte : token.end_byte + 1]
-            return (not before or before in _BEFORE_COMMENT) and (not after or after in b" \t\n;&|()<>")
-        return True
 
     def _on_comment(self, node: Node) -> None:
         before = self._source[node.start_byte - 1 : node.start_byte]
@@ -614,7 +610,7 @@ class ShellSyntaxWalker:
     ) -> None:
         directories = self.directories
         found = UnexpandedShellCommand(
-            text=self._get_node_text(node),
+            text=restore_heredoc_operators(self._get_node_text(node), self._source, node, self._heredocs),
             words=tuple(words),
             via=self._via,
             outer=self.outer,

@@ -343,7 +343,13 @@ class MemoryJournal:
                 for record in parse_journal_records((line,), number):
                     yield replace(record, next=number + 1)
 
-    def replay(self, kind: type[S], settle: Callable[[S], None] | None = None) -> S:
+    def replay(
+        self,
+        kind: type[S],
+        settle: Callable[[S], None] | None = None,
+        *,
+        report_problem: Callable[[str], None] = lambda _: None,
+    ) -> S:
         return replay_records(kind, self.read_records())
 
     def get_position(self) -> int:

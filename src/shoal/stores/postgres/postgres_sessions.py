@@ -382,7 +382,13 @@ class PostgresJournal:
             yield from parse_journal_records(chunks, rows[0][0])
             offset = rows[-1][0] + len(rows[-1][1])
 
-    def replay(self, kind: type[S], settle: Callable[[S], None] | None = None) -> S:
+    def replay(
+        self,
+        kind: type[S],
+        settle: Callable[[S], None] | None = None,
+        *,
+        report_problem: Callable[[str], None] = lambda _: None,
+    ) -> S:
         return replay_records(kind, self.read_records())
 
     def _read_lines(self, offset: int) -> list[Any]:

@@ -70,6 +70,11 @@ def parse_requested_member_name(text: str) -> AgentName:
         raise AgentRequestRefused(str(error)) from error
 
 
+def _require_cluster_for_resources(request: SpawnRequest, backend: BackendType) -> None:
+    if request.resources is not None and backend != "ray":
+        raise AgentRequestRefused(format_team_notice("resources_without_cluster"))
+
+
 class AdmittedMember(Struct, frozen=True, kw_only=True):
     """A member that is in the roster and has not started."""
 
@@ -159,8 +164,8 @@ class MemberAdmission:
         try:
             for request in requests:
                 admitted.append(await self._admit_member(request, call))  # noqa: PERF401 - undone one by one
-            for member in admitted:
-                await self._post_first_prompt(member.entry, member.prompt)
+            for member, request in zip(admitted, requests, strict=True):
+                await self._post_first_prompt(member.entry, member.prompt, fyi=request.waits_for_work)
         except BaseException:
             for member in admitted:
                 await self._undo_admission(member)
@@ -172,6 +177,7 @@ class MemberAdmission:
         slot = self._reserve_agent_slot(kind)
         try:
             backend = await self._services.launcher.choose_backend(kind)
+            _require_cluster_for_resources(request, backend)
             if backend == "in-process":
                 return await self._admit_local_member(request, slot, call)
             return await self._admit_remote_member(request, backend, slot, call)
@@ -341,9 +347,10 @@ class MemberAdmission:
             case slot:
                 return slot
 
-    async def _post_first_prompt(self, entry: RosterEntry, text: str) -> None:
-        """Post the prompt as the first message of its inbox, which gives it work."""
-        await self._mail_sender.post_lead_prompt(entry.name, text, _build_first_prompt_mail_id(entry))
+    async def _post_first_prompt(self, entry: RosterEntry, text: str, *, fyi: bool = False) -> None:
+        """Post the prompt as the first message of its inbox, which gives it work unless it is `fyi`."""
+        ident = _build_first_prompt_mail_id(entry)
+        await self._mail_sender.post_lead_prompt(entry.name, text, ident, fyi=fyi)
 
     async def _restore_local_agent(self, entry: RosterEntry) -> PreparedAgent:
         """Restore the agent of an in-process member from its transcript."""
@@ -393,6 +400,7 @@ class MemberAdmission:
             plan_mode_required=mode == "plan",
             backend_type=backend,
             tmux_pane_id=backend,
+            resources=request.resources,
         )
         entry = await self._services.store.rosters.add_member(self._team.name, new_member)
         try:

@@ -14,6 +14,7 @@ from shoal.core.errors import SessionNotFound, StateFileError
 from shoal.stores.files.home.home_paths import open_state_file
 from shoal.stores.files.sessions.journal_snapshots import SAVE_AFTER, read_snapshot, write_snapshot
 from shoal.stores.restored_conversation import (
+    DamagedLines,
     EarlierConversation,
     format_incomplete_line_note,
     format_unreadable_lines_note,
@@ -64,7 +65,8 @@ def restore_stored_conversation(transcript: Path, snapshot: Path, agent: str) ->
 
 def _restore_tail(tail: _TranscriptTail, agent: str) -> RestoredConversation:
     notes = [format_incomplete_line_note(tail.incomplete)] if tail.incomplete else []
-    if unreadable := tail.earlier.unreadable + tail.unreadable:
+    damaged = tail.earlier.damaged + DamagedLines.find(tail.lines, agent)
+    if unreadable := tail.earlier.unreadable + tail.unreadable + damaged.count:
         notes.append(format_unreadable_lines_note(unreadable))
     restored = restore_conversation(tail.lines, agent, earlier=tail.earlier)
     cwd = next((line.cwd for line in reversed(tail.lines) if line.cwd), tail.earlier.cwd)

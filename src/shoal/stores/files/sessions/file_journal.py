@@ -47,10 +47,17 @@ class FileJournal:
         self._fd: int | None = None
         self._is_torn = False
         self._append_count = 0
-        self.on_growth: Callable[[int], None] | None = None
-        """Called with the size of the journal after every `GROWTH_CHECK` events of this process."""
+        self._growth_listeners: list[Callable[[int], None]] = []
         self._unwritten: deque[bytes] = deque()
         """End events that could not be written yet; they are written before the next event."""
+
+    def add_growth_listener(self, listener: Callable[[int], None]) -> None:
+        """Call the listener with the journal's size after every `GROWTH_CHECK` events of this process."""
+        self._growth_listeners.append(listener)
+
+    def _notify_growth_listeners(self) -> None:
+        for listener in self._growth_listeners:
+            listener(self.get_position())
 
     def append(self, event: JournaledEvent) -> None:
         line = self._secrets.redact_bytes(encode_journal_line(event, self._clock.now()))
@@ -59,8 +66,8 @@ class FileJournal:
                 self._write_unwritten_lines()
             self._append_line(line)
             self._append_count += 1
-            if not self._append_count % GROWTH_CHECK and self.on_growth is not None:
-                self.on_growth(self.get_position())
+            if not self._append_count % GROWTH_CHECK:
+                self._notify_growth_listeners()
         except StateFileError:
             if isinstance(event, _END_EVENTS):
                 self._unwritten.append(line)
@@ -93,10 +100,16 @@ class FileJournal:
     def read_records(self, offset: int = 0) -> Iterator[JournalRecord]:
         return read_journal(self.path, offset)
 
-    def replay(self, kind: type[S], settle: Callable[[S], None] | None = None) -> S:
+    def replay(
+        self,
+        kind: type[S],
+        settle: Callable[[S], None] | None = None,
+        *,
+        report_problem: Callable[[str], None] = lambda _: None,
+    ) -> S:
         from shoal.stores.files.sessions.journal_snapshots import load_journal_state
 
-        return load_journal_state(self.path, kind, settle=settle)[0]
+        return load_journal_state(self.path, kind, settle=settle, report_problem=report_problem)[0]
 
     def get_position(self) -> int:
         """Return the offset at which this process's latest event ends."""

@@ -68,7 +68,11 @@ class _SnapshotHeader(Struct, frozen=True, kw_only=True):
 
 
 def load_journal_state(
-    journal: Path, kind: type[S], *, settle: Callable[[S], None] | None = None
+    journal: Path,
+    kind: type[S],
+    *,
+    settle: Callable[[S], None] | None = None,
+    report_problem: Callable[[str], None] = lambda _: None,
 ) -> tuple[S, int]:
     """Return the state after the last complete record, and the offset after it.
 
@@ -78,7 +82,8 @@ def load_journal_state(
     snapshot = read_snapshot(path, journal, kind)
     state, start = (kind(), 0) if snapshot is None else snapshot
     offset = start
-    for record in _report_progress(journal, start, read_journal(journal, start)):
+    records = read_journal(journal, start, report_problem=report_problem)
+    for record in _report_progress(journal, start, records):
         state.apply_record(record)
         offset = record.next
     if offset - start >= SAVE_AFTER:

@@ -25,7 +25,7 @@ from shoal.wire.journal_codec import parse_journal_line
 
 _JOURNAL, _LOCK = "journal.jsonl", "lock"
 _FIRST_LINE = re.compile(
-    rb'\{"parentUuid":null,"isSidechain":false,"userType":"external","cwd":"(?:[^"\\]|\\.)*",'
+    rb'\{"parentUuid":null,(?:"uuid":"[^"\\]*",)?"isSidechain":false,"userType":"external","cwd":"(?:[^"\\]|\\.)*",'
     rb'"sessionId":"[0-9a-fA-F-]+","version":"([^"\\]+)"'
 )
 _HEAD_SIZE = 1 << 20

@@ -244,6 +244,7 @@ def _template_member_to_dict(member: str, role: TeamTemplateRole) -> dict[str, A
         "model": role.model,
         "mode": role.mode,
         "isolation": role.isolation,
+        "resources": role.resources,
         "prompt": role.prompt,
     }
 

@@ -210,7 +210,12 @@ def _template_to_dict(team_template: TeamTemplate) -> dict[str, Any]:
         "source": {"kind": team_template.source.kind, "path": str(team_template.source.path)},
         "roles": [
             {"name": role.name, "members": role.role_member_names, "type": role.kind, "model": role.model}
-            | {"mode": role.mode, "isolation": role.isolation, "prompt": role.prompt}
+            | {
+                "mode": role.mode,
+                "isolation": role.isolation,
+                "resources": role.resources,
+                "prompt": role.prompt,
+            }
             for role in team_template.roles
         ],
         "tasks": team_template.order_tasks_by_dependency(),

@@ -1,0 +1,57 @@
+"""Checks of the arguments that a program passes to the functions of a session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from msgspec import Struct
+
+
+def check_text(function: str, name: str, value: Any) -> None:
+    """Raise `TypeError` or `ValueError` unless the argument is a text that is not empty."""
+    if not isinstance(value, str):
+        raise TypeError(f"{function}: {name}: expected a string, got {describe_value(value)}.")
+    if not value.strip():
+        raise ValueError(f"{function}: {name} is empty.")
+
+
+def check_prompt(function: str, prompt: Any) -> None:
+    """Raise `TypeError` or `ValueError` unless a turn can start with the prompt."""
+    # A message and the invocation of a command are structs.
+    if prompt is None or isinstance(prompt, Struct):
+        return
+    if not isinstance(prompt, str):
+        raise TypeError(
+            f"{function}: prompt: expected a string or a shoal.Message, got {describe_value(prompt)}."
+        )
+    if not prompt.strip():
+        raise ValueError(f"{function}: the prompt is empty. Tell the agent what to do.")
+
+
+def check_prompts(function: str, prompts: Any) -> Iterator[str]:
+    """Return an iterator of the prompts, which may be endless. Raises `TypeError`."""
+    if isinstance(prompts, str | bytes) or not isinstance(prompts, Iterable):
+        raise TypeError(
+            f"{function}: prompts: expected a list of strings, got {describe_value(prompts)}. "
+            "Write prompts=[...]."
+        )
+    return iter(prompts)
+
+
+def check_function(function: str, name: str, value: Any) -> None:
+    """Raise `TypeError` unless the argument can be called."""
+    if not callable(value):
+        raise TypeError(f"{function}: {name}: expected a function, got {describe_value(value)}.")
+
+
+def check_count(function: str, name: str, count: Any) -> None:
+    """Raise `ValueError` unless the argument is a whole number of at least 1."""
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise ValueError(
+            f"{function}: {name}: expected an integer of at least 1, got {describe_value(count)}."
+        )
+
+
+def describe_value(value: object) -> str:
+    return repr(value)[:80]

@@ -1,0 +1,45 @@
+"""Names of programs without directory and version, and names that mean the same program."""
+
+from __future__ import annotations
+
+import re
+
+PROGRAM_NAMES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("gradlew", "gw"), ("gradle",)),
+    **dict.fromkeys(("apt-get", "aptitude"), ("apt",)),
+    **dict.fromkeys(("yum", "microdnf"), ("dnf",)),
+    "mvnw": ("mvn",),
+    "mvnd": ("mvn",),
+    "nodejs": ("node",),
+    "gmake": ("make",),
+    "gsed": ("sed",),
+    "flyctl": ("fly",),
+    "sls": ("serverless",),
+    "vc": ("vercel",),
+    "ntl": ("netlify",),
+    "inv": ("invoke",),
+    "docker-compose": ("docker", "compose"),
+    "podman-compose": ("podman", "compose"),
+    "npx": ("npm", "exec"),
+    "pnpx": ("pnpm", "dlx"),
+    "bunx": ("bun", "x"),
+    "uvx": ("uv", "tool", "run"),
+    "rails": ("rake",),
+}
+"""Other names of programs, and the command that they stand for."""
+
+
+_VERSION = re.compile(r"[\d.]+$")
+
+
+def get_plain_name(name: str) -> str:
+    """Return the program without directory and version, as `python` for `/usr/bin/python3.11`."""
+    base_name = name[name.rfind("/") + 1 :]
+    return _VERSION.sub("", base_name) if base_name[-1:].isdigit() else base_name
+
+
+def get_standard_name(name: str) -> str:
+    """Return the program under its usual name, as `npm` for `npx`."""
+    plain_name = get_plain_name(name)
+    found = PROGRAM_NAMES.get(plain_name)
+    return plain_name if found is None else found[0]

@@ -1,0 +1,269 @@
+"""Wrong arguments of the Python API: each gets a sentence that names the argument, before anything starts."""
+
+from __future__ import annotations
+
+import asyncio
+import pydoc
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shoal
+from shoal.testing import make_tool_call
+
+
+class IncompleteModel:
+    card = shoal.ModelCard(id="incomplete", provider="own")
+
+    async def aclose(self) -> None: ...
+
+
+class OwnModel(IncompleteModel):
+    reply: Any = "not a reply"
+
+    async def generate_reply(self, request: shoal.ModelRequest, on_delta: shoal.DeltaListener) -> Any:
+        await on_delta(shoal.ModelAttemptStartedDelta())
+        if isinstance(self.reply, Exception):
+            raise self.reply
+        return self.reply
+
+
+class PlainModel(IncompleteModel):
+    def generate_reply(self, request: shoal.ModelRequest, on_delta: shoal.DeltaListener) -> Any: ...
+
+
+def guard(event: Any) -> None: ...
+
+
+WRONG_OPTIONS: list[tuple[str, Any, str]] = [
+    ("model", IncompleteModel(), "model: .* has no generate_reply. Pass a name, or an object with card"),
+    ("model", OwnModel, r"got the class OwnModel. Write model=OwnModel\("),
+    ("model", PlainModel(), "its generate_reply must be an async function"),
+    ("model", 5, "model: 5 has no card"),
+    ("clock", 3, "clock: expected a shoal.Clock, but 3 has no now"),
+    ("seed", "x", "seed: expected an integer of at least 0"),
+    ("seed", 1.5, "seed: expected an integer of at least 0"),
+    ("output_schema", "x", "output_schema: expected a JSON Schema as a mapping, got 'x'. .*use output="),
+    ("output_schema", {"type": "strnig"}, "output_schema.type: unknown value 'strnig'. Did you mean string"),
+    ("settings", "", "settings is empty"),
+    ("settings", {"permissionns": {"deny": ["Bash"]}}, "'permissionns'. Did you mean permissions"),
+    ("settings", {1: 2}, "settings: expected texts as keys, got 1"),
+    ("fork", True, "fork: it needs a session to copy. Add resume=ID or continue_last=True"),
+    ("trace", "x", "trace: expected a traceparent"),
+    ("name", "", "name is empty"),
+    ("team", "no/pe", "team: 'no/pe' is not a valid name"),
+    ("allowed_tools", [""], "allowed_tools: it contains an empty text"),
+    ("disallowed_tools", [" "], "disallowed_tools: it contains an empty text"),
+    ("add_dirs", ["nowhere"], r"add_dirs=: .*nowhere is not a directory"),
+    ("mcp_config", [{"servers": {}}], 'mcp_config=: it has no "mcpServers"'),
+    (
+        "hooks",
+        {"PreToolUse": [("Bsh", guard)]},
+        "hooks.PreToolUse: there is no tool named 'Bsh'. Did you mean",
+    ),
+    ("hooks", {"PreToolUse": [("Bash|Wrrite", guard)]}, "no tool named 'Wrrite'. Did you mean Write"),
+    ("hooks", {"PreToolUse": [("[", guard)]}, r"the matcher '\[' is not a valid regular expression"),
+    ("hooks", {"Stop": [("Bash", guard)]}, "Stop does not use a matcher; pass the function alone"),
+]
+
+
+@pytest.mark.spec("API-07")
+@pytest.mark.parametrize(("option", "value", "problem"), WRONG_OPTIONS)
+async def test_a_wrong_option_is_refused_before_anything_starts(
+    tmp_path: Path, option: str, value: Any, problem: str
+) -> None:
+    options: dict[str, Any] = {"cwd": tmp_path, "model": shoal.ScriptedModel(["ok"]), option: value}
+    with pytest.raises(shoal.SettingsError, match=problem):
+        async with shoal.open(**options):
+            pytest.fail("The session opened.")
+
+
+@pytest.mark.spec("API-07")
+async def test_matchers_of_mcp_tools_of_own_tools_and_of_expressions_are_accepted(tmp_path: Path) -> None:
+    @shoal.tool
+    def weigh(ship: str) -> str:
+        """Weigh a ship."""
+        return ship
+
+    entries: Any = [(matcher, guard) for matcher in ("mcp__crane__lift", "weigh|Bash", "Task", "*", "^Ed.*")]
+    options: Any = {"cwd": tmp_path, "model": shoal.ScriptedModel(["ok"]), "tools": [weigh]}
+    async with shoal.open(**options, hooks={"PreToolUse": entries}) as session:
+        assert (await session.run("hi")).text == "ok"
+
+
+@pytest.mark.spec("API-07")
+async def test_a_hook_object_belongs_under_its_own_event(tmp_path: Path) -> None:
+    from shoal.core.extensions.hooks import PythonCallbackHookAction
+
+    hook = shoal.Hook(event="PostToolUse", action=PythonCallbackHookAction(function=guard), origin="test")
+    with pytest.raises(shoal.SettingsError, match="this Hook is for PostToolUse"):
+        async with shoal.open(cwd=tmp_path, model=shoal.ScriptedModel(["ok"]), hooks={"PreToolUse": [hook]}):
+            pytest.fail("The session opened.")
+
+
+@pytest.mark.spec("API-07")
+@pytest.mark.parametrize(
+    ("reply", "expected", "problem"),
+    [
+        ("text", TypeError, "The model incomplete returned 'text' instead of a shoal.ModelReply"),
+        (
+            shoal.ModelReply(message="hello", usage=shoal.Usage(), stop_reason="end_turn", model="own"),  # type: ignore[arg-type]
+            TypeError,
+            "whose message is no shoal.Message",
+        ),
+        (KeyError("broken"), KeyError, "broken"),
+    ],
+)
+async def test_the_mistake_of_an_own_model_is_raised_and_its_request_is_closed(
+    tmp_path: Path, reply: Any, expected: type[Exception], problem: str
+) -> None:
+    model, seen = OwnModel(), list[shoal.Event]()
+    model.reply = reply
+    with pytest.raises(expected, match=problem):
+        await shoal.run("hi", cwd=tmp_path, model=model, on_event=seen.append)
+    assert [event.billed for event in seen if isinstance(event, shoal.events.ModelRequestFailed)] == [True]
+
+
+@pytest.mark.spec("API-07")
+@pytest.mark.parametrize(
+    ("use", "problem"),
+    [
+        (
+            lambda session: session.run(3),
+            r"session.run\(\): prompt: expected a string or a shoal.Message, got 3",
+        ),
+        (lambda session: session.run(" "), r"session.run\(\): the prompt is empty"),
+        (lambda session: session.map("x", 3), r"session.map\(\): prompts: expected a list of strings, got 3"),
+        (lambda session: session.map("Plan", [3]), "prompt: expected a string, got 3"),
+        (lambda session: session.map("Plan", ["x"], at_onec=3), "'at_onec'. Did you mean at_once"),
+        (lambda session: session.spawn("Plan", "x", isolation="wt"), "isolation: unknown value 'wt'"),
+        (
+            lambda session: session.spawn("Plan", "x", name=3),
+            "name: expected a text that is not empty, got 3",
+        ),
+        (lambda session: session.subscribe(3), "callback: expected a function, got 3"),
+        (lambda session: session.send("lead", 3), r"session.send\(\): text: expected a string, got 3"),
+    ],
+)
+async def test_a_wrong_argument_of_a_session_is_named(
+    tmp_path: Path, use: Callable[[Any], Awaitable[Any] | None], problem: str
+) -> None:
+    async def use_and_wait() -> None:
+        waiting = use(session)
+        if waiting is not None:
+            await waiting
+
+    async with shoal.open(cwd=tmp_path, model=shoal.ScriptedModel(["ok"])) as session:
+        with pytest.raises((TypeError, ValueError), match=problem):
+            await use_and_wait()
+
+
+@pytest.mark.spec("API-07")
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        (
+            {"disallowed_tools": "Bash"},
+            r"disallowed_tools: expected a list, got 'Bash'. Write disallowed_tools=\[",
+        ),
+        ({"skills": "x"}, "skills: expected a list, got 'x'"),
+        ({"mcp_servers": "x"}, "mcp_servers: expected a list"),
+        ({"max_turns": "1"}, "max_turns: expected an integer greater than 0, got '1'"),
+        ({"prompt": 3}, "prompt: expected a string, got 3"),
+        ({"name": 3}, "name: expected a string, got 3"),
+    ],
+)
+def test_a_wrong_field_of_an_agent_is_named(fields: dict[str, Any], problem: str) -> None:
+    given = {"name": "a", "prompt": "p", **fields}
+    with pytest.raises(shoal.SettingsError, match=problem):
+        shoal.Agent(given.pop("name"), **given)
+
+
+@pytest.mark.spec("API-07")
+@pytest.mark.parametrize(
+    ("use", "problem"),
+    [
+        (lambda team: team.add_task(3), "subject: expected a string, got 3"),
+        (lambda team: team.add_task("x", accept=""), "accept is empty. Write a shell command"),
+        (lambda team: team.add_task("x", accept=["a"]), r"accept: expected a string, got \['a'\]"),
+        (lambda team: team.add_task("x", owner=shoal.Agent("ana", prompt="p")), "Write owner='ana'"),
+        (lambda team: team.add_task("x", blocked_by="1"), "blocked_by: expected a list of tasks, got '1'"),
+        (lambda team: team.add_task("x", blocked_by=[3]), "blocked_by: expected tasks or their ids, got 3"),
+        (lambda team: team.send("bob", "x"), "to: there is no member 'bob'. Allowed values: ana"),
+        (lambda team: team.send("ana", ""), "text: it is empty"),
+        (lambda team: team.send("lead", "x"), "the program leads this team"),
+        (lambda team: team.open(), "The team was already opened"),
+    ],
+)
+async def test_a_wrong_argument_of_a_team_is_named_and_starts_nobody(
+    tmp_path: Path, use: Callable[[shoal.Team], Awaitable[Any]], problem: str
+) -> None:
+    ana = shoal.Agent("ana", prompt="You work.")
+    async with shoal.Team("crew", members=[ana], cwd=tmp_path, model=shoal.ScriptedModel(["ok"])) as team:
+        with pytest.raises((TypeError, ValueError, RuntimeError, shoal.ShoalError), match=problem):
+            await use(team)
+        assert (team.members, await team.list_tasks()) == ((), ())
+
+
+@pytest.mark.spec("API-07")
+@pytest.mark.parametrize(
+    ("name", "options", "problem"),
+    [
+        (3, {}, "expected a string as the name of the team, got 3"),
+        ("crew", {"members": [shoal.Agent("lead", prompt="p")]}, "'lead' is reserved for the lead"),
+        ("crew", {"mode": "plann"}, r"shoal.Team\('crew'\): mode: unknown value 'plann'. Did you mean plan"),
+        ("crew", {"cwd": 3}, r"shoal.Team\('crew'\): cwd: expected a path, got 3"),
+    ],
+)
+async def test_a_wrong_option_of_a_team_names_the_team(
+    tmp_path: Path, name: Any, options: dict[str, Any], problem: str
+) -> None:
+    given = {
+        "members": [shoal.Agent("ana", prompt="p")],
+        "cwd": tmp_path,
+        "model": shoal.ScriptedModel(["ok"]),
+        **options,
+    }
+    with pytest.raises(shoal.SettingsError, match=problem):
+        async with shoal.Team(name, **given):
+            pytest.fail("The team opened.")
+
+
+@pytest.mark.spec("API-06")
+async def test_a_second_open_leaves_the_open_session_as_it_is(tmp_path: Path) -> None:
+    session = await shoal.open(cwd=tmp_path, model=shoal.ScriptedModel(lambda _: "ok")).open()
+    with pytest.raises(RuntimeError, match="already opened"):
+        await session.open()
+    assert (await session.run("hi")).text == "ok"
+    await session.close()
+    with pytest.raises(RuntimeError, match="The session is closed"):
+        session.run("hi")
+
+
+@pytest.mark.spec("API-09")
+async def test_a_relative_home_starts_at_the_directory_of_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also for a resumed team: its project directory must not be added twice."""
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path)
+    ana = shoal.Agent("ana", prompt="You work.")
+    options: Any = {"cwd": "project", "home": "state", "model": shoal.ScriptedModel(lambda _: "ok")}
+    async with shoal.Team("crew", members=[ana], **options) as team:
+        await team.add_task("Paint the hull")
+    assert (tmp_path / "state" / "teams" / "crew").is_dir()
+    async with asyncio.timeout(30), shoal.Team.resume("crew", **options) as team:
+        assert [task.subject for task in await team.list_tasks()] == ["Paint the hull"]
+
+
+@pytest.mark.spec("API-01")
+@pytest.mark.parametrize("name", ["shoal", *shoal.__all__])
+def test_help_works_for_every_public_name(name: str) -> None:
+    thing = shoal if name == "shoal" else getattr(shoal, name)
+    assert pydoc.render_doc(thing)
+
+
+def test_an_input_field_of_a_scripted_call_may_have_any_name() -> None:
+    assert make_tool_call("Skill", name="review").input == {"name": "review"}
