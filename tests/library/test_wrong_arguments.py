@@ -192,7 +192,7 @@ def test_a_wrong_field_of_an_agent_is_named(fields: dict[str, Any], problem: str
         (lambda team: team.add_task("x", blocked_by="1"), "blocked_by: expected a list of tasks, got '1'"),
         (lambda team: team.add_task("x", blocked_by=[3]), "blocked_by: expected tasks or their ids, got 3"),
         (lambda team: team.send("bob", "x"), "to: there is no member 'bob'. Allowed values: ana"),
-        (lambda team: team.send("ana", ""), "text: it is empty"),
+        (lambda team: team.send("ana", ""), "text is empty"),
         (lambda team: team.send("lead", "x"), "the program leads this team"),
         (lambda team: team.open(), "The team was already opened"),
     ],
