@@ -31,7 +31,7 @@ class RunDirectoryWatcher:
         self._on_changed = on_changed
         self._loop = asyncio.get_running_loop()
         self._watches: dict[str, InotifyDirectoryWatch] = {}
-        """Watches by path below the runs directory: for all runs (empty), for one run, or for its
+        """Watches by path under the runs directory: for all runs (empty), for one run, or for its
         questions."""
         self._is_complete = self._watch_all_directories()
         self._timer = self._loop.call_later(self._poll_interval, self._poll_runs)
