@@ -1,5 +1,4 @@
-"""A database and a cluster of three nodes on this one machine, for trying out what several machines would
-do."""
+"""A database and a cluster of three nodes on one machine, to try out several machines."""
 
 from __future__ import annotations
 

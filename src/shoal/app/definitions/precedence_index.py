@@ -1,5 +1,4 @@
-"""Index of named items from several sources: each name resolves to the source with the highest precedence
-that has it."""
+"""Index of named items from several sources: each name resolves to the one with the highest precedence."""
 
 from __future__ import annotations
 
