@@ -218,13 +218,11 @@ class LeadWorktreeMover:
             raise WorktreeError(format_session_notice("worktree_not_yours"))
         changes, commits = await count_worktree_work(self._git, entered.path, entered.base)
         if (changes or commits) and not discard_changes:
-            raise WorktreeError(
-                format_session_notice(
-                    "worktree_has_work",
-                    files=format_count_with_noun(changes, "changed file"),
-                    commits=format_count_with_noun(commits, "commit"),
-                )
+            files, new = (
+                format_count_with_noun(changes, "changed file"),
+                format_count_with_noun(commits, "commit"),
             )
+            raise WorktreeError(format_session_notice("worktree_has_work", files=files, commits=new))
         await remove_named_worktree(self._git, self._workspace.root, entered.path, entered.branch)
 
 
