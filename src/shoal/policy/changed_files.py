@@ -25,7 +25,7 @@ OPERAND_CHANGERS = frozenset(
     ctags
     """.split()  # noqa: SIM905 - a list to be read and extended
 )
-"""Programs that may change the files and directories that they name."""
+"""Programs that may change the files and directories named in their arguments."""
 _COPYING_SUBCOMMANDS: dict[str, frozenset[str]] = {
     **dict.fromkeys(("docker", "podman", "nerdctl", "kubectl", "oc"), frozenset({"cp"})),
     **dict.fromkeys(
