@@ -17,7 +17,7 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-TIMEOUT = 20.0
+TIMEOUT = 60.0
 _CSI = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])")
 
 
@@ -141,9 +141,9 @@ class PtyTerminal:
 
     def wait_for(self, condition: str | Callable[[str], bool], *, timeout: float = TIMEOUT) -> str:
         """Return the screen's text once it fulfils the condition. Words may be on several lines: where the
-        screen breaks them depends on the length of the paths before them."""
+        screen breaks them, even inside a word, depends on the length of the paths before them."""
         shows = (
-            (lambda text: condition in text or condition in " ".join(text.split()))
+            (lambda text: condition in text or _join_words(condition) in _join_words(text))
             if isinstance(condition, str)
             else condition
         )
@@ -199,6 +199,10 @@ class PtyTerminal:
         self.raw += text
         self.screen.feed_output(text)
         return bool(data)
+
+
+def _join_words(text: str) -> str:
+    return "".join(text.split())
 
 
 def build_environment(home: Path, **more: str) -> dict[str, str]:
