@@ -1,4 +1,7 @@
-"""One agent for each file, at most 20 at once, within one budget. Try it: python examples/fan_out.py *.py"""
+"""Runs one agent for each file, at most 20 at once, within one budget.
+
+Try it: python examples/fan_out.py *.py
+"""
 
 import asyncio
 import sys

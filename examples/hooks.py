@@ -1,4 +1,4 @@
-"""A function that forbids commands before they run, and one that sees each result.
+"""Uses one function to block commands before they run, and another to see each result.
 
 Try it: python examples/hooks.py
 """

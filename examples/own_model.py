@@ -1,4 +1,4 @@
-"""A model of your own: a function of the request. Try it: python examples/own_model.py"""
+"""Uses your own function as the model. Try it: python examples/own_model.py"""
 
 import shoal
 

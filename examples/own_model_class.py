@@ -1,4 +1,4 @@
-"""A model of your own as a class, with streaming. Try it: python examples/own_model_class.py"""
+"""Uses your own class as the model, with streaming. Try it: python examples/own_model_class.py"""
 
 import shoal
 

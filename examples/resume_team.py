@@ -1,4 +1,4 @@
-"""Continues the team of team.py after a crash. Try it: python examples/resume_team.py"""
+"""Resumes the team from team.py after a crash. Try it: python examples/resume_team.py"""
 
 import asyncio
 

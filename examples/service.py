@@ -1,4 +1,4 @@
-"""A service that answers each line of a client and streams the answer as the model writes it.
+"""Runs a service that answers each line from a client and streams the answer as the model writes it.
 
 Try it: python examples/service.py 8765, and in another terminal: nc 127.0.0.1 8765
 """

@@ -1,6 +1,6 @@
-"""Two teammates, each in a separate process, share a task board. Try it: python examples/team.py
+"""Runs two teammates in separate processes that share a task board. Try it: python examples/team.py
 
-Kill it at any time; resume_team.py continues.
+Kill it at any time; resume_team.py resumes the team.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A test of a program with agents, without a key. Try it: python -m pytest examples/test_agent.py"""
+"""Tests a program with agents, without a key. Try it: python -m pytest examples/test_agent.py"""
 
 from pathlib import Path
 

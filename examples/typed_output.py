@@ -1,4 +1,4 @@
-"""An answer as Python objects. Try it: python examples/typed_output.py"""
+"""Gets an answer as Python objects. Try it: python examples/typed_output.py"""
 
 from dataclasses import dataclass
 

@@ -129,7 +129,7 @@ def list_walks(walks: tuple[Walk, ...]) -> str:
     parts = []
     for walk in walks:
         parts.append(
-            f"### {walk.title}\n\n{len(walk.files)} files; as a drawing: "
+            f"### {walk.title}\n\n{len(walk.files)} files. Diagram: "
             f"[walk-{walk.name}.svg](docs/pictures/walk-{walk.name}.svg)\n"
         )
         parts.append(

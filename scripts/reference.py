@@ -1,4 +1,4 @@
-"""Writes docs/reference from the code: settings, hooks, tools, flags and events.
+"""Writes docs/reference from the code: settings, hooks, tools, commands and events.
 
 Usage: python scripts/reference.py [--check]
 """
@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from reference_pages.events import build_events_page
-from reference_pages.flags import build_flags_page
+from reference_pages.flags import GROUPS, build_command_page, build_flags_page
 from reference_pages.hooks import build_hooks_page
 from reference_pages.settings import build_settings_page
 from reference_pages.tools import build_tools_page
@@ -22,6 +23,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "hooks.md": build_hooks_page,
     "settings.md": build_settings_page,
     "tools.md": build_tools_page,
+    **{group.page: partial(build_command_page, group) for group in GROUPS},
 }
 
 

@@ -12,6 +12,7 @@ import pytest
 import shoal
 from agent_scripts import call_tool, run_all_turns, script_agents, spawn_agent
 from reference import DIRECTORY, PAGES
+from reference_pages.flags import GROUPS
 from reference_pages.settings import build_example, list_keys
 from shoal.core.extensions.hook_events import (
     AGENT_FIELDS,
@@ -21,6 +22,7 @@ from shoal.core.extensions.hook_events import (
 )
 from shoal.core.extensions.hooks import HOOK_EVENTS
 from shoal.core.permissions.questions import DenyAnswer
+from shoal.surfaces.cli.command_registry import COMMANDS
 from shoal.wire.hook_codec import parse_hooks_setting
 from shoal.wire.settings_codec import describe_unknown_shoal_settings, parse_settings_document
 
@@ -34,6 +36,10 @@ def test_a_reference_page_matches_the_code(name: str) -> None:
 
 def test_the_reference_has_no_page_without_a_generator() -> None:
     assert {path.name for path in DIRECTORY.glob("*.md")} == set(PAGES)
+
+
+def test_each_command_is_on_one_page_of_the_reference() -> None:
+    assert sorted(name for group in GROUPS for name in group.commands) == sorted(COMMANDS)
 
 
 @pytest.mark.parametrize("key", [key for key, _ in list_keys()])

@@ -1,8 +1,9 @@
-"""docs/reference/flags.md: every command of the command line, with its options and examples."""
+"""Pages docs/reference/flags.md and commands-*.md: every command, with its options and examples."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import click
 
@@ -20,14 +21,64 @@ line](../command-line.md) explains how the parts work together.
 _COMMON = frozenset({"--debug", "--help"})
 
 
+class CommandGroup(NamedTuple):
+    page: str
+    title: str
+    commands: tuple[str, ...]
+
+
+GROUPS = (
+    CommandGroup(
+        "commands-runs.md",
+        "Watch and control live runs",
+        ("watch", "ps", "view", "attach", "send", "stop", "ask", "web"),
+    ),
+    CommandGroup("commands-sessions.md", "Sessions, costs and undo", ("sessions", "cost", "export", "undo")),
+    CommandGroup("commands-teams.md", "Teams, tasks and mail", ("team", "task", "inbox")),
+    CommandGroup(
+        "commands-agents.md", "Agents, skills, hooks and plug-ins", ("agents", "skills", "hooks", "plugin")
+    ),
+    CommandGroup("commands-mcp.md", "MCP servers", ("mcp",)),
+    CommandGroup("commands-workflows.md", "Workflows", ("workflow",)),
+    CommandGroup("commands-worktrees.md", "Worktrees", ("worktree",)),
+    CommandGroup(
+        "commands-setup.md",
+        "Setup, settings and permissions",
+        ("setup", "models", "doctor", "config", "permissions", "trust", "demo"),
+    ),
+    CommandGroup("commands-machines.md", "PostgreSQL stores and Ray clusters", ("store", "cluster")),
+)
+
+
 def build_flags_page() -> str:
-    commands = [
-        _render_command(f"shoal {name}", load_subcommand(sub.module), sub) for name, sub in COMMANDS.items()
-    ]
     codes = render_table(
         ("code", "meaning"), [(format_code(number), words) for number, words in exit_codes.HELP_ROWS]
     )
-    return render_page("Commands and flags", _OPENING, _render_run(), *commands, f"## Exit codes\n\n{codes}")
+    groups = render_table(
+        ("page", "commands"),
+        [
+            (
+                f"[{group.title}]({group.page})",
+                ", ".join(format_code(f"shoal {each}") for each in group.commands),
+            )
+            for group in GROUPS
+        ],
+    )
+    return render_page(
+        "Commands and flags", _OPENING, f"## Commands\n\n{groups}", _render_run(), f"## Exit codes\n\n{codes}"
+    )
+
+
+def build_command_page(group: CommandGroup) -> str:
+    commands = [
+        _render_command(f"shoal {name}", load_subcommand(COMMANDS[name].module), COMMANDS[name])
+        for name in group.commands
+    ]
+    return render_page(
+        f"Commands: {group.title}",
+        "[Commands and flags](flags.md) lists all commands, the flags of a run and the exit codes.",
+        *commands,
+    )
 
 
 def _render_run() -> str:
@@ -62,7 +113,7 @@ def _render_parts(name: str, command: click.Command, examples: Sequence[str], ma
     if shown:
         yield _render_options(shown)
     if any(_is_run_flag(each) for each in options):
-        yield "The flags of [a run](#shoal-prompt) also apply here where they are meaningful."
+        yield "The flags of [a run](flags.md#shoal-prompt) also apply, if they make sense for this command."
     own_examples = [each for each in examples if f"{name} " in f"{each} "]
     if own_examples and not parts:
         yield _render_console(own_examples)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from shoal.app.library.library_session import LibrarySession as Session
     from shoal.app.library.session_options import SessionOptions as SessionOptions
     from shoal.app.library.team import Team as Team
-    from shoal.app.library.team import TeamReport as TeamReport
+    from shoal.app.library.team_report import TeamReport as TeamReport
     from shoal.app.session.turn import Turn as Turn
     from shoal.app.teams.team_store import TeamStore as TeamStore
     from shoal.app.workflows.workflow import Workflow as Workflow
@@ -307,7 +307,7 @@ _EXPORT_MODULES = {
     "TaskCompletedInput": "shoal.core.extensions.hook_types",
     "TaskCreatedInput": "shoal.core.extensions.hook_types",
     "Team": "shoal.app.library.team",
-    "TeamReport": "shoal.app.library.team",
+    "TeamReport": "shoal.app.library.team_report",
     "TeamStore": "shoal.app.teams.team_store",
     "TeammateIdleInput": "shoal.core.extensions.hook_types",
     "TeammateMode": "shoal.wire.settings_codec",

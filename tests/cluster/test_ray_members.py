@@ -3,103 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
+from cluster_helpers import (
+    CREATE,
+    PATIENCE,
+    StartTimes,
+    assert_no_member_process_is_left,
+    find_member,
+    has_line,
+    note_figure,
+    open_cluster_session,
+    read_rows,
+    report_done,
+    restore_machine,
+    run_git,
+    run_turns,
+    start_lead,
+    wait_for_file,
+    wait_for_name,
+)
 
-import shoal
 from agent_scripts import call_tool
-from postgres_server import get_shared_server
-from ray_machines import RayMachine, RayMachines
-from server_scripts import join_conversation, list_requests_of, run_provider
-from shoal.core.events import AgentStarted, Event, NoteAdded
-from shoal.core.teams.team_operations import TeammateStatusSnapshot
-from shoal.testing import MockServer
+from ray_machines import LEAD_KEY, RayMachines
+from server_scripts import find_speaker, join_conversation, list_requests_of, run_provider
 from team_scripts import send_message, spawn_member
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.needs("ray", "postgres", "asyncpg")]
-CREATE = call_tool("TeamCreate", team_name="crew")
-PATIENCE = 90
 SESSION = "b0000000-0000-4000-8000-000000000022"
-
-
-def open_cluster_session(
-    tmp_path: Path, machines: RayMachines, database: str, **options: Any
-) -> shoal.Session:
-    given = {"skip_permissions": True, "settings": machines.build_settings(), "store": database}
-    return shoal.open(cwd=tmp_path, model="anthropic:claude-sonnet-4-5", **{**given, **options})
-
-
-async def run_turns(session: shoal.Session, prompt: str = "Go.") -> None:
-    async with asyncio.timeout(PATIENCE):
-        turn = session.run(prompt)
-        while turn is not None:
-            async for _ in turn:
-                pass
-            turn = await session.next_turn()
-
-
-def find_member(session: shoal.Session, name: str) -> TeammateStatusSnapshot:
-    return next(each for each in session.teams.list_members() if each.name == name)
-
-
-async def wait_for_file(path: Path) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not path.exists():
-            await asyncio.sleep(0.05)
-
-
-class StartTimes:
-    """Notes when a member was started, and where."""
-
-    def __init__(self, session: shoal.Session, machines: RayMachines, name: str) -> None:
-        self.starts: list[float] = []
-        self.changed = asyncio.Event()
-        self._id = f"{name}@crew"
-        self.notes: list[str] = []
-        session.subscribe(self._note_start)
-
-    def _note_start(self, event: Event) -> None:
-        if isinstance(event, NoteAdded):
-            self.notes.append(event.text)
-            self.changed.set()
-        if isinstance(event, AgentStarted) and event.agent == self._id:
-            self.starts.append(time.monotonic())
-            self.changed.set()
-
-    async def wait_for_note(self, text: str) -> None:
-        async with asyncio.timeout(PATIENCE):
-            while not any(text in note for note in self.notes):
-                self.changed.clear()
-                await self.changed.wait()
-
-    async def wait_for_start(self, count: int) -> float:
-        try:
-            async with asyncio.timeout(PATIENCE):
-                while len(self.starts) < count:
-                    self.changed.clear()
-                    await self.changed.wait()
-        except TimeoutError:
-            pytest.fail(f"It was not started. Notes: {self.notes}")
-        return self.starts[count - 1]
-
-
-def has_line(server: MockServer, name: str, text: str) -> bool:
-    return any(text in join_conversation(body) for body in list_requests_of(server, name))
-
-
-def report_done(name: str) -> Any:
-    return send_message("team-lead", f"{name} is done.", "report")
-
-
-def read_rows(address: str, query: str) -> list[list[object]]:
-    return get_shared_server().execute(query, database=urlsplit(address).path[1:])
 
 
 async def test_members_work_on_other_machines_and_report(
@@ -123,6 +56,9 @@ async def test_members_work_on_other_machines_and_report(
             assert len(found) == 2  # spread over the machines
         for name in names:
             assert has_line(server, "lead", f"{name} is done.")
+        keys = {find_speaker(each.body): each.headers["x-api-key"] for each in server.requests}
+        assert keys["lead"] == LEAD_KEY
+        assert {keys["ann"], keys["ben"]} == {"key-1", "key-2"}  # each machine's own
     assert {
         row[0] for row in read_rows(cluster_database, "SELECT DISTINCT agent FROM shoal.transcript_lines")
     } >= {
@@ -131,19 +67,6 @@ async def test_members_work_on_other_machines_and_report(
         "ben@crew",
     }
     await assert_no_member_process_is_left(machines)
-
-
-async def assert_no_member_process_is_left(machines: RayMachines) -> None:
-    async with asyncio.timeout(10):
-        while any(is_member_process(pid) for machine in machines.machines for pid in machine.pids):
-            await asyncio.sleep(0.1)
-
-
-def is_member_process(pid: int) -> bool:
-    try:
-        return b"MemberHostActor" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
 
 
 async def test_a_member_of_a_killed_machine_continues_on_another(
@@ -169,29 +92,11 @@ async def test_a_member_of_a_killed_machine_continues_on_another(
                 after = machines.find_machine(find_member(session, "ann").pid)
             assert after is not before
             note_figure("killed machine, seconds until the member works elsewhere", moved)
-            assert moved < 60
+            assert moved <= 15
         last = list_requests_of(server, "ann")[-1]
         assert "the first command" in join_conversation(last)
         assert has_line(server, "lead", "I moved.")
     restore_machine(before)
-
-
-def note_figure(name: str, value: float) -> None:
-    """Write a measured figure to the file of the variable CLUSTER_FIGURES, if it is set."""
-    if path := os.environ.get("CLUSTER_FIGURES"):
-        with Path(path).open("a") as file:
-            file.write(f"{name}: {value:.1f}\n")
-
-
-def restore_machine(machine: RayMachine) -> None:
-    machine.start()
-    machine.wait_until_started()
-
-
-def wait_for_name(name: str, reached: str) -> Any:
-    """Return a command that runs until a file exists."""
-    command = f"touch {reached}; while [ ! -e {name} ]; do sleep 0.1; done"
-    return call_tool("Bash", reached, command=command, timeout=600_000)
 
 
 async def test_members_work_without_a_head_and_are_placed_again_by_the_next_one(
@@ -254,12 +159,6 @@ async def test_members_of_a_killed_lead_end_and_the_session_is_resumed(
     await assert_no_member_process_is_left(machines)
 
 
-async def start_lead(cwd: Path, prompt: str, *arguments: str) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "shoal", "-p", prompt, *arguments), cwd=cwd, stdout=asyncio.subprocess.DEVNULL
-    )
-
-
 async def test_work_of_a_killed_machine_is_in_the_project_and_continues_elsewhere(
     tmp_path: Path, machines: RayMachines, cluster_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,6 +167,7 @@ async def test_work_of_a_killed_machine_is_in_the_project_and_continues_elsewher
     (project / "notes.txt").write_text("by the lead\n")
     for arguments in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "first"]):
         run_git(project, *arguments)
+    (project / "draft.txt").write_text("not committed\n")
     reached = tmp_path / "reached"
     write = call_tool("Bash", "b1", command="echo half >> notes.txt")
     blocked = call_tool("Bash", "b2", command=f"touch {reached}; sleep 600")
@@ -279,7 +179,7 @@ async def test_work_of_a_killed_machine_is_in_the_project_and_continues_elsewher
         ann=[write, blocked, finish, report, "Done."],
     ) as server:
         machines.use_provider(server.url)
-        settings = machines.build_settings(files="git")
+        settings = machines.build_settings(files="git", uncommitted=True)
         async with open_cluster_session(project, machines, cluster_database, settings=settings) as session:
             ref = f"refs/shoal/cluster/{session.id}/ann"
             starts = StartTimes(session, machines, "ann")
@@ -295,16 +195,10 @@ async def test_work_of_a_killed_machine_is_in_the_project_and_continues_elsewher
             assert machines.find_machine(find_member(session, "ann").pid) is not before
         assert has_line(server, "lead", "I moved.")
     assert run_git(project, "show", f"{ref}:notes.txt").split("\n") == ["by the lead", "half", "done"]
+    assert run_git(project, "show", f"{ref}:draft.txt") == "not committed"
     assert (project / "notes.txt").read_text() == "by the lead\n"
+    assert run_git(project, "status", "--porcelain") == "?? draft.txt"
     restore_machine(before)
-
-
-def run_git(directory: Path, *arguments: str, check: bool = True) -> str:
-    identity = ("-c", "user.name=a", "-c", "user.email=a@localhost")
-    done = subprocess.run(
-        ["git", *identity, *arguments], cwd=directory, check=check, capture_output=True, text=True
-    )
-    return done.stdout.strip()
 
 
 async def test_a_member_runs_where_its_resources_are_and_is_refused_where_there_are_none(

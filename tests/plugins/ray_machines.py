@@ -1,4 +1,7 @@
-"""Ray clusters for tests: each machine is a set of processes on loopback, with a home of its own."""
+"""Ray clusters for tests: each machine is a set of processes with a home of its own.
+
+The machines are on loopback, or in network namespaces.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from network_namespaces import LEAD_ADDRESS, NamespaceNetwork
 from shoal.backends.guardian import collect_descendant_pids, read_process_tree
 
 START_SECONDS = 120
+LEAD_KEY = "key-of-the-lead"
 
 
 class RayMachine:
@@ -28,7 +33,10 @@ class RayMachine:
         self.home = directory / "home"
         self.home.mkdir(parents=True, exist_ok=True)
         self._directory = directory
-        self._command = [*prefix, sys.executable, "-m", "shoal", "cluster", *arguments]
+        self._prefix = list(prefix)
+        self._command = [sys.executable, "-m", "shoal", "cluster", *arguments]
+        self.clock_offset = 0
+        """Seconds by which the clock of the machine is wrong from its next start on."""
         self._started = started
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -38,6 +46,11 @@ class RayMachine:
             return set()
         return {self._process.pid, *collect_descendant_pids(self._process.pid, read_process_tree())}
 
+    @property
+    def has_members(self) -> bool:
+        """True if a process of a teammate runs on it."""
+        return any(_is_member_process(pid) for pid in self.pids)
+
     def start(self) -> None:
         env = {
             name: value for name, value in os.environ.items() if not name.startswith(("ANTHROPIC", "SHOAL"))
@@ -45,12 +58,15 @@ class RayMachine:
         (self._directory / "output").unlink(missing_ok=True)
         with (self._directory / "output").open("wb") as output:
             self._process = subprocess.Popen(
-                self._command,
+                [*self._prefix, *self._build_clock_prefix(), *self._command],
                 env=env | {"SHOAL_HOME": str(self.home), "HOME": str(self.home), "IS_SANDBOX": "1"},
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
             )
+
+    def _build_clock_prefix(self) -> list[str]:
+        return ["faketime", "-f", f"{self.clock_offset:+d}s"] if self.clock_offset else []
 
     def wait_until_started(self) -> None:
         assert self._process is not None
@@ -86,9 +102,9 @@ class RayMachine:
 class RayMachines:
     """A head and other machines, on one real machine."""
 
-    def __init__(self, directory: Path, count: int) -> None:
+    def __init__(self, directory: Path, count: int, network: NamespaceNetwork | None = None) -> None:
         self.port = find_free_port()
-        self.host = find_host()
+        self.host = find_host() if network is None else LEAD_ADDRESS
         self.address = f"{self.host}:{self.port}"
         self.head = RayMachine(
             directory / "head",
@@ -102,13 +118,14 @@ class RayMachines:
                     "join",
                     self.address,
                     "--host",
-                    f"127.0.0.{number + 2}",
+                    f"127.0.0.{number + 2}" if network is None else network.get_address(number),
                     "--cpus",
                     "2",
                     "--label",
                     f"n={number}",
                 ),
                 started="part of the cluster",
+                prefix=() if network is None else network.get_prefix(number),
             )
             for number in range(count)
         ]
@@ -128,17 +145,26 @@ class RayMachines:
             machine.stop()
 
     def use_provider(self, url: str) -> None:
-        """Give the machines keys of their own."""
-        for machine in self.machines:
-            machine.write_settings({"env": {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "key"}})
+        """Give each machine a key of its own."""
+        for number, machine in enumerate(self.machines):
+            key = f"key-{number}"
+            machine.write_settings({"env": {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": key}})
 
     def find_machine(self, pid: int) -> RayMachine:
         """Return the machine on which a process runs."""
         return next(machine for machine in self.machines if pid in machine.pids)
 
-    def build_settings(self, files: str = "shared") -> str:
-        cluster = {"address": self.address, "files": files}
-        return json.dumps({"shoal": {"teammate_mode": "ray", "cluster": cluster}})
+    def build_settings(self, files: str = "shared", **cluster: Any) -> str:
+        cluster |= {"address": self.address, "files": files}
+        own = {"teammate_mode": "ray", "cluster": cluster}
+        return json.dumps({"shoal": own, "env": {"ANTHROPIC_API_KEY": LEAD_KEY}})
+
+
+def _is_member_process(pid: int) -> bool:
+    try:
+        return b"MemberHostActor" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 def find_host() -> str:

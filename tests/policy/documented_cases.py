@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -18,7 +19,7 @@ from shoal.policy.mode_inheritance import narrow_child_permission_mode
 from shoal.policy.permission_engine import PermissionEngine
 from shoal.workspaces.local_workspace import LocalWorkspace
 
-_FILES = ("notes.txt", "deploy.pem", "tool.py", "a.tar", "src/.gitkeep")
+_FILES = ("notes.txt", "deploy.pem", "tool.py", "src/.gitkeep")
 _LINKS = {
     "out": "../outside",
     "linkfile": "../outside/key",
@@ -43,6 +44,8 @@ def create_case_project(directory: Path) -> Path:
     project = create_corpus_project(directory)
     for name in _FILES:
         (project / name).write_text("x\n")
+    with tarfile.open(project / "a.tar", "w") as archive:
+        archive.add(project / "notes.txt", "notes.txt")
     for name, target in _LINKS.items():
         (project / name).symlink_to(target)
     (directory / "tree").mkdir()

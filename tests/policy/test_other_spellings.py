@@ -84,6 +84,40 @@ def test_a_link_to_a_forbidden_program_is_that_program(tmp_path: Path) -> None:
     assert decide_command(engine, "./ls x") == "allow"
 
 
+def test_a_search_path_from_a_variable_may_hold_a_forbidden_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/tt").symlink_to("/bin/touch")
+    monkeypatch.setenv("TOOLS", str(tmp_path / "bin"))
+    monkeypatch.setenv("EMPTY", str(tmp_path / "empty"))
+    engine = create_engine(tmp_path, "bypassPermissions", deny="Bash(touch:*)")
+    for command in (
+        "d=bin; PATH=$d:$PATH tt x",
+        "PATH=$TOOLS:$PATH tt x",
+        'export PATH="${TOOLS}:$PATH"; tt x',
+        "export PATH=$(pwd)/bin:$PATH; tt x",
+        "PATH=$(cat p):$PATH tt x",
+        "PATH=`cat p`:$PATH tt x",
+        "TOOLS=bin; PATH=$TOOLS:$PATH tt x",
+        "PATH=b*n:$PATH tt x",
+        "read PATH <<< bin; tt x",
+        "printf -v PATH %s bin; tt x",
+        "for PATH in bin; do tt x; done",
+        "env PATH=$TOOLS tt x",
+        "PATH=~/bin:$UNSET tt x",
+    ):
+        assert decide_command(engine, command) != "allow", command
+    for command in (
+        "PATH=$EMPTY:$PATH make",
+        "export PATH=$PWD/node_modules/.bin:$PATH; tsc",
+        "echo $PATH",
+        "export PATH; make",
+        'echo "PATH is $PATH"; make',
+    ):
+        assert decide_command(engine, command) == "allow", command
+
+
 @pytest.mark.parametrize(
     "command",
     [
@@ -174,6 +208,17 @@ CHANGES = [
     "awk '{print > \"src/a.py\"}' o.txt", "xargs sed -i s/1/2/ < names.txt", "rsync -a tt/ .", "cp -r tt/. .",
     "mktemp src/XXXXXX", "zip -m x.zip src/a.py", "env -C src rm a.py", "busybox rm src/a.py",
     "python3 -c \"open('src/a.py','w')\"", "git worktree add src/wt", "git clean -fdx src",
+    "git merge topic", "git pull", "git pull --rebase origin main", "git rebase main",
+    "git cherry-pick topic",
+    "git revert HEAD", "git stash apply", "git stash pop", "git restore --source=topic src",
+    "git checkout main", "git switch topic", "git checkout -b x topic", "git -C src pull",
+    "git bisect start HEAD HEAD~3",
+    "git update-index --cacheinfo 100644,abc,src/a.py", "git fast-import < x", "git submodule update",
+    "pytest --junitxml=src/a.py", "pytest --junit-xml src/a.py", "pytest --basetemp src", "tool -o src/a.py",
+    "tool -osrc/a.py", "pytest --cov-report=xml:src/a.py", "pytest -o cache_dir=src/c",
+    "jest --outputFile=src/a",
+    "pip install --target src x", "tool --output src/a.py", "mypy --html-report src x",
+    "tool --log-file=src/a",
 ]  # fmt: skip
 
 
@@ -189,8 +234,11 @@ def test_a_rule_that_forbids_changes_is_not_passed_by_commands_that_change_files
     for command in (
         "pytest src",
         "python3 src/a.py",
-        "git checkout main",
-        "git pull",
+        "git checkout -b topic",
+        "git switch -c topic",
+        "git fetch",
+        "git submodule status",
+        "pytest --cov=src --junitxml=out.xml",
         "chmod +x o.txt",
         "make -C src",
     ):
@@ -246,12 +294,32 @@ def test_a_command_of_find_that_runs_in_another_directory_is_asked(tmp_path: Pat
         ("curl:*", "curl --output-dir .git/hooks -O http://127.0.0.1:9/x"),
         ("zip:*", "zip -m x.zip .git/config"),
         ("chmod:*", "chmod +x .git/hooks/pre-commit"),
+        ("pytest:*", "pytest --junitxml=.git/hooks/pre-commit"),
+        ("pytest:*", "pytest --basetemp .git/hooks"),
+        ("pytest:*", "pytest -o cache_dir=.claude/x"),
+        ("pytest:*", "pytest --cov-report=html:.git/hooks"),
+        ("tool:*", "tool -o.envrc"),
+        ("tool:*", "tool --dir .vscode"),
     ],
 )
 def test_no_allow_rule_covers_a_change_of_a_protected_file(tmp_path: Path, rule: str, command: str) -> None:
     run_git(tmp_path, "init", "-q")
     engine = create_engine(tmp_path, allow=f"Bash({rule})")
     assert decide_command(engine, command) == "ask"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "tool --env-file .env up",
+        "tool --kubeconfig ~/.kube/config x",
+        "tool --ignore=.git src",
+        "tool -o out.xml",
+        "tool --cert a.pem --key b.key",
+    ],
+)
+def test_an_allowed_program_may_name_a_protected_file_as_its_input(tmp_path: Path, command: str) -> None:
+    assert decide_command(create_engine(tmp_path, allow="Bash(tool:*)"), command) == "allow"
 
 
 @pytest.mark.parametrize(

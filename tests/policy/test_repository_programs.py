@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -183,3 +184,63 @@ def test_an_alias_that_only_git_can_resolve_is_asked_under_a_rule_that_forbids_a
     assert decide_command(engine, "git pus") == "allow"
     add_settings(project, "[help]\n\tautocorrect = immediate\n")
     assert decide_command(engine, "git pus") == "ask"
+
+
+def _make_other_repository(directory: Path) -> Path:
+    other = directory / "other"
+    other.mkdir()
+    run_git(other, "init", "-q")
+    (other / "secret.txt").write_text("secret\n")
+    run_git(other, "add", "-A")
+    run_git(other, "-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "-q", "-m", "first")
+    return other
+
+
+@pytest.mark.parametrize("kind", ["file", "link", "commondir", "objects", "alternates", "config"])
+def test_a_repository_that_leads_outside_the_project_is_asked(tmp_path: Path, kind: str) -> None:
+    other = _make_other_repository(tmp_path)
+    project = tmp_path / "project"
+    project.mkdir()
+    own = project / ".git"
+    if kind == "file":
+        own.write_text(f"gitdir: {other}/.git\n")
+    elif kind == "link":
+        own.symlink_to(other / ".git")
+    else:
+        run_git(project, "init", "-q")
+        assert decide_command(create_engine(project), "git log --oneline") == "allow"
+        if kind == "commondir":
+            (own / "commondir").write_text(f"{other}/.git\n")
+        elif kind == "objects":
+            shutil.rmtree(own / "objects")
+            (own / "objects").symlink_to(other / ".git/objects")
+        elif kind == "config":
+            (own / "config").unlink()
+            (own / "config").symlink_to(other / ".git/config")
+        else:
+            (own / "objects/info/alternates").write_text(f"{other}/.git/objects\n")
+    engine = create_engine(project)
+    for command in ("git log -p", "git show HEAD", "git status"):
+        assert decide_command(engine, command) == "ask", command
+
+
+def test_a_worktree_and_a_submodule_are_not_asked(tmp_path: Path) -> None:
+    other = _make_other_repository(tmp_path)
+    run_git(other, "worktree", "add", "-q", str(tmp_path / "tree"))
+    assert decide_command(create_engine(tmp_path / "tree"), "git log --oneline") == "allow"
+    top = tmp_path / "top"
+    top.mkdir()
+    run_git(top, "init", "-q")
+    run_git(top, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(other), "lib")
+    assert decide_command(create_engine(top / "lib"), "git log --oneline") == "allow"
+
+
+def test_the_settings_of_a_shared_directory_are_read(tmp_path: Path) -> None:
+    run_git(tmp_path, "init", "-q")
+    shared = tmp_path / "joint"
+    shutil.copytree(tmp_path / ".git", shared)
+    (tmp_path / ".git/commondir").write_text("../joint\n")
+    assert decide_command(create_engine(tmp_path), "git status") == "allow"
+    with (shared / "config").open("a") as config:
+        config.write("[core]\n\tfsmonitor = ./evil\n")
+    assert decide_command(create_engine(tmp_path), "git status") == "ask"

@@ -134,3 +134,33 @@ def test_a_place_in_a_checkout_is_found_on_another_machine() -> None:
     for other in ("/home/a/project", "/home/a/shoal/cluster/checkouts/s1-ben/docs"):
         assert relocate_checkout_path(other, here) == other
     assert relocate_checkout_path(there, Path("/home/a/project")) == there
+
+
+async def test_uncommitted_changes_are_sent_if_asked_and_stay_uncommitted_here(
+    tmp_path: Path, git: GitRunner, project: GitCheckout
+) -> None:
+    (project.top / "src" / "a.txt").write_text("changed\n")
+    (project.top / "new.txt").write_text("new\n")
+    (project.top / "private.log").write_text("ignored\n")
+    run_git(project.top, "add", "src/a.txt")
+    before = run_git(project.top, "status", "--porcelain")
+    origin = await find_project_origin(git, project, REF, name="s1-ann", uncommitted=True)
+    checkout = MachineCheckout(git, tmp_path / "home", origin)
+    await checkout.create(await bundle_project(git, project, origin, await checkout.list_known_commits()))
+    assert (checkout.top / "src" / "a.txt").read_text() == "changed\n"
+    assert (checkout.top / "new.txt").read_text() == "new\n"
+    assert not (checkout.top / "private.log").exists()
+    assert run_git(project.top, "status", "--porcelain") == before
+    assert await checkout.build_checkpoint() == b""
+    (checkout.top / "new.txt").write_text("more\n")
+    await store_checkpoint(git, project, await checkout.build_checkpoint(), REF)
+    assert run_git(project.top, "log", "--format=%s", REF).split("\n") == [
+        "Checkpoint",
+        "Uncommitted changes",
+        "first",
+    ]
+
+
+async def test_a_clean_project_is_sent_as_its_last_commit(git: GitRunner, project: GitCheckout) -> None:
+    origin = await find_project_origin(git, project, REF, name="s1-ann", uncommitted=True)
+    assert origin.commit == run_git(project.top, "rev-parse", "HEAD")

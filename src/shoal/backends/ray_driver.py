@@ -20,6 +20,8 @@ from shoal.core.agents.subagents import ResourceRequest
 
 _WAIT_REPORTED_AFTER = 3.0
 """Seconds after which the lead is told that a teammate waits for a machine."""
+_START_SECONDS = 15.0
+"""Seconds in which a machine with free resources starts a process."""
 
 
 class RayDriver:
@@ -57,16 +59,26 @@ class RayDriver:
             if problem := explain_impossible_placement(ray.nodes(), order["resources"]):
                 self._send({"ended": key, "why": problem})
                 return
+            was_short = not has_free_machine(order["resources"])
             options = build_actor_options(key, order["resources"], order.get("node"))
             actor = ray.remote(MemberHostActor).options(**options).remote()
             self._actors[key] = actor
             placed = actor.__ray_ready__.remote()
             end = actor.run.remote(order["entry"], order["order"])
             end.future().add_done_callback(lambda done: self._report_end(key, done.exception()))
-            if not ray.wait([placed], timeout=_WAIT_REPORTED_AFTER)[0] and key in self._actors:
-                self._send({"waiting": key, "why": explain_wait(ray.nodes(), order["resources"])})
+            self._report_wait(key, placed, order["resources"], was_short=was_short)
         except Exception as error:  # noqa: BLE001 - told to the lead
             self._send({"ended": key, "why": shorten_error(error)})
+
+    def _report_wait(self, key: str, placed: Any, resources: Mapping[str, Any], *, was_short: bool) -> None:
+        """Tell the lead if a teammate waits for a machine, and not only for the start of its process."""
+        import ray
+
+        # Its own resources are taken as soon as its process is started, so a shortage now proves nothing.
+        timeout = _WAIT_REPORTED_AFTER if was_short else _START_SECONDS
+        is_placed = bool(ray.wait([placed], timeout=timeout)[0])
+        if not is_placed and key in self._actors and not has_free_machine(resources):
+            self._send({"waiting": key, "why": explain_wait(ray.nodes(), resources)})
 
     def _report_end(self, key: str, error: BaseException | None) -> None:
         self._actors.pop(key, None)
@@ -137,6 +149,16 @@ def explain_impossible_placement(nodes: list[dict[str, Any]], resources: Mapping
         f"no machine in the cluster has the requested resources ({describe_request(resources)}). List the "
         "machines: shoal cluster status"
     )
+
+
+def has_free_machine(resources: Mapping[str, Any]) -> bool:
+    """Return True if a machine has the resources free, as far as the head knows."""
+    import ray
+    from ray._private.state import available_resources_per_node
+
+    free = available_resources_per_node()
+    nodes = [describe_node({**node, "Resources": free.get(node["NodeID"], {})}) for node in ray.nodes()]
+    return any(node["is_alive"] and _fits(node, resources) for node in nodes)
 
 
 def explain_wait(nodes: list[dict[str, Any]], resources: Mapping[str, Any]) -> str:

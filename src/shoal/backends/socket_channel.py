@@ -41,6 +41,10 @@ class SocketChannel:
         """Create the channel in a teammate's process, from the descriptor it was started with."""
         return cls(socket.socket(fileno=fd))
 
+    @property
+    def descriptor(self) -> int:
+        return self._socket.fileno()
+
     def send(self, message: bytes) -> None:
         """Send without waiting; does nothing if the other end is gone. Raises ValueError if too long."""
         if len(message) > MAX_MESSAGE_SIZE:

@@ -29,7 +29,24 @@ _OTHER_SETTINGS = re.compile(
 """Text of a command line with which git may read aliases from elsewhere, or run programs of other names."""
 _MAX_ALIAS_DEPTH = 10
 _ASSIGNMENT = re.compile(r"\b[A-Za-z_]\w*\+?=")
-_SEARCH_PATH = re.compile(r"\bPATH\+?=([^\s;&|)]*)")
+_SEARCH_PATH = re.compile(r"\bPATH\+?=((?:[^\s;&|)\"'`$]|\"[^\"]*\"|'[^']*'|`[^`]*`|\$\([^)]*\)|\$)*)")
+_OTHER_SEARCH_PATH = re.compile(
+    r"\b(?:read|printf|for|select|mapfile|readarray|getopts|unset|typeset|declare|local)\b[^;&|\n]*(?<![$\w{])PATH\b"
+    r"(?!\+?=)|\bPATH:?=(?=[^;&|\n]*\})|(?<!\w)path\+?="
+)
+"""Other means to change the search path, of which the new value is not known."""
+_OLD_PATH = ("$PATH", "${PATH}")
+_QUOTE = re.compile(r"[\"']")
+_CURRENT_DIRECTORY = re.compile(r"\$\{?PWD\}?|\$\(pwd\)|`pwd`")
+_VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})")
+_UNKNOWN_PART = re.compile(r"[$`*?\[{\\]|^~")
+_BUILTINS = frozenset(
+    """
+    cd echo printf export set unset read test [ true false : pwd shift return exit declare local readonly
+    typeset wait trap umask
+    """.split()  # noqa: SIM905 - a list to be read and extended
+)
+"""Builtins of the shell, for which the search path does not matter."""
 
 
 def add_git_alias_commands(analysis: ShellCommandAnalysis, command: str, root: str) -> ShellCommandAnalysis:
@@ -120,7 +137,7 @@ def add_commands_of_variables(analysis: ShellCommandAnalysis, command: str) -> S
 
 def add_linked_programs(analysis: ShellCommandAnalysis, command: str, root: str) -> ShellCommandAnalysis:
     """Return the analysis with the programs that links lead to, under their real names."""
-    directories = _list_searched_directories(command)
+    directories = _list_searched_directories(command, root)
     found = [
         replace(part, argv=None, words=(program, *part.words[1:]), outer=())
         for part in analysis.parts
@@ -148,18 +165,43 @@ def _runs_file(part: SimpleShellCommand, names: set[str]) -> bool:
     )
 
 
-def _list_searched_directories(command: str) -> list[str]:
-    """List the directories that the command line adds to the search path, as far as they are known."""
-    entries = [entry for match in _SEARCH_PATH.finditer(command) for entry in match[1].split(":")]
-    plain = (entry.strip("\"'").removeprefix("${PWD}/").removeprefix("$PWD/") for entry in entries)
-    return [entry for entry in plain if "$" not in entry]
+def _list_searched_directories(command: str, root: str) -> list[str | None]:
+    """List the directories that the command line adds to the search path; None for one that is not known."""
+    if "PATH" not in command:
+        return []
+    found: list[str | None] = [None] if _OTHER_SEARCH_PATH.search(command) else []
+    for match in _SEARCH_PATH.finditer(command):
+        text = _QUOTE.sub("", match[1])
+        entries = _CURRENT_DIRECTORY.sub(root, text).split(":")
+        found += [_expand_variables(entry, command) for entry in entries if entry not in _OLD_PATH]
+    return found
 
 
-def _iter_programs(part: SimpleShellCommand, root: str, directories: list[str]) -> Iterator[str]:
+def _expand_variables(entry: str, command: str) -> str | None:
+    """Return an entry with the variables of the environment that the command line does not set, or None."""
+    for match in _VARIABLE.finditer(entry):
+        name = match[1] or match[2]
+        if name not in os.environ or re.search(
+            rf"\b{name}\b(?!\}})(?<!\${name})", command.replace(match[0], "")
+        ):
+            return None
+    expanded = _VARIABLE.sub(lambda match: os.environ[match[1] or match[2]], entry)
+    if expanded.startswith("~/"):
+        expanded = f"{Path.home()}{expanded[1:]}"
+    return None if _UNKNOWN_PART.search(expanded) else expanded
+
+
+def _iter_programs(
+    part: SimpleShellCommand, root: str, directories: list[str | None]
+) -> Iterator[str | None]:
+    """Yield the programs that a name may mean under their real names; None for one that is not known."""
     name = part.words[0] if part.words else None
     if not name:
         return
-    candidates = [name] if "/" in name else [f"{directory or '.'}/{name}" for directory in directories]
+    if None in directories and "/" not in name and name not in _BUILTINS:
+        yield None
+    known = [directory for directory in directories if directory is not None]
+    candidates = [name] if "/" in name else [f"{directory or '.'}/{name}" for directory in known]
     for place in part.places:
         for candidate in candidates:
             # Both absolute: joining keeps the last absolute path.

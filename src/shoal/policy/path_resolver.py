@@ -138,6 +138,44 @@ class PathResolver:
         return self._check_path
 
 
+class CommandPathResolver:
+    """Resolves the paths of one shell command, each only once, because several rules check the same file.
+
+    Call `forget` before the next command: files may have changed.
+    """
+
+    def __init__(self, paths: PathResolver) -> None:
+        self._paths = paths
+        self.root = paths.root
+        self.expand_path_wildcards = paths.expand_path_wildcards
+        self._resolved: dict[str, tuple[str, bool]] = {}
+        self.forget = self._resolved.clear
+
+    @property
+    def directories(self) -> tuple[str, ...]:
+        return self._paths.directories
+
+    def resolve_path(self, path: str) -> tuple[str, bool]:
+        """Return the real path, and True if it is a directory. Raises `WorkspaceError`."""
+        found = self._resolved.get(path)
+        if found is None:
+            found = self._resolved[path] = self._paths.resolve_path(path)
+        return found
+
+    def list_real_paths(self, path: str) -> tuple[str, ...]:
+        """Return the real path, or those that an ambiguous path may mean to different programs."""
+        try:
+            return (self.resolve_path(path)[0],)
+        except WorkspaceError:
+            return self._paths.list_possible_paths(path)
+
+    def is_existing_path(self, word: str) -> bool:
+        try:
+            return os.path.lexists(self.resolve_path(word)[0])
+        except WorkspaceError:
+            return False
+
+
 @lru_cache(maxsize=2048)  # caches text only: where the path leads is checked each time
 def _join_plain_path(prefix: str, text: str) -> str | None:
     """Return a path without `..` as absolute and normalized, or None if its text is not plain."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -22,6 +23,7 @@ _SETTING = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _BOOLEAN = re.compile(rb"(?:true|false|yes|no|on|off|[01])?[ \t\r]*", re.IGNORECASE)
+_WORK_TREE = re.compile(rb"^[ \t]*worktree[ \t]*=[ \t]*([^\n]*)$", re.IGNORECASE | re.MULTILINE)
 _LFS_FILTER = re.compile(rb"\"?git-lfs (?:clean|smudge|filter-process)[-%f a-z]*\"?[ \t\r]*")
 _FILTERS = frozenset({"clean", "smudge", "process"})
 _TRANSPORTS = frozenset({"sshcommand", "gitproxy", "uploadpack", "vcs", "allow", "helper", "askpass"})
@@ -57,6 +59,8 @@ def find_repository_program(root: str, words: Sequence[str | None]) -> str | Non
     if directory is None:
         return None
     try:
+        if outside := _find_outside_part(root, directory):
+            return outside
         settings, common = _load_repository_settings(directory)
         if settings.program or (settings.transport and "remote" in words):
             return settings.program or settings.transport
@@ -86,18 +90,82 @@ def find_repository_config_files(root: str) -> tuple[str, ...]:
     return f"{common}/config", f"{directory}/config.worktree"
 
 
+def _find_outside_part(root: str, directory: str) -> str | None:
+    """Return what a git command would use of another repository, which its own files name, or None."""
+    found = os.lstat(directory)
+    own = directory
+    if not stat.S_ISDIR(found.st_mode):
+        own = os.path.realpath(directory) if stat.S_ISLNK(found.st_mode) else _follow_git_file(directory)
+        if not _is_inside(own, root) and not _is_linked_back(own, directory):
+            return "on a repository outside the project"
+        found = os.stat(own)  # noqa: PTH116 - as above
+    common = _find_common_directory(own)
+    if common != own and not _is_inside(common, root) and not _is_linked_back(own, directory):
+        return "on a repository outside the project"
+    for place in {own, common}:
+        changed = found if place == own else os.stat(place)  # noqa: PTH116 - as above
+        if (link := _find_link_in_repository(place, changed.st_ctime_ns, changed.st_ino)) is not None:
+            return link
+    for name in ("alternates", "http-alternates"):
+        if os.access(f"{common}/objects/info/{name}", os.F_OK) and not _has_inner_alternates(
+            common, root, name
+        ):
+            return "on objects of a repository outside the project"
+    return None
+
+
+def _is_inside(path: str, root: str) -> bool:
+    return f"{os.path.realpath(path)}/".startswith(f"{os.path.realpath(root)}/")
+
+
+def _is_linked_back(directory: str, git_file: str) -> bool:
+    """Return True if a worktree or submodule belongs to a repository: both name each other."""
+    tree = os.path.realpath(git_file.rpartition("/")[0])
+    try:
+        with open(f"{directory}/gitdir", "rb") as file:  # noqa: PTH123 - for every git command
+            target = os.fsdecode(file.read(4096)).strip()
+        return os.path.realpath(os.path.join(directory, target)) == f"{tree}/.git"  # noqa: PTH118
+    except FileNotFoundError:
+        pass
+    try:
+        with open(f"{directory}/config", "rb") as file:  # noqa: PTH123 - as above
+            match = _WORK_TREE.search(file.read(_MAX_CONFIG_BYTES))
+    except OSError:
+        return False
+    if match is None:
+        return False
+    target = os.fsdecode(match[1]).strip().strip('"')
+    return os.path.realpath(os.path.join(directory, target)) == tree  # noqa: PTH118
+
+
+@lru_cache(maxsize=64)
+def _find_link_in_repository(directory: str, changed: int, inode: int) -> str | None:
+    """Return a reason if a file or directory of a repository is a link out of it."""
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.is_symlink() and not _is_inside(entry.path, directory):
+                return f"on {entry.name} of a repository outside the project"
+    objects = f"{directory}/objects"
+    return "on objects of a repository outside the project" if not _is_inside(objects, directory) else None
+
+
+def _has_inner_alternates(common: str, root: str, name: str) -> bool:
+    with open(f"{common}/objects/info/{name}", "rb") as file:  # noqa: PTH123 - as above
+        lines = [os.fsdecode(line).strip() for line in file.read(_MAX_CONFIG_BYTES).splitlines()]
+    paths = [os.path.join(common, "objects", line) for line in lines if line and line[0] != "#"]  # noqa: PTH118
+    return name == "alternates" and all(_is_inside(path, root) for path in paths)
+
+
 def _load_repository_settings(directory: str) -> tuple[_RepositorySettings, str]:
     """Return the settings of a repository and the directory that its worktrees share."""
     try:
-        return _load_settings(f"{directory}/config", directory)
+        common = _find_common_directory(directory)
+        return _load_settings(f"{common}/config", directory)
     except NotADirectoryError:
         # A file that names the directory, as in worktrees and submodules.
         return _load_repository_settings(_follow_git_file(directory))
     except FileNotFoundError:
-        common = _find_common_directory(directory)
-        if common == directory:
-            return _RepositorySettings(), directory
-        return _load_settings(f"{common}/config", directory)
+        return _RepositorySettings(), common
 
 
 def _load_settings(path: str, directory: str) -> tuple[_RepositorySettings, str]:

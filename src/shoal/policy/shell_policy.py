@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -20,10 +19,8 @@ from shoal.core.permissions.permission_decisions import (
 from shoal.core.text.filenames import escape_filename
 from shoal.policy import rule_suggestions
 from shoal.policy.changed_files import (
-    changes_git_tree,
-    has_unknown_target,
+    iter_output_paths,
     iter_possible_changed_paths,
-    list_changed_directories,
 )
 from shoal.policy.checkout_settings import (
     get_checkout_judge,
@@ -39,34 +36,28 @@ from shoal.policy.command_meanings import (
     add_written_scripts,
 )
 from shoal.policy.command_rules import ShellCommandRules
-from shoal.policy.git_contents import find_git_contents, list_tracked_files
-from shoal.policy.path_resolver import KEYS_REFUSAL, PathResolver
+from shoal.policy.path_resolver import KEYS_REFUSAL, CommandPathResolver, PathResolver
 from shoal.policy.permission_rules import EDIT_ACCEPTING_MODES, ToolPermissionRule
 from shoal.policy.rule_decisions import (
     ShellCommandPartDecision,
     build_rule_decision,
-    find_any_file_rule,
     find_covering_rule,
     match_forbidding_rule,
     to_permission_decision,
 )
-from shoal.policy.rule_tables import FilePermissionRuleTable, PermissionRuleTables
+from shoal.policy.rule_tables import PermissionRuleTables
 from shoal.policy.shell.command_analysis import (
     UNKNOWN_PATH,
     ShellCommandAnalysis,
     SimpleShellCommand,
     analyze_shell_command,
 )
+from shoal.policy.shell_file_rules import REMOVERS, ShellFileRuleChecker
+from shoal.policy.unpacked_files import find_unpacking_objection, unpacks_files
 from shoal.policy.unreadable_files import (
-    WORKING_DIRECTORY,
     find_glob_base,
     is_found_path,
-    iter_possible_read_paths,
-    join_places,
-    list_places,
     list_searched_directories,
-    may_read_other_files,
-    reads_listed_files,
 )
 from shoal.policy.wildcards import GLOB, TooManyDirectoryEntriesError, has_odd_names, iter_link_targets
 
@@ -79,14 +70,11 @@ _UNCLEAR_FILES = "Shoal cannot tell which files it reads; they may include Shoal
 _KEY_WORDS = ("keys", "credentials")
 MAX_COMMAND_LENGTH = 100_000
 """Maximum characters; the system accepts hardly more in one argument, and nobody can review one that long."""
-_PROCESS_FILE = re.compile(r"/+proc/+[^/]+/+(?:cwd|root|fd|map_files|task)(?:/|$)|/+dev/+fd/.*\.\.")
-"""Paths that lead to other files in the process that opens them."""
 _MAY_REMOVE = re.compile(r"\br\W*m|rmdir|\\[xu0-7]|[`$]\(?")
 """Texts in which a command that removes files may hide."""
 _VARIABLE_PATH = re.compile(r"\"?\$\{?[A-Za-z_]\w*\}?\"?/+\*?(?=\s|\"|$)")
 _EVERYTHING = re.compile(r"\s\*(?=\s|$)")
 _REMOVER_ENDS = ("rm", "rmdir")
-_REMOVERS = frozenset({"rm", "rmdir"})
 _ACCEPTED_WRITERS = frozenset({"mkdir", "touch"})
 _PUBLIC_FILES = frozenset(
     {"/etc/os-release", "/etc/debian_version", "/etc/lsb-release", "/proc/cpuinfo", "/proc/meminfo"}
@@ -105,7 +93,8 @@ class _FileWriteObjection(Struct, frozen=True):
 class ShellCommandPermissionDecider:
     def __init__(self, paths: PathResolver) -> None:
         self._paths = paths
-        self._resolved: dict[str, tuple[str, bool]] = {}
+        self._command_paths = CommandPathResolver(paths)
+        self._file_rules = ShellFileRuleChecker(self._command_paths)
 
     def decide_command(
         self, command: str, tables: PermissionRuleTables, mode: PermissionMode
@@ -130,7 +119,7 @@ class ShellCommandPermissionDecider:
             and not _MAY_REMOVE.search(command)
         ):
             return AllowDecision("permissions are skipped")
-        self._resolved.clear()
+        self._command_paths.forget()
         analysis = analyze_shell_command(command)
         if objection := self._find_rule_objection(
             command, self._add_meanings(analysis, command, tables), tables
@@ -164,7 +153,7 @@ class ShellCommandPermissionDecider:
     ) -> tuple[ShellCommandPartDecision, ...]:
         if "\0" in command or len(command) > MAX_COMMAND_LENGTH:
             return ()
-        self._resolved.clear()
+        self._command_paths.forget()
         found = []
         for part in analyze_shell_command(command).parts:
             single_part = ShellCommandAnalysis(parts=(part,))
@@ -174,25 +163,11 @@ class ShellCommandPermissionDecider:
             )
         return tuple(found)
 
-    def _resolve_path(self, path: str) -> tuple[str, bool]:
-        """Resolve each path once per command, because several rules check the same file."""
-        found = self._resolved.get(path)
-        if found is None:
-            found = self._resolved[path] = self._paths.resolve_path(path)
-        return found
-
-    def _list_real_paths(self, path: str) -> tuple[str, ...]:
-        """Return the real path, or those that an ambiguous path may mean to different programs."""
-        try:
-            return (self._resolve_path(path)[0],)
-        except WorkspaceError:
-            return self._paths.list_possible_paths(path)
-
     def _find_critical_removal(self, analysis: ShellCommandAnalysis) -> str | None:
         """Return what a command would remove that nobody wants to lose, or None."""
         for part in analysis.parts:
             name = part.words[0] if part.words else None
-            if name is None or not name.endswith(_REMOVER_ENDS) or name.rpartition("/")[2] not in _REMOVERS:
+            if name is None or not name.endswith(_REMOVER_ENDS) or name.rpartition("/")[2] not in REMOVERS:
                 continue
             if found := _VARIABLE_PATH.search(part.text):
                 return f"{found[0]}, which may be any directory"
@@ -207,10 +182,10 @@ class ShellCommandPermissionDecider:
         """Return True for the root, its children, the home, the working directories and all above."""
         if path.endswith("/*") or path == "*":
             path = path[:-2] or ("/" if path == "/*" else ".")
-        critical = (*self._paths.directories, str(Path.home()), str(self._resolve_path(".")[0]))
+        critical = (*self._paths.directories, str(Path.home()), str(self._command_paths.resolve_path(".")[0]))
         return any(
             real.count("/") == 1 or any(f"{each}/".startswith(f"{real}/") for each in critical)
-            for real in self._list_real_paths(path)
+            for real in self._command_paths.list_real_paths(path)
         )
 
     def _has_forbidding_rules(self, tables: PermissionRuleTables) -> bool:
@@ -248,169 +223,7 @@ class ShellCommandPermissionDecider:
             )
         if tables.shell_read_rules.forbids_nothing and tables.shell_write_rules.forbids_nothing:
             return doubt
-        return self._find_file_rule_objection(command, analysis, tables, doubt)
-
-    def _find_file_rule_objection(
-        self,
-        command: str,
-        analysis: ShellCommandAnalysis,
-        tables: PermissionRuleTables,
-        doubt: ShellCommandPartDecision | None,
-    ) -> ShellCommandPartDecision | None:
-        if not analysis.are_paths_known:
-            doubt = doubt or find_any_file_rule(command, tables)
-        for part in analysis.parts:
-            found = self._check_files_against_rules(part, tables)
-            if found is not None and found.verdict == "deny":
-                return found
-            doubt = doubt or found
-        return doubt
-
-    def _check_files_against_rules(
-        self, part: SimpleShellCommand, tables: PermissionRuleTables
-    ) -> ShellCommandPartDecision | None:
-        doubt = None
-        is_removal = bool(part.words) and part.words[0] in _REMOVERS
-        write_rules = tables.shell_removal_rules if is_removal else tables.shell_write_rules
-        for path in part.writes:
-            rule = self._find_wildcard_rule(path, write_rules)
-            if rule is not None:
-                doubt = doubt or build_rule_decision("ask", part, rule, is_doubtful=True)
-        for paths, table in ((part.reads, tables.shell_read_rules), (part.writes, write_rules)):
-            for path in paths:
-                found = self._check_file_against_rules(part, path, table)
-                if found is not None and found.verdict == "deny":
-                    return found
-                doubt = doubt or found
-        return doubt or self._check_searched_files(part, tables) or self._check_changed_files(part, tables)
-
-    def _check_searched_files(
-        self, part: SimpleShellCommand, tables: PermissionRuleTables
-    ) -> ShellCommandPartDecision | None:
-        """Check files it may read: in directories, by wildcards, through git, or as an unknown command."""
-        table = tables.shell_read_rules
-        if table.forbids_nothing or not may_read_other_files(part):
-            return None
-        for directory in list_searched_directories(part):
-            rule = self._find_unreadable_rule_below(directory, tables)
-            if rule is not None:
-                reason = f"the rule {rule} ({rule.source}) applies to files there; use Grep, which skips them"
-                return ShellCommandPartDecision(part=part, verdict="ask", reason=reason, rule=rule)
-        if (found := self._check_git_and_listed_files(part, tables)) is not None:
-            return found
-        for path in part.reads:
-            if (rule := self._find_wildcard_rule(path, table)) is not None:
-                return build_rule_decision("ask", part, rule, is_doubtful=True)
-        places = list_places(part)
-        for word in iter_possible_read_paths(part):
-            # A path after a revision is relative to the top of the repository.
-            for path in (f"{self._paths.root}/{word}", *join_places((word,), places)):
-                if word and (rule := self._find_possible_file_rule(part, path, table)) is not None:
-                    return build_rule_decision("ask", part, rule, is_doubtful=True)
-        return None
-
-    def _find_possible_file_rule(
-        self, part: SimpleShellCommand, path: str, table: FilePermissionRuleTable
-    ) -> ToolPermissionRule | None:
-        """Return the rule about a path that may have wildcards, or None."""
-        if GLOB.search(path):
-            return self._find_wildcard_rule(path, table)
-        found = self._check_file_against_rules(part, path, table)
-        return None if found is None else found.rule
-
-    def _check_changed_files(
-        self, part: SimpleShellCommand, tables: PermissionRuleTables
-    ) -> ShellCommandPartDecision | None:
-        """Check files it may change: named by its words, in directories, or tracked by git."""
-        table, unchangeable = tables.shell_write_rules, tables.unchangeable_files
-        if table.forbids_nothing or part.read_only:
-            return None
-        rule: ToolPermissionRule | None = None
-        if has_unknown_target(part):
-            rule = table.deny.first_patterned_rule or table.ask.first_patterned_rule
-        places = list_places(part)
-        named = [path for word in iter_possible_changed_paths(part) for path in join_places((word,), places)]
-        for path in filter(None, named):
-            rule = rule or self._find_possible_file_rule(part, path, table)
-            if rule is None and self._is_existing_path(path):
-                rule = unchangeable.find_rule_below(self._resolve_path(path)[0])
-        for directory in list_changed_directories(part):
-            if directory == WORKING_DIRECTORY:
-                rule = rule or unchangeable.find_possible_rule_below(self._paths.directories)
-            elif rule is None and self._is_existing_path(directory):
-                rule = unchangeable.find_rule_below(self._resolve_path(directory)[0])
-        if rule is None and changes_git_tree(part):
-            tracked = list_tracked_files(self._paths.root)
-            rule = (
-                unchangeable.find_possible_rule_below(self._paths.directories)
-                if tracked is None
-                else unchangeable.find_rule_for_files(tracked)
-            )
-        return None if rule is None else build_rule_decision("ask", part, rule, is_doubtful=True)
-
-    def _check_git_and_listed_files(
-        self, part: SimpleShellCommand, tables: PermissionRuleTables
-    ) -> ShellCommandPartDecision | None:
-        if (rule := self._find_git_contents_rule(part, tables)) is not None:
-            reason = (
-                f"the rule {rule} ({rule.source}) applies to files whose contents git may show; name the "
-                f"files that you need after `--`"
-            )
-            return ShellCommandPartDecision(part=part, verdict="ask", reason=reason, rule=rule)
-        if not reads_listed_files(part):
-            return None
-        table = tables.shell_read_rules
-        rule = table.deny.first_patterned_rule or table.ask.first_patterned_rule
-        return None if rule is None else build_rule_decision("ask", part, rule, is_doubtful=True)
-
-    def _find_git_contents_rule(
-        self, part: SimpleShellCommand, tables: PermissionRuleTables
-    ) -> ToolPermissionRule | None:
-        """Return a rule about files whose contents a git command may show, now or from its history."""
-        contents = find_git_contents(part)
-        if contents is None:
-            return None
-        operands, places = contents.operands, part.places
-        if places != ("",):
-            operands = tuple(join_places(filter(None, operands), places))
-        existing = [word for word in operands if word and self._is_existing_path(word)]
-        is_current = contents.is_current and len(existing) == len(operands)
-        unreadable = tables.unreadable_files
-        if is_current and (tracked := list_tracked_files(self._paths.root)) is not None:
-            return unreadable.find_rule_for_files(tracked)
-        paths = (*join_places(contents.paths, places), *existing)
-        if not paths or any(path.startswith(":") or GLOB.search(path) for path in paths):
-            return unreadable.find_possible_rule_below(self._paths.directories)
-        for path in filter(None, paths):
-            try:
-                real, is_directory = self._resolve_path(path)
-            except WorkspaceError:
-                return unreadable.find_possible_rule_below(self._paths.directories)
-            rule = (
-                unreadable.find_possible_rule_below((real,))
-                if is_directory
-                else unreadable.find_rule_for_files((real, f"{self._paths.root}/{path}"))
-            )
-            if rule is not None:
-                return rule
-        return None
-
-    def _is_existing_path(self, word: str) -> bool:
-        try:
-            return os.path.lexists(self._resolve_path(word)[0])
-        except WorkspaceError:
-            return False
-
-    def _find_wildcard_rule(self, path: str, table: FilePermissionRuleTable) -> ToolPermissionRule | None:
-        """Return the first rule that matches, or may match, a path that the wildcards expand to."""
-        try:
-            found = (
-                table.deny.find_match(real) or table.ask.find_match(real)
-                for real in self._paths.expand_path_wildcards(path)
-            )
-            return next(filter(None, found), None)
-        except TooManyDirectoryEntriesError:
-            return table.deny.first_patterned_rule or table.ask.first_patterned_rule
+        return self._file_rules.find_objection(command, analysis, tables, doubt)
 
     def _check_shoal_key_access(self, parts: Iterable[SimpleShellCommand]) -> ShellCommandPartDecision | None:
         doubt: ShellCommandPartDecision | None = None
@@ -423,11 +236,11 @@ class ShellCommandPermissionDecider:
         return doubt
 
     def _may_be_shoal_key_path(self, path: str) -> bool:
-        is_secret = any(map(self._paths.is_shoal_secret_file, self._list_real_paths(path)))
+        is_secret = any(map(self._paths.is_shoal_secret_file, self._command_paths.list_real_paths(path)))
         if is_secret or not GLOB.search(path):
             return is_secret
         try:
-            start, _ = self._resolve_path(find_glob_base(path))
+            start, _ = self._command_paths.resolve_path(find_glob_base(path))
         except WorkspaceError:
             return False
         # Expanding every pattern would cost more than everything else.
@@ -435,32 +248,6 @@ class ShellCommandPermissionDecider:
         return is_above and any(
             map(self._paths.is_shoal_secret_file, self._paths.expand_path_wildcards(path))
         )
-
-    def _find_unreadable_rule_below(
-        self, directory: str, tables: PermissionRuleTables
-    ) -> ToolPermissionRule | None:
-        if directory == WORKING_DIRECTORY:
-            return next(
-                filter(None, map(tables.unreadable_files.find_rule_below, self._paths.directories)), None
-            )
-        found = map(tables.unreadable_files.find_rule_below, self._list_real_paths(directory))
-        return next(filter(None, found), None)
-
-    def _check_file_against_rules(
-        self, part: SimpleShellCommand, path: str, table: FilePermissionRuleTable
-    ) -> ShellCommandPartDecision | None:
-        if path.startswith(UNKNOWN_PATH) or _PROCESS_FILE.match(path):
-            possible_rule = table.deny.first_patterned_rule or table.ask.first_patterned_rule
-            return (
-                None
-                if possible_rule is None
-                else build_rule_decision("ask", part, possible_rule, is_doubtful=True)
-            )
-        paths = self._list_real_paths(path)
-        if rule := next(filter(None, map(table.deny.find_match, paths)), None):
-            return build_rule_decision("deny", part, rule)
-        rule = next(filter(None, map(table.ask.find_match, paths)), None)
-        return None if rule is None else build_rule_decision("ask", part, rule)
 
     def _decide_command_permission(
         self, command: str, analysis: ShellCommandAnalysis, tables: PermissionRuleTables, mode: PermissionMode
@@ -488,12 +275,29 @@ class ShellCommandPermissionDecider:
                 if any(each.guarded for each in not_allowed)
                 else rule_suggestions.suggest_rules_for_command(command, [each.part for each in not_allowed]),
             )
+        if objection := self._find_unpacking_objection(parts):
+            return AskDecision(objection)
         rule_decision = next((each for each in decisions if each.rule is not None), None)
         return (
             AllowDecision("every part of it is read-only")
             if rule_decision is None
             else to_permission_decision(rule_decision)
         )
+
+    def _find_unpacking_objection(self, parts: tuple[SimpleShellCommand, ...]) -> str | None:
+        """Return why a command must be asked that unpacks or copies files which it does not name."""
+        are_files_final = len(parts) == 1 or not any(map(_may_write_archive, parts))
+        try:
+            found = (
+                find_unpacking_objection(
+                    part, self._command_paths.resolve_path, are_files_final=are_files_final
+                )
+                for part in parts
+                if not part.read_only
+            )
+            return next(filter(None, found), None)
+        except WorkspaceError as error:
+            return str(error)
 
     def _may_obey_written_settings(self, parts: tuple[SimpleShellCommand, ...]) -> bool:
         if any(map(is_json_tool, parts)) and any(map(may_write_python_module, parts)):
@@ -509,6 +313,10 @@ class ShellCommandPermissionDecider:
             for path in part.writes:
                 if path not in _NULL_DEVICES and self._is_protected_write_path(path):
                     return AskDecision(_PROTECTED.format(escape_filename(path)))
+            if rule.pattern is None and (named := self._find_named_protected_path(part)) is not None:
+                return AskDecision(_PROTECTED.format(escape_filename(named)))
+        if rule.pattern is None and (objection := self._find_unpacking_objection(analysis.parts)):
+            return AskDecision(objection)
         return AllowDecision(f"the rule {rule} ({rule.source})", str(rule), rule.source)
 
     def _decide_simple_command(
@@ -548,7 +356,7 @@ class ShellCommandPermissionDecider:
         """Return a protected file that a command names and may change, or None."""
         if part.read_only:
             return None
-        paths = iter_possible_changed_paths(part)
+        paths = (*iter_possible_changed_paths(part), *iter_output_paths(part, has_wide_names=True))
         return next(
             (
                 path
@@ -592,7 +400,7 @@ class ShellCommandPermissionDecider:
         mode: PermissionMode,
     ) -> _FileWriteObjection | None:
         try:
-            real, _ = self._resolve_path(real_path)
+            real, _ = self._command_paths.resolve_path(real_path)
         except WorkspaceError as error:
             return _FileWriteObjection(str(error))
         if self._paths.is_change_guarded(real):
@@ -623,7 +431,7 @@ class ShellCommandPermissionDecider:
         try:
             for path in paths:
                 for directory in self._iter_wildcard_paths(path) if GLOB.search(path) else (path,):
-                    real, is_directory = self._resolve_path(directory)
+                    real, is_directory = self._command_paths.resolve_path(directory)
                     if is_directory and any(map(is_found_path, part.reads)) and has_odd_names(real):
                         return _ODD_NAMES
                     if is_directory and (target := self._find_outer_link(real, part.found_name, tables)):
@@ -637,7 +445,7 @@ class ShellCommandPermissionDecider:
     def _find_search_objection(self, part: SimpleShellCommand, tables: PermissionRuleTables) -> str | None:
         """Return why a command must be asked because of what lies in the directories that it reads."""
         if part.words and (judge := get_checkout_judge(part.words)) is not None:
-            return judge(part, self._resolve_path, self._paths.root)
+            return judge(part, self._command_paths.resolve_path, self._paths.root)
         if part.follows_links or "find" in part.via or any(map(is_found_path, part.reads)):
             return self._find_link_objection(part, tables)
         return None
@@ -654,7 +462,7 @@ class ShellCommandPermissionDecider:
 
     def _find_real_read_objection(self, path: str, tables: PermissionRuleTables) -> str | None:
         try:
-            real, _ = self._resolve_path(path)
+            real, _ = self._command_paths.resolve_path(path)
         except WorkspaceError as error:
             return str(error)
         if self._is_readable(real, tables) or path in _PUBLIC_FILES or real.startswith(_PUBLIC_DIRECTORIES):
@@ -664,7 +472,9 @@ class ShellCommandPermissionDecider:
     def _is_protected_write_path(self, path: str) -> bool:
         try:
             paths = self._iter_wildcard_paths(path) if GLOB.search(path) else (path,)
-            return any(self._paths.is_change_guarded(self._resolve_path(each)[0]) for each in paths)
+            return any(
+                self._paths.is_change_guarded(self._command_paths.resolve_path(each)[0]) for each in paths
+            )
         except (WorkspaceError, TooManyDirectoryEntriesError):
             return True
 
@@ -674,6 +484,12 @@ _PROTECTED = "it writes {}, which is protected: it controls what programs do, or
 
 def _is_command_argument(part: SimpleShellCommand, path: str) -> bool:
     return part.argv is not None and any(path == word or path.endswith(f"/{word}") for word in part.argv)
+
+
+def _may_write_archive(part: SimpleShellCommand) -> bool:
+    """Return True if a command may write a file that another part of the line unpacks."""
+    is_plain = bool(part.words) and part.words[0] in _ACCEPTED_WRITERS
+    return not (part.read_only and not part.writes) and not is_plain and not unpacks_files(part)
 
 
 def _format_simple_command_reason(part: SimpleShellCommand) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
 from shoal.core.names import TaskId
-from shoal.core.teams.tasks import ATTEMPT_KEY, Task, TaskClaimResult, find_open_blockers
+from shoal.core.teams.tasks import ATTEMPT_KEY, REFUSAL_KEY, Task, TaskClaimResult, find_open_blockers
 from shoal.tools.builtin_tool import format_tool_text
 
 
@@ -64,4 +64,4 @@ def task_to_dict(task: Task) -> dict[str, Any]:
 
 
 def get_visible_task_metadata(task: Task) -> dict[str, Any]:
-    return {key: value for key, value in task.metadata.items() if key != ATTEMPT_KEY}
+    return {key: value for key, value in task.metadata.items() if key not in (ATTEMPT_KEY, REFUSAL_KEY)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
@@ -13,6 +14,7 @@ from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_
 from shoal.core.errors import StateFileError, TeamStoreError
 from shoal.core.names import AgentName, TaskId, parse_agent_name, parse_task_id
 from shoal.core.teams.tasks import (
+    REFUSAL_KEY,
     Task,
     TaskClaimResult,
     TaskDraft,
@@ -34,6 +36,8 @@ LeadIdentityLookup: TypeAlias = Callable[[AgentIdentity, str], AgentIdentity | N
 _DEADLINE = 60
 _UPDATE_DEADLINE = 660
 """Seconds for an update, which may run an acceptance command first."""
+
+_REFUSAL_LINES, _REFUSAL_LENGTH = 20, 2_000
 
 _Text = Annotated[str, Meta(min_length=1)]
 _Id = Annotated[str, ToolParameterName("taskId")]
@@ -252,6 +256,7 @@ class _TaskToolActions:
         )
         key = (context.agent.agent, task_id)
         if (refusal := await self._explain_update_refusal(board, task_id, request, context)) is not None:
+            await _record_refused_completion(board, task_id, request, refusal, caller)
             return create_tool_error_output(refusal)
         claim: TaskClaimResult | None = None
         if request.is_task_claim(caller):
@@ -364,6 +369,19 @@ class _TaskToolActions:
                     sentences.append(format_tool_text("TaskUpdate", key, tasks=", ".join(found)))
         text = " ".join(filter(None, (format_task_line(task, find_open_blockers(task, tasks)), *sentences)))
         return ToolOutput(content=text, data={"task": task_to_dict(task)})
+
+
+async def _record_refused_completion(
+    board: TaskBoard, task_id: TaskId, request: _TaskUpdateRequest, refusal: str, caller: AgentName
+) -> None:
+    """Store why a task was not completed, for the people and programs that see it unfinished."""
+    if request.status != "completed":
+        return
+    tail = "\n".join(refusal.splitlines()[-_REFUSAL_LINES:])
+    first = refusal.partition("\n")[0]
+    text = refusal if len(refusal) <= _REFUSAL_LENGTH else f"{first}\n…\n{tail[-_REFUSAL_LENGTH:]}"
+    with suppress(TeamStoreError):  # deleted in the meantime
+        await board.update(task_id, TaskUpdate(metadata={REFUSAL_KEY: text}), by=caller)
 
 
 async def _check_acceptance_change(

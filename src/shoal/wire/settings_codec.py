@@ -76,7 +76,11 @@ class SandboxSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     """Paths that sandboxed commands may write to, in addition to the project, granted directories and
     TMPDIR."""
     hidden: tuple[str, ...] = ()
-    """Paths hidden from sandboxed commands in addition to keys and credentials."""
+    """Paths hidden from sandboxed commands in addition to keys and credentials; `*` and `**` match names."""
+    read_only: tuple[str, ...] = ()
+    """Paths that sandboxed commands cannot write to, even inside writable paths; `*` and `**` match names."""
+    withheld_variables: tuple[str, ...] = ()
+    """Environment variables that shell commands do not get."""
 
 
 class TelemetrySettings(Struct, frozen=True, kw_only=True):
@@ -101,6 +105,8 @@ class ClusterSettings(Struct, frozen=True, kw_only=True):
     files: Literal["git", "shared"] = "git"
     """Files of a teammate: `git` gives it a checkout of your last commit on its machine, and its work comes
     back as commits; `shared` uses the same path on all machines."""
+    uncommitted: bool = False
+    """True if a new teammate also gets your uncommitted changes, as one commit on top of your last commit."""
 
 
 TeammateMode: TypeAlias = Literal["auto", "in-process", "process", "tmux", "iterm2", "ray"]

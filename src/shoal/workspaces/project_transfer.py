@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shoal.workspaces.checkout import GitCheckout, get_head_commit
 from shoal.workspaces.git_runner import GitDirectories, GitRunner
@@ -42,12 +43,19 @@ def relocate_checkout_path(path: str, cwd: Path) -> str:
     return f"{home}{_CHECKOUTS}{place}"
 
 
-async def find_project_origin(git: GitRunner, checkout: GitCheckout, ref: str, *, name: str) -> ProjectOrigin:
-    """Return the commit of a ref, or HEAD if there is none. Raises `WorktreeError`."""
+async def find_project_origin(
+    git: GitRunner, checkout: GitCheckout, ref: str, *, name: str, uncommitted: bool = False
+) -> ProjectOrigin:
+    """Return the commit of a ref, or HEAD if there is none. Raises `WorktreeError`.
+
+    With `uncommitted`, changes since HEAD are in one more commit, to which no ref points.
+    """
     found = await git.try_run(
         "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}", at=checkout.git_directories
     )
     commit = found.text if found.status == 0 else await get_head_commit(git, checkout)
+    if uncommitted and found.status != 0:
+        commit = await commit_all_files(git, checkout.git_directories, commit, "Uncommitted changes")
     roots = (await git("rev-list", "--max-parents=0", commit, at=checkout.git_directories)).text.split("\n")
     return ProjectOrigin(project=roots[-1], commit=commit, inside=checkout.inside, name=name)
 
@@ -122,7 +130,7 @@ class MachineCheckout:
         The index and the branch of the agent stay as they are.
         """
         head = (await self._git("rev-parse", "HEAD^{commit}", at=self.top)).text
-        tree = await self._write_tree()
+        tree = await write_tree_of_all_files(self._git, self._places)
         head_tree = (await self._git("rev-parse", f"{head}^{{tree}}", at=self.top)).text
         if (head, tree) == (self._sent or (self._origin.commit, head_tree)):
             return b""
@@ -136,17 +144,31 @@ class MachineCheckout:
         self._sent = (head, tree)
         return bundle.out
 
-    async def _write_tree(self) -> str:
-        """Return a tree of all files that git does not ignore, without touching the agent's index."""
+    @property
+    def _places(self) -> GitDirectories:
         entry = self.top / ".git"
-        with tempfile.TemporaryDirectory(dir=entry) as directory:
-            index = Path(directory) / "index"
-            if (entry / "index").exists():
-                # With its time: git reads a file again whose time is not before that of the index.
-                shutil.copy2(entry / "index", index)
-            places = GitDirectories(entry=entry, common=entry, tree=self.top, index=index)
-            await self._git("add", "--all", at=places)
-            return (await self._git("write-tree", at=places)).text
+        return GitDirectories(entry=entry, common=entry, tree=self.top)
+
+
+async def commit_all_files(git: GitRunner, places: GitDirectories, head: str, message: str) -> str:
+    """Return a commit on top of HEAD with all files; HEAD itself if nothing has changed."""
+    tree = await write_tree_of_all_files(git, places)
+    if tree == (await git("rev-parse", f"{head}^{{tree}}", at=places)).text:
+        return head
+    arguments = ("commit-tree", tree, "-p", head, "-m", message)
+    return (await git(*arguments, at=places, settings=_AUTHOR)).text
+
+
+async def write_tree_of_all_files(git: GitRunner, places: GitDirectories) -> str:
+    """Return a tree of all files that git does not ignore, without touching the index."""
+    with tempfile.TemporaryDirectory(dir=places.entry) as directory:
+        index = Path(directory) / "index"
+        if (places.entry / "index").exists():
+            # With its time: git reads a file again whose time is not before that of the index.
+            shutil.copy2(places.entry / "index", index)
+        with_index = replace(places, index=index)
+        await git("add", "--all", at=with_index)
+        return (await git("write-tree", at=with_index)).text
 
 
 def check_safe_name(name: str) -> str:

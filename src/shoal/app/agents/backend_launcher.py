@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from shoal.app.agent_permissions import get_permission_engine
 from shoal.app.agents.member_setup import resolve_launch_permission_mode
 from shoal.app.models.child_model import format_qualified_model_name
+from shoal.app.options import Options
 from shoal.app.settings.settings import Settings
 from shoal.core.agents.subagents import ResourceRequest, SpawnRequest
 from shoal.core.errors import (
@@ -31,6 +35,7 @@ from shoal.core.teams.member_backends import (
     TerminalMultiplexer,
 )
 from shoal.core.teams.roster import BackendType, RosterEntry
+from shoal.core.text.redaction import is_secret_variable_name
 from shoal.stores.store_choice import get_shared_address
 
 if TYPE_CHECKING:
@@ -111,7 +116,7 @@ class BackendMemberLauncher:
             env={**runtime.settings.environ, **AGENT_ENVIRONMENT_MARKS},
             bootstrap=b""
             if self.is_foreign_agent_type(entry.agent_type)
-            else self._build_bootstrap(entry, request, mode, call),
+            else self._build_bootstrap(entry, request, mode, call, self._select_inherited_options(backend)),
             program=runtime.settings.own.teammate_programs.get(entry.agent_type, ()),
             split=runtime.settings.own.split_panes,
             resources=self._resolve_resources(entry),
@@ -243,8 +248,26 @@ class BackendMemberLauncher:
             skip_permissions=skip_permissions,
         )
 
+    def _select_inherited_options(self, backend: BackendType) -> Options:
+        """Return the options for a member's session; another machine gets no secrets in settings."""
+        options = self._runtime.options
+        if backend != "ray" or options.settings is None:
+            return options
+        settings, withheld = remove_secret_variables(self._runtime.settings)
+        if withheld and "--settings" not in self._noted_kinds:
+            self._noted_kinds.add("--settings")
+            self._runtime.events.note(
+                f"{', '.join(withheld)} in --settings stays on this machine. Set it on the other machines."
+            )
+        return replace(options, settings=settings)
+
     def _build_bootstrap(
-        self, entry: RosterEntry, request: SpawnRequest | None, mode: PermissionMode | None, call: str
+        self,
+        entry: RosterEntry,
+        request: SpawnRequest | None,
+        mode: PermissionMode | None,
+        call: str,
+        options: Options,
     ) -> bytes:
         from shoal.app.agents.member_bootstrap import (
             MemberBootstrap,
@@ -276,7 +299,7 @@ class BackendMemberLauncher:
                 answered=permissions.answers.updates,
                 denied=permissions.inherited_denials,
                 opened=build_inherited_options(
-                    runtime.options,
+                    options,
                     cwd=runtime.config.cwd,
                     model=model if isinstance(model, str) else None,
                     mode=permissions.mode,
@@ -360,6 +383,7 @@ class MemberBackendPool:
             environ=runtime.settings.environ,
             clock=runtime.clock,
             report=runtime.events.note,
+            uncommitted=runtime.settings.own.cluster.uncommitted,
         )
 
     def _create_pane_backend(self, backend: BackendType) -> MemberBackend:
@@ -386,6 +410,19 @@ class MemberBackendPool:
 
     def _build_viewer_argv(self, launch_args: MemberLaunchArgs) -> tuple[str, ...]:
         return (sys.executable, "-m", "shoal", "view", launch_args.session, launch_args.name)
+
+
+def remove_secret_variables(settings: Settings) -> tuple[str | None, tuple[str, ...]]:
+    """Return the settings of the command line without secrets, and the names of the secrets."""
+    document = next((each for each in settings.documents if each.kind == "command line"), None)
+    if document is None:
+        return None, ()
+    variables = document.raw.get("env")
+    if not isinstance(variables, dict):
+        return json.dumps(document.raw), ()
+    withheld = tuple(name for name in variables if is_secret_variable_name(name))
+    shown = {name: value for name, value in variables.items() if name not in withheld}
+    return json.dumps({**document.raw, "env": shown}), withheld
 
 
 def choose_backend_type(settings: Settings, *, attended: bool, foreign: bool) -> BackendType:

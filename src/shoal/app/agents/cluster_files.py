@@ -25,8 +25,16 @@ class ClusterFiles:
     """Sends the last commit of the project, or the last work of the member if it worked before."""
 
     def __init__(
-        self, cwd: Path, *, environ: Mapping[str, str], clock: Clock, report: Callable[[str], None]
+        self,
+        cwd: Path,
+        *,
+        environ: Mapping[str, str],
+        clock: Clock,
+        report: Callable[[str], None],
+        uncommitted: bool = False,
     ) -> None:
+        """With `uncommitted`, new members also get the changes that are not committed."""
+        self._uncommitted = uncommitted
         self._cwd = cwd
         self._git = GitRunner(environ, clock)
         self._checkout: GitCheckout | None = None
@@ -36,7 +44,9 @@ class ClusterFiles:
     async def describe_origin(self, member: MemberLaunchArgs) -> bytes:
         name = f"{member.session}-{member.name}"
         checkout, ref = await self._find_checkout(), build_work_ref(member)
-        return msgspec.json.encode(await find_project_origin(self._git, checkout, ref, name=name))
+        return msgspec.json.encode(
+            await find_project_origin(self._git, checkout, ref, name=name, uncommitted=self._uncommitted)
+        )
 
     async def build_bundle(self, origin: bytes, known: Sequence[str]) -> bytes:
         decoded = msgspec.json.decode(origin, type=ProjectOrigin)

@@ -9,8 +9,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from msgspec import Struct
-
 from shoal.app.agents.agent import Agent, refuse_unknown_keywords, restore_agent
 from shoal.app.agents.argument_checks import check_text
 from shoal.app.config.session_config import resolve_environment
@@ -23,16 +21,20 @@ from shoal.app.library.team_definition import (
     select_stored_options,
     write_team_definition,
 )
+from shoal.app.library.team_report import (
+    MemberEndings,
+    TeamReport,
+    explain_unfinished_tasks,
+    is_startable,
+)
 from shoal.app.model_notices import format_session_notice
 from shoal.app.settings.settings import resolve_shoal_home
 from shoal.app.teams.board_changes import add_board_task
 from shoal.app.teams.journaled_board import JournaledTaskBoard
 from shoal.core.agents.subagents import SpawnRequest
-from shoal.core.budgets.usage import Usage
 from shoal.core.errors import AgentRequestRefused, InvalidName, SettingsError, TeamNotFound
 from shoal.core.events import AgentStarted, Event
 from shoal.core.names import LEAD_NAME, AgentName, TaskId, TeamName, parse_team_name, parse_teammate_name
-from shoal.core.teams.mail import MailMessage
 from shoal.core.teams.tasks import Task, TaskDraft
 from shoal.core.teams.team_operations import TeammateStatusSnapshot
 from shoal.core.text.name_suggestions import suggest_name
@@ -50,30 +52,6 @@ if TYPE_CHECKING:
 
 _REMOTE_BACKENDS = ("process", "tmux", "iterm2")
 _NOT_OPEN = "The team is not open. Enter it with `async with shoal.Team(...) as team:`."
-
-
-class TeamReport(Struct, frozen=True, kw_only=True):
-    """State of a team that has nothing left to do."""
-
-    team: str
-    tasks: tuple[Task, ...]
-    messages: tuple[MailMessage, ...]
-    """Mail that the lead received, oldest first."""
-    text: str = ""
-    """Last text of the lead; empty if the program leads the team."""
-    cost_usd: float | None = None
-    """Cost of the whole team in dollars; None if the price of a model is unknown."""
-    usage: Usage = Usage()
-
-    @property
-    def unfinished(self) -> tuple[Task, ...]:
-        """Tasks that are not completed."""
-        return tuple(task for task in self.tasks if task.status != "completed")
-
-    @property
-    def ok(self) -> bool:
-        """True if every task is completed."""
-        return not self.unfinished
 
 
 class Team:
@@ -111,6 +89,7 @@ class Team:
         self._text = ""
         self._last_report: TeamReport | None = None
         self._is_hosted = False
+        self._endings = MemberEndings()
 
     def __repr__(self) -> str:
         return f"<team {self.name}: {', '.join(self._members)}>"
@@ -308,9 +287,11 @@ class Team:
         with suppress(LookupError):
             await mailboxes.open_inbox(LEAD_NAME)
         budget = session.budget
+        tasks = await self.list_tasks()
         self._last_report = TeamReport(
             team=self.name,
-            tasks=await self.list_tasks(),
+            tasks=tasks,
+            reasons=explain_unfinished_tasks(self.name, tasks, self.members, self._endings),
             messages=tuple(
                 mail
                 for mail in await mailboxes.read_history(LEAD_NAME)
@@ -356,6 +337,7 @@ class Team:
         return LibrarySession(built, agents_of_session, opened_by=origin)
 
     async def _prepare_team(self, session: LibrarySession[Any]) -> None:
+        session.subscribe(self._endings.on_event)
         if self._roster is not None:
             if session.led_team_name != self.name:
                 raise TeamNotFound(f"The team {self.name} could not be resumed.")
@@ -389,7 +371,8 @@ class Team:
 
     def _build_spawn_request(self, member: str, tasks: Sequence[Task]) -> SpawnRequest:
         agent = self._members[member]
-        own = [f"- #{task.id} {task.subject}" for task in tasks if task.owner == member]
+        owned = [task for task in tasks if task.owner == member and task.status != "completed"]
+        own = [f"- #{task.id} {task.subject}" for task in owned]
         listing = (
             format_session_notice("member_tasks", tasks="\n".join(own))
             if own
@@ -400,6 +383,8 @@ class Team:
             kind=agent.name,
             description=agent.description,
             prompt=f"{format_session_notice('member_start')}\n\n{listing}",
+            # No request for a member that has nothing to do yet: a message or a task wakes it.
+            waits_for_work=not any(is_startable(task, tasks) for task in owned),
         )
 
     def _continue_work(self, session: LibrarySession[Any]) -> asyncio.Task[None]:

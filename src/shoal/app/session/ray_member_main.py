@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
 import socket
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -31,6 +33,9 @@ from shoal.workspaces.project_transfer import MachineCheckout, ProjectOrigin
 STORE_TIMEOUT = 20.0
 """Seconds to wait at the end until the lead has stored the last work."""
 
+LOST_LEAD_GRACE = 5.0
+"""Seconds for a clean end after the connection to the lead is lost."""
+
 
 def main(order: Mapping[str, Any]) -> None:
     """Run the process that Ray started for one member."""
@@ -42,6 +47,8 @@ async def _run_ordered_member(order: Mapping[str, Any]) -> None:
     clock = SystemClock()
     orders = await connect_to_lead(msgspec.convert(order["orders"], LeadAddress), clock)
     channel = await connect_to_lead(msgspec.convert(order["member"], LeadAddress), clock)
+    # Not closed: the connection must last as long as this process.
+    threading.Thread(target=_watch_lead, args=(os.dup(orders.descriptor),), daemon=True).start()
     try:
         await _receive_and_run_member(orders, channel, clock)
     finally:
@@ -140,6 +147,19 @@ class CheckpointSender:
                     self._unconfirmed += 1
                     self._confirmed.clear()
                     send_in_parts(self._orders, bundle)
+
+
+def _watch_lead(descriptor: int) -> None:
+    """End this process when the connection to the lead has ended, after a grace period.
+
+    In a thread, because the event loop may wait for a store that this machine cannot reach. The lead has
+    given this process up, so nothing that it could still store counts.
+    """
+    connection = select.poll()
+    connection.register(descriptor, getattr(select, "POLLRDHUP", select.POLLHUP))
+    connection.poll()
+    threading.Event().wait(LOST_LEAD_GRACE)
+    os._exit(1)
 
 
 async def _create_checkout(orders: SocketChannel, origin: bytes, clock: Clock) -> MachineCheckout | None:

@@ -59,6 +59,8 @@ class SpawnRequest(Struct, frozen=True, kw_only=True):
     effort: str | int | None = None
     lent: tuple[str, ...] = ()
     """Permission rules for calls that need no question."""
+    waits_for_work: bool = False
+    """True if a new teammate only reads its prompt with its first message or task: it is idle until then."""
     resources: ResourceRequest | None = None
     """What it needs from the machine that runs it, if it runs on a cluster."""
 

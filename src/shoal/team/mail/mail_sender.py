@@ -80,9 +80,11 @@ class TeamMailPoster:
     ) -> MailPostReceipt:
         return await self._post_mail(sender, to, text, kind, summary, mail_id=ident, fyi=fyi)
 
-    async def post_lead_prompt(self, to: AgentName, text: str, ident: str) -> MailPostReceipt:
-        """Post a prompt in the lead's name."""
-        return await self._post_mail(LEAD_NAME, to, text, "prompt", mail_id=ident)
+    async def post_lead_prompt(
+        self, to: AgentName, text: str, ident: str, *, fyi: bool = False
+    ) -> MailPostReceipt:
+        """Post a prompt in the lead's name; with `fyi` it does not wake the member."""
+        return await self._post_mail(LEAD_NAME, to, text, "prompt", mail_id=ident, fyi=fyi)
 
     async def _post_mail(
         self,

@@ -98,6 +98,7 @@ class LocalMember:
         question_broker.subscribe(self._stall_detector.reset_stall_timer)
         self._run_task: asyncio.Task[Any] | None = None
         self._in_turn = self._is_interrupting = False
+        self._has_started_idle = asyncio.Event()
         self._claimed_task: TaskId | None = None
         self._board_error = ""
         """Last error that kept it from claiming tasks."""
@@ -175,8 +176,17 @@ class LocalMember:
                 self.claims_tasks = self.claims_tasks or not mail.fyi
         rendered = render_mail(mail, body) if received.trusted else render_mail_text(mail, trusted=False)
         self._services.queue.put(rendered.to_inbox_item(mail.id, self.id))
+        if self.state == "created" and not rendered.wakes:
+            self._start_idle()
         self._observer.notify_changed()
         return False
+
+    def _start_idle(self) -> None:
+        """Become idle without a working period: its first prompt gives it no work yet."""
+        self.state = "idle"
+        self._observer.set_roster_activity(self.name, active=False)
+        self._services.events.emit_event(MemberWentIdle(agent=self.id, reason="available"))
+        self._has_started_idle.set()
 
     async def _accept_late_permission(self, item_id: str, body: PermissionResponseMail) -> bool:
         """Queue a late permission for a call of an earlier process; return False if it is none."""
@@ -302,12 +312,19 @@ class LocalMember:
         """Wait until an item is queued for it or it has claimed a task."""
         queue = self._services.queue
         while not queue.count_waking_items(self.id):
-            if self.state == "created" or not self.can_claim_task:
+            if self.state == "created":
+                await _run_both_until_first_ends(
+                    self._wait_for_idle_start, lambda: queue.wait_for_waking_item(self.id)
+                )
+            elif not self.can_claim_task:
                 await queue.wait_for_waking_item(self.id)
             elif await _run_both_until_first_ends(
                 self._wait_for_claimable_task, lambda: queue.wait_for_waking_item(self.id)
             ):
                 await self._claim_next_board_task()
+
+    async def _wait_for_idle_start(self) -> None:
+        await self._has_started_idle.wait()
 
     async def _wait_for_claimable_task(self) -> None:
         while True:

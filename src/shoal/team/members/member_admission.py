@@ -164,8 +164,8 @@ class MemberAdmission:
         try:
             for request in requests:
                 admitted.append(await self._admit_member(request, call))  # noqa: PERF401 - undone one by one
-            for member in admitted:
-                await self._post_first_prompt(member.entry, member.prompt)
+            for member, request in zip(admitted, requests, strict=True):
+                await self._post_first_prompt(member.entry, member.prompt, fyi=request.waits_for_work)
         except BaseException:
             for member in admitted:
                 await self._undo_admission(member)
@@ -347,9 +347,10 @@ class MemberAdmission:
             case slot:
                 return slot
 
-    async def _post_first_prompt(self, entry: RosterEntry, text: str) -> None:
-        """Post the prompt as the first message of its inbox, which gives it work."""
-        await self._mail_sender.post_lead_prompt(entry.name, text, _build_first_prompt_mail_id(entry))
+    async def _post_first_prompt(self, entry: RosterEntry, text: str, *, fyi: bool = False) -> None:
+        """Post the prompt as the first message of its inbox, which gives it work unless it is `fyi`."""
+        ident = _build_first_prompt_mail_id(entry)
+        await self._mail_sender.post_lead_prompt(entry.name, text, ident, fyi=fyi)
 
     async def _restore_local_agent(self, entry: RosterEntry) -> PreparedAgent:
         """Restore the agent of an in-process member from its transcript."""

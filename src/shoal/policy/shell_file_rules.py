@@ -1,0 +1,237 @@
+"""Rules about files, applied to the files that a shell command reads, searches or changes."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from shoal.core.errors import WorkspaceError
+from shoal.policy.changed_files import (
+    changes_git_tree,
+    has_unknown_target,
+    iter_output_paths,
+    iter_possible_changed_paths,
+    list_changed_directories,
+)
+from shoal.policy.git_contents import find_git_contents, list_tracked_files
+from shoal.policy.path_resolver import CommandPathResolver
+from shoal.policy.permission_rules import ToolPermissionRule
+from shoal.policy.rule_decisions import ShellCommandPartDecision, build_rule_decision, find_any_file_rule
+from shoal.policy.rule_tables import FilePermissionRuleTable, PermissionRuleTables
+from shoal.policy.shell.command_analysis import UNKNOWN_PATH, ShellCommandAnalysis, SimpleShellCommand
+from shoal.policy.unreadable_files import (
+    WORKING_DIRECTORY,
+    UnreadableFileRules,
+    iter_possible_read_paths,
+    join_places,
+    list_places,
+    list_searched_directories,
+    may_read_other_files,
+    reads_listed_files,
+)
+from shoal.policy.wildcards import GLOB, TooManyDirectoryEntriesError
+
+REMOVERS = frozenset({"rm", "rmdir"})
+_PROCESS_FILE = re.compile(r"/+proc/+[^/]+/+(?:cwd|root|fd|map_files|task)(?:/|$)|/+dev/+fd/.*\.\.")
+"""Paths that lead to other files in the process that opens them."""
+
+
+class ShellFileRuleChecker:
+    """Finds the rules that forbid what a command does with files."""
+
+    def __init__(self, paths: CommandPathResolver) -> None:
+        self._paths = paths
+
+    def find_objection(
+        self,
+        command: str,
+        analysis: ShellCommandAnalysis,
+        tables: PermissionRuleTables,
+        doubt: ShellCommandPartDecision | None,
+    ) -> ShellCommandPartDecision | None:
+        if not analysis.are_paths_known:
+            doubt = doubt or find_any_file_rule(command, tables)
+        for part in analysis.parts:
+            found = self._check_files_against_rules(part, tables)
+            if found is not None and found.verdict == "deny":
+                return found
+            doubt = doubt or found
+        return doubt
+
+    def _check_files_against_rules(
+        self, part: SimpleShellCommand, tables: PermissionRuleTables
+    ) -> ShellCommandPartDecision | None:
+        doubt = None
+        is_removal = bool(part.words) and part.words[0] in REMOVERS
+        write_rules = tables.shell_removal_rules if is_removal else tables.shell_write_rules
+        for path in part.writes:
+            rule = self._find_wildcard_rule(path, write_rules)
+            if rule is not None:
+                doubt = doubt or build_rule_decision("ask", part, rule, is_doubtful=True)
+        for paths, table in ((part.reads, tables.shell_read_rules), (part.writes, write_rules)):
+            for path in paths:
+                found = self._check_file_against_rules(part, path, table)
+                if found is not None and found.verdict == "deny":
+                    return found
+                doubt = doubt or found
+        return doubt or self._check_searched_files(part, tables) or self._check_changed_files(part, tables)
+
+    def _check_searched_files(
+        self, part: SimpleShellCommand, tables: PermissionRuleTables
+    ) -> ShellCommandPartDecision | None:
+        """Check files it may read: in directories, by wildcards, through git, or as an unknown command."""
+        table = tables.shell_read_rules
+        if table.forbids_nothing or not may_read_other_files(part):
+            return None
+        for directory in list_searched_directories(part):
+            rule = self._find_unreadable_rule_below(directory, tables)
+            if rule is not None:
+                reason = f"the rule {rule} ({rule.source}) applies to files there; use Grep, which skips them"
+                return ShellCommandPartDecision(part=part, verdict="ask", reason=reason, rule=rule)
+        if (found := self._check_git_and_listed_files(part, tables)) is not None:
+            return found
+        for path in part.reads:
+            if (rule := self._find_wildcard_rule(path, table)) is not None:
+                return build_rule_decision("ask", part, rule, is_doubtful=True)
+        places = list_places(part)
+        for word in iter_possible_read_paths(part):
+            # A path after a revision is relative to the top of the repository.
+            for path in (f"{self._paths.root}/{word}", *join_places((word,), places)):
+                if word and (rule := self._find_possible_file_rule(part, path, table)) is not None:
+                    return build_rule_decision("ask", part, rule, is_doubtful=True)
+        return None
+
+    def _find_possible_file_rule(
+        self, part: SimpleShellCommand, path: str, table: FilePermissionRuleTable
+    ) -> ToolPermissionRule | None:
+        """Return the rule about a path that may have wildcards, or None."""
+        if GLOB.search(path):
+            return self._find_wildcard_rule(path, table)
+        found = self._check_file_against_rules(part, path, table)
+        return None if found is None else found.rule
+
+    def _check_changed_files(
+        self, part: SimpleShellCommand, tables: PermissionRuleTables
+    ) -> ShellCommandPartDecision | None:
+        """Check files it may change: named by its words, in directories, or tracked by git."""
+        table, unchangeable = tables.shell_write_rules, tables.unchangeable_files
+        if table.forbids_nothing or part.read_only:
+            return None
+        rule: ToolPermissionRule | None = None
+        if has_unknown_target(part):
+            rule = table.deny.first_patterned_rule or table.ask.first_patterned_rule
+        places = list_places(part)
+        words = (*iter_possible_changed_paths(part), *iter_output_paths(part, has_wide_names=False))
+        named = [path for word in words for path in join_places((word,), places)]
+        for path in filter(None, named):
+            rule = rule or self._find_possible_file_rule(part, path, table)
+            if rule is None and self._paths.is_existing_path(path):
+                rule = unchangeable.find_rule_below(self._paths.resolve_path(path)[0])
+        for directory in list_changed_directories(part):
+            if directory == WORKING_DIRECTORY:
+                rule = rule or unchangeable.find_possible_rule_below(self._paths.directories)
+            elif rule is None and self._paths.is_existing_path(directory):
+                rule = unchangeable.find_rule_below(self._paths.resolve_path(directory)[0])
+        if rule is None and changes_git_tree(part):
+            rule = self._find_tracked_file_rule(places, unchangeable)
+        return None if rule is None else build_rule_decision("ask", part, rule, is_doubtful=True)
+
+    def _find_tracked_file_rule(
+        self, places: tuple[str, ...], unchangeable: UnreadableFileRules
+    ) -> ToolPermissionRule | None:
+        """Return a rule about files that git tracks in one of the directories that a command may run in."""
+        for place in ("", *places):
+            directory = f"{self._paths.root}/{place}" if place[:1] != "/" else place
+            tracked = list_tracked_files(os.path.realpath(directory))
+            rule = (
+                unchangeable.find_possible_rule_below(self._paths.directories)
+                if tracked is None
+                else unchangeable.find_rule_for_files(tracked)
+            )
+            if rule is not None:
+                return rule
+        return None
+
+    def _check_git_and_listed_files(
+        self, part: SimpleShellCommand, tables: PermissionRuleTables
+    ) -> ShellCommandPartDecision | None:
+        if (rule := self._find_git_contents_rule(part, tables)) is not None:
+            reason = (
+                f"the rule {rule} ({rule.source}) applies to files whose contents git may show; name the "
+                f"files that you need after `--`"
+            )
+            return ShellCommandPartDecision(part=part, verdict="ask", reason=reason, rule=rule)
+        if not reads_listed_files(part):
+            return None
+        table = tables.shell_read_rules
+        rule = table.deny.first_patterned_rule or table.ask.first_patterned_rule
+        return None if rule is None else build_rule_decision("ask", part, rule, is_doubtful=True)
+
+    def _find_git_contents_rule(
+        self, part: SimpleShellCommand, tables: PermissionRuleTables
+    ) -> ToolPermissionRule | None:
+        """Return a rule about files whose contents a git command may show, now or from its history."""
+        contents = find_git_contents(part)
+        if contents is None:
+            return None
+        operands, places = contents.operands, part.places
+        if places != ("",):
+            operands = tuple(join_places(filter(None, operands), places))
+        existing = [word for word in operands if word and self._paths.is_existing_path(word)]
+        is_current = contents.is_current and len(existing) == len(operands)
+        unreadable = tables.unreadable_files
+        if is_current and (tracked := list_tracked_files(self._paths.root)) is not None:
+            return unreadable.find_rule_for_files(tracked)
+        paths = (*join_places(contents.paths, places), *existing)
+        if not paths or any(path.startswith(":") or GLOB.search(path) for path in paths):
+            return unreadable.find_possible_rule_below(self._paths.directories)
+        for path in filter(None, paths):
+            try:
+                real, is_directory = self._paths.resolve_path(path)
+            except WorkspaceError:
+                return unreadable.find_possible_rule_below(self._paths.directories)
+            rule = (
+                unreadable.find_possible_rule_below((real,))
+                if is_directory
+                else unreadable.find_rule_for_files((real, f"{self._paths.root}/{path}"))
+            )
+            if rule is not None:
+                return rule
+        return None
+
+    def _find_wildcard_rule(self, path: str, table: FilePermissionRuleTable) -> ToolPermissionRule | None:
+        """Return the first rule that matches, or may match, a path that the wildcards expand to."""
+        try:
+            found = (
+                table.deny.find_match(real) or table.ask.find_match(real)
+                for real in self._paths.expand_path_wildcards(path)
+            )
+            return next(filter(None, found), None)
+        except TooManyDirectoryEntriesError:
+            return table.deny.first_patterned_rule or table.ask.first_patterned_rule
+
+    def _find_unreadable_rule_below(
+        self, directory: str, tables: PermissionRuleTables
+    ) -> ToolPermissionRule | None:
+        if directory == WORKING_DIRECTORY:
+            return next(
+                filter(None, map(tables.unreadable_files.find_rule_below, self._paths.directories)), None
+            )
+        found = map(tables.unreadable_files.find_rule_below, self._paths.list_real_paths(directory))
+        return next(filter(None, found), None)
+
+    def _check_file_against_rules(
+        self, part: SimpleShellCommand, path: str, table: FilePermissionRuleTable
+    ) -> ShellCommandPartDecision | None:
+        if path.startswith(UNKNOWN_PATH) or _PROCESS_FILE.match(path):
+            possible_rule = table.deny.first_patterned_rule or table.ask.first_patterned_rule
+            return (
+                None
+                if possible_rule is None
+                else build_rule_decision("ask", part, possible_rule, is_doubtful=True)
+            )
+        paths = self._paths.list_real_paths(path)
+        if rule := next(filter(None, map(table.deny.find_match, paths)), None):
+            return build_rule_decision("deny", part, rule)
+        rule = next(filter(None, map(table.ask.find_match, paths)), None)
+        return None if rule is None else build_rule_decision("ask", part, rule)
