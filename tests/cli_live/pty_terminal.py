@@ -140,10 +140,10 @@ class PtyTerminal:
         os.write(self._fd, text.encode())
 
     def wait_for(self, condition: str | Callable[[str], bool], *, timeout: float = TIMEOUT) -> str:
-        """Return the screen's text once it fulfils the condition. Words may be on several lines: where the
-        screen breaks them, even inside a word, depends on the length of the paths before them."""
+        """Return the screen's text once it fulfils the condition. Where the screen breaks lines, also inside
+        words, depends on the length of the paths before them, so a text is found without its spaces."""
         shows = (
-            (lambda text: condition in text or _join_words(condition) in _join_words(text))
+            (lambda text: condition in text or "".join(condition.split()) in "".join(text.split()))
             if isinstance(condition, str)
             else condition
         )
@@ -199,10 +199,6 @@ class PtyTerminal:
         self.raw += text
         self.screen.feed_output(text)
         return bool(data)
-
-
-def _join_words(text: str) -> str:
-    return "".join(text.split())
 
 
 def build_environment(home: Path, **more: str) -> dict[str, str]:

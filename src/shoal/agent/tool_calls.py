@@ -16,6 +16,7 @@ from msgspec import Struct
 from shoal.agent.agent_runner import AgentRunner
 from shoal.agent.agent_texts import format_notice
 from shoal.agent.hook_points import (
+    TurnEndingHooks,
     add_path_instructions,
     append_hook_context_to_output,
     run_denial_hooks,
@@ -51,7 +52,7 @@ from shoal.core.events import (
     ToolProgressed,
     ToolStarted,
 )
-from shoal.core.extensions.hooks import NO_DECISION, HookDecision, HookEvent
+from shoal.core.extensions.hooks import NO_DECISION, NO_HOOKS, HookDecision, HookEvent
 from shoal.core.permissions.permission_changes import format_session_permission_rules
 from shoal.core.permissions.permission_decisions import (
     AllowDecision,
@@ -443,7 +444,7 @@ def _build_tool_context(
         env=environment.env,
         unreadable_filter=partial(agent.permissions.build_unreadable_file_filter, call.name),
         sandbox=environment.sandbox,
-        hooks=agent.hooks,
+        hooks=TurnEndingHooks(agent) if agent.hooks is not NO_HOOKS else NO_HOOKS,
     )
 
 

@@ -167,7 +167,8 @@ class HookRegistry:
             for path, kind in changes:
                 fields = {"source": _CONFIG_SOURCES.get(kind, "user_settings"), "file_path": path}
                 decision = await dispatcher.run_hooks("ConfigChange", fields)
-                if decision.blocked is not None and kind != "managed":
+                is_blocked = decision.blocked is not None or decision.stop is not None
+                if is_blocked and kind != "managed":
                     blocked.add(path)
             if changes or live_settings.is_trust_changed:
                 live_settings.finish_review(blocked=blocked)

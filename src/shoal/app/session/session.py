@@ -638,16 +638,16 @@ class Session:
                 LEAD_ID, self.agent.conversation.add_interrupted_call_results()
             )
             async with self.agent.clock.deadline(self._seconds_until_deadline()):
-                await self.lifecycle_hooks.add_start_hook_context()
+                if (stopped := await self.lifecycle_hooks.add_start_hook_context()) is not None:
+                    return stopped, None
                 await self.runtime.servers.wait_until_ready()
                 return await run_structured_turn(self, prompt), None
         except asyncio.CancelledError:
             if not self._is_interrupted:
                 raise
             uncancel_current_task()
-            return self._close_open_tool_calls(
-                LoopResult(reason="interrupted", detail="interrupted by the person")
-            ), None
+            result = LoopResult(reason="interrupted", detail="interrupted by the person")
+            return self._close_open_tool_calls(result), None
         except TimeoutError:
             limit = self._options.deadline or 0
             return self._close_open_tool_calls(

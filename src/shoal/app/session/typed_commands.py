@@ -146,9 +146,10 @@ async def _run_expansion_hooks(agent: AgentRunner, prompt: SlashCommandInvocatio
         command_source=_describe_command_source(command),
         prompt=prompt.text,
     )
-    if decision.blocked is None:
+    refusal = decision.stop if decision.blocked is None else decision.blocked
+    if refusal is None:
         await add_hook_context_message(agent, "UserPromptExpansion", decision)
-    return decision.blocked
+    return refusal
 
 
 async def _run_slash_invocation(

@@ -49,6 +49,7 @@ CLAUDE_KEYS = (
     ClaudeKey("disableAllHooks", "used"),
     ClaudeKey("disableAutoMode", "used", "auto mode always behaves like default mode"),
     ClaudeKey("disabledMcpjsonServers", "used"),
+    ClaudeKey("disabledMcpServers", "used", "also in .claude.json"),
     ClaudeKey("disableSideloadFlags", "used", "only in managed files"),
     ClaudeKey("disableSkillShellExecution", "used"),
     ClaudeKey("editorMode", "not used", "the terminal has no vim mode"),

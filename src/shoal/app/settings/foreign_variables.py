@@ -167,7 +167,8 @@ class _VariableReader:
             header, colon, value = (part.strip() for part in line.partition(":"))
             if not line.strip():
                 continue
-            if not colon or not header or not header.replace("-", "").replace("_", "").isalnum():
+            name_letters = header.replace("-", "").replace("_", "")
+            if not colon or not name_letters.isalnum() or not header.isascii():
                 # The line may hold a secret, so it is not shown.
                 self.warnings.append(f"{name} has a line that is not `Name: value`. The line is ignored.")
                 continue
@@ -189,6 +190,9 @@ def read_foreign_variables(
     """
     reader, tools = _VariableReader({**environ, **user_env}), _VariableReader({**environ, **env})
     keys = _SettingsKeyReader(documents)
+    shell = tools.get_text("CLAUDE_CODE_SHELL") or "bash"
+    if shell.rpartition("/")[2] not in ("bash", "zsh"):
+        tools.warnings.append(f"CLAUDE_CODE_SHELL is {shell!r}, but must be bash or zsh. It is ignored.")
     variables = ForeignVariables(
         access=ForeignAccessVariables(
             cloud=next(

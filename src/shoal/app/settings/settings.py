@@ -424,6 +424,7 @@ def load_settings(
                 *claude_json.unused,
                 *find_skipped_rules(documents),
                 *find_unused_keys(documents),
+                *_find_unused_plans_directory(documents, merged.plans_directory, home, cwd),
             ),
         ),
     )
@@ -474,6 +475,15 @@ def _resolve_plans_directory(setting: str | None, home: Path, cwd: Path) -> Path
         if directory.is_relative_to(cwd.resolve()):
             return directory
     return home / "plans"
+
+
+def _find_unused_plans_directory(
+    documents: Sequence[SettingsDocument], setting: str | None, home: Path, cwd: Path
+) -> Iterator[UnusedItem]:
+    key = "plansDirectory"
+    if setting and _resolve_plans_directory(setting, home, cwd) == home / "plans":
+        document = next(each for each in documents if has_settings_key(each, (key,)))
+        yield UnusedItem(location=document.locate_key((key,)), name=key, reason="it is outside the project")
 
 
 def _find_first_set_variable(names: Sequence[str], variables: Mapping[str, str]) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -125,6 +125,8 @@ class SkillAndCommandLibrary:
         self.skills = skills
         self.commands = commands
         self.policy = policy
+        self.plugin_data_directories: Mapping[Path, Path] = {}
+        """Directory in which each plug-in may keep files, by the plug-in's own directory."""
 
     def add_plugin_skills(
         self, namespace: str, *, skills: Path | None = None, commands: Path | None = None

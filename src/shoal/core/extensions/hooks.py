@@ -99,6 +99,10 @@ BLOCKING_EVENTS: frozenset[HookEvent] = frozenset(
 """Events that hooks decide before they happen; a background hook would answer too late."""
 STOP_EVENTS: frozenset[HookEvent] = frozenset({"Stop", "SubagentStop", "TeammateIdle"})
 """Events that repeat each time an agent is sent back to work."""
+UNSTOPPABLE_EVENTS: frozenset[HookEvent] = frozenset(
+    {"SubagentStart", "SessionEnd", "Notification", "WorktreeRemove", "InstructionsLoaded"}
+)
+"""Events outside an agent's turn, which no answer can end."""
 VARIABLE_EVENTS: frozenset[HookEvent] = frozenset({"SessionStart", "Setup"})
 """Events whose commands may leave variables for the shell commands of agents."""
 MAX_WAKES_IN_A_ROW = 8

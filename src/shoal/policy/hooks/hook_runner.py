@@ -391,7 +391,7 @@ def _parse_hook_function_result(hook: Hook, returned: Any) -> HookDecision:
         case None:
             return NO_DECISION
         case HookDecision():
-            return check_hook_decision(returned)
+            return check_hook_decision(event, returned, strict=strict)
         case str() if strict:
             return parse_hook_function_text(event, returned)
         case str():

@@ -293,6 +293,7 @@ _SETTINGS_FLAGS = (
         help="Write the debug log to this file.",
     ),
     Option(["--ide"], is_flag=True, hidden=True, help="Accepted for compatibility; has no effect."),
+    Option(["--no-chrome"], is_flag=True, hidden=True, help="Accepted for compatibility; has no effect."),
 )
 
 FLAG_SECTIONS: tuple[tuple[str, tuple[Option, ...]], ...] = (

@@ -42,7 +42,9 @@ def build_initialize_response(session: Session) -> dict[str, Any]:
         "commands": [_slash_command_to_dict(each) for each in session.knowledge.list_slash_commands()],
         "agents": [_agent_definition_to_dict(definition) for definition in session.config.definitions.all()],
         "output_style": session.knowledge.output_style.name,
-        "available_output_styles": list_output_style_names(session.config.settings, session.config.cwd),
+        "available_output_styles": list_output_style_names(
+            session.config.settings, session.config.cwd, session.config.plugins.list_style_dirs()
+        ),
         "models": [],
         "account": {},
         "hook_on_failure_supported": True,
