@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-_REFUSED_START = (
-    "app/test_foreign_settings.py::test_a_managed_restriction_that_is_not_enforced_ends_the_start"
-)
-_REFUSED_SANDBOX = "app/test_foreign_settings.py::test_a_sandbox_restriction_that_cannot_hold_ends_the_start"
+_MANAGED_RULES = "app/test_managed_switches.py::test_with_managed_rules_only_no_other_rule_allows_a_call"
+_SIDELOAD = "app/test_managed_switches.py::test_options_that_load_extensions_are_refused"
+_PLUGIN_ONLY = "app/test_managed_switches.py::test_locked_parts_come_only_from_plugins"
+_HTTP_LIMITS = "app/test_foreign_settings.py::test_http_hooks_use_only_permitted_urls_and_variables"
 _LIMIT_MET = "core/test_budget.py::test_limits_apply_per_agent_per_type_and_in_total"
 _TIME_LIMIT_MET = "core/test_budget.py::test_time_is_limited_for_the_session_and_for_one_agent"
 _SHARED_BUDGET = (
@@ -19,13 +19,11 @@ _REPEATED_CALLS = (
     "cli/test_endless_loops.py::test_a_sub_agent_in_a_loop_ends_alone_and_the_run_ends_with_code_4"
 )
 _UNPRODUCTIVE_MESSAGES = "cli/test_endless_loops.py::test_members_that_only_talk_to_each_other_are_ended"
-_REFUSED_HTTP_KEY = "app/test_foreign_settings.py::test_a_limit_on_http_hooks_ends_the_start"
 _LEAD_DEFINITION = "app/test_shared_settings.py::test_the_lead_takes_prompt_tools_and_denials_of_an_agent"
 _BARE = "app/test_bare_sessions.py::test_a_bare_session_uses_no_extension_but_every_permission_rule"
 _NO_SKILLS = "app/test_bare_sessions.py::test_skills_and_commands_can_be_disabled"
 _CHILD_KEYS = "app/test_foreign_variables.py::test_the_shell_background_work_and_keys_of_children"
 PROVEN_ELSEWHERE = {
-    # The start fails, so that no agent runs in any position.
     "foreign allowManagedHooksOnly": (
         "app/test_shared_settings.py::test_with_managed_hooks_only_no_other_hook_runs"
     ),
@@ -33,13 +31,12 @@ PROVEN_ELSEWHERE = {
         "app/test_shared_settings.py::"
         "test_with_managed_servers_only_the_list_of_every_file_must_permit_a_server"
     ),
-    "foreign allowManagedPermissionRulesOnly": _REFUSED_START,
-    "foreign disableSideloadFlags": _REFUSED_START,
-    "foreign strictPluginOnlyCustomization": _REFUSED_START,
-    "foreign allowedHttpHookUrls": _REFUSED_HTTP_KEY,
-    "foreign httpHookAllowedEnvVars": _REFUSED_HTTP_KEY,
-    "foreign denyWrite": _REFUSED_SANDBOX,
-    "foreign envVars": _REFUSED_SANDBOX,
+    "foreign allowManagedPermissionRulesOnly": _MANAGED_RULES,
+    "foreign disableSideloadFlags": _SIDELOAD,
+    "foreign strictPluginOnlyCustomization": _PLUGIN_ONLY,
+    "foreign mcpServers": _PLUGIN_ONLY,
+    "foreign allowedHttpHookUrls": _HTTP_LIMITS,
+    "foreign httpHookAllowedEnvVars": _HTTP_LIMITS,
     # Amounts: one budget in the lead's process counts for all positions.
     "settings shoal.max_budget_usd": _SHARED_BUDGET,
     "settings shoal.max_total_tokens": _SHARED_BUDGET,

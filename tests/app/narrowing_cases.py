@@ -77,6 +77,7 @@ CAT: Call = ("Bash", {"command": "cat lib/secrets/key"})
 CONNECT: Call = (
     "Bash", {"command": "(exec 3<>/dev/tcp/127.0.0.1/${ANTHROPIC_BASE_URL##*:}) && touch made"}
 )  # fmt: skip
+SHOW_ADDRESS: Call = ("Bash", {"command": 'test -n "$ANTHROPIC_BASE_URL" && touch made'})
 ESCAPE: Call = ("Bash", {"command": "touch .git/hooks/made"})
 IDLE: Call = ("Bash", {"command": "true"})
 _ALLOW = make_answer(permissionDecision="allow")
@@ -272,6 +273,20 @@ ITEMS = {
     ),
     "CMP-027": _sandbox_item(
         _make_sandbox_key(filesystem={"denyRead": ["lib/secrets"]}), CAT, "foreign denyRead"
+    ),
+    "shoal.sandbox.readOnly": _sandbox_item(
+        _make_own_sandbox(readOnly=["mad*", "made"]), TOUCH, "settings shoal.sandbox.readOnly"
+    ),
+    "shoal.sandbox.withheldVariables": _sandbox_item(
+        _make_own_sandbox(withheldVariables=["ANTHROPIC_BASE_URL"]),
+        SHOW_ADDRESS,
+        "settings shoal.sandbox.withheldVariables",
+    ),
+    "sandbox.filesystem.denyWrite": _sandbox_item(
+        _make_sandbox_key(filesystem={"denyWrite": ["made"]}), TOUCH, "foreign denyWrite"
+    ),
+    "sandbox.credentials.envVars": _sandbox_item(
+        _make_sandbox_key(credentials={"envVars": ["ANTHROPIC_BASE_URL"]}), SHOW_ADDRESS, "foreign envVars"
     ),
     "sandbox.credentials.files": _sandbox_item(
         _make_sandbox_key(credentials={"files": ["lib/secrets"]}), CAT, "foreign credentials", "foreign files"

@@ -13,7 +13,7 @@ from msgspec.structs import fields
 
 import shoal
 from shoal.app.options import Options
-from shoal.app.settings import foreign_settings
+from shoal.app.settings import foreign_settings, managed_switches
 from shoal.core.extensions.hooks import HOOK_EVENTS
 from shoal.surfaces.cli.flags import FLAG_SECTIONS
 from shoal.wire import hook_codec, hook_output_codec, skill_codec
@@ -31,6 +31,7 @@ def list_read_items() -> set[str]:
         *(f"settings {name}" for name in _iter_schema_keys(SettingsSchema)),
         *(f"settings {name}" for name in _iter_schema_keys(PerFileSettingsSchema)),
         *(f"foreign {name}" for name in _iter_module_keys(foreign_settings)),
+        *(f"foreign {name}" for name in _iter_module_keys(managed_switches)),
         *(f"option {name}" for name in Options.__struct_fields__),
         *(f"flag {_get_flag_name(flag.opts)}" for _, flags in FLAG_SECTIONS for flag in flags),
         *(f"variable {name}" for name in _iter_variables()),

@@ -8,16 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import shoal
+from shoal.app.hooks.hook_sources import load_configured_hooks
 from shoal.app.isolation.machine_checks import check_permission_bypass
 from shoal.app.settings.configured_rules import add_permission_flag_rules
 from shoal.app.settings.mcp_files import load_mcp_servers
 from shoal.app.settings.settings import Settings, load_settings
 from shoal.core.errors import SettingsError
+from shoal.core.extensions.hooks import HttpPostHookAction
 from shoal.models.scripted_model import ScriptedModel
 from shoal.policy.hooks.hook_matcher import is_hook_matcher_match, match_hook_condition
 from shoal.policy.permission_rules import PermissionRuleSet
+from shoal.wire.hook_codec import is_usable_hook
 from shoal.wire.hook_output_codec import parse_hook_output_json
 
 
@@ -37,17 +41,6 @@ def load(cwd: Path, *, managed: dict[str, Any] | None = None, **files: dict[str,
     if managed is not None:
         write_settings(path, managed)
     return load_settings(cwd=cwd, environ={"SHOAL_HOME": str(home)}, managed=(path,))
-
-
-@pytest.mark.spec("CMP-005")
-@pytest.mark.parametrize(
-    "key",
-    ["allowManagedPermissionRulesOnly", "disableSideloadFlags", "strictPluginOnlyCustomization"],
-)
-def test_a_managed_restriction_that_is_not_enforced_ends_the_start(project: Path, key: str) -> None:
-    with pytest.raises(SettingsError, match=rf"managed-settings\.json:2: {key}: Shoal cannot enforce"):
-        load(project, managed={key: True})
-    load(project, managed={key: False}, user={key: True})
 
 
 @pytest.mark.spec("CMP-013")
@@ -118,10 +111,33 @@ def test_the_sandbox_key_restricts_and_only_user_files_open_it(project: Path) ->
 
 
 @pytest.mark.spec("CMP-027")
+def test_the_sandbox_lists_of_all_files_are_joined(project: Path) -> None:
+    restrictions = {"filesystem": {"denyRead": ["a"], "denyWrite": ["b"]}, "credentials": {"envVars": ["C"]}}
+    parts = {
+        "project": {"sandbox": restrictions},
+        "managed": {"sandbox": {"filesystem": {"denyRead": ["d"]}}},
+    }
+    own = load(project, user={"sandbox": {"enabled": True}}, **parts).own.sandbox
+    assert (own.hidden, own.read_only, own.withheld_variables) == (("a", "d"), ("b",), ("C",))
+    # Without the sandbox, its lists have no effect.
+    own = load(project, user={"sandbox": {"enabled": False}}, **parts).own.sandbox
+    assert (own.hidden, own.read_only, own.withheld_variables) == ((), (), ())
+    # A project can turn it on, but not off.
+    own = load(
+        project, user={}, **parts | {"project": {"sandbox": {"enabled": True} | restrictions}}
+    ).own.sandbox
+    assert own.hidden == ("a", "d")
+    disabled = {"sandbox": {"enabled": False} | restrictions}
+    own = load(project, user={"sandbox": {"enabled": True}}, **parts | {"project": disabled}).own.sandbox
+    assert own.hidden == ("a", "d")
+
+
+@pytest.mark.spec("CMP-027")
 @pytest.mark.parametrize(
     ("raw", "line"),
-    [({"filesystem": {"denyWrite": ["x"]}}, 4), ({"credentials": {"envVars": ["X"]}}, 4),
-     ({"enabled": True, "filesystem": {"denyRead": "x"}}, 5), ({"enabled": True, "network": []}, 4)],
+    [({"enabled": True, "filesystem": {"denyWrite": "x"}}, 5), ({"enabled": "yes"}, 3),
+     ({"enabled": True, "credentials": {"envVars": [{}]}}, 5), ({"failIfUnavailable": 1}, 3),
+     ({"enabled": True, "filesystem": {"denyRead": "x"}}, 5), ({"enabled": True, "network": ["x"]}, 4)],
 )  # fmt: skip
 def test_a_sandbox_restriction_that_cannot_hold_ends_the_start(
     project: Path, raw: dict[str, Any], line: int
@@ -210,8 +226,34 @@ def test_a_deferred_call_is_denied_and_a_result_can_be_replaced() -> None:
 
 
 @pytest.mark.spec("CMP-005")
+def test_http_hooks_use_only_permitted_urls_and_variables(project: Path) -> None:
+    headers = {"X-A": "$FIRST", "X-B": "$SECOND"}
+    hooks = [
+        {"type": "http", "url": url, "headers": headers, "allowedEnvVars": ["FIRST", "SECOND"]}
+        for url in ("https://hooks.example/a/b", "https://other.example/a")
+    ]
+    limits = {"allowedHttpHookUrls": ["https://hooks.example/*"], "httpHookAllowedEnvVars": ["FIRST"]}
+    settings = load(project, user={"hooks": {"PreToolUse": [{"hooks": hooks}]}, **limits})
+    settings = replace(settings, environ={"FIRST": "1", "SECOND": "2"})
+    parsed = load_configured_hooks(settings)
+    assert [hook.action for hook in parsed.hooks if is_usable_hook(hook)] == [
+        HttpPostHookAction(url="https://hooks.example/a/b", headers={"X-A": "1", "X-B": ""})
+    ]
+    (problem,) = parsed.problems
+    assert "allowedHttpHookUrls does not permit this URL; PreToolUse is blocked" in problem
+
+
+@pytest.mark.spec("CMP-005")
 @pytest.mark.parametrize("key", ["allowedHttpHookUrls", "httpHookAllowedEnvVars"])
 @pytest.mark.parametrize("kind", ["user", "project", "managed"])
-def test_a_limit_on_http_hooks_ends_the_start(project: Path, kind: str, key: str) -> None:
-    with pytest.raises(SettingsError, match=rf"settings\.json:2: {key}: Shoal does not enforce it"):
-        load(project, **{kind: {key: []}})
+def test_every_file_can_limit_http_hooks_and_a_broken_limit_ends_the_start(
+    project: Path, kind: str, key: str
+) -> None:
+    hook = {"type": "http", "url": "https://x.example", "headers": {"A": "$B"}, "allowedEnvVars": ["B"]}
+    hooks = {"hooks": {"Stop": [{"hooks": [hook]}]}}
+    files: dict[str, Any] = {"user": hooks, "managed": {}} | {kind: {key: []}}
+    files["user"] = files["user"] | hooks
+    settings = replace(load(project, **files), environ={"B": "secret"})
+    assert "secret" not in str(load_configured_hooks(settings).hooks)
+    with pytest.raises(SettingsError, match=rf"settings\.json:2: {key}: expected a list of strings"):
+        load(project, **{kind: {key: "x"}})

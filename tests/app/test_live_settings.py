@@ -142,12 +142,13 @@ def test_a_bad_pattern_is_an_error_with_file_and_line(project: Path) -> None:
     assert (caught.value.path, caught.value.line) == (file, 5)
 
 
-def test_rules_of_one_file_that_contradict_each_other_are_an_error(project: Path) -> None:
-    file = project / ".claude" / "settings.json"
-    file.write_text('{"permissions": {\n"allow": ["Bash(make:*)"],\n"deny": ["Read", "Bash(make:*)"]}}')
-    with pytest.raises(SettingsError, match=r":3: the rule Bash\(make:\*\) contradicts .* line 2") as caught:
-        load_settings(cwd=project)
-    assert (caught.value.path, caught.value.line) == (file, 3)
+@pytest.mark.spec("CMP-002")
+def test_an_allow_rule_that_the_same_file_denies_is_unused(project: Path) -> None:
+    file = project / ".claude" / "settings.local.json"
+    file.write_text('{"permissions": {\n"deny": ["Read", "Bash(make:*)"],\n"allow": ["Bash(make:*)"]}}')
+    settings = load_settings(cwd=project)
+    assert [str(rule) for rule in settings.permissions.rules.deny] == ["Read", "Bash(make:*)"]
+    assert settings.findings.untrusted_escalations
 
 
 def test_two_files_may_say_the_opposite_and_deny_wins(project: Path) -> None:

@@ -100,6 +100,30 @@ def test_each_request_is_answered_with_its_id(server: ForkServerProcess, work_di
         line.close()
 
 
+@pytest.mark.parametrize("is_closed_before", [False, True])
+def test_a_server_that_still_imports_ends_at_once_with_its_lead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_closed_before: bool
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    monkeypatch.setenv("ENDLESS_IMPORT_PIPE", str(pipe))
+    words = ("forked_entry:main", "endless_import")
+    created = ForkServerProcess(tmp_path / "log", *words)
+    if is_closed_before:
+        created.close()
+    else:
+        assert pipe.read_text() == "importing"
+        # An order that arrives meanwhile waits and ends nothing.
+        with created.fork(1, tmp_path, do="exit", status=0), pytest.raises(subprocess.TimeoutExpired):
+            created.process.wait(timeout=0.3)
+        created.close()
+    try:
+        assert created.process.wait(timeout=5) == 1
+    finally:
+        created.process.kill()
+        created.process.wait()
+
+
 def test_a_failed_start_is_reported_and_the_next_child_starts(
     server: ForkServerProcess, work_directory: Path
 ) -> None:

@@ -11,10 +11,12 @@ The child calls FUNCTION with the number of the channel's descriptor; its output
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import importlib
 import os
 import random
+import select
 import signal
 import socket
 import sys
@@ -194,6 +196,34 @@ def import_child_entry_point(name: str) -> ChildEntry:
     return entry
 
 
+class LeadDeathWatch:
+    """Ends this process at once when the lead closes its end of the socket.
+
+    It is needed while modules are imported, which may take seconds: nobody reads from the socket yet, and the
+    guardian may have been killed with the lead.
+    """
+
+    def __init__(self, lead: socket.socket) -> None:
+        self._fd = lead.fileno()
+        self._poll = select.poll()
+        self._poll.register(self._fd, 0)  # a closed end is always reported
+        self._flags = fcntl.fcntl(self._fd, fcntl.F_GETFL)
+
+    def __enter__(self) -> None:
+        signal.signal(signal.SIGIO, self._exit_if_disconnected)
+        fcntl.fcntl(self._fd, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(self._fd, fcntl.F_SETFL, self._flags | os.O_ASYNC)
+        self._exit_if_disconnected()  # it may have been closed before
+
+    def __exit__(self, *_: object) -> None:
+        fcntl.fcntl(self._fd, fcntl.F_SETFL, self._flags)
+        signal.signal(signal.SIGIO, signal.SIG_DFL)
+
+    def _exit_if_disconnected(self, *_: object) -> None:
+        if self._poll.poll(0):
+            os._exit(EXIT_FAILED)  # it has no children yet
+
+
 def main() -> None:
     # Pages that the collector touches are copied in each child, and so are pages where it frees objects: the
     # child fills the gaps. So nothing is collected here, not even once before the objects are frozen.
@@ -204,9 +234,10 @@ def main() -> None:
     os.close(null_fd)
     set_process_name("shoal:forks")
     entry, *preload = sys.argv[1:]
-    for module in preload:
-        importlib.import_module(module)
-    entry_function = import_child_entry_point(entry)
+    with LeadDeathWatch(lead):
+        for module in preload:
+            importlib.import_module(module)
+        entry_function = import_child_entry_point(entry)
     if threading.active_count() > 1:
         raise RuntimeError(f"A module of {', '.join(sys.argv[1:])} starts a thread on import.")
     gc.freeze()

@@ -361,8 +361,9 @@ class PermissionEngine:
             for directory in (*base_rules.directories, *self.answers.directories):
                 if Path(os.path.realpath(directory)) not in self._workspace.granted_directories:
                     self._workspace.grant_directory(directory)
+            added_rules = (*answered_rules["allow"], *self._lasting_rules, *self._turn_rules)
             rule_set = PermissionRuleSet(
-                allow=(*base_rules.allow, *answered_rules["allow"], *self._lasting_rules, *self._turn_rules),
+                allow=(*base_rules.allow, *(() if base_rules.is_closed else added_rules)),
                 ask=(*base_rules.ask, *answered_rules["ask"]),
                 deny=(*base_rules.deny, *answered_rules["deny"], *self._turn_denials),
                 directories=(*base_rules.directories, *self.answers.directories),

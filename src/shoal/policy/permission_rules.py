@@ -98,6 +98,8 @@ class PermissionRuleSet(Struct, frozen=True, kw_only=True):
     ask: tuple[ToolPermissionRule, ...] = ()
     deny: tuple[ToolPermissionRule, ...] = ()
     directories: tuple[Path, ...] = ()
+    is_closed: bool = False
+    """True if no other allow rules apply: no answers, flags, skills or hooks can add any."""
 
 
 class PermissionRuleProvider(Protocol):
@@ -178,19 +180,6 @@ def _find_main_pattern_error(tool: str, pattern: str) -> str | None:
         return "there is no command before `:*`; to match every command, write Bash"
     if tool == "WebFetch" and _DOMAIN.fullmatch(pattern) is None:
         return "write WebFetch(domain:example.com), or domain:*.example.com for its subdomains"
-    return None
-
-
-def find_contradicting_rules(
-    rule_set: PermissionRuleSet,
-) -> tuple[ToolPermissionRule, ToolPermissionRule] | None:
-    """Return two rules of one source with the same text and opposite decisions."""
-    seen_rules: dict[tuple[str, str], tuple[int, ToolPermissionRule]] = {}
-    for strength, rules in enumerate((rule_set.allow, rule_set.ask, rule_set.deny)):
-        for rule in rules:
-            earlier = seen_rules.setdefault((str(rule), rule.source.rpartition(":")[0]), (strength, rule))
-            if earlier[0] != strength:
-                return earlier[1], rule
     return None
 
 

@@ -26,6 +26,7 @@ from shoal.core.extensions.hooks import (
     HookAction,
     HookDecision,
     HookEvent,
+    HttpHookLimits,
     HttpPostHookAction,
     McpToolHookAction,
     ModelPromptHookAction,
@@ -73,10 +74,16 @@ class _InvalidHookConfigError(Exception):
 
 class _HookParser:
     def __init__(
-        self, locate: KeyLocator, environ: Mapping[str, str], *, refuses_unknown_parts: bool = False
+        self,
+        locate: KeyLocator,
+        environ: Mapping[str, str],
+        http_limits: HttpHookLimits,
+        *,
+        refuses_unknown_parts: bool = False,
     ) -> None:
         self._locate = locate
         self._environ = environ
+        self._http_limits = http_limits
         self._refuses_unknown_parts = refuses_unknown_parts
         self.problems: list[str] = []
         self.warnings: list[str] = []
@@ -155,7 +162,7 @@ class _HookParser:
         hook = Hook(
             event=event,
             matcher=matcher,
-            action=_parse_hook_action(kind, raw, self._environ),
+            action=self._parse_action(kind, raw),
             seconds=self._parse_usable_timeout(event, kind, raw.get("timeout"), key_path),
             blocks_on_failure=_parse_hook_failure(event, kind, raw),
             background=background,
@@ -166,6 +173,11 @@ class _HookParser:
         if background:
             self._warn_about_background_hook(hook, (*key_path, "asyncRewake" if wakes_agent else "async"))
         return hook
+
+    def _parse_action(self, kind: str, raw: Mapping[str, Any]) -> HookAction:
+        if kind == "http":
+            return _parse_hook_http_post(raw, self._environ, self._http_limits)
+        return _parse_hook_action(kind, raw)
 
     def _parse_usable_timeout(
         self, event: HookEvent, kind: str, value: Any, key_path: tuple[str, ...]
@@ -230,10 +242,11 @@ def parse_hooks_setting(
     locate: KeyLocator,
     environ: Mapping[str, str] | None = None,
     *,
+    http_limits: HttpHookLimits = HttpHookLimits(),  # noqa: B008 - frozen
     refuses_unknown_parts: bool = False,
 ) -> ParsedHooks:
     """Parse the value of `hooks`; headers may use variables of `environ`."""
-    reader = _HookParser(locate, environ or {}, refuses_unknown_parts=refuses_unknown_parts)
+    reader = _HookParser(locate, environ or {}, http_limits, refuses_unknown_parts=refuses_unknown_parts)
     hooks = tuple(reader.parse_hooks_by_event(raw))
     return ParsedHooks(
         hooks=hooks,
@@ -365,10 +378,8 @@ def _parse_hook_failure(event: HookEvent, kind: str, raw: Mapping[str, Any]) -> 
     return bool(failure == "block")
 
 
-def _parse_hook_action(kind: str, raw: Mapping[str, Any], environ: Mapping[str, str]) -> HookAction:
+def _parse_hook_action(kind: str, raw: Mapping[str, Any]) -> HookAction:
     match kind:
-        case "http":
-            return _parse_hook_http_post(raw, environ)
         case "prompt" | "agent":
             return ModelPromptHookAction(
                 prompt=_require_text(raw, "prompt", "a prompt for the model"),
@@ -414,7 +425,9 @@ def _parse_hook_command(raw: Mapping[str, Any]) -> HookAction:
     )
 
 
-def _parse_hook_http_post(raw: Mapping[str, Any], environ: Mapping[str, str]) -> HookAction:
+def _parse_hook_http_post(
+    raw: Mapping[str, Any], environ: Mapping[str, str], limits: HttpHookLimits
+) -> HookAction:
     url, headers, allowed_variables = (
         raw.get("url"),
         raw.get("headers") or {},
@@ -422,17 +435,27 @@ def _parse_hook_http_post(raw: Mapping[str, Any], environ: Mapping[str, str]) ->
     )
     if not isinstance(url, str) or not _is_http_url(url):
         raise _InvalidHookConfigError("expected a URL that starts with http:// or https://", "url")
+    if not all(_is_permitted_url(url, patterns) for patterns in limits.url_lists):
+        raise _InvalidHookConfigError("allowedHttpHookUrls does not permit this URL", "url")
     if not isinstance(headers, Mapping) or not all(isinstance(each, str) for each in headers.values()):
         raise _InvalidHookConfigError("expected an object with string values", "headers")
     if not isinstance(allowed_variables, list | tuple) or not all(
         isinstance(each, str) for each in allowed_variables
     ):
         raise _InvalidHookConfigError("expected a list of names", "allowedEnvVars")
-    variables = {name: environ.get(name, "") for name in allowed_variables}
+    variables = {
+        name: environ.get(name, "")
+        for name in allowed_variables
+        if all(name in names for names in limits.variable_lists)
+    }
     return HttpPostHookAction(
         url=url,
         headers={str(name): _expand_header_variables(value, variables) for name, value in headers.items()},
     )
+
+
+def _is_permitted_url(url: str, patterns: Sequence[str]) -> bool:
+    return any(re.fullmatch(".*".join(map(re.escape, each.split("*"))), url) for each in patterns)
 
 
 def _is_http_url(url: str) -> bool:

@@ -76,7 +76,11 @@ class SandboxSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     """Paths that sandboxed commands may write to, in addition to the project, granted directories and
     TMPDIR."""
     hidden: tuple[str, ...] = ()
-    """Paths hidden from sandboxed commands in addition to keys and credentials."""
+    """Paths hidden from sandboxed commands in addition to keys and credentials; `*` and `**` match names."""
+    read_only: tuple[str, ...] = ()
+    """Paths that sandboxed commands cannot write to, even inside writable paths; `*` and `**` match names."""
+    withheld_variables: tuple[str, ...] = ()
+    """Environment variables that shell commands do not get."""
 
 
 class TelemetrySettings(Struct, frozen=True, kw_only=True):

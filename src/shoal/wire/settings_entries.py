@@ -25,7 +25,8 @@ def drop_unusable_entries(raw: dict[str, Any]) -> tuple[dict[str, Any], list[Unu
 
     Entries that narrow what agents may do are not touched: the schema refuses them if they are invalid.
     """
-    result = dict(raw)
+    # A value of null is no value.
+    result = {key: value for key, value in raw.items() if value is not None}
     found: list[UnusableEntry] = []
     for key, expected in _COMFORT_TYPES.items():
         if (value := result.get(key)) is not None and not isinstance(value, expected):
@@ -35,6 +36,8 @@ def drop_unusable_entries(raw: dict[str, Any]) -> tuple[dict[str, Any], list[Unu
         unusable = [key for key in ("commit", "pr") if not isinstance(texts.get(key, ""), str)]
         result["attribution"] = {key: text for key, text in texts.items() if key not in unusable}
         found += ((("attribution", key), "expected a string") for key in unusable)
+    if isinstance(options := result.get("worktree"), dict):
+        result["worktree"] = _drop_unusable_worktree_options(options, found)
     days = result.get("cleanupPeriodDays")
     if days is not None and (not isinstance(days, int) or isinstance(days, bool) or days < 0):
         del result["cleanupPeriodDays"]
@@ -57,8 +60,38 @@ _COMFORT_TYPES: dict[str, type] = {
     "attribution": dict,
     "includeCoAuthoredBy": bool,
     "plansDirectory": str,
+    "apiKeyHelper": str,
+    "autoCompactEnabled": bool,
+    "autoMemoryDirectory": str,
+    "claudeMdExcludes": list,
+    "enableAllProjectMcpServers": bool,
+    "enabledMcpjsonServers": list,
+    "enabledPlugins": dict,
+    "modelOverrides": dict,
+    "worktree": dict,
 }
-_TYPE_WORDS: dict[type, str] = {str: "a string", dict: "an object", bool: "true or false"}
+_TYPE_WORDS: dict[type, str] = {
+    str: "a string",
+    dict: "an object",
+    bool: "true or false",
+    list: "a list",
+}
+
+
+def _drop_unusable_worktree_options(options: dict[str, Any], found: list[UnusableEntry]) -> dict[str, Any]:
+    unusable = {
+        key: "expected a list of paths"
+        for key in ("symlinkDirectories", "sparsePaths")
+        if not _is_text_list(options.get(key) or [])
+    }
+    if options.get("baseRef") not in (None, "fresh", "head"):
+        unusable["baseRef"] = "expected fresh or head"
+    found += ((("worktree", key), reason) for key, reason in unusable.items())
+    return {key: value for key, value in options.items() if key not in unusable}
+
+
+def _is_text_list(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
 def _drop_unusable_variables(env: dict[str, Any], found: list[UnusableEntry]) -> dict[str, Any]:
@@ -68,7 +101,7 @@ def _drop_unusable_variables(env: dict[str, Any], found: list[UnusableEntry]) ->
 
 
 def _drop_unusable_permissions(section: dict[str, Any], found: list[UnusableEntry]) -> dict[str, Any]:
-    result = dict(section)
+    result = {key: value for key, value in section.items() if value is not None}
     if isinstance(allow := result.get("allow"), list):
         # A number or object is no rule; as text it is reported with its line like any other.
         result["allow"] = [each if isinstance(each, str) else json.dumps(each) for each in allow]

@@ -29,6 +29,7 @@ from shoal.app.isolation.sandbox_policies import check_sandbox_settings
 from shoal.app.model_notices import format_session_notice
 from shoal.app.models.model_choice import choose_model_with_fallback, find_plan_mode_names
 from shoal.app.options import Options
+from shoal.app.settings.managed_switches import is_plugin_only, refuse_sideload_options
 from shoal.app.settings.settings import Settings, load_settings, remove_extensions
 from shoal.core.agents.agent_definitions import AgentDefinition
 from shoal.core.errors import InvalidAgentDefinition, SettingsError, UnknownAgentType
@@ -113,6 +114,12 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
     options, mode_notes = _resolve_requested_mode(options)
     sandbox_notes = check_sandbox_settings(settings, cwd)
     coordinator, assistant = is_coordinator_mode(options, settings), is_assistant_mode(options, settings)
+    refuse_sideload_options(
+        settings.documents,
+        plugin_dirs=bool(options.plugin_dirs),
+        agents=bool(options.agents),
+        mcp_config=options.mcp_config,
+    )
     given_agents = parse_agents_option(options.agents, cwd)
     plugins = load_plugins(settings, cwd, options.plugin_dirs, installed=not options.bare)
     definitions = load_agent_catalog(
@@ -121,7 +128,9 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
         given=given_agents,
         plugins=plugins.list_agent_dirs(),
         complete=plugins.fill_agent_plugin_root,
-        sources=() if options.bare else options.setting_sources,
+        sources=()
+        if options.bare or is_plugin_only(settings.documents, "agents")
+        else options.setting_sources,
     )
     options, lead_agent = _apply_lead_agent(options, settings, definitions)
     ids = IdGenerator(options.seed)
@@ -211,10 +220,18 @@ def _apply_lead_agent(
     ), definition
 
 
-def create_model_chooser(config: SessionConfig, exit_stack: AsyncExitStack) -> ModelChooser:
-    """Create a model chooser; `exit_stack` closes each model."""
+def create_model_chooser(
+    config: SessionConfig, exit_stack: AsyncExitStack, note: Callable[[str], None]
+) -> ModelChooser:
+    """Create a model chooser; `exit_stack` closes each model. It notes each unusable fallback once."""
     options, settings = config.options, config.settings
     placeholders = _build_recording_placeholders(config)
+    noted: set[str] = set()
+
+    def note_once(text: str) -> None:
+        if text not in noted:
+            noted.add(text)
+            note(text)
 
     async def choose_model(name: str | Model | None) -> Model:
         if name is None or isinstance(name, str):
@@ -228,6 +245,7 @@ def create_model_chooser(config: SessionConfig, exit_stack: AsyncExitStack) -> M
                 options.clock,
                 config.jitter,
                 placeholders=placeholders,
+                note=note_once,
             )
         model = _wrap_model_with_recorder(name, options.record, placeholders)
         exit_stack.push_async_callback(model.aclose)

@@ -23,10 +23,12 @@ from shoal.app.definitions.output_styles import choose_output_style, list_output
 from shoal.app.definitions.plugin_set import PluginSet, load_plugins
 from shoal.app.definitions.project_directories import iter_project_directories
 from shoal.app.definitions.project_memory import read_instruction_exclusions
-from shoal.app.hooks.hook_sources import are_settings_hooks_disabled
+from shoal.app.hooks.hook_sources import are_settings_hooks_disabled, parse_document_hooks
 from shoal.app.reports.permission_report import create_permission_engine
 from shoal.app.settings.claude_json import find_claude_json, list_top_keys
 from shoal.app.settings.claude_keys import CLAUDE_KEYS, KeyUse, find_claude_key, iter_document_keys
+from shoal.app.settings.foreign_settings import is_sandbox_key_enabled
+from shoal.app.settings.managed_switches import PLUGIN_ONLY_KEY, SWITCHES, is_plugin_only
 from shoal.app.settings.mcp_files import load_mcp_servers
 from shoal.app.settings.provider_credentials import PROVIDER_VARIABLES
 from shoal.app.settings.settings import (
@@ -41,7 +43,7 @@ from shoal.core.agents.agent_definitions import DefinitionProblem, DefinitionSou
 from shoal.core.errors import SettingsError
 from shoal.core.text.filenames import escape_filename
 from shoal.wire.front_matter import InvalidFrontMatterError, parse_front_matter
-from shoal.wire.hook_codec import is_usable_hook, parse_hooks_setting
+from shoal.wire.hook_codec import is_usable_hook
 from shoal.wire.settings_codec import SettingsDocument, has_settings_key
 from shoal.wire.skill_codec import UNUSED_SKILL_FIELDS
 from shoal.workspaces.git_paths import contains_git_repository
@@ -94,12 +96,13 @@ OTHER_FILES = {
     "themes/*.json": "custom themes have no effect",
 }
 """Files below `.claude` that Shoal does not read, and what to do."""
-_MANAGED_ONLY = frozenset({"allowManagedHooksOnly", "allowManagedMcpServersOnly"})
+_MANAGED_ONLY = frozenset((*SWITCHES, PLUGIN_ONLY_KEY))
 _GLOBAL_PREFERENCES = frozenset(
     {"autoConnectIde", "autoInstallIdeExtension", "autoUpdates", "verbose"}
     | {key.name for key in CLAUDE_KEYS} - {"mcpServers"}
 )
 """Keys that `.claude.json` may contain, of which Shoal reads only MCP servers and trust."""
+_PLUGIN_ONLY_ADVICE = "a managed file sets strictPluginOnlyCustomization"
 _OAUTH_ADVICE = "`shoal mcp login` registers its own client"
 _NESTED_ADVICE = "an agent gets it when it uses a file in that directory"
 _INSTRUCTIONS_OFF = "shoal.instructions is false"
@@ -224,10 +227,9 @@ def _find_other_reason(settings: Settings, document: SettingsDocument, name: str
         return "it applies only in your own files"
     if name == "permissions.defaultMode" and value == "bypassPermissions" and not document.is_user_controlled:
         return "only your own settings or a flag can skip permissions"
-    if name.startswith("sandbox.") and name != "sandbox.enabled":
-        section = document.raw.get("sandbox")
-        if isinstance(section, dict) and section.get("enabled") is not True:
-            return "sandbox.enabled is not true in this file"
+    is_sandbox_part = name.startswith("sandbox.") and name != "sandbox.enabled"
+    if is_sandbox_part and not is_sandbox_key_enabled(settings.documents):
+        return "sandbox.enabled is not true"
     if name in _STRONGEST_COUNTS:
         first = next(each for each in settings.documents if has_settings_key(each, name.split(".")))
         if first is not document:
@@ -238,10 +240,10 @@ def _find_other_reason(settings: Settings, document: SettingsDocument, name: str
 def _list_hook_items(settings: Settings, document: SettingsDocument, value: Any) -> Iterator[ClaudeItem]:
     is_off = are_settings_hooks_disabled(document, settings)
     for event, entries in value.items() if isinstance(value, dict) else ():
-        parsed = parse_hooks_setting({event: entries}, document.locate_key, settings.environ)
+        parsed = parse_document_hooks(document, settings, {event: entries})
         has_usable_hooks = any(is_usable_hook(hook) for hook in parsed.hooks)
         if has_usable_hooks:
-            advice = "disableAllHooks is set" if is_off else ""
+            advice = "disableAllHooks or a managed file disables it" if is_off else ""
             use: KeyUse = "not used" if is_off else "used"
             yield ClaudeItem(file=document.name, item=f"hooks.{event}", use=use, advice=advice)
         item = f"part of hooks.{event}" if has_usable_hooks else f"hooks.{event}"
@@ -262,6 +264,8 @@ def _list_mcp_server_items(settings: Settings, cwd: Path, plugins: PluginSet) ->
         for name, server in (document.raw.get("mcpServers") or {}).items():
             is_used = (document.name, name) in used
             reason = "it is disabled" if name in disabled else _find_server_problem(found.problems, name)
+            if is_plugin_only(settings.documents, "mcp"):
+                reason = _PLUGIN_ONLY_ADVICE
             if not is_installed:
                 reason = "the MCP client is not installed: pip install 'shoal[mcp]'"
             yield ClaudeItem(
@@ -296,9 +300,12 @@ def _list_left_out_items(settings: Settings, cwd: Path) -> Iterator[ClaudeItem]:
 
 def _list_agent_items(settings: Settings, cwd: Path, plugins: PluginSet) -> Iterator[ClaudeItem]:
     catalog = load_agent_catalog(cwd=cwd, home=settings.home, plugins=plugins.list_agent_dirs())
+    is_locked = is_plugin_only(settings.documents, "agents")
     for definition in catalog.all():
-        if definition.source.kind != "builtin":
-            yield _make_definition_item(definition.source, f"agent {definition.name}")
+        source = definition.source
+        if source.kind != "builtin":
+            reason = _PLUGIN_ONLY_ADVICE if is_locked and source.kind in ("user", "project") else ""
+            yield _make_definition_item(source, f"agent {definition.name}", reason)
     for shadowed in catalog.shadowed:
         if shadowed.definition.source.kind != "builtin":
             item = f"agent {shadowed.definition.name}"
@@ -310,13 +317,16 @@ def _list_agent_items(settings: Settings, cwd: Path, plugins: PluginSet) -> Iter
 
 def _list_skill_items(settings: Settings, cwd: Path) -> Iterator[ClaudeItem]:
     library, policy = load_skills(cwd=cwd, home=settings.home), load_skill_policy(settings.documents)
+    reason = _PLUGIN_ONLY_ADVICE if is_plugin_only(settings.documents, "skills") else ""
     for noun, catalog in (("skill", library.skills), ("command", library.commands)):
-        yield from _list_catalog_items(noun, catalog, policy)
+        yield from _list_catalog_items(noun, catalog, policy, reason)
 
 
-def _list_catalog_items(noun: str, catalog: SkillCatalog, policy: SkillPolicy) -> Iterator[ClaudeItem]:
+def _list_catalog_items(
+    noun: str, catalog: SkillCatalog, policy: SkillPolicy, common_reason: str
+) -> Iterator[ClaudeItem]:
     for skill in catalog.all():
-        reason = "skillOverrides turns it off" if policy.apply_to_skill(skill) is None else ""
+        reason = "skillOverrides turns it off" if policy.apply_to_skill(skill) is None else common_reason
         yield _make_definition_item(skill.source, f"{noun} {skill.name}", reason)
         yield from _list_unused_skill_fields(noun, skill.source)
     for skill, _ in catalog.shadowed:

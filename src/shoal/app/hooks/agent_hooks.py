@@ -11,8 +11,11 @@ from typing import Any
 from msgspec import Struct
 
 from shoal.app.definitions.agent_trust import is_agent_trusted
-from shoal.app.hooks.hook_sources import read_agent_definition_hooks
-from shoal.app.settings.foreign_settings import allows_only_managed_hooks
+from shoal.app.hooks.hook_sources import (
+    are_definition_hooks_disabled,
+    parse_definition_hooks,
+    read_agent_definition_hooks,
+)
 from shoal.app.settings.live_settings import AutoReloadingSettings
 from shoal.app.settings.settings import Settings
 from shoal.core.agents.agent_definitions import AgentDefinition
@@ -31,7 +34,7 @@ from shoal.policy.hooks.hook_runner import HookRunner
 from shoal.policy.permission_engine import PermissionEngine
 from shoal.runs.hook_notifier import HookNotifier
 from shoal.tools.command_environment import build_command_environment
-from shoal.wire.hook_codec import ParsedHooks, parse_hooks_setting
+from shoal.wire.hook_codec import ParsedHooks
 
 VARIABLES_DIRECTORY = "env"
 """Directory of a run with the variables that hooks leave for the shell commands of its agents."""
@@ -133,10 +136,9 @@ class HookRegistry:
 
     def add_skill_hooks(self, skill: Skill) -> None:
         """Add the hooks of a trusted skill, once. Raises `AgentRequestRefused` if one cannot be used."""
-        if skill.digest in self._skill_digests or allows_only_managed_hooks(self._settings.documents):
+        if skill.digest in self._skill_digests or are_definition_hooks_disabled(skill.source, self._settings):
             return
-        location = skill.source.locate_field("hooks") or str(skill.source)
-        found = parse_hooks_setting(skill.hooks, lambda _: location, self._settings.environ)
+        found = parse_definition_hooks(skill.hooks, skill.source, self._settings)
         if found.problems:
             raise AgentRequestRefused(
                 f"/{skill.name} was not run: some of its hooks cannot be used. {found.problems[0]}"
@@ -172,7 +174,7 @@ class HookRegistry:
 
     def load_definition_hooks(self, definition: AgentDefinition) -> tuple[Hook, ...]:
         """Return the hooks of a definition. Raises `AgentRequestRefused` for untrusted or bad ones."""
-        if not definition.hooks or allows_only_managed_hooks(self._settings.documents):
+        if not definition.hooks or are_definition_hooks_disabled(definition.source, self._settings):
             return ()
         refusal = f"The agent {definition.name} ({definition.source}) was not started"
         if not is_agent_trusted(self._settings.home, self.project, definition):

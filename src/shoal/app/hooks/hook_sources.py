@@ -7,9 +7,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from shoal.app.settings.foreign_settings import allows_only_managed_hooks
+from shoal.app.settings.foreign_settings import find_http_hook_limits
+from shoal.app.settings.managed_switches import allows_only_managed_hooks, is_plugin_only
 from shoal.app.settings.settings import Settings
-from shoal.core.agents.agent_definitions import FORMER_TOOL_NAMES, AgentDefinition
+from shoal.core.agents.agent_definitions import FORMER_TOOL_NAMES, AgentDefinition, DefinitionSource
 from shoal.core.errors import SettingsError
 from shoal.core.extensions.hooks import MATCHER_FIELDS, Hook
 from shoal.core.names import TOOL_NAMES
@@ -33,7 +34,7 @@ def load_configured_hooks(
     are not understood: it relies on each of them.
     """
     found = [
-        parse_hooks_setting(document.raw["hooks"], document.locate_key, settings.environ)
+        parse_document_hooks(document, settings)
         for document in (*settings.documents, *plugins)
         if document.raw.get("hooks") and not are_settings_hooks_disabled(document, settings)
     ]
@@ -44,6 +45,34 @@ def load_configured_hooks(
         _refuse_unknown_tools(given, program_tools)
         found.append(parsed)
     return merge_parsed_hooks(found)
+
+
+def parse_document_hooks(
+    document: SettingsDocument, settings: Settings, hooks: Mapping[str, Any] | None = None
+) -> ParsedHooks:
+    """Parse all hooks of a document, or those given."""
+    return parse_hooks_setting(
+        document.raw["hooks"] if hooks is None else hooks,
+        document.locate_key,
+        settings.environ,
+        http_limits=find_http_hook_limits(settings.documents),
+    )
+
+
+def parse_definition_hooks(hooks: Any, source: DefinitionSource, settings: Settings) -> ParsedHooks:
+    """Parse the hooks of an agent or a skill; none if the settings disable them."""
+    if are_definition_hooks_disabled(source, settings):
+        return ParsedHooks()
+    location = source.locate_field("hooks") or str(source)
+    limits = find_http_hook_limits(settings.documents)
+    return parse_hooks_setting(hooks, lambda _: location, settings.environ, http_limits=limits)
+
+
+def are_definition_hooks_disabled(source: DefinitionSource, settings: Settings) -> bool:
+    """Return True if a managed file limits hooks to other sources than this agent or skill."""
+    return allows_only_managed_hooks(settings.documents) or (
+        source.kind in ("user", "project") and is_plugin_only(settings.documents, "hooks")
+    )
 
 
 def _refuse_unknown_tools(given: Mapping[str, Any], program_tools: Collection[str]) -> None:
@@ -66,10 +95,7 @@ def _refuse_unknown_tools(given: Mapping[str, Any], program_tools: Collection[st
 
 def read_agent_definition_hooks(definition: AgentDefinition, settings: Settings) -> ParsedHooks:
     """Return the hooks of a definition. Its `Stop` hooks become `SubagentStop` hooks."""
-    if allows_only_managed_hooks(settings.documents):
-        return ParsedHooks()
-    location = definition.source.locate_field("hooks") or str(definition.source)
-    found = parse_hooks_setting(definition.hooks, lambda _: location, settings.environ)
+    found = parse_definition_hooks(definition.hooks, definition.source, settings)
     return replace(found, hooks=tuple(map(_convert_to_subagent_stop_hook, found.hooks)))
 
 
@@ -80,6 +106,8 @@ def _convert_to_subagent_stop_hook(hook: Hook) -> Hook:
 def are_settings_hooks_disabled(document: SettingsDocument, settings: Settings) -> bool:
     """Return True if its hooks are off. A project cannot disable user hooks, nor a user managed ones."""
     if document.kind != "managed" and allows_only_managed_hooks(settings.documents):
+        return True
+    if document.kind not in ("managed", "plugin") and is_plugin_only(settings.documents, "hooks"):
         return True
     disabling = [
         each for each in settings.documents if each.raw.get(_DISABLE_KEY) is True and each.is_user_controlled

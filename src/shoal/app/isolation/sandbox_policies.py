@@ -21,7 +21,11 @@ from shoal.backends.sandbox.sandbox_selection import (
 from shoal.core.errors import SettingsError, WorktreeError
 from shoal.core.permissions.sandbox import SandboxPolicy
 from shoal.tools.command_environment import is_provider_secret_variable
-from shoal.wire.settings_codec import SandboxSettings
+from shoal.wire.settings_codec import (
+    SandboxSettings,
+    convert_to_settings_schema,
+    merge_settings_documents,
+)
 from shoal.workspaces.git_paths import iter_git_control_paths, iter_paths_written_by_git_commit
 from shoal.workspaces.local_workspace import LocalWorkspace
 from shoal.workspaces.worktree import Worktree, WorktreeWorkspace
@@ -103,6 +107,7 @@ def build_sandbox_policy(
     named_writable = [
         _resolve_sandbox_setting_path(text, user_home, workspace.root) for text in preferences.writable
     ]
+    read_only = [*_iter_matching_paths(preferences.read_only, user_home, workspace.root)]
     return SandboxPolicy(
         writable=(
             *work,
@@ -120,7 +125,7 @@ def build_sandbox_policy(
             *_exclude_user_writable_paths(
                 (*_iter_secret_paths(settings, user_home), session_directory), named_writable
             ),
-            *(_resolve_sandbox_setting_path(text, user_home, workspace.root) for text in preferences.hidden),
+            *_iter_matching_paths(preferences.hidden, user_home, workspace.root),
         ),
         hidden_if_possible=tuple(
             _filter_hideable_paths(
@@ -130,8 +135,12 @@ def build_sandbox_policy(
         hidden_sockets=_exclude_user_writable_paths([*_iter_socket_paths(environ)], named_writable),
         readable=(session_directory / "results", session_directory / VARIABLES_DIRECTORY),
         network=preferences.network,
-        uncreatable=_exclude_user_writable_paths(
-            [directory / name for directory in work for name in PROJECT_CONTROL_FILES], named_writable
+        always_read_only=tuple(read_only),
+        uncreatable=(
+            *_exclude_user_writable_paths(
+                [directory / name for directory in work for name in PROJECT_CONTROL_FILES], named_writable
+            ),
+            *read_only,
         ),
         watched=tuple(work),
     )
@@ -195,7 +204,7 @@ def build_worktree_sandbox_policy(
             *worktree.read_only_paths,
             *(worktree.path / name for name in _PROJECT_CONFIG_FILES),
         ),
-        always_read_only=sealed,
+        always_read_only=(*policy.always_read_only, *sealed),
         uncreatable=tuple(
             path
             for path in (*policy.uncreatable, *(worktree.path / name for name in PROJECT_CONTROL_FILES))
@@ -246,6 +255,7 @@ def check_sandbox_settings(settings: Settings, cwd: Path) -> list[str]:
                     "of them."
                 )
     hidden = {_resolve_sandbox_setting_path(text, user_home, cwd): text for text in preferences.hidden}
+    own_hidden = _list_own_hidden_paths(settings) if hidden else ()
     notes = []
     for text in preferences.writable:
         path = _resolve_sandbox_setting_path(text, user_home, cwd)
@@ -261,9 +271,14 @@ def check_sandbox_settings(settings: Settings, cwd: Path) -> list[str]:
                 f"shoal.sandbox.hidden: {text} contains the project {cwd}, where commands run. Hide a "
                 "directory inside it, or work elsewhere."
             )
-        if not path.exists():
+        if text in own_hidden and not path.exists() and not is_glob_pattern(text):
             notes.append(f"shoal.sandbox.hidden: {path} does not exist. Shoal will hide it once it exists.")
     return notes
+
+
+def _list_own_hidden_paths(settings: Settings) -> tuple[str, ...]:
+    """Return the paths under `shoal.sandbox`, where a path that does not exist is probably a mistake."""
+    return convert_to_settings_schema(merge_settings_documents(settings.documents)).shoal.sandbox.hidden
 
 
 def _is_inside_any_directory(path: Path, directories: Sequence[Path]) -> bool:
@@ -272,13 +287,30 @@ def _is_inside_any_directory(path: Path, directories: Sequence[Path]) -> bool:
 
 def _is_sandbox_required(settings: SandboxSettings) -> bool:
     """Return True if the user requested the sandbox explicitly, so that its absence is an error."""
-    return settings.enabled is True or not settings.network or bool(settings.hidden)
+    return settings.enabled is True or not settings.network or bool(settings.hidden or settings.read_only)
 
 
 def _resolve_sandbox_setting_path(text: str, user_home: Path, project: Path) -> Path:
     if text == "~" or text.startswith("~/"):
         return Path(os.path.realpath(user_home / text[2:]))
     return Path(os.path.realpath(project / text))
+
+
+def is_glob_pattern(text: str) -> bool:
+    return any(character in text for character in "*?[")
+
+
+def _iter_matching_paths(texts: Sequence[str], user_home: Path, project: Path) -> Iterator[Path]:
+    """Yield the paths of settings; for a pattern those that match it now, for each command again."""
+    for text in texts:
+        path = _resolve_sandbox_setting_path(text, user_home, project)
+        if not is_glob_pattern(text) or path.exists():
+            yield path
+            continue
+        from glob import iglob
+
+        names = iglob(str(path), recursive=True, include_hidden=True)  # noqa: PTH207 - an absolute pattern
+        yield from map(Path, names)
 
 
 def _iter_temporary_directories(environ: dict[str, str]) -> Iterator[Path]:

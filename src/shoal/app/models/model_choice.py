@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
@@ -69,8 +70,12 @@ async def choose_model_with_fallback(
     rng: Random,
     *,
     placeholders: RecordingPlaceholderReplacer | None = None,
+    note: Callable[[str], None] | None = None,
 ) -> Model:
-    """Return the model with its fallbacks for when it does not answer; `fallback` may list up to three."""
+    """Return the model with its fallbacks for when it does not answer; `fallback` may list up to three.
+
+    An unusable fallback of the settings is left out with a note, because it is only a convenience.
+    """
     model = await choose_model(name, settings, clock, rng, placeholders=placeholders)
     flag_names = tuple(each.strip() for each in (fallback or "").split(",") if each.strip())
     names = (flag_names or settings.foreign.models.fallbacks)[:_MAX_FALLBACKS]
@@ -78,7 +83,18 @@ async def choose_model_with_fallback(
         return model
     from shoal.models.fallback_model import ModelWithFallback
 
-    fallbacks = [await choose_model(each, settings, clock, rng, placeholders=placeholders) for each in names]
+    fallbacks: list[Model] = []
+    for each in names:
+        try:
+            fallbacks.append(await choose_model(each, settings, clock, rng, placeholders=placeholders))
+        except ModelError as error:
+            if flag_names:
+                raise
+            if note is not None:
+                location = settings.find_setting_origin("fallbackModel")
+                note(f"{location}: fallbackModel: {each} is left out. {error}")
+    if not fallbacks:
+        return model
     chain = fallbacks.pop()
     while fallbacks:
         chain = ModelWithFallback(fallbacks.pop(), chain)
@@ -229,10 +245,12 @@ def _refuse_cloud_provider(provider: str, model: str, settings: Settings) -> Non
 def _check_available_models(name: str, model: str, settings: Settings) -> None:
     """Raise `UnknownModel` if a list of available models does not name the model."""
     for allowed in settings.foreign.models.available:
+        if not allowed.names and name == DEFAULT_ALIAS:
+            continue  # an empty list allows the default model only
         if not any(_is_model_named(entry, name, model, settings) for entry in allowed.names):
             raise UnknownModel(
                 f"{allowed.location}: availableModels does not include {name!r}. Choose one of: "
-                f"{', '.join(allowed.names) or 'none'}.",
+                f"{', '.join(allowed.names) or DEFAULT_MODEL}.",
                 model=model,
             )
 

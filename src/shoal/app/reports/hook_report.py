@@ -10,7 +10,11 @@ from msgspec import Struct
 from shoal.app.definitions.agent_catalog import load_agent_catalog
 from shoal.app.definitions.agent_trust import is_agent_trusted
 from shoal.app.definitions.plugin_set import load_plugins
-from shoal.app.hooks.hook_sources import load_configured_hooks, read_agent_definition_hooks
+from shoal.app.hooks.hook_sources import (
+    load_configured_hooks,
+    parse_document_hooks,
+    read_agent_definition_hooks,
+)
 from shoal.app.settings.settings import Settings, load_settings
 from shoal.core.extensions.hooks import (
     Hook,
@@ -21,7 +25,7 @@ from shoal.core.extensions.hooks import (
     PythonCallbackHookAction,
     ShellCommandHookAction,
 )
-from shoal.wire.hook_codec import ParsedHooks, parse_hooks_setting
+from shoal.wire.hook_codec import ParsedHooks
 
 
 class HookReportRow(Struct, frozen=True, kw_only=True):
@@ -82,7 +86,7 @@ def make_hook_rows(hooks: Iterable[Hook]) -> tuple[HookReportRow, ...]:
 def _iter_untrusted_hooks(settings: Settings) -> Iterator[ParsedHooks]:
     for escalation in settings.findings.untrusted_escalations:
         if escalation.keys == ("hooks",):
-            yield parse_hooks_setting(escalation.value, escalation.document.locate_key, settings.environ)
+            yield parse_document_hooks(escalation.document, settings, escalation.value)
 
 
 def _iter_hook_rows(

@@ -129,7 +129,8 @@ class TaskAcceptanceCommandRunner:
 def create_unattended_permission_check(
     settings: Settings, workspace: Workspace, tools: Mapping[str, Tool], agent: AgentIdentity
 ) -> Callable[[Question], bool]:
-    rules = add_permission_flag_rules(PermissionRuleSet(), allow=settings.own.unattended_allow, deny=())
+    no_rules = PermissionRuleSet(is_closed=settings.permissions.rules.is_closed)
+    rules = add_permission_flag_rules(no_rules, allow=settings.own.unattended_allow, deny=())
     engine = PermissionEngine(workspace, mode="dontAsk", rules=rules, home=settings.home)
 
     def is_allowed_unattended(question: Question) -> bool:
@@ -266,7 +267,7 @@ class Runtime(Struct, frozen=True, kw_only=True):
 async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Runtime:
     """Open the services; `exit_stack` closes them in reverse order. Raises `ShoalError`."""
     options, settings, ids = config.options, config.settings, config.ids
-    choose_model = create_model_chooser(config, exit_stack)
+    choose_model = create_model_chooser(config, exit_stack, (model_notes := list[str]()).append)
     model = await choose_model(options.model)
     store = open_session_store(config, exit_stack)
     events = EventBus(store.journal)
@@ -360,7 +361,7 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
             extras=dict(options.agent_extras),
         ),
         processes=ProcessServices(
-            launcher=processes, shells=shells, sandbox=sandbox, startup_notes=process_notes
+            launcher=processes, shells=shells, sandbox=sandbox, startup_notes=(*process_notes, *model_notes)
         ),
         inbox=InboxServices(queue=queue, scheduler=scheduler, notice_ids=notice_ids),
     )
@@ -474,7 +475,7 @@ async def _open_shell_supervisor(
         clock=options.clock,
         environment=ShellEnvironment(
             home=settings.home,
-            variables=settings.tool_environment,
+            variables=settings.command_environment,
             mark=_build_process_owner_mark(options, store),
             sandbox=sandbox,
             variables_directory=store.directory / VARIABLES_DIRECTORY,

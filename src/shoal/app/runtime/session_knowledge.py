@@ -22,6 +22,7 @@ from shoal.app.definitions.workflow_files import WorkflowFiles
 from shoal.app.hooks.agent_hooks import HookRegistry
 from shoal.app.model_notices import format_session_notice
 from shoal.app.runtime.event_bus import EventBus
+from shoal.app.settings.managed_switches import is_plugin_only
 from shoal.app.settings.settings import Settings
 from shoal.app.skills.catalog_changes import AgentAndSkillChangeReporter
 from shoal.app.skills.knowledge import SkillsAndInstructions
@@ -116,7 +117,7 @@ def _load_session_skills(config: SessionConfig, cwd: Path) -> SkillAndCommandLib
     policy = load_skill_policy(config.settings.documents)
     skills = (
         load_skills_from_paths((), policy)
-        if options.bare
+        if options.bare or is_plugin_only(config.settings.documents, "skills")
         else load_skills(cwd=cwd, home=config.settings.home, policy=policy, sources=options.setting_sources)
     )
     for namespace, directory in plugins.list_skill_dirs():

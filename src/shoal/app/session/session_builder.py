@@ -319,7 +319,7 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
             if options.lead_channel is None
             else options.lead_channel.question_broker,
             results=runtime.store.results,
-            env=runtime.settings.tool_environment,
+            env=runtime.settings.command_environment,
             clock=options.clock,
             ids=config.ids,
             emit=runtime.events.publish_event,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from shoal.wire.settings_codec import SettingsDocument
 _FILE = ".claude.json"
 _MAX_LOCATED_CHARS = 200_000
 """Size up to which lines are looked up; the file also holds histories."""
-_PROJECT_KEYS = ("mcpServers", "disabledMcpjsonServers", "enabledMcpjsonServers")
+_PROJECT_KEYS = ("mcpServers", "disabledMcpServers", "disabledMcpjsonServers", "enabledMcpjsonServers")
 
 
 class _ClaudeJsonContent(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -43,7 +44,7 @@ def read_claude_json(home: Path, cwd: Path) -> ClaudeJson:
     if path is None:
         return ClaudeJson()
     try:
-        content = path.read_bytes()
+        content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
         found = msgspec.json.decode(content, type=_ClaudeJsonContent)
         entry = found.projects.get(str(cwd)) or found.projects.get(os.path.realpath(cwd))
         project = {} if entry is None else msgspec.json.decode(entry)

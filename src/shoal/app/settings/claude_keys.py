@@ -23,14 +23,13 @@ class ClaudeKey(Struct, frozen=True):
     """What differs, or what to do."""
 
 
-_REFUSED_IN_MANAGED_FILES = "applies only in managed files; Shoal does not enforce it, so remove it there"
 CLAUDE_KEYS = (
     ClaudeKey("agent", "used"),
-    ClaudeKey("allowedHttpHookUrls", "refused", "remove it and check your hooks of type http"),
+    ClaudeKey("allowedHttpHookUrls", "used", "the lists in all files must permit a URL"),
     ClaudeKey("allowedMcpServers", "used"),
     ClaudeKey("allowManagedHooksOnly", "used", "only in managed files"),
     ClaudeKey("allowManagedMcpServersOnly", "used", "the lists in all files must permit a server"),
-    ClaudeKey("allowManagedPermissionRulesOnly", "refused", _REFUSED_IN_MANAGED_FILES),
+    ClaudeKey("allowManagedPermissionRulesOnly", "used", "only in managed files; other deny rules apply too"),
     ClaudeKey("alwaysThinkingEnabled", "used"),
     ClaudeKey("apiKeyHelper", "used", "a project's helper needs trust"),
     ClaudeKey("attribution", "used", "commit and pr apply; sessionUrl has no effect"),
@@ -39,7 +38,7 @@ CLAUDE_KEYS = (
     ClaudeKey("autoMemoryEnabled", "used", "Shoal reads the notes but does not write any"),
     ClaudeKey("autoMode", "not used", "auto mode behaves like default mode"),
     ClaudeKey("autoUpdatesChannel", "not used", "Shoal does not update itself"),
-    ClaudeKey("availableModels", "used"),
+    ClaudeKey("availableModels", "used", "an empty list allows only the default model"),
     ClaudeKey("awsAuthRefresh", "not used", "Bedrock is not supported"),
     ClaudeKey("awsCredentialExport", "not used", "Bedrock is not supported"),
     ClaudeKey("blockedMarketplaces", "not used", "Shoal installs nothing from marketplaces"),
@@ -50,7 +49,7 @@ CLAUDE_KEYS = (
     ClaudeKey("disableAllHooks", "used"),
     ClaudeKey("disableAutoMode", "used", "auto mode always behaves like default mode"),
     ClaudeKey("disabledMcpjsonServers", "used"),
-    ClaudeKey("disableSideloadFlags", "refused", _REFUSED_IN_MANAGED_FILES),
+    ClaudeKey("disableSideloadFlags", "used", "only in managed files"),
     ClaudeKey("disableSkillShellExecution", "used"),
     ClaudeKey("editorMode", "not used", "the terminal has no vim mode"),
     ClaudeKey("effortLevel", "used"),
@@ -59,12 +58,12 @@ CLAUDE_KEYS = (
     ClaudeKey("enabledPlugins", "used", "applies to installed plug-ins"),
     ClaudeKey("env", "used", "provider keys apply only in your own files"),
     ClaudeKey("extraKnownMarketplaces", "not used", "list plug-in directories in shoal.plugins"),
-    ClaudeKey("fallbackModel", "used"),
+    ClaudeKey("fallbackModel", "used", "a model that cannot be used is left out"),
     ClaudeKey("fileSuggestion", "not used", "Shoal completes file names itself"),
     ClaudeKey("forceLoginMethod", "not used", "there is no login; set a key"),
     ClaudeKey("forceLoginOrgUUID", "not used", "there is no login; set a key"),
     ClaudeKey("hooks", "used"),
-    ClaudeKey("httpHookAllowedEnvVars", "refused", "remove it and check your hooks of type http"),
+    ClaudeKey("httpHookAllowedEnvVars", "used", "the lists in all files must permit a variable"),
     ClaudeKey("includeCoAuthoredBy", "used"),
     ClaudeKey("includeGitInstructions", "not used", "the prompt has no git instructions"),
     ClaudeKey("language", "used"),
@@ -89,7 +88,7 @@ CLAUDE_KEYS = (
     ClaudeKey("spinnerVerbs", "not used"),
     ClaudeKey("statusLine", "not used", "the status line is fixed"),
     ClaudeKey("strictKnownMarketplaces", "not used", "Shoal installs nothing from marketplaces"),
-    ClaudeKey("strictPluginOnlyCustomization", "refused", _REFUSED_IN_MANAGED_FILES),
+    ClaudeKey("strictPluginOnlyCustomization", "used", "only in managed files"),
     ClaudeKey("teammateMode", "used", "shoal.teammate_mode overrides it"),
     ClaudeKey("terminalProgressBarEnabled", "not used"),
     ClaudeKey("theme", "used", "dark, light and ansi; custom themes have no effect"),
@@ -111,15 +110,26 @@ CLAUDE_KEYS = (
     ClaudeKey("sandbox.filesystem.allowRead", "not used", "list secret files in denyRead instead"),
     ClaudeKey("sandbox.filesystem.allowWrite", "used", "only in your own files"),
     ClaudeKey("sandbox.filesystem.denyRead", "used"),
-    ClaudeKey("sandbox.filesystem.denyWrite", "refused", "use permissions.deny instead"),
+    ClaudeKey("sandbox.filesystem.denyWrite", "used"),
     ClaudeKey("sandbox.network.allowedDomains", "used", "commands have no network at all"),
     ClaudeKey("sandbox.network.deniedDomains", "used", "commands have no network at all"),
     ClaudeKey("sandbox.network.strictAllowlist", "used", "commands have no network at all"),
-    ClaudeKey("sandbox.credentials.envVars", "refused", "unset the variables"),
+    ClaudeKey("sandbox.credentials.envVars", "used"),
     ClaudeKey("sandbox.credentials.files", "used"),
 )  # fmt: skip
 _BY_NAME = {key.name: key for key in CLAUDE_KEYS}
 _OWN_KEYS = frozenset({"shoal", "$schema"})
+THEMES: dict[str, Literal["dark", "light", "ansi"] | None] = {
+    "auto": None,
+    "dark": "dark",
+    "light": "light",
+    "dark-daltonized": "dark",
+    "light-daltonized": "light",
+    "dark-ansi": "ansi",
+    "light-ansi": "ansi",
+}
+"""Themes of Claude Code and the nearest ones here; `auto` asks the terminal, as no theme does."""
+MAX_FALLBACK_MODELS = 3
 _SECTIONS = ("permissions", "sandbox", "sandbox.filesystem", "sandbox.network", "sandbox.credentials")
 _HARMLESS_VALUES: dict[str, Any] = {"editorMode": "normal", "respectGitignore": True}
 """Values of unused keys that request the behaviour that Shoal has anyway."""
@@ -162,8 +172,12 @@ def _find_reason(document: SettingsDocument, name: str, value: Any) -> str | Non
         return key.advice or "Shoal has no equivalent"
     if name == "theme" and str(value).startswith("custom:"):
         return "custom themes are not supported; set shoal.theme"
-    if key.use == "refused" and document.kind != "managed" and "managed" in key.advice and value is not False:
-        return "it applies only in a managed file"
+    if name == "theme" and value not in THEMES:
+        return f"there is no theme {value!r}"
+    if name == "fallbackModel" and isinstance(value, list) and len(value) > MAX_FALLBACK_MODELS:
+        return f"only the first {MAX_FALLBACK_MODELS} models are used"
+    if document.kind != "managed" and key.advice.startswith("only in managed files") and value is not False:
+        return "it applies only in managed files"
     return None
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from shoal.app.settings.managed_switches import MANAGED_RULES_KEY, allows_only_managed_rules
 from shoal.core.errors import SettingsError
 from shoal.core.permissions.permission_changes import RuleBehavior
 from shoal.core.unused_items import UnusedItem
@@ -15,7 +16,6 @@ from shoal.policy.permission_rules import (
     FILE_TOOLS,
     PermissionRuleSet,
     ToolPermissionRule,
-    find_contradicting_rules,
     parse_permission_rule,
 )
 from shoal.wire.json_line_numbers import find_json_list_entry_lines
@@ -27,8 +27,9 @@ FLAGS: dict[RuleBehavior, str] = {"allow": "--allowedTools", "deny": "--disallow
 
 
 def load_permission_rules(documents: Sequence[SettingsDocument], cwd: Path) -> PermissionRuleSet:
-    """Load the rules. Raises `SettingsError` for an invalid rule, or two contradicting rules in one file."""
+    """Load the rules. Raises `SettingsError` for an invalid rule that forbids or asks."""
     rules: dict[str, Any] = {"allow": (), "ask": (), "deny": ()}
+    is_closed = allows_only_managed_rules(documents)
     directories: list[Path] = []
     for document in documents:
         if "permissions" not in document.raw:
@@ -37,18 +38,27 @@ def load_permission_rules(documents: Sequence[SettingsDocument], cwd: Path) -> P
         document_rules: dict[str, Any] = {
             kind: _parse_document_rules(document, kind, getattr(permissions, kind)) for kind in BEHAVIORS
         }
-        _refuse_contradicting_rules(PermissionRuleSet(**document_rules), document.path)
+        if is_closed and document.kind != "managed":
+            # Rules that forbid or ask only restrict more, so they stay.
+            document_rules["allow"] = ()
         rules = {kind: (*rules[kind], *document_rules[kind]) for kind in BEHAVIORS}
         directories.extend(cwd / Path(each).expanduser() for each in permissions.additional_directories)
-    return replace(PermissionRuleSet(**rules), directories=tuple(dict.fromkeys(directories)))
+    return PermissionRuleSet(**rules, directories=tuple(dict.fromkeys(directories)), is_closed=is_closed)
 
 
 def find_skipped_rules(documents: Sequence[SettingsDocument]) -> Iterator[UnusedItem]:
     """Yield each allow rule that is skipped: an invalid one, and one that names tools with `*`."""
+    is_closed = allows_only_managed_rules(documents)
     for document in documents:
-        texts = convert_to_settings_schema(document.raw).permissions.allow
-        for text, line in _pair_rules_with_lines(document, "allow", texts):
-            if (reason := _find_allow_rule_problem(text)) is not None:
+        permissions = convert_to_settings_schema(document.raw).permissions
+        stricter = dict.fromkeys(permissions.deny, "deny") | dict.fromkeys(permissions.ask, "ask")
+        for text, line in _pair_rules_with_lines(document, "allow", permissions.allow):
+            reason = _find_allow_rule_problem(text)
+            if reason is None and text in stricter:
+                reason = f"permissions.{stricter[text]} has the same rule, which takes precedence"
+            if is_closed and document.kind != "managed":
+                reason = f"{MANAGED_RULES_KEY} is set in a managed file"
+            if reason is not None:
                 location = f"{document.name}:{line}"
                 yield UnusedItem(location=location, name=f"permissions.allow {text!r}", reason=reason)
 
@@ -65,7 +75,7 @@ def add_permission_flag_rules(
 ) -> PermissionRuleSet:
     allowed = (parse_permission_rule(rule, FLAGS["allow"]) for rule in allow)
     flag_rules = PermissionRuleSet(
-        allow=tuple(rule for rule in allowed if not rule.approves_nothing),
+        allow=() if rules.is_closed else tuple(rule for rule in allowed if not rule.approves_nothing),
         deny=tuple(parse_permission_rule(rule, FLAGS["deny"]) for rule in deny),
     )
     for rule in flag_rules.deny:
@@ -112,17 +122,3 @@ def _find_allow_rule_problem(text: str) -> str | None:
     except SettingsError as error:
         return str(error).removesuffix(".")
     return _APPROVES_NOTHING if rule.approves_nothing else None
-
-
-def _refuse_contradicting_rules(rules: PermissionRuleSet, path: Path | None) -> None:
-    found = find_contradicting_rules(rules)
-    if found is None:
-        return
-    weaker, stronger = found
-    name, _, line = stronger.source.rpartition(":")
-    raise SettingsError(
-        f"{stronger.source}: the rule {stronger} contradicts the same rule on line "
-        f"{weaker.source.rpartition(':')[2]} of {name}. Remove one of them.",
-        path=path,
-        line=int(line),
-    )

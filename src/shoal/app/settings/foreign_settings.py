@@ -8,46 +8,28 @@ from typing import Any, NoReturn
 from msgspec.structs import replace
 
 from shoal.core.errors import SettingsError
+from shoal.core.extensions.hooks import HttpHookLimits
 from shoal.wire.settings_codec import SandboxSettings, SettingsDocument, has_settings_key
 
-_MANAGED_HOOKS_KEY = "allowManagedHooksOnly"
-# The second one always holds: the list of every file must permit a server.
-_MANAGED_SWITCHES = (_MANAGED_HOOKS_KEY, "allowManagedMcpServersOnly")
-_MANAGED_KEYS = (
-    "allowManagedPermissionRulesOnly",
-    "disableSideloadFlags",
-    "strictPluginOnlyCustomization",
-)
-_HTTP_HOOK_KEYS = ("allowedHttpHookUrls", "httpHookAllowedEnvVars")
+_HTTP_URLS_KEY, _HTTP_VARIABLES_KEY = "allowedHttpHookUrls", "httpHookAllowedEnvVars"
 _BYPASS_KEYS = ("permissions", "disableBypassPermissionsMode")
-_UNSUPPORTED_SANDBOX_KEYS = (
-    ("sandbox", "filesystem", "denyWrite"),
-    ("sandbox", "credentials", "envVars"),
-)
 _DOMAIN_KEYS = ("allowedDomains", "deniedDomains", "strictAllowlist")
 
 
-def refuse_unsupported_restrictions(documents: Sequence[SettingsDocument]) -> None:
-    """Raise `SettingsError` for a restriction that Shoal does not enforce, with its file and line."""
-    for document in documents:
-        for key in _MANAGED_KEYS if document.kind == "managed" else ():
-            if document.raw.get(key) not in (None, False):
-                _refuse(document, (key,), "Shoal cannot enforce it, so Shoal refuses to start")
-        for key in _MANAGED_SWITCHES if document.kind == "managed" else ():
-            if not isinstance(document.raw.get(key, False), bool):
-                _refuse(document, (key,), "expected true or false")
-        for key in _HTTP_HOOK_KEYS:
-            if document.raw.get(key) is not None:
-                _refuse(document, (key,), "Shoal does not enforce it; remove the key and check your hooks")
-        for keys in _UNSUPPORTED_SANDBOX_KEYS:
-            if document.raw.get("sandbox") and has_settings_key(document, keys):
-                hint = "deny it with permissions.deny" if keys[-1] == "denyWrite" else "unset the variables"
-                _refuse(document, keys, f"Shoal cannot enforce it; {hint}, and remove the key")
+def find_http_hook_limits(documents: Sequence[SettingsDocument]) -> HttpHookLimits:
+    """Return the limits on hooks of type http. Raises `SettingsError` for a list that is not understood."""
+    urls, variables = (
+        tuple(_read_text_list(document, key) for document in documents if document.raw.get(key) is not None)
+        for key in (_HTTP_URLS_KEY, _HTTP_VARIABLES_KEY)
+    )
+    return HttpHookLimits(url_lists=urls, variable_lists=variables)
 
 
-def allows_only_managed_hooks(documents: Sequence[SettingsDocument]) -> bool:
-    """Return True if a managed file permits only the hooks of managed files and of the calling program."""
-    return any(each.kind == "managed" and each.raw.get(_MANAGED_HOOKS_KEY) is True for each in documents)
+def _read_text_list(document: SettingsDocument, key: str) -> tuple[str, ...]:
+    value = document.raw[key]
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        _refuse(document, (key,), "expected a list of strings")
+    return tuple(value)
 
 
 def find_bypass_ban(documents: Sequence[SettingsDocument]) -> str | None:
@@ -62,18 +44,40 @@ def find_bypass_ban(documents: Sequence[SettingsDocument]) -> str | None:
     return None
 
 
+def is_sandbox_key_enabled(documents: Sequence[SettingsDocument]) -> bool:
+    """Return True if the key `sandbox` turns the sandbox on; a project can turn it on but not off."""
+    sections = [(document, _read_sandbox_section(document)) for document in documents]
+    own_choices = (
+        raw["enabled"] for document, raw in sections if document.is_user_controlled and "enabled" in raw
+    )
+    project_choices = (raw.get("enabled") for document, raw in sections if not document.is_user_controlled)
+    return next(own_choices, False) or any(project_choices)
+
+
 def apply_sandbox_key(documents: Sequence[SettingsDocument], own: SandboxSettings) -> SandboxSettings:
-    """Return the sandbox with the restrictions of the key `sandbox`; only user files can make it more "
-    "permissive."""
+    """Return the sandbox with the restrictions of the key `sandbox`; the lists of all files are joined.
+
+    Only user files can make it more permissive.
+    """
+    if not is_sandbox_key_enabled(documents):
+        return own
     for document in reversed(documents):
-        raw = document.raw.get("sandbox")
-        if raw is None:
-            continue
-        if not isinstance(raw, Mapping):
-            _refuse(document, ("sandbox",), "expected an object")
-        if raw.get("enabled") is True:
+        if raw := _read_sandbox_section(document):
             own = _restrict_sandbox_by_key(document, raw, own)
     return own
+
+
+def _read_sandbox_section(document: SettingsDocument) -> dict[str, Any]:
+    raw = document.raw.get("sandbox")
+    if raw is None:
+        return {}
+    if not isinstance(raw, Mapping):
+        _refuse(document, ("sandbox",), "expected an object")
+    section = {key: value for key, value in raw.items() if value is not None}
+    for key in ("enabled", "failIfUnavailable"):
+        if not isinstance(section.get(key, False), bool):
+            _refuse(document, ("sandbox", key), "expected true or false")
+    return section
 
 
 def _restrict_sandbox_by_key(
@@ -84,23 +88,32 @@ def _restrict_sandbox_by_key(
         *_list_paths(document, files, "filesystem", "denyRead"),
         *_list_paths(document, credentials, "credentials", "files"),
     )
+    read_only = _list_paths(document, files, "filesystem", "denyWrite")
     has_domains = any(network.get(key) for key in _DOMAIN_KEYS)
     writable = _list_paths(document, files, "filesystem", "allowWrite") if document.is_user_controlled else ()
-    is_required = raw.get("failIfUnavailable") is True or bool(hidden) or has_domains
+    is_required = raw.get("failIfUnavailable") is True or bool(hidden or read_only) or has_domains
     return replace(
         own,
         enabled=True if is_required else own.enabled,
         network=own.network and not has_domains,
-        hidden=(*own.hidden, *(path for path in hidden if path not in own.hidden)),
-        writable=(*own.writable, *(path for path in writable if path not in own.writable)),
+        hidden=_join(own.hidden, hidden),
+        read_only=_join(own.read_only, read_only),
+        writable=_join(own.writable, writable),
+        withheld_variables=_join(
+            own.withheld_variables, _list_texts(document, credentials, "credentials", "envVars")
+        ),
     )
+
+
+def _join(first: tuple[str, ...], second: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*first, *second)))
 
 
 _SECTIONS = ("filesystem", "network", "credentials")
 
 
 def _read_section(document: SettingsDocument, raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    section = raw.get(name, {})
+    section = raw.get(name) or {}
     if not isinstance(section, Mapping):
         _refuse(document, ("sandbox", name), "expected an object")
     return dict(section)
@@ -109,11 +122,18 @@ def _read_section(document: SettingsDocument, raw: Mapping[str, Any], name: str)
 def _list_paths(
     document: SettingsDocument, section: Mapping[str, Any], name: str, key: str
 ) -> tuple[str, ...]:
-    paths = section.get(key, [])
-    if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
-        _refuse(document, ("sandbox", name, key), "expected a list of paths")
+    paths = _list_texts(document, section, name, key)
     # Two slashes begin an absolute path in these files.
     return tuple(path[1:] if path.startswith("//") else path for path in paths)
+
+
+def _list_texts(
+    document: SettingsDocument, section: Mapping[str, Any], name: str, key: str
+) -> tuple[str, ...]:
+    texts = section.get(key) or []
+    if not isinstance(texts, list) or not all(isinstance(each, str) for each in texts):
+        _refuse(document, ("sandbox", name, key), "expected a list of strings")
+    return tuple(texts)
 
 
 def is_mcp_server_permitted(
@@ -137,9 +157,20 @@ def _iter_server_entries(document: SettingsDocument, key: str) -> Iterator[Mappi
     if not isinstance(entries, list):
         _refuse(document, (key,), "expected a list")
     for entry in entries:
-        if not isinstance(entry, Mapping) or set(entry) - {"serverName", "serverCommand", "serverUrl"}:
+        if not isinstance(entry, Mapping) or not _is_server_entry(entry):
             _refuse(document, (key,), "expected objects with serverName, serverCommand or serverUrl")
         yield entry
+
+
+def _is_server_entry(entry: Mapping[str, Any]) -> bool:
+    command = entry.get("serverCommand", [])
+    return (
+        bool(entry)
+        and not set(entry) - {"serverName", "serverCommand", "serverUrl"}
+        and all(isinstance(entry.get(key, ""), str) for key in ("serverName", "serverUrl"))
+        and isinstance(command, list)
+        and all(isinstance(word, str) for word in command)
+    )
 
 
 def _is_named_server(entry: Mapping[str, Any], name: str, command: Sequence[str], url: str) -> bool:

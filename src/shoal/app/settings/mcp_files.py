@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.app.settings.foreign_settings import is_mcp_server_permitted
+from shoal.app.settings.managed_switches import is_plugin_only
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import SettingsError
 from shoal.core.extensions.mcp_servers import MCP_PREFIX, McpServerConfig, McpServerStatus, McpStdioConfig
@@ -97,12 +98,18 @@ def load_mcp_servers(
     """Load the servers. Raises `SettingsError` for an unusable flag; any other error becomes a problem."""
     sources = [parse_mcp_config_option(each, cwd) for each in given]
     disabled: set[str] = set()
+    switched_off: set[str] = set()
     if managed := find_managed_mcp_documents(settings.documents):
         sources = [_read_document_mcp_servers(document) for document in managed]
     elif not strict:
         documents = sorted(settings.documents, key=lambda document: document.kind == "user")
+        if is_plugin_only(settings.documents, "mcp"):
+            documents = [document for document in documents if document.kind == "managed"]
         sources += (_read_document_mcp_servers(document) for document in (*documents, *plugins))
-        disabled = {name for document in settings.documents for name in _iter_disabled_server_names(document)}
+        disabled, switched_off = (
+            {name for document in settings.documents for name in _iter_names(document, key)}
+            for key in ("disabledMcpjsonServers", "disabledMcpServers")
+        )
     servers: dict[str, McpServerConfig] = {}
     problems: dict[str, str] = {}
     for source in sources:
@@ -120,13 +127,13 @@ def load_mcp_servers(
         if server not in permitted
     )
     found, duplicates = _drop_same_prefix_mcp_servers(permitted)
+
+    def is_disabled(server: McpServerConfig) -> bool:
+        return server.name in switched_off or (server.name in disabled and _is_from_project_mcp_file(server))
+
     return ConfiguredMcpServers(
-        servers=tuple(
-            server for server in found if server.name not in disabled or not _is_from_project_mcp_file(server)
-        ),
-        disabled=tuple(
-            server for server in found if server.name in disabled and _is_from_project_mcp_file(server)
-        ),
+        servers=tuple(server for server in found if not is_disabled(server)),
+        disabled=tuple(filter(is_disabled, found)),
         untrusted=() if strict or managed else tuple(_iter_untrusted_mcp_servers(settings, servers)),
         problems=(*problems.values(), *duplicates, *refused),
         managed_by=managed[0].name if managed else "",
@@ -251,8 +258,8 @@ def _read_document_mcp_servers(document: SettingsDocument) -> ParsedMcpServers:
     )
 
 
-def _iter_disabled_server_names(document: SettingsDocument) -> Iterator[str]:
-    names = document.raw.get("disabledMcpjsonServers")
+def _iter_names(document: SettingsDocument, key: str) -> Iterator[str]:
+    names = document.raw.get(key)
     yield from names if isinstance(names, list) else ()
 
 

@@ -6,22 +6,23 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.app.settings.claude_json import ClaudeJson, read_claude_json
-from shoal.app.settings.claude_keys import find_unused_keys, note_zero_cleanup_period
+from shoal.app.settings.claude_keys import THEMES, find_unused_keys, note_zero_cleanup_period
 from shoal.app.settings.configured_rules import find_skipped_rules, load_permission_rules
 from shoal.app.settings.foreign_settings import (
     apply_sandbox_key,
     find_bypass_ban,
+    find_http_hook_limits,
     is_mcp_server_permitted,
-    refuse_unsupported_restrictions,
 )
 from shoal.app.settings.foreign_variables import ForeignVariables, read_foreign_variables
+from shoal.app.settings.managed_switches import check_managed_switches
 from shoal.app.settings.mcp_files import (
     collect_mcp_server_variables,
     read_managed_mcp_files,
@@ -213,6 +214,12 @@ class Settings(Struct, frozen=True, kw_only=True):
         return {name: value for name, value in env.items() if name not in _SCRUBBED_VARIABLES}
 
     @property
+    def command_environment(self) -> dict[str, str]:
+        """Environment of shell commands."""
+        withheld = self.own.sandbox.withheld_variables
+        return {name: value for name, value in self.tool_environment.items() if name not in withheld}
+
+    @property
     def secret_redactor(self) -> SecretRedactor:
         """Secrets that must not be written to logs, journals or recordings."""
         return SecretRedactor(self.secret_candidates)
@@ -333,7 +340,8 @@ def load_settings(
     all_documents = tuple(
         _filter_documents_by_source((*documents_of_files, *claude_json.documents, *servers), sources)
     )
-    refuse_unsupported_restrictions(all_documents)
+    check_managed_switches(all_documents)
+    find_http_hook_limits(all_documents)  # report a mistake before a hook is there
     bypass_ban = find_bypass_ban(all_documents)
     is_mcp_server_permitted(all_documents, "", (), "")  # report a mistake before a server is there
     trust = remove_untrusted_settings(all_documents, home, cwd)
@@ -356,7 +364,7 @@ def load_settings(
     own = replace(
         own,
         sandbox=apply_sandbox_key(all_documents, own.sandbox),
-        theme=own.theme or _THEMES.get(merged.theme or ""),
+        theme=own.theme or THEMES.get(merged.theme or ""),
     )
     foreign, variable_warnings = read_foreign_variables(
         environ=environ,
@@ -453,17 +461,6 @@ def _apply_foreign_variables(
     )
 
 
-_THEMES: dict[str, Literal["dark", "light", "ansi"]] = {
-    "dark": "dark",
-    "light": "light",
-    "dark-daltonized": "dark",
-    "light-daltonized": "light",
-    "dark-ansi": "ansi",
-    "light-ansi": "ansi",
-}
-"""Themes of Claude Code and the nearest ones here; `auto` asks the terminal, as no theme does."""
-
-
 def _resolve_attribution(settings: SettingsSchema) -> AttributionSettings:
     texts = settings.attribution
     if settings.include_co_authored_by is False and texts.commit is None and texts.pr is None:
@@ -544,7 +541,9 @@ def _restrict_sandbox(
         trusted,
         enabled=trusted.enabled if merged.enabled is not True else True,
         network=trusted.network and merged.network,
-        hidden=(*trusted.hidden, *(path for path in merged.hidden if path not in trusted.hidden)),
+        hidden=tuple(dict.fromkeys((*trusted.hidden, *merged.hidden))),
+        read_only=tuple(dict.fromkeys((*trusted.read_only, *merged.read_only))),
+        withheld_variables=tuple(dict.fromkeys((*trusted.withheld_variables, *merged.withheld_variables))),
     )
     loosens = (
         (not merged.enabled and bool(trusted.enabled))

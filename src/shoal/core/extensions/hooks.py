@@ -170,6 +170,15 @@ HookAction: TypeAlias = (
 )
 
 
+class HttpHookLimits(Struct, frozen=True, kw_only=True):
+    """Limits of settings files on hooks of type http. Every list must permit a URL or a variable."""
+
+    url_lists: tuple[tuple[str, ...], ...] = ()
+    """Patterns with `*` for URLs, one list for each file that has one."""
+    variable_lists: tuple[tuple[str, ...], ...] = ()
+    """Variables that headers may contain, one list for each file that has one."""
+
+
 class Hook(Struct, frozen=True, kw_only=True):
     event: HookEvent
     matcher: str = ""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, MutableMapping
+from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -15,8 +16,10 @@ from shoal.core.names import TaskId
 
 _PACK_SIZE = 32
 """Consecutive task numbers packed together; reading one of them unpacks all."""
-_MIN_UNPACKED = 128
-"""Completed tasks left unpacked: the latest are read most, and packing in bulk is cheap."""
+_LATEST_UNPACKED = 96
+"""Completed tasks left unpacked: their files are still being read again."""
+_PACKED_AT_ONCE = 64
+"""Completed tasks packed together, the oldest first: packing in bulk is cheap."""
 
 
 class HasTaskStatus(Protocol):
@@ -49,7 +52,7 @@ class PackedTaskMap(MutableMapping[TaskId, V]):
         self.unfinished: dict[TaskId, V] = {}
         """Values of tasks that are not completed."""
         self._loose_values: dict[int, V] = {}
-        self._max_loose = _MIN_UNPACKED
+        self._max_loose = _LATEST_UNPACKED + _PACKED_AT_ONCE
         self._packs: dict[int, tuple[int, bytes]] = {}
         """Packs by number divided by the pack size: a bit for each number present, and the values."""
         self._count = 0
@@ -85,8 +88,8 @@ class PackedTaskMap(MutableMapping[TaskId, V]):
         number = _parse_task_number(task)
         if number < 0:
             raise ValueError(f"{task!r} is not a task number.")
-        if number not in self._loose_values:
-            self._remove_completed(number)
+        # Removed first: the value becomes the latest one.
+        self._remove_completed(number)
         self._loose_values[number] = value
         if len(self._loose_values) > self._max_loose:
             self._pack_completed_tasks()
@@ -140,14 +143,17 @@ class PackedTaskMap(MutableMapping[TaskId, V]):
     def _pack_completed_tasks(self) -> None:
         values_by_pack: dict[int, dict[int, V]] = {}
         unpackable: dict[int, V] = {}
-        for number, value in self._loose_values.items():
+        oldest_count = len(self._loose_values) - _LATEST_UNPACKED
+        for number, value in islice(self._loose_values.items(), oldest_count):
             group = (
                 values_by_pack.setdefault(number // _PACK_SIZE, {})
                 if self._survives_packing(value)
                 else unpackable
             )
             group[number] = value
-        self._loose_values, self._max_loose = unpackable, 2 * len(unpackable) + _MIN_UNPACKED
+        latest = islice(self._loose_values.items(), oldest_count, None)
+        self._max_loose = 2 * len(unpackable) + _LATEST_UNPACKED + _PACKED_AT_ONCE
+        self._loose_values = unpackable | dict(latest)
         for pack_number, values in values_by_pack.items():
             self._store_pack(
                 pack_number,

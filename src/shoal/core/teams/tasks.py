@@ -11,6 +11,7 @@ from msgspec import UNSET, Struct, UnsetType, structs
 
 from shoal.core.errors import TaskUpdateRefused
 from shoal.core.names import AgentName, TaskId
+from shoal.core.teams.packed_task_map import PackedTaskMap
 
 TaskStatus: TypeAlias = Literal["pending", "in_progress", "completed"]
 ATTEMPT_KEY = "shoal:attempt"
@@ -113,11 +114,17 @@ def sort_tasks_by_number(tasks: Iterable[Task]) -> list[Task]:
 
 def find_open_blockers(task: Task, board: Mapping[TaskId, Task]) -> tuple[TaskId, ...]:
     """Return the blockers that are neither completed nor deleted."""
+    tasks = _select_unfinished(board)
     return tuple(
         blocker
         for blocker in task.blocked_by
-        if (other := board.get(blocker)) is not None and other.status != "completed"
+        if (other := tasks.get(blocker)) is not None and other.status != "completed"
     )
+
+
+def _select_unfinished(board: Mapping[TaskId, Task]) -> Mapping[TaskId, Task]:
+    """Return all unfinished tasks, perhaps with others: it is slow to read completed ones."""
+    return board.unfinished if isinstance(board, PackedTaskMap) else board
 
 
 def find_claimable_tasks(board: Mapping[TaskId, Task]) -> list[Task]:
@@ -159,14 +166,17 @@ def find_claimable_tasks_unblocked_by(done: TaskId, board: Mapping[TaskId, Task]
 
 
 def select_tasks_affected_by_completion(task: Task, board: Mapping[TaskId, Task]) -> dict[TaskId, Task]:
-    """Return the task, the tasks it blocks, and their blockers: enough to tell what its completion frees."""
-    blocked_tasks = [other for each in task.blocks if (other := board.get(each)) is not None]
+    """Return the completed task, the tasks it blocks, and their open blockers.
+
+    This is enough to tell what its completion frees.
+    """
+    tasks = _select_unfinished(board)
+    blocked_tasks = [other for each in task.blocks if (other := tasks.get(each)) is not None]
     related_ids = {
-        task.id,
-        *task.blocks,
+        *(other.id for other in blocked_tasks),
         *(blocker for other in blocked_tasks for blocker in other.blocked_by),
     }
-    return {each: board[each] for each in related_ids if each in board}
+    return {task.id: task} | {each: tasks[each] for each in related_ids - {task.id} if each in tasks}
 
 
 def find_owned_tasks_unblocked_by(done: TaskId, board: Mapping[TaskId, Task]) -> list[Task]:

@@ -24,6 +24,8 @@ class TaskBoardIndex:
         """Tasks in progress."""
         self.inconsistent: set[TaskId] = set()
         """Tasks whose dependencies may be written on one side only."""
+        self._checked_blockers: dict[TaskId, tuple[TaskId, ...]] = {}
+        """Blockers of unfinished tasks that were found on both sides; a blocker that changes is checked."""
         self._changed_ids: set[TaskId] | None = None
 
     @property
@@ -88,6 +90,7 @@ class TaskBoardIndex:
             self._remove_claim_candidate(old)
         self._update_dependants_of_blockers(task, old.blocked_by, ())
         self.in_progress.discard(task)
+        self._checked_blockers.pop(task, None)
         self.inconsistent.discard(task)
         self.inconsistent.update(other for other in (*old.blocked_by, *old.blocks) if other in self._tasks)
         self._add_dependants_as_claim_candidates(task)
@@ -118,18 +121,26 @@ class TaskBoardIndex:
                 continue
             if not (task.blocks or task.blocked_by or name in self._dependants):
                 continue
-            for blocker in task.blocked_by:
-                other = self._tasks.get(blocker)
-                if other is None:
-                    self.inconsistent.add(name)
-                elif name not in other.blocks:
-                    self.inconsistent.add(blocker)
-                elif task.status == "completed":
-                    self._update_dependants_of_blockers(name, (blocker,), ())
+            self._check_blockers(task)
             if any(other not in self._tasks for other in task.blocks):
                 self.inconsistent.add(name)
             if any(other not in task.blocks for other in self.get_dependants(name)):
                 self.inconsistent.add(name)
+
+    def _check_blockers(self, task: Task) -> None:
+        """Record which blockers do not name the task."""
+        is_checked = self._checked_blockers.pop(task.id, None) == task.blocked_by
+        for blocker in task.blocked_by:
+            is_consistent = is_checked and blocker in self._tasks and blocker not in self.inconsistent
+            other = None if is_consistent else self._tasks.get(blocker)
+            if not is_consistent and other is None:
+                self.inconsistent.add(task.id)
+            elif other is not None and task.id not in other.blocks:
+                self.inconsistent.add(blocker)
+            elif task.status == "completed":
+                self._update_dependants_of_blockers(task.id, (blocker,), ())
+        if task.status != "completed" and self.inconsistent.isdisjoint((task.id, *task.blocked_by)):
+            self._checked_blockers[task.id] = task.blocked_by
 
     def _record_changed_task(self, task: TaskId) -> None:
         if self._changed_ids is not None:
