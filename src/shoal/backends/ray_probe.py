@@ -71,9 +71,9 @@ def _run_probe(*arguments: str, timeout: float) -> dict[str, Any]:
         )
         answer: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
     except subprocess.TimeoutExpired:
-        raise ProcessError(f"The Ray cluster did not answer in {timeout:g} s.") from None
+        raise ProcessError(f"The Ray cluster did not answer within {timeout:g} s.") from None
     except (OSError, ValueError, IndexError) as error:
-        raise ProcessError(f"The Ray cluster could not be asked: {error}.") from error
+        raise ProcessError(f"The Ray cluster could not be queried: {error}.") from error
     if "failed" in answer:
         raise ProcessError(str(answer["failed"]))
     return answer

@@ -1,4 +1,4 @@
-"""Care of a store in PostgreSQL: its tables, its state, and runs that move between it and files."""
+"""Administration of a PostgreSQL store: its tables, its state, and runs that move between it and files."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def migrate_store(address: str) -> tuple[int, int]:
 
 
 def find_store_problems(address: str) -> list[str]:
-    """Check what the tables must have in common; return a sentence for each problem."""
+    """Check that the tables are consistent; return a sentence for each problem."""
 
     async def check(raw: Any) -> list[str]:
         if not await read_schema_version(raw):

@@ -54,8 +54,8 @@ _TASK_MARKS = {"pending": "☐", "in_progress": "◐", "completed": "☑", "dele
     "--frames",
     is_flag=True,
     help=(
-        "Print the live view as JSON: each line has the changed rows of agents, tasks, mail, questions and "
-        "costs."
+        "Print the live view as JSON: each line contains the changed rows for agents, tasks, mail, questions "
+        "and costs."
     ),
 )
 @click.option(
