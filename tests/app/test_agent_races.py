@@ -550,7 +550,7 @@ async def test_an_agent_cut_off_before_its_first_reply_is_not_reported_as_resuma
         await run_all_turns(session, "go")
         conversation = str(session.agent.conversation.messages)
     assert "its process ended before the agent did any work; start it again" in conversation
-    assert "There is no agent 'a1'" in conversation
+    assert "The agent 'a1' has no transcript to continue" in conversation
 
 
 @pytest.mark.spec("USR-02", "USR-03")
