@@ -59,40 +59,61 @@ if TYPE_CHECKING:
     from shoal.core.errors import SettingsError as SettingsError
     from shoal.core.errors import ShoalError as ShoalError
     from shoal.core.events import Event as Event
+    from shoal.core.extensions.hook_types import ConfigChangeHookOutput as ConfigChangeHookOutput
     from shoal.core.extensions.hook_types import ConfigChangeInput as ConfigChangeInput
     from shoal.core.extensions.hook_types import HookFunction as HookFunction
     from shoal.core.extensions.hook_types import HookInput as HookInput
     from shoal.core.extensions.hook_types import HookOutput as HookOutput
     from shoal.core.extensions.hook_types import Hooks as Hooks
+    from shoal.core.extensions.hook_types import InstructionsLoadedHookOutput as InstructionsLoadedHookOutput
     from shoal.core.extensions.hook_types import InstructionsLoadedInput as InstructionsLoadedInput
+    from shoal.core.extensions.hook_types import NotificationHookOutput as NotificationHookOutput
     from shoal.core.extensions.hook_types import NotificationInput as NotificationInput
     from shoal.core.extensions.hook_types import PermissionDeniedHookOutput as PermissionDeniedHookOutput
     from shoal.core.extensions.hook_types import PermissionDeniedInput as PermissionDeniedInput
     from shoal.core.extensions.hook_types import PermissionRequestHookOutput as PermissionRequestHookOutput
     from shoal.core.extensions.hook_types import PermissionRequestInput as PermissionRequestInput
+    from shoal.core.extensions.hook_types import PostCompactHookOutput as PostCompactHookOutput
     from shoal.core.extensions.hook_types import PostCompactInput as PostCompactInput
+    from shoal.core.extensions.hook_types import PostToolBatchHookOutput as PostToolBatchHookOutput
     from shoal.core.extensions.hook_types import PostToolBatchInput as PostToolBatchInput
+    from shoal.core.extensions.hook_types import PostToolUseFailureHookOutput as PostToolUseFailureHookOutput
     from shoal.core.extensions.hook_types import PostToolUseFailureInput as PostToolUseFailureInput
     from shoal.core.extensions.hook_types import PostToolUseHookOutput as PostToolUseHookOutput
     from shoal.core.extensions.hook_types import PostToolUseInput as PostToolUseInput
+    from shoal.core.extensions.hook_types import PreCompactHookOutput as PreCompactHookOutput
     from shoal.core.extensions.hook_types import PreCompactInput as PreCompactInput
     from shoal.core.extensions.hook_types import PreToolUseHookOutput as PreToolUseHookOutput
     from shoal.core.extensions.hook_types import PreToolUseInput as PreToolUseInput
+    from shoal.core.extensions.hook_types import SessionEndHookOutput as SessionEndHookOutput
     from shoal.core.extensions.hook_types import SessionEndInput as SessionEndInput
     from shoal.core.extensions.hook_types import SessionStartHookOutput as SessionStartHookOutput
     from shoal.core.extensions.hook_types import SessionStartInput as SessionStartInput
+    from shoal.core.extensions.hook_types import SetupHookOutput as SetupHookOutput
     from shoal.core.extensions.hook_types import SetupInput as SetupInput
+    from shoal.core.extensions.hook_types import StopFailureHookOutput as StopFailureHookOutput
     from shoal.core.extensions.hook_types import StopFailureInput as StopFailureInput
+    from shoal.core.extensions.hook_types import StopHookOutput as StopHookOutput
     from shoal.core.extensions.hook_types import StopInput as StopInput
+    from shoal.core.extensions.hook_types import SubagentStartHookOutput as SubagentStartHookOutput
     from shoal.core.extensions.hook_types import SubagentStartInput as SubagentStartInput
+    from shoal.core.extensions.hook_types import SubagentStopHookOutput as SubagentStopHookOutput
     from shoal.core.extensions.hook_types import SubagentStopInput as SubagentStopInput
+    from shoal.core.extensions.hook_types import TaskCompletedHookOutput as TaskCompletedHookOutput
     from shoal.core.extensions.hook_types import TaskCompletedInput as TaskCompletedInput
+    from shoal.core.extensions.hook_types import TaskCreatedHookOutput as TaskCreatedHookOutput
     from shoal.core.extensions.hook_types import TaskCreatedInput as TaskCreatedInput
+    from shoal.core.extensions.hook_types import TeammateIdleHookOutput as TeammateIdleHookOutput
     from shoal.core.extensions.hook_types import TeammateIdleInput as TeammateIdleInput
+    from shoal.core.extensions.hook_types import (
+        UserPromptExpansionHookOutput as UserPromptExpansionHookOutput,
+    )
     from shoal.core.extensions.hook_types import UserPromptExpansionInput as UserPromptExpansionInput
+    from shoal.core.extensions.hook_types import UserPromptSubmitHookOutput as UserPromptSubmitHookOutput
     from shoal.core.extensions.hook_types import UserPromptSubmitInput as UserPromptSubmitInput
     from shoal.core.extensions.hook_types import WorktreeCreateHookOutput as WorktreeCreateHookOutput
     from shoal.core.extensions.hook_types import WorktreeCreateInput as WorktreeCreateInput
+    from shoal.core.extensions.hook_types import WorktreeRemoveHookOutput as WorktreeRemoveHookOutput
     from shoal.core.extensions.hook_types import WorktreeRemoveInput as WorktreeRemoveInput
     from shoal.core.extensions.hooks import Hook as Hook
     from shoal.core.extensions.hooks import HookDecision as HookDecision
@@ -132,6 +153,7 @@ __all__ = [
     "ChoiceAnswer",
     "ChoiceQuestion",
     "Clock",
+    "ConfigChangeHookOutput",
     "ConfigChangeInput",
     "DeltaListener",
     "DenyAnswer",
@@ -144,6 +166,7 @@ __all__ = [
     "HookInput",
     "HookOutput",
     "Hooks",
+    "InstructionsLoadedHookOutput",
     "InstructionsLoadedInput",
     "Member",
     "MemoryStore",
@@ -153,6 +176,7 @@ __all__ = [
     "ModelCard",
     "ModelReply",
     "ModelRequest",
+    "NotificationHookOutput",
     "NotificationInput",
     "PermissionDeniedHookOutput",
     "PermissionDeniedInput",
@@ -162,11 +186,15 @@ __all__ = [
     "PermissionRequestInput",
     "PlanApprovalQuestion",
     "PlanApprovedAnswer",
+    "PostCompactHookOutput",
     "PostCompactInput",
+    "PostToolBatchHookOutput",
     "PostToolBatchInput",
+    "PostToolUseFailureHookOutput",
     "PostToolUseFailureInput",
     "PostToolUseHookOutput",
     "PostToolUseInput",
+    "PreCompactHookOutput",
     "PreCompactInput",
     "PreToolUseHookOutput",
     "PreToolUseInput",
@@ -177,26 +205,35 @@ __all__ = [
     "RunFailed",
     "ScriptedModel",
     "Session",
+    "SessionEndHookOutput",
     "SessionEndInput",
     "SessionOptions",
     "SessionStartHookOutput",
     "SessionStartInput",
     "SettingsError",
+    "SetupHookOutput",
     "SetupInput",
     "ShoalError",
     "SpawnOptions",
+    "StopFailureHookOutput",
     "StopFailureInput",
+    "StopHookOutput",
     "StopInput",
     "StreamDelta",
+    "SubagentStartHookOutput",
     "SubagentStartInput",
+    "SubagentStopHookOutput",
     "SubagentStopInput",
     "SystemClock",
     "Task",
+    "TaskCompletedHookOutput",
     "TaskCompletedInput",
+    "TaskCreatedHookOutput",
     "TaskCreatedInput",
     "Team",
     "TeamReport",
     "TeamStore",
+    "TeammateIdleHookOutput",
     "TeammateIdleInput",
     "TeammateMode",
     "TextBlock",
@@ -213,12 +250,15 @@ __all__ = [
     "ToolUseBlock",
     "Turn",
     "Usage",
+    "UserPromptExpansionHookOutput",
     "UserPromptExpansionInput",
+    "UserPromptSubmitHookOutput",
     "UserPromptSubmitInput",
     "Workflow",
     "WorkflowDefinition",
     "WorktreeCreateHookOutput",
     "WorktreeCreateInput",
+    "WorktreeRemoveHookOutput",
     "WorktreeRemoveInput",
     "acting_as",
     "current_cwd",
@@ -244,6 +284,7 @@ _EXPORT_MODULES = {
     "ChoiceAnswer": "shoal.core.permissions.questions",
     "ChoiceQuestion": "shoal.core.permissions.questions",
     "Clock": "shoal.core.clock",
+    "ConfigChangeHookOutput": "shoal.core.extensions.hook_types",
     "ConfigChangeInput": "shoal.core.extensions.hook_types",
     "DeltaListener": "shoal.core.conversation.model_requests",
     "DenyAnswer": "shoal.core.permissions.questions",
@@ -256,6 +297,7 @@ _EXPORT_MODULES = {
     "HookInput": "shoal.core.extensions.hook_types",
     "HookOutput": "shoal.core.extensions.hook_types",
     "Hooks": "shoal.core.extensions.hook_types",
+    "InstructionsLoadedHookOutput": "shoal.core.extensions.hook_types",
     "InstructionsLoadedInput": "shoal.core.extensions.hook_types",
     "Member": "shoal.core.teams.team_operations:TeammateStatusSnapshot",
     "MemoryStore": "shoal.stores.memory.memory_store",
@@ -265,6 +307,7 @@ _EXPORT_MODULES = {
     "ModelCard": "shoal.core.budgets.usage",
     "ModelReply": "shoal.core.conversation.model_requests",
     "ModelRequest": "shoal.core.conversation.model_requests",
+    "NotificationHookOutput": "shoal.core.extensions.hook_types",
     "NotificationInput": "shoal.core.extensions.hook_types",
     "PermissionDeniedHookOutput": "shoal.core.extensions.hook_types",
     "PermissionDeniedInput": "shoal.core.extensions.hook_types",
@@ -274,11 +317,15 @@ _EXPORT_MODULES = {
     "PermissionRequestInput": "shoal.core.extensions.hook_types",
     "PlanApprovalQuestion": "shoal.core.permissions.questions",
     "PlanApprovedAnswer": "shoal.core.permissions.questions",
+    "PostCompactHookOutput": "shoal.core.extensions.hook_types",
     "PostCompactInput": "shoal.core.extensions.hook_types",
+    "PostToolBatchHookOutput": "shoal.core.extensions.hook_types",
     "PostToolBatchInput": "shoal.core.extensions.hook_types",
+    "PostToolUseFailureHookOutput": "shoal.core.extensions.hook_types",
     "PostToolUseFailureInput": "shoal.core.extensions.hook_types",
     "PostToolUseHookOutput": "shoal.core.extensions.hook_types",
     "PostToolUseInput": "shoal.core.extensions.hook_types",
+    "PreCompactHookOutput": "shoal.core.extensions.hook_types",
     "PreCompactInput": "shoal.core.extensions.hook_types",
     "PreToolUseHookOutput": "shoal.core.extensions.hook_types",
     "PreToolUseInput": "shoal.core.extensions.hook_types",
@@ -289,26 +336,35 @@ _EXPORT_MODULES = {
     "RunFailed": "shoal.core.errors",
     "ScriptedModel": "shoal.models.scripted_model",
     "Session": "shoal.app.library.library_session:LibrarySession",
+    "SessionEndHookOutput": "shoal.core.extensions.hook_types",
     "SessionEndInput": "shoal.core.extensions.hook_types",
     "SessionOptions": "shoal.app.library.session_options",
     "SessionStartHookOutput": "shoal.core.extensions.hook_types",
     "SessionStartInput": "shoal.core.extensions.hook_types",
     "SettingsError": "shoal.core.errors",
+    "SetupHookOutput": "shoal.core.extensions.hook_types",
     "SetupInput": "shoal.core.extensions.hook_types",
     "ShoalError": "shoal.core.errors",
     "SpawnOptions": "shoal.app.agents.program_agents",
+    "StopFailureHookOutput": "shoal.core.extensions.hook_types",
     "StopFailureInput": "shoal.core.extensions.hook_types",
+    "StopHookOutput": "shoal.core.extensions.hook_types",
     "StopInput": "shoal.core.extensions.hook_types",
     "StreamDelta": "shoal.core.conversation.model_requests",
+    "SubagentStartHookOutput": "shoal.core.extensions.hook_types",
     "SubagentStartInput": "shoal.core.extensions.hook_types",
+    "SubagentStopHookOutput": "shoal.core.extensions.hook_types",
     "SubagentStopInput": "shoal.core.extensions.hook_types",
     "SystemClock": "shoal.core.clock",
     "Task": "shoal.core.teams.tasks",
+    "TaskCompletedHookOutput": "shoal.core.extensions.hook_types",
     "TaskCompletedInput": "shoal.core.extensions.hook_types",
+    "TaskCreatedHookOutput": "shoal.core.extensions.hook_types",
     "TaskCreatedInput": "shoal.core.extensions.hook_types",
     "Team": "shoal.app.library.team",
     "TeamReport": "shoal.app.library.team_report",
     "TeamStore": "shoal.app.teams.team_store",
+    "TeammateIdleHookOutput": "shoal.core.extensions.hook_types",
     "TeammateIdleInput": "shoal.core.extensions.hook_types",
     "TeammateMode": "shoal.wire.settings_codec",
     "TextBlock": "shoal.core.conversation.messages",
@@ -325,12 +381,15 @@ _EXPORT_MODULES = {
     "ToolUseBlock": "shoal.core.conversation.messages",
     "Turn": "shoal.app.session.turn",
     "Usage": "shoal.core.budgets.usage",
+    "UserPromptExpansionHookOutput": "shoal.core.extensions.hook_types",
     "UserPromptExpansionInput": "shoal.core.extensions.hook_types",
+    "UserPromptSubmitHookOutput": "shoal.core.extensions.hook_types",
     "UserPromptSubmitInput": "shoal.core.extensions.hook_types",
     "Workflow": "shoal.app.workflows.workflow",
     "WorkflowDefinition": "shoal.app.workflows.workflow_definition",
     "WorktreeCreateHookOutput": "shoal.core.extensions.hook_types",
     "WorktreeCreateInput": "shoal.core.extensions.hook_types",
+    "WorktreeRemoveHookOutput": "shoal.core.extensions.hook_types",
     "WorktreeRemoveInput": "shoal.core.extensions.hook_types",
     "acting_as": "shoal.core.agents.identity",
     "current_cwd": "shoal.core.agents.identity",

@@ -42,7 +42,7 @@ async def test_the_lead_works_in_a_new_worktree_and_returns(repository: Path) ->
     assert f"You now work in {worktree} on the branch worktree-try." in entered
     assert str(worktree) in written
     assert inside.strip() == str(worktree)
-    assert "1 changed files and 0 commits" in refused
+    assert "1 changed file and 0 commits" in refused
     assert "was removed" in removed
     assert outside.strip() == str(repository)
     assert not worktree.exists()

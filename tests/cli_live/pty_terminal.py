@@ -140,10 +140,10 @@ class PtyTerminal:
         os.write(self._fd, text.encode())
 
     def wait_for(self, condition: str | Callable[[str], bool], *, timeout: float = TIMEOUT) -> str:
-        """Return the screen's text once it fulfils the condition. Words may be on several lines: where the
-        screen breaks them depends on the length of the paths before them."""
+        """Return the screen's text once it fulfils the condition. Where the screen breaks lines, also inside
+        words, depends on the length of the paths before them, so a text is found without its spaces."""
         shows = (
-            (lambda text: condition in text or condition in " ".join(text.split()))
+            (lambda text: condition in text or "".join(condition.split()) in "".join(text.split()))
             if isinstance(condition, str)
             else condition
         )
@@ -202,7 +202,7 @@ class PtyTerminal:
 
 
 def build_environment(home: Path, **more: str) -> dict[str, str]:
-    """Return the environment a program needs, without that of the person who runs the tests."""
+    """Return the environment a program needs, without that of the user who runs the tests."""
     return {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": os.pathsep.join(sys.path),

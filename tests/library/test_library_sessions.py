@@ -14,6 +14,8 @@ from shoal.app.options import Options
 from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.errors import BadRequest, SettingsError
 from shoal.core.events import RunFinished, TurnEnded
+from shoal.core.extensions.hook_events import HOOK_EVENT_DESCRIPTIONS
+from shoal.wire.hook_output_codec import InvalidHookOutputError, parse_hook_output_json
 
 
 class HangingModel(shoal.ScriptedModel):
@@ -167,8 +169,8 @@ def test_an_unknown_option_is_refused_with_the_nearest_name(function: Any) -> No
     [
         ({"max_turns": 0}, "max_turns: expected an integer of at least 1, got 0"),
         ({"max_turns": 1.5}, "max_turns: expected an integer of at least 1, got 1.5"),
-        ({"max_budget_usd": 0}, "max_budget_usd: expected a number above 0, got 0"),
-        ({"deadline": -1}, "deadline: expected a number above 0, got -1"),
+        ({"max_budget_usd": 0}, "max_budget_usd: expected a number greater than 0, got 0"),
+        ({"deadline": -1}, "deadline: expected a number greater than 0, got -1"),
         ({"max_agents": -1}, "max_agents: expected an integer of at least 0, got -1"),
         ({"settings": 3}, "settings: expected a mapping or a path, got 3"),
         ({"settings": {"a": {1, 2}}}, "settings: cannot be written as JSON"),
@@ -231,6 +233,38 @@ def test_the_types_of_hooks_and_tools_match_the_events_and_tools_that_exist() ->
         optional = {name for name, kind in fields.items() if get_origin(kind) is NotRequired}
         assert {*AGENT_FIELDS, *LATER_FIELDS, *description.optional_fields} == optional
         assert {*COMMON_FIELDS, *description.fields} == {*fields} - optional
+        assert f"{event}Input" in shoal.__all__
+
+
+@pytest.mark.spec("API-07")
+@pytest.mark.parametrize("event", HOOK_EVENT_DESCRIPTIONS)
+def test_the_output_of_every_hook_event_has_a_type_with_the_keys_that_have_an_effect(event: Any) -> None:
+    """The types and the runtime agree: the runtime refuses a narrowing key that the type does not have."""
+    output = get_type_hints(getattr(shoal, f"{event}HookOutput"))
+    entry = shoal.Hooks.__annotations__[event]
+    assert f"HookEntry[{event}Input, {event}HookOutput]" in str(entry)
+    assert {"systemMessage", "suppressOutput", "decision", "reason"} <= set(output)
+    assert ("continue" in output) == _is_understood(event, {"continue": False})
+    specific = output.get("hookSpecificOutput")
+    keys = set() if specific is None else set(get_type_hints(specific))
+    samples = {
+        "permissionDecision": "deny",
+        "updatedInput": {},
+        "decision": {"behavior": "deny"},
+        "updatedToolOutput": "x",
+    }
+    for key, value in samples.items():
+        understood = _is_understood(event, {"hookSpecificOutput": {key: value}})
+        # A permission request also takes the decision in the form of a call.
+        assert (key in keys) == understood or (event == "PermissionRequest" and understood)
+
+
+def _is_understood(event: Any, answer: dict[str, Any]) -> bool:
+    try:
+        parse_hook_output_json(event, answer, strict=True)
+    except InvalidHookOutputError as error:
+        return f"has no effect for {event}" not in str(error)
+    return True
 
 
 @pytest.mark.spec("API-07")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -45,6 +45,19 @@ async def run_agent_hooks(agent: AgentRunner, event: HookEvent, **fields: Any) -
     if decision.stop is not None and not agent.state.halt_reason:
         agent.state.halt_reason = f"a {event} hook stopped the run: {decision.stop}"
     return decision
+
+
+class TurnEndingHooks:
+    """Hooks of an agent for its tools: an answer that ends the turn ends it after the call."""
+
+    def __init__(self, agent: AgentRunner) -> None:
+        self._agent = agent
+
+    def has_hooks_for(self, event: HookEvent) -> bool:
+        return self._agent.hooks.has_hooks_for(event)
+
+    async def run_hooks(self, event: HookEvent, fields: Mapping[str, Any]) -> HookDecision:
+        return await run_agent_hooks(self._agent, event, **fields)
 
 
 async def run_pre_tool_hooks(agent: AgentRunner, call: ToolUseBlock) -> HookDecision:

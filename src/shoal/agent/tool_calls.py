@@ -16,6 +16,7 @@ from msgspec import Struct
 from shoal.agent.agent_runner import AgentRunner
 from shoal.agent.agent_texts import format_notice
 from shoal.agent.hook_points import (
+    TurnEndingHooks,
     add_path_instructions,
     append_hook_context_to_output,
     run_denial_hooks,
@@ -51,7 +52,7 @@ from shoal.core.events import (
     ToolProgressed,
     ToolStarted,
 )
-from shoal.core.extensions.hooks import NO_DECISION, HookDecision, HookEvent
+from shoal.core.extensions.hooks import NO_DECISION, NO_HOOKS, HookDecision, HookEvent
 from shoal.core.permissions.permission_changes import format_session_permission_rules
 from shoal.core.permissions.permission_decisions import (
     AllowDecision,
@@ -186,7 +187,7 @@ async def run_unrecorded_tool_call(agent: AgentRunner, call: ToolUseBlock, tool:
 
 
 async def run_tool_for_hook(agent: AgentRunner, call: ToolUseBlock, tool: Tool) -> ToolOutput:
-    """Run a call of a hook: hooks run with the permissions of the person, and no hook runs for them."""
+    """Run a call made by a hook: hooks run with the user's permissions, and no hook runs for them."""
     return await _run_tool_within_deadline(tool, call, _build_tool_context(agent, call, (call,)))
 
 
@@ -356,7 +357,7 @@ async def _ask_person_for_permission(
 
 
 def _explain_question(tool: Tool, call: ToolUseBlock, ask_decision: AskDecision) -> str:
-    """Return why a person is asked, with what the tool itself says about the call."""
+    """Return why a person is asked, with the tool's own description of the call."""
     about = tool.describe_call(call.input) if isinstance(tool, SelfDescribingTool) else ""
     return f"{ask_decision.reason}; {about}" if about else ask_decision.reason
 
@@ -364,7 +365,8 @@ def _explain_question(tool: Tool, call: ToolUseBlock, ask_decision: AskDecision)
 def _apply_hook_permission_decision(
     decision: PermissionDecision, hook_decision: HookDecision
 ) -> PermissionDecision:
-    """Apply a hook's decision: it may require a question, or answer one that no rule demands; never more."""
+    """Apply a hook's decision: it may require a question, or answer one that no rule requires, but nothing
+    else."""
     if hook_decision is NO_DECISION:
         return decision
     if isinstance(decision, AllowDecision) and hook_decision.decision == "ask":
@@ -443,7 +445,7 @@ def _build_tool_context(
         env=environment.env,
         unreadable_filter=partial(agent.permissions.build_unreadable_file_filter, call.name),
         sandbox=environment.sandbox,
-        hooks=agent.hooks,
+        hooks=TurnEndingHooks(agent) if agent.hooks is not NO_HOOKS else NO_HOOKS,
     )
 
 

@@ -12,6 +12,7 @@ from shoal.core.agents.identity import AgentIdentity
 from shoal.core.agents.subagents import ShellCommandResult
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.errors import StateFileError, TeamStoreError
+from shoal.core.extensions.hooks import HookDecision
 from shoal.core.names import AgentName, TaskId, parse_agent_name, parse_task_id
 from shoal.core.teams.tasks import (
     REFUSAL_KEY,
@@ -35,7 +36,7 @@ AcceptanceRunner: TypeAlias = Callable[[str, AgentIdentity], Awaitable[tuple[She
 LeadIdentityLookup: TypeAlias = Callable[[AgentIdentity, str], AgentIdentity | None]
 _DEADLINE = 60
 _UPDATE_DEADLINE = 660
-"""Seconds for an update, which may run an acceptance command first."""
+"""Time limit in seconds for an update, which may run an acceptance command first."""
 
 _REFUSAL_LINES, _REFUSAL_LENGTH = 20, 2_000
 
@@ -214,10 +215,8 @@ class _TaskToolActions:
             # Before it is on the board, where another agent could claim it at once.
             hook_input = {"task_subject": draft.subject, "task_description": draft.description}
             decision = await context.hooks.run_hooks("TaskCreated", hook_input)
-            if decision.blocked is not None:
-                return create_tool_error_output(
-                    format_tool_text("TaskCreate", "hook_blocked", reason=decision.blocked)
-                )
+            if (reason := _find_objection(decision)) is not None:
+                return create_tool_error_output(format_tool_text("TaskCreate", "hook_blocked", reason=reason))
         task = await self._find_board(context.agent).create(draft)
         return ToolOutput(
             content=format_tool_text("TaskCreate", "created", task=task.id, subject=task.subject),
@@ -324,7 +323,9 @@ class _TaskToolActions:
         result, output = await self._run_acceptance(command, context.agent)
         if result.exit_code == 0:
             return None
-        outcome = "did not finish in time" if result.exit_code is None else f"ended with {result.exit_code}"
+        outcome = (
+            "did not finish in time" if result.exit_code is None else f"exited with status {result.exit_code}"
+        )
         return format_tool_text(
             "TaskUpdate", "not_accepted", task=task_id, command=command, outcome=outcome, output=output
         )
@@ -410,9 +411,14 @@ async def _run_task_completed_hook(board: TaskBoard, task_id: TaskId, context: T
         "task_description": task_on_board.description,
     }
     decision = await context.hooks.run_hooks("TaskCompleted", hook_input)
-    if decision.blocked is None:
+    if (reason := _find_objection(decision)) is None:
         return None
-    return format_tool_text("TaskUpdate", "hook_blocked", task=task_id, reason=decision.blocked)
+    return format_tool_text("TaskUpdate", "hook_blocked", task=task_id, reason=reason)
+
+
+def _find_objection(decision: HookDecision) -> str | None:
+    """Return why the task must not change: a hook that ends the turn does not want the change either."""
+    return decision.stop if decision.blocked is None else decision.blocked
 
 
 async def _return_store_errors_as_output(answer: Awaitable[ToolOutput]) -> ToolOutput:

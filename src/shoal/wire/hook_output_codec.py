@@ -1,9 +1,9 @@
-"""Parsers for the output of a hook and a model's judgement, and the input of prompt and MCP tool hooks."""
+"""Parsers for the output of a hook and a model's judgment, and the input of prompt and MCP tool hooks."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import Any, Literal
 
@@ -12,9 +12,11 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from shoal.core.extensions.hooks import (
+    HOOK_EVENTS,
     MAX_HOOK_SECONDS,
     NO_DECISION,
     STOP_EVENTS,
+    UNSTOPPABLE_EVENTS,
     HookDecision,
     HookEvent,
     McpToolHookAction,
@@ -26,12 +28,27 @@ from shoal.wire.json_codec import decode_json, encode_json
 from shoal.wire.question_codec import parse_permission_suggestions
 
 MAX_TEXT_LENGTH = 20_000
-"""Characters of hook text that enter a conversation."""
+"""Maximum number of characters of hook text that enter a conversation."""
 _TEXT_CONTEXT_EVENTS = ("UserPromptSubmit", "SessionStart", "Setup")
 _NO_REASON = "it gave no reason"
 _MAX_LINE_LENGTH = 4096
 _ASYNC_KEYS = ("async", "asyncTimeout")
 """Keys of a program for which Shoal should not wait; they have no effect on a decision."""
+_CALL_EVENTS: tuple[HookEvent, ...] = ("PreToolUse", "PermissionRequest")
+_NARROWING_KEYS: Mapping[str, tuple[str, ...]] = {
+    "permissionDecision": _CALL_EVENTS,
+    "updatedInput": _CALL_EVENTS,
+    "decision": ("PermissionRequest",),
+    "updatedToolOutput": ("PostToolUse",),
+}
+"""Events at which each key of `hookSpecificOutput` has an effect."""
+_NARROWING_FIELDS: Mapping[str, Collection[str]] = {
+    "decision": _CALL_EVENTS,
+    "updated_input": _CALL_EVENTS,
+    "updated_output": ("PostToolUse",),
+    "stop": [event for event in HOOK_EVENTS if event not in UNSTOPPABLE_EVENTS],
+}
+"""Events at which each field of a `HookDecision` has an effect."""
 _ARGUMENTS = "$ARGUMENTS"
 _FIELD = re.compile(r"\$\{([\w.-]+)\}")
 
@@ -76,7 +93,7 @@ class _EventSpecificHookOutputSchema(Struct, frozen=True, kw_only=True, rename="
     retry: bool = False
     """`PermissionDenied`: `true` tells the model that it may make the call again."""
     initial_user_message: str | None = None
-    """`SessionStart`: the first message of the session, as if the person had sent it before the prompt."""
+    """`SessionStart`: the first message of the session, as if the user had sent it before the prompt."""
     session_title: str | None = None
     """`SessionStart`: names the session, unless a flag names it."""
     worktree_path: str | None = None
@@ -93,7 +110,7 @@ class _HookOutputSchema(Struct, frozen=True, kw_only=True, rename="camel"):
     suppress_output: bool = False
     """True to leave the hook's output out of the journal."""
     system_message: str | None = None
-    """Message for the person."""
+    """Message for the user."""
     decision: Literal["approve", "block"] | UnsetType | None = UNSET
     """`block` blocks the action. For a call, `approve` is the same as `permissionDecision` `allow`."""
     reason: str | None = None
@@ -163,12 +180,25 @@ def parse_hook_function_text(event: HookEvent, text: str) -> HookDecision:
     return parse_hook_output_text(event, text)
 
 
-def check_hook_decision(decision: HookDecision) -> HookDecision:
-    """Return the decision of a hook function; raise `InvalidHookOutputError` for fields of wrong types."""
+def check_hook_decision(event: HookEvent, decision: HookDecision, *, strict: bool = False) -> HookDecision:
+    """Return the decision of a hook function.
+
+    Raises `InvalidHookOutputError` for fields of wrong types, and with `strict` for decisions that have no
+    effect at the event.
+    """
     try:
-        return msgspec.convert(msgspec.structs.asdict(decision), HookDecision)
+        checked = msgspec.convert(msgspec.structs.asdict(decision), HookDecision)
     except msgspec.ValidationError as error:
         raise InvalidHookOutputError(f"it returned a HookDecision with a wrong field: {error}") from error
+    if strict:
+        for field, events in _NARROWING_FIELDS.items():
+            if getattr(checked, field) is not None and event not in events:
+                raise _build_no_effect_error(field, event)
+    return checked
+
+
+def _build_no_effect_error(name: str, event: HookEvent) -> InvalidHookOutputError:
+    return InvalidHookOutputError(f"its answer has {name!r}, which has no effect for {event}")
 
 
 def parse_hook_output_json(event: HookEvent, raw: Any, *, strict: bool = False) -> HookDecision:
@@ -183,6 +213,11 @@ def parse_hook_output_json(event: HookEvent, raw: Any, *, strict: bool = False) 
         specific_raw = raw.get("hookSpecificOutput")
         if isinstance(specific_raw, Mapping):
             _refuse_unknown_keys(specific_raw, _EventSpecificHookOutputSchema)
+            for key, events in _NARROWING_KEYS.items():
+                if specific_raw.get(key) is not None and event not in events:
+                    raise _build_no_effect_error(key, event)
+        if raw.get("continue") is False and event in UNSTOPPABLE_EVENTS:
+            raise _build_no_effect_error("continue", event)
     try:
         output = convert_to_schema(raw, _HookOutputSchema)
     except msgspec.ValidationError as error:
@@ -281,7 +316,7 @@ class _HookJudgementSchema(Struct, frozen=True, kw_only=True):
     ok: bool
     reason: str | None = None
     impossible: bool = False
-    """True if an agent that is about to stop cannot do what is missing."""
+    """True if an agent that is about to stop cannot do the missing work."""
 
 
 def format_hook_prompt(prompt: str, event: bytes) -> str:
@@ -296,7 +331,7 @@ def parse_hook_judgement(event: HookEvent, action: ModelPromptHookAction, answer
     try:
         judgement = convert_to_schema(decode_json(answer[start : end + 1].encode()), _HookJudgementSchema)
     except (ValueError, msgspec.ValidationError) as error:
-        raise InvalidHookOutputError(f"the model answered without a judgement: {answer[:200]!r}") from error
+        raise InvalidHookOutputError(f"the model answered without a judgment: {answer[:200]!r}") from error
     if judgement.ok or (judgement.impossible and event in STOP_EVENTS):
         return NO_DECISION
     reason = truncate_hook_text(judgement.reason or "the model gave no reason")

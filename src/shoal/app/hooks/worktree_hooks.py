@@ -26,8 +26,9 @@ async def create_worktree_by_hook(
         return None
     name = f"agent-{agent[:_ID_CHARS]}"
     decision = await parent.hooks.run_hooks("WorktreeCreate", {"name": name})
-    if decision.blocked is not None:
-        raise WorktreeError(f"A WorktreeCreate hook blocked the worktree: {decision.blocked}")
+    refusal = decision.stop if decision.blocked is None else decision.blocked
+    if refusal is not None:
+        raise WorktreeError(f"A WorktreeCreate hook blocked the worktree: {refusal}")
     if not decision.output:
         raise WorktreeError("The WorktreeCreate hook did not print a directory path.")
     path = Path(decision.output.splitlines()[-1].strip())

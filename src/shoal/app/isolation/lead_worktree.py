@@ -16,6 +16,7 @@ from shoal.core.errors import WorktreeError
 from shoal.core.ids import IdGenerator
 from shoal.core.text.filenames import escape_filename
 from shoal.core.text.lazy_patterns import compile_on_first_use
+from shoal.core.text.text_format import format_count_with_noun
 from shoal.tools.worktree_tools import build_worktree_tools
 from shoal.workspaces.checkout import GitCheckout, find_git_checkout, refuse_required_repository_filters
 from shoal.workspaces.git_runner import GitDirectories, GitRunner
@@ -217,7 +218,11 @@ class LeadWorktreeMover:
             raise WorktreeError(format_session_notice("worktree_not_yours"))
         changes, commits = await count_worktree_work(self._git, entered.path, entered.base)
         if (changes or commits) and not discard_changes:
-            raise WorktreeError(format_session_notice("worktree_has_work", files=changes, commits=commits))
+            files, new = (
+                format_count_with_noun(changes, "changed file"),
+                format_count_with_noun(commits, "commit"),
+            )
+            raise WorktreeError(format_session_notice("worktree_has_work", files=files, commits=new))
         await remove_named_worktree(self._git, self._workspace.root, entered.path, entered.branch)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import to_builtins
 
 from shoal.agent.hook_points import add_hook_context_message
+from shoal.agent.loop import LoopResult
 from shoal.app.definitions.path_instructions import describe_instruction_file
 from shoal.core.conversation.messages import user_message
 from shoal.core.errors import StateFileError
@@ -58,7 +59,7 @@ class SessionLifecycleHookRunner:
     def launch_session_start_hooks(self, *, resumed: bool, send_message: Callable[[str], None]) -> None:
         """Start the Setup and SessionStart hooks; nobody waits for them before the first turn.
 
-        `send_message` sends a message as the person: an attended session without a prompt starts with the
+        `send_message` sends a message as the user: an attended session without a prompt starts with the
         message of a hook.
         """
         self._has_started = True
@@ -78,10 +79,13 @@ class SessionLifecycleHookRunner:
         if hooks.has_hooks_for("Notification"):
             self._runtime.events.subscribe(self._on_event)
 
-    async def add_start_hook_context(self) -> None:
-        """Add the output of the SessionStart hooks to the conversation before a turn."""
+    async def add_start_hook_context(self) -> LoopResult | None:
+        """Add the output of the SessionStart hooks to the conversation before a turn.
+
+        Return the result of the turn if a hook stops the run: the turn does not start.
+        """
         if self._start_task is None:
-            return
+            return None
         self._is_turn_waiting = True
         # An interrupt here does not cancel the hooks: the next turn gets their output.
         decision = await asyncio.shield(self._start_task)
@@ -92,6 +96,9 @@ class SessionLifecycleHookRunner:
         if decision.initial_message and not self._is_message_sent:
             self._is_message_sent = True
             await self._lead.receive_message(user_message(decision.initial_message), by="person")
+        if decision.stop is None:
+            return None
+        return LoopResult(reason="blocked", detail=f"a SessionStart hook stopped the run: {decision.stop}")
 
     async def wait_for_start_hooks(self) -> None:
         """Wait until the hooks of the start have ended."""

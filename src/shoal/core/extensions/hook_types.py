@@ -89,98 +89,147 @@ class WorktreeOutput(AddedContextOutput, total=False):
     worktreePath: str
 
 
-# The form of a call, because `continue` is a keyword. Each repeats the fields: calls cannot be inherited.
-HookOutput = TypedDict(
-    "HookOutput",
-    {
-        "continue": bool,
-        "stopReason": str,
-        "suppressOutput": bool,
-        "systemMessage": str,
-        "decision": Literal["approve", "block"],
-        "reason": str,
-        "hookSpecificOutput": AddedContextOutput,
-    },
-    total=False,
-)
-PreToolUseHookOutput = TypedDict(
-    "PreToolUseHookOutput",
-    {
-        "continue": bool,
-        "stopReason": str,
-        "suppressOutput": bool,
-        "systemMessage": str,
-        "decision": Literal["approve", "block"],
-        "reason": str,
-        "hookSpecificOutput": ToolCallDecisionOutput,
-    },
-    total=False,
-)
-PermissionRequestHookOutput = TypedDict(
-    "PermissionRequestHookOutput",
-    {
-        "continue": bool,
-        "stopReason": str,
-        "suppressOutput": bool,
-        "systemMessage": str,
-        "decision": Literal["approve", "block"],
-        "reason": str,
-        "hookSpecificOutput": PermissionAnswerOutput,
-    },
-    total=False,
-)
-PostToolUseHookOutput = TypedDict(
-    "PostToolUseHookOutput",
-    {
-        "continue": bool,
-        "stopReason": str,
-        "suppressOutput": bool,
-        "systemMessage": str,
-        "decision": Literal["approve", "block"],
-        "reason": str,
-        "hookSpecificOutput": ToolResultOutput,
-    },
-    total=False,
-)
-PermissionDeniedHookOutput = TypedDict(
-    "PermissionDeniedHookOutput",
-    {
-        "continue": bool,
-        "stopReason": str,
-        "suppressOutput": bool,
-        "systemMessage": str,
-        "decision": Literal["approve", "block"],
-        "reason": str,
-        "hookSpecificOutput": DeniedCallOutput,
-    },
-    total=False,
-)
-SessionStartHookOutput = TypedDict(
-    "SessionStartHookOutput",
-    {
-        "continue": bool,
-        "stopReason": str,
-        "suppressOutput": bool,
-        "systemMessage": str,
-        "decision": Literal["approve", "block"],
-        "reason": str,
-        "hookSpecificOutput": SessionStartOutput,
-    },
-    total=False,
-)
-WorktreeCreateHookOutput = TypedDict(
-    "WorktreeCreateHookOutput",
-    {
-        "continue": bool,
-        "stopReason": str,
-        "suppressOutput": bool,
-        "systemMessage": str,
-        "decision": Literal["approve", "block"],
-        "reason": str,
-        "hookSpecificOutput": WorktreeOutput,
-    },
-    total=False,
-)
+class _MessageOutput(TypedDict, total=False):
+    suppressOutput: bool
+    systemMessage: str
+    reason: str
+
+
+class NoticeOutput(_MessageOutput, total=False):
+    """Answer at an event that nothing can stop: only people see it."""
+
+    decision: Literal["block"]
+    """`block` shows the reason to the user."""
+
+
+# The form of a call, because `continue` is a keyword.
+_StoppingOutput = TypedDict("_StoppingOutput", {"continue": bool, "stopReason": str}, total=False)
+
+
+class HookOutput(NoticeOutput, _StoppingOutput, total=False):
+    """Answer at an event that a hook can block: `decision` blocks it, `continue` ends the agent's turn."""
+
+
+class _ContextHookOutput(HookOutput, total=False):
+    hookSpecificOutput: AddedContextOutput
+
+
+class _DecidingHookOutput(_MessageOutput, _StoppingOutput, total=False):
+    decision: Literal["approve", "block"]
+
+
+class PreToolUseHookOutput(_DecidingHookOutput, total=False):
+    """Allows, denies or changes a call before it runs."""
+
+    hookSpecificOutput: ToolCallDecisionOutput
+
+
+class PermissionRequestHookOutput(_DecidingHookOutput, total=False):
+    """Answers a permission question."""
+
+    hookSpecificOutput: PermissionAnswerOutput
+
+
+class PostToolUseHookOutput(HookOutput, total=False):
+    """Objects to a result, adds to it, or replaces it."""
+
+    hookSpecificOutput: ToolResultOutput
+
+
+class PostToolUseFailureHookOutput(_ContextHookOutput, total=False):
+    """Objects to a failed result, or adds to it."""
+
+
+class UserPromptSubmitHookOutput(_ContextHookOutput, total=False):
+    """Erases a prompt, or adds to it."""
+
+
+class UserPromptExpansionHookOutput(_ContextHookOutput, total=False):
+    """Refuses a typed command, or adds to it."""
+
+
+class StopHookOutput(HookOutput, total=False):
+    """`block` sends the lead back to work with the reason."""
+
+
+class SubagentStartHookOutput(NoticeOutput, total=False):
+    """Adds to the first prompt of an agent."""
+
+    hookSpecificOutput: AddedContextOutput
+
+
+class SubagentStopHookOutput(HookOutput, total=False):
+    """`block` sends the agent back to work with the reason."""
+
+
+class TeammateIdleHookOutput(HookOutput, total=False):
+    """`block` sends the teammate back to work with the reason."""
+
+
+class TaskCreatedHookOutput(HookOutput, total=False):
+    """`block` keeps the task from being created."""
+
+
+class TaskCompletedHookOutput(HookOutput, total=False):
+    """`block` keeps the task from being completed."""
+
+
+class SessionStartHookOutput(HookOutput, total=False):
+    """Adds context, a first message or a title to a session."""
+
+    hookSpecificOutput: SessionStartOutput
+
+
+class SetupHookOutput(_ContextHookOutput, total=False):
+    """Adds context to a session."""
+
+
+class SessionEndHookOutput(NoticeOutput, total=False):
+    """Tells the user something at the end of a session."""
+
+
+class PreCompactHookOutput(_ContextHookOutput, total=False):
+    """Refuses `/compact`, or adds instructions for the summary."""
+
+
+class PostCompactHookOutput(HookOutput, total=False):
+    """Tells the user something, or ends the turn."""
+
+
+class NotificationHookOutput(NoticeOutput, total=False):
+    """Tells the user something."""
+
+
+class WorktreeCreateHookOutput(HookOutput, total=False):
+    """Names the directory to use as the worktree, or keeps the agent from starting."""
+
+    hookSpecificOutput: WorktreeOutput
+
+
+class WorktreeRemoveHookOutput(NoticeOutput, total=False):
+    """Tells the user something."""
+
+
+class ConfigChangeHookOutput(HookOutput, total=False):
+    """`block` keeps the session's settings until the next change."""
+
+
+class StopFailureHookOutput(HookOutput, total=False):
+    """Tells the user something."""
+
+
+class PostToolBatchHookOutput(_ContextHookOutput, total=False):
+    """Ends the turn, or adds context for the model."""
+
+
+class PermissionDeniedHookOutput(HookOutput, total=False):
+    """Lets the model make a denied call again."""
+
+    hookSpecificOutput: DeniedCallOutput
+
+
+class InstructionsLoadedHookOutput(NoticeOutput, total=False):
+    """Tells the user something."""
 
 
 class PreToolUseInput(HookInput):
@@ -386,26 +435,26 @@ class Hooks(TypedDict, total=False):
 
     PreToolUse: Sequence[HookEntry[PreToolUseInput, PreToolUseHookOutput]]
     PostToolUse: Sequence[HookEntry[PostToolUseInput, PostToolUseHookOutput]]
-    PostToolUseFailure: Sequence[HookEntry[PostToolUseFailureInput, HookOutput]]
+    PostToolUseFailure: Sequence[HookEntry[PostToolUseFailureInput, PostToolUseFailureHookOutput]]
     PermissionRequest: Sequence[HookEntry[PermissionRequestInput, PermissionRequestHookOutput]]
-    UserPromptSubmit: Sequence[HookEntry[UserPromptSubmitInput, HookOutput]]
-    Stop: Sequence[HookEntry[StopInput, HookOutput]]
-    SubagentStart: Sequence[HookEntry[SubagentStartInput, HookOutput]]
-    SubagentStop: Sequence[HookEntry[SubagentStopInput, HookOutput]]
-    TeammateIdle: Sequence[HookEntry[TeammateIdleInput, HookOutput]]
-    TaskCreated: Sequence[HookEntry[TaskCreatedInput, HookOutput]]
-    TaskCompleted: Sequence[HookEntry[TaskCompletedInput, HookOutput]]
+    UserPromptSubmit: Sequence[HookEntry[UserPromptSubmitInput, UserPromptSubmitHookOutput]]
+    Stop: Sequence[HookEntry[StopInput, StopHookOutput]]
+    SubagentStart: Sequence[HookEntry[SubagentStartInput, SubagentStartHookOutput]]
+    SubagentStop: Sequence[HookEntry[SubagentStopInput, SubagentStopHookOutput]]
+    TeammateIdle: Sequence[HookEntry[TeammateIdleInput, TeammateIdleHookOutput]]
+    TaskCreated: Sequence[HookEntry[TaskCreatedInput, TaskCreatedHookOutput]]
+    TaskCompleted: Sequence[HookEntry[TaskCompletedInput, TaskCompletedHookOutput]]
     SessionStart: Sequence[HookEntry[SessionStartInput, SessionStartHookOutput]]
-    Setup: Sequence[HookEntry[SetupInput, HookOutput]]
-    SessionEnd: Sequence[HookEntry[SessionEndInput, HookOutput]]
-    PreCompact: Sequence[HookEntry[PreCompactInput, HookOutput]]
-    Notification: Sequence[HookEntry[NotificationInput, HookOutput]]
+    Setup: Sequence[HookEntry[SetupInput, SetupHookOutput]]
+    SessionEnd: Sequence[HookEntry[SessionEndInput, SessionEndHookOutput]]
+    PreCompact: Sequence[HookEntry[PreCompactInput, PreCompactHookOutput]]
+    Notification: Sequence[HookEntry[NotificationInput, NotificationHookOutput]]
     WorktreeCreate: Sequence[HookEntry[WorktreeCreateInput, WorktreeCreateHookOutput]]
-    WorktreeRemove: Sequence[HookEntry[WorktreeRemoveInput, HookOutput]]
-    ConfigChange: Sequence[HookEntry[ConfigChangeInput, HookOutput]]
-    StopFailure: Sequence[HookEntry[StopFailureInput, HookOutput]]
-    PostCompact: Sequence[HookEntry[PostCompactInput, HookOutput]]
-    PostToolBatch: Sequence[HookEntry[PostToolBatchInput, HookOutput]]
+    WorktreeRemove: Sequence[HookEntry[WorktreeRemoveInput, WorktreeRemoveHookOutput]]
+    ConfigChange: Sequence[HookEntry[ConfigChangeInput, ConfigChangeHookOutput]]
+    StopFailure: Sequence[HookEntry[StopFailureInput, StopFailureHookOutput]]
+    PostCompact: Sequence[HookEntry[PostCompactInput, PostCompactHookOutput]]
+    PostToolBatch: Sequence[HookEntry[PostToolBatchInput, PostToolBatchHookOutput]]
     PermissionDenied: Sequence[HookEntry[PermissionDeniedInput, PermissionDeniedHookOutput]]
-    UserPromptExpansion: Sequence[HookEntry[UserPromptExpansionInput, HookOutput]]
-    InstructionsLoaded: Sequence[HookEntry[InstructionsLoadedInput, HookOutput]]
+    UserPromptExpansion: Sequence[HookEntry[UserPromptExpansionInput, UserPromptExpansionHookOutput]]
+    InstructionsLoaded: Sequence[HookEntry[InstructionsLoadedInput, InstructionsLoadedHookOutput]]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from shoal.workspaces.git_runner import GitRunner
 
 _PATH_FLAGS = ("settings", "agents", "system_prompt_file", "append_system_prompt_file", "json_schema")
-"""Flags whose value may be the path of a file."""
+"""Flags whose value may be a file path."""
 
 
 @contextmanager
@@ -91,11 +91,13 @@ def _offer_removal(worktree: NamedWorktree, git: GitRunner) -> None:
     """Remove a new worktree without work; ask about one with work."""
     from shoal.app.isolation.lead_worktree import count_worktree_work, remove_named_worktree
     from shoal.core.errors import WorktreeError
+    from shoal.core.text.text_format import format_count_with_noun
 
     try:
         files, commits = asyncio.run(count_worktree_work(git, worktree.path, worktree.base))
         is_kept = bool(files or commits) and click.confirm(
-            f"The worktree {worktree.path} has {files} changed files and {commits} new commits. Keep it?",
+            f"The worktree {worktree.path} has {format_count_with_noun(files, 'changed file')} and "
+            f"{format_count_with_noun(commits, 'new commit')}. Keep it?",
             default=True,
         )
         if not is_kept:
