@@ -290,7 +290,7 @@ def _build_unknown_model_error(name: str, overrides: Mapping[str, ModelCatalogue
 
 def _build_cloud_model_error(name: str) -> UnknownModel:
     return UnknownModel(
-        f"{name} is a model id of Amazon Bedrock, which Shoal cannot use. Choose a model of one of these "
+        f"{name} is an Amazon Bedrock model id, which Shoal cannot use. Choose a model of one of these "
         f"providers: {', '.join(PROVIDERS)}. If a gateway serves this id, set ANTHROPIC_BASE_URL.",
         model=name,
     )

@@ -21,12 +21,17 @@ from shoal.policy.shell.simple_commands import SimpleShellCommand
 _UNKNOWN_ALIASES = re.compile(
     r"^[ \t]*\[(?:include|alias[ \t]+\")|(?:^|\])[ \t]*autocorrect[ \t]*=", re.IGNORECASE | re.MULTILINE
 )
-"""Settings with which a name may mean any command: other files, aliases with a section each, corrections."""
+"""Settings that can give a name any meaning: included files, alias sections, autocorrection."""
 
 _OTHER_SETTINGS = re.compile(
     r"\b(?:HOME|PATH|XDG_CONFIG_HOME|GIT_[A-Z_]+)\+?=|alias|autocorrect|--config|--exec-path", re.IGNORECASE
 )
-"""Text of a command line with which git may read aliases from elsewhere, or run programs of other names."""
+"""Text in a command line that lets git read aliases from elsewhere, or run programs with other names."""
+_FORCED_PUSH = re.compile(
+    r"\bpush[ \t]*(?:=|[ \t])[ \t]*[\"']?\+|\bmirror[ \t]*(?:=[ \t]*|[ \t]+)[\"']?(?:true|yes|on|1)",
+    re.IGNORECASE,
+)
+"""Settings of git with which a push without flags replaces branches."""
 _MAX_ALIAS_DEPTH = 10
 _ASSIGNMENT = re.compile(r"\b[A-Za-z_]\w*\+?=")
 _SEARCH_PATH = re.compile(r"\bPATH\+?=((?:[^\s;&|)\"'`$]|\"[^\"]*\"|'[^']*'|`[^`]*`|\$\([^)]*\)|\$)*)")
@@ -60,15 +65,31 @@ def _iter_alias_commands(part: SimpleShellCommand, command: str, root: str) -> I
     if not words or words[0] is None or not words[0].endswith("git"):
         return
     rest = skip_git_flags(words)
+    if rest[1:2] == ("push",) and _may_force_push(command, root):
+        yield replace(part, argv=None, words=(*words, "--force", "--mirror"), code=())
     if rest[1:2] == ("for-each-repo",):
         yield replace(part, argv=None, words=("git",), code=(None,))
     yield from _iter_meanings(part, ("git", *rest[1:]), command, root, depth=0)
 
 
+def _may_force_push(command: str, root: str) -> bool:
+    """Return True if settings of the repository, or of the command line, make every push a forced one."""
+    if _FORCED_PUSH.search(command):
+        return True
+    for path in find_repository_config_files(root):
+        try:
+            content = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
+        except OSError:
+            continue
+        if _FORCED_PUSH.search(content):
+            return True
+    return False
+
+
 def _iter_meanings(
     part: SimpleShellCommand, words: tuple[str | None, ...], command: str, root: str, *, depth: int
 ) -> Iterator[SimpleShellCommand]:
-    """Yield what a subcommand may stand for that is none of git's own."""
+    """Yield what a subcommand that is not one of git's own may stand for."""
     name = words[1] if len(words) > 1 else None
     if name is None or name in GIT_SUBCOMMANDS:
         return

@@ -22,19 +22,20 @@ RuleMatch: TypeAlias = Literal["yes", "maybe", "no"]
 TRANSPARENT_WRAPPERS = frozenset(
     {"time", "nohup", "nice", "ionice", "timeout", "command", "stdbuf", "setsid", "builtin"}
 )
-"""Wrappers that do not change what a command does; a rule about the command also covers it under them."""
+"""Wrappers that do not change what a command does; a rule about the command also covers the wrapped
+command."""
 _STAR = re.compile(r"(?<!\\)\*")
 _GLOB = re.compile(r"[*?\[]")
 _GIT_PLUMBING = {"send-pack": "push", "http-push": "push", "fetch-pack": "fetch", "commit-tree": "commit"}
-"""Commands of git that do the work of another one."""
+"""Git commands that do the work of another git command."""
 _WITHOUT_QUOTES = str.maketrans("", "", "\"'\\")
 _GIT_PROGRAM = "git-"
 _GIT_ALIAS = re.compile(r"(?:^|=)(?:alias|include)", re.IGNORECASE)
-"""Settings of git after which a subcommand may mean another one."""
+"""Git settings that can make a subcommand mean another one."""
 _GIT_FLAGS_WITH_VALUE = frozenset(
     {"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env", "--super-prefix", "--attr-source"}
 )
-"""Flags before the subcommand of git whose value is the next word."""
+"""Flags that precede the git subcommand and take their value from the next word."""
 
 
 class ShellCommandRule:
@@ -70,7 +71,9 @@ class ShellCommandRule:
         self._text_parts = _split_text_pattern(self._words) if self.has_wildcards else ()
         name = "" if "*" in self.first else re.escape(_get_program_base_name(self.first))
         # The text may be quoted, so that a name follows the letter of an escape such as `\\n`.
-        self._mention = re.compile(rf"(?:(?<![\w.-])|(?<=\\[abefnrtv])){name}(?![\w.-])" if name else "")
+        self._mention = re.compile(
+            rf"(?:(?<![\w.-])|(?<=\\[abefnrtv])){name}(?:(?![\w.-])|(?=\._|\.main))" if name else ""
+        )
 
     def is_exact_command(self, command: str) -> bool:
         """Return True if the rule is exactly this command line, so the user has seen it in full."""

@@ -73,10 +73,11 @@ _TOO_WIDE = "its wildcards match too many files to check"
 _UNCLEAR_FILES = "Shoal cannot tell which files it reads; they may include Shoal's keys"
 _KEY_WORDS = ("keys", "credentials")
 MAX_COMMAND_LENGTH = 100_000
-"""Maximum characters; the system accepts hardly more in one argument, and nobody can review one that long."""
-_MAY_REMOVE = re.compile(r"\br\W*m|rmdir|\\[xu0-7]|[`$]\(?")
-"""Texts in which a command that removes files may hide."""
+"""Maximum length; the system accepts little more in one argument, and nobody can review a longer one."""
+_MAY_REMOVE = re.compile(r"\br\W*m|rmdir|delete|\\[xu0-7]|[`$]\(?")
+"""Text that may hide a command that removes files."""
 _VARIABLE_PATH = re.compile(r"\"?\$\{?[A-Za-z_]\w*\}?\"?/+\*?(?=\s|\"|$)")
+_FIND_TESTS = re.compile(r"\s-(?!delete|depth|d\b|maxdepth|mindepth|L|H|P|xdev|mount|print|follow)[a-z]")
 _EVERYTHING = re.compile(r"\s\*(?=\s|$)")
 _REMOVER_ENDS = ("rm", "rmdir")
 _ACCEPTED_WRITERS = frozenset({"mkdir", "touch"})
@@ -84,7 +85,7 @@ _PUBLIC_FILES = frozenset(
     {"/etc/os-release", "/etc/debian_version", "/etc/lsb-release", "/proc/cpuinfo", "/proc/meminfo"}
     | {"/proc/loadavg", "/proc/uptime", "/proc/version"}
 )
-"""Files outside the project that describe the system and hold nothing of anybody."""
+"""Files outside the project that describe the system and contain no personal data."""
 _PUBLIC_DIRECTORIES = ("/usr/bin/", "/usr/include/", "/usr/share/doc/")
 _MAX_ALLOWED_PARTS = 1_000
 _get_writes = attrgetter("writes")
@@ -203,6 +204,10 @@ class ShellCommandPermissionDecider:
         """Return what a command would remove that nobody wants to lose, or None."""
         for part in analysis.parts:
             name = part.words[0] if part.words else None
+            if name == "find" and part.changes and not _FIND_TESTS.search(part.text):
+                removed = next(filter(self._is_critical_path, part.changes), None)
+                if removed is not None:
+                    return f"everything below {escape_filename(removed)}"
             if name is None or not name.endswith(_REMOVER_ENDS) or name.rpartition("/")[2] not in REMOVERS:
                 continue
             if found := _VARIABLE_PATH.search(part.text):
@@ -454,7 +459,7 @@ class ShellCommandPermissionDecider:
         return _FileWriteObjection(f"it writes {escape_filename(path)}")
 
     def _find_read_objection(self, path: str, tables: PermissionRuleTables, *, is_found: bool) -> str | None:
-        """Return why a read must be asked; with `is_found` the path stands for files that `find` passes."""
+        """Return why a read needs approval; with `is_found` the path stands for files that `find` passes."""
         if is_found or not GLOB.search(path):
             return self._find_real_read_objection(path, tables)
         try:
@@ -464,7 +469,8 @@ class ShellCommandPermissionDecider:
             return _TOO_WIDE
 
     def _find_link_objection(self, part: SimpleShellCommand, tables: PermissionRuleTables) -> str | None:
-        """Return why a command must be asked that reads everything below its paths, through links too."""
+        """Return why a command that reads everything below its paths, including through links, needs
+        approval."""
         paths = part.reads if part.follows_links else list_searched_directories(part)
         try:
             for path in paths:
@@ -481,7 +487,7 @@ class ShellCommandPermissionDecider:
         return None
 
     def _find_search_objection(self, part: SimpleShellCommand, tables: PermissionRuleTables) -> str | None:
-        """Return why a command must be asked because of what lies in the directories that it reads."""
+        """Return why a command needs approval because of what is in the directories that it reads."""
         if part.words and (judge := get_checkout_judge(part.words)) is not None:
             return judge(part, self._command_paths.resolve_path, self._paths.root)
         if part.follows_links or "find" in part.via or any(map(is_found_path, part.reads)):

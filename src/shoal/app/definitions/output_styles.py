@@ -1,4 +1,4 @@
-"""Output styles: texts at the end of the lead's prompt that change how it works with the person."""
+"""Output styles: texts at the end of the lead's prompt that change how it works with the user."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _iter_plugin_styles(plugins: Sequence[tuple[str, Path]], notes: list[str]) -
 
 
 def list_output_style_files(settings: Settings, cwd: Path) -> Iterator[OutputStyleFile]:
-    """Yield the files of the project and the home, the strongest first."""
+    """Yield the files of the project and the home, highest precedence first."""
     usable, names = {*_iter_style_files(settings.home, cwd)}, {DEFAULT_STYLE}
     for path in dict.fromkeys((*_iter_project_files(cwd), *_list_style_files(settings.home))):
         notes: list[str] = []

@@ -64,7 +64,7 @@ _STRONGEST_COUNTS = frozenset(
     }
     | {"theme", "permissions.defaultMode"}
 )
-"""Keys of which only the value in the strongest file counts."""
+"""Keys for which only the value with the highest precedence counts."""
 _USER_ONLY = frozenset(
     {"autoMemoryDirectory", "cleanupPeriodDays", "disableAllHooks", "modelOverrides"}
     | {"enableAllProjectMcpServers", "enabledMcpjsonServers", "sandbox.filesystem.allowWrite"}
@@ -72,7 +72,7 @@ _USER_ONLY = frozenset(
 _CLAUDE_PREFIXES = (
     "ANTHROPIC_", "API_", "BASH_", "CLAUDE_", "CLOUD_ML_", "DISABLE_", "ENABLE_", "MAX_", "MCP_", "VERTEX_",
 )  # fmt: skip
-"""Beginnings of the names of variables that Claude Code reads."""
+"""Prefixes of the variables that Claude Code reads."""
 EFFECTIVE_ENV_NAMES = frozenset(
     {
         "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "ANTHROPIC_CUSTOM_HEADERS",
@@ -88,7 +88,7 @@ EFFECTIVE_ENV_NAMES = frozenset(
         "MCP_TOOL_TIMEOUT",
     }
 )  # fmt: skip
-"""Variables of Claude Code that have an effect in the key `env`."""
+"""Claude Code variables that have an effect in the key `env`."""
 OTHER_FILES = {
     "keybindings.json": "Shoal's key bindings are fixed",
     "loop.md": "ask the agent to schedule the prompt",

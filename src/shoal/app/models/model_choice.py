@@ -1,4 +1,4 @@
-"""Model of a session: the one named, the one configured, or one that is detected."""
+"""Model of a session: the named one, the configured one, or a detected one."""
 
 from __future__ import annotations
 

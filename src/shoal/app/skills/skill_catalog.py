@@ -25,7 +25,7 @@ from shoal.wire.skill_codec import ParsedSkill
 
 
 class SkillCatalog:
-    """Skills, or commands, from several sources, the strongest first."""
+    """Skills, or commands, from several sources, highest precedence first."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class SkillCatalog:
         )
 
     def add_source(self, source: DefinitionFileCache[ParsedSkill]) -> None:
-        """Add a source that is weaker than all others."""
+        """Add a source with lower precedence than all others."""
         self._sources.append(source)
         self._indexed = None
 

@@ -89,7 +89,7 @@ class SkillInvoker:
             return create_tool_error_output(str(error))
         if not skill.for_model:
             return create_tool_error_output(
-                f"The skill {skill.name} can only be called by a person, who types /{skill.name} at the "
+                f"The skill {skill.name} can only be called by the user, who types /{skill.name} at the "
                 f"prompt."
             )
         agent = self._running_agents.require_agent(AgentId(context.agent.agent))
@@ -115,7 +115,7 @@ class SkillInvoker:
 
         @tool(name="Skill", deadline=None)
         async def start_skill(skill: str, context: ToolContext) -> ToolOutput:
-            """Start it; its name is there for the rules about it."""
+            """Start it; its name is passed for the rules about it."""
             try:
                 return format_agent_start_result(
                     await self.start_skill_agent(typed_skill, arguments, agent, context)
