@@ -17,7 +17,7 @@ OPERAND_CHANGERS = frozenset(
     emacs csplit split mktemp flock zip gzip bzip2 xz zstd gunzip bunzip2 unxz indent sed perl awk gawk mawk
     busybox toybox
     find npx pnpx bunx uvx patch tar bsdtar unzip cpio 7z curl wget env
-    """.split()  # noqa: SIM905 - a list to be read and extended
+    """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 """Programs that may change the files and directories named in their arguments."""
 _UNPACKERS = {
@@ -30,7 +30,7 @@ _GIT_TREE_CHANGERS = frozenset(
     am apply bisect checkout-index cherry-pick clean fast-import filter-branch filter-repo merge merge-file
     mktree mv pull read-tree rebase replay reset restore revert rm sparse-checkout stash submodule switch
     update-index
-    """.split()  # noqa: SIM905 - a list to be read and extended
+    """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 _GIT_DIRECTORY_MAKERS = frozenset({"clone", "init", "worktree"})
 _HARMLESS_STASH = frozenset({"list", "show", "drop", "clear", "create", "store"})
