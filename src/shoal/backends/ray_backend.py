@@ -244,6 +244,7 @@ class RayBackend:
             placement,
             resources=self._build_resource_order(launch.resources),
             entry=self._entry,
+            member=str(launch.launch_args.agent),
             order={"orders": _to_mapping(order_address), "member": _to_mapping(member_address)},
         )
         try:
@@ -416,11 +417,23 @@ class RayDriverClient:
             return await self._connected
 
     def spawn(
-        self, placement: _Placement, *, resources: Mapping[str, Any], entry: str, order: Mapping[str, Any]
+        self,
+        placement: _Placement,
+        *,
+        resources: Mapping[str, Any],
+        entry: str,
+        member: str,
+        order: Mapping[str, Any],
     ) -> None:
         self.placements[placement.key] = placement
         self.send_order(
-            {"spawn": placement.key, "resources": dict(resources), "entry": entry, "order": dict(order)}
+            {
+                "spawn": placement.key,
+                "resources": dict(resources),
+                "entry": entry,
+                "member": member,
+                "order": dict(order),
+            }
         )
 
     def send_order(self, order: dict[str, Any]) -> None:

@@ -40,8 +40,8 @@ class ClusterMachine(Struct, frozen=True, kw_only=True):
     gpus: float
     memory: int
     labels: Mapping[str, str]
-    members: int
-    """Processes of teammates."""
+    members: tuple[str, ...]
+    """Teammates that run there, as `NAME@TEAM`."""
     shoal: str = ""
     python: str = ""
     problems: tuple[str, ...] = ()
@@ -82,7 +82,7 @@ def _build_machine(node: Mapping[str, Any], *, needs_store: bool) -> ClusterMach
         gpus=node["gpus"],
         memory=node["memory"],
         labels=node["labels"],
-        members=node["members"],
+        members=tuple(node["members"]),
         shoal="" if check is None else check.get("shoal", ""),
         python="" if check is None else check.get("python", ""),
         problems=() if check is None else tuple(_find_problems(check)),

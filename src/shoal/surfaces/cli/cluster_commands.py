@@ -68,7 +68,7 @@ def show_cluster_status(*, address: str | None, as_json: bool) -> int:
             (
                 CliTableCell(machine.address + (" (head)" if machine.is_head else "")),
                 CliTableCell(machine.state),
-                CliTableCell(str(machine.members)),
+                CliTableCell(", ".join(machine.members) or "-"),
                 CliTableCell(f"{machine.cpus:g}"),
                 CliTableCell(f"{machine.gpus:g}"),
                 CliTableCell(f"{machine.memory / 2**30:.1f} GiB"),
@@ -92,7 +92,10 @@ def check_cluster(*, address: str | None, as_json: bool) -> int:
         print_json(machines)
     else:
         for machine in machines:
-            click.echo(f"{machine.address}: {'; '.join(machine.problems) or 'nothing is missing'}")
+            versions = f"Shoal {machine.shoal}, Python {machine.python}" if machine.shoal else "unknown"
+            click.echo(f"{machine.address} ({versions}): {'' if machine.problems else 'nothing is missing'}")
+            for problem in machine.problems:
+                click.echo(f"  {problem}")
         found, looked_at = (
             format_count_with_noun(count, "problem"),
             format_count_with_noun(len(machines), "machine"),
