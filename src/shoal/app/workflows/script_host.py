@@ -53,7 +53,8 @@ _MAX_ERROR_OUTPUT = 4_000
 
 
 async def select_script_sandbox(runtime: Runtime) -> SandboxDriver:
-    """Return the sandbox for scripts. Raises `WorkflowError` if there is none: they never run without."""
+    """Return the sandbox for scripts. Raises `WorkflowError` if there is none: scripts never run without
+    one."""
     if sys.platform != "linux":
         raise WorkflowError("Shoal runs a model's script only on Linux, where it can isolate the script.")
     drivers = list_sandbox_drivers(runtime.settings.environ.get("PATH", os.defpath))
@@ -89,7 +90,7 @@ class ScriptHost:
             try:
                 message = await self._serve_requests(reader, writer)
             except ScriptProtocolError as error:
-                raise WorkflowError(f"The script was ended because {error}.") from error
+                raise WorkflowError(f"The script was stopped because {error}.") from error
             finally:
                 await self._cancel_open_requests()
             match message:
@@ -270,7 +271,7 @@ def _describe_early_end(status: int, error_output: bytes) -> str:
         return f"The script was refused because it cannot be isolated here: {text}"
     if status in _KILLED_STATUSES:
         return (
-            f"The script was killed: it used more than {CPU_SECONDS} s of processor time, so it probably "
-            f"loops forever, or more than {MEMORY_BYTES // 1024 // 1024:,} MB of memory."
+            f"The script was killed: it used more than {CPU_SECONDS} s of CPU time (it may be in an endless "
+            f"loop) or more than {MEMORY_BYTES // 1024 // 1024:,} MB of memory."
         )
     return f"The script's process ended without a result (status {status}). {text}".strip()
