@@ -17,7 +17,7 @@ from shoal.core.ports import Model
 
 @contextmanager
 def use_empty_home() -> Iterator[Path]:
-    """Use a temporary home, without settings, keys or sessions of the person who runs the bench."""
+    """Use a temporary home, without settings, keys or sessions of the user who runs the bench."""
     old_environ = dict(os.environ)
     with tempfile.TemporaryDirectory(prefix="shoal-bench-") as directory:
         os.environ.update(HOME=directory, SHOAL_HOME=f"{directory}/home")

@@ -43,14 +43,14 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True)
 def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give every test its own home, without the person's keys and the flags of the make that runs it."""
+    """Give every test its own home, without the user's keys and the flags of the make that runs it."""
     for name in list(os.environ):
         if name.startswith(("ANTHROPIC_", "OPENAI_", "CLAUDE", "SHOAL_", "OLLAMA_", "MAKE", "MFLAGS")):
             monkeypatch.delenv(name)
     # Tests skip permissions in throw-away directories, and may run as root.
     monkeypatch.setenv("IS_SANDBOX", "1")
     monkeypatch.setenv("SHOAL_HOME", str(tmp_path_factory.mktemp("home")))
-    # The start-up files of the person's shell may do anything, and a test may end while they run.
+    # The start-up files of the user's shell may do anything, and a test may end while they run.
     monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("person")))
     # Child processes find the same sources as the tests do, and what a plugin wants them to load.
     more = os.environ.get("TESTS_PYTHONPATH")

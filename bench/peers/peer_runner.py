@@ -112,7 +112,7 @@ def ask_subject(subject: BenchSubject, question: str, **parameters: object) -> d
 
 
 def build_environment(subject: BenchSubject, home: str, **more: str) -> dict[str, str]:
-    """Build a clean environment: no keys or settings of the person, and no tracing."""
+    """Build a clean environment: no keys or settings of the user, and no tracing."""
     path = {"PATH": os.environ.get("PATH", ""), "HOME": home}
     return {**path, **_TRACING_OFF, **subject.environment, **more}
 

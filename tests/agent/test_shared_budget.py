@@ -178,7 +178,7 @@ async def test_an_agent_past_its_time_limit_is_stopped_during_its_call() -> None
         await clock.advance(60)
     ended = running.result()
     assert (ended.reason, ended.limit, ended.requests) == ("deadline", "seconds", 1)
-    assert ended.detail == "the 60 s for the whole run have passed"
+    assert ended.detail == "the time limit of 60 s for the whole run has passed"
     last = harnesses.agent.conversation.messages[-1].content[0]
     assert isinstance(last, ToolResultBlock)
     assert last.is_error

@@ -459,7 +459,7 @@ ITEMS = {
         skills={"narrow": "context: fork\ndisable-model-invocation: true"},
         calls=(_SKILL,),
         inner=(TOUCH,),
-        refusals=("can only be called by a person",),
+        refusals=("can only be called by the user",),
         without={"skills": {"narrow": "context: fork"}},
     ),
     # Hooks

@@ -79,7 +79,7 @@ async def test_in_delegate_mode_the_lead_can_only_delegate_until_the_mode_ends(t
     results = [
         extract_tool_result_text(b) for b in list_blocks(requests[2]) if isinstance(b, ToolResultBlock)
     ]
-    assert results[0].startswith("Bash was not run: the person has switched delegate mode on.")
+    assert results[0].startswith("Bash was not run: the user has switched delegate mode on.")
     assert results[1].startswith("You now lead the team crew.")
     assert results[2].startswith("Read was not run: ")
     last = [getattr(b, "text", "") for b in list_blocks(requests[-1])]

@@ -60,6 +60,13 @@ async def test_the_effort_variable_overrides_the_flag_and_the_flag_the_file(
     assert (await run_and_record(project, thinking_tokens=7)).thinking_tokens == 7
 
 
+@pytest.mark.spec("CMP-064")
+def test_a_shell_that_cannot_be_used_is_reported(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLAUDE_CODE_SHELL", "/usr/bin/fish")
+    (warning,) = load_settings(cwd=project).findings.warnings
+    assert warning == "CLAUDE_CODE_SHELL is '/usr/bin/fish', but must be bash or zsh. It is ignored."
+
+
 @pytest.mark.spec("CMP-059")
 async def test_thinking_follows_the_setting_and_the_variable_wins(
     project: Path, monkeypatch: pytest.MonkeyPatch

@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
-from agent_scripts import run_all_turns, script_agents
+import shoal
+from agent_scripts import call_tool, run_all_turns, script_agents
 from session_helpers import open_session
 from shoal.app.definitions.plugin_set import PluginSet, load_plugins
 from shoal.app.settings.settings import load_settings
+from shoal.core.conversation.model_requests import ModelRequest
+from shoal.models.scripted_model import ScriptedModel
 from team_scripts import get_home
 
 
@@ -86,6 +89,28 @@ def test_a_plugin_without_a_manifest_has_its_installed_name(project: Path) -> No
     (root / ".claude-plugin" / "plugin.json").unlink()
     write_enabled(get_home() / "settings.json", broom=True)
     assert [plugin.name for plugin in load(project).all] == ["broom"]
+
+
+@pytest.mark.spec("CMP-091", "CMP-108")
+async def test_skills_and_styles_of_a_plugin_are_used(project: Path) -> None:
+    root = install_plugin("broom")
+    skill, style = root / "skills/sweep/SKILL.md", root / "output-styles/loud.md"
+    for path in (skill, style):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    skill.write_text("---\nname: sweep\ndescription: d\n---\nKeep ${CLAUDE_PLUGIN_DATA}/x\n")
+    style.write_text("---\nname: Loud\n---\nSHOUT\n")
+    write_enabled(get_home() / "settings.json", broom=True)
+    requests: list[str] = []
+
+    def reply(request: ModelRequest) -> Any:
+        requests.append(f"{request.system} {request.messages[-1]}")
+        return "done" if len(requests) > 1 else call_tool("Skill", "s", skill="broom:sweep")
+
+    settings = json.dumps({"outputStyle": "broom:loud"})
+    async with shoal.open(cwd=project, model=ScriptedModel(reply), settings=settings) as session:
+        await run_all_turns(session, "go")
+    assert "SHOUT" in requests[0]
+    assert f"Keep {get_home() / 'plugins/data/broom-tools'}/x" in requests[1]
 
 
 @pytest.mark.spec("CMP-091")

@@ -98,7 +98,7 @@ async def test_a_prompt_hook_without_a_judgement_blocks_what_it_guards(
     _, lines = judge_calls(script, answer)
     async with open_hook_scenario("lead", project, monkeypatch, lines, settings) as scenario:
         await scenario.run_session()
-        assert "answered without a judgement" in list_results(scenario.last_request)[0]
+        assert "answered without a judgment" in list_results(scenario.last_request)[0]
     assert not (project / "made").exists()
 
 

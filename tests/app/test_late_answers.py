@@ -119,7 +119,7 @@ async def test_a_late_allow_answer_with_changed_input_applies_to_that_input(tmp_
         await collect_events(session.run("go on"))
         answer_from_outside(question, AllowAnswer(input={"command": "touch other"}))
         await run_next_turn(session)
-        assert "The person changed its input" in list_queued_items(session)[0].text
+        assert "The user changed its input" in list_queued_items(session)[0].text
     assert [path.name for path in tmp_path.glob("*") if path.name in ("made", "other")] == ["other"]
 
 

@@ -69,7 +69,7 @@ async def test_a_session_start_removes_sessions_older_than_the_retention_period(
     async with shoal.open(cwd=tmp_path, model=ScriptedModel(["hi"]), debug=True) as session:
         logged = await wait_for_cleanup_log(session)
         assert logged.startswith(
-            "Removed data older than 30 days (cleanupPeriodDays): sessions 1, debug logs 1,"
+            "Removed data older than 30 days (cleanupPeriodDays): 1 session, 1 debug log and"
         )
         assert old in logged
         async for _ in session.run("go on"):

@@ -153,5 +153,5 @@ async def test_an_exceeded_time_limit_ends_the_turn_with_a_reason(tmp_path: Path
     ) as session:
         finished = await run_prompt(session)
         assert (finished.reason, finished.limit) == ("deadline", "seconds")
-        assert "0.3 s for the whole run have passed" in finished.detail
+        assert "0.3 s for the whole run has passed" in finished.detail
         assert session.agent.conversation.messages[-1].role == "user"

@@ -22,7 +22,7 @@ ON = '{"shoal": {"session_memory": true}}'
 class NoteTakingModel:
     """Answers prompts, and returns its notes when asked for session memory."""
 
-    def __init__(self, notes: Any = "- the person wants tea") -> None:
+    def __init__(self, notes: Any = "- the user wants tea") -> None:
         self.notes = notes
         self.asked_to_note: list[str] = []
         self.noting: list[ModelRequest] = []
@@ -66,18 +66,18 @@ async def test_a_compaction_updates_the_session_memory_and_continues_with_it(tmp
             model.requests[0].tools,
         )
         memory_file = Path(os.environ["SHOAL_HOME"]) / "shoal/runs" / session.id / "memory.md"
-        assert memory_file.read_text() == "- the person wants tea\n"
+        assert memory_file.read_text() == "- the user wants tea\n"
         assert len(before) > 1
         (opening,) = session.agent.conversation.messages
         assert "a summary" in opening.text
-        assert "- the person wants tea" in opening.text
-        model.notes = "- the person had tea"
+        assert "- the user wants tea" in opening.text
+        model.notes = "- the user had tea"
         await run_all_turns(session, "more")
         await session.compact()
-        assert "- the person wants tea" in model.asked_to_note[-1]
-        assert memory_file.read_text() == "- the person had tea\n"
+        assert "- the user wants tea" in model.asked_to_note[-1]
+        assert memory_file.read_text() == "- the user had tea\n"
         (opening,) = session.agent.conversation.messages
-        assert "- the person had tea" in opening.text
+        assert "- the user had tea" in opening.text
         assert opening.text.endswith("more")
     # The reply of the fork goes to its caller only.
     assert not [
@@ -91,12 +91,12 @@ async def test_a_resumed_session_gets_its_memory_once(tmp_path: Path) -> None:
     async with open_session_with_memory(tmp_path, model) as session:
         await run_all_turns(session, "make tea")
         assert await get_memory(session).write_notes_with_model(session.agent)
-        assert "person wants tea" not in str(session.agent.conversation.messages)
+        assert "user wants tea" not in str(session.agent.conversation.messages)
     for _ in range(2):
         async with open_session_with_memory(tmp_path, model, resume=session.id) as again:
             await run_all_turns(again, "go on")
             conversation = "\n".join(message.text for message in again.agent.conversation.messages)
-            assert conversation.count("- the person wants tea") == 1
+            assert conversation.count("- the user wants tea") == 1
     async with open_session_with_memory(tmp_path, model, resume=session.id, settings="{}") as again:
         assert again.agent.context.save_memory is None
 

@@ -194,7 +194,7 @@ async def test_the_agent_of_the_lead_chooses_the_model(project: Path, home: Path
 async def test_a_language_is_asked_of_the_lead_only(project: Path, home: Path) -> None:
     write_json(home / "settings.json", {"language": "Klingon\nand more", "theme": "light-daltonized"})
     requests, _ = await record_requests(project, spawn_agent("go"))
-    assert "Always answer the person in Klingon and more." in str(requests[0].system)
+    assert "Always answer the user in Klingon and more." in str(requests[0].system)
     assert "Klingon" not in str(requests[1].system)
     theme = load_settings(cwd=project).own.theme
     assert choose_textual_theme(theme, {}) == "textual-light"

@@ -190,7 +190,7 @@ async def test_a_command_stopped_by_the_user_is_announced_but_one_stopped_by_its
         turn = await session.next_turn()
         assert turn is not None
         await finish_turn(turn)
-        assert sorted("it was stopped by the person" in notice for notice in list_notifications(session)) == [
+        assert sorted("it was stopped by the user" in notice for notice in list_notifications(session)) == [
             True,
             True,
         ]
@@ -208,7 +208,7 @@ async def test_a_command_that_waits_for_input_is_announced_until_it_ends(tmp_pat
         assert "seems to be waiting for input" in str(peek_waiting_item(session).content)
         await session.stop_all()
         # What is over does not wait for anything.
-        assert "it was stopped by the person" in str(peek_waiting_item(session).content)
+        assert "it was stopped by the user" in str(peek_waiting_item(session).content)
         assert session.runtime.inbox.queue.count_waking_items(LEAD_ID) == 1
 
 

@@ -742,7 +742,7 @@ async def test_an_agent_with_an_acceptance_command_is_done_only_after_it_passes(
     async with open_session(tmp_path, model, agents=agents) as session:
         await run_all_turns(session)
     done = find_event(AgentEnded, read_events(session)).completion
-    assert "ended with 4" in reported[0]
+    assert "exited with status 4" in reported[0]
     assert "missing" in reported[0]
     assert done.status == ("completed" if mends else "failed")
     assert done.evidence.acceptance is not None
@@ -765,7 +765,7 @@ async def test_a_task_with_an_acceptance_command_is_completed_only_after_it_pass
         await run_all_turns(session)
         _, early, _, late = find_tool_results(session.agent.conversation.messages)
     assert early.is_error
-    assert "its acceptance command `test -e made.txt` ended with 1" in extract_tool_result_text(early)
+    assert "its acceptance command `test -e made.txt` exited with status 1" in extract_tool_result_text(early)
     assert not late.is_error
 
 

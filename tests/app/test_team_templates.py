@@ -317,15 +317,15 @@ BAD = {
         "is not a valid name",
     ),
     "a mode nobody knows": (HEAD + ROLE + "    mode: yolo\n---\n", 6, "not one of default, acceptEdits"),
-    "a count of none": (HEAD + ROLE + "    count: 0\n---\n", 6, "expected an integer above 0"),
+    "a count of none": (HEAD + ROLE + "    count: 0\n---\n", 6, "expected an integer greater than 0"),
     "too many": (HEAD + ROLE + "    count: 33\n---\n", 3, "at most 32"),
     "more than any memory holds": (HEAD + ROLE + "    count: 100000000000\n---\n", 3, "at most 32"),
     "a budget in words": (
         HEAD + ROLE + "budget:\n  usd: much\n---\n",
         7,
-        "expected a dollar amount above 0, got 'much'",
+        "expected a dollar amount greater than 0, got 'much'",
     ),
-    "a budget of nothing": (HEAD + ROLE + "budget: {usd: 0}\n---\n", 6, "a dollar amount above 0"),
+    "a budget of nothing": (HEAD + ROLE + "budget: {usd: 0}\n---\n", 6, "a dollar amount greater than 0"),
     "an owner that is no role": (
         HEAD + ROLE + "tasks:\n  - subject: s\n    owner: b\n---\n",
         8,

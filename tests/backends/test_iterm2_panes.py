@@ -100,7 +100,7 @@ async def test_several_panes_start_in_slow_shells_and_only_own_panes_are_closed(
     await panes.close_pane(opened[0])
     await panes.close_pane(opened[0])
     assert await wait_for_pane_exit(panes, opened[0]) == PaneExit()
-    # The person closes one.
+    # The user closes one.
     os.kill(int((tmp_path / f"{opened[1]}.pid").read_text()), signal.SIGTERM)
     await wait_for_pane_exit(panes, opened[1])
     tab = await panes.open_pane(make_spec(tmp_path, "own", "sleep", "600", split=False))

@@ -40,7 +40,7 @@ async def test_panes_are_split_off_the_leads_window_and_the_lead_keeps_more_than
         first, *others = tmux.list_panes("#{pane_left} #{pane_at_top} #{pane_at_bottom}")
         assert first == "0 1 1"
         assert {row.split()[0] for row in others} == {str(int(widths[lead]) + 1)}
-        # The person goes on where they were.
+        # The user goes on where they were.
         assert tmux("display-message", "-p", "-t", "person", "#{pane_id} #{window_index}") == f"{lead} 0"
         for number, pane in enumerate(opened):
             await tmux.wait_for_text(pane, f"m{number}")
@@ -203,7 +203,7 @@ async def test_the_exit_of_a_pane_is_reported_and_the_layout_is_updated(
 
 @pytest.mark.spec("USR-20")
 async def test_only_own_panes_are_closed(tmux: TmuxServer, tmp_path: Path) -> None:
-    """A server that was started again gives the same numbers to panes of the person."""
+    """A server that was started again gives the same numbers to panes of the user."""
     tmux.start_user_session()
     inside = tmux.inside_env
     async with open_panes(inside) as panes, open_panes(inside) as others:

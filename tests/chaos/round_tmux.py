@@ -145,10 +145,10 @@ class RoundTmux:
             self._run_tmux("show-options", "-w", "-t", "person:0").splitlines() if self._in_user_pane else ()
         ):
             if row.startswith(_WINDOW_OPTIONS):
-                yield f"the option {row} of the person's window is left"
+                yield f"the option {row} of the user's window is left"
 
     def _list_own_panes(self) -> list[tuple[str, str, str, str]]:
-        """List session, window, pane and process of all panes but the person's."""
+        """List session, window, pane and process of all panes but the user's."""
         form = "#{session_name} #{window_id} #{pane_id} #{pane_pid} #{@person}"
         rows = (row.split(" ", 4) for row in self._run_tmux("list-panes", "-a", "-F", form).splitlines())
         return [(row[0], row[1], row[2], row[3]) for row in rows if not row[4]]

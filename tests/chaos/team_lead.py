@@ -174,7 +174,7 @@ def _run_as_lead(start: LeadStart) -> None:
         os.environ["SHOAL_HOME"] = start.home
         os.environ |= {"ANTHROPIC_BASE_URL": start.provider, "ANTHROPIC_API_KEY": "key"}
         os.environ["TMPDIR"] = str(Path(start.home).parent / "tmp")
-        # The start-up files of the person who runs this may take longer than all the rest.
+        # The start-up files of the user who runs this may take longer than all the rest.
         os.environ["HOME"] = str(Path(start.home).parent)
         os.environ |= start.environ
         for name in [name for name, value in start.environ.items() if not value]:

@@ -152,6 +152,29 @@ async def test_used_instruction_files_rules_and_styles_are_listed_as_used_and_no
     assert items["style.md", "instructions"] == items["sql.md", "rule"] == "not used"
 
 
+async def test_a_value_that_is_ignored_is_never_listed_as_used(
+    shoal: ShoalProgram, project: Path, home: Path
+) -> None:
+    ignored = {
+        "model": "opus", "teammateMode": "odd", "effortLevel": "ultra", "alwaysThinkingEnabled": "no",
+        "plansDirectory": "../outside", "includeCoAuthoredBy": False, "theme": "neon", "enabledPlugins": [],
+        "worktree.baseRef": "odd", "worktree.isolation": 1, "autoCompactEnabled": "no",
+    }  # fmt: skip
+    flat = {key: value for key, value in ignored.items() if "." not in key}
+    nested = {"worktree": {"baseRef": "odd", "isolation": 1, "sparsePaths": ["src"]}}
+    env = {"ANTHROPIC_MODEL": "haiku", "MAX_THINKING_TOKENS": "many", "BASH_DEFAULT_TIMEOUT_MS": "long"}
+    write_json(home / "settings.json", {**flat, **nested, "env": env, "attribution": {"commit": ""}})
+    write_json(home / ".claude.json", {"projects": {str(project): {"disabledMcpServers": ["x"]}}})
+    skill = project / "pkg/.claude/skills/deep/SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\nname: deep\ndescription: d\n---\nx\n")
+    items = {item: use for (_, item), use in (await list_items(shoal)).items()}
+    assert {key: items[key] for key in ignored} == dict.fromkeys(ignored, "not used")
+    assert [items[f"env.{name}"] for name in env] == ["used", "not used", "not used"]
+    assert (items["attribution"], items["disabledMcpServers"], items["worktree"]) == ("used", "used", "used")
+    assert items["skill deep"] == "not used"
+
+
 @pytest.mark.spec("CMP-002")
 async def test_an_invalid_guard_is_refused_and_not_called_used(
     shoal: ShoalProgram, project: Path, home: Path

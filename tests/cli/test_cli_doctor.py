@@ -62,7 +62,7 @@ def test_an_agent_file_that_cannot_be_used_is_a_warning(home: Path) -> None:
     (fact,) = [fact for fact in facts if fact.name == "agent"]
     assert (fact.state, fact.value) == (
         "warn",
-        f"{file}:4: maxTurns: expected an integer above 0, got '0'",
+        f"{file}:4: maxTurns: expected an integer greater than 0, got '0'",
     )
     assert "shoal agents validate" in fact.advice
 

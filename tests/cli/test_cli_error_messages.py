@@ -97,10 +97,10 @@ def test_a_budget_warning_names_the_amount_and_the_limit() -> None:
     )
     assert (
         describe_budget_warning(tokens)
-        == "80 % of the budget of Explore is spent: 8,500 tokens of 10,000 tokens"
+        == "80% of the budget of Explore is spent: 8,500 tokens of 10,000 tokens"
     )
     usd = BudgetThresholdReached(agent=LEAD_ID, limit="usd", percent=50, spent=0.51234, of=1.0)
-    assert describe_budget_warning(usd) == "50 % of the budget is spent: $0.5123 of $1"
+    assert describe_budget_warning(usd) == "50% of the budget is spent: $0.5123 of $1"
 
 
 def test_a_failed_turn_is_reported_as_its_error() -> None:

@@ -213,7 +213,7 @@ async def test_a_limit_of_tokens_holds_over_the_runs_of_a_session(shoal: ShoalPr
         for ran in (first, second, third)
     ]
     assert warnings == [[("tokens", 50)], [("tokens", 100)], []]
-    assert "50 % of the budget is spent: 520 tokens of 1,000 tokens" in first.err
+    assert "50% of the budget is spent: 520 tokens of 1,000 tokens" in first.err
 
 
 async def test_the_money_spent_before_a_session_is_resumed_counts(shoal: ShoalProgram) -> None:

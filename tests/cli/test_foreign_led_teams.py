@@ -63,7 +63,7 @@ async def test_a_live_foreign_lead_is_shown_and_its_team_is_not_changed_without_
     expected = give_sign(directory, sign)
     before = (directory / "config.json").read_bytes()
     shown = await shoal("team", "show", "theirs")
-    assert "alive, another program: " in shown.text
+    assert "alive, but in another program: " in shown.text
     assert expected in shown.text
     listed = json.loads((await shoal("team", "ls", "--json")).text)
     assert [team["lead"] for team in listed if team["name"] == "theirs"] == ["foreign"]
@@ -145,8 +145,8 @@ async def test_teams_and_members_are_found_by_the_names_that_other_programs_give
         shown = await shoal("inbox", "show", name, "--team", team)
         assert "Read it." in shown.text, shown.err
         assert f"To {name}." in shown.text
-    assert (await shoal("team", "send", given, member, "From the person.")).code == 0
-    assert "From the person." in path.read_text()
+    assert (await shoal("team", "send", given, member, "From the user.")).code == 0
+    assert "From the user." in path.read_text()
     assert given in (await shoal("team", "ls")).text
     shown = await shoal("team", "show", given)
     assert given in shown.text

@@ -36,6 +36,8 @@ async def ask(shoal: ShoalProgram, *flags: str, **env: str) -> tuple[CliResult, 
         ("best", "claude-fable-5-1", None),
         ("fable", "claude-fable-5-1", None),
         ("opusplan", "claude-sonnet-5-5", None),
+        ("Opus", "claude-opus-5-5", None),
+        ("OpusPlan", "claude-sonnet-5-5", None),
         ("sonnet[1m]", "claude-sonnet-5-5", None),
         ("claude-sonnet-4-5[1m]", "claude-sonnet-4-5", "context-1m-2025-08-07"),
     ],
@@ -243,7 +245,8 @@ async def test_a_key_helper_without_a_key_is_explained(shoal: ShoalProgram, home
 @pytest.mark.spec("CMP-060")
 async def test_headers_and_the_output_limit_are_sent_to_a_gateway(shoal: ShoalProgram) -> None:
     env = {
-        "ANTHROPIC_CUSTOM_HEADERS": "X-Team: harbour\nX-Route: a:b\nbroken line",
+        # A name with such a letter would make the whole request unreadable.
+        "ANTHROPIC_CUSTOM_HEADERS": "X-Team: harbour\nX-Route: a:b\nbroken line\nX-Größe: 1",
         "CLAUDE_CODE_MAX_OUTPUT_TOKENS": "1234",
     }
     ran, server = await ask(shoal, **env)

@@ -111,8 +111,9 @@ def test_flags_of_another_program_are_refused_by_name(
 
 
 @pytest.mark.spec("CMP-098")
-def test_the_ide_flag_is_accepted(server: MockServer) -> None:
-    assert run_command_line(["-p", "hello", "--ide"]) == 0
+@pytest.mark.parametrize("flag", ["--ide", "--no-chrome"])
+def test_a_flag_that_changes_nothing_here_is_accepted(server: MockServer, flag: str) -> None:
+    assert run_command_line(["-p", "hello", flag]) == 0
 
 
 @pytest.mark.spec("CMP-099")

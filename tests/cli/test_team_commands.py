@@ -260,7 +260,7 @@ async def test_the_team_of_a_killed_lead_is_listed_resumed_and_removed(
         without_prompt = await shoal("team", "resume")
         assert (without_prompt.code, "Pass a prompt: shoal team resume -p" in without_prompt.err) == (2, True)
         mode = (
-            "continues in default mode. It was in bypassPermissions mode; to restore it: "
+            "continues in default mode. To restore the previous mode, bypassPermissions: "
             "--dangerously-skip-permissions"
         )
         assert mode in without_prompt.err
@@ -406,7 +406,7 @@ async def test_a_team_that_cannot_start_is_reported_in_a_sentence(shoal: ShoalPr
             ("team", "template", "new", "../up"): (1, "is not a valid name"),
         },
     )
-    # What the person asks for with a flag is the person's own word.
+    # What the user asks for with a flag is the user's own word.
     bypass = await shoal("team", "start", "wide", "x", "--dry-run", "--dangerously-skip-permissions")
     assert bypass.code == 0
     assert (await shoal("team", "start", "rich", "x", "--dry-run", "--max-budget-usd", "9", *limit)).code == 0

@@ -75,7 +75,7 @@ async def test_a_workflow_of_the_project_runs_by_name_once_the_project_is_truste
     (directory / "old.js").write_text("export default 1")
     listed = (await shoal("workflow", "ls")).text
     assert "old.js" in listed
-    assert "Shoal runs workflows in Python only" in listed
+    assert "Shoal runs only Python workflows" in listed
     assert "not trusted in their current state" in listed
     refused = await shoal("workflow", "run", "review", "files=[]")
     assert refused.code == 1

@@ -202,7 +202,7 @@ class PtyTerminal:
 
 
 def build_environment(home: Path, **more: str) -> dict[str, str]:
-    """Return the environment a program needs, without that of the person who runs the tests."""
+    """Return the environment a program needs, without that of the user who runs the tests."""
     return {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": os.pathsep.join(sys.path),

@@ -230,7 +230,7 @@ def test_notifications_wait_for_the_answer_to_a_question_from_depth_three(
     )
     assert shown_at - asked_at <= 1.0
     assert "touch asked-for" in terminal.wait_for("allow? ›")
-    # The other agent's end waits for the person's answer.
+    # The other agent's end waits for the user's answer.
     gate.open()
     terminal.wait_for(lambda text: "agent general-purpose completed" in text and "do other" in text)
     lead, *_ = json.loads(cli_project.run_shoal("ps", "--json").stdout)

@@ -174,7 +174,7 @@ def test_unsent_input_is_put_back_after_an_interrupt(cli_project: CliProject) ->
 
 @pytest.mark.parametrize(
     ("answer", "expected_text"),
-    [("y", "ran it"), ("n", "did not: the person said no."), ("use ls instead", "did not: use ls instead")],
+    [("y", "ran it"), ("n", "did not: the user said no."), ("use ls instead", "did not: use ls instead")],
 )
 def test_a_permission_question_is_answered_at_the_prompt(
     cli_project: CliProject, answer: str, expected_text: str
@@ -182,7 +182,7 @@ def test_a_permission_question_is_answered_at_the_prompt(
     terminal = cli_project.start_scripted_terminal(
         {"match": "go", "tools": [make_bash_call("printf it-%s ran | tee out")]},
         {"match": "it-ran", "text": "ran it"},
-        {"match": "was not run: the person said no.", "text": "did not: the person said no."},
+        {"match": "was not run: the user said no.", "text": "did not: the user said no."},
         {"match": "was not run: use ls instead", "text": "did not: use ls instead"},
         prompt="go",
     )

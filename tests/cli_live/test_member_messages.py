@@ -89,7 +89,7 @@ def test_input_to_a_member_arrives_first_and_as_user_input(cli_project: CliProje
         for words in ("mind the valve", "and the tap", "hurry up")
     ]
     assert positions == sorted(positions), (
-        "mail of the lead came first and is read after the input of the person"
+        "mail of the lead came first and is read after the input of the user"
     )
     assert texts[positions[0]] in ("mind the valve", '[{"type": "text", "text": "mind the valve"}]')
     assert "teammate-message" in texts[positions[2]]

@@ -240,7 +240,7 @@ def test_a_call_with_a_permission_question_has_one_line_on_a_terminal() -> None:
     assert screen.lines == ["  allowed once", "● Bash rm x  → exit 0", ""]
 
 
-HALF = "  50 % of the budget is spent: 2 requests of 4 requests"
+HALF = "  50% of the budget is spent: 2 requests of 4 requests"
 
 
 def test_a_note_leaves_the_running_call_one_line() -> None:
@@ -292,7 +292,7 @@ def draw_on_terminal(*events: Event) -> EmulatedScreen:
         ("Read", "a\nb\n", None, False, "2 lines"),
         ("Grep", "x", {"count": 4}, False, "4 found"),
         ("Glob", "No file fits.", {"count": 0}, False, "nothing found"),
-        ("AskUserQuestion", "The person answered:\nWhich? → b", {"answers": {"Which?": "b"}}, False, "→ b"),
+        ("AskUserQuestion", "The user answered:\nWhich? → b", {"answers": {"Which?": "b"}}, False, "→ b"),
         ("Bash", "(no output)", {"exit_code": 0}, False, "→ exit 0"),
         ("Bash", "x", {"exit_code": None, "timed_out": True}, True, "→ stopped because it took too long"),
         ("Bash", "", {"shell_id": "s1"}, False, "→ running in the background"),
@@ -419,7 +419,7 @@ def test_a_question_offers_what_can_be_answered_in_one_row(rule: str, offered: s
     [
         ("y", AllowAnswer()),
         ("a", AllowAnswer(remember="session")),
-        ("n", DenyAnswer(reason="the person said no.")),
+        ("n", DenyAnswer(reason="the user said no.")),
         ("use git mv instead", DenyAnswer(reason="use git mv instead")),
         ("  ", None),
     ],

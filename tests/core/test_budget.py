@@ -302,7 +302,7 @@ async def test_time_is_limited_for_the_session_and_for_one_agent() -> None:
     await clock.advance(40)
     assert (
         expect_refusal(budget.get_or_create_agent_budget(LEAD_ID, "lead")).sentence
-        == "the 100 s for the whole run have passed"
+        == "the time limit of 100 s for the whole run has passed"
     )
 
 

@@ -1,6 +1,6 @@
 """Project files, which may come from anyone: whatever they hold, a session starts or names the invalid file.
 
-None of them widens what the person allows, and none hides another file.
+None of them widens what the user allows, and none hides another file.
 """
 
 from __future__ import annotations

@@ -169,8 +169,8 @@ def test_an_unknown_option_is_refused_with_the_nearest_name(function: Any) -> No
     [
         ({"max_turns": 0}, "max_turns: expected an integer of at least 1, got 0"),
         ({"max_turns": 1.5}, "max_turns: expected an integer of at least 1, got 1.5"),
-        ({"max_budget_usd": 0}, "max_budget_usd: expected a number above 0, got 0"),
-        ({"deadline": -1}, "deadline: expected a number above 0, got -1"),
+        ({"max_budget_usd": 0}, "max_budget_usd: expected a number greater than 0, got 0"),
+        ({"deadline": -1}, "deadline: expected a number greater than 0, got -1"),
         ({"max_agents": -1}, "max_agents: expected an integer of at least 0, got -1"),
         ({"settings": 3}, "settings: expected a mapping or a path, got 3"),
         ({"settings": {"a": {1, 2}}}, "settings: cannot be written as JSON"),

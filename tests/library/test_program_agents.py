@@ -298,7 +298,7 @@ async def test_a_stopped_agent_has_a_result_that_says_so(tmp_path: Path) -> None
         ({"tools": "Read"}, r"tools: expected a list .* Write tools=\['Read'\]"),
         ({"tools": [print]}, "Make a tool from a function with @shoal.tool"),
         ({"mode": "plaan"}, "mode: 'plaan' is not one of .*did you mean plan"),
-        ({"budget_usd": -1}, "budget_usd: expected a number of dollars above 0"),
+        ({"budget_usd": -1}, "budget_usd: expected a number of dollars greater than 0"),
         ({"max_turns": 0}, "max_turns: "),
         ({"isolation": "vm"}, "isolation: 'vm' is not one of"),
     ],

@@ -80,7 +80,7 @@ async def test_a_session_without_the_key_in_its_environment_does_not_use_that_of
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"environ": {}}, "environ: it sets no home directory. Pass home=DIRECTORY"),
+        ({"environ": {}}, "environ does not set a home directory. Pass home=DIRECTORY"),
         ({"environ": {"HOME": "/srv/other"}, "home": "x"}, "environ: HOME must have the same value"),
         ({"environ": {"A": 1}, "home": "x"}, "environ: expected a mapping of strings"),
         ({"home": 3}, "home: expected a path"),

@@ -128,7 +128,7 @@ async def ask_model() -> Sample:
 
 @server.tool()
 async def berth(said: Annotated[ElicitationResult[Berth], Resolve(ask_berth)]) -> str:
-    """Asks the person."""
+    """Asks the user."""
     return f"{said.action} {said.data.model_dump() if said.action == 'accept' else ''}".strip()
 
 

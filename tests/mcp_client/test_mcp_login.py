@@ -38,7 +38,7 @@ async def test_a_login_is_requested_made_in_a_browser_and_stored(tmp_path: Path)
         assert login.stdout is not None
         assert b"Open this URL" in await login.stdout.readline()
         address = (await login.stdout.readline()).decode().strip()
-        # As the person's browser: it follows the way back to the loopback address by itself.
+        # As the user's browser: it follows the way back to the loopback address by itself.
         page = await asyncio.to_thread(lambda: urllib.request.urlopen(address).read().decode())
         assert "You are logged in" in page
         rest = await login.stdout.read()

@@ -371,6 +371,14 @@ def test_thinking_is_requested_in_the_form_of_each_model_generation() -> None:
     assert new["thinking"] == {"type": "adaptive"}
     assert new["output_config"] == {"effort": "medium"}
     assert "temperature" not in new
+    for tokens, name, effort in (
+        (32_768, "claude-opus-5-5", "xhigh"),
+        (32_768, "claude-opus-4-6", "high"),
+        (65_536, "claude-opus-4-6", "max"),
+    ):
+        card = get_model_card("anthropic", name)
+        body = build_messages_request_body("Hi.", thinking_tokens=tokens, card=card)
+        assert body["output_config"] == {"effort": effort}
     plain = build_messages_request_body("Hi.", temperature=0.5)
     assert plain["temperature"] == 0.5
     assert plain["max_tokens"] == CARD.max_output

@@ -30,7 +30,7 @@ WAITING_PROGRAM = (
 
 
 class TmuxServer:
-    """One server; `inside_env` is the environment of a program that runs in the person's pane."""
+    """One server; `inside_env` is the environment of a program that runs in the user's pane."""
 
     def __init__(self, root: Path, config: str = "") -> None:
         # A socket path must be short, and the directory of a test is long.
@@ -54,7 +54,7 @@ class TmuxServer:
         return {**self._env, "TMUX": tmux, "TMUX_PANE": pane}
 
     def start_user_session(self, *, columns: int = 200, rows: int = 60) -> TmuxServer:
-        """Start a session with one pane for the person."""
+        """Start a session with one pane for the user."""
         self("new-session", "-d", "-s", "person", "-x", str(columns), "-y", str(rows), "cat", "-")
         return self
 

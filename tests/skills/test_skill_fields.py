@@ -191,9 +191,9 @@ async def test_skill_overrides_of_any_file_decide_who_is_offered_a_skill(project
     assert "gone" not in listed
     assert typed == ["brief", "plain", "typed"]
     refused, unknown = list_lead_results(session)
-    assert "can only be called by a person" in refused
+    assert "can only be called by the user" in refused
     assert "There is no skill 'gone'" in unknown
-    assert any("skillOverrides.odd" in notice and "the skill is off" in notice for notice in notices)
+    assert any("skillOverrides.odd" in notice and "the skill is disabled" in notice for notice in notices)
 
 
 @pytest.mark.spec("CMP-075")

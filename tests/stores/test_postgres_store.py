@@ -298,7 +298,9 @@ async def test_tables_of_a_newer_version_are_refused_and_of_an_older_one_need_mi
     own_server.execute("UPDATE shoal.schema_version SET version = 99", database="shoal")
     with (
         helpers.opened_postgres_store(database, home) as store,
-        pytest.raises(SettingsError, match="have version 99, and this Shoal knows versions up to"),
+        pytest.raises(
+            SettingsError, match="are at version 99, but this version of Shoal supports only versions up to"
+        ),
     ):
         store.find_session(FIRST)
 

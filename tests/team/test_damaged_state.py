@@ -37,8 +37,8 @@ UNSTORED_KINDS = {
     "log of a process": "only members in other processes have logs",
     "log of a server": "only MCP servers have logs",
     "snapshot": "only long journals and conversations have one",
-    "mark of a team operation": "exists only while a team is created or deleted",
-    "record of own changes": "exists only in teams that other programs lead",
+    "marker of a team operation": "exists only while a team is created or deleted",
+    "record of Shoal's own changes": "exists only in teams that other programs lead",
 }
 """Kinds of which the run below leaves no file."""
 UNDETECTABLE = {
@@ -164,7 +164,7 @@ async def run_team(project: Path) -> None:
 
 
 async def fill_inbox(session: shoal.Session) -> None:
-    """Leave archived mail, unread mail, and mail that waits for room."""
+    """Leave archived mail, unread mail, and mail that is waiting for space."""
     mailboxes = session.runtime.team_store.open_mailboxes(TEAM)
     await mailboxes.open_inbox(AgentName("cat"))
     for number in range(300):

@@ -172,7 +172,7 @@ async def test_a_resumed_lead_keeps_members_of_other_programs_and_people_reach_t
     async with open_session(tmp_path, model, resume=session.id) as session:
         await run_all_turns(session, "write")
         for name in ("Code Reviewer", "Code-Reviewer", "codex@roof"):
-            await session.send(name, "From the person.")
+            await session.send(name, "From the user.")
         assert [each.name for each in session.list_members()] == ["ann"]
         await run_all_turns(session, "write again")
     await record.aclose()
@@ -180,5 +180,5 @@ async def test_a_resumed_lead_keeps_members_of_other_programs_and_people_reach_t
     assert names == ["team-lead", "ann", "codex", "Code Reviewer", "guest"]
     reviewer = [mail["text"] for mail in read_inbox("roof", "Code-Reviewer")]
     assert reviewer[:70] == [f"Note {number}." for number in range(70)]
-    assert sorted(reviewer[70:]) == [*["From the person."] * 2, "Please review."]
-    assert [mail["text"] for mail in read_inbox("roof", "codex")] == ["From the person."]
+    assert sorted(reviewer[70:]) == [*["From the user."] * 2, "Please review."]
+    assert [mail["text"] for mail in read_inbox("roof", "codex")] == ["From the user."]

@@ -81,7 +81,7 @@ async def test_a_late_grant_by_mail_reaches_the_member_and_its_call_needs_no_new
         await run_all_turns(session, "Go on.")
     assert '<permission-granted tool="Write" tool-use-id="w1">' in "\n".join(heard)
     assert (tmp_path / "a.txt").read_text() == "one"
-    assert "came too late" not in join_notes(read_events(session))
+    assert "arrived too late" not in join_notes(read_events(session))
 
 
 @pytest.mark.parametrize("answer", ["no", "unknown"])
@@ -101,6 +101,6 @@ async def test_a_late_denial_or_an_unknown_answer_is_dropped_with_a_note(tmp_pat
     async with open_session(tmp_path, model, resume=session_id, **OWN) as session, asyncio.timeout(30):
         await run_all_turns(session, "Go on.")
     assert "<permission-granted" not in "\n".join(heard)
-    assert f"An answer for ann came too late, so {given['request_id']} was dropped." in join_notes(
+    assert f"An answer for ann arrived too late, so {given['request_id']} was dropped." in join_notes(
         read_events(session)
     )

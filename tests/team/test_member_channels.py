@@ -246,7 +246,7 @@ async def test_a_member_ended_during_its_restart_is_gone_at_once(
         while not handle.restarts:
             await asyncio.sleep(0)
         async with asyncio.timeout(4):
-            assert await session.teams.end_member("ann", "the person wants it so")
+            assert await session.teams.end_member("ann", "the user wants it so")
         assert session.teams.list_members() == ()
         assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead"]
     assert not any("did not end" in each.text for each in read_events(session) if isinstance(each, NoteAdded))

@@ -277,7 +277,7 @@ async def test_a_member_in_plan_mode_changes_nothing_before_its_plan_is_approved
         assert "shorter" in said[1]
         assert "still in plan mode" in said[1]
     assert "The plan is approved" in said[-2]
-    # The lead's own, unless the person names another.
+    # The lead's own, unless the user names another.
     mode = "acceptEdits" if approver == "user" else "bypassPermissions"
     assert f"the permission mode is {mode}" in said[-2]
     assert (tmp_path / "a.txt").read_text() == "one"

@@ -146,7 +146,7 @@ async def test_a_shutdown_is_requested_rejected_and_approved_in_either_form_of_t
     # What the tool tells programs of the two requests, and of the answer that let ann go on.
     told = "ann was asked to shut down; if it does not answer, it is stopped."
     sent = {"success": True, "message": told, "target": "ann"}
-    went_on = {"success": True, "message": "The lead was told that you continue.", "request_id": first}
+    went_on = {"success": True, "message": "The lead was told that you will continue.", "request_id": first}
     assert answers == [sent | {"request_id": first}, went_on, sent | {"request_id": second}]
     assert "it shut down on request" in text
     assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead"]
@@ -164,9 +164,9 @@ async def test_a_rejection_only_delays_a_shutdown_by_the_user_by_the_grace(tmp_p
         teams = session.teams
         assert isinstance(teams, SessionTeams)
         async with asyncio.timeout(0.3 + 5):
-            assert await teams.shut_down_member("ann", "the person ends it")
+            assert await teams.shut_down_member("ann", "the user ends it")
         assert teams.list_members() == ()
-        assert not await teams.shut_down_member("ann", "the person ends it")
+        assert not await teams.shut_down_member("ann", "the user ends it")
         answers = [each["text"] for each in read_inbox("crew", "team-lead")]
     assert any('"type":"shutdown_rejected"' in each for each in answers)
     assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead"]
@@ -278,7 +278,7 @@ async def test_a_member_can_end_while_its_shutdown_request_is_sent(tmp_path: Pat
         async with asyncio.TaskGroup() as tasks:
             asking = tasks.create_task(teams.shut_down_member("ann", "done"))
             await asyncio.sleep(0)
-            assert await teams.end_member("ann", "the person wants it so")
+            assert await teams.end_member("ann", "the user wants it so")
             lock.rmdir()
         assert asking.result()
         assert teams.list_members() == ()

@@ -443,7 +443,7 @@ async def test_a_session_wide_answer_applies_in_every_process(
         asked = [event for event in read_events(session) if isinstance(event, QuestionAsked)]
     assert len(asked) == 1
     assert isinstance(asked[0].question, PermissionQuestion)
-    assert "git init" in asked[0].question.rule, "the person sees what that would allow"
+    assert "git init" in asked[0].question.rule, "the user sees what that would allow"
     assert any(
         block.get("id") == "g2"
         for message in list_requests_of(server, "bob")[-1]["messages"]
@@ -501,13 +501,13 @@ async def test_a_process_member_ended_twice_at_once_reports_its_last_text_and_ex
         await run_all_turns(session, "Go.")
         teams = session.teams
         async with asyncio.TaskGroup() as ending:
-            ending.create_task(teams.end_member("ann", "the person wants it so"))
+            ending.create_task(teams.end_member("ann", "the user wants it so"))
             for _ in range(5):  # it is told to leave, and has not said yet that it does
                 await asyncio.sleep(0)
             ending.create_task(teams.end_member("ann", "somebody else does, too"))
         assert teams.list_members() == ()
     (ended,) = [event for event in read_events(session) if isinstance(event, AgentEnded)]
-    assert (ended.completion.text, ended.completion.detail) == ("My last word.", "the person wants it so")
+    assert (ended.completion.text, ended.completion.detail) == ("My last word.", "the user wants it so")
     assert not [event.text for event in read_events(session) if isinstance(event, NoteAdded)]
 
 

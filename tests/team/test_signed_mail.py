@@ -57,11 +57,11 @@ BY_LEAD: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "plan_approval_response": (
         {"requestId": "plan_approval-1@ann@crew", "approved": True, "timestamp": TIMESTAMP},
-        "came too late, so plan_approval-1@ann@crew was dropped",
+        "arrived too late, so plan_approval-1@ann@crew was dropped",
     ),
     "permission_response": (
         {"request_id": "perm-1", "subtype": "success", "response": {}},
-        "came too late, so perm-1 was dropped",
+        "arrived too late, so perm-1 was dropped",
     ),
 }
 BY_ANN: dict[str, tuple[dict[str, Any], str]] = {
@@ -190,7 +190,7 @@ async def test_the_user_is_asked_about_an_unsigned_body(tmp_path: Path, answer: 
             "ann got an unverified shutdown_request that claims to be from team-lead. Accept it?"
         )
         assert "over" in choice.question
-        assert len(team.heard["ann"]) == 1, "only its prompt, until the person answers"
+        assert len(team.heard["ann"]) == 1, "only its prompt, until the user answers"
         given: Answer = DenyAnswer(reason="no")
         if answer is not None:
             given = ChoiceAnswer(answers={choice.question: answer})
@@ -267,7 +267,9 @@ async def test_an_answer_to_a_closed_request_is_dropped(
     async with open_session(tmp_path, team.model, **options) as session:
         noted = asyncio.Event()
         session.subscribe(
-            lambda event: noted.set() if "came too late, so perm-1-abcdefg" in join_notes([event]) else None
+            lambda event: (
+                noted.set() if "arrived too late, so perm-1-abcdefg" in join_notes([event]) else None
+            )
         )
         async with asyncio.timeout(30), asyncio.TaskGroup() as group:
             running = group.create_task(run_all_turns(session))

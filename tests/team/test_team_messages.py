@@ -243,13 +243,13 @@ async def test_a_busy_member_gets_its_mail_at_its_next_step_with_user_messages_f
         async with asyncio.timeout(20):
             async for _ in session.run("Begin."):
                 pass
-            await session.send("ann", "from the person")
+            await session.send("ann", "from the user")
             while session.runtime.inbox.queue.count_waking_items("ann@crew") < 4:
                 await asyncio.sleep(0)
             gate.is_open.set()
             await run_all_turns(session, None)
     (text,) = said[:1]
-    order = ("from the person", "asks you to shut down", "\nfrom the lead\n", "from a peer")
+    order = ("from the user", "asks you to shut down", "\nfrom the lead\n", "from a peer")
     places = [text.index(words) for words in order]
     assert places == sorted(places)
 

@@ -49,12 +49,12 @@ async def test_ending_a_member_on_a_full_disk_is_reported_and_affects_no_other_m
     async with open_session(tmp_path, model) as session, asyncio.timeout(20):
         await run_all_turns(session)
         with fill_journal(session):
-            assert await session.teams.end_member("ann", "the person wants it so")
+            assert await session.teams.end_member("ann", "the user wants it so")
             assert [each.name for each in session.teams.list_members()] == ["bob"]
             await session.teams.wait_until_idle()
         await run_all_turns(session)
         told = "\n".join(message.text for message in session.agent.conversation.messages)
-    assert "the person wants it so" in told
+    assert "the user wants it so" in told
     assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead", "bob"]
 
 

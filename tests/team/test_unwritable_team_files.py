@@ -183,7 +183,7 @@ async def test_an_ended_member_leaves_the_roster_though_the_board_cannot_be_writ
     async with open_session(tmp_path, model) as session, asyncio.timeout(20):
         await run_all_turns(session)
         with block_file(get_home() / "shoal" / "tasks" / "crew" / "staging" / "slot-1.json"):
-            assert await session.teams.end_member("ann", "the person wants it so")
+            assert await session.teams.end_member("ann", "the user wants it so")
         assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead"]
     assert "ann could not be cleaned up completely" in join_notes(read_events(session))
 

@@ -1,4 +1,4 @@
-"""Questions to the person."""
+"""Questions to the user."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def test_a_question_reaches_the_broker_and_its_answer_reaches_the_model(
 ) -> None:
     workbench.question_broker.answers.append(ChoiceAnswer(answers={"Which colour?": "Red, Blue"}))
     outcome = await ASK.run({"questions": [COLOUR]}, workbench.create_context())
-    assert outcome.content == "The person answered:\nWhich colour? → Red, Blue"
+    assert outcome.content == "The user answered:\nWhich colour? → Red, Blue"
     assert outcome.data == {"answers": {"Which colour?": "Red, Blue"}}
     (asked,) = workbench.question_broker.questions
     assert isinstance(asked, ChoiceQuestion)

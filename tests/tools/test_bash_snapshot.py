@@ -1,4 +1,4 @@
-"""The person's shell, as commands find it."""
+"""The user's shell, as commands find it."""
 
 from __future__ import annotations
 

@@ -330,7 +330,7 @@ async def test_exit_plan_mode_without_a_plan_is_refused(tmp_path: Path) -> None:
     results = map_results(
         await run_session(tmp_path, [make_call("ExitPlanMode", "exit"), "done"], ScriptedPerson())
     )
-    assert results["exit"] == (True, "There is no plan yet: give it as `plan`.")
+    assert results["exit"] == (True, "There is no plan yet: pass it as `plan`.")
 
 
 async def test_the_plan_file_is_named_after_the_session(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ async def test_a_missing_file_is_reported_with_similar_paths(tool_bench):
 async def test_a_directory_is_listed_in_the_failure(tool_bench):
     tool_bench.write_file("a/x")
     tool_bench.write_file("b")
-    assert "is a directory of 2 entries, not a file:\na/\nb" in await tool_bench.call_for_failure(
+    assert "is a directory with 2 entries, not a file:\na/\nb" in await tool_bench.call_for_failure(
         read_tool, file_path="."
     )
 

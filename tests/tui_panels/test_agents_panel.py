@@ -73,7 +73,7 @@ async def test_ended_agents_are_folded_into_one_row(
         await pilot.press("end")
         assert "older" not in render_text(pilot.app)
         assert "2 ended, 1 of them failed" in render_text(pilot.app)
-        scenario.end_agent("finder", "killed", "the person ends it")
+        scenario.end_agent("finder", "killed", "the user ends it")
         panel.request_refresh()
         await wait_until(pilot, lambda: "3 ended" in render_text(pilot.app))
         assert "└ finder" not in render_text(pilot.app)

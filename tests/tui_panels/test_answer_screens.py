@@ -129,7 +129,7 @@ async def test_a_call_is_allowed_edited_or_denied(tmp_path: Path) -> None:
         (["s"], AllowAnswer(remember="session")),
         (["down", "enter"], AllowAnswer(remember="session")),
         (["p"], AllowAnswer(remember="settings")),
-        (["n", "enter"], DenyAnswer(reason="the person said no.")),
+        (["n", "enter"], DenyAnswer(reason="the user said no.")),
         (["n", *"no", "enter"], DenyAnswer(reason="no")),
         (["n", "escape", "y"], AllowAnswer()),
         (["e", "ctrl+s"], AllowAnswer()),

@@ -96,7 +96,7 @@ async def test_x_interrupts_a_member_and_then_asks_it_to_shut_down(tmp_path: Pat
             await wait_until(pilot, lambda: "└ ann" in render_text(pilot.app))
             await pilot.press("down", "escape")
             await wait_until(pilot, lambda: panel.current_agent.state == "idle")
-            await wait_until(pilot, lambda: "Interrupted the turn of ann." in pilot.app.notices)
+            await wait_until(pilot, lambda: "Interrupted ann's turn." in pilot.app.notices)
             await pilot.press("x", "y")
             await wait_until(pilot, lambda: "ann has ended." in pilot.app.notices)
             await wait_until(pilot, lambda: "1 ended" in render_text(pilot.app))
@@ -122,7 +122,7 @@ async def test_steering_an_ended_run_shows_a_notice(tmp_path: Path, far: bool) -
             gate.is_open.set()
             await turn
             await session.supervisor.wait_until_idle()
-            # The row still says that it works: the person is faster than the screen.
+            # The row still says that it works: the user is faster than the screen.
             panel._agents[ended.id] = ended
             panel.rows.move_cursor_to(ended.id)
             panel._stop_agent(ended)

@@ -272,7 +272,7 @@ def test_a_page_resumes_when_the_server_restarts(
     page.evaluate("window.sameDocument = true")
     port = int(web_server.base.rpartition(":")[2])
     web_server.stop_server()
-    expect(page.get_by_role("status").filter(has_text="connection is lost")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="connection was lost")).to_be_visible()
     web_server.call_soon(gate.is_open.set)
     web_server.start_server(port)
     expect(find_card(page, "ann")).to_contain_text("idle")
@@ -398,7 +398,7 @@ def test_a_request_without_a_token_and_a_foreign_page_get_403(browser: Any, web_
             lambda told: replied.update({told["requestId"]: told["statusCode"]}),
         )
         wire.send("Network.enable")
-        # The same browser, with the cookie of the person: another port is the same site.
+        # The same browser, with the cookie of the user: another port is the same site.
         ask = "([url, how]) => fetch(url, {credentials: 'include', ...how}).then(() => 'read', () => 'shut')"
         for how in ({"mode": "cors"}, {"mode": "no-cors"}, {"mode": "no-cors", "method": "POST"}):
             assert page.evaluate(ask, [f"{web_server.base}/api/runs", how]) == "shut"

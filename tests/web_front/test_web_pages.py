@@ -318,4 +318,4 @@ def test_a_missing_run_is_reported(monitored_page: MonitoredPage):
 
 def test_warnings_for_the_person_are_shown_next_to_the_team(monitored_page: MonitoredPage):
     page = monitored_page.open_location(f"#/run/{LIVE}/team")
-    expect(page.get_by_label("Notes")).to_contain_text("75 % of the limit is used: 3 of 4 usd.")
+    expect(page.get_by_label("Notes")).to_contain_text("75% of the limit is used: 3 of 4 usd.")

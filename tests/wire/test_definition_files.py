@@ -219,7 +219,7 @@ def test_a_name_stays_text_if_yaml_reads_another_type(name: str):
         ("name: a\ndescription: b\nhooks: [x]", 4, "hooks", "mapping"),
         ("name: a\ndescription: b\nhooks:\n  Stop: x", 4, "hooks", "expected a list of hooks for Stop"),
         ("name: a\ndescription: b\nmcpServers: [[x]]", 4, "mcpServers", "expected the name of a server"),
-        ("name: a\ndescription: b\nmaxBudgetUsd: -3", 4, "maxBudgetUsd", "above 0"),
+        ("name: a\ndescription: b\nmaxBudgetUsd: -3", 4, "maxBudgetUsd", "greater than 0"),
         ("name: a\ndescription: b\nskills: {x: y}", 4, "skills", "expected a list"),
         ("name: a\ndescription: b\nmodel: ' '", 4, "model", "empty"),
         ("name: a\ndescription: b\nname: c", 4, "name", "twice"),
@@ -237,12 +237,12 @@ def test_an_invalid_value_raises_an_error_with_file_line_and_field(
 WILD = """\
 ---
 name: 界面-designer
-description: Use this agent when the person needs screens: new ones, or old ones made better.
+description: Use this agent when the user needs screens: new ones, or old ones made better.
 
 Examples:
 
 <example>
-Context: The person wants a task list.
+Context: The user wants a task list.
 user: "Show the tasks: all of them"
 assistant: "I'll use the designer agent"
 <commentary>It is about a screen, so: the designer.</commentary>
@@ -264,7 +264,7 @@ def test_a_typical_hand_written_file_is_accepted():
     parsed = parse_text(WILD.replace("\n", "\r\n"))
     found = parsed.definition
     assert found.name == "界面-designer"
-    assert found.description.startswith("Use this agent when the person needs screens: new ones")
+    assert found.description.startswith("Use this agent when the user needs screens: new ones")
     assert found.description.endswith("</example>")
     assert '\nuser: "Show the tasks: all of them"\n' in found.description
     assert (found.model, found.color, found.capabilities.tools) == ("opus", "yellow", ("*",))
@@ -289,7 +289,7 @@ def test_an_unknown_field_gives_a_warning_with_a_suggestion():
 def test_an_unknown_color_is_dropped_and_the_agent_is_kept():
     parsed = parse_text("---\nname: a\ndescription: b\ncolor: mauve\n---\nbody\n")
     assert parsed.definition.color is None
-    assert parsed.warnings[0].startswith("/p/reviewer.md:4: color: 'mauve' is not a known colour")
+    assert parsed.warnings[0].startswith("/p/reviewer.md:4: color: 'mauve' is not a known color")
     assert parse_header("color: '#FF8800'").color == "#FF8800"
 
 

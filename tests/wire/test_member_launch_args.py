@@ -95,8 +95,8 @@ def test_launch_arguments_parse_back_unchanged(
         ((*WORDS, "--permission-mode", "wild"), "'wild' is not a mode"),
         (("--agent-id", "bob@roof", *WORDS[2:]), "'bob@roof', but the name and the team give 'alice@roof'"),
         (WORDS[:-1], "--model needs a value"),
-        ((*WORDS, "--max-budget-usd", "much"), "'much' is not a dollar amount above 0"),
-        ((*WORDS, "--max-budget-usd", "nan"), "'nan' is not a dollar amount above 0"),
+        ((*WORDS, "--max-budget-usd", "much"), "'much' is not a dollar amount greater than 0"),
+        ((*WORDS, "--max-budget-usd", "nan"), "'nan' is not a dollar amount greater than 0"),
     ],
 )
 def test_an_invalid_argument_is_named_in_the_error(words: tuple[str, ...], why: str) -> None:

@@ -190,7 +190,7 @@ async def main(flow):
     ended = await writer.run(tmp_path)
     assert ended is not None
     assert ended.status == "failed"
-    assert "may start 3 agents" in ended.detail
+    assert "only 3 agents were approved" in ended.detail
     assert writer.prompts == ["0", "1", "2"]
 
 
@@ -336,10 +336,10 @@ async def test_a_message_that_breaks_the_protocol_ends_the_script(
 
 LIMITS = {
     "memory": ("x = 'x' * 10**10", "MemoryError"),
-    "processor time": ("while True: pass", "loops forever"),
+    "processor time": ("while True: pass", "endless loop"),
     "ignored signal": (
         "s = __import__('_signal'); s.signal(24, s.SIG_IGN)\n    while True: pass",
-        "loops forever",
+        "endless loop",
     ),
     "steps": ("while True: flow.random()", "asked for more than 50 steps"),
     "phases": ("while True: flow.phase('x')", "asked for more than 50 steps"),

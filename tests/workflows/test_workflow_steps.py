@@ -199,7 +199,7 @@ async def test_no_agent_is_started_after_the_provider_refused_for_quota(
 
         async with shoal.open(cwd=tmp_path, model="anthropic:claude-haiku-4-5") as session:
             session.subscribe(count_starts)
-            with pytest.raises(WorkflowError, match=r"quota is used up \(.*credit balance"):
+            with pytest.raises(WorkflowError, match=r"quota is exhausted \(.*credit balance"):
                 await edit_all.run(session)
         assert is_refused
         assert started_after == []

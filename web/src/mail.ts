@@ -9,7 +9,7 @@ export interface MailFilter {
   onlyMessages: boolean;
 }
 
-/** The person writes as `user`, and the lead as `team-lead`. */
+/** The user writes as `user`, and the lead as `team-lead`. */
 export const formatMailName = (name: string): string => (name === "team-lead" ? "lead" : name === "user" ? "you" : name);
 
 export function filterMail(mail: readonly MailRow[], { query, who, onlyMessages }: MailFilter): readonly MailRow[] {
@@ -23,7 +23,7 @@ export function filterMail(mail: readonly MailRow[], { query, who, onlyMessages 
   });
 }
 
-/** Counts the messages of each sender and recipient: first the person, then the lead, then the others. */
+/** Counts the messages of each sender and recipient: first the user, then the lead, then the others. */
 export function countMailByPerson(mail: readonly MailRow[]): Map<string, number> {
   const counts = new Map<string, number>([["you", 0], ["lead", 0]]);
   for (const each of mail) {

@@ -36,7 +36,7 @@ export function Shell({ route, watchedRun, children }: {
       </div>
       {watchedRun?.isLoaded && !watchedRun.isConnected && (
         <p class="toast" role="status">
-          {watchedRun.failure || "The connection is lost. The view continues when the server responds."}
+          {watchedRun.failure || "The connection was lost. The view will continue when the server responds."}
         </p>
       )}
     </div>

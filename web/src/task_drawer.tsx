@@ -20,7 +20,7 @@ export function TaskDrawer({ task, onShow, onClose, onMove }: {
   const source = useSource();
   const now = useNow();
   const details = useTaskDetails(task);
-  /** Texts at the time the person started to edit. */
+  /** Texts at the time the user started to edit. */
   const [before, setEditing] = useState<{ subject: string; description: string } | null>(null);
   const [busy, problem, runAction] = useAction();
   const change = (changes: Record<string, unknown>) => runAction(() => source.changeTask(session, task.board, task.id, changes));

@@ -86,9 +86,10 @@ class LoopLimits(Struct, frozen=True, kw_only=True):
     mcp_result_limit: int | None = None
     """Maximum characters of a result of an MCP tool, if it differs."""
     max_repeated_calls: int | None = None
-    """Times in a row that a call may have the same result before the agent counts as looping."""
+    """Number of times in a row that a call may have the same result before the agent counts as looping."""
     max_unproductive_messages: int | None = None
-    """Messages to one agent without a change of a task or a file before the sender counts as looping."""
+    """Number of messages to one agent, with no change to a task or file, before the sender counts as
+    looping."""
 
     def get_result_limit(self, tool: str) -> int:
         limit = self.bash_result_limit if tool == "Bash" else None
@@ -102,7 +103,7 @@ class TemporaryToolRestriction(Struct, frozen=True, kw_only=True):
 
     tools: frozenset[str]
     refusal_reason: str
-    """Text of the refusal of each call of another tool."""
+    """Refusal text for each call of another tool."""
     reminder: str
     """Reminder added after the calls of each message."""
 
@@ -111,10 +112,10 @@ class AgentLoopState(Struct, kw_only=True):
     halt_reason: str = ""
     """Reason why a hook or a person stops it; empty if none does."""
     context_tokens: int = 0
-    """Tokens of the next request: the provider's last count plus an estimate of later messages."""
+    """Number of tokens in the next request: the provider's last count plus an estimate of later messages."""
     api_seconds: float = 0.0
     reply_count: int = 0
-    """Number of replies of the model."""
+    """Number of replies from the model."""
     tool_restriction: TemporaryToolRestriction | None = None
     turn_thinking_tokens: int | None = None
     """Thinking tokens until the turn ends, in place of the agent's, if it thinks at all."""

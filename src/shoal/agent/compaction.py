@@ -19,13 +19,13 @@ from shoal.core.text.control_tags import escape_control_tags
 from shoal.wire.notification_text import format_system_reminder, is_system_reminder
 
 MAX_REQUEST_CHARS = 4_000
-"""Characters of the person's last request that are kept verbatim."""
+"""Maximum number of characters of the user's last request kept verbatim."""
 MAX_FALLBACK_CHARS = 8_000
-"""Characters of the model's text that are kept if it writes no summary."""
+"""Maximum number of characters of the model's text kept if it writes no summary."""
 SUMMARY_OPENING = "The conversation so far was summarised to make room."
 LAST_REQUEST_HEADING = "The person's last request, word for word:\n"
 SHORTENED_RESULT_CHARS = 400
-"""Characters left of each old tool result if even the summary request does not fit."""
+"""Number of characters kept of each old tool result if even the summary request does not fit."""
 
 
 def is_compaction_due(agent: AgentRunner) -> bool:
@@ -45,7 +45,7 @@ def _can_compact_further(agent: AgentRunner) -> bool:
 
 
 async def compact_conversation(agent: AgentRunner, trigger: str, *, instructions: str = "") -> None:
-    """Replace the conversation by a summary; the transcript keeps all messages."""
+    """Replace the conversation with a summary; the transcript keeps all messages."""
     if agent.hooks.has_hooks_for("PreCompact"):
         instructions = await _run_pre_compact_hooks(agent, trigger, instructions)
     tokens_before = agent.state.context_tokens
@@ -175,7 +175,7 @@ def _find_last_user_request(messages: list[Message]) -> str:
 
 
 def _extract_request_from_summary(text: str) -> str:
-    """Return the person's request, also from inside an earlier summary, which would be kept in its place."""
+    """Return the user's request, also from inside an earlier summary, which would be kept in its place."""
     return (
         text.rpartition(LAST_REQUEST_HEADING)[2]
         if text.startswith(SUMMARY_OPENING) and LAST_REQUEST_HEADING in text

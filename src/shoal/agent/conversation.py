@@ -124,7 +124,7 @@ class Conversation:
         return self.add_message(summary, meta=True, summary=True)
 
     def leave_out_newest_images(self, count: int, notice: str) -> None:
-        """Replace the newest images by the notice, now and after a resume."""
+        """Replace the newest images with the notice, now and after a resume."""
         entry = TranscriptImageMarker(
             id=self._ids.new_entry_id(),
             parent=self.last_entry,

@@ -15,7 +15,7 @@ FORK_KIND = "fork"
 FORK_MARK = "<fork-boilerplate>"
 """Start of the directive of a fork."""
 MAX_FORK_REQUESTS = 2
-"""Requests that may return tool calls instead of an answer."""
+"""Number of requests that may return tool calls instead of an answer."""
 
 
 async def ask_model_outside_conversation(

@@ -84,7 +84,7 @@ class _ModelStreamListener:
                 )
 
     async def report_missing_usage(self, reply: ModelReply) -> None:
-        """Count a reply by estimate, because the provider reported no usage that can be right."""
+        """Count a reply by estimate, because the provider reported no plausible usage."""
         agent, reservation = self.agent, self.reservation
         estimated_usage = Usage(
             input_tokens=agent.state.context_tokens,

@@ -14,7 +14,7 @@ _IMAGE_ERROR = re.compile(r"image|picture|pixel|media[_ ]type|base64", re.IGNORE
 
 
 async def drop_refused_images(agent: AgentRunner, error: BadRequest) -> bool:
-    """Replace images by a notice if the provider refused one; return False if that cannot help.
+    """Replace images with a notice if the provider refused one; return False if that cannot help.
 
     The newest ones go first. If the next request fails too, it replaces all others. The transcript keeps
     them, with a mark that they are left out.

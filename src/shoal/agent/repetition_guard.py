@@ -54,12 +54,12 @@ class RepetitionGuard(Struct, kw_only=True):
     """Calls of the current reply."""
     last: list[_CallRecord] = field(default_factory=list)
     repeats: int = 0
-    """Times in a row that `last` was called."""
+    """Number of times in a row that `last` was called."""
     is_waiting: bool = False
     """True if a call of the current reply waited for something."""
     was_told_of_calls: bool = False
     sent: dict[str, int] = field(default_factory=dict[str, int])
-    """Messages by recipient since the last change."""
+    """Number of messages by recipient since the last change."""
     journal_offset: int | None = None
     """Offset from which changes count; None until the first message."""
     was_told_of_messages: bool = False
@@ -100,7 +100,7 @@ class RepetitionGuard(Struct, kw_only=True):
 
 
 async def enforce_repetition_limits(agent: AgentRunner) -> None:
-    """Tell the agent about a loop once, then ask the person. Without an answer, stop the agent."""
+    """Tell the agent about a loop once, then ask the user. Without an answer, stop the agent."""
     guard, limits = agent.state.repetition, agent.limits
     guard.count_round()
     if agent.state.halt_reason:
@@ -209,7 +209,7 @@ async def _tell_or_ask(agent: AgentRunner, *, was_told: bool, subject: str, noti
 
 
 def _means_continue(answer: Answer, question: MultipleChoice) -> bool:
-    """Return True for `Continue` and for other words of the person; a denial stops the agent."""
+    """Return True for `Continue` and for any other text from the user; a denial stops the agent."""
     if isinstance(answer, DenyAnswer) or not isinstance(answer, ChoiceAnswer):
         return False
     return answer.answers.get(question.question, STOP_LABEL) != STOP_LABEL

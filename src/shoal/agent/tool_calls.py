@@ -187,7 +187,7 @@ async def run_unrecorded_tool_call(agent: AgentRunner, call: ToolUseBlock, tool:
 
 
 async def run_tool_for_hook(agent: AgentRunner, call: ToolUseBlock, tool: Tool) -> ToolOutput:
-    """Run a call of a hook: hooks run with the permissions of the person, and no hook runs for them."""
+    """Run a call made by a hook: hooks run with the user's permissions, and no hook runs for them."""
     return await _run_tool_within_deadline(tool, call, _build_tool_context(agent, call, (call,)))
 
 
@@ -357,7 +357,7 @@ async def _ask_person_for_permission(
 
 
 def _explain_question(tool: Tool, call: ToolUseBlock, ask_decision: AskDecision) -> str:
-    """Return why a person is asked, with what the tool itself says about the call."""
+    """Return why a person is asked, with the tool's own description of the call."""
     about = tool.describe_call(call.input) if isinstance(tool, SelfDescribingTool) else ""
     return f"{ask_decision.reason}; {about}" if about else ask_decision.reason
 
@@ -365,7 +365,8 @@ def _explain_question(tool: Tool, call: ToolUseBlock, ask_decision: AskDecision)
 def _apply_hook_permission_decision(
     decision: PermissionDecision, hook_decision: HookDecision
 ) -> PermissionDecision:
-    """Apply a hook's decision: it may require a question, or answer one that no rule demands; never more."""
+    """Apply a hook's decision: it may require a question, or answer one that no rule requires, but nothing
+    else."""
     if hook_decision is NO_DECISION:
         return decision
     if isinstance(decision, AllowDecision) and hook_decision.decision == "ask":

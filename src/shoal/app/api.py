@@ -62,8 +62,8 @@ async def run(
 ) -> Result[Any]:
     """Run one prompt and return its result; `on_event` is called with each event.
 
-    It is the result of the last turn: reports of background agents are handled before. Raises `RunFailed`
-    unless the work was completed.
+    The result is that of the last turn, after all reports from background agents were handled. Raises
+    `RunFailed` unless the work was completed.
     """
     built, agents = build_session_options("shoal.run()", options, output)
     check_prompt("shoal.run()", prompt)
@@ -107,7 +107,7 @@ def run_sync(
 ) -> Result[Any]:
     """Run one prompt like `run`, from code without asyncio.
 
-    If an event loop runs in this thread, as in a notebook, the prompt runs in another thread.
+    If an event loop is already running in this thread, as in a notebook, the prompt runs in another thread.
     """
 
     def run_to_end() -> Result[Any]:

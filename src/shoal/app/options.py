@@ -31,18 +31,20 @@ class AgentExtras(Struct, frozen=True, kw_only=True):
 
     tools: tuple[Tool, ...] = ()
     output: OutputType[Any] | None = None
-    """Type of the answer that every agent of this definition owes."""
+    """Type of the answer that every agent with this definition must give."""
 
 
 class Options(Struct, frozen=True, kw_only=True):
+    """Options of a session, as the command line and `shoal.open` pass them."""
+
     name: str = "lead"
     """Name of the agent, for other agents and on the task board."""
     team: str | None = None
     """Team whose task board it uses; without one the session has its own board."""
     home: Path | None = None
-    """Home directory, which holds all state; from the environment if None."""
+    """Home directory, where all state is stored; from the environment if None."""
     environ: Mapping[str, str] | None = None
-    """Variables that the session reads and its commands get; those of the process if None."""
+    """Environment variables for the session and its commands; those of the process if None."""
     cwd: Path | None = None
     """Project directory; the current directory of the process if None."""
     model: str | Model | None = None
@@ -88,27 +90,27 @@ class Options(Struct, frozen=True, kw_only=True):
     fallback_model: str | None = None
     """Model used if the first does not answer, or up to three, separated by commas."""
     betas: Sequence[str] = ()
-    """Betas of the Messages API."""
+    """Messages API betas to enable."""
     bare: bool = False
     """True to load no hooks, skills, agents, plug-ins, MCP servers or instructions from files. Those that the
-    caller passes, managed hooks and all permission rules count."""
+    caller passes, managed hooks and all permission rules still apply."""
     slash_commands: bool = True
     """False to load no skills and commands."""
     skills: Sequence[str] | None = None
     """Names of the only skills that agents can use; all if None."""
     allow_bypass: bool = False
-    """True if the session may skip permissions later, although it does not start so."""
+    """True if the session may switch to `bypassPermissions` mode later."""
     setting_sources: Sequence[str] | None = None
-    """Settings files that count, of `user`, `project`, `local`; all if None. Managed ones always count."""
+    """Settings files to load: `user`, `project` and `local`; all if None. Managed files always apply."""
     hooks: Mapping[str, Sequence[Any]] | None = None
     """Hooks of the caller by event: functions, (matcher, function), `Hook`s, or entries as in settings."""
     setup: Literal["init", "maintenance"] | None = None
     """Trigger of the Setup hooks, which run before the session starts; they do not run if None."""
     begun: Literal["startup", "clear"] | None = "startup"
-    """Start kind of the session for hooks; None for a session that is only inspected and runs no hooks."""
+    """How the session was started, for hooks; None for a session that is only inspected and runs no hooks."""
     max_turns: int | None = None
     max_budget_usd: float | None = None
-    """Limit for the whole session with all its agents, including the spend before it was resumed."""
+    """Limit for the whole session with all its agents, including the spending before it was resumed."""
     budget: SharedBudget | None = None
     """Budget that the session shares with others of the program, in addition to its own limits."""
     max_total_tokens: int | None = None
@@ -116,7 +118,7 @@ class Options(Struct, frozen=True, kw_only=True):
     max_agents: int | None = None
     """Maximum number of agents ever started in addition to the lead."""
     deadline: float | None = None
-    """Seconds for the whole work of the session."""
+    """Time limit in seconds for the whole session."""
     resume: str | None = None
     """Id of a session to resume, or its first characters."""
     continue_last: bool = False
@@ -126,18 +128,18 @@ class Options(Struct, frozen=True, kw_only=True):
     settings: str | None = None
     """Path of a settings file, or JSON."""
     record: Path | None = None
-    """Path where every request and reply is recorded for `replay:`."""
+    """Path of the file in which every request and reply is recorded for `replay:`."""
     on_question: QuestionHandler | None = None
-    """Function of the program that answers questions of all agents."""
+    """Function in the program that answers questions from all agents."""
     attended: bool = False
     """True if a person can answer questions."""
     persist: bool = True
-    """False writes nothing to disk: no transcript, no journal, no resuming."""
+    """False to write nothing to disk: no transcript and no journal, so the session cannot be resumed."""
     store: Store | Path | str | None = None
     """Store of sessions and teams: an object, directory, `postgresql://…`, `file:DIRECTORY` or `memory:`; as
     configured if None, by default the home."""
     title: str | None = None
-    """Name of the session for people, by which it can be resumed."""
+    """Human-readable name by which the session can be resumed."""
     teammate_mode: TeammateMode | None = None
     """Backend for teammates; as configured if None."""
     debug: bool = False

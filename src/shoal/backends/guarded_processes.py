@@ -25,7 +25,7 @@ GUARDIAN_LOST = (
 )
 SESSION_CLOSED = "The session was closed, so all its programs have ended."
 START_TIMEOUT = 10.0
-"""Seconds to start a program; the guardian takes a few milliseconds."""
+"""Seconds allowed for starting a program; the guardian takes a few milliseconds."""
 KILL_TIMEOUT = 0.8
 """Seconds from KILL to the report of the end."""
 GUARDIAN_SCRIPT = Path(__file__).with_name("guardian.py")

@@ -57,7 +57,7 @@ class ProcessGuardian:
         self._leaders: dict[int, int] = {}
         """Running processes: pid → id."""
         self._groups: dict[int, int] = {}
-        """Groups that may have members, their leader dead or alive: id → pid."""
+        """Groups that may have members, whether or not their leader is alive: id → pid."""
         self._strays: dict[int, set[int]] = {}
         """Members that left the group of a process that was sent a signal: id → pids."""
         self._descriptors: deque[int] = deque()

@@ -19,7 +19,8 @@ from shoal.core.teams.member_backends import PaneExit, PaneSpec
 from shoal.core.teams.roster import BackendType
 
 START_TIMEOUT = 60.0
-"""Seconds for a command to start in a new pane: iTerm2 types it into a shell, which may start slowly."""
+"""Seconds allowed for a command to start in a new pane: iTerm2 types it into a shell, which may start
+slowly."""
 _SESSION = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 _COLORS = {
     "blue": (64, 128, 255),

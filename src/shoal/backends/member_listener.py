@@ -1,4 +1,4 @@
-"""TCP connections between a lead and processes on other machines, which prove that they know a secret.
+"""TCP connections between a lead and processes on other machines, which authenticate with a secret.
 
 The secret itself is never sent. What follows the handshake is neither encrypted nor signed.
 """
@@ -33,7 +33,7 @@ class LeadAddress(Struct, frozen=True, kw_only=True):
     host: str
     port: int
     key: str
-    """Names the connection, in hexadecimal digits."""
+    """Identifies the connection, in hexadecimal digits."""
     secret: str
 
 

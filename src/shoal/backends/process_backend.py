@@ -26,7 +26,7 @@ from shoal.core.teams.roster import BackendType
 FORK_SERVER_LOG = ".fork-server.log"
 """Not the log of a teammate: names do not start with a dot."""
 FORK_TIMEOUT = 30.0
-"""Seconds to fork a child, including the server's imports; a loaded machine takes a few."""
+"""Seconds allowed for forking a child, including the server's imports; a loaded machine takes a few."""
 END_TIMEOUT = 6.0
 """Seconds a fork server may take to end everything; it promises less."""
 INTERPRETER_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PYTHONHOME")

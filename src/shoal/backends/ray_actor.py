@@ -10,7 +10,7 @@ class MemberHostActor:
     """Runs in the main thread of a process that Ray started for it, and ends with the function it calls."""
 
     def run(self, entry: str, order: dict[str, Any]) -> None:
-        """Call `entry`, given as `module:function`, with the order; the process ends afterwards."""
+        """Call `entry`, given as `module:function`, with the order; the process ends afterward."""
         import ray
 
         module, _, function = entry.partition(":")

@@ -35,9 +35,9 @@ from shoal.core.teams.member_backends import (
 from shoal.core.teams.roster import BackendType
 
 DRIVER_TIMEOUT = 45.0
-"""Seconds in which a cluster accepts a driver."""
+"""Seconds within which a cluster must accept a driver."""
 PLACEMENT_TIMEOUT = 50.0
-"""Seconds in which a teammate's process is placed, started and connected."""
+"""Seconds within which a teammate's process must be placed, started and connected."""
 DRIVER_LOG = ".ray-driver.log"
 _PASSED_VARIABLES = ("HOME", "PATH", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONHOME")
 
@@ -46,9 +46,9 @@ class RayBackendSettings(Struct, frozen=True, kw_only=True):
     address: str
     """Head of the cluster, as HOST:PORT."""
     lead_host: str | None
-    """Address of this machine for the others; None to find it."""
+    """Address at which the other machines reach this one; None to detect it."""
     cpus: float
-    """Processors of a teammate that names no number."""
+    """Number of CPUs for a teammate that does not specify one."""
 
 
 class MemberHello(Struct, frozen=True, kw_only=True):
@@ -223,7 +223,7 @@ class RayBackend:
         return ""
 
     async def start_setup(self) -> None:
-        """Nothing to do: the choice of this backend has connected to the cluster."""
+        """Do nothing: choosing this backend has already connected to the cluster."""
 
     async def spawn_member(self, launch: MemberProcessLaunchSpec) -> RayMemberProcess:
         name = launch.launch_args.name
@@ -244,6 +244,7 @@ class RayBackend:
             placement,
             resources=self._build_resource_order(launch.resources),
             entry=self._entry,
+            member=str(launch.launch_args.agent),
             order={"orders": _to_mapping(order_address), "member": _to_mapping(member_address)},
         )
         try:
@@ -257,7 +258,7 @@ class RayBackend:
             await self._give_up(placement, driver)
             reason = placement.wait_reason or "the machines may be busy, or unable to reach this machine"
             raise ProcessError(
-                f"the cluster did not start its process in {PLACEMENT_TIMEOUT:g} s: {reason}. "
+                f"the cluster did not start its process within {PLACEMENT_TIMEOUT:g} s: {reason}. "
                 "Run: shoal cluster doctor"
             ) from None
         except BaseException:
@@ -411,16 +412,28 @@ class RayDriverClient:
         return self._channel.is_open
 
     async def wait_until_connected(self) -> str:
-        """Return why the cluster cannot be used; empty if it can."""
+        """Return why the cluster cannot be used; empty if it can be."""
         async with self._clock.deadline(DRIVER_TIMEOUT):
             return await self._connected
 
     def spawn(
-        self, placement: _Placement, *, resources: Mapping[str, Any], entry: str, order: Mapping[str, Any]
+        self,
+        placement: _Placement,
+        *,
+        resources: Mapping[str, Any],
+        entry: str,
+        member: str,
+        order: Mapping[str, Any],
     ) -> None:
         self.placements[placement.key] = placement
         self.send_order(
-            {"spawn": placement.key, "resources": dict(resources), "entry": entry, "order": dict(order)}
+            {
+                "spawn": placement.key,
+                "resources": dict(resources),
+                "entry": entry,
+                "member": member,
+                "order": dict(order),
+            }
         )
 
     def send_order(self, order: dict[str, Any]) -> None:
@@ -509,7 +522,7 @@ async def start_ray_driver(
     try:
         reason = await client.wait_until_connected()
     except TimeoutError:
-        reason = f"no answer in {DRIVER_TIMEOUT:g} s"
+        reason = f"no answer within {DRIVER_TIMEOUT:g} s"
     except BaseException:
         await client.aclose()
         raise

@@ -18,6 +18,7 @@ from shoal.backends.ray_actor import MemberHostActor
 from shoal.backends.ray_settings import RAY_NAMESPACE
 from shoal.core.agents.subagents import ResourceRequest
 
+_ACTOR_PREFIX = "shoal-"
 _WAIT_REPORTED_AFTER = 3.0
 """Seconds after which the lead is told that a teammate waits for a machine."""
 _START_SECONDS = 15.0
@@ -60,7 +61,7 @@ class RayDriver:
                 self._send({"ended": key, "why": problem})
                 return
             was_short = not has_free_machine(order["resources"])
-            options = build_actor_options(key, order["resources"], order.get("node"))
+            options = build_actor_options(key, order["resources"], order.get("node"), order.get("member", ""))
             actor = ray.remote(MemberHostActor).options(**options).remote()
             self._actors[key] = actor
             placed = actor.__ray_ready__.remote()
@@ -119,9 +120,12 @@ def describe_node(node: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def build_actor_options(key: str, resources: Mapping[str, Any], node: str | None) -> dict[str, Any]:
+def build_actor_options(
+    key: str, resources: Mapping[str, Any], node: str | None, member: str = ""
+) -> dict[str, Any]:
+    """`member` is the member's id, by which `shoal cluster status` names it."""
     options: dict[str, Any] = {
-        "name": f"shoal-{key}",
+        "name": f"{_ACTOR_PREFIX}{key}-{member}",
         "lifetime": "detached",
         "max_restarts": 0,
         "num_cpus": resources["cpus"],
@@ -138,6 +142,11 @@ def build_actor_options(key: str, resources: Mapping[str, Any], node: str | None
 
         options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node, soft=False)
     return options
+
+
+def parse_member_name(actor: str) -> str:
+    """Return the member's id in the name of its actor; empty if it has none."""
+    return actor.removeprefix(_ACTOR_PREFIX).partition("-")[2]
 
 
 def explain_impossible_placement(nodes: list[dict[str, Any]], resources: Mapping[str, Any]) -> str:

@@ -34,7 +34,7 @@ class RayNodeSpec(Struct, frozen=True, kw_only=True):
     port: int = DEFAULT_PORT
     """Port of a head."""
     host: str | None = None
-    """Address of this machine for the others; None to let Ray choose."""
+    """Address at which the other machines reach this one; None to let Ray choose."""
     cpus: float | None = None
     gpus: float | None = None
     memory: int | None = None
@@ -65,7 +65,7 @@ class RayNode:
         return self._process.pid
 
     async def start(self) -> None:
-        """Start the processes and wait until Ray says that they run. Raises `ProcessError`."""
+        """Start the processes and wait until Ray reports that they are running. Raises `ProcessError`."""
         with self._output.open("wb") as output:
             self._process = await self._processes.start_process(
                 ProcessLaunchSpec(
@@ -82,7 +82,7 @@ class RayNode:
         except TimeoutError:
             await self.stop()
             raise ProcessError(
-                f"Ray did not start in {START_TIMEOUT:g} s. It says:\n{self.read_last_output()}"
+                f"Ray did not start within {START_TIMEOUT:g} s. Its output:\n{self.read_last_output()}"
             ) from None
         except BaseException:
             await self.stop()
@@ -94,7 +94,7 @@ class RayNode:
             while b"Ray runtime started" not in self._output.read_bytes():
                 await asyncio.wait((ended,), timeout=0.1)
                 if ended.done():
-                    raise ProcessError(f"Ray did not start. It says:\n{self.read_last_output()}")
+                    raise ProcessError(f"Ray did not start. Its output:\n{self.read_last_output()}")
         finally:
             ended.cancel()
 
@@ -155,7 +155,7 @@ class RayNodeKeeper:
         self._report = report
 
     async def run(self) -> None:
-        """Join the cluster again and again, until this is cancelled."""
+        """Join the cluster again and again, until this is canceled."""
         assert self._spec.address is not None
         while True:
             cluster_id = await self._wait_for_head(self._spec.address)

@@ -10,18 +10,20 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from shoal.backends.ray_actor import MemberHostActor
-from shoal.backends.ray_driver import connect_driver, describe_node, shorten_error
+from shoal.backends.ray_driver import connect_driver, describe_node, parse_member_name, shorten_error
 from shoal.backends.ray_settings import RAY_ENVIRONMENT, explain_missing_ray
 from shoal.core.errors import ProcessError
 
 CHECK_TIMEOUT = 30.0
 PROBE_TIMEOUT = 90.0
+CONNECT_TIMEOUT = 5.0
 
 
 def read_cluster_id(address: str) -> str:
@@ -34,9 +36,23 @@ def read_cluster_id(address: str) -> str:
 
 def read_cluster_nodes(address: str, *, check: str = "", argument: str = "") -> list[dict[str, Any]]:
     """Return the machines of a cluster, with the result of the check on each. Raises `ProcessError`."""
+    _require_head(address)
     arguments = (check, argument) if check else ()
     nodes: list[dict[str, Any]] = _run_probe("nodes", address, *arguments, timeout=PROBE_TIMEOUT)["nodes"]
     return nodes
+
+
+def _require_head(address: str) -> None:
+    """Raise `ProcessError` at once if nothing listens at the address: Ray would try for a minute."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_TIMEOUT):
+            return
+    except (OSError, ValueError, OverflowError) as error:
+        raise ProcessError(
+            f"No head answers at {address} ({error}). Start it on that machine: shoal cluster head --port "
+            f"{port or 'PORT'}"
+        ) from error
 
 
 def _run_probe(*arguments: str, timeout: float) -> dict[str, Any]:
@@ -55,9 +71,9 @@ def _run_probe(*arguments: str, timeout: float) -> dict[str, Any]:
         )
         answer: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
     except subprocess.TimeoutExpired:
-        raise ProcessError(f"The Ray cluster did not answer in {timeout:g} s.") from None
+        raise ProcessError(f"The Ray cluster did not answer within {timeout:g} s.") from None
     except (OSError, ValueError, IndexError) as error:
-        raise ProcessError(f"The Ray cluster could not be asked: {error}.") from error
+        raise ProcessError(f"The Ray cluster could not be queried: {error}.") from error
     if "failed" in answer:
         raise ProcessError(str(answer["failed"]))
     return answer
@@ -93,26 +109,25 @@ def _list_nodes(check: str = "", argument: str = "") -> list[dict[str, Any]]:
     import ray
 
     nodes = [describe_node(node) for node in ray.nodes()]
-    members = _count_members()
+    members = _list_members()
     results = (
         _check_nodes([node["id"] for node in nodes if node["is_alive"]], check, argument) if check else {}
     )
     for node in nodes:
-        node["members"] = members.get(node["id"], 0)
+        node["members"] = sorted(members.get(node["id"], ()))
         node["check"] = results.get(node["id"])
     return nodes
 
 
-def _count_members() -> dict[str, int]:
-    """Return the number of living member processes by machine."""
+def _list_members() -> dict[str, list[str]]:
+    """Return the ids of the members with a living process, by machine."""
     import ray._private.state
 
-    counts: dict[str, int] = {}
+    members: dict[str, list[str]] = {}
     for actor in ray._private.state.actors().values():
         if actor["ActorClassName"] == MemberHostActor.__name__ and actor["State"] == "ALIVE":
-            node = actor["Address"]["NodeID"]
-            counts[node] = counts.get(node, 0) + 1
-    return counts
+            members.setdefault(actor["Address"]["NodeID"], []).append(parse_member_name(actor["Name"]))
+    return members
 
 
 def _check_nodes(nodes: list[str], check: str, argument: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ _PREFIX_SIZE = 4
 _PART_SIZE = 8 << 20
 _CHUNK = 1 << 18
 _MAX_READ_AHEAD = 1 << 20
-"""Bytes of whole messages that are read before anyone requests them."""
+"""Maximum number of bytes of whole messages read before anyone requests them."""
 
 
 class SocketChannel:

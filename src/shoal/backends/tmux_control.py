@@ -17,7 +17,7 @@ from shoal.core.errors import ProcessError
 from shoal.core.ports import ProcessLauncher, ProcessLaunchSpec
 
 REPLY_TIMEOUT = 10.0
-"""Seconds for tmux to reply to a command; it usually takes a millisecond."""
+"""Seconds allowed for tmux to reply to a command; it usually takes a millisecond."""
 _DETACH_TIMEOUT = 2.0
 _GONE = "tmux is gone: its server ended or detached the client."
 

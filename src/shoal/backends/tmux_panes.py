@@ -35,7 +35,7 @@ from shoal.core.teams.roster import BackendType
 MIN_VERSION = (3, 2)
 """Minimum version of tmux: clients without output and size, and hooks that report a closed pane."""
 LEAD_WIDTH_PERCENT = 55
-"""Percent of the window width that the lead's pane keeps."""
+"""Percentage of the window width that the lead's pane keeps."""
 _FIELDS = ("pane_id", "window_id", "pane_dead", "window_zoomed_flag", "window_width", "window_height")
 _ROW_FORMAT = " ".join(f"#{{{field}}}" for field in (*_FIELDS, "@shoal_owner"))
 _NEW_PANE_FORMAT = "#{pane_id} #{pane_pid} #{window_id}"

@@ -1,1 +1,1 @@
-"""Core types, ports and rules of Shoal: pure, without imports from other packages of it."""
+"""Core types, ports and rules of Shoal: pure, without imports from its other packages."""

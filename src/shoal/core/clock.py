@@ -26,6 +26,8 @@ class Deadline(Protocol):
 
 
 class Clock(Protocol):
+    """Source of time, which tests can replace."""
+
     def now(self) -> int:
         """Return the Unix time in milliseconds."""
         ...

@@ -180,6 +180,8 @@ class TeamHasActiveMembers(TeamStoreError): ...
 
 
 class SettingsError(ShoalError):
+    """A setting or an option cannot be used."""
+
     def __init__(self, message: str, *, path: Path | None = None, line: int | None = None) -> None:
         super().__init__(message)
         self.path = path

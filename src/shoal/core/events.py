@@ -33,6 +33,8 @@ PREVIEW_LENGTH = 200
 
 
 class Event(Struct, frozen=True, kw_only=True, tag_field="type", tag="event", gc=False):
+    """Base class of all events."""
+
     is_journaled: ClassVar[bool] = False
     agent: AgentId
 
@@ -108,7 +110,7 @@ class ModelRequestFailed(JournaledEvent, frozen=True, tag="request_failed"):
     """Dollars that Shoal counts for it; None means the amount that was reserved for it."""
     estimated_tokens: int | None = None
     quota: bool = False
-    """True if the provider refused because the account's quota or credit is used up."""
+    """True if the provider refused because the account's quota or credit is exhausted."""
 
 
 class RepetitionStopped(JournaledEvent, frozen=True, tag="repetition_stopped"):
@@ -324,7 +326,7 @@ class QueueItemWithdrawn(JournaledEvent, frozen=True, tag="withdrawn"):
 
 
 class NoteAdded(JournaledEvent, frozen=True, tag="noted"):
-    """A note for the person, such as a dropped incomplete line or an ignored setting."""
+    """A note for the user, such as a dropped incomplete line or an ignored setting."""
 
     text: str
 
@@ -418,7 +420,7 @@ class WorkflowStepStarted(JournaledEvent, frozen=True, tag="workflow_step_starte
     child: AgentId | None = None
     """Agent that runs the step; None if no agent does."""
     until: int | None = None
-    """Unix milliseconds at which a waiting step ends."""
+    """Unix time in milliseconds at which a waiting step ends."""
 
 
 class WorkflowStepFinished(JournaledEvent, frozen=True, tag="workflow_step_finished"):

@@ -20,8 +20,8 @@ _FileKey: TypeAlias = tuple[asyncio.AbstractEventLoop, int, int]
 class _FlockQueue:
     """Waiters of one loop for the flock of one file, in order; a thread waits on behalf of the first.
 
-    A thread cannot be cancelled: if its caller gives up, it waits on for the next. So callers that give up
-    repeatedly on one lock leave threads for other locks.
+    A thread cannot be canceled: if its caller gives up, it keeps waiting for the next one. So callers that
+    give up repeatedly on one lock leave threads for other locks.
     """
 
     __slots__ = ("_file", "_threads", "_tried", "_waiting")
@@ -137,7 +137,7 @@ os.register_at_fork(after_in_child=_reset_flock_pool_after_fork)
 async def acquire_flock(fd: int) -> int:
     """Wait for the lock and return the descriptor that has it, which may be another one of the same file.
 
-    If the caller is cancelled, the descriptor is closed now or as soon as possible.
+    If the caller is canceled, the descriptor is closed now or as soon as possible.
     """
     queue = _pool.get_queue(fd)
     future = queue.enqueue(fd)
@@ -146,6 +146,6 @@ async def acquire_flock(fd: int) -> int:
     except BaseException:
         if future.done() and not future.cancelled() and future.exception() is None:
             with suppress(OSError):
-                os.close(future.result())  # cancelled after delivery: ours to close
+                os.close(future.result())  # canceled after delivery: ours to close
         queue.cancel(future)
         raise

@@ -26,7 +26,7 @@ TOOL_NAMES: frozenset[str] = frozenset({
     "TaskUpdate", "TeamCreate", "TeamDelete", "TodoWrite", "ToolSearch", "WebFetch", "WebSearch",
     "Workflow", "Write",
 })
-"""Built-in tools: a member of that name would be mistaken for the tool."""
+"""Built-in tools: a member with that name would be mistaken for the tool."""
 # fmt: on
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -84,7 +84,7 @@ def map_to_inbox_name(name: str) -> AgentName:
 def parse_task_id(text: str) -> TaskId:
     """Parse a task id: a decimal number without leading zeros."""
     if _TASK_ID.fullmatch(text) is None:
-        raise InvalidName(f"{text[:80]!r} is not a task id. Ids are integers above 0.")
+        raise InvalidName(f"{text[:80]!r} is not a task id. Ids are integers greater than 0.")
     return TaskId(text)
 
 

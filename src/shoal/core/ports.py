@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 
 class Model(Protocol):
+    """A model that answers requests."""
+
     @property
     def card(self) -> ModelCard: ...
 

@@ -113,7 +113,7 @@ class SessionStore(Protocol):
         ...
 
     def save_agent_metadata(self, agent: AgentId, metadata: SubagentMetadata) -> None:
-        """Store or replace what an agent is resumed with besides its transcript.
+        """Store or replace the data with which an agent is resumed, in addition to its transcript.
 
         It is stored before the transcript starts: after a crash, partial data has no agent.
         """
@@ -139,7 +139,7 @@ class Store(Protocol):
 
     @property
     def url(self) -> str | None:
-        """Address under which other processes open the same store; None if they cannot."""
+        """Address at which other processes can open the same store; None if they cannot."""
         ...
 
     def create_session(self, session: SessionId, *, cwd: str) -> SessionStore:
@@ -154,7 +154,7 @@ class Store(Protocol):
         ...
 
     def find_latest_session(self, cwd: str) -> SessionStore:
-        """Return the last used session of a directory. Raises `SessionNotFound` if there is none."""
+        """Return the most recently used session of a directory. Raises `SessionNotFound` if there is none."""
         ...
 
     def fork_session(self, source: SessionStore, session: SessionId, *, cwd: str) -> SessionStore:

@@ -14,7 +14,8 @@ async def exit_task_group_without_wrapping(
     error: BaseException | None,
     trace: TracebackType | None,
 ) -> None:
-    """Exit the group. It sees a cancellation; any other error passes unwrapped, not in an exception group."""
+    """Exit the group. It sees a cancellation; any other error passes through unwrapped, not in an exception
+    group."""
     if isinstance(error, asyncio.CancelledError):
         await group.__aexit__(kind, error, trace)
     else:

@@ -87,6 +87,8 @@ def resolve_model(
     name, is_long = split_long_context_suffix(name)
     name, is_alias_long = split_long_context_suffix(_expand_alias(name, aliases or {}))
     named_provider, model = _split_provider_prefix(name)
+    if model.lower() in (_PLAN_ALIAS, *_list_model_alias_names()):
+        model = model.lower()
     if model == _PLAN_ALIAS:
         model = "sonnet"
     if named_provider is None and is_cloud_model_id(model) and model not in overrides:
@@ -126,7 +128,7 @@ def split_plan_alias(name: str) -> tuple[str, str] | None:
     """Return the names for plan mode and for other modes if the name is `opusplan`; None for others."""
     base, is_long = split_long_context_suffix(name)
     provider, model = _split_provider_prefix(base)
-    if model != _PLAN_ALIAS:
+    if model.lower() != _PLAN_ALIAS:
         return None
     prefix, suffix = f"{provider}:" if provider else "", _LONG_CONTEXT_SUFFIX if is_long else ""
     return f"{prefix}opus{suffix}", f"{prefix}sonnet{suffix}"
@@ -288,7 +290,7 @@ def _build_unknown_model_error(name: str, overrides: Mapping[str, ModelCatalogue
 
 def _build_cloud_model_error(name: str) -> UnknownModel:
     return UnknownModel(
-        f"{name} is a model id of Amazon Bedrock, which Shoal cannot use. Choose a model of one of these "
+        f"{name} is an Amazon Bedrock model id, which Shoal cannot use. Choose a model of one of these "
         f"providers: {', '.join(PROVIDERS)}. If a gateway serves this id, set ANTHROPIC_BASE_URL.",
         model=name,
     )

@@ -31,7 +31,7 @@ from shoal.models.tool_emulation import (
 _NO_TOOLS = (
     r"(?i)not support tool|tools\b.{0,40}\b(?:is|are) not supported|requires --jinja|enable-auto-tool-choice"
 )
-"""Errors of servers whose model or start-up options do not support tools."""
+"""Errors of servers whose model or startup options do not support tools."""
 
 _REASONING_REQUIRED = r"(?i)(?:missing|required|must).{0,80}reasoning_content"
 

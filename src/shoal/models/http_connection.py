@@ -188,7 +188,7 @@ class ProviderHttpConnectionPool:
             response.feed(data)
         if response.head.status != 200:
             raise ConnectionRefusedError(
-                f"the proxy {self._proxy.hostname} answered {response.head.status} to CONNECT {target}"
+                f"the proxy {self._proxy.hostname} responded with {response.head.status} to CONNECT {target}"
             )
 
     def close(self) -> None:

@@ -33,7 +33,7 @@ from shoal.models.request_turns import group_messages_into_turns, has_visible_te
 _BREAKPOINT = {"type": "ephemeral"}
 _MAX_BREAKPOINTS = 4
 _MIN_THINKING_TOKENS = 1024
-_EFFORTS = ((4_000, "low"), (16_000, "medium"), (32_000, "high"))
+_EFFORTS = ((4_000, "low"), (16_000, "medium"), (32_000, "high"), (64_000, "xhigh"))
 
 
 class MessagesApiModel:
@@ -125,7 +125,9 @@ def _build_length_and_thinking_fields(request: ModelRequest, card: ModelCard) ->
         limits["thinking"] = {"type": "adaptive"}
         if tokens := request.thinking_tokens or request.adaptive_tokens:
             effort = next((name for limit, name in _EFFORTS if tokens < limit), "max")
-            limits["output_config"] = {"effort": effort}
+            # Earlier models do not know this level; the one below costs no more than was asked for.
+            is_unknown = effort == "xhigh" and version < (4, 7)
+            limits["output_config"] = {"effort": "high" if is_unknown else effort}
     elif request.thinking_tokens:
         budget = max(_MIN_THINKING_TOKENS, request.thinking_tokens)
         # The budget is part of max_tokens and must leave room for the answer itself.

@@ -153,7 +153,7 @@ def _format_permanent_error(
         check = " Check the model's name and the base URL."
         return f"{target.provider} has no model {target.model!r} at {target.url} {details}{suggestion}{check}"
     if kind is ContextTooLong:
-        return f"The conversation no longer fits {target.model} {details}"
+        return f"The conversation no longer fits the context window of {target.model} {details}"
     if 300 <= status < 400:
         return f"{server} redirects requests {details} Set the base URL to the final URL."
     return f"{server} refused the request {details}"

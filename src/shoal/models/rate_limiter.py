@@ -62,7 +62,7 @@ class RateLimiter:
         self._unanswered = 0
         """Requests of this wave; those from before the last failure may continue, and do not count."""
         self._max_unanswered: int | None = None
-        """Limit of unanswered requests; None until the first failure."""
+        """Limit on unanswered requests; None until the first failure."""
         self._queue: deque[asyncio.Future[ModelRequestSlot]] = deque()
 
     async def acquire(self) -> ModelRequestSlot:
@@ -90,8 +90,8 @@ class RateLimiter:
         try:
             return await waiter
         except BaseException:
-            # Admitted at the moment of being cancelled: the slot goes to the next in the queue. A place that
-            # was only cancelled is skipped.
+            # Admitted at the moment of being canceled: the slot goes to the next in the queue. A place that
+            # was only canceled is skipped.
             if waiter.done() and not waiter.cancelled():
                 self.release(waiter.result())
             raise

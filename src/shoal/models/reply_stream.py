@@ -18,7 +18,7 @@ from shoal.models.provider_json import decode_json
 from shoal.models.reply_assembler import ReplyAssembler
 
 _REPLY_LIMIT = 64 << 20
-"""Bytes of a stream; a longer reply is a runaway."""
+"""Maximum number of bytes in a stream; a longer reply has run away."""
 
 
 _KEEP_ALIVE_TYPES = ("ping", "keepalive")

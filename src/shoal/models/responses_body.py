@@ -41,7 +41,7 @@ class ResponsesApiDialect(Struct, frozen=True, kw_only=True):
     reasoning_summary: bool = True
     """Returns a summary of its reasoning if asked."""
     labels_phases: bool = False
-    """Expects its earlier texts to be labelled as commentary or final answers."""
+    """Expects its earlier texts to be labeled as commentary or final answers."""
     always_limited: bool = False
 
 

@@ -43,7 +43,7 @@ class AgentRestrictions(Struct, frozen=True, kw_only=True):
     """The main checkout, for an agent that works in a worktree of it."""
 
     def add_restrictions(self, tools: Sequence[str], main_checkout: Path | None) -> AgentRestrictions:
-        """Return these restrictions and more. Raises `SettingsError` for an invalid tool entry."""
+        """Return these restrictions with others added. Raises `SettingsError` for an invalid tool entry."""
         rules = tuple(parse_permission_rule(tool, DEFINITION_SOURCE) for tool in tools)
         return AgentRestrictions(
             only=(*self.only, rules) if rules else self.only,
@@ -54,7 +54,8 @@ class AgentRestrictions(Struct, frozen=True, kw_only=True):
 
 
 class AgentRestrictionGuard:
-    """Checks calls against restrictions. `is_own_file` tells if a real path is stored for this agent."""
+    """Checks calls against restrictions. `is_own_file` returns True if a real path is stored for this
+    agent."""
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ OPERAND_CHANGERS = frozenset(
     find npx pnpx bunx uvx patch tar bsdtar unzip cpio 7z curl wget env
     """.split()  # noqa: SIM905 - a list to be read and extended
 )
-"""Programs that may change the files and directories that they name."""
+"""Programs that may change the files and directories named in their arguments."""
 _UNPACKERS = {
     **dict.fromkeys(("tar", "bsdtar", "gtar"), re.compile(r"-{0,2}[A-Za-z]*x[A-Za-z]*|--ex.*|--get")),
     "cpio": re.compile(r"-[A-Za-z]*i[A-Za-z]*|--ex.*"),

@@ -1,4 +1,4 @@
-"""Reasons to ask before commands that obey files of the project: settings of git and npm, Python modules."""
+"""Reasons to ask before commands that use files of the project: git and npm settings, Python modules."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shoal.policy.shell.known_commands import NPM_SETTINGS
 ResolvePath: TypeAlias = Callable[[str], tuple[str, bool]]
 """Returns the real path, and True for a directory. Raises `WorkspaceError`."""
 CheckoutJudge: TypeAlias = Callable[[SimpleShellCommand, ResolvePath, str], str | None]
-"""Returns why a command must be asked in the project with this root, or None."""
+"""Returns why a command needs approval in the project with this root, or None."""
 
 _PLAIN_WRITERS = frozenset({"touch", "mkdir", "tee", "rm", "rmdir", "truncate"})
 _PYTHON_MODULE = re.compile(r"\.(?:py[a-z]*|so)$|[*?\[]|\(unknown\)", re.IGNORECASE)
@@ -37,7 +37,7 @@ _MAX_SETTINGS_BYTES = 100_000
 
 
 def get_checkout_judge(words: tuple[str | None, ...]) -> CheckoutJudge | None:
-    """Return the function that judges a command which obeys files of the project; None for others."""
+    """Return the function that judges a command that uses files of the project; None for other commands."""
     name = words[0]
     if name is None:
         return None
@@ -81,7 +81,7 @@ def _judge_git(part: SimpleShellCommand, resolve: ResolvePath, root: str) -> str
 
 
 def _find_nested_repository(part: SimpleShellCommand, resolve: ResolvePath, root: str) -> str | None:
-    """Return why a git command must be asked that runs in another directory of the project."""
+    """Return why a git command that runs in another directory of the project needs approval."""
     for path in part.reads:
         directory, end, rest = path.rpartition("/.git")
         if not end or rest:
@@ -98,7 +98,7 @@ def _find_nested_repository(part: SimpleShellCommand, resolve: ResolvePath, root
 
 
 def _judge_npm(part: SimpleShellCommand, resolve: ResolvePath, root: str) -> str | None:
-    """Return why npm must be asked: settings of the project tell it what to run or where to write."""
+    """Return why npm needs approval: settings of the project tell it what to run or where to write."""
     for path in part.reads:
         directory, end, rest = f"/{path}".rpartition(f"/{NPM_SETTINGS}")
         if not end or rest:
@@ -113,7 +113,7 @@ def _judge_npm(part: SimpleShellCommand, resolve: ResolvePath, root: str) -> str
 
 
 def _judge_json_tool(part: SimpleShellCommand, resolve: ResolvePath, root: str) -> str | None:
-    """Return why python must be asked: it imports a file of the project instead of its own module."""
+    """Return why python needs approval: it imports a file of the project instead of its own module."""
     for path in part.reads:
         try:
             real, is_directory = resolve(path)

@@ -21,12 +21,12 @@ from shoal.policy.shell.simple_commands import SimpleShellCommand
 _UNKNOWN_ALIASES = re.compile(
     r"^[ \t]*\[(?:include|alias[ \t]+\")|(?:^|\])[ \t]*autocorrect[ \t]*=", re.IGNORECASE | re.MULTILINE
 )
-"""Settings with which a name may mean any command: other files, aliases with a section each, corrections."""
+"""Settings that can give a name any meaning: included files, alias sections, autocorrection."""
 
 _OTHER_SETTINGS = re.compile(
     r"\b(?:HOME|PATH|XDG_CONFIG_HOME|GIT_[A-Z_]+)\+?=|alias|autocorrect|--config|--exec-path", re.IGNORECASE
 )
-"""Text of a command line with which git may read aliases from elsewhere, or run programs of other names."""
+"""Text in a command line that lets git read aliases from elsewhere, or run programs with other names."""
 _MAX_ALIAS_DEPTH = 10
 _ASSIGNMENT = re.compile(r"\b[A-Za-z_]\w*\+?=")
 _SEARCH_PATH = re.compile(r"\bPATH\+?=((?:[^\s;&|)\"'`$]|\"[^\"]*\"|'[^']*'|`[^`]*`|\$\([^)]*\)|\$)*)")
@@ -68,7 +68,7 @@ def _iter_alias_commands(part: SimpleShellCommand, command: str, root: str) -> I
 def _iter_meanings(
     part: SimpleShellCommand, words: tuple[str | None, ...], command: str, root: str, *, depth: int
 ) -> Iterator[SimpleShellCommand]:
-    """Yield what a subcommand may stand for that is none of git's own."""
+    """Yield what a subcommand that is not one of git's own may stand for."""
     name = words[1] if len(words) > 1 else None
     if name is None or name in GIT_SUBCOMMANDS:
         return

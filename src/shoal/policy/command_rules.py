@@ -8,30 +8,34 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from itertools import accumulate
 from operator import or_
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from shoal.policy.permission_rules import ToolPermissionRule
 from shoal.policy.program_names import get_standard_name
 from shoal.policy.shell.command_analysis import ShellCommandAnalysis, SimpleShellCommand
+
+if TYPE_CHECKING:
+    from shoal.policy.other_spellings import OtherSpellings
 
 RuleMatch: TypeAlias = Literal["yes", "maybe", "no"]
 
 TRANSPARENT_WRAPPERS = frozenset(
     {"time", "nohup", "nice", "ionice", "timeout", "command", "stdbuf", "setsid", "builtin"}
 )
-"""Wrappers that do not change what a command does; a rule about the command also covers it under them."""
+"""Wrappers that do not change what a command does; a rule about the command also covers the wrapped
+command."""
 _STAR = re.compile(r"(?<!\\)\*")
 _GLOB = re.compile(r"[*?\[]")
 _GIT_PLUMBING = {"send-pack": "push", "http-push": "push", "fetch-pack": "fetch", "commit-tree": "commit"}
-"""Commands of git that do the work of another one."""
+"""Git commands that do the work of another git command."""
 _WITHOUT_QUOTES = str.maketrans("", "", "\"'\\")
 _GIT_PROGRAM = "git-"
 _GIT_ALIAS = re.compile(r"(?:^|=)(?:alias|include)", re.IGNORECASE)
-"""Settings of git after which a subcommand may mean another one."""
+"""Git settings that can make a subcommand mean another one."""
 _GIT_FLAGS_WITH_VALUE = frozenset(
     {"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env", "--super-prefix", "--attr-source"}
 )
-"""Flags before the subcommand of git whose value is the next word."""
+"""Flags that precede the git subcommand and take their value from the next word."""
 
 
 class ShellCommandRule:
@@ -63,6 +67,7 @@ class ShellCommandRule:
             if last[-2].isalnum():
                 self._allowed_words = (*self._words[:-1], last[:-1], "*")
             self._words = (*self._words, "*")
+        self._spellings: OtherSpellings | None = None
         self._text_parts = _split_text_pattern(self._words) if self.has_wildcards else ()
         name = "" if "*" in self.first else re.escape(_get_program_base_name(self.first))
         # The text may be quoted, so that a name follows the letter of an escape such as `\\n`.
@@ -104,6 +109,8 @@ class ShellCommandRule:
                 and not self._is_same_file_name(name)
             ):
                 return "no"
+            if name == self.first and not part.outer and self._is_certainly_other(part.argv):
+                return "no"
         found = self._match_forbidden_command(part)
         if (
             found == "no"
@@ -112,6 +119,14 @@ class ShellCommandRule:
         ):
             return "maybe"
         return found
+
+    def _is_certainly_other(self, words: tuple[str, ...]) -> bool:
+        """Return True if a command without wildcards is another subcommand than that of the rule."""
+        if self._spellings is None:
+            from shoal.policy.other_spellings import OtherSpellings
+
+            self._spellings = OtherSpellings(self._words)
+        return self._spellings.is_other_subcommand(words[1] if len(words) > 1 else None)
 
     def _is_same_file_name(self, name: str) -> bool:
         """Return True if a rule names a program by its path, and this is a program with that file name."""
@@ -178,7 +193,9 @@ class ShellCommandRule:
                 )
                 for each in commands
             )
-        if not other_spellings.may_be_other_spelling(self._words, known_words):
+        if self._spellings is None:
+            self._spellings = other_spellings.OtherSpellings(self._words)
+        if not self._spellings.may_include(known_words):
             return False
         if self._is_prefix or self.has_wildcards or None in known_words:
             return True
@@ -248,6 +265,12 @@ class ShellCommandRules:
         self._whole_commands = frozenset(rule.text.strip() for rule in self.rules)
         # A name with a slash matches the end of longer names.
         self._can_look_up = not any(rule.has_wildcards or "/" in rule.first for rule in self.rules)
+
+    def find_exact_rule(self, command: str) -> ToolPermissionRule | None:
+        """Return the rule that is exactly this command line, or None."""
+        if not self.rules or command.strip() not in self._whole_commands:
+            return None
+        return next((each.rule for each in self.rules if each.is_exact_command(command)), None)
 
     def is_certain_no_match(self, command: str, analysis: ShellCommandAnalysis) -> bool:
         """Return True if certainly no rule matches the command; False if one may."""

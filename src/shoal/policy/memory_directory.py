@@ -11,7 +11,7 @@ from shoal.policy.protected_files import is_protected_path
 
 class AgentMemoryDirectory(Struct, frozen=True, kw_only=True):
     directory: str
-    """Real path; a link that leads out of it gains no access."""
+    """Real path; a link that leads out of the directory gives no access."""
     only: tuple[str, ...] = ()
     """Tools that the agent may use only in this directory."""
 

@@ -1,4 +1,4 @@
-"""Permission modes of child agents: never wider than the parent's, unless the user configured it."""
+"""Permission modes of child agents: no more permissive than the parent's, unless the user configured it."""
 
 from __future__ import annotations
 

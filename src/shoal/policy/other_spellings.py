@@ -27,6 +27,13 @@ _SKIPPED = re.compile(r"\+\w|[A-Za-z_]\w*=")
 """Operands before a subcommand: `cargo +stable`, `make A=b`."""
 _CAPITAL = re.compile(r"[A-Z]")
 _ANY_BRANCH = ("--all", "--branches", "--mirror", "--tags")
+_PLAIN_FIRST = re.compile(r"[A-Za-z][\w-]*")
+_UNUSUAL_PROGRAMS = frozenset(
+    {*ABBREVIATING_PROGRAMS, *TARGET_PROGRAMS, *KNOWN_SUBCOMMANDS, *UNIVERSAL_SUBCOMMANDS, "chmod", "uv"}
+)
+"""Programs whose subcommands are not simply words that are equal or not."""
+_OTHER_FIRST_WORDS = ("send-pack", "http-push", "fetch-pack", "commit-tree", "subtree", "for-each-repo")
+"""Subcommands of git that do the work of others."""
 _MAX_WORDS = 200
 """Words of a command that are compared; nobody reads more in a question."""
 
@@ -119,18 +126,53 @@ def _is_effect_word(effect: CommandEffect, word: str) -> bool:
     return effect.word is not None and re.fullmatch(effect.word, word, re.IGNORECASE) is not None
 
 
-def may_be_other_spelling(rule: Sequence[str], words: Sequence[str | None]) -> bool:
-    """Return True if a command may do what a rule forbids, although its words are others.
+class OtherSpellings:
+    """Spellings of the command that one rule names; the words of the rule begin with the program."""
 
-    The words of both begin with the program. Words of the command that are not known may be anything.
-    """
-    if not words or words[0] is None or get_standard_name(words[0]) != get_standard_name(rule[0]):
-        return _is_pip_of_uv(rule, words)
-    rule_words = [word for word in rule if word != "*"]
-    if any("*" in word for word in rule_words[:-1]):
-        return False
-    rule_words[-1] = rule_words[-1].strip("*") or "*"
-    return _is_any_same(rule_words, words)
+    def __init__(self, rule: Sequence[str]) -> None:
+        words = [word for word in rule if word != "*"]
+        self._is_comparable = not any("*" in word for word in words[:-1])
+        words[-1] = words[-1].strip("*") or "*"
+        self._name = get_standard_name(rule[0])
+        self._meanings = tuple(_iter_rule_meanings(words)) if self._is_comparable else ()
+        self._firsts = frozenset((each[1] if len(each) > 1 else "") or "" for each in self._meanings)
+        # Without a subcommand in the second place, every command has to be compared.
+        self._is_plain = (
+            not any(first[:1] in ("", "-") for first in self._firsts)
+            and get_plain_name(rule[0]) not in PROGRAM_NAMES
+            and self._name not in _UNUSUAL_PROGRAMS
+            and (self._name, "") not in EFFECTS
+        )
+        self._other_firsts = {
+            *self._firsts,
+            *SUBCOMMAND_NAMES.get(self._name, ()),
+            *GROUPS.get(self._name, ()),
+            *(subcommand for name, subcommand in EFFECTS if name == self._name),
+            *_OTHER_FIRST_WORDS,
+        }
+
+    def may_include(self, words: Sequence[str | None]) -> bool:
+        """Return True if a command may do what the rule forbids, although its words are others.
+
+        Words of the command that are not known may be anything.
+        """
+        if not self._is_comparable or not words or words[0] is None:
+            return False
+        if get_plain_name(words[0]) not in PROGRAM_NAMES and self.is_other_subcommand(
+            words[1] if len(words) > 1 else None
+        ):
+            return self._name == "pip" and get_standard_name(words[0]) == "uv" and self._has_spelling(words)
+        names = {self._name, get_standard_name(words[0])}
+        return (len(names) == 1 or names == {"uv", "pip"}) and self._has_spelling(words)
+
+    def is_other_subcommand(self, word: str | None) -> bool:
+        """Return True if the word after the program is certainly another subcommand than that of the rule."""
+        is_other = self._is_plain and bool(word) and word not in self._other_firsts
+        return is_other and _PLAIN_FIRST.fullmatch(word or "") is not None
+
+    def _has_spelling(self, words: Sequence[str | None]) -> bool:
+        commands = list(iter_equivalent_commands(words))
+        return any(_is_same_command(rule, command) for rule in self._meanings for command in commands)
 
 
 def has_more_words(words: Sequence[str | None], rule: Sequence[str]) -> bool:
@@ -145,22 +187,6 @@ def has_more_words(words: Sequence[str | None], rule: Sequence[str]) -> bool:
     given = _list_flags(rule_flags)
     context = tuple(word for word in rule_words if word)
     return not all(_is_flag_word_given(word, given, set(), context) for word in flags)
-
-
-def _is_pip_of_uv(rule: Sequence[str], words: Sequence[str | None]) -> bool:
-    if not words or words[0] is None:
-        return False
-    names = {get_standard_name(rule[0]), get_standard_name(words[0])}
-    is_pip = names == {"uv", "pip"} and not any("*" in word for word in rule if word != "*")
-    return is_pip and _is_any_same([word for word in rule if word != "*"], words)
-
-
-def _is_any_same(rule_words: Sequence[str], words: Sequence[str | None]) -> bool:
-    commands = list(iter_equivalent_commands(words))
-    for rule in _iter_rule_meanings(rule_words):
-        if any(_is_same_command(rule, command) for command in commands):
-            return True
-    return False
 
 
 def _iter_rule_meanings(rule_words: Sequence[str]) -> Iterator[KnownWords]:

@@ -45,6 +45,12 @@ class PathResolver:
             self._home: str = home._home
         else:
             self._home = "" if home is None else f"{os.path.realpath(home)}/"
+        own_directory = f"{self._home}shoal/"
+        self._secrets = (
+            f"{own_directory}keys/",
+            f"{own_directory}credentials.json",
+            f"{own_directory}.credentials.json",
+        )
         self._below_root = f"{self.root}/"
         self._is_below_home = self._is_in_shoal_home(self.root)
 
@@ -94,13 +100,11 @@ class PathResolver:
 
     def is_shoal_secret_file(self, real: str) -> bool:
         """Return True for Shoal's keys and credentials; a dot file is left by a writer that died."""
-        own_directory = f"{self._home}shoal/"
-        secret = (
-            f"{own_directory}keys/",
-            f"{own_directory}credentials.json",
-            f"{own_directory}.credentials.json",
-        )
-        return self._is_in_shoal_home(real) and f"{real}/".startswith(secret)
+        return self.has_home and f"{real}/".startswith(self._secrets)
+
+    @property
+    def has_home(self) -> bool:
+        return bool(self._home)
 
     def is_above_shoal_secret_files(self, real: str) -> bool:
         return bool(self._home) and f"{self._home}shoal/keys/".startswith(f"{real.rstrip('/')}/")
@@ -213,7 +217,7 @@ def _refuse_symlink_loops(path: str, real: str) -> None:
 def _format_path_error(path: str, error: OSError) -> str:
     if error.errno == errno.ELOOP:
         return f"The path {escape_filename(path)} contains a loop of symbolic links."
-    return f"The path {escape_filename(path)[:200]} cannot be followed: {error.strerror}."
+    return f"The path {escape_filename(path)[:200]} cannot be resolved: {error.strerror}."
 
 
 def _refuse_symlink_parent(workspace: Workspace, text: str) -> None:

@@ -405,7 +405,7 @@ class PermissionEngine:
         if name in READ_TOOLS:
             return self._decide_file_read(real, table, name, is_directory=is_directory)
         if is_directory:
-            return DenyDecision(f"{escape_filename(real)} is a directory; give the path of a file.")
+            return DenyDecision(f"{escape_filename(real)} is a directory; pass the path of a file.")
         return self._decide_file_edit(real, table, name)
 
     def _decide_file_read(
@@ -454,7 +454,7 @@ class PermissionEngine:
     def _decide_shell_call(self, call: ToolUseBlock, tables: PermissionRuleTables) -> PermissionDecision:
         command = call.input.get("command")
         if not isinstance(command, str):
-            return DenyDecision("it has no command. Pass the command as a string in `command`.")
+            return DenyDecision("the call has no command. Pass the command as a string in `command`.")
         decision = self._shell.decide_command(command, tables, self.mode)
         if not isinstance(decision, AskDecision) or decision.rule is not None or decision.needs_person:
             return decision

@@ -87,7 +87,8 @@ class ToolPermissionRule(Struct, frozen=True, kw_only=True):
 
     @property
     def approves_nothing(self) -> bool:
-        """True for a name with `*` that an allow list cannot hold: only the tools of one MCP server can."""
+        """True for a name with `*` that an allow list cannot contain: only the tools of one MCP server can
+        have it."""
         return "*" in self.tool and _APPROVABLE_GLOB.fullmatch(self.tool) is None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 PROGRAM_NAMES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("gradlew", "gw"), ("gradle",)),
@@ -38,6 +39,7 @@ def get_plain_name(name: str) -> str:
     return _VERSION.sub("", base_name) if base_name[-1:].isdigit() else base_name
 
 
+@lru_cache(maxsize=1024)
 def get_standard_name(name: str) -> str:
     """Return the program under its usual name, as `npm` for `npx`."""
     plain_name = get_plain_name(name)

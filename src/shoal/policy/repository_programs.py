@@ -1,7 +1,7 @@
 """Programs that a repository's own configuration makes git run, even for commands that only read.
 
 A checkout can come with its configuration, for example from an archive. What the user configured for all
-repositories is the user's and is not looked at.
+repositories is not checked.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _TRANSPORTS = frozenset({"sshcommand", "gitproxy", "uploadpack", "vcs", "allow",
 _VIEWERS = frozenset({"cmd", "viewer", "browser"})
 """Settings that have an effect only if git shows its manual."""
 _PARTIAL_CLONES = frozenset({"promisor", "partialclone"})
-"""Settings with which git contacts a remote for objects that it lacks."""
+"""Settings that make git contact a remote for missing objects."""
 _HOOK = "post-index-change"
-"""The one hook of commands that only read."""
+"""The only hook that read-only commands run."""
 _INDEX_READERS = frozenset(
     {"status", "diff", "diff-index", "diff-files", "describe", "add", "submodule", "stash"}
 )
@@ -46,7 +46,7 @@ _MAX_SUBMODULES = 200
 
 class _RepositorySettings(Struct, frozen=True):
     program: str = ""
-    """First setting that names a program, or an empty text."""
+    """First setting that names a program, or an empty string."""
     transport: str = ""
     viewer: str = ""
     hooks_path: str = ""
@@ -71,7 +71,7 @@ def find_repository_program(root: str, words: Sequence[str | None]) -> str | Non
         # Any command that shows changes may look into submodules: `diff.submodule` decides.
         return _find_submodule_program(root, directory)
     except OSError as error:
-        return f"something: its configuration cannot be read ({error.strerror})"
+        return f"an unknown program ({error.strerror})"
 
 
 def has_repository(root: str) -> bool:
@@ -260,9 +260,9 @@ def _parse_settings_file(path: str, changed: int, inode: int, size: int) -> _Rep
         if name in _PARTIAL_CLONES or name == "worktreeconfig":
             continue
         if name in _TRANSPORTS:
-            transport = transport or f"the program of `{name}`"
+            transport = transport or f"the program in `{name}`"
         elif name in _VIEWERS:
-            viewer = viewer or f"the program of `{name}`"
+            viewer = viewer or f"the program in `{name}`"
         elif name == "worktree":
             program = program or _find_other_tree(path, value)
         elif name == "hookspath":
@@ -272,7 +272,7 @@ def _parse_settings_file(path: str, changed: int, inode: int, size: int) -> _Rep
             or (name in _FILTERS and _LFS_FILTER.fullmatch(value))
         ):
             program = program or (
-                "settings of another file" if name == "path" else f"the program of `{name}`"
+                "settings of another file" if name == "path" else f"the program in `{name}`"
             )
     return _RepositorySettings(
         program or (transport if is_partial else ""), transport, viewer, hooks_path, has_worktree_settings

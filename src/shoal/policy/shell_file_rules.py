@@ -65,7 +65,7 @@ class ShellFileRuleChecker:
         is_removal = bool(part.words) and part.words[0] in REMOVERS
         write_rules = tables.shell_removal_rules if is_removal else tables.shell_write_rules
         for path in part.writes:
-            rule = self._find_wildcard_rule(path, write_rules)
+            rule = self._find_wildcard_rule(path, write_rules) if GLOB.search(path) else None
             if rule is not None:
                 doubt = doubt or build_rule_decision("ask", part, rule, is_doubtful=True)
         for paths, table in ((part.reads, tables.shell_read_rules), (part.writes, write_rules)):
@@ -91,10 +91,11 @@ class ShellFileRuleChecker:
         if (found := self._check_git_and_listed_files(part, tables)) is not None:
             return found
         for path in part.reads:
-            if (rule := self._find_wildcard_rule(path, table)) is not None:
+            if GLOB.search(path) and (rule := self._find_wildcard_rule(path, table)) is not None:
                 return build_rule_decision("ask", part, rule, is_doubtful=True)
-        places = list_places(part)
-        for word in iter_possible_read_paths(part):
+        read_paths = tuple(iter_possible_read_paths(part))
+        places = list_places(part) if read_paths else ()
+        for word in read_paths:
             # A path after a revision is relative to the top of the repository.
             for path in (f"{self._paths.root}/{word}", *join_places((word,), places)):
                 if word and (rule := self._find_possible_file_rule(part, path, table)) is not None:

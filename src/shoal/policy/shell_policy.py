@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shoal.core.errors import WorkspaceError
 from shoal.core.permissions.permission_changes import PermissionMode, RuleBehavior
@@ -57,7 +59,9 @@ from shoal.policy.unpacked_files import find_unpacking_objection, unpacks_files
 from shoal.policy.unreadable_files import (
     find_glob_base,
     is_found_path,
+    iter_possible_read_paths,
     list_searched_directories,
+    reads_listed_files,
 )
 from shoal.policy.wildcards import GLOB, TooManyDirectoryEntriesError, has_odd_names, iter_link_targets
 
@@ -69,9 +73,9 @@ _TOO_WIDE = "its wildcards match too many files to check"
 _UNCLEAR_FILES = "Shoal cannot tell which files it reads; they may include Shoal's keys"
 _KEY_WORDS = ("keys", "credentials")
 MAX_COMMAND_LENGTH = 100_000
-"""Maximum characters; the system accepts hardly more in one argument, and nobody can review one that long."""
+"""Maximum length; the system accepts little more in one argument, and nobody can review a longer one."""
 _MAY_REMOVE = re.compile(r"\br\W*m|rmdir|\\[xu0-7]|[`$]\(?")
-"""Texts in which a command that removes files may hide."""
+"""Text that may hide a command that removes files."""
 _VARIABLE_PATH = re.compile(r"\"?\$\{?[A-Za-z_]\w*\}?\"?/+\*?(?=\s|\"|$)")
 _EVERYTHING = re.compile(r"\s\*(?=\s|$)")
 _REMOVER_ENDS = ("rm", "rmdir")
@@ -80,8 +84,11 @@ _PUBLIC_FILES = frozenset(
     {"/etc/os-release", "/etc/debian_version", "/etc/lsb-release", "/proc/cpuinfo", "/proc/meminfo"}
     | {"/proc/loadavg", "/proc/uptime", "/proc/version"}
 )
-"""Files outside the project that describe the system and hold nothing of anybody."""
+"""Files outside the project that describe the system and contain no personal data."""
 _PUBLIC_DIRECTORIES = ("/usr/bin/", "/usr/include/", "/usr/share/doc/")
+_MAX_ALLOWED_PARTS = 1_000
+_get_writes = attrgetter("writes")
+_is_read_only = attrgetter("read_only")
 _NULL_DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
 
 
@@ -95,6 +102,9 @@ class ShellCommandPermissionDecider:
         self._paths = paths
         self._command_paths = CommandPathResolver(paths)
         self._file_rules = ShellFileRuleChecker(self._command_paths)
+        self._allowed_parts: dict[int, SimpleShellCommand] = {}
+        """Commands without files that these rules allow in this mode, by identity."""
+        self._allowed_under: tuple[PermissionRuleTables, PermissionMode] | None = None
 
     def decide_command(
         self, command: str, tables: PermissionRuleTables, mode: PermissionMode
@@ -120,7 +130,7 @@ class ShellCommandPermissionDecider:
         ):
             return AllowDecision("permissions are skipped")
         self._command_paths.forget()
-        analysis = analyze_shell_command(command)
+        analysis = self._leave_out_allowed_parts(analyze_shell_command(command), command, tables, mode)
         if objection := self._find_rule_objection(
             command, self._add_meanings(analysis, command, tables), tables
         ):
@@ -131,6 +141,32 @@ class ShellCommandPermissionDecider:
             return AllowDecision("permissions are skipped")
         return self._decide_command_permission(command, analysis, tables, mode)
 
+    def _leave_out_allowed_parts(
+        self, analysis: ShellCommandAnalysis, command: str, tables: PermissionRuleTables, mode: PermissionMode
+    ) -> ShellCommandAnalysis:
+        """Return the analysis without the commands that were allowed before and concern no file."""
+        if (
+            self._allowed_under is None
+            or self._allowed_under[0] is not tables
+            or self._allowed_under[1] != mode
+        ):
+            self._allowed_under = tables, mode
+            self._allowed_parts.clear()
+        allowed = self._allowed_parts
+        # With another search path, as after `printf -v PATH`, a name may be another program.
+        if not allowed or "PATH" in command:
+            return analysis
+        parts = [part for part in analysis.parts if id(part) not in allowed]
+        return analysis if len(parts) == len(analysis.parts) else replace(analysis, parts=tuple(parts))
+
+    def _keep_allowed_part(self, decision: ShellCommandPartDecision) -> None:
+        """Keep the decision about a command that depends on its words alone."""
+        part = decision.part
+        if decision.verdict == "allow" and decision.rule is None and part.argv and _has_no_files(part):
+            if len(self._allowed_parts) >= _MAX_ALLOWED_PARTS:
+                self._allowed_parts.clear()
+            self._allowed_parts[id(part)] = part
+
     def _add_meanings(
         self, analysis: ShellCommandAnalysis, command: str, tables: PermissionRuleTables
     ) -> ShellCommandAnalysis:
@@ -138,7 +174,7 @@ class ShellCommandPermissionDecider:
         rules = tables.shell_command_rules
         if not (rules.deny.rules or rules.ask.rules):
             return analysis
-        if any(part.writes for part in analysis.parts):
+        if any(map(_get_writes, analysis.parts)) and not all(map(_is_read_only, analysis.parts)):
             analysis = add_written_scripts(analysis, command)
         if "git" in command:
             analysis = add_git_alias_commands(analysis, command, self._paths.root)
@@ -227,7 +263,7 @@ class ShellCommandPermissionDecider:
 
     def _check_shoal_key_access(self, parts: Iterable[SimpleShellCommand]) -> ShellCommandPartDecision | None:
         doubt: ShellCommandPartDecision | None = None
-        for part in parts:
+        for part in parts if self._paths.has_home else ():
             try:
                 if any(map(self._may_be_shoal_key_path, (*part.reads, *part.writes))):
                     return ShellCommandPartDecision(part=part, verdict="deny", reason=KEYS_REFUSAL)
@@ -236,8 +272,10 @@ class ShellCommandPermissionDecider:
         return doubt
 
     def _may_be_shoal_key_path(self, path: str) -> bool:
+        if not GLOB.search(path):
+            return any(map(self._paths.is_shoal_secret_file, self._command_paths.list_real_paths(path)))
         is_secret = any(map(self._paths.is_shoal_secret_file, self._command_paths.list_real_paths(path)))
-        if is_secret or not GLOB.search(path):
+        if is_secret:
             return is_secret
         try:
             start, _ = self._command_paths.resolve_path(find_glob_base(path))
@@ -253,9 +291,7 @@ class ShellCommandPermissionDecider:
         self, command: str, analysis: ShellCommandAnalysis, tables: PermissionRuleTables, mode: PermissionMode
     ) -> PermissionDecision:
         rules = tables.shell_command_rules
-        by_whole = rules.bare_allow or next(
-            (each.rule for each in rules.allow.rules if each.is_exact_command(command)), None
-        )
+        by_whole = rules.bare_allow or rules.allow.find_exact_rule(command)
         if by_whole is not None and mode != "plan":
             return self._allow_whole_command(analysis, by_whole)
         if analysis.trouble is not None:
@@ -277,6 +313,8 @@ class ShellCommandPermissionDecider:
             )
         if objection := self._find_unpacking_objection(parts):
             return AskDecision(objection)
+        for each in decisions:
+            self._keep_allowed_part(each)
         rule_decision = next((each for each in decisions if each.rule is not None), None)
         return (
             AllowDecision("every part of it is read-only")
@@ -416,7 +454,7 @@ class ShellCommandPermissionDecider:
         return _FileWriteObjection(f"it writes {escape_filename(path)}")
 
     def _find_read_objection(self, path: str, tables: PermissionRuleTables, *, is_found: bool) -> str | None:
-        """Return why a read must be asked; with `is_found` the path stands for files that `find` passes."""
+        """Return why a read needs approval; with `is_found` the path stands for files that `find` passes."""
         if is_found or not GLOB.search(path):
             return self._find_real_read_objection(path, tables)
         try:
@@ -426,7 +464,8 @@ class ShellCommandPermissionDecider:
             return _TOO_WIDE
 
     def _find_link_objection(self, part: SimpleShellCommand, tables: PermissionRuleTables) -> str | None:
-        """Return why a command must be asked that reads everything below its paths, through links too."""
+        """Return why a command that reads everything below its paths, including through links, needs
+        approval."""
         paths = part.reads if part.follows_links else list_searched_directories(part)
         try:
             for path in paths:
@@ -443,7 +482,7 @@ class ShellCommandPermissionDecider:
         return None
 
     def _find_search_objection(self, part: SimpleShellCommand, tables: PermissionRuleTables) -> str | None:
-        """Return why a command must be asked because of what lies in the directories that it reads."""
+        """Return why a command needs approval because of what is in the directories that it reads."""
         if part.words and (judge := get_checkout_judge(part.words)) is not None:
             return judge(part, self._command_paths.resolve_path, self._paths.root)
         if part.follows_links or "find" in part.via or any(map(is_found_path, part.reads)):
@@ -484,6 +523,19 @@ _PROTECTED = "it writes {}, which is protected: it controls what programs do, or
 
 def _is_command_argument(part: SimpleShellCommand, path: str) -> bool:
     return part.argv is not None and any(path == word or path.endswith(f"/{word}") for word in part.argv)
+
+
+def _has_no_files(part: SimpleShellCommand) -> bool:
+    """Return True if no file, and no other part of a line, matters for the decision about a command."""
+    return (
+        part.read_only
+        and not (part.reads or part.writes or part.via or part.globs or part.code or part.follows_links)
+        and part.places == ("",)
+        and get_checkout_judge(part.words) is None
+        and not list_searched_directories(part)
+        and not reads_listed_files(part)
+        and not any(iter_possible_read_paths(part))
+    )
 
 
 def _may_write_archive(part: SimpleShellCommand) -> bool:

@@ -83,7 +83,7 @@ class _BoundedDirectoryScanner:
 def iter_link_targets(
     directory: str, is_inside: Callable[[str], bool], *, name_pattern: str = "*"
 ) -> Iterator[str]:
-    """Yield where links below a directory lead whose names match, also below those that lead inside.
+    """Yield the targets of links below a directory whose names match, including links below those targets.
 
     Raises `TooManyDirectoryEntriesError`.
     """
@@ -103,7 +103,7 @@ def iter_link_targets(
 
 
 def has_odd_names(directory: str) -> bool:
-    """Return True if a name below the directory would be taken apart or for a flag as the word of a command.
+    """Return True if a name below the directory would be split, or taken for a flag, as a word of a command.
 
     Raises `TooManyDirectoryEntriesError`.
     """

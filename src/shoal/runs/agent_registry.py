@@ -28,7 +28,7 @@ class AgentRegistry:
         self._names.update(dict.fromkeys(LEAD_NAMES, LEAD_ID))
         self._reserved: set[str] = set()
         self._names_by_fold: dict[str, set[str]] = {}
-        """Names that are equal without case and compatibility forms; only some of them are live."""
+        """Names that are equal after case folding and normalization; only some of them are live."""
         for name in LEAD_NAMES:
             self._remember_name(name)
 

@@ -47,7 +47,7 @@ class AgentRun:
         self.report_to: AgentId = facts.parent
         self.background = facts.background
         self.for_program = False
-        """True if a program started it, which reads its end instead of the lead."""
+        """True if a program started it and reads its result instead of the lead."""
         self.started_at = started_at
         self.completion: AgentResult | None = None
         self.is_live = True
@@ -99,7 +99,7 @@ class AgentRun:
             await self._wait_for_change()
 
     async def wait_until_detached(self) -> None:
-        """Wait until it is closed, including clean-up, or moved to the background."""
+        """Wait until it is closed, including cleanup, or moved to the background."""
         while self.is_live and not self.background:
             await self._wait_for_change()
 

@@ -90,7 +90,7 @@ class AgentSupervisor:
         self._tasks = asyncio.TaskGroup()
         self._registry = AgentRegistry()
         self._program_agents: dict[AgentId, OutputType[Any] | None] = {}
-        """Agents that a program started, with the type of the answer that each owes."""
+        """Agents that a program started, with the type of the answer that each must give."""
         self._approval = BulkSpawnApproval(policy.approval_threshold, budget)
         self._messenger = AgentMessenger(
             registry=self._registry, queue=queue, ids=ids, emit=emit, resume=self._resume_ended_agent
@@ -136,9 +136,8 @@ class AgentSupervisor:
     async def start_agent_for_program(
         self, request: SpawnRequest, output: OutputType[Any] | None = None, agent: AgentId | None = None
     ) -> AgentRun:
-        """Start an agent that no model asked for, as a child of the lead; wait for a free place.
-
-        Only the program that opened the session learns of its end. `agent` is its id, by default a new one.
+        """Start an agent that no model asked for, as a child of the lead; wait for a free slot. Only the
+        program that opened the session is notified of its end. `agent` is its id, by default a new one.
         Raises `AgentRequestRefused`.
         """
         parent, agent = self._running_agents.lead, agent or self._ids.new_agent_id()
@@ -388,7 +387,7 @@ class AgentSupervisor:
     async def _release_run_resources(
         self, run: AgentRun, prepared: PreparedAgent, completion: AgentResult
     ) -> None:
-        """Run the slow clean-up after the end is known; send the notification last."""
+        """Run the slow cleanup after the end is known; send the notification last."""
         for child in self._registry.list_running_children(run.id):
             await self._stop_run(child, "the agent that started it has ended")
         try:
@@ -396,7 +395,7 @@ class AgentSupervisor:
             if work is not None:
                 completion = replace(completion, worktree=work)
                 self._emit(WorktreeWorkRetained(agent=run.id, work=work))
-        except Exception as error:  # noqa: BLE001 - boundary around clean-up: a failure must not affect other agents
+        except Exception as error:  # noqa: BLE001 - boundary around cleanup: a failure must not affect other agents
             cleanup_error = f"Shoal could not release some of its resources: {error}"
             completion = replace(completion, detail=join_outcome_details(completion.detail, cleanup_error))
         run.completion = completion
@@ -500,10 +499,10 @@ class AgentSupervisor:
 
     async def _stop_run(self, run: AgentRun, why: str) -> None:
         """Stop a run; all its resources are released when this returns."""
-        # A task that is cancelled before its first step never runs, and so would never report its end.
+        # A task that is canceled before its first step never runs, and so would never report its end.
         await asyncio.sleep(0)
         if run.task is not None and not run.stop_reason:
-            # Only once: a second cancellation would interrupt the clean-up of the first.
+            # Only once: a second cancellation would interrupt the cleanup of the first.
             run.stop_reason = why
             run.task.cancel()
         await run.wait_until_closed()

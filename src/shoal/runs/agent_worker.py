@@ -33,7 +33,7 @@ _RUNTIME: MessageAuthor = "runtime"
 MAX_ACCEPTANCE_FAILURES = 3
 """Consecutive failures allowed for the acceptance command."""
 MAX_ANSWER_REMINDERS = 3
-"""Reminders for an agent that ends without the structured answer that it owes."""
+"""Maximum number of reminders for an agent that ends without its required structured answer."""
 _CHECKED_REASONS = ("done", "max_turns")
 
 
@@ -128,7 +128,7 @@ class AgentWorker:
         )
 
     def _remind_of_answer(self, prepared: PreparedAgent) -> Message | None:
-        """Return a reminder for an agent that owes a structured answer; None after too many."""
+        """Return a reminder for an agent that must give a structured answer; None after too many."""
         tool = prepared.output_tool
         if tool is None or tool.has_answer or self._reminders == MAX_ANSWER_REMINDERS:
             return None
@@ -163,7 +163,9 @@ class AgentWorker:
 
 
 def _format_acceptance_failure(command: ShellCommandResult, output: str) -> str:
-    exit_text = "did not finish in time" if command.exit_code is None else f"ended with {command.exit_code}"
+    exit_text = (
+        "did not finish in time" if command.exit_code is None else f"exited with status {command.exit_code}"
+    )
     return format_run_notice(
         "acceptance_failed",
         command=command.command,

@@ -36,7 +36,7 @@ class HookNotifier:
         self._queued_ids: set[str] = set()
         """Ids of the notices that wait in the queue."""
         self._wake_counts: dict[AgentId, int] = {}
-        """Times that hooks woke an agent since its last other item."""
+        """Number of times hooks have woken an agent since its last other item."""
 
     def deliver_notice(self, notice: BackgroundHookNotice) -> None:
         recipient = self._find_recipient(notice)

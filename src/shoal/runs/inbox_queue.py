@@ -11,7 +11,7 @@ from shoal.core.ids import AgentId
 
 _PRIORITY_ORDER: tuple[InboxPriority, ...] = ("now", "next", "later")
 _QUIET_INDEX = len(_PRIORITY_ORDER)
-"""Index of items that do not wake the agent: after all that do."""
+"""Index of items that do not wake the agent, after all items that do."""
 
 
 class _AgentItemQueue:
@@ -62,7 +62,7 @@ class SharedInboxQueue:
         agent_queue.by_priority[_get_priority_index(item)].appendleft(item)
 
     def take_user_prompts(self, to: AgentId) -> tuple[InboxItem, ...]:
-        """Take the person's undelivered prompts; the rest stays."""
+        """Take the user's undelivered prompts; the rest stays."""
         agent_queue = self._agent_queues.get(to)
         if agent_queue is None:
             return ()

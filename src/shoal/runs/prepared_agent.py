@@ -69,7 +69,7 @@ class TeammateMembership(Struct, frozen=True, kw_only=True):
     name: str
     color: str | None
     mode: PermissionMode | None
-    """Requested mode; never wider than the lead's."""
+    """Requested mode; never more permissive than the lead's."""
     section: str
     """Section of its system prompt about the team."""
     question_broker: QuestionBroker

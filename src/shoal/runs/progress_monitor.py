@@ -24,7 +24,7 @@ from shoal.core.events import (
 EmitEvent: TypeAlias = Callable[[Event], Awaitable[None]]
 ReportProgress: TypeAlias = Callable[[str], Awaitable[None]]
 _FIRST_WRITE_DELAY = 0.25
-"""Seconds by which the first lines of an agent that somebody waits for are delayed."""
+"""Seconds by which the first lines of a foreground agent are delayed."""
 _MAX_COMMANDS = 20
 _MAX_FILES = 200
 

@@ -28,7 +28,7 @@ Emit: TypeAlias = Callable[[JournaledEvent], None]
 
 
 class _PendingQuestion:
-    """Question that is waiting for an answer. Others may await it too, so its future is never cancelled."""
+    """Question that is waiting for an answer. Others may await it too, so its future is never canceled."""
 
     def __init__(self, question: Question) -> None:
         self.question = question
@@ -82,7 +82,7 @@ class SessionQuestionBroker:
             answer = await self._await_answer(pending)
         except asyncio.CancelledError:
             withdrawn = DenyAnswer(
-                reason="The question was withdrawn: its call was interrupted.", by="policy"
+                reason="The question was withdrawn because its call was interrupted.", by="policy"
             )
             # A full disk must not turn the interruption into another error.
             with suppress(StateFileError):

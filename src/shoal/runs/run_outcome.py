@@ -19,7 +19,7 @@ class AgentRunOutcome(Struct, frozen=True, kw_only=True):
     text: str
     detail: str = ""
     is_passing: bool = False
-    """True if the surroundings failed, such as a full disk, and a restart can succeed later."""
+    """True if the environment failed (for example, a full disk) and a restart can succeed later."""
 
 
 def outcome_from_loop_result(result: LoopResult, messages: Sequence[Message]) -> AgentRunOutcome:

@@ -31,7 +31,7 @@ class BulkSpawnApproval:
         """Last such message of each agent: its calls need not all start at once."""
 
     async def require_approval(self, parent: AgentRunner, context: ToolContext) -> None:
-        """Raise `AgentRequestRefused` if the person denies."""
+        """Raise `AgentRequestRefused` if the user denies."""
         if self._threshold is None or len(context.calls) <= self._threshold:
             return
         calls = [call for call in context.calls if TOOL_ALIASES.get(call.name, call.name) == "Agent"]

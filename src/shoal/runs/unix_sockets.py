@@ -11,7 +11,7 @@ from pathlib import Path
 from shoal.core.errors import StateFileError
 
 _MAX_PATH_BYTES = 103
-"""Bytes of a socket path that every system accepts."""
+"""Maximum length in bytes of a socket path that every system accepts."""
 
 
 @contextmanager

@@ -42,7 +42,8 @@ from shoal.wire.transcript_codec import (
 
 
 class EarlierConversation:
-    """Facts about the lines before a compaction, which a restored conversation needs besides the rest."""
+    """Facts about the lines before a compaction, which a restored conversation needs in addition to the other
+    lines."""
 
     snapshot_modules: ClassVar[tuple[str, ...]] = (
         __name__,
@@ -464,4 +465,4 @@ def _describe_skipped_transcript_parts(kinds: Counter[str]) -> list[str]:
     if not kinds:
         return []
     kind_list = ", ".join(f"{kind} ({count})" for kind, count in kinds.most_common(8))
-    return [f"Ignored entries in the conversation of types that Shoal does not know:  {kind_list}."]
+    return [f"Ignored conversation entries of unknown types:  {kind_list}."]

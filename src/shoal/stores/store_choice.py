@@ -1,4 +1,4 @@
-"""Choice of the store: the one place that knows all implementations."""
+"""Chooses the store; no other module refers to all implementations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shoal.core.store import Store
 
 POSTGRES_SCHEMES = ("postgresql://", "postgres://")
 MAX_TEMPORARY_EVENTS = 1_000
-"""Newest events that the journals of a temporary store hold."""
+"""Maximum number of events, the newest ones, kept in the journals of a temporary store."""
 
 
 def open_store(place: Store | Path | str, *, home: Path | None = None, durable: bool = False) -> Store:
@@ -57,7 +57,7 @@ def check_postgres_extra() -> None:
 
     if find_spec("asyncpg") is None:
         raise SettingsError(
-            "The store in PostgreSQL needs the extra postgres, which is not installed. Install it: pip "
+            "A PostgreSQL store needs the extra postgres, which is not installed. Install it: pip "
             "install 'shoal[postgres]'"
         )
 
@@ -74,7 +74,7 @@ def _open_postgres_store(address: str, home: Path | None) -> Store:
 
 @contextmanager
 def open_temporary_store() -> Iterator[Store]:
-    """Open a store for sessions that are never resumed; nothing of it is left at the end."""
+    """Open a store for sessions that are never resumed; nothing is left at the end."""
     from shoal.stores.memory.memory_store import MemoryStore
 
     store = MemoryStore(max_events=MAX_TEMPORARY_EVENTS)

@@ -1,4 +1,4 @@
-"""Whole state of one run as bytes, in which it moves from one store to another."""
+"""Whole state of one run as bytes, the form in which it moves from one store to another."""
 
 from __future__ import annotations
 

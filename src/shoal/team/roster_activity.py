@@ -11,7 +11,7 @@ from shoal.core.names import AgentName, TeamName
 from shoal.core.teams.team_storage import RosterStore
 
 FLUSH_DELAY = 0.5
-"""Seconds from a change to the write that contains it and all changes in between."""
+"""Seconds between a change and the write that contains it and all changes since."""
 
 
 class RosterActivityWriter:
@@ -42,7 +42,7 @@ class RosterActivityWriter:
         self.active_members.discard(name)
 
     async def flush_continuously(self) -> None:
-        """Flush after each change until cancelled."""
+        """Flush after each change until canceled."""
         while True:
             await self._wake.wait()
             await self._clock.sleep(FLUSH_DELAY)

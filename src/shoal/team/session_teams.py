@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from shoal.team.team_supervisor import TeamSupervisor
 
 _ID_LENGTH = 8
-"""Characters of the session id in the name of an implicit team."""
+"""Number of characters of the session id used in the name of an implicit team."""
 
 
 class SessionTeams:
@@ -202,7 +202,7 @@ class SessionTeams:
         """Resume the team that an earlier process of the session led.
 
         `active_members` are the teammates without an end in the journal, `idle_members` those that ended with
-        their process. The lead does not know of others, which had not started yet.
+        their process. The lead has no information about others, which had not started yet.
         """
         from shoal.team.members.member_results import LostMember, build_member_end_notice
 

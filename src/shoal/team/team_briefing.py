@@ -77,7 +77,7 @@ def build_team_briefing(
 
 
 def teammate_statuses_from_roster(team: TeamRoster) -> tuple[TeammateStatusSnapshot, ...]:
-    """Build statuses from the roster, for a process that knows nothing else about its teammates."""
+    """Build statuses from the roster, for a process that has no other information about its teammates."""
     return tuple(
         TeammateStatusSnapshot(
             agent=AgentId(each.agent_id),

@@ -10,7 +10,7 @@ from shoal.core.teams.roster import TeamRoster
 from shoal.wire.model_texts import ModelTexts, fill_template
 
 MAX_NAMED_MEMBERS = 50
-"""Maximum of members that the prompt names; others become known by their messages."""
+"""Maximum number of members named in the prompt; others become known by their messages."""
 _TEXTS = ModelTexts(Path(__file__).parent / "prompts")
 
 

@@ -36,7 +36,7 @@ class TeamPolicy(Struct, frozen=True, kw_only=True):
     plan_approver: PlanApprover
     """Approver of teammates' plans."""
     implicit_teams: bool
-    """True if spawning a named agent creates a team where there is none."""
+    """True if spawning a named agent creates a team if there is none."""
     grace: float
     """Seconds a member has to answer a request to shut down."""
     stall_after: float
@@ -112,7 +112,7 @@ class TeamServices(Struct, frozen=True, kw_only=True):
     """Teams that members lead, if they may."""
 
     def note(self, text: str) -> None:
-        """Add a note for the person; a full disk must not end the caller over it."""
+        """Add a note for the user; a full disk must not end the caller over it."""
         with suppress(StateFileError):
             self.events.emit_event(NoteAdded(agent=LEAD_ID, text=text))
 
@@ -121,7 +121,7 @@ class TeamServices(Struct, frozen=True, kw_only=True):
         try:
             self.events.emit_event(event)
         except StateFileError as error:
-            self.note(f"Not recorded in the journal: {type(event).__name__} from {event.agent}. {error}")
+            self.note(f"Could not record {type(event).__name__} from {event.agent} in the journal: {error}")
 
     async def ask_person_or_deny(self, question: Question) -> Answer:
         """Ask a person; return a denial if nobody is available."""

@@ -244,7 +244,8 @@ class TeamSupervisor:
                 handle.member.send_permission_update(update)
 
     async def close(self, *, resumable: bool) -> tuple[AgentStatusSnapshot, ...]:
-        """End all members and chores; return the members that were working. `resumable` keeps them."""
+        """End all members and background tasks; return the members that were working. `resumable` keeps
+        them."""
         handles = tuple(self.members.handles.values())
         working = tuple(
             build_member_snapshot(self._services, post) for post in handles if post.member.state == "running"

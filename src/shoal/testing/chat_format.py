@@ -139,7 +139,7 @@ class MockChatCompletionsApiFormat:
 
 
 def encode_ollama_tags(names: Sequence[str]) -> bytes:
-    """Encode the list by which a local Ollama is recognised."""
+    """Encode the list by which a local Ollama is recognized."""
     details = {"format": "gguf", "family": "llama", "parameter_size": "8B", "quantization_level": "Q4_0"}
     rows = [
         {

@@ -131,7 +131,7 @@ class MockServer:
         except (MockServerClientDisconnectedError, ConnectionError):
             pass
         except asyncio.CancelledError:
-            # asyncio reports a cancelled connection handler as a failure; `stop` cancelled this one.
+            # asyncio reports a canceled connection handler as a failure; `stop` canceled this one.
             if not self._stopping:
                 raise
         finally:

@@ -33,7 +33,7 @@ from shoal.wire.notification_text import (
 from shoal.wire.resource_codec import parse_resource_request
 
 MAX_LIST_CHARACTERS = 16_000
-"""Limit of the list of agents, which is sent with every request."""
+"""Limit for the list of agents, which is sent with every request."""
 _DESCRIPTION_LIMITS = (2_000, 600, 200, 80)
 _MAX_LISTED_TOOLS = 12
 

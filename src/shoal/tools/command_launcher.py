@@ -19,7 +19,7 @@ from shoal.tools.command_environment import build_command_environment
 from shoal.tools.shell_snapshot import ShellSnapshotFailedError, ShellSnapshotter, lock_shell_snapshot
 
 # A constant: command and names are passed as arguments, and no script is ever built from them. The trap
-# writes the directory, so that `exit` and `set -e` do not lose it; it is written again afterwards for
+# writes the directory, so that `exit` and `set -e` do not lose it; it is written again afterward for
 # commands that set their own trap.
 _SCRIPT = r"""
 __shoal_directory=$1 __shoal_command=$3

@@ -12,7 +12,7 @@ from shoal.core.errors import StateFileError
 from shoal.tools.terminal_text import TerminalTextDecoder
 
 OUTPUT_LIMIT = 30_000
-"""Characters of output shown to the model."""
+"""Maximum number of characters of output shown to the model."""
 MAX_FILE_BYTES = 64 * 1024 * 1024
 _CHUNK = 1 << 16
 _FINAL_READ_BYTES = 1 << 20

@@ -238,7 +238,8 @@ class FunctionTool:
 
 
 class PythonTool(FunctionTool, Generic[P, R_co]):
-    """Tool from a decorated function, which stays callable. The tool of a method belongs to an instance."""
+    """Tool made from a decorated function, which remains callable. The tool of a method belongs to an
+    instance."""
 
     def __init__(self, function: Callable[P, R_co], **options: Any) -> None:
         self.__wrapped__ = function

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 _MAX_CHOICES = 200
 _MAX_PATTERN_CHARACTERS = 4_096
-"""Characters; no path is longer."""
+"""Maximum number of characters; no path is longer."""
 _PatternPart: TypeAlias = re.Pattern[str] | None
 """None means `**`."""
 
@@ -29,7 +29,7 @@ def compile_glob(pattern: str) -> Callable[[str], bool]:
 def _compile_glob_parts(pattern: str) -> list[_PatternPart]:
     names = [name for name in pattern.split("/") if name not in ("", ".")]
     if ".." in names:
-        raise InvalidGlobError("the pattern contains `..`; give the directory to search as `path`")
+        raise InvalidGlobError("the pattern contains `..`; pass the directory to search as `path`")
     if not names:
         raise InvalidGlobError("the pattern is empty")
     if "/" not in pattern:

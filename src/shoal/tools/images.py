@@ -9,9 +9,9 @@ from shoal.core.conversation.image_sizes import is_image_too_large
 from shoal.core.conversation.messages import Base64ImageSource, ImageBlock
 
 MAX_BASE64_CHARACTERS = 5 << 20
-"""Limit of providers, in characters of base64."""
+"""Limit set by providers, in base64 characters."""
 MAX_IMAGE_BYTES = 3_750_000
-"""Limit of providers, in bytes."""
+"""Limit set by providers, in bytes."""
 MAX_INPUT_BYTES = 50 << 20
 """Largest file that Shoal reads to scale it down."""
 MAX_INPUT_CHARACTERS = MAX_INPUT_BYTES // 3 * 4

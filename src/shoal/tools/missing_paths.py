@@ -21,7 +21,7 @@ def stat_path(path: Path) -> os.stat_result | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise WorkspaceError(f"Cannot look at {escape_filename(path)}: {error.strerror}.") from None
+        raise WorkspaceError(f"Cannot access {escape_filename(path)}: {error.strerror}.") from None
 
 
 def report_missing_path(path: Path, context: ToolContext) -> ToolOutput:

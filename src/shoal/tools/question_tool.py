@@ -66,7 +66,7 @@ async def ask_user_question(
                 for question in questions
             ]
             return ToolOutput(
-                content="The person answered:\n" + "\n".join(lines), data={"answers": dict(answers)}
+                content="The user answered:\n" + "\n".join(lines), data={"answers": dict(answers)}
             )
         case DenyAnswer(reason=reason):
             return create_tool_error_output(format_tool_text("AskUserQuestion", "no_answer", reason=reason))

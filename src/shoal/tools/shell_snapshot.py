@@ -17,7 +17,7 @@ from shoal.core.errors import ProcessError, ShoalError
 from shoal.core.ports import ProcessLauncher, ProcessLaunchSpec
 
 SNAPSHOT_TIMEOUT = 5.0
-"""Seconds the start-up files may take."""
+"""Seconds the startup files may take."""
 _ABANDONED_AFTER = 60.0
 """Seconds after which a partial snapshot counts as abandoned; see `SNAPSHOT_TIMEOUT`."""
 _END_MARK = b"# whole\n"
@@ -103,7 +103,7 @@ class ShellSnapshotter(Struct, frozen=True, kw_only=True):
         """Return the complete file, readable by its owner only. Raises `ShellSnapshotFailedError`."""
         script = {"bash": _BASH_SCRIPT, "zsh": _ZSH_SCRIPT}.get(self.shell.kind)
         if script is None:
-            raise ShellSnapshotFailedError(f"{self.shell.path} has no start-up files that could be captured")
+            raise ShellSnapshotFailedError(f"{self.shell.path} has no startup files that could be captured")
         name = f"snapshot-{self.shell.kind}-{self.clock.now()}-{self.mark}.sh"
         partial = self.directory / f"{name}.part"
         try:
@@ -148,7 +148,7 @@ class ShellSnapshotter(Struct, frozen=True, kw_only=True):
                 await process.wait()
         except TimeoutError:
             raise ShellSnapshotFailedError(
-                f"the start-up files of {self.shell.path} took more than {SNAPSHOT_TIMEOUT:g} s"
+                f"the startup files of {self.shell.path} took more than {SNAPSHOT_TIMEOUT:g} s"
             ) from None
         finally:
             await process.stop(grace=0.1)

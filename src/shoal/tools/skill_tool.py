@@ -16,7 +16,7 @@ SkillRunner: TypeAlias = Callable[[str, str, ToolContext], Awaitable[ToolOutput]
 """Runs a skill, given its name and arguments."""
 
 MAX_LIST_CHARACTERS = 8_000
-"""Limit of the whole list, which is sent with every request."""
+"""Limit for the whole list, which is sent with every request."""
 _DESCRIPTION_LIMITS = (1_024, 400, 160, 80)
 
 

@@ -61,7 +61,7 @@ class StructuredOutputTool:
         return ToolOutput(content=format_tool_text(STRUCTURED_OUTPUT, "accepted"))
 
     def _find_conversion_errors(self, answer: Any) -> list[str]:
-        """Return what the Python type refuses although the schema allows it, such as a validator's error."""
+        """Return what the Python type rejects although the schema allows it, such as a validator's error."""
         if self._output_type is None:
             return []
         try:

@@ -36,7 +36,7 @@ AcceptanceRunner: TypeAlias = Callable[[str, AgentIdentity], Awaitable[tuple[She
 LeadIdentityLookup: TypeAlias = Callable[[AgentIdentity, str], AgentIdentity | None]
 _DEADLINE = 60
 _UPDATE_DEADLINE = 660
-"""Seconds for an update, which may run an acceptance command first."""
+"""Time limit in seconds for an update, which may run an acceptance command first."""
 
 _REFUSAL_LINES, _REFUSAL_LENGTH = 20, 2_000
 
@@ -323,7 +323,9 @@ class _TaskToolActions:
         result, output = await self._run_acceptance(command, context.agent)
         if result.exit_code == 0:
             return None
-        outcome = "did not finish in time" if result.exit_code is None else f"ended with {result.exit_code}"
+        outcome = (
+            "did not finish in time" if result.exit_code is None else f"exited with status {result.exit_code}"
+        )
         return format_tool_text(
             "TaskUpdate", "not_accepted", task=task_id, command=command, outcome=outcome, output=output
         )

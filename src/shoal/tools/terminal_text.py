@@ -8,7 +8,7 @@ import re
 from shoal.core.text.lazy_patterns import compile_on_first_use
 
 _ESCAPE = compile_on_first_use(
-    r"\x1b(?:\[[0-?]*[ -/]*[@-~]"  # colours, cursor moves
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]"  # colors, cursor moves
     r"|\][^\x07\x1b]*(?:\x07|\x1b\\)"  # titles, links
     r"|[PX^_][^\x1b]*\x1b\\"  # strings for the terminal
     r"|[ -/]*[0-~])"

@@ -24,7 +24,7 @@ from shoal.tools.page_fetcher import (
 from shoal.tools.python_subprocess import run_python_subprocess
 
 MAX_PAGE_CHARACTERS = 50_000
-"""Characters of a page shown to the model."""
+"""Maximum number of characters of a page shown to the model."""
 _HTML_TEXT_SCRIPT = Path(__file__).with_name("html_text.py")
 _SECONDS = 30.0
 _CACHE_SECONDS = 15 * 60.0
@@ -125,7 +125,7 @@ async def _convert_fetched_page(fetched: FetchedWebPage, context: ToolContext) -
         text = _indent_json(text)
     if fetched.status >= 400:
         raise WebPageFetchRefusedError(
-            f"{fetched.url} answered {fetched.status} {fetched.reason}.\n{text[:2000]}".strip()
+            f"{fetched.url} responded with {fetched.status} {fetched.reason}.\n{text[:2000]}".strip()
         )
     return ConvertedWebPage(url=fetched.url, media_type=media_type, text=text, truncated=fetched.truncated)
 

@@ -180,8 +180,8 @@ class _AgentDefinitionBuilder:
                     self.describe_problem(line, key, describe_unknown_field(key, known_fields))
                 )
             elif field.attribute == "color" and value is not None and _parse_agent_color(value) is None:
-                # Nothing depends on a colour: an unknown one must not make the agent unusable.
-                warning = f"{value!r} is not a known colour; use {', '.join(MEMBER_COLORS)} or #rrggbb"
+                # Nothing depends on a color: an unknown one must not make the agent unusable.
+                warning = f"{value!r} is not a known color; use {', '.join(MEMBER_COLORS)} or #rrggbb"
                 self.warnings.append(self.describe_problem(line, key, warning))
             elif field.attribute == "permission_mode" and value == AUTO_MODE:
                 self.warnings.append(self.describe_problem(line, key, _AUTO_MODE_WARNING))
@@ -265,7 +265,7 @@ def _parse_agent_model(value: Any) -> str | None:
 def _parse_dollars(value: Any) -> float:
     text = str(value)
     if isinstance(value, bool) or re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", text) is None or float(text) <= 0:
-        raise InvalidFrontMatterFieldError(f"expected a number of dollars above 0, got {value!r}")
+        raise InvalidFrontMatterFieldError(f"expected a number of dollars greater than 0, got {value!r}")
     return float(text)
 
 
@@ -334,7 +334,7 @@ _FIELDS = {
     "instructions": _AgentDefinitionFieldSpec("instructions", parse_boolean_field),
 }
 _NARROWING_FIELDS = ("disallowedTools", "permissionMode", "isolation", "resources")
-"""Fields that must not be lost by a mistake in their names."""
+"""Fields that must not be ignored because their names are misspelled."""
 _JSON_FIELDS = {key: field for key, field in _FIELDS.items() if key != "name"} | {
     "prompt": _AgentDefinitionFieldSpec("prompt", parse_text_field)
 }

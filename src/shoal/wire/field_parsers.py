@@ -23,7 +23,7 @@ def describe_unknown_field(key: str, known_fields: Iterable[str]) -> str:
 
 
 def refuse_misspelled_field(key: str, narrowing_fields: Iterable[str]) -> None:
-    """Raise `InvalidFrontMatterFieldError` for a key that is probably a field that narrows something."""
+    """Raise `InvalidFrontMatterFieldError` for a key that is probably a misspelled restricting field."""
     from difflib import get_close_matches
 
     by_letters = {_keep_letters(field): field for field in narrowing_fields}
@@ -101,7 +101,7 @@ def parse_effort_field(value: Any) -> str | int:
 def parse_positive_integer_field(value: Any) -> int:
     text = str(value)
     if isinstance(value, bool) or re.fullmatch(r"[0-9]{1,12}", text) is None or int(text) == 0:
-        raise InvalidFrontMatterFieldError(f"expected an integer above 0, got {value!r}")
+        raise InvalidFrontMatterFieldError(f"expected an integer greater than 0, got {value!r}")
     return int(text)
 
 

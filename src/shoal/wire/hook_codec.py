@@ -45,7 +45,7 @@ _KEYS_BY_TYPE = {
 }
 _COMMON_KEYS = frozenset({"type", "timeout", "onFailure", "if"})
 _UNUSED_KEYS = {"statusMessage": "it is not shown", "once": "the hook runs every time"}
-"""Fields of other programs without a use here, which change nothing that is guarded."""
+"""Fields of other programs that have no effect here and do not weaken a guard."""
 _JUDGING_TYPES = ("prompt", "mcp_tool", "agent")
 _SHELLS: Mapping[str, Literal["sh", "powershell"]] = {"bash": "sh", "sh": "sh", "powershell": "powershell"}
 _GUARDED_EVENTS = BLOCKING_EVENTS | {"UserPromptSubmit"}
@@ -196,7 +196,9 @@ class _HookParser:
             self._add_problem(key_path, problem)
             return
         location = self._locate(key_path)
-        reason = f"the hook at {location} guards it, but it is invalid: {problem}. Correct it, or remove it."
+        reason = (
+            f"the hook at {location} guards it, but is invalid: {problem}. Correct the hook, or remove it."
+        )
         scope = f" for {matcher}" if matcher not in _MATCH_ALL else ""
         self._add_problem(key_path, f"{problem}; {event} is blocked{scope} until you correct or remove it")
 
@@ -483,7 +485,8 @@ def _parse_hook_timeout(event: HookEvent, kind: str, value: Any) -> float:
         return _get_default_timeout(event, kind)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MAX_HOOK_SECONDS:
         raise _InvalidHookConfigError(
-            f"expected seconds, above 0 and at most {MAX_HOOK_SECONDS:g}, got {value!r}", "timeout"
+            f"expected a number of seconds greater than 0 and at most {MAX_HOOK_SECONDS:g}, got {value!r}",
+            "timeout",
         )
     return float(value)
 

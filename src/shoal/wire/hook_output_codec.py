@@ -1,4 +1,4 @@
-"""Parsers for the output of a hook and a model's judgement, and the input of prompt and MCP tool hooks."""
+"""Parsers for the output of a hook and a model's judgment, and the input of prompt and MCP tool hooks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from shoal.wire.json_codec import decode_json, encode_json
 from shoal.wire.question_codec import parse_permission_suggestions
 
 MAX_TEXT_LENGTH = 20_000
-"""Characters of hook text that enter a conversation."""
+"""Maximum number of characters of hook text that enter a conversation."""
 _TEXT_CONTEXT_EVENTS = ("UserPromptSubmit", "SessionStart", "Setup")
 _NO_REASON = "it gave no reason"
 _MAX_LINE_LENGTH = 4096
@@ -93,7 +93,7 @@ class _EventSpecificHookOutputSchema(Struct, frozen=True, kw_only=True, rename="
     retry: bool = False
     """`PermissionDenied`: `true` tells the model that it may make the call again."""
     initial_user_message: str | None = None
-    """`SessionStart`: the first message of the session, as if the person had sent it before the prompt."""
+    """`SessionStart`: the first message of the session, as if the user had sent it before the prompt."""
     session_title: str | None = None
     """`SessionStart`: names the session, unless a flag names it."""
     worktree_path: str | None = None
@@ -110,7 +110,7 @@ class _HookOutputSchema(Struct, frozen=True, kw_only=True, rename="camel"):
     suppress_output: bool = False
     """True to leave the hook's output out of the journal."""
     system_message: str | None = None
-    """Message for the person."""
+    """Message for the user."""
     decision: Literal["approve", "block"] | UnsetType | None = UNSET
     """`block` blocks the action. For a call, `approve` is the same as `permissionDecision` `allow`."""
     reason: str | None = None
@@ -316,7 +316,7 @@ class _HookJudgementSchema(Struct, frozen=True, kw_only=True):
     ok: bool
     reason: str | None = None
     impossible: bool = False
-    """True if an agent that is about to stop cannot do what is missing."""
+    """True if an agent that is about to stop cannot do the missing work."""
 
 
 def format_hook_prompt(prompt: str, event: bytes) -> str:
@@ -331,7 +331,7 @@ def parse_hook_judgement(event: HookEvent, action: ModelPromptHookAction, answer
     try:
         judgement = convert_to_schema(decode_json(answer[start : end + 1].encode()), _HookJudgementSchema)
     except (ValueError, msgspec.ValidationError) as error:
-        raise InvalidHookOutputError(f"the model answered without a judgement: {answer[:200]!r}") from error
+        raise InvalidHookOutputError(f"the model answered without a judgment: {answer[:200]!r}") from error
     if judgement.ok or (judgement.impossible and event in STOP_EVENTS):
         return NO_DECISION
     reason = truncate_hook_text(judgement.reason or "the model gave no reason")

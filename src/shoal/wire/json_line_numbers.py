@@ -9,7 +9,7 @@ from shoal.core.text.lazy_patterns import compile_on_first_use
 from shoal.wire.json_codec import decode_json
 
 _MAX_CACHED_LENGTH = 100_000
-"""Characters of a text whose keys are kept."""
+"""Maximum number of characters of a text whose keys are cached."""
 _TOKEN = compile_on_first_use(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 
 

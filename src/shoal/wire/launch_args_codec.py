@@ -110,5 +110,5 @@ def _parse_budget_flag(text: str) -> float:
     except ValueError:
         usd = 0.0
     if not 0 < usd < float("inf"):
-        raise ValueError(f"--max-budget-usd: {text!r} is not a dollar amount above 0")
+        raise ValueError(f"--max-budget-usd: {text!r} is not a dollar amount greater than 0")
     return usd

@@ -20,7 +20,7 @@ from shoal.core.extensions.mcp_servers import (
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 MAX_MESSAGE_LENGTH = 20_000
-"""Characters of one channel message that are passed on."""
+"""Maximum number of characters of one channel message that are passed on."""
 _MAX_META_KEYS = 20
 _MAX_META_LENGTH = 500
 _META_KEY = re.compile(r"[A-Za-z0-9_]{1,64}", re.ASCII)
@@ -169,7 +169,7 @@ def _parse_timeout(config: Mapping[str, Any]) -> float | None:
     if timeout is None:
         return None
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout <= 0:
-        raise InvalidMcpServerConfigError("its timeout is not a number of milliseconds above 0")
+        raise InvalidMcpServerConfigError("its timeout is not a number of milliseconds greater than 0")
     return timeout / 1000
 
 

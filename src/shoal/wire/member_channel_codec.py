@@ -85,7 +85,7 @@ class MemberLeftMessage(_MemberChannelMessage, frozen=True, tag="Left"):
     detail: str
     work: RetainedWorktreeWork | None = None
     passing: bool = False
-    """True if its surroundings failed, such as a full disk."""
+    """True if its environment failed (for example, a full disk)."""
 
 
 class MemberEventForwardedMessage(_MemberChannelMessage, frozen=True, tag="Told"):

@@ -12,7 +12,7 @@ steps are tracked per process: a process that resumes the conversation starts wi
 a step are optional:
 
     match        text that occurs in the input since the last answer: user texts and tool results
-    pattern      the same as a regular expression; `{{name}}` in texts and call inputs is replaced by the
+    pattern      the same as a regular expression; `{{name}}` in texts and call inputs is replaced with the
                  match of the group with that name
     system       text that occurs in the system prompt
     at           number of answers that the conversation already holds

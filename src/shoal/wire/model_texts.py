@@ -48,7 +48,7 @@ def unwrap_lines(text: str) -> str:
 
 
 def fill_template(template: str, /, **values: object) -> str:
-    """Replace each `{name}` by its value. Values are inserted as they are and never searched.
+    """Replace each `{name}` with its value. Values are inserted as they are and never searched.
 
     Raises `KeyError` for a placeholder without a value and for a value without a placeholder.
     """

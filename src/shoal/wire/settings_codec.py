@@ -96,12 +96,12 @@ class ClusterSettings(Struct, frozen=True, kw_only=True):
     """Ray cluster on whose machines teammates run if `teammate_mode` is `ray`. Applies only in user files."""
 
     address: str | None = None
-    """Head of the cluster, as `HOST:PORT`. Shoal uses no cluster that is not named here."""
+    """Head of the cluster, as `HOST:PORT`. Shoal uses only the cluster named here."""
     lead_host: str | None = None
-    """Address under which the other machines reach this one; None means the address that it uses to reach
+    """Address at which the other machines reach this one; None means the address that it uses to reach
     the head."""
     cpus: Annotated[float, Meta(ge=0)] = 0.1
-    """Processors that a teammate takes of a machine."""
+    """Number of CPUs that a teammate reserves on its machine."""
     files: Literal["git", "shared"] = "git"
     """Files of a teammate: `git` gives it a checkout of your last commit on its machine, and its work comes
     back as commits; `shared` uses the same path on all machines."""
@@ -138,16 +138,16 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     unattended_allow: tuple[str, ...] = ()
     """Rules for calls that may run if nobody can answer, or nobody answers in time; others are refused."""
     output_limit: Annotated[int, Meta(ge=1000)] = 100_000
-    """Characters of a tool's output that enter the conversation; the rest is stored in a file."""
+    """Maximum number of characters of a tool's output in the conversation; the rest is stored in a file."""
     max_output_tokens: Tokens | None = None
     """Maximum length of a requested answer; None means the model's maximum."""
     thinking_tokens: Annotated[int, Meta(ge=0)] | None = None
-    """Thinking tokens before an answer; 0 disables thinking. None: models that decide for themselves how much
-    to think (Claude 4.6 and newer) do so, and other models do not think."""
+    """Thinking tokens before an answer; 0 disables thinking. With None, models that decide for themselves how
+    much to think (Claude 4.6 and newer) do so, and other models do not think."""
     max_turns: Annotated[int, Meta(gt=0)] | None = None
     """Maximum requests in one turn of the lead."""
     max_budget_usd: Dollars | None = None
-    """Maximum US dollars for the whole session with all its agents. The next four limits also cover the
+    """Maximum US dollars for the whole session, including all its agents. The next four limits also cover the
     whole session."""
     max_total_tokens: Tokens | None = None
     """Maximum input tokens, cached or not, plus output tokens."""
@@ -170,12 +170,12 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     Shoal warns the agent once, then pauses it with a question. None turns the check off. Calls of 10 seconds
     or more do not count."""
     max_unproductive_messages: Count | None = 20
-    """Messages that an agent may send to one other agent without a change to a task or a file. After that
-    Shoal warns the agent once, then pauses it with a question. None turns the check off."""
+    """Number of messages that an agent may send to one other agent without a change to a task or a file.
+    After that Shoal warns the agent once, then pauses it with a question. None turns the check off."""
     fan_out_preview: Count | None = 8
     """Number of agents that may start at once without asking a person first; None never asks."""
     theme: Literal["dark", "light", "ansi"] | None = None
-    """Theme for the full-screen terminal; `ansi` uses the terminal's colours, None queries the terminal."""
+    """Theme for the full-screen terminal; `ansi` uses the terminal's colors, None queries the terminal."""
     plain: bool = False
     """True to use the line-based terminal instead of the full-screen terminal."""
     coordinator: bool = False
@@ -195,7 +195,7 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     forks: bool = False
     """True to start a fork of the parent if a call names no agent type and a person is present."""
     report_tokens: Annotated[int, Meta(ge=200)] = 1_000
-    """Tokens of an agent's report that enter its parent's conversation; the rest is in a file."""
+    """Maximum number of tokens of an agent's report in its parent's conversation; the rest is in a file."""
     shutdown_grace: Seconds = 30.0
     """Seconds that a teammate has to answer a shutdown request before it is stopped."""
     stall_after: Seconds = 300.0
@@ -246,7 +246,7 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     """Store of sessions and teams: `postgresql://USER@HOST/DATABASE` for a database that several machines
     share, or `file:DIRECTORY`; None means the home directory. Applies only in user files."""
     durable: bool = False
-    """True to flush every line to disk before work continues, so that a power cut loses nothing."""
+    """True to flush every line to disk before work continues, so that a power failure loses nothing."""
     sandbox: SandboxSettings = SandboxSettings()
     """Sandbox for shell commands."""
     instructions: bool = True
@@ -459,7 +459,7 @@ _COMFORT_PERMISSION_KEYS = frozenset({"allow", "additionalDirectories", "disable
 
 
 def _refuse_misspelled_permission_key(document: SettingsDocument) -> None:
-    """Raise `SettingsError` for a key that is probably `deny` or another one that narrows.
+    """Raise `SettingsError` for a key that is probably `deny` or another restricting key, misspelled.
 
     Other unknown keys belong to other programs.
     """
@@ -487,7 +487,8 @@ _NESTED_SECTIONS = (
     ("telemetry", TelemetrySettings),
 )
 _MAX_REPORTED = 20
-"""Unknown keys that are reported: matching thousands would take minutes, and nobody reads that many."""
+"""Maximum number of unknown keys reported: matching thousands would take minutes, and nobody reads that
+many."""
 _NAMED_SECTIONS = (("agent_type_limits", AgentLimitSettings), ("models", ModelSettings))
 
 

@@ -86,6 +86,8 @@ def _drop_unusable_worktree_options(options: dict[str, Any], found: list[Unusabl
     }
     if options.get("baseRef") not in (None, "fresh", "head"):
         unusable["baseRef"] = "expected fresh or head"
+    unknown = options.keys() - {"baseRef", "symlinkDirectories", "sparsePaths"}
+    unusable |= dict.fromkeys(sorted(unknown), "Shoal does not know this key")
     found += ((("worktree", key), reason) for key, reason in unusable.items())
     return {key: value for key, value in options.items() if key not in unusable}
 

@@ -254,7 +254,7 @@ def _parse_argument_names(value: Any) -> tuple[str, ...]:
 
 
 _NARROWING_FIELDS = ("disallowed-tools", "disable-model-invocation")
-"""Fields that must not be lost by a mistake in their names."""
+"""Fields that must not be ignored because their names are misspelled."""
 UNUSED_SKILL_FIELDS = ("paths", "background", "shell", "version")
 """Fields of other programs that have no effect here and need no warning."""
 _INFORMATION_FIELDS = SkillInformation.__struct_fields__

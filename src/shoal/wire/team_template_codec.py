@@ -283,12 +283,12 @@ class _TeamTemplateBuilder:
         if value is None:
             return None
         if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value < 10**12:
-            raise self._build_error(f"expected an integer above 0, got {value!r}", field_path)
+            raise self._build_error(f"expected an integer greater than 0, got {value!r}", field_path)
         return value
 
     def _check_dollars(self, value: Any, field_path: FieldPath) -> float | None:
         if value is None:
             return None
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 10**9:
-            raise self._build_error(f"expected a dollar amount above 0, got {value!r}", field_path)
+            raise self._build_error(f"expected a dollar amount greater than 0, got {value!r}", field_path)
         return float(value)

@@ -15,7 +15,7 @@ class TrustDecision(Struct, frozen=True, kw_only=True):
     """A person's decision on one settings file of a project."""
 
     digest: str
-    """Digest of what the file would widen; a different digest has no decision."""
+    """Digest of the permissions that the file would add; there is no decision for a different digest."""
     trusted: bool
     at: int
     """Milliseconds since 1970."""

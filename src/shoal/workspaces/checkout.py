@@ -1,4 +1,4 @@
-"""The lead's checkout: its repository, its commit, and what a worktree made from it lacks."""
+"""The lead's checkout: its repository, its commit, and what is missing from a worktree made from it."""
 
 from __future__ import annotations
 
@@ -102,7 +102,8 @@ async def refuse_required_repository_filters(git: GitRunner, checkout: GitChecko
 
 
 async def describe_uncommitted_changes(git: GitRunner, checkout: GitCheckout) -> tuple[str, ...]:
-    """Describe to the agent the changes of the checkout that a worktree made from its HEAD lacks."""
+    """Describe to the agent the changes in the checkout that are missing from a worktree made from its
+    HEAD."""
     status = await git.try_run(
         "status", "--porcelain=v2", "-z", "--no-renames", "--untracked-files=normal",
         "--ignore-submodules=dirty", at=checkout.git_directories,

@@ -52,7 +52,7 @@ def open_external_worktree(path: Path, *, root: Path, agent: str, session: str, 
 
 
 def _is_directory(path: Path) -> bool:
-    """Return False also for paths that the system rejects, because a program may output anything."""
+    """Also return False for paths that the system rejects, because a program may output anything."""
     try:
         return path.is_dir()
     except OSError:

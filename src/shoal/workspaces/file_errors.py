@@ -12,7 +12,7 @@ _REASONS = {
     errno.EACCES: "permission denied. Choose another place, or ask to change the permissions",
     errno.EPERM: "the system does not permit it. Choose another place",
     errno.ENOSPC: "the disk is full. Nothing was changed; free some space before you try again",
-    errno.EDQUOT: "the disk quota is used up. Nothing was changed; free some space before you try again",
+    errno.EDQUOT: "the disk quota is exceeded. Nothing was changed; free some space before you try again",
     errno.EFBIG: "the file would be larger than the system allows. Nothing was changed",
     errno.EROFS: "the file system is read-only. Choose another place",
     errno.ENAMETOOLONG: "the path is too long: each part may have 255 bytes, and the full path 4,096",

@@ -1,7 +1,7 @@
 """Settings in a repository's own git configuration that name programs, and harmless values for them.
 
 An agent that writes in a checkout can write its configuration too. What the user configured for all
-repositories (system and global scope) is the user's and stays.
+repositories (system and global scope) stays in effect.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from shoal.workspaces.git_program_settings import (
 )
 
 COMMAND_TIMEOUT = 120.0
-"""Seconds for one git command; a checkout of a large repository takes a while."""
+"""Timeout in seconds for one git command; a checkout of a large repository takes a while."""
 _STOP_GRACE = 2.0
 # Hooks and file monitors may be in the tree, where agents write.
 _SAFE_SETTINGS = (
@@ -40,9 +40,9 @@ _ALLOWED_PROTOCOLS = "file:http:https:ssh"
 """Protocols for objects that a partial clone lacks. Others run a program that the address names."""
 _LIST_SETTINGS = ("config", "--list", "--show-scope", "-z")
 _MARKER_KEY = "shoal.marker"
-"""Setting that shows in the list if git reads settings from the environment, as it does since 2.31."""
+"""Setting that shows in the list if git reads settings from the environment, as it has done since 2.31."""
 _SETTLED_AGE = 1_000_000_000
-"""Nanoseconds after which a change of a file certainly changes its times too."""
+"""Nanoseconds after which a change to a file certainly changes its timestamps too."""
 _FileSignature: TypeAlias = tuple[int, int, int] | None
 # Shoal decides which repository git works on; the configuration that git reads stays the user's.
 _PASSED_VARIABLES = frozenset(
@@ -155,7 +155,8 @@ class GitRunner:
             raise WorktreeError(f"git config did not print a list of settings ({error}).") from error
         if all(each.key != _MARKER_KEY for each in settings):
             raise WorktreeError(
-                "This git is too old: Shoal cannot prevent it from running programs that a repository "
+                "This version of git is too old: Shoal cannot prevent it from running programs that a "
+                "repository "
                 "names. Install git 2.31 or newer."
             )
         found = replace_repository_programs(settings)

@@ -63,7 +63,7 @@ async def find_project_origin(
 async def bundle_project(
     git: GitRunner, checkout: GitCheckout, origin: ProjectOrigin, known: Sequence[str]
 ) -> bytes:
-    """Return a bundle of the commit without what the other machine knows; empty if it knows everything."""
+    """Return a bundle of the commit without what the other machine has; empty if it has everything."""
     present = [name for name in known if await _has_commit(git, checkout, name)]
     if origin.commit in present:
         return b""

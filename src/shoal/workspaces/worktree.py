@@ -24,7 +24,7 @@ class Worktree(Struct, frozen=True, kw_only=True):
     entry: Path
     """Directory of the repository for this worktree only."""
     notes: tuple[str, ...] = ()
-    """Changes of the lead's checkout that it lacks, as sentences for the agent."""
+    """Changes in the lead's checkout that are not in the worktree, as sentences for the agent."""
 
     @property
     def name(self) -> str:

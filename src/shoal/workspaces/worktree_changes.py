@@ -165,7 +165,7 @@ async def _find_kept_commit(
 
 
 async def get_default_committer_settings(git: GitRunner, common: Path) -> tuple[str, ...]:
-    """Return the committer settings: the user, if git knows them."""
+    """Return the committer settings: the user's, if they are configured."""
     settings = []
     for key, value in (("user.name", "Shoal"), ("user.email", "shoal@localhost")):
         if not (await git.try_run("config", key, at=_locate_repository(common))).text:

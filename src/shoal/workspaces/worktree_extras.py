@@ -19,12 +19,12 @@ _MAX_BYTES = 100 * 1024 * 1024
 
 
 class WorktreeOptions(Struct, frozen=True, kw_only=True):
-    """What the key `worktree` of the settings says about new worktrees."""
+    """Options for new worktrees from the key `worktree` of the settings."""
 
     links: tuple[str, ...] = ()
     """Directories of the checkout to link."""
     is_fresh: bool = False
-    """True to start at the default branch of the remote `origin` and not at the commit of the checkout."""
+    """True to start at the default branch of the remote `origin` instead of the commit of the checkout."""
     sparse_paths: tuple[str, ...] = ()
     """The only directories to check out; all if empty."""
 
@@ -77,7 +77,7 @@ async def add_untracked_files(
     notes = await _copy_included_files(git, checkout, worktree, is_hidden)
     for name in links:
         if (problem := await _link_directory(git, checkout, worktree, name)) is not None:
-            notes = (*notes, f"The directory {name} of worktree.symlinkDirectories is not linked: {problem}.")
+            notes = (*notes, f"The directory {name} in worktree.symlinkDirectories is not linked: {problem}.")
     return notes
 
 

@@ -84,7 +84,7 @@ class WorktreeRepository(Struct, frozen=True, kw_only=True):
             return self._mark_retained(
                 record, work, None, f"Its work could not be stored under a ref either: {error}"
             )
-        nested = f"Not under the ref: {', '.join(work.nested)}." if work.nested else ""
+        nested = f"Not stored under the ref: {', '.join(work.nested)}." if work.nested else ""
         return self._mark_retained(record, work, ref, nested)
 
     async def remove_worktree(self, record: WorktreeRecord) -> RemovedWorktree:

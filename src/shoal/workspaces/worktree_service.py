@@ -51,10 +51,10 @@ from shoal.workspaces.worktree_files import WorktreeRecordStore, build_worktree_
 from shoal.workspaces.worktree_repository import WorktreeRepository
 
 _ID_LENGTH = 8
-"""Characters of an agent's id in the name of its worktree."""
+"""Number of characters of an agent's id used in the name of its worktree."""
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _MAX_CHECKOUTS = 8
-"""Concurrent checkouts; more only compete for the disk."""
+"""Maximum number of concurrent checkouts; more would only compete for the disk."""
 _MAX_NAME_LENGTH = 100
 
 

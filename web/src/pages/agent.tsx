@@ -32,7 +32,7 @@ export function AgentPage({ agent: id }: { agent: string }) {
   });
 
   if (!agent) {
-    return <div class="page"><Empty title="No such agent">It has not started at this point, or the run has no agent with this name.</Empty></div>;
+    return <div class="page"><Empty title="No such agent">The agent has not started at this point, or the run has no agent with this name.</Empty></div>;
   }
   const tint = getTint(agent.color);
   return (

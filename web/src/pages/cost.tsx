@@ -42,7 +42,7 @@ export function CostPage() {
         <dl class="sums">
           <CostFigure name="Spent" value={formatDollars(total.usd)} more={run.budget_usd ? `of ${formatDollars(run.budget_usd)}` : "no budget"} />
           <CostFigure name="Tokens" value={formatCount(total.tokens)} more={run.budget_tokens ? `of ${formatCount(run.budget_tokens)}` : `${formatCount(total.output)} written`} />
-          <CostFigure name="Read from the cache" value={`${Math.round(total.cached * 100)} %`} more="of the input" />
+          <CostFigure name="Read from the cache" value={`${Math.round(total.cached * 100)}%`} more="of the input" />
           <CostFigure name="Requests" value={total.requests.toLocaleString("en")}
             more={total.unpriced ? `${total.unpriced} without a known price` : `${formatDollars(total.usd / Math.max(1, total.requests))} each`} />
           <CostFigure name="Time" value={formatDuration((until - run.began) / 1000)} more={formatQuantity(run.turns, "turn")} />

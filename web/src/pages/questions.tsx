@@ -191,7 +191,7 @@ function DenyForm({ disabled, answer, prompt = "Why not? The agent gets the reas
   return (
     <form class="deny" onSubmit={(event) => {
       event.preventDefault();
-      answer({ type: "denied", reason: reason.trim() || "The person said no." });
+      answer({ type: "denied", reason: reason.trim() || "The user said no." });
     }}>
       <textarea rows={2} value={reason} placeholder={prompt} aria-label={prompt} ref={box}
         onInput={(event) => setReason(event.currentTarget.value)} />

@@ -108,7 +108,7 @@ function WaitList({ agents }: { agents: readonly AgentRow[] }) {
   );
 }
 
-/** Notes for the person, latest first. */
+/** Notes for the user, latest first. */
 function NoteList({ context }: { context: RunContextValue }) {
   const notes = context.runView.notes.list;
   const latest = useMemo(() => notes.slice(-MAX_NOTES).reverse(), [notes]);

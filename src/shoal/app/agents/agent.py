@@ -47,14 +47,14 @@ class AgentFields(TypedDict, total=False):
     """Optional fields of an agent."""
 
     description: str
-    """When to use the agent, for the lead's model; by default the first line of the prompt."""
+    """When to use the agent, as shown to the lead's model; by default, the first line of the prompt."""
     tools: Sequence[ToolEntry]
     """Tools that the agent may use: names, `ToolRule`s and Python tools; by default all."""
     disallowed_tools: Sequence[ToolEntry]
     model: str
     """Name or alias; by default the model of the lead."""
     budget_usd: float
-    """Limit for each agent of this definition."""
+    """Limit for each agent with this definition."""
     mode: PermissionMode
     """Permission mode; never more permissive than the lead's mode."""
     effort: EffortLevel | int
@@ -147,11 +147,13 @@ def _check_field_types(name: Any, prompt: Any, given: Mapping[str, Any]) -> None
             raise SettingsError(f"{origin}: {field}: expected a list, got {value!r:.80}.{advice}")
     max_turns = given.get("max_turns")
     if max_turns is not None and (isinstance(max_turns, bool) or not isinstance(max_turns, int)):
-        raise SettingsError(f"{origin}: max_turns: expected an integer above 0, got {max_turns!r:.80}.")
+        raise SettingsError(
+            f"{origin}: max_turns: expected an integer greater than 0, got {max_turns!r:.80}."
+        )
 
 
 def name_tools(entries: Any) -> Any:
-    """Return the entries of a list of tools as texts; anything but a list stays for the checks."""
+    """Return the entries of a list of tools as text; anything but a list is left for the checks."""
     if not isinstance(entries, list | tuple):
         return entries
     return [each.schema.name if hasattr(each, "schema") else each for each in entries]

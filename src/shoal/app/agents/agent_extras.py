@@ -21,7 +21,7 @@ _NO_EXTRAS = AgentExtras()
 
 
 def get_program_extras(runtime: Runtime, definition: AgentDefinition) -> AgentExtras:
-    """Return what the program added to a definition; a managed one of the same name gets nothing."""
+    """Return what the program added to a definition; a managed definition of the same name gets nothing."""
     if definition.source.kind != "flag":
         return _NO_EXTRAS
     return runtime.agents.extras.get(definition.name, _NO_EXTRAS)
@@ -30,7 +30,7 @@ def get_program_extras(runtime: Runtime, definition: AgentDefinition) -> AgentEx
 def add_program_tools(
     agent_tools: AgentTools, tools: Sequence[Tool], output: OutputType[Any] | None
 ) -> AgentTools:
-    """Return the tools with those of the program, and with a new tool for the answer if one is owed."""
+    """Return the tools with those of the program, and with a new tool for the answer if one is required."""
     if not tools and output is None:
         return agent_tools
     output_tool = None if output is None else StructuredOutputTool(output.schema, output)

@@ -94,7 +94,7 @@ if TYPE_CHECKING:
 
 # An agent ends with its job, so a schedule of it would have no recipient.
 LEAD_ONLY_TOOLS = (*SCHEDULE_TOOLS, *TEAM_TOOLS, STRUCTURED_OUTPUT, *WORKTREE_TOOLS)
-"""Tools that only the lead has, and its forks see."""
+"""Tools that only the lead can use, although its forks see them."""
 
 
 class _ResolvedSpawnRequest(Struct, frozen=True, kw_only=True):
@@ -183,7 +183,7 @@ class AgentFactory:
     async def _prepare_agent_tools(
         self, new_agent: AgentPreparationRequest, definition: AgentDefinition, names: Sequence[str]
     ) -> AgentTools:
-        """Return the tools for an agent with those that only the program has."""
+        """Return the tools for an agent, including those that only the program has."""
         agent_tools = await self._runtime.servers.prepare_agent_tools(definition, names)
         extras = get_program_extras(self._runtime, definition)
         # A teammate reports by mail, and never with an answer.

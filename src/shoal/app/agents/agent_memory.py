@@ -57,7 +57,7 @@ def resolve_agent_memory(
         )
     directory = Path(os.path.realpath(base)) / relative_path
     if (real_path := os.path.realpath(directory)) != str(directory):
-        # A repository could otherwise use any directory of the person as an agent's memory.
+        # A repository could otherwise use any directory of the user as an agent's memory.
         raise AgentRequestRefused(
             f"The agent {definition.name} ({definition.source}) was not started: its memory "
             f"{escape_filename(directory)} contains a link to {escape_filename(real_path)}. Remove the "
@@ -76,7 +76,7 @@ def resolve_agent_memory(
 
 
 def _build_memory_directory_name(definition: AgentDefinition, project: Path) -> str:
-    """Return a name so that a project's agent shares no memory with a user agent of the same name."""
+    """Return a name that keeps a project's agent from sharing memory with a user agent of the same name."""
     if definition.source.kind != "project":
         return _escape_colons_in_agent_name(definition.name)
     digest = sha256(os.path.realpath(project).encode("utf-8", "surrogateescape")).hexdigest()

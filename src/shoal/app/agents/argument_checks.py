@@ -13,7 +13,7 @@ def check_text(function: str, name: str, value: Any) -> None:
     if not isinstance(value, str):
         raise TypeError(f"{function}: {name}: expected a string, got {describe_value(value)}.")
     if not value.strip():
-        raise ValueError(f"{function}: {name}: it is empty.")
+        raise ValueError(f"{function}: {name} is empty.")
 
 
 def check_prompt(function: str, prompt: Any) -> None:
@@ -26,7 +26,7 @@ def check_prompt(function: str, prompt: Any) -> None:
             f"{function}: prompt: expected a string or a shoal.Message, got {describe_value(prompt)}."
         )
     if not prompt.strip():
-        raise ValueError(f"{function}: prompt: it is empty. Tell the agent what to do.")
+        raise ValueError(f"{function}: the prompt is empty. Tell the agent what to do.")
 
 
 def check_prompts(function: str, prompts: Any) -> Iterator[str]:

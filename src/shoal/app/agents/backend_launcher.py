@@ -210,7 +210,7 @@ class BackendMemberLauncher:
         return ""
 
     def _explain_no_cluster(self, backend: BackendType) -> str:
-        """Return what a cluster needs and the settings do not name; empty if nothing is missing."""
+        """Return what a cluster needs but the settings do not specify; empty if nothing is missing."""
         if backend != "ray":
             return ""
         if self._runtime.settings.own.cluster.address is None:
@@ -311,7 +311,7 @@ class BackendMemberLauncher:
 
 
 class MemberBackendPool:
-    """Backends of one session, created on first use; all start own teammates in the same way."""
+    """Backends of one session, created on first use; all start Shoal's own teammates in the same way."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime

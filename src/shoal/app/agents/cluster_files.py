@@ -1,4 +1,4 @@
-"""Files of the lead's project for teammates on other machines, and the refs that hold their work."""
+"""Files of the lead's project for teammates on other machines, and the refs that contain their work."""
 
 from __future__ import annotations
 

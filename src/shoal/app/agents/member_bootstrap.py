@@ -84,7 +84,7 @@ class MemberBootstrap(Struct, frozen=True, kw_only=True):
     run: str
     transcript: str
     snapshot: str
-    """Shell snapshot of the lead, if it has one, so that not every process takes its own."""
+    """Shell snapshot of the lead, if it has one, so that the member's process does not take its own."""
     rules: BudgetLimitSet
     answered: tuple[
         AddPermissionRulesSuggestion | AddDirectoriesPermissionSuggestion | SetPermissionModeSuggestion, ...

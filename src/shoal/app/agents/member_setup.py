@@ -73,7 +73,7 @@ def resolve_launch_permission_mode(
     """
     lead_mode = authority.mode
     if requested_mode in (None, "plan"):
-        # Planning first has its own flag; afterwards it has the lead's mode.
+        # Planning first has its own flag; afterward it has the lead's mode.
         return (
             lead_mode if is_wider_permission_mode("default", than=lead_mode) else None
         ), lead_mode == "bypassPermissions"

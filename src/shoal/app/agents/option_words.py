@@ -25,7 +25,7 @@ _FLAG = re.compile(r"(?<![\w-])--([a-zA-Z][\w-]*)")
 
 
 def name_options_in_text(text: str) -> str:
-    """Replace flags of the command line by the options that a program passes; other flags stay."""
+    """Replace command-line flags with the options that a program passes; other flags stay."""
     if "--" not in text:
         return text
     text = _COMMAND.sub(_replace_command, text)

@@ -1,4 +1,4 @@
-"""Agents that a program or a workflow starts: no model decides that."""
+"""Agents that a program or a workflow starts, without a model's decision."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from shoal.runs.agent_supervisor import AgentSupervisor
 
 MAPPED_AGENTS = 20
-"""Agents of one `map` that run at once by default."""
+"""Default number of agents of one `map` that run at once."""
 _DESCRIPTION_LENGTH = 60
 
 
@@ -31,14 +31,14 @@ class SpawnOptions(TypedDict, total=False):
     name: str
     """Name for messages; an agent without a name is reached by its id."""
     description: str
-    """What it does, in a few words, for people; by default the beginning of the prompt."""
+    """Short description for people; by default, the beginning of the prompt."""
     model: str
     isolation: Literal["worktree"]
     cwd: str | PathLike[str]
 
 
 class ProgramAgents:
-    """Starts agents of a session for a program, and knows the definitions that it brought."""
+    """Starts agents of a session for a program, and keeps the definitions that it passed."""
 
     def __init__(self, runtime: Runtime, supervisor: AgentSupervisor) -> None:
         self.runtime = runtime
@@ -145,4 +145,4 @@ def _check_prompt(prompt: Any) -> None:
     if not isinstance(prompt, str):
         raise TypeError(f"session.spawn(): prompt: expected a string, got {prompt!r}.")
     if not prompt.strip():
-        raise ValueError("session.spawn(): prompt: it is empty. Tell the agent what to do.")
+        raise ValueError("session.spawn(): the prompt is empty. Tell the agent what to do.")

@@ -52,7 +52,7 @@ class Result(Struct, Generic[AnswerT_co], frozen=True, kw_only=True):
 
     @property
     def output(self) -> AnswerT_co:
-        """Answer as the type that was requested; None if none was. Raises `RunFailed` if it failed."""
+        """Answer as the requested type; None if none was requested. Raises `RunFailed` if the work failed."""
         self.raise_if_failed()
         return cast("AnswerT_co", self.value)
 

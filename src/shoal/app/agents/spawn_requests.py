@@ -1,4 +1,4 @@
-"""Resolves a spawn request: whether it is allowed, its first prompt and its loop limits."""
+"""Resolves a spawn request: checks whether it is allowed, and builds its first prompt and loop limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Machines of a cluster, and what each of them lacks to run teammates."""
+"""Machines of a cluster, and what each of them needs to run teammates."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class ClusterMachine(Struct, frozen=True, kw_only=True):
     gpus: float
     memory: int
     labels: Mapping[str, str]
-    members: int
-    """Processes of teammates."""
+    members: tuple[str, ...]
+    """Teammates that run there, as `NAME@TEAM`."""
     shoal: str = ""
     python: str = ""
     problems: tuple[str, ...] = ()
-    """What it lacks, each with what to do."""
+    """Problems of the machine, each with its fix."""
 
 
 def choose_cluster_address(settings: Settings, address: str | None) -> str:
@@ -57,7 +57,7 @@ def choose_cluster_address(settings: Settings, address: str | None) -> str:
 
 
 def list_cluster_machines(settings: Settings, address: str, *, check: bool) -> list[ClusterMachine]:
-    """Return the machines, the head first; with `check`, each one reports what it lacks.
+    """Return the machines, the head first; with `check`, each one reports what is missing.
 
     Raises `ProcessError` if the cluster cannot be reached from here.
     """
@@ -82,7 +82,7 @@ def _build_machine(node: Mapping[str, Any], *, needs_store: bool) -> ClusterMach
         gpus=node["gpus"],
         memory=node["memory"],
         labels=node["labels"],
-        members=node["members"],
+        members=tuple(node["members"]),
         shoal="" if check is None else check.get("shoal", ""),
         python="" if check is None else check.get("python", ""),
         problems=() if check is None else tuple(_find_problems(check)),

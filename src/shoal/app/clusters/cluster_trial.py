@@ -1,4 +1,4 @@
-"""A database and a cluster of three nodes on this one machine, to try what several machines would do."""
+"""A database and a cluster of three nodes on one machine, to try out several machines."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TrialCluster(Struct, frozen=True, kw_only=True):
 async def open_trial_cluster(
     processes: ProcessLauncher, clock: Clock, *, home: Path
 ) -> AsyncIterator[TrialCluster]:
-    """Start everything; end it all on the way out. Raises `ProcessError`."""
+    """Start everything; stop it all on exit. Raises `ProcessError`."""
     if reason := explain_missing_ray():
         raise ProcessError(reason)
     async with AsyncExitStack() as stack:
@@ -126,7 +126,7 @@ class TrialDatabase:
         with (self._directory / "log").open("ab") as log:
             process = await self._processes.start_process(self._build_launch(user, list(argv), log.fileno()))
         if await process.wait() != 0:
-            raise ProcessError(f"{argv[0]} failed. It says:\n{self._read_log()}")
+            raise ProcessError(f"{argv[0]} failed. Its output:\n{self._read_log()}")
 
     def _build_launch(self, user: str | None, argv: list[str], output: int) -> ProcessLaunchSpec:
         program = _find_server_program(argv[0])
@@ -155,7 +155,7 @@ class TrialDatabase:
                         await connection.close()
                         return
         except TimeoutError:
-            raise ProcessError(f"The database did not start. It says:\n{self._read_log()}") from None
+            raise ProcessError(f"The database did not start. Its output:\n{self._read_log()}") from None
 
     def _read_log(self) -> str:
         with suppress(OSError):
@@ -184,7 +184,7 @@ def _find_server_user() -> str | None:
 
 
 def _find_own_host() -> str:
-    """Return an address of this machine. Ray replaces a loopback address of a head by another one."""
+    """Return an address of this machine. Ray replaces a head's loopback address with another one."""
     with suppress(ProcessError):
         if not (host := find_own_address("192.0.2.1:9")).startswith("127."):
             return host

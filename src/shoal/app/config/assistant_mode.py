@@ -1,4 +1,4 @@
-"""Assistant mode: the session stays open and its lead is always available to the person."""
+"""Assistant mode: the session stays open and its lead is always available to the user."""
 
 from __future__ import annotations
 

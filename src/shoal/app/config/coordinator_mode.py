@@ -36,7 +36,8 @@ def require_background_agents(settings: Settings, why: str) -> None:
     if not settings.own.background_agents:
         raise SettingsError(
             f"{why}, but the setting shoal.background_agents "
-            f"({settings.find_setting_origin('shoal.background_agents')}) forbids that. Change one of them."
+            f"({settings.find_setting_origin('shoal.background_agents')}) forbids that. Change the setting "
+            f"or the mode."
         )
 
 

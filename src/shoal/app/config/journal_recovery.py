@@ -146,11 +146,11 @@ class RecoveredMembers(Struct, frozen=True, kw_only=True):
     """Teammates of the lead, as the journal shows them."""
 
     active: tuple[AgentStarted, ...] = ()
-    """Those without an announced end; the roster shows whether they still are members."""
+    """Members without a recorded end; the roster shows whether they are still members."""
     idle: frozenset[AgentId] = frozenset()
-    """Those that ended with an earlier process and continue in this one."""
+    """Members that ended with an earlier process and continue in this one."""
     former: frozenset[AgentId] = frozenset()
-    """Those that left their team, and whose name nobody has used since."""
+    """Members that left their team and whose name has not been used since."""
 
 
 class RecoveredSessionState(Struct, frozen=True, kw_only=True):
@@ -175,7 +175,7 @@ class RecoveredSessionState(Struct, frozen=True, kw_only=True):
     schedules: tuple[RecoveredSchedule, ...] = ()
     members: RecoveredMembers = RecoveredMembers()
     cut_off_questions: tuple[PermissionQuestion, ...] = ()
-    """Questions about calls without a result whose answer nobody received."""
+    """Questions about calls without a result whose answers nobody received."""
     unknown_event_types: tuple[str, ...] = ()
     """Types of unreadable events, whose content is missing above."""
     unreadable_lines: int = 0

@@ -38,7 +38,7 @@ _FLAGS = (
     "persist", "debug", "bare", "slash_commands", "allow_bypass",
 )  # fmt: skip
 _COUNTS = {"thinking_tokens": 0, "max_turns": 1, "max_total_tokens": 1, "max_agents": 0, "seed": 0}
-"""Lowest value of each whole number."""
+"""Minimum of each integer option."""
 _AMOUNTS = ("max_budget_usd", "deadline")
 _CHOICES: Mapping[str, Sequence[str]] = {
     "mode": REQUESTED_PERMISSION_MODES,
@@ -98,11 +98,11 @@ def _check_texts(options: Options) -> Iterator[str]:
         if any(not each.strip() for each in getattr(options, name) or ()):
             yield f"{name}: it contains an empty text. Write the name of a tool, or leave it out."
     if options.settings is not None and not options.settings.strip():
-        yield "settings: it is empty. Pass a mapping, JSON or the path of a file, or leave it out."
+        yield "settings is empty. Pass a mapping, JSON or the path of a file, or leave it out."
     if options.trace and not _TRACE_PARENT.fullmatch(options.trace):
         yield f"trace: expected a traceparent such as 00-TRACE-SPAN-01, got {_describe(options.trace)}."
     if not options.name.strip():
-        yield "name: it is empty. Write a name, or leave it out."
+        yield "name is empty. Write a name, or leave it out."
     if options.team is not None:
         try:
             parse_team_name(options.team)
@@ -121,7 +121,7 @@ def _check_list(options: Options, name: str, items: tuple[type, ...], descriptio
         return
     for index, each in enumerate(value):
         if not isinstance(each, items):
-            yield f"{name}[{index}]: expected a list of {description}, but it contains {_describe(each)}."
+            yield f"{name}[{index}]: expected a list of {description}, but found {_describe(each)}."
 
 
 def _check_tools(options: Options) -> Iterator[str]:
@@ -217,7 +217,7 @@ def _check_amount(options: Options, name: str) -> Iterator[str]:
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value <= 0:
-        yield f"{name}: expected a number above 0, got {_describe(value)}."
+        yield f"{name}: expected a number greater than 0, got {_describe(value)}."
 
 
 def _check_choice(name: str, value: Any, choices: Collection[str]) -> Iterator[str]:

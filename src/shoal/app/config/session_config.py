@@ -44,11 +44,11 @@ from shoal.workspaces.checkpoints import CheckpointStore
 
 _HOME_VARIABLES = ("SHOAL_HOME", "CLAUDE_CONFIG_DIR")
 ModelChooser: TypeAlias = Callable[[str | Model | None], Awaitable[Model]]
-"""Returns the model of a name, or the configured one."""
+"""Returns the model with the given name, or the configured one."""
 
 
 def add_structured_output_tool(options: Options) -> tuple[Options, StructuredOutputTool | None]:
-    """Return options with the structured output tool added, and the tool; None without a schema."""
+    """Return the options with the structured output tool added, and the tool; None if there is no schema."""
     output = options.output
     schema = options.output_schema if output is None else output.schema
     if schema is None:
@@ -89,7 +89,7 @@ class SessionConfig(Struct, frozen=True, kw_only=True):
     lead_agent: AgentDefinition | None = None
     """Agent whose prompt, tools and model the lead has."""
     notes: tuple[str, ...]
-    """Notes for the person about the configuration."""
+    """Notes for the user about the configuration."""
 
 
 def load_session_config(options: Options, exit_stack: AsyncExitStack) -> SessionConfig:
@@ -176,21 +176,22 @@ def resolve_environment(options: Options, cwd: Path) -> dict[str, str] | None:
         environ["SHOAL_HOME"] = str(cwd / options.home.expanduser())
     elif not any(environ.get(name) for name in _HOME_VARIABLES):
         raise SettingsError(
-            "shoal.open: environ: it sets no home directory. Pass home=DIRECTORY, or add SHOAL_HOME to it."
+            "shoal.open: environ does not set a home directory. Pass home=DIRECTORY, or add SHOAL_HOME to "
+            "environ."
         )
     # Permission rules and the analysis of commands resolve `~` for the user of this process.
     person = str(Path.home())
     for name, expected in (("HOME", person), ("XDG_CONFIG_HOME", os.environ.get("XDG_CONFIG_HOME"))):
         if environ.get(name) not in (None, expected):
             raise SettingsError(
-                f"shoal.open: environ: {name} must have the same value as in this process, because "
-                "permission rules would refer to other files. Leave it out, or use a separate process."
+                f"shoal.open: environ: {name} must have the same value as in this process; otherwise, "
+                f"permission rules would refer to other files. Leave it out, or use a separate process."
             )
     return {"HOME": person, **environ}
 
 
 def _resolve_requested_mode(options: Options) -> tuple[Options, tuple[str, ...]]:
-    """Return the options with a mode of Shoal, and a note if the requested one is not available."""
+    """Return the options with a mode that Shoal has, and a note if the requested one is not available."""
     if options.mode is None:
         return options, ()
     notes = (AUTO_MODE_NOTE,) if options.mode == AUTO_MODE else ()
@@ -200,7 +201,7 @@ def _resolve_requested_mode(options: Options) -> tuple[Options, tuple[str, ...]]
 def _apply_lead_agent(
     options: Options, settings: Settings, definitions: AgentCatalog
 ) -> tuple[Options, AgentDefinition | None]:
-    """Return the options with the prompt and model of the agent that the lead is.
+    """Return the options with the prompt and model of the lead's agent.
 
     Raises `SettingsError` if there is no such agent: its tools may be fewer.
     """

@@ -1,4 +1,4 @@
-"""History from which a session starts: none, an earlier session, or a fork of one."""
+"""History from which a session starts: none, that of an earlier session, or a fork of one."""
 
 from __future__ import annotations
 

@@ -63,7 +63,8 @@ class SessionMemory:
         return True
 
     def build_resume_message(self, interrupted: Message | None, history: Sequence[Message]) -> Message | None:
-        """Build the first message of a resumed session: its open calls, and notes that it lacks."""
+        """Build the first message of a resumed session: its open calls, and notes that are missing from
+        it."""
         text = self.read_notes()
         if not text or not history or any(text in message.text for message in history):
             return interrupted

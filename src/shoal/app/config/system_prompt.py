@@ -14,7 +14,7 @@ from shoal.core.text.text_format import to_one_line
 from shoal.workspaces.git_paths import contains_git_repository
 
 _MANNER_HEADINGS = ("How you work\n", "Your answers\n")
-"""Sections about how the lead works and answers; what it must never do is not among them."""
+"""Sections about how the lead works and answers, but not about what it must never do."""
 
 
 def build_system_prompt(

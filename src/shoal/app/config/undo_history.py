@@ -81,7 +81,7 @@ def list_undoable_turns(
 
 
 def select_undoable_turn(turns: Iterable[UndoableTurn], number: int | None) -> UndoableTurn:
-    """Return the turn of this number; by default the last one that changed files."""
+    """Return the turn with this number; by default, the last one that changed files."""
     all_turns = list(turns)
     if number is None:
         changed_turns = [each for each in all_turns if each.files]
@@ -124,7 +124,7 @@ def build_turn_undone_event(report: FileUndoReport, *, conversation: bool) -> Tu
 def undo_closed_session(
     history: SessionUndoHistory, turn: UndoableTurn, clock: Clock, *, conversation: bool
 ) -> FileUndoReport:
-    """Undo a turn of a session that is not open here; the conversation only while nobody runs it."""
+    """Undo a turn of a session that is not open here; the conversation only if nobody is running it."""
     if conversation:
         history.store.acquire_lock()
     journal = history.open_journal(clock)

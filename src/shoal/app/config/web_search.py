@@ -1,4 +1,4 @@
-"""Choice of what answers the WebSearch tool: the provider, an MCP tool or a search service."""
+"""Chooses what answers the WebSearch tool: the provider, an MCP tool or a search service."""
 
 from __future__ import annotations
 

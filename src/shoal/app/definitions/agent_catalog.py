@@ -54,7 +54,7 @@ class FixedAgentCatalogSource(Struct, frozen=True):
 
 
 class AgentCatalog:
-    """Definitions from several sources, the strongest first. Each lookup reflects the current files."""
+    """Definitions from several sources, highest precedence first. Each lookup reflects the current files."""
 
     def __init__(self, sources: Sequence[AgentCatalogSource]) -> None:
         self._sources = tuple(sources)
@@ -86,7 +86,7 @@ class AgentCatalog:
         return found.name if isinstance(found, AgentDefinition) else None
 
     def all(self) -> tuple[AgentDefinition, ...]:
-        """Return the usable definitions, the strongest first; the same object while nothing changes."""
+        """Return the usable definitions, highest precedence first; the same object while nothing changes."""
         self._refresh_index()
         return self.list_cached_definitions()
 
@@ -144,7 +144,7 @@ def load_agent_catalog(
 
     `managed` are the managed settings files; agents are also read from the directories next to them.
     `plugins` are pairs of namespace and directory, and `complete` fills in what a plug-in's agent cannot
-    know. `sources` names the people whose files count; None means all.
+    know. `sources` names the sources to load; None means all.
     """
     user_directory = home / "agents"
     catalog_sources: list[AgentCatalogSource] = [

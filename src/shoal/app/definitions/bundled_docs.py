@@ -1,4 +1,4 @@
-"""Location of Shoal's own docs: inside the installed package, or in the checkout it runs from."""
+"""Location of Shoal's own docs: inside the installed package, or in the checkout from which it runs."""
 
 from __future__ import annotations
 

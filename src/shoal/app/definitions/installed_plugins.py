@@ -36,7 +36,7 @@ class EnabledPlugin(Struct, frozen=True, kw_only=True):
 def find_enabled_plugins(
     settings: Settings, project: Path, faults: list[PluginProblem]
 ) -> Iterator[EnabledPlugin]:
-    """Yield the plug-ins of `enabledPlugins`; the strongest file decides about each."""
+    """Yield the plug-ins of `enabledPlugins`; for each, the file with the highest precedence decides."""
     home = settings.home / "plugins"
     documents = {id_: (document, True) for id_, document in _decide_plugins(settings.documents).items()}
     for escalation in settings.findings.untrusted_escalations:
@@ -68,7 +68,7 @@ def list_installed_plugin_ids(home: Path) -> tuple[str, ...]:
 
 
 def _decide_plugins(documents: Sequence[SettingsDocument]) -> dict[str, SettingsDocument]:
-    """Return the document that enables each plug-in; a plug-in that the strongest disables is not in it."""
+    """Return the document that enables each plug-in, except plug-ins disabled at the highest precedence."""
     decided: dict[str, SettingsDocument | None] = {}
     for document in documents:
         entries = document.raw.get("enabledPlugins")

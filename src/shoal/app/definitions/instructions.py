@@ -100,7 +100,7 @@ class InstructionExclusions(Struct, frozen=True, kw_only=True):
 class LoadedInstructionFiles(Struct, frozen=True, kw_only=True):
     files: tuple[InstructionFile, ...] = ()
     rules: tuple[PathInstructionRule, ...] = ()
-    """Files that are read when an agent uses a file that they are about."""
+    """Files that are read when an agent uses a file to which they apply."""
     notes: tuple[str, ...] = ()
     """Sentences about files that were left out, with the reason."""
     excluded: tuple[Path, ...] = ()
@@ -264,7 +264,8 @@ class InstructionReader:
         for file in reversed(self._files):
             if len(file.text) > remaining:
                 self._note_omission(
-                    file.path, f"with it, all files together would exceed {self._max_chars:,} characters"
+                    file.path,
+                    f"with this file, all files together would exceed {self._max_chars:,} characters",
                 )
             else:
                 remaining -= len(file.text)
@@ -370,7 +371,7 @@ def _remove_front_matter(text: str) -> str:
 
 
 def _remove_comments(text: str) -> str:
-    """Remove HTML comments, which are notes for people, but not those inside of code."""
+    """Remove HTML comments, which are notes for people, but not those inside code."""
     if "<!--" not in text:
         return text
     parts, position = list[str](), 0
@@ -381,10 +382,10 @@ def _remove_comments(text: str) -> str:
 
 
 def _find_imported_paths(text: str) -> Iterator[str]:
-    """Return the paths after an @ outside of code."""
+    """Return the paths after an @ outside code."""
     return (match[1] for match in _IMPORT.finditer(_FENCED.sub("", text)))
 
 
 def list_managed_instruction_files() -> list[Path]:
-    """Return the instruction files next to the managed settings, the weaker first."""
+    """Return the instruction files next to the managed settings, lowest precedence first."""
     return [path.with_name("CLAUDE.md") for path in reversed(settings_files.MANAGED_FILES)]

@@ -1,12 +1,13 @@
-"""Output styles: texts at the end of the lead's prompt that change how it works with the person."""
+"""Output styles: texts at the end of the lead's prompt that change how it works with the user."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shoal.app.definitions.project_directories import iter_project_directories
 from shoal.app.model_notices import format_session_notice
@@ -51,12 +52,17 @@ class OutputStyleFile(Struct, frozen=True, kw_only=True):
     """Reason why the style cannot be chosen."""
 
 
-def choose_output_style(settings: Settings, cwd: Path) -> ChosenOutputStyle:
-    """Return the style that the settings name; files of the project come first, then yours."""
+def choose_output_style(
+    settings: Settings, cwd: Path, plugins: Sequence[tuple[str, Path]] = ()
+) -> ChosenOutputStyle:
+    """Return the style that the settings name; files of the project come first, then yours.
+
+    `plugins` are pairs of namespace and directory.
+    """
     named = next(
         ((each, each.raw["outputStyle"]) for each in settings.documents if each.raw.get("outputStyle")), None
     )
-    if named is None or named[1] == DEFAULT_STYLE:
+    if named is None or str(named[1]).strip().lower() == DEFAULT_STYLE:
         return ChosenOutputStyle()
     document, name = named
     notes: list[str] = []
@@ -64,19 +70,32 @@ def choose_output_style(settings: Settings, cwd: Path) -> ChosenOutputStyle:
         style = _load_style_file(path, notes)
         if style is not None and isinstance(name, str) and style.name.lower() == name.strip().lower():
             return ChosenOutputStyle(style=style, notes=tuple(notes))
+    for style in _iter_plugin_styles(plugins, notes):
+        if isinstance(name, str) and style.name.lower() == name.strip().lower():
+            return ChosenOutputStyle(style=style, notes=tuple(notes))
     location = document.locate_key(("outputStyle",))
     notes.append(f"{location}: outputStyle: there is no output style {name!r}; the default style is used.")
     return ChosenOutputStyle(notes=tuple(notes))
 
 
-def list_output_style_names(settings: Settings, cwd: Path) -> list[str]:
+def list_output_style_names(
+    settings: Settings, cwd: Path, plugins: Sequence[tuple[str, Path]] = ()
+) -> list[str]:
     """Return the names of all styles, the usual one first."""
     styles = (_load_style_file(path, []) for path in _iter_style_files(settings.home, cwd))
-    return list(dict.fromkeys((DEFAULT_STYLE, *(style.name for style in styles if style is not None))))
+    names = [style.name for style in (*styles, *_iter_plugin_styles(plugins, [])) if style is not None]
+    return list(dict.fromkeys((DEFAULT_STYLE, *names)))
+
+
+def _iter_plugin_styles(plugins: Sequence[tuple[str, Path]], notes: list[str]) -> Iterator[OutputStyle]:
+    for namespace, directory in plugins:
+        for path in sorted(directory.glob("*.md")):
+            if (style := _load_style_file(path, notes)) is not None:
+                yield replace(style, name=f"{namespace}:{style.name}")
 
 
 def list_output_style_files(settings: Settings, cwd: Path) -> Iterator[OutputStyleFile]:
-    """Yield the files of the project and the home, the strongest first."""
+    """Yield the files of the project and the home, highest precedence first."""
     usable, names = {*_iter_style_files(settings.home, cwd)}, {DEFAULT_STYLE}
     for path in dict.fromkeys((*_iter_project_files(cwd), *_list_style_files(settings.home))):
         notes: list[str] = []

@@ -79,7 +79,7 @@ class AgentPathInstructions:
         self._delivered.clear()
 
     def copy_delivered(self, other: AgentPathInstructions) -> None:
-        """Count as delivered what another agent got, whose conversation this one continues."""
+        """Count everything as delivered that the agent whose conversation this one continues has received."""
         self._checked_directories |= other._checked_directories
         self._delivered |= other._delivered
 

@@ -110,6 +110,9 @@ class PluginSet(Struct, frozen=True, kw_only=True):
     def list_command_dirs(self) -> tuple[tuple[str, Path], ...]:
         return tuple((plugin.name, directory) for plugin in self.all for directory in plugin.commands)
 
+    def list_style_dirs(self) -> tuple[tuple[str, Path], ...]:
+        return tuple((plugin.name, plugin.root / "output-styles") for plugin in self.all)
+
     def build_hook_documents(self) -> tuple[SettingsDocument, ...]:
         """Return one settings document with only `hooks` per plug-in."""
         return tuple(

@@ -1,4 +1,4 @@
-"""Index of named items from several sources: each name resolves to the strongest source that has it."""
+"""Index of named items from several sources: each name resolves to the one with the highest precedence."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Item = TypeVar("Item", bound=_NamedDefinition)
 
 
 class DefinitionPrecedenceIndex(Generic[Item]):
-    """Filled source by source, the strongest first. `noun` names one item, such as "agent" or "skill"."""
+    """Filled source by source, highest precedence first. `noun` names one item, such as "agent"."""
 
     def __init__(self, noun: str) -> None:
         self._noun = noun
         self.by_name: dict[str, Item | DefinitionProblem] = {}
-        """Item for each name; a problem if the strongest source's file is bad."""
+        """Item for each name; a problem if the file of the source with the highest precedence is bad."""
         self.shadowed: list[tuple[Item, Item | DefinitionProblem]] = []
         """Unused items, each with the item that takes precedence."""
         self.problems: list[DefinitionProblem] = []

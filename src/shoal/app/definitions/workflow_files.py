@@ -20,7 +20,7 @@ from shoal.stores.files.home.trust_file import ProjectTrustFile
 from shoal.wire.settings_codec import SettingsDocument
 
 WorkflowSource: TypeAlias = Literal["project", "home", "plugin"]
-NO_JAVASCRIPT = "Shoal runs workflows in Python only. Rewrite it: docs/workflows.md has an example."
+NO_JAVASCRIPT = "Shoal runs only Python workflows. Rewrite it: docs/workflows.md has an example."
 UNTRUSTED = (
     "This project's workflows are not trusted in their current state. Read them, then trust the project: "
     "shoal trust"
@@ -46,7 +46,7 @@ class WorkflowFileEntry(Struct, frozen=True, kw_only=True):
     """Name of the plug-in."""
     workflows: tuple[ParsedWorkflow, ...] = ()
     problem: str = ""
-    """Why nothing in it can be run."""
+    """Reason why nothing in the file can be run."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -90,7 +90,7 @@ class WorkflowFiles:
         ]
 
     def list_commands(self) -> tuple[WorkflowCommand, ...]:
-        """Return each workflow once, by its name; those that cannot run say why."""
+        """Return each workflow once, by its name; those that cannot run include the reason."""
         found: dict[str, WorkflowCommand] = {}
         for file in self.list_files():
             for name, workflow in zip(file.names, file.workflows, strict=True):
@@ -182,8 +182,8 @@ def _parse_workflow_file(path: Path) -> tuple[tuple[ParsedWorkflow, ...], str]:
     try:
         workflows = tuple(_iter_workflows(ast.parse(path.read_text(encoding="utf-8"))))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        return (), f"It cannot be read: {error}"
-    no_workflow = "It defines no workflow. Decorate an async function with @shoal.workflow."
+        return (), f"The file cannot be read: {error}"
+    no_workflow = "The file defines no workflow. Decorate an async function with @shoal.workflow."
     return workflows, "" if workflows else no_workflow
 
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from shoal.core.errors import WorktreeError
 
-TASK_PROMPT = "This project's tests fail. Have the code repaired, not the tests."
+TASK_PROMPT = "This project's tests fail. Have agents fix the code, not the tests."
 TEST_COMMAND = ("python3", "-m", "unittest", "-q")
 _SUFFIX = ".txt"
 """Suffix that keeps the shipped project files from being treated as code of this package."""

@@ -27,7 +27,7 @@ from shoal.wire.model_script_codec import ModelScriptStep, RemainingModelScriptS
 DEADLINE = 120
 """Seconds after which a demo that is still running is stopped."""
 AGENTS = {"berths": "cyan", "fees": "yellow", "tides": "purple"}
-"""Name and colour of each agent; the name is also the module that it repairs."""
+"""Name and color of each agent; the name is also the module that it repairs."""
 _MODEL_OVERRIDES = ("SHOAL_SUBAGENT_MODEL", "CLAUDE_CODE_SUBAGENT_MODEL")
 """Variables that would replace the scripted model."""
 SECONDS_PER_WORD = 0.06
@@ -45,7 +45,7 @@ KILLED_MEMBER = "cleo"
 CALLS_BEFORE_KILL = 3
 """Number of calls the member has made before it is killed."""
 _FAST_FACTOR = 0.1
-"""Factor on the script's delays: slow enough to find the killed member at work."""
+"""Factor for the script's delays, slow enough that the kill interrupts work."""
 _SHOAL_SETTINGS = {"teammate_mode": "process", "plan_approver": "lead", "sandbox": {"enabled": "auto"}}
 _PERMISSIONS = {
     "allow": ["Bash(python3 -m unittest:*)"],
@@ -104,7 +104,7 @@ def _compose_demo_lead_answer(request: ModelRequest, agents: tuple[str, ...]) ->
         for status, kind in _END_NOTIFICATION.findall(message.text)
     }
     if not statuses:
-        return "Something is not as expected, so I am stopping."
+        return "Something went wrong, so I am stopping."
     if failed := [name for name in statuses if statuses[name] != "completed"]:
         return f"{_join_names(failed)} did not finish."
     working = [name for name in agents if name not in statuses]
@@ -127,13 +127,13 @@ class DemoSessionOptions(Struct, frozen=True, kw_only=True):
 def isolate_demo_environment(environ: MutableMapping[str, str], home: Path, empty_home: Path) -> None:
     """Point everything the demo starts to its own home and away from the user's settings.
 
-    `empty_home` exists and contains no shell start-up files.
+    `empty_home` exists and contains no shell startup files.
     """
     for name in [*_MODEL_OVERRIDES, *(name for name in environ if name.startswith("GIT_"))]:
         environ.pop(name, None)
     environ.update(
         SHOAL_HOME=str(home),
-        # Python 3.13 and later colours test output if the environment forces it.
+        # Python 3.13 and later colors test output if the environment forces it.
         PYTHON_COLORS="0",
         GIT_CONFIG_GLOBAL=os.devnull,
         GIT_CONFIG_NOSYSTEM="1",

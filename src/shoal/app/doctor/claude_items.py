@@ -64,7 +64,7 @@ _STRONGEST_COUNTS = frozenset(
     }
     | {"theme", "permissions.defaultMode"}
 )
-"""Keys of which only the value in the strongest file counts."""
+"""Keys for which only the value with the highest precedence counts."""
 _USER_ONLY = frozenset(
     {"autoMemoryDirectory", "cleanupPeriodDays", "disableAllHooks", "modelOverrides"}
     | {"enableAllProjectMcpServers", "enabledMcpjsonServers", "sandbox.filesystem.allowWrite"}
@@ -72,7 +72,7 @@ _USER_ONLY = frozenset(
 _CLAUDE_PREFIXES = (
     "ANTHROPIC_", "API_", "BASH_", "CLAUDE_", "CLOUD_ML_", "DISABLE_", "ENABLE_", "MAX_", "MCP_", "VERTEX_",
 )  # fmt: skip
-"""Beginnings of the names of variables that Claude Code reads."""
+"""Prefixes of the variables that Claude Code reads."""
 EFFECTIVE_ENV_NAMES = frozenset(
     {
         "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "ANTHROPIC_CUSTOM_HEADERS",
@@ -88,7 +88,7 @@ EFFECTIVE_ENV_NAMES = frozenset(
         "MCP_TOOL_TIMEOUT",
     }
 )  # fmt: skip
-"""Variables of Claude Code that have an effect in the key `env`."""
+"""Claude Code variables that have an effect in the key `env`."""
 OTHER_FILES = {
     "keybindings.json": "Shoal's key bindings are fixed",
     "loop.md": "ask the agent to schedule the prompt",
@@ -130,10 +130,15 @@ def list_claude_items(environ: Mapping[str, str], cwd: Path) -> list[ClaudeItem]
             refused = [ClaudeItem(file=str(error.path or ""), item="file", use="refused", advice=str(error))]
         return [*refused, *_list_unread_files(home, cwd, refused)]
     plugins = load_plugins(settings, cwd)
+    styles = plugins.list_style_dirs()
     is_hidden = create_permission_engine(settings, cwd).build_unreadable_file_filter("Read", str(cwd))
     instructions = _load_instructions(settings, cwd, is_hidden)
     items = [
-        *(item for document in settings.documents for item in _list_document_items(settings, document, cwd)),
+        *(
+            item
+            for document in settings.documents
+            for item in _list_document_items(settings, document, cwd, styles)
+        ),
         *_list_mcp_server_items(settings, cwd, plugins),
         *_list_left_out_items(settings, cwd),
         *_list_agent_items(settings, cwd, plugins),
@@ -141,7 +146,7 @@ def list_claude_items(environ: Mapping[str, str], cwd: Path) -> list[ClaudeItem]
         *_list_plugin_items(plugins),
         *_list_instruction_items(settings, instructions),
         *_list_nested_instruction_items(settings, cwd, is_hidden, instructions),
-        *_list_output_style_items(settings, cwd),
+        *_list_output_style_items(settings, cwd, styles),
         *_list_other_files(home, cwd),
     ]
     return sorted(items, key=lambda item: item.file)
@@ -171,7 +176,9 @@ def _list_unread_files(home: Path, cwd: Path, refused: Sequence[ClaudeItem]) -> 
             yield ClaudeItem(file=str(path), item="file", use="not used", advice=advice)
 
 
-def _list_document_items(settings: Settings, document: SettingsDocument, cwd: Path) -> Iterator[ClaudeItem]:
+def _list_document_items(
+    settings: Settings, document: SettingsDocument, cwd: Path, styles: Sequence[tuple[str, Path]]
+) -> Iterator[ClaudeItem]:
     unused = {
         item.name: item.reason
         for item in settings.findings.unused_items
@@ -189,7 +196,7 @@ def _list_document_items(settings: Settings, document: SettingsDocument, cwd: Pa
         key = find_claude_key(name)
         reason = unused.pop(name, None) or _find_other_reason(settings, document, name, value)
         if name == "outputStyle" and reason is None:
-            chosen = choose_output_style(settings, cwd)
+            chosen = choose_output_style(settings, cwd, styles)
             reason = " ".join(chosen.notes) or None if chosen.style is None else None
         use: KeyUse = key.use if reason is None or key.use == "wider here" else "not used"
         yield ClaudeItem(file=document.name, item=name, use=use, advice=reason or key.advice)
@@ -217,7 +224,12 @@ def _find_unused_variable_reason(settings: Settings, document: SettingsDocument,
         return f"{first.name} sets it too and takes precedence"
     if name.startswith(_CLAUDE_PREFIXES) and name not in EFFECTIVE_ENV_NAMES:
         return "Shoal does not use it; commands get it"
-    return None
+    return _find_warning(settings, f"{name} is ")
+
+
+def _find_warning(settings: Settings, beginning: str) -> str | None:
+    """Return the warning that a value is ignored, if there is one."""
+    return next((each for each in settings.findings.warnings if each.startswith(beginning)), None)
 
 
 def _find_other_reason(settings: Settings, document: SettingsDocument, name: str, value: Any) -> str | None:
@@ -234,7 +246,20 @@ def _find_other_reason(settings: Settings, document: SettingsDocument, name: str
         first = next(each for each in settings.documents if has_settings_key(each, name.split(".")))
         if first is not document:
             return f"{first.name} sets it too and takes precedence"
-    return None
+    return _find_stronger_item(settings, document, name)
+
+
+def _find_stronger_item(settings: Settings, document: SettingsDocument, name: str) -> str | None:
+    """Return the reason why another item or an unusable value makes this one ineffective."""
+    if name == "model" and document.locate_key((name,)) != (origin := settings.find_setting_origin(name)):
+        return f"{origin} takes precedence"
+    if name == "includeCoAuthoredBy" and any(
+        has_settings_key(each, ("attribution", key))
+        for each in settings.documents
+        for key in ("commit", "pr")
+    ):
+        return "attribution takes precedence"
+    return _find_warning(settings, f"{document.locate_key(name.split('.'))}: {name}: expected")
 
 
 def _list_hook_items(settings: Settings, document: SettingsDocument, value: Any) -> Iterator[ClaudeItem]:
@@ -433,6 +458,9 @@ def _list_nested_instruction_items(
         found = reader.fit_files_to_size_limit()
         listed += (file.path for file in found.files)
         yield from _list_instruction_items(settings, found, _NESTED_ADVICE)
+        for path in sorted((directory / ".claude" / "skills").glob("*/SKILL.md")):
+            item, advice = f"skill {path.parent.name}", f"start Shoal in {directory} to use it"
+            yield ClaudeItem(file=str(path), item=item, use="not used", advice=advice)
 
 
 def _iter_directories_below(cwd: Path) -> Iterator[Path]:
@@ -446,8 +474,10 @@ def _iter_directories_below(cwd: Path) -> Iterator[Path]:
             yield Path(directory)
 
 
-def _list_output_style_items(settings: Settings, cwd: Path) -> Iterator[ClaudeItem]:
-    chosen = choose_output_style(settings, cwd).name
+def _list_output_style_items(
+    settings: Settings, cwd: Path, styles: Sequence[tuple[str, Path]]
+) -> Iterator[ClaudeItem]:
+    chosen = choose_output_style(settings, cwd, styles).name
     for file in list_output_style_files(settings, cwd):
         use: KeyUse = "not used" if file.problem else "used"
         advice = file.problem or ("" if file.name == chosen else "choose it with outputStyle")

@@ -37,7 +37,7 @@ from shoal.tools.command_environment import build_command_environment
 from shoal.wire.hook_codec import ParsedHooks
 
 VARIABLES_DIRECTORY = "env"
-"""Directory of a run with the variables that hooks leave for the shell commands of its agents."""
+"""Directory with the variables that a run's hooks set for its agents' shell commands."""
 _TEAM_EVENTS = ("TeammateIdle", "TaskCreated", "TaskCompleted")
 _CONFIG_SOURCES = {
     "managed": "policy_settings",
@@ -104,7 +104,7 @@ class HookRegistry:
         return self._prompt_id
 
     def on_prompt_submitted(self) -> None:
-        """Handle that a prompt is about to be submitted to the lead: a turn may take several prompts."""
+        """Called before a prompt is submitted to the lead: a turn may take several prompts."""
         if not self._is_prompt_id_unused:
             self._start_prompt()
         self._is_prompt_id_unused = False
@@ -118,14 +118,14 @@ class HookRegistry:
         self._is_prompt_id_unused = True
 
     def on_item_delivered(self, item: InboxItem) -> None:
-        """Handle that a queued item has entered an agent's conversation."""
+        """Called after a queued item has entered an agent's conversation."""
         if item.by == "person" and item.to == LEAD_ID and "UserPromptSubmit" not in self.by_event:
             self._start_prompt()
         if self.notifier is not None:
             self.notifier.on_item_delivered(item)
 
     def on_prompt(self, agent: AgentId) -> None:
-        """Handle that the user has sent a prompt to the agent."""
+        """Called after the user has sent a prompt to the agent."""
         if agent == LEAD_ID:
             self._start_prompt()
         if self.notifier is not None:

@@ -28,7 +28,7 @@ def load_configured_hooks(
     plugins: Sequence[SettingsDocument] = (),
     program_tools: Collection[str] = (),
 ) -> ParsedHooks:
-    """Load the hooks of settings files, the strongest first, then of plug-ins, then of the program.
+    """Load the hooks of settings files, highest precedence first, then of plug-ins, then of the program.
 
     `program_tools` are the names of the program's own tools. Raises `SettingsError` if the program's hooks
     are not understood: it relies on each of them.
@@ -104,7 +104,8 @@ def _convert_to_subagent_stop_hook(hook: Hook) -> Hook:
 
 
 def are_settings_hooks_disabled(document: SettingsDocument, settings: Settings) -> bool:
-    """Return True if its hooks are off. A project cannot disable user hooks, nor a user managed ones."""
+    """Return True if its hooks are off. Projects cannot disable user hooks, and users cannot disable managed
+    hooks."""
     if document.kind != "managed" and allows_only_managed_hooks(settings.documents):
         return True
     if document.kind not in ("managed", "plugin") and is_plugin_only(settings.documents, "hooks"):

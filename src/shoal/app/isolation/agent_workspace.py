@@ -85,7 +85,7 @@ async def _retain_no_worktree_work() -> RetainedWorktreeWork | None:
 
 
 class UnreadablePaths(Struct, kw_only=True):
-    """Paths that rules exclude from reading; set later, as the rules are made after the workspace."""
+    """Paths that rules exclude from reading; set later, because the rules are created after the workspace."""
 
     list_paths: Callable[[], Sequence[Path]] = tuple
 

@@ -17,7 +17,7 @@ from shoal.app.settings.settings import Settings
 from shoal.core.errors import SettingsError
 
 DiagnosticState: TypeAlias = Literal["ok", "none", "warn", "bad"]
-"""`none` is for something absent that is optional."""
+"""`none` means that something optional is absent."""
 
 NETWORK_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "9p", "ceph", "glusterfs", "lustre"}
@@ -189,7 +189,7 @@ def check_terminal(env: Mapping[str, str]) -> Iterator[DoctorDiagnostic]:
         )
         return
     size = shutil.get_terminal_size()
-    colours = "no colours (NO_COLOR)" if env.get("NO_COLOR") else "colours"
+    colours = "no colors (NO_COLOR)" if env.get("NO_COLOR") else "colors"
     kind = env.get("TERM", "")
     is_dumb = kind in ("", "dumb")
     yield DoctorDiagnostic(

@@ -44,7 +44,7 @@ def read_worktree_options(
     notes = (
         ()
         if base in ("head", "fresh")
-        else ('"worktree.baseRef" is neither "head" nor "fresh": a worktree starts at HEAD.',)
+        else ('"worktree.baseRef" is neither "head" nor "fresh", so worktrees start at HEAD.',)
     )
     options = WorktreeOptions(
         links=tuple(lists["symlinkDirectories"]),

@@ -50,17 +50,18 @@ CREDENTIAL_PATHS = (
     ".mozilla", ".config/google-chrome", ".config/chromium", ".bash_history", ".zsh_history",
     ".python_history",
 )
-"""Credentials and private data of the user. Hidden."""
+"""The user's credentials and private data. These paths are hidden."""
 
 STARTUP_FILES = (
     ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc", ".zshenv",
     ".zprofile", ".zlogin", ".inputrc", ".config/fish", ".gitconfig", ".config/git", ".config/autostart",
     ".config/systemd", ".local/bin", ".vimrc", ".config/nvim",
 )
-"""Files that run when the user opens a shell or an editor, or uses git. Read-only."""
+"""Files that run when the user opens a shell or an editor, or uses git. These paths are read-only."""
 
 PROJECT_CONTROL_FILES = (".git", ".claude", ".mcp.json", ".envrc", ".git/config.worktree")
-"""Files at the top of a project that make programs outside of the sandbox run something. Not created."""
+"""Files at the top of a project that make programs outside the sandbox run something. Commands cannot create
+them."""
 
 
 # fmt: on

@@ -36,7 +36,7 @@ class AgentHandle(Generic[AnswerT_co]):
 
     @property
     def name(self) -> str:
-        """Name that was given at the start; empty if none was."""
+        """Name given at the start; empty if there is none."""
         return self._run.facts.name
 
     @property
@@ -64,7 +64,7 @@ class AgentHandle(Generic[AnswerT_co]):
         await self._session.supervisor.send_user_message(self.id, text)
 
     async def stop(self, reason: str = STOPPED_BY_PROGRAM) -> Result[AnswerT_co]:
-        """Stop the agent, if it runs, and return its result."""
+        """Stop the agent, if it is running, and return its result."""
         await self._session.supervisor.stop_run_if_running(self._find_run(), reason)
         return await self.wait()
 

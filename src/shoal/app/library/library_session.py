@@ -103,7 +103,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
             await super().__aexit__(*exc)
 
     async def _end_turn_before_questions(self) -> None:
-        """Stop what may ask before nobody answers: a question without an answer would wait forever."""
+        """Stop everything that may ask a question before nobody can answer it: it would wait forever."""
         if self._question_answerer is not None:
             await self.interrupt()
             await self.workflows.stop_all("the session ended")
@@ -112,7 +112,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
             self._question_answerer.cancel()
 
     async def open(self) -> LibrarySession[AnswerT_co]:
-        """Open the session where no `async with` block is possible; `close` ends it."""
+        """Open the session if you cannot use `async with`; `close` ends it."""
         self._refuse_second_opening()
         opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # One task enters and leaves: cells of a notebook run in tasks that end before the session.
@@ -159,7 +159,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
     def subscribe(self, callback: Callable[[Event], None]) -> Callable[[], None]:
         """Subscribe to all events, in turns and between them; return a function that unsubscribes.
 
-        The callback must not block. One that raises is removed, and the session continues.
+        The callback must not block. A callback that raises is removed, and the session continues.
         """
         self._require_open()
         check_function("session.subscribe()", "callback", callback)
@@ -248,7 +248,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
     ) -> list[Result[Any]]:
         """Run an agent for each prompt, at most `at_once` at a time, and return the results in order.
 
-        A failed agent is a `Result` that is not `ok`; the others continue. If `map` is cancelled, it stops
+        A failed agent is a `Result` that is not `ok`; the others continue. If `map` is canceled, it stops
         its agents.
         """
         self._require_open()
@@ -272,7 +272,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         output: type[Any] | None,
         options: SpawnOptions,
     ) -> None:
-        """Run prompts one after the other, taking each from the shared rest."""
+        """Run prompts one after the other, taking each from the shared iterator."""
         for index, prompt in remaining:
             try:
                 handle: AgentHandle[Any] = (
@@ -286,7 +286,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
             try:
                 results[index] = await handle.wait()
             except asyncio.CancelledError:
-                await handle.stop("the program cancelled the call that waited for it")
+                await handle.stop("the program canceled the call that waited for it")
                 raise
 
     def create_background_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

@@ -1,4 +1,4 @@
-"""Answers questions of agents with a function of the program."""
+"""Answers agents' questions with a function in the program."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ANSWER_TYPES: dict[type[Any], type[Any]] = {
 
 
 async def answer_questions(session: Session, handler: QuestionHandler) -> None:
-    """Answer every question of the session until cancelled; each has its own task."""
+    """Answer every question of the session until canceled; each has its own task."""
     async with asyncio.TaskGroup() as tasks:
         async for question in session.questions.watch_questions():
             tasks.create_task(_answer_question(session, handler, question))
@@ -43,7 +43,7 @@ async def _answer_question(session: Session, handler: QuestionHandler, question:
 
 
 async def _call_handler(session: Session, handler: QuestionHandler, question: Question) -> Answer | None:
-    """Return the answer of the program, or a denial; None leaves the question to a person."""
+    """Return the program's answer, or a denial; None leaves the question to a person."""
     try:
         returned: Any = handler(question)
         if inspect.isawaitable(returned):

@@ -34,9 +34,9 @@ class SharedOptions(TypedDict, total=False):
     """
 
     home: PathText
-    """Home directory, which holds all state; by default `SHOAL_HOME`, or `~/.claude`."""
+    """Home directory, where all state is stored; by default `SHOAL_HOME`, or `~/.claude`."""
     environ: Mapping[str, str]
-    """Variables that the session reads and its commands get, instead of the variables of the process."""
+    """Environment variables for the session and its commands, instead of those of the process."""
     cwd: PathText
     """Project directory; by default the current directory of the process."""
     model: str | Model
@@ -59,13 +59,13 @@ class SharedOptions(TypedDict, total=False):
     """How much the lead's model thinks before it answers."""
     thinking_tokens: int
     betas: Sequence[str]
-    """Betas of the Messages API."""
+    """Messages API betas to enable."""
     output_schema: Mapping[str, Any]
     """JSON Schema of the lead's structured answer; `output` takes a Python type instead."""
     max_turns: int
-    """Maximum number of model requests of each agent in one turn."""
+    """Maximum number of model requests by each agent in one turn."""
     max_budget_usd: float
-    """Limit for the whole session with all its agents."""
+    """Limit for the whole session, including all its agents."""
     budget: SharedBudget
     """`shoal.Budget` that several sessions share, in addition to the limits of each."""
     max_total_tokens: int
@@ -73,7 +73,7 @@ class SharedOptions(TypedDict, total=False):
     max_agents: int
     """Maximum number of agents ever started in addition to the lead."""
     deadline: float
-    """Seconds for the whole work of the session."""
+    """Time limit in seconds for the whole session."""
     hooks: Hooks
     """Hooks by event: functions, (matcher, function), or entries as in settings."""
     mcp_config: Sequence[str | Mapping[str, Any]]
@@ -96,11 +96,11 @@ class SharedOptions(TypedDict, total=False):
     bare: bool
     """True to load no hooks, skills, agents, plug-ins, MCP servers or instructions from files."""
     skip_permissions: bool
-    """True to skip permission checks; only for throw-away machines."""
+    """True to skip permission checks; only for disposable machines."""
     allow_bypass: bool
-    """True if the session may switch to skipping permissions later."""
+    """True if the session may switch to `bypassPermissions` mode later."""
     on_question: QuestionHandler
-    """Function that answers questions of all agents; it may be async. A question without an answer is
+    """Function that answers questions from all agents; it may be async. A question without an answer is
     denied."""
     attended: bool
     """True if a person can answer questions, for example in the web view."""
@@ -110,13 +110,13 @@ class SharedOptions(TypedDict, total=False):
     """True if the session stays open and all its agents run in the background."""
     session_id: str
     title: str
-    """Name of the session for people, by which it can be resumed."""
+    """Human-readable name by which the session can be resumed."""
     persist: bool
-    """False writes nothing to disk: no transcript, no journal, no resuming."""
+    """False to write nothing to disk: no transcript and no journal, so the session cannot be resumed."""
     store: Store | PathText
     """Store of sessions and teams: an object, a directory, `memory:` or `file:DIRECTORY`."""
     record: PathText
-    """Path where every request and reply is recorded for `replay:`."""
+    """Path of the file in which every request and reply is recorded for `replay:`."""
     debug: bool
     debug_file: PathText
     debug_filter: str
@@ -125,7 +125,7 @@ class SharedOptions(TypedDict, total=False):
     trace: str
     """`traceparent` of an existing trace that the session's telemetry continues."""
     seed: int
-    """Seed for ids and random numbers, so that a run repeats."""
+    """Seed for ids and random numbers, so that a run can be reproduced."""
     clock: Clock
 
 
@@ -234,7 +234,7 @@ def _refuse_misspelled_settings(settings: Mapping[Any, Any]) -> None:
 
 
 def _collect_agents(fields: dict[str, Any]) -> tuple[Agent[Any], ...]:
-    """Replace `Agent` objects by their fields, which other processes can read, and return them."""
+    """Replace `Agent` objects with their fields, which other processes can read, and return them."""
     agents = _list_agent_objects(fields)
     lead = fields.get("agent")
     if isinstance(lead, Agent):

@@ -1,4 +1,4 @@
-"""Teams of Python programs: members, tasks and mail without a model that arranges them."""
+"""Teams of Python programs: members, tasks and mail, set up by the program instead of a model."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class Team:
         lead: Agent[Any] | None,
         options: SharedOptions,
     ) -> Team:
-        """Return a stored team, which is not open yet. Raises `TeamNotFound`."""
+        """Return a stored team without opening it. Raises `TeamNotFound`."""
         roster, stored = await _find_stored_team(name, options)
         if members is None:
             members, lead = _restore_agents(name, stored, lead)
@@ -168,7 +168,7 @@ class Team:
 
     @property
     def members(self) -> tuple[TeammateStatusSnapshot, ...]:
-        """Members that have started and not left."""
+        """Members that have started and have not left."""
         return tuple(self._require_session().list_members())
 
     async def list_tasks(self) -> tuple[Task, ...]:
@@ -212,9 +212,9 @@ class Team:
             if not isinstance(value, str) and not (name == "accept" and value is None):
                 raise TypeError(f"{function}: {name}: expected a string, got {value!r:.80}.")
         if not subject.strip():
-            raise SettingsError(f"{function}: subject: it is empty. Say what to do.")
+            raise SettingsError(f"{function}: the subject is empty. Say what to do.")
         if accept is not None and not accept.strip():
-            raise SettingsError(f"{function}: accept: it is empty. Write a shell command, or leave it out.")
+            raise SettingsError(f"{function}: accept is empty. Write a shell command, or leave it out.")
         if owner is None:
             return
         if isinstance(owner, Agent):
@@ -224,7 +224,7 @@ class Team:
             raise SettingsError(f"{function}: owner: there is no member {owner!r}.{suggestion}")
 
     async def start(self) -> None:
-        """Start the members, if they do not run yet."""
+        """Start the members, if they are not running yet."""
         session = self._require_session()
         if self._is_started:
             return
@@ -309,7 +309,7 @@ class Team:
         await self._require_teams(session).disband_team()
 
     async def open(self) -> Team:
-        """Open the team where no `async with` block is possible; `close` ends it."""
+        """Open the team if you cannot use `async with`; `close` ends it."""
         if self._session is not None:
             raise RuntimeError("The team was already opened. Create another one, or resume it.")
         session = self._session = self._create_session()
@@ -388,7 +388,7 @@ class Team:
         )
 
     def _continue_work(self, session: LibrarySession[Any]) -> asyncio.Task[None]:
-        """Return the task that runs until the team has nothing left to do; a new one if that has ended."""
+        """Return the task that runs until the team has nothing left to do; a new one if it has ended."""
         if self._work is None or self._work.done():
             self._work = session.create_background_task(self._run_until_idle(session))
         return self._work
@@ -411,7 +411,7 @@ class Team:
                 return
 
     async def _end_team(self, session: LibrarySession[Any], *, failed: bool) -> None:
-        """Delete a team whose work is done; any other can be resumed."""
+        """Delete a team whose work is done; any other team can be resumed."""
         report = self._last_report
         if self._work is not None:
             self._work.cancel()
@@ -554,7 +554,7 @@ def _restore_agents(
 
 
 def _list_started_members(session: LibrarySession[Any], team: str) -> set[str]:
-    """Return the names of members that ever started: one that left must not come back."""
+    """Return the names of all members that ever started: a member that left must not come back."""
     return {
         record.event.name
         for record in session.journal.read_records()

@@ -20,9 +20,9 @@ _STORED_OPTIONS = (
     "skills", "slash_commands", "add_dirs", "settings", "setting_sources", "bare", "skip_permissions",
     "allow_bypass", "coordinator",
 )  # fmt: skip
-"""Options that a resumed team has again."""
+"""Options that are restored when a team is resumed."""
 _PROGRAM_OPTIONS = ("model", "tools", "hooks", "on_question", "budget", "environ", "settings", "mcp_config")
-"""Options that are objects of the program or may hold secrets: a resume needs them again."""
+"""Options that are program objects or may contain secrets; they must be passed again on resume."""
 
 
 class StoredTeamDefinition(Struct, frozen=True, kw_only=True):
@@ -84,5 +84,5 @@ def refuse_missing_program_options(definition: StoredTeamDefinition, given: Mapp
         names = ", ".join(f"{name}=" for name in missing)
         raise SettingsError(
             f"shoal.Team.resume({definition.team!r}): the team was opened with {names}, which cannot be "
-            "stored. Pass it again."
+            f"stored. Pass {names} again."
         )

@@ -16,7 +16,7 @@ from shoal.policy.permission_rules import PermissionRuleSet
 from shoal.tools.tool_search_tool import TOOL_SEARCH, build_tool_search_tool
 
 THRESHOLD_TOKENS = 4_000
-"""Tokens of schemas of MCP servers that are sent without a search."""
+"""Maximum number of tokens of MCP tool schemas that are sent without a search."""
 _VARIABLE = "ENABLE_TOOL_SEARCH"
 _PERCENT = 10
 _CHARS_PER_TOKEN = 4

@@ -55,7 +55,7 @@ class AgentTools(Struct, frozen=True, kw_only=True):
     close: Callable[[], Awaitable[None]] = _close_nothing
     """Stops the agent's own servers."""
     output_tool: StructuredOutputTool | None = None
-    """Receives the structured answer that the agent owes, if any; also in `tools`."""
+    """Receives the structured answer that the agent must give, if any; also in `tools`."""
 
     def add_output_tool_name(self, toolset: ToolSelection) -> ToolSelection:
         """Return the selection with the agent's own output tool, and never with that of the lead."""
@@ -126,7 +126,7 @@ class SessionMcpServerManager:
         try:
             await self._stop_servers(servers)
         finally:
-            # If this is cancelled, nothing is awaited.
+            # If this is canceled, nothing is awaited.
             for server in servers:
                 server.cancel()
             await self._group.__aexit__(None, None, None)
@@ -188,7 +188,7 @@ class SessionMcpServerManager:
         return tuple(managed.server.name for managed in self._servers if managed.status == "pending")
 
     def list_always_loaded_prefixes(self) -> tuple[str, ...]:
-        """Return the beginnings of names of tools that are never deferred."""
+        """Return the name prefixes of tools that are never deferred."""
         return tuple(server.tool_name_prefix for server in self.configured.servers if server.always_load)
 
     async def wait_until_settled(self) -> None:
@@ -226,7 +226,8 @@ class SessionMcpServerManager:
         return tuple(prompt for managed in self._servers for prompt in managed.features.prompts)
 
     async def render_prompt(self, name: str, arguments: Mapping[str, str]) -> str:
-        """Return a prompt. Raises `McpConnectionLost`, or `McpRequestRefused`, also for an unknown name."""
+        """Return a prompt. Raises `McpConnectionLost`, or `McpRequestRefused`, for example for an unknown
+        name."""
         for server in self._servers:
             if (prompt_name := server.features.prompt_names.get(name)) is not None:
                 async with self._clock.deadline(PROMPT_TIMEOUT):

@@ -39,9 +39,9 @@ def choose_subagent_model(
 
 
 def choose_background_model(settings: Settings, parent: ModelCard, name: str) -> str | None:
-    """Return the name of a model for small questions: the one named, or the small one of the provider.
+    """Return the name of a model for small questions: the named one, or the provider's small model.
 
-    None stands for the parent's running model.
+    None means the parent's running model.
     """
     from shoal.models.catalogue import qualify_model_alias
 
@@ -68,7 +68,7 @@ class SubagentModelResolver:
         return await self.load_model(parent, self._choose_name(parent.card, call, definition))
 
     async def load_model(self, parent: Model, name: str | None) -> Model:
-        """Return the model of a name, or the parent's if the name is that of the parent or None."""
+        """Return the model with this name, or the parent's model if the name is the parent's or None."""
         if name is None or name in (parent.card.id, format_qualified_model_name(parent)):
             return parent
         if name not in self._models:

@@ -1,4 +1,4 @@
-"""Model of a session: the one named, the one configured, or one that is detected."""
+"""Model of a session: the named one, the configured one, or a detected one."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def choose_model(
     Raises `NoModelConfigured`, `UnknownModel` or `SettingsError`.
     """
     name = name or settings.models.main
-    if name is None or name.strip() == DEFAULT_MODEL:
+    if name is None or name.strip().lower() == DEFAULT_MODEL:
         return await _create_default_model(settings, clock, rng)
     kind, _, rest = name.partition(":")
     if kind == "scripted" and rest:
@@ -112,7 +112,7 @@ class PlanModeNames(NamedTuple):
 def find_plan_mode_names(name: str | None, settings: Settings) -> PlanModeNames | None:
     """Return the two models if the name, or the configured one, depends on the permission mode."""
     name = name or settings.models.main
-    if name is None or "opusplan" not in name or name in settings.model_aliases:
+    if name is None or "opusplan" not in name.lower() or name in settings.model_aliases:
         return None
     from shoal.models.catalogue import split_plan_alias
 

@@ -23,9 +23,9 @@ from shoal.core.ids import IdGenerator
 from shoal.core.ports import Model
 
 RETRY_SECONDS = 10.0
-"""Seconds in which requests to a rate-limited or overloaded provider are retried."""
+"""Seconds during which requests to a rate-limited or overloaded provider are retried."""
 PROBE_TIMEOUT = 90.0
-"""Seconds for the whole probe; a local server may have to load its model first."""
+"""Time limit in seconds for the whole probe; a local server may have to load its model first."""
 _MAX_TOKENS = 2_000
 """Maximum tokens of the answer: a reasoning model thinks before it answers."""
 _SYSTEM = "This is a test. Do exactly what is asked, in as few words as possible."

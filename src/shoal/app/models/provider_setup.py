@@ -90,7 +90,7 @@ def _merge_user_settings_env(settings: Settings) -> dict[str, str]:
 
 
 def apply_provider_setup(settings: Settings, setup: ProviderSetup) -> Settings:
-    """Return the settings as if only this setup said how to reach the provider."""
+    """Return the settings as if only this setup configured access to the provider."""
     names = PROVIDER_VARIABLES[setup.provider]
     access = apply_credential_variables(settings.access, {**dict.fromkeys(names), **setup.variables})
     return replace(settings, access=access, models=replace(settings.models, main=None))
@@ -106,7 +106,7 @@ def qualify_model_name(name: str | None, setup: ProviderSetup) -> str | None:
 
 
 async def list_self_hosted_models(settings: Settings) -> list[str]:
-    """Return the models of a custom server or of Ollama."""
+    """Return the models of a custom server or Ollama."""
     from shoal.app.models.model_choice import resolve_ollama_url
     from shoal.models.providers import list_ollama_models, list_openai_server_models
 

@@ -56,7 +56,7 @@ class ModelReport(Struct, frozen=True, kw_only=True):
 
 
 async def build_model_report(settings: Settings, *, within: float = LISTING_TIMEOUT) -> ModelReport:
-    """Build the report. Usable providers are asked for their lists at once, the others not at all."""
+    """Build the report. Usable providers are asked for their lists concurrently; the others are not asked."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(_query_provider_models(name, settings, within)) for name in PROVIDER_KEYS]
     providers = tuple(task.result() for task in tasks)

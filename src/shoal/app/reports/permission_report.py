@@ -36,7 +36,7 @@ class PermissionReport(Struct, frozen=True, kw_only=True):
     """Directories it may work in: the project first."""
     may_skip: bool
     left_out: tuple[PermissionRuleReportRow, ...]
-    """Allow rules of the project's files without effect, because nobody trusted them."""
+    """Allow rules in the project's files that have no effect because nobody trusted them."""
 
 
 def create_permission_engine(

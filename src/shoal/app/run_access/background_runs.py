@@ -35,7 +35,7 @@ _STDERR_TAIL_CHARS = 2_000
 _POLL_SECONDS = 0.2
 _START_POLL_SECONDS = 0.05
 START_WAIT = 10.0
-"""Seconds in which a run shows that it has started, or why it has not."""
+"""Seconds within which a run shows that it has started, or why it has not."""
 
 
 class BackgroundRunFlags(Struct, frozen=True, kw_only=True):
@@ -132,7 +132,7 @@ class BackgroundRunManager:
     async def wait_until_begun(self, id_: str, has_begun: Callable[[], Awaitable[bool]]) -> None:
         """Return once the run works. Raises `AgentRequestRefused` with the reason if its process ends first.
 
-        A process that is slow to start is not waited for beyond `START_WAIT` seconds.
+        Waits at most `START_WAIT` seconds for a process that is slow to start.
         """
         process = self._processes[id_]
         with suppress(TimeoutError):
@@ -235,7 +235,7 @@ class BackgroundRunManager:
         running = sum(process.poll() is None for process in self._processes.values())
         if running >= self.flags.max_concurrent:
             raise AgentRequestRefused(
-                f"{running} runs are already active, and that is the limit. Wait until one ends."
+                f"{running} runs are already active, which is the limit. Wait until one ends."
             )
         make_private_directory(self._directory)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC

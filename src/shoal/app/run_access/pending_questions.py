@@ -95,7 +95,8 @@ def submit_question_answer(pending: PendingQuestion, answer: Answer) -> bool:
 
 def create_run_ended_error(session: SessionId, directory: Path) -> StateFileError:
     return StateFileError(
-        f"The run {session} asked this and has ended, so it cannot receive the answer. Resume it: shoal "
+        f"The run {session} asked this question but has ended, so it cannot receive the answer. Resume it: "
+        f"shoal "
         f"--resume {session}",
         path=directory,
     )

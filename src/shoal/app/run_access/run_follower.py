@@ -15,13 +15,13 @@ from shoal.stores.files.access.file_watch import DirectoryWatch
 from shoal.stores.files.sessions.file_journal import read_journal
 
 EVENTS_PER_SLICE = 500
-"""Events applied before other tasks get their turn."""
+"""Number of events applied before other tasks get their turn."""
 DELTA_INTERVAL = 0.1
 """Seconds between two deltas for one reader."""
 
 
 class RunFollower:
-    """Context manager that keeps the view current. A run that is resumed later is followed on."""
+    """Context manager that keeps the view current. A run that is resumed later is followed again."""
 
     def __init__(self, run: RunHandle, clock: Clock) -> None:
         self.run = run
@@ -51,13 +51,13 @@ class RunFollower:
 
     @property
     def is_over(self) -> bool:
-        """True if nothing more comes, unless the run is resumed."""
+        """True if nothing more will come, unless the run is resumed."""
         return not self.is_live or self.view.run.ended
 
     async def iter_view_deltas(self, since: int = 0) -> AsyncIterator[ViewDelta]:
         """Yield the changes since an offset, then every later change; one delta bundles simultaneous changes.
 
-        The first delta comes at once, even without a change, because it tells whether the run is live.
+        The first delta comes at once, even without a change, because it shows whether the run is live.
         """
         was_live: bool | None = None
         while True:

@@ -52,9 +52,9 @@ from shoal.wire.control_codec import (
 
 ObservedEvent: TypeAlias = Event | UnknownJournalEvent
 ANSWER_TIMEOUT = 5.0
-"""Seconds in which a run has to report its status."""
+"""Seconds within which a run has to report its status."""
 RECENT_SIZE = 1 << 20
-"""Bytes of the journal with the events that are shown of a long run."""
+"""Bytes at the end of the journal whose events are shown for a long run."""
 _ID_CHARS = 8
 _MAX_LISTED = 10
 
@@ -155,7 +155,7 @@ def find_run(home: Path, name: str) -> RunHandle:
 
 
 def find_named_or_latest_run(home: Path, cwd: Path, name: str | None = None) -> RunHandle | None:
-    """Return the run of that name, or the latest one started in this directory; None if there is none."""
+    """Return the run with that name, or the latest one started in this directory; None if there is none."""
     if name is not None:
         return find_run(home, name)
     directory = str(cwd.resolve())
@@ -200,8 +200,8 @@ async def send_control_command(
             answer.cancel()
     if answer.cancelled() or isinstance(answer.result(), RunUnresponsive):
         raise RunUnresponsive(
-            f"The run {run.session} does not respond because its process is suspended or hung. It may "
-            f"still carry out your request if it continues. Stop it: shoal stop {run.session}",
+            f"The run {run.session} does not respond because its process is suspended or hung. It may still "
+            f"carry out your request if it recovers. Stop it: shoal stop {run.session}",
             path=run.directory,
         )
     result = answer.result()

@@ -175,7 +175,7 @@ class RunViewAgentsState:
         self._noted_by: dict[str, AgentId] = {}
 
     def apply_record(self, record: JournalRecord) -> None:
-        """Apply an event of the journal; one of unknown type tells nothing about agents."""
+        """Apply an event from the journal; an event of an unknown type has no information about agents."""
         self.is_run_ended = isinstance(record.event, SessionEnded)
         if isinstance(record.event, Event):
             self.apply_event(record.event, record.at / 1000)

@@ -173,7 +173,7 @@ class RunView:
         self._update_run_row(event, at, offset)
 
     def _mark_live_agents_changed(self, offset: int) -> None:
-        """Mark the agents as changed that count as gone when no process works on the run."""
+        """Mark agents as changed if they count as gone when no process works on the run."""
         for status in self.statuses.all.values():
             if status.is_live:
                 self._agents.mark_row_changed(status.agent, offset)
@@ -263,7 +263,7 @@ class RunView:
             case BudgetThresholdReached(
                 percent=percent, spent=spent, of=limit_value, limit=limit, whose=owner
             ):
-                text = f"{percent} % of the limit is used: {spent:g} of {limit_value:g} {limit}"
+                text = f"{percent}% of the limit is used: {spent:g} of {limit_value:g} {limit}"
                 text += f" for {owner}." if owner else "."
                 self._add_note(event.agent, "warning", text, at, offset)
             case RepetitionStopped(reason=reason):
@@ -319,7 +319,7 @@ class RunView:
         return "lead" if agent == LEAD_ID else self.statuses.get_agent_name(agent)
 
     def find_agent_by_name(self, name: str) -> AgentId | None:
-        """Return the agent of that name that was started last."""
+        """Return the last started agent with that name."""
         return self._names.get(name)
 
     def _get_agent_kind(self, status: AgentStatusRecord) -> str:

@@ -14,11 +14,11 @@ class RunViewSummaryRow(Struct, frozen=True, kw_only=True):
     mode: str = ""
     version: str = ""
     began: int = 0
-    """Milliseconds of Unix time, as all times here."""
+    """Unix time in milliseconds, like all times here."""
     last: int = 0
     """Time of the last event."""
     ended: bool = False
-    """True if it ended in order; a run whose process died never reports its end."""
+    """True if it ended cleanly; a run whose process died never reports its end."""
     turns: int = 0
     prompt: str = ""
     """First prompt of the user."""
@@ -54,9 +54,9 @@ class RunViewAgentRow(Struct, frozen=True, kw_only=True):
     question: str
     """Id of the question it waits for."""
     waits_for: tuple[str, ...] = ()
-    """Names of the owners of open tasks that block its own."""
+    """Names of the owners of open tasks that block its own tasks."""
     detail: str = ""
-    """Reason of its end."""
+    """Reason why it ended."""
     workflow: str = ""
     """Id of the workflow that started it."""
     phase: str = ""
@@ -87,7 +87,7 @@ class RunViewWorkflowRow(Struct, frozen=True, kw_only=True):
     ended: int = 0
     """Time of its last end; 0 before that."""
     detail: str = ""
-    """Reason of its end."""
+    """Reason why it ended."""
 
 
 class RunViewTaskRow(Struct, frozen=True, kw_only=True):
@@ -140,7 +140,7 @@ class RunViewCostRow(Struct, frozen=True, kw_only=True):
     model: str
     board: str
     task: str
-    """Number on that board; both are empty for costs outside of tasks."""
+    """Number on that board; both are empty for costs outside tasks."""
     requests: int
     input_tokens: int
     output_tokens: int
@@ -148,7 +148,7 @@ class RunViewCostRow(Struct, frozen=True, kw_only=True):
     cache_written_tokens: int
     usd: float
     unpriced: int
-    """Number of requests with unknown price."""
+    """Number of requests with an unknown price."""
     phase: str = ""
     """Name of the workflow and phase that the agent works for; empty for other agents."""
 

@@ -96,7 +96,7 @@ class EventBus:
     def subscribe(self, callback: EventCallback) -> Callable[[], None]:
         """Subscribe to all events, in turns and between them; return a function that unsubscribes.
 
-        The callback must not block. One that raises is removed, and the session continues.
+        The callback must not block. A callback that raises is removed, and the session continues.
         """
         self._subscribers[callback] = None
         return lambda: self._subscribers.pop(callback, None)
@@ -151,7 +151,7 @@ class EventBus:
             self._turn_channel.force_put(event)
 
     def note(self, text: str) -> None:
-        """Publish a note for the person."""
+        """Publish a note for the user."""
         self.emit_event(NoteAdded(agent=LEAD_ID, text=text))
 
     def notify_subscribers(self, event: Event) -> None:

@@ -168,7 +168,7 @@ def resolve_thinking_tokens(options: Options, settings: Settings) -> int | None:
 
     None leaves the decision to models that can decide.
 
-    An effort from the environment overrides one of a flag.
+    An effort from the environment overrides one from a flag.
     """
     own, foreign = settings.own, settings.foreign
     if options.thinking_tokens is not None and options.effort is None:
@@ -209,7 +209,7 @@ class AgentServices(Struct, frozen=True, kw_only=True):
     acceptance: TaskAcceptanceCommandRunner
     trace_parents: SessionTraceParents
     deferral: ToolDeferral
-    """Which tools of MCP servers an agent has to search for."""
+    """MCP tools that an agent has to search for."""
     ids: IdGenerator
     """Source of the ids of agents other than the lead."""
     extras: dict[str, AgentExtras]
@@ -489,7 +489,7 @@ async def _open_shell_supervisor(
     )
     await exit_stack.enter_async_context(shells)
     if options.attended:
-        # Prepared while the person types; an unattended run starts a shell only when needed.
+        # Prepared while the user types; an unattended run starts a shell only when needed.
         shells.prepare_snapshot()
     return shells
 

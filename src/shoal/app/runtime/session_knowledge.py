@@ -87,7 +87,7 @@ def load_skills_and_instructions(
         instructions=instructions,
         mentions=MentionExpander(tools, config.definitions.resolve_agent_name),
         path_instructions=path_instructions,
-        output_style=choose_output_style(settings, cwd),
+        output_style=choose_output_style(settings, cwd, config.plugins.list_style_dirs()),
         memory=memory,
         workflows=_find_workflow_files(config, cwd),
     )
@@ -120,6 +120,7 @@ def _load_session_skills(config: SessionConfig, cwd: Path) -> SkillAndCommandLib
         if options.bare or is_plugin_only(config.settings.documents, "skills")
         else load_skills(cwd=cwd, home=config.settings.home, policy=policy, sources=options.setting_sources)
     )
+    skills.plugin_data_directories = {plugin.root: plugin.data for plugin in plugins.all}
     for namespace, directory in plugins.list_skill_dirs():
         skills.add_plugin_skills(namespace, skills=directory)
     for namespace, directory in plugins.list_command_dirs():

@@ -59,7 +59,7 @@ class SessionLifecycleHookRunner:
     def launch_session_start_hooks(self, *, resumed: bool, send_message: Callable[[str], None]) -> None:
         """Start the Setup and SessionStart hooks; nobody waits for them before the first turn.
 
-        `send_message` sends a message as the person: an attended session without a prompt starts with the
+        `send_message` sends a message as the user: an attended session without a prompt starts with the
         message of a hook.
         """
         self._has_started = True

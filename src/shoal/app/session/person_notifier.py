@@ -1,4 +1,4 @@
-"""Notifies the person of a waiting question by terminal bell, desktop notification or neither."""
+"""Notifies the user of a waiting question by terminal bell, desktop notification or neither."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class CheckpointSender:
         session.subscribe(note_tool_end)
 
     async def listen(self) -> None:
-        """Handle what the lead says: it has stored something, or the process shall end."""
+        """Handle messages from the lead: it has stored something, or the process must end."""
         while (message := await self._orders.receive()) is not None:
             if b"stored" in message:
                 self._unconfirmed -= 1

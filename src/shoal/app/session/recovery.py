@@ -56,7 +56,7 @@ async def start_or_recover_session(session: Session) -> None:
         )
     )
     session.lifecycle_hooks.launch_session_start_hooks(resumed=bool(turns_before), send_message=session.steer)
-    # Nobody is subscribed yet, so the person gets these notes with those about the start.
+    # Nobody is subscribed yet, so the user gets these notes with those about the start.
     unsubscribe = session.subscribe(
         lambda event: session.notes.append(event.text) if isinstance(event, NoteAdded) else None
     )

@@ -1,4 +1,4 @@
-"""A session: the lead agent and everything it owns, from the first prompt to the last clean-up."""
+"""A session: the lead agent and everything it owns, from the first prompt to the last cleanup."""
 
 from __future__ import annotations
 
@@ -85,11 +85,11 @@ if TYPE_CHECKING:
     from shoal.workspaces.checkpoints import FileUndoReport
 
 GATHER_INTERVAL = 0.05
-"""Maximum seconds between two arrivals that share one turn."""
+"""Maximum seconds between two messages that share one turn."""
 GATHER_TIMEOUT = 0.2
 SESSION_ENDED_REASON = "the session ended"
-STOPPED_BY_PERSON_REASON = "it was stopped by the person"
-INTERRUPTED_TEXT = "[The person interrupted this turn.]"
+STOPPED_BY_PERSON_REASON = "it was stopped by the user"
+INTERRUPTED_TEXT = "[The user interrupted this turn.]"
 
 
 class Session:
@@ -121,7 +121,7 @@ class Session:
         self.expects_input = options.attended
         """True if a person or a driving program may still send input."""
         self.notes: list[str] = []
-        """Notes for the person about the start of the session."""
+        """Notes for the user about the start of the session."""
 
     @property
     def id(self) -> SessionId:
@@ -306,7 +306,7 @@ class Session:
     def subscribe(self, callback: Callable[[Event], None]) -> Callable[[], None]:
         """Subscribe to all events, in turns and between them; return a function that unsubscribes.
 
-        The callback must not block. One that raises is removed, and the session continues.
+        The callback must not block. A callback that raises is removed, and the session continues.
         """
         return self.runtime.events.subscribe(callback)
 
@@ -318,7 +318,7 @@ class Session:
         await self.runtime.events.publish_event(event)
 
     def note(self, text: str) -> None:
-        """Publish a note for the person."""
+        """Publish a note for the user."""
         self.runtime.events.note(text)
 
     async def _exit_task_group_unwrapping_errors(
@@ -454,7 +454,7 @@ class Session:
         task, channel = self._running, self._channel
         if task is None or channel is None or task is asyncio.current_task():
             return False
-        # A task that is cancelled before its first step never runs, and would never report its end.
+        # A task that is canceled before its first step never runs, and would never report its end.
         await asyncio.sleep(0)
         if task.done():
             return False
@@ -466,7 +466,7 @@ class Session:
         return True
 
     async def compact(self, instructions: str = "") -> None:
-        """Replace the conversation by a summary of itself."""
+        """Replace the conversation with a summary of itself."""
         self._require_no_running_turn()
         await compaction.compact_conversation(self.agent, "manual", instructions=instructions)
 
@@ -475,7 +475,7 @@ class Session:
         return await ask_model_outside_conversation(self.agent, f"{load_prompt('aside')}\n{question}")
 
     async def suggest_prompt(self) -> str:
-        """Suggest the person's next prompt in one line; empty if there is no suggestion."""
+        """Suggest the user's next prompt in one line; empty if there is no suggestion."""
         if not self.agent.conversation.messages:
             return ""
         suggestion = to_one_line(
@@ -484,7 +484,7 @@ class Session:
         return "" if suggestion.strip(".") == NO_SUGGESTION else suggestion
 
     async def set_model(self, name: str | None) -> None:
-        """Use another model from the next request on; None is the model that the session started with."""
+        """Use another model from the next request on; None means the model that the session started with."""
         model = await self.runtime.choose_model(name or self._options.model)
         self.agent.budget.require_priced_model(model.card)
         self.agent.model = model
@@ -569,7 +569,7 @@ class Session:
         return self.supervisor.has_running_agents or bool(self.teams.list_members())
 
     async def wait_agents_idle(self) -> None:
-        """Wait until no agent other than the lead works. An agent that awaits this itself deadlocks."""
+        """Wait until no agent other than the lead is working. An agent that awaits this itself deadlocks."""
         while True:
             await self.supervisor.wait_until_idle()
             await self.teams.wait_until_idle()
@@ -646,7 +646,7 @@ class Session:
             if not self._is_interrupted:
                 raise
             uncancel_current_task()
-            result = LoopResult(reason="interrupted", detail="interrupted by the person")
+            result = LoopResult(reason="interrupted", detail="interrupted by the user")
             return self._close_open_tool_calls(result), None
         except TimeoutError:
             limit = self._options.deadline or 0

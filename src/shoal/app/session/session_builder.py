@@ -108,7 +108,7 @@ class SessionTeamPermissions:
         return get_permission_engine(agent).mode
 
     def apply_session_permission(self, update: PermissionSuggestion) -> None:
-        with suppress(ShoalError):  # the person who answered has seen the error
+        with suppress(ShoalError):  # the user who answered has seen the error
             get_permission_engine(self._running_agents.lead).answers.add_answer(update)
 
 
@@ -374,7 +374,7 @@ def _create_mcp_channels(config: SessionConfig, session: Session) -> McpChannelM
 
 
 def _collect_startup_notes(runtime: Runtime) -> tuple[str, ...]:
-    """Collect the notes for the person at the start of the session. Raises `SettingsError`."""
+    """Collect the notes for the user at the start of the session. Raises `SettingsError`."""
     config, options, problems = runtime.config, runtime.options, runtime.hooks.problems
     return (
         *config.settings.findings.warnings,

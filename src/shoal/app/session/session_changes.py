@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from shoal.workspaces.checkpoints import FileUndoReport
 
 
-INTERRUPTED_REASON = "it was interrupted by the person; a message resumes it"
+INTERRUPTED_REASON = "it was interrupted by the user; a message resumes it"
 
 
 async def interrupt_agent(session: Session, name: str) -> bool:
@@ -53,7 +53,7 @@ async def list_unclaimed_tasks(session: Session) -> tuple[Task, ...]:
 
 
 def set_thinking_tokens(session: Session, tokens: int | None) -> None:
-    """Set the lead's thinking budget from the next request on; None is the configured value."""
+    """Set the lead's thinking budget from the next request on; None means the configured value."""
     new_tokens = session.runtime.settings.own.thinking_tokens if tokens is None else tokens
     session.agent.limits = replace(
         session.agent.limits, thinking_tokens=new_tokens or 0, adaptive_thinking=new_tokens is None
@@ -96,7 +96,7 @@ async def call_mcp_tool(session: Session, call: ToolUseBlock) -> ToolOutput | No
 
 
 async def run_start_hooks_only(options: Options) -> tuple[str, ...]:
-    """Open a session, run the hooks of its start and close it; return notes for the person.
+    """Open a session, run the hooks of its start and close it; return notes for the user.
 
     It needs no model: a machine is often set up before it has a key.
     """

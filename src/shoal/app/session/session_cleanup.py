@@ -16,7 +16,7 @@ TIME_LIMIT = 10.0
 
 
 def start_old_session_cleanup(session: Session, tasks: asyncio.TaskGroup, exit_stack: AsyncExitStack) -> None:
-    """Start the clean-up after the first request, until the session ends; the debug log gets its result."""
+    """Start the cleanup after the first request, until the session ends; the debug log gets its result."""
     session_ended = Event()
     exit_stack.callback(session_ended.set)
 
@@ -68,12 +68,16 @@ async def _remove_old_sessions(session: Session, session_ended: Event) -> None:
 
 
 def _format_cleanup_result(result: HomeCleanupResult, days: int) -> str:
+    from shoal.core.text.text_format import format_count_with_noun
+
     lines = [
-        f"Removed data older than {days} days (cleanupPeriodDays): sessions {len(result.sessions)}, debug "
-        f"logs {result.logs}, shell snapshots {result.snapshots}.",
+        f"Removed data older than {format_count_with_noun(days, 'day')} (cleanupPeriodDays): "
+        f"{format_count_with_noun(len(result.sessions), 'session')}, "
+        f"{format_count_with_noun(result.logs, 'debug log')} and "
+        f"{format_count_with_noun(result.snapshots, 'shell snapshot')}.",
         *result.sessions,
         *result.problems,
     ]
     if not result.finished:
-        lines.append("The clean-up stopped early; the next session will continue it.")
+        lines.append("The cleanup stopped early; the next session will continue it.")
     return "\n".join(lines)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from shoal.app.session.session import Session
 
 UPDATE_AFTER = 16 << 20
-"""Bytes by which the journal grows between two updates; a reader reads at most about so many."""
+"""Bytes by which the journal grows between two updates; a reader reads at most about that many."""
 _PRIORITY = 10
 
 

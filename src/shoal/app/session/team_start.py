@@ -34,7 +34,7 @@ class StartedTeam(Struct, frozen=True, kw_only=True):
 async def start_team_from_template(
     session: Session, template: TeamTemplate, goal: str, *, name: str = ""
 ) -> StartedTeam:
-    """Start a team; if any step fails, nothing is left of it. Raises `ShoalError`."""
+    """Start a team; if any step fails, everything is undone. Raises `ShoalError`."""
     filled = template.fill_goal(goal)
     teams = session.teams
     if not isinstance(teams, SessionTeams):

@@ -53,7 +53,8 @@ class SlashCommandInvocation(Struct, frozen=True, kw_only=True):
 
 
 def is_slash_command(runtime: Runtime, prompt: str | Message) -> bool:
-    """Return True if the prompt starts with a slash and a known command, or a name that is no root path."""
+    """Return True if the prompt starts with a slash and a known command, or a name that is not a root
+    path."""
     name, _ = _split_slash_command(prompt)
     if not name:
         return False
@@ -219,7 +220,7 @@ async def _run_typed_workflow(
         returned = await definition.run(session, **parse_typed_arguments(definition, prompt.arguments))
     except (RunFailed, WorkflowError) as error:
         return await _add_command_output(session, prompt, f"The workflow failed: {error}", failed=True)
-    except Exception as error:  # noqa: BLE001 - the wall around a program of the person: it may raise anything
+    except Exception as error:  # noqa: BLE001 - the wall around a program of the user: it may raise anything
         text = f"The workflow raised {type(error).__name__}: {error}"
         return await _add_command_output(session, prompt, text, failed=True)
     return await _add_command_output(session, prompt, format_returned_value(returned))
@@ -236,7 +237,8 @@ async def _add_command_output(
 
 
 async def _fetch_mcp_prompt_text(runtime: Runtime, name: str, arguments: str) -> str:
-    """Fetch a prompt text, which may be gone since it was typed. Raises `ShoalError` and `TimeoutError`."""
+    """Fetch the text of a prompt, which may have been removed since it was typed. Raises `ShoalError` and
+    `TimeoutError`."""
     for source in runtime.knowledge.prompts:
         if any(each.name == name for each in source.list_prompts()):
             return await source.expand_prompt(name, arguments)

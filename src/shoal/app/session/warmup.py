@@ -1,6 +1,6 @@
 """Opens a warm-up session and prepares for a teammate when the fork server imports this module.
 
-Everything imported and computed on the way is shared by the processes that are forked afterwards.
+Everything imported and computed on the way is shared by the processes that are forked afterward.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _prepare_for_teammate() -> None:
     """Import what a teammate needs, and build the decoders of what it reads first."""
     for module in _LAZY_MODULES:
         importlib.import_module(module)
-    resolve_model("anthropic:sonnet")  # loads the catalogue
+    resolve_model("anthropic:sonnet")  # loads the catalog
     parse_mail_body("{}")
     with suppress(ValueError):  # refused, but only after the decoder is built
         decode_member_bootstrap(b"{}")

@@ -15,7 +15,7 @@ from shoal.wire.settings_codec import SettingsDocument
 
 _FILE = ".claude.json"
 _MAX_LOCATED_CHARS = 200_000
-"""Size up to which lines are looked up; the file also holds histories."""
+"""Maximum file size for which lines are looked up; the file also contains histories."""
 _PROJECT_KEYS = ("mcpServers", "disabledMcpServers", "disabledMcpjsonServers", "enabledMcpjsonServers")
 
 
@@ -39,7 +39,7 @@ def find_claude_json(home: Path) -> Path | None:
 
 
 def read_claude_json(home: Path, cwd: Path) -> ClaudeJson:
-    """Read the file; an unreadable one is a problem, because it only adds servers."""
+    """Read the file; if it cannot be read, that is only reported, because the file only adds servers."""
     path = find_claude_json(home)
     if path is None:
         return ClaudeJson()
@@ -62,7 +62,7 @@ def read_claude_json(home: Path, cwd: Path) -> ClaudeJson:
         documents.append(SettingsDocument(name=str(path), kind="user", path=path, text=text, raw=raw))
     unused: tuple[UnusedItem, ...] = ()
     if project.get("allowedTools"):
-        reason = "Claude Code moved these rules to permissions.allow of settings files; copy them there"
+        reason = "Claude Code moved these rules to permissions.allow in settings files; copy them there"
         unused = (UnusedItem(location=str(path), name=f"projects[{cwd}].allowedTools", reason=reason),)
     return ClaudeJson(
         documents=tuple(documents),

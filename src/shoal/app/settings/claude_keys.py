@@ -49,6 +49,7 @@ CLAUDE_KEYS = (
     ClaudeKey("disableAllHooks", "used"),
     ClaudeKey("disableAutoMode", "used", "auto mode always behaves like default mode"),
     ClaudeKey("disabledMcpjsonServers", "used"),
+    ClaudeKey("disabledMcpServers", "used", "also in .claude.json"),
     ClaudeKey("disableSideloadFlags", "used", "only in managed files"),
     ClaudeKey("disableSkillShellExecution", "used"),
     ClaudeKey("editorMode", "not used", "the terminal has no vim mode"),
@@ -128,15 +129,15 @@ THEMES: dict[str, Literal["dark", "light", "ansi"] | None] = {
     "dark-ansi": "ansi",
     "light-ansi": "ansi",
 }
-"""Themes of Claude Code and the nearest ones here; `auto` asks the terminal, as no theme does."""
+"""Claude Code's themes and the closest themes here; with `auto` or no theme, Shoal asks the terminal."""
 MAX_FALLBACK_MODELS = 3
 _SECTIONS = ("permissions", "sandbox", "sandbox.filesystem", "sandbox.network", "sandbox.credentials")
 _HARMLESS_VALUES: dict[str, Any] = {"editorMode": "normal", "respectGitignore": True}
-"""Values of unused keys that request the behaviour that Shoal has anyway."""
+"""Values of unused keys that request behavior that Shoal has anyway."""
 
 
 def find_claude_key(name: str) -> ClaudeKey:
-    """Return what is known about a key; a new key is not used."""
+    """Return what is known about a key; an unknown key is not used."""
     return _BY_NAME.get(name) or ClaudeKey(name, "not used", "Shoal does not know this key")
 
 

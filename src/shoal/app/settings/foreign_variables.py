@@ -89,12 +89,12 @@ class ForeignToolVariables(Struct, frozen=True, kw_only=True):
     """Limits of shell commands and MCP servers."""
 
     bash_timeout: int | None = None
-    """Milliseconds for a shell command that sets no timeout."""
+    """Default timeout of a shell command in milliseconds."""
     bash_max_timeout: int | None = None
     bash_output_length: int | None = None
-    """Characters of a shell command's output in the conversation."""
+    """Maximum number of characters of a shell command's output in the conversation."""
     mcp_start_timeout: float | None = None
-    """Seconds for the start of an MCP server."""
+    """Timeout in seconds for the start of an MCP server."""
     mcp_call_timeout: float | None = None
     mcp_output_tokens: int | None = None
     is_background_disabled: bool = False
@@ -111,7 +111,7 @@ class ForeignVariables(Struct, frozen=True, kw_only=True):
     tools: ForeignToolVariables = ForeignToolVariables()
     max_output_tokens: int | None = None
     request_timeout: float | None = None
-    """Seconds for one whole answer of a model."""
+    """Timeout in seconds for a model's complete answer."""
     max_retries: int | None = None
     is_compaction_disabled: bool = False
     task_list: str | None = None
@@ -167,7 +167,8 @@ class _VariableReader:
             header, colon, value = (part.strip() for part in line.partition(":"))
             if not line.strip():
                 continue
-            if not colon or not header or not header.replace("-", "").replace("_", "").isalnum():
+            name_letters = header.replace("-", "").replace("_", "")
+            if not colon or not name_letters.isalnum() or not header.isascii():
                 # The line may hold a secret, so it is not shown.
                 self.warnings.append(f"{name} has a line that is not `Name: value`. The line is ignored.")
                 continue
@@ -184,11 +185,14 @@ def read_foreign_variables(
 ) -> VariableReading:
     """Read the variables from the environment, `env` of settings, and keys of the documents.
 
-    A value in `env` replaces that of the shell; for models only `user_env` counts, that of the user's files.
+    A value in `env` replaces that of the shell; for models, only `user_env` from the user's files counts.
     Raises `SettingsError`.
     """
     reader, tools = _VariableReader({**environ, **user_env}), _VariableReader({**environ, **env})
     keys = _SettingsKeyReader(documents)
+    shell = tools.get_text("CLAUDE_CODE_SHELL") or "bash"
+    if shell.rpartition("/")[2] not in ("bash", "zsh"):
+        tools.warnings.append(f"CLAUDE_CODE_SHELL is {shell!r}, but must be bash or zsh. It is ignored.")
     variables = ForeignVariables(
         access=ForeignAccessVariables(
             cloud=next(
@@ -238,7 +242,7 @@ def read_foreign_variables(
 
 
 class _SettingsKeyReader:
-    """Reads keys of the strongest file that sets them; an unusable value is a warning."""
+    """Reads keys from the file with the highest precedence that sets them; an unusable value is a warning."""
 
     def __init__(self, documents: Sequence[SettingsDocument]) -> None:
         self._documents = documents

@@ -15,7 +15,7 @@ from shoal.stores.files.home.trust_file import ProjectTrustFile
 from shoal.wire.settings_codec import SettingsSourceKind
 
 _CHECK_INTERVAL = 0.05
-"""Seconds without another check of the files while agents only read."""
+"""Minimum seconds between two checks of the files while agents only read."""
 
 
 class AutoReloadingSettings:
@@ -68,7 +68,7 @@ class AutoReloadingSettings:
 
     @property
     def is_trust_changed(self) -> bool:
-        """True if the user has trusted a project, or no longer does."""
+        """True if the user has started or stopped trusting a project."""
         return not is_file_unchanged(self._trust_file, self._files.stamps[self._trust_file])
 
     def finish_review(self, *, blocked: Collection[str]) -> None:

@@ -29,7 +29,7 @@ MAX_FILE_BYTES = 1 << 20
 
 
 class ConfiguredMcpServers(Struct, frozen=True, kw_only=True):
-    """MCP servers of a session, each from its strongest source."""
+    """MCP servers of a session, each from its source with the highest precedence."""
 
     servers: tuple[McpServerConfig, ...]
     disabled: tuple[McpServerConfig, ...] = ()

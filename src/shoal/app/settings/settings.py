@@ -72,7 +72,7 @@ MANAGED_FILES = tuple(Path(path) for path in _MANAGED_BY_PLATFORM.get(sys.platfo
 
 class ConfiguredModels(Struct, frozen=True, kw_only=True):
     main: str | None = None
-    """Model named by the environment or a file; None if neither does."""
+    """Model named by the environment or a file; None if neither names one."""
     subagents: str | None = None
     """Model for every child agent, regardless of its definition; None if not set."""
     betas: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ class ConfiguredPermissions(Struct, frozen=True, kw_only=True):
     rules: PermissionRuleSet
     """Parsed rules of all files, each with its source."""
     bypass_ban: str | None = None
-    """File and line of a setting that forbids to skip permissions."""
+    """File and line of a setting that forbids skipping permissions."""
 
 
 class WritingSettings(Struct, frozen=True, kw_only=True):
@@ -131,9 +131,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     foreign: ForeignVariables = ForeignVariables()
     """Variables and keys that Claude Code reads too."""
     environ: Mapping[str, str]
-    """Environment of this process at start."""
+    """Environment of this process at startup."""
     documents: tuple[SettingsDocument, ...]
-    """Settings files, the strongest first, without their untrusted parts."""
+    """Settings files, highest precedence first, without their untrusted parts."""
     findings: SettingsFindings
 
     def __repr__(self) -> str:
@@ -424,6 +424,7 @@ def load_settings(
                 *claude_json.unused,
                 *find_skipped_rules(documents),
                 *find_unused_keys(documents),
+                *_find_unused_plans_directory(documents, merged.plans_directory, home, cwd),
             ),
         ),
     )
@@ -476,6 +477,15 @@ def _resolve_plans_directory(setting: str | None, home: Path, cwd: Path) -> Path
     return home / "plans"
 
 
+def _find_unused_plans_directory(
+    documents: Sequence[SettingsDocument], setting: str | None, home: Path, cwd: Path
+) -> Iterator[UnusedItem]:
+    key = "plansDirectory"
+    if setting and _resolve_plans_directory(setting, home, cwd) == home / "plans":
+        document = next(each for each in documents if has_settings_key(each, (key,)))
+        yield UnusedItem(location=document.locate_key((key,)), name=key, reason="it is outside the project")
+
+
 def _find_first_set_variable(names: Sequence[str], variables: Mapping[str, str]) -> str | None:
     return next((variables[name] for name in names if variables.get(name)), None)
 
@@ -495,7 +505,7 @@ def _restrict_shoal_settings(
         # A project's file must not make agents' messages leave the machine.
         telemetry=trusted.telemetry,
         store=_find_first_set_variable(_STORE_VARIABLES, environ) or trusted.store,
-        # Code runs only on a cluster that the person named.
+        # Code runs only on a cluster that the user named.
         cluster=trusted.cluster,
         coordinator=_read_boolean_variable(environ, _COORDINATOR_VARIABLES, default=merged.coordinator),
         plain=_read_boolean_variable(environ, _PLAIN_VARIABLES, default=merged.plain),
@@ -527,8 +537,8 @@ def _ignore_project_bypass_mode(
     if merged.default_mode != "bypassPermissions" or trusted.default_mode == merged.default_mode:
         return merged, ()
     warning = (
-        "The project's settings ask to skip permissions. Shoal ignores this: only your own settings or a "
-        "flag can do it."
+        "The project's settings ask to skip permissions. Shoal ignores this, because only your own settings "
+        "or a flag can skip permissions."
     )
     return replace(merged, default_mode=trusted.default_mode), (warning,)
 
@@ -551,8 +561,8 @@ def _restrict_sandbox(
         or merged.writable != trusted.writable
     )
     warning = (
-        "The project's settings would weaken the sandbox. Shoal ignores this: only your own settings can "
-        "do it."
+        "The project's settings would weaken the sandbox. Shoal ignores this, because only your own settings "
+        "can weaken it."
     )
     return restricted, (warning,) if loosens else ()
 
@@ -560,8 +570,8 @@ def _restrict_sandbox(
 def _warn_project_cleanup_period(merged: int, trusted: int) -> Iterator[str]:
     if merged != trusted:
         yield (
-            "The project's settings specify how long to keep sessions. Shoal ignores this: only your own "
-            "settings can do it."
+            "The project's settings specify how long to keep sessions. Shoal ignores this, because only your "
+            "own settings can specify it."
         )
 
 
@@ -616,7 +626,7 @@ def _filter_documents_by_source(
 def list_settings_files(
     home: Path, cwd: Path, given: str | None, managed: Sequence[Path] | None = None
 ) -> SettingsFiles:
-    """Return every file that may hold settings, the strongest first. Raises `SettingsError`."""
+    """Return every file that may contain settings, highest precedence first. Raises `SettingsError`."""
     files: list[tuple[Path, SettingsSourceKind]] = []
     for path in MANAGED_FILES if managed is None else managed:
         # A later name overrides an earlier one, and all of them override the single file.

@@ -28,7 +28,7 @@ class EscalationTrustRow(EffectiveSettingRow, frozen=True, kw_only=True):
 
 
 def is_secret_variable_name(name: str) -> bool:
-    """Return True for names of variables or headers that may hold a secret; errs on the side of hiding."""
+    """Return True for names of variables or headers that may contain a secret; errs on the side of hiding."""
     return _SECRET.search(name) is not None
 
 

@@ -69,7 +69,7 @@ def find_limits_raised_by_project(own: ShoalSettings, person: ShoalSettings) -> 
 
 
 def _is_higher_limit(project_limit: float | None, user_limit: float | None) -> bool:
-    """Return True if their limit is higher. None means no statement for theirs, and no limit for mine."""
+    """Return True if their limit is higher. None means not set for theirs, and no limit for mine."""
     return project_limit is not None and user_limit is not None and project_limit > user_limit
 
 

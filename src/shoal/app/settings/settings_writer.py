@@ -91,7 +91,7 @@ def save_permission_suggestion(
 
 
 def save_default_model(name: str | None, path: Path) -> None:
-    """Set or, with None, remove the default model. Raises what `save_permission_suggestion`."""
+    """Set or, with None, remove the default model. Raises like `save_permission_suggestion`."""
     file = _EditableJsonFile(path)
     raw = _parse_editable_settings(file.text, path)
     shoal_settings = raw.setdefault("shoal", {})
@@ -103,7 +103,7 @@ def save_default_model(name: str | None, path: Path) -> None:
 
 
 def _parse_editable_settings(text: str, path: Path) -> dict[str, Any]:
-    """Return all entries of a file, also those that Shoal does not use. Raises `SettingsError`."""
+    """Return all entries of a file, including those that Shoal does not use. Raises `SettingsError`."""
     parse_settings_document(text, name=str(path), kind="user", path=path)
     try:
         raw: dict[str, Any] = json.loads(text) if text.strip() else {}

@@ -1,4 +1,4 @@
-"""Changes of the agent and skill lists, reported once, after the cached prefix of the prompt."""
+"""Changes to the agent and skill lists, reported once, after the cached prefix of the prompt."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class SkillsAndInstructions(Struct, kw_only=True):
         return (*self.skills.list_skills_for_user(), *prompts, *workflows)
 
     def list_workflow_commands(self) -> tuple[WorkflowCommand, ...]:
-        """Return the workflows, also those that cannot run."""
+        """Return the workflows, including those that cannot run."""
         return () if self.workflows is None else self.workflows.list_commands()
 
     def create_skill_tool(self) -> Tool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from shoal.wire.skill_codec import ParsedSkill
 
 
 class SkillCatalog:
-    """Skills, or commands, from several sources, the strongest first."""
+    """Skills, or commands, from several sources, highest precedence first."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class SkillCatalog:
         )
 
     def add_source(self, source: DefinitionFileCache[ParsedSkill]) -> None:
-        """Add a source that is weaker than all others."""
+        """Add a source with lower precedence than all others."""
         self._sources.append(source)
         self._indexed = None
 
@@ -125,6 +125,8 @@ class SkillAndCommandLibrary:
         self.skills = skills
         self.commands = commands
         self.policy = policy
+        self.plugin_data_directories: Mapping[Path, Path] = {}
+        """Directory in which each plug-in may keep files, by the plug-in's own directory."""
 
     def add_plugin_skills(
         self, namespace: str, *, skills: Path | None = None, commands: Path | None = None

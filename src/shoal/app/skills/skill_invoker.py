@@ -11,7 +11,6 @@ from msgspec import Struct
 from shoal.agent.agent_runner import AgentRunner
 from shoal.agent.tool_calls import run_unrecorded_tool_call
 from shoal.app.agent_permissions import get_permission_engine
-from shoal.app.definitions.plugin_files import MANIFEST
 from shoal.app.definitions.project_directories import iter_project_directories
 from shoal.app.hooks.agent_hooks import HookRegistry
 from shoal.app.model_notices import format_session_notice
@@ -90,7 +89,7 @@ class SkillInvoker:
             return create_tool_error_output(str(error))
         if not skill.for_model:
             return create_tool_error_output(
-                f"The skill {skill.name} can only be called by a person, who types /{skill.name} at the "
+                f"The skill {skill.name} can only be called by the user, who types /{skill.name} at the "
                 f"prompt."
             )
         agent = self._running_agents.require_agent(AgentId(context.agent.agent))
@@ -116,7 +115,7 @@ class SkillInvoker:
 
         @tool(name="Skill", deadline=None)
         async def start_skill(skill: str, context: ToolContext) -> ToolOutput:
-            """Start it; its name is there for the rules about it."""
+            """Start it; its name is passed for the rules about it."""
             try:
                 return format_agent_start_result(
                     await self.start_skill_agent(typed_skill, arguments, agent, context)
@@ -253,8 +252,11 @@ class SkillInvoker:
     def _list_directories(self, skill: Skill) -> dict[str, str]:
         directories = {"CLAUDE_SKILL_DIR": str(skill.directory), "CLAUDE_PROJECT_DIR": str(self._project)}
         if skill.source.kind == "plugin":
-            plugin = next((each for each in skill.directory.parents if (each / MANIFEST).exists()), None)
-            directories |= {} if plugin is None else {"CLAUDE_PLUGIN_ROOT": str(plugin)}
+            data_directories = self.skills.plugin_data_directories
+            plugin = next((each for each in skill.directory.parents if each in data_directories), None)
+            if plugin is not None:
+                data = data_directories[plugin]
+                directories |= {"CLAUDE_PLUGIN_ROOT": str(plugin), "CLAUDE_PLUGIN_DATA": str(data)}
         return directories
 
     def _start_skill_hooks(self, skill: Skill) -> None:

@@ -21,7 +21,7 @@ class SkillPolicy(Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
 
     def apply_to_skill(self, skill: Skill) -> Skill | None:
-        """Return the skill as the settings allow it; None if it is off. Plug-ins are configured as such."""
+        """Return the skill as the settings allow it; None if it is off. Plug-ins have their own settings."""
         override = "on" if skill.source.kind == "plugin" else self.overrides.get(skill.name, "on")
         if override == "on":
             return skill
@@ -31,7 +31,7 @@ class SkillPolicy(Struct, frozen=True, kw_only=True):
 
 
 def load_skill_policy(documents: Sequence[SettingsDocument]) -> SkillPolicy:
-    """Load the policy of settings files, the strongest first. A value it does not know turns a skill off."""
+    """Load the policy from settings files, highest precedence first. An unknown value turns a skill off."""
     overrides: dict[str, str] = {}
     problems: list[str] = []
     for document in reversed(documents):
@@ -46,7 +46,9 @@ def load_skill_policy(documents: Sequence[SettingsDocument]) -> SkillPolicy:
             if value not in _OVERRIDES:
                 location = document.locate_key(("skillOverrides", name))
                 choices = ", ".join(_OVERRIDES)
-                problems.append(f"{location}: skillOverrides.{name}: expected {choices}; the skill is off")
+                problems.append(
+                    f"{location}: skillOverrides.{name}: expected {choices}; the skill is disabled"
+                )
             overrides[name] = value if value in _OVERRIDES else "off"
     runs_commands = not any(document.raw.get("disableSkillShellExecution") is True for document in documents)
     return SkillPolicy(overrides=overrides, runs_commands=runs_commands, problems=tuple(problems))

@@ -25,7 +25,7 @@ class SkillTrustDecisionStore:
         self._project = project
 
     def read_skill_trust(self, skill: Skill) -> TrustState:
-        """Return the trust in a skill; a skill is untrusted if in doubt."""
+        """Return the trust in a skill; if in doubt, a skill is untrusted."""
         if skill.source.is_trusted:
             return "trusted"
         try:

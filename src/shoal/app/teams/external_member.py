@@ -201,7 +201,7 @@ class ExternalMember:
         """Return the oldest unread mail; wait for some if there is none.
 
         Messages of the previous call are marked as read now, when the program shows that it is alive. A
-        program that dies before gets them again.
+        program that dies before that gets them again.
         """
         mailboxes = self._store.open_mailboxes(identity.team)
         await self.read_team(identity.team)
@@ -280,7 +280,9 @@ class ExternalMember:
         member = await self._store.rosters.add_member(identity.team, new_member)
         if member.name != identity.name:
             await self._store.rosters.remove_member(identity.team, member.name)
-            raise AgentRequestRefused(f"Another {identity.name} has just joined the team {identity.team}.")
+            raise AgentRequestRefused(
+                f"Another member named {identity.name} has just joined the team {identity.team}."
+            )
         # It never keeps a lead from deleting the team: nobody can tell whether the program is running.
         await self._store.rosters.update_member(identity.team, identity.name, is_active=False)
         await self._store.open_mailboxes(identity.team).open_inbox(identity.name, foreign=True)

@@ -19,13 +19,13 @@ from shoal.stores.files.teams.team_ownership import RECENT_SECONDS, is_created_b
 from shoal.wire.foreign_json import InvalidFileContent, parse_foreign_json
 
 _MTIME_PRECISION = 0.02
-"""Seconds by which the time of a file may be behind the clock."""
+"""Seconds by which a file's timestamp may lag behind the clock."""
 _LOCK_SECONDS = 10.0
 """Other programs refresh a lock directory more often than this."""
 
 
 def find_live_foreign_lead(home: Path, team: TeamRoster) -> str:
-    """Return what shows that another program leads the team; empty if Shoal leads it, or nobody does."""
+    """Return evidence that another program leads the team; empty if Shoal or nobody leads it."""
     session = team.lead_session_id
     if session and get_run_directory(home, SessionId(session)).is_dir():
         return ""

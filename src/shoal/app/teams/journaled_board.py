@@ -1,4 +1,4 @@
-"""Task board that journals every change of its tasks.
+"""Task board that journals every change to its tasks.
 
 Changes through this board are journaled at once. Changes by others are detected shortly after.
 """
@@ -113,7 +113,7 @@ class JournaledTaskBoard:
             self._emit_tasks_by_id(() if before is None else before.blocks)
 
     async def emit_changes_now(self) -> None:
-        """Emit the changes by other processes that a check would emit a moment later."""
+        """Emit now the changes by other processes that a check would emit a moment later."""
         self._emit_tasks_by_id([task.id for task in await self._board.list_tasks()])
 
     async def wait_for_claimable(self) -> None:

@@ -185,7 +185,7 @@ class TeamStore:
             self._report(f"{to} owns task {task.id} now, but has no inbox in the team {team}.")
 
     async def close_team_stores(self, team: TeamName) -> None:
-        """Close what is open of a deleted team."""
+        """Close everything that is open for a deleted team."""
         self._keys.pop(team, None)
         mailboxes, board = self._mailboxes.pop(team, None), self._boards.pop(team, None)
         if mailboxes is not None:

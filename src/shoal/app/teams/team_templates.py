@@ -31,11 +31,11 @@ class TeamTemplateCatalogEntry(Struct, frozen=True, kw_only=True):
     template: TeamTemplate | None = None
     problem: TeamTemplateProblem | None = None
     hidden_by: TeamTemplateSource | None = None
-    """Origin of a stronger template with the same name."""
+    """Origin of a template with the same name that takes precedence."""
 
 
 class TeamTemplateCatalog:
-    """Templates, read once; the strongest source first."""
+    """Templates, read once; the source with the highest precedence first."""
 
     def __init__(self, found: Sequence[TeamTemplateCatalogEntry]) -> None:
         self.all = tuple(found)

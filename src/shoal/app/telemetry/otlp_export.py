@@ -19,7 +19,7 @@ from opentelemetry.trace import Tracer
 import shoal
 
 CLOSE_TIMEOUT = 3.0
-"""Seconds to send the rest at the end; an unreachable collector must not delay a run."""
+"""Seconds allowed for sending the rest at the end; an unreachable collector must not delay a run."""
 
 
 class TelemetryPipeline:

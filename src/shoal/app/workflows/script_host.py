@@ -57,7 +57,8 @@ _QUESTIONS_AT_ONCE = 5
 
 
 async def select_script_sandbox(runtime: Runtime) -> SandboxDriver:
-    """Return the sandbox for scripts. Raises `WorkflowError` if there is none: they never run without."""
+    """Return the sandbox for scripts. Raises `WorkflowError` if there is none: scripts never run without
+    one."""
     if sys.platform != "linux":
         raise WorkflowError("Shoal runs a model's script only on Linux, where it can isolate the script.")
     drivers = list_sandbox_drivers(runtime.settings.environ.get("PATH", os.defpath))
@@ -99,7 +100,7 @@ class ScriptHost:
             try:
                 message = await self._serve_requests_unless(flooded, reader, writer)
             except ScriptProtocolError as error:
-                raise WorkflowError(f"The script was ended because {error}.") from error
+                raise WorkflowError(f"The script was stopped because {error}.") from error
             finally:
                 await self._cancel_open_requests()
             match message:
@@ -312,7 +313,7 @@ def _describe_early_end(status: int, error_output: bytes) -> str:
         return f"The script was refused because it cannot be isolated here: {text}"
     if status in _KILLED_STATUSES:
         return (
-            f"The script was killed: it used more than {CPU_SECONDS} s of processor time, so it probably "
-            f"loops forever, or more than {MEMORY_BYTES // 1024 // 1024:,} MB of memory."
+            f"The script was killed: it used more than {CPU_SECONDS} s of CPU time (it may be in an endless "
+            f"loop) or more than {MEMORY_BYTES // 1024 // 1024:,} MB of memory."
         )
     return f"The script's process ended without a result (status {status}). {text}".strip()

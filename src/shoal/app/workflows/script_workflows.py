@@ -84,7 +84,7 @@ class ScriptWorkflows:
         return await self._supervisor.stop(workflow, why)
 
     def notify_interrupted(self) -> None:
-        """Tell the lead of a resumed session which scripts the end of its process interrupted."""
+        """Tell the lead of a resumed session which scripts were interrupted when its process ended."""
         for record in self._supervisor.read_records().workflows.values():
             if record.started.script and record.ended is None:
                 self._notify(record.started.workflow, "", "interrupted", "")

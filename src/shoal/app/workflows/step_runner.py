@@ -32,7 +32,7 @@ from shoal.core.permissions.questions import ChoiceAnswer, ChoiceOption, ChoiceQ
 from shoal.core.text.text_format import to_one_line
 
 MAX_STEPS = 100_000
-"""Steps of one workflow; a program that asks for more loops forever."""
+"""Maximum number of steps in one workflow; a program that asks for more is in an endless loop."""
 _IDLE_ROUNDS = 5
 """Rounds of the event loop without a replayed step after which a difference is certain."""
 _DESCRIPTION_LENGTH = 60
@@ -83,7 +83,7 @@ class StepRunner:
         self._quota_refusal = ""
 
     def watch_quota(self, event: Event) -> None:
-        """Remember that the provider refused a request because the quota is used up."""
+        """Record that the provider refused a request because the quota is exhausted."""
         if isinstance(event, ModelRequestFailed) and event.quota:
             self._quota_refusal = event.reason
 
@@ -186,7 +186,7 @@ class StepRunner:
         await self.run_step(path, {"seconds": seconds}, f"{seconds} s", wait_until, until)
 
     def get_time(self, path: str) -> int:
-        """Return the time in milliseconds at which the workflow first got here."""
+        """Return the time in milliseconds at which the workflow first reached this call."""
         return int(self._get_recorded_value(path, self._runtime.clock.now))
 
     def get_random_number(self, path: str) -> float:
@@ -279,8 +279,8 @@ class StepRunner:
         self._agent_count += has_child
         if self._max_agents is not None and self._agent_count > self._max_agents:
             raise WorkflowError(
-                f"The workflow {self.workflow} may start {self._max_agents} agents, but asked for another "
-                "agent. The approval does not cover more agents."
+                f"The workflow {self.workflow} asked for another agent, but only {self._max_agents} agents "
+                f"were approved."
             )
 
     def _allocate_number(self) -> int:
@@ -297,7 +297,7 @@ class StepRunner:
     def _refuse_after_quota_error(self, *, has_child: bool) -> None:
         if has_child and self._quota_refusal:
             raise WorkflowError(
-                "No further agent is started: the provider refused a request because the quota is used up "
+                "No further agent is started: the provider refused a request because the quota is exhausted "
                 f"({self._quota_refusal}). Resume the workflow when quota is available again."
             )
 

@@ -52,7 +52,7 @@ class Workflow:
         return tuple(self._steps.worktrees)
 
     def phase(self, name: str) -> None:
-        """Start a phase: a name for the following steps, for people."""
+        """Start a phase, which names the following steps for people."""
         self._steps.start_phase(name)
 
     # Agents
@@ -73,7 +73,7 @@ class Workflow:
         output: type[Any] | None = None,
         **options: Unpack[SpawnOptions],
     ) -> Any:
-        """Run an agent and return its answer: a text, or the type that it was asked for.
+        """Run an agent and return its answer: text, or a value of the requested type.
 
         Raises `RunFailed` if it did not complete its work; a resumed workflow then runs it again.
         """
@@ -174,11 +174,11 @@ class Workflow:
         return await self._steps.run_command(self._build_path("shell"), command, timeout)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait. A workflow that continues after a crash waits for the rest only."""
+        """Wait. A workflow that continues after a crash waits only for the remaining time."""
         await self._steps.sleep(self._build_path("sleep"), seconds)
 
     def now(self) -> datetime:
-        """Return the time at which the workflow first got here."""
+        """Return the time at which the workflow first reached this call."""
         return datetime.fromtimestamp(self._steps.get_time(self._build_path("now")) / 1000, UTC)
 
     def random(self) -> float:

@@ -72,8 +72,8 @@ def load_workflow_file(
     # Types of the module's functions are looked up there.
     sys.modules[module_name] = module
     try:
-        exec(compile(source, str(path), "exec"), module.__dict__)  # noqa: S102 - the person's program
-    except Exception as error:  # the wall around a file of the person: it may raise anything
+        exec(compile(source, str(path), "exec"), module.__dict__)  # noqa: S102 - the user's program
+    except Exception as error:  # the wall around a file of the user: it may raise anything
         raise WorkflowError(f"{shown} cannot be run: {type(error).__name__}: {error}") from error
     return select_workflow(module, name, shown)
 

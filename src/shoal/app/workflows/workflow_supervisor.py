@@ -201,7 +201,7 @@ class WorkflowSupervisor:
         return returned, value
 
     async def _wait_for_program(self, running: RunningWorkflow) -> tuple[Any, Any]:
-        """Wait for the task. If somebody stopped it, the caller gets an error and is not cancelled itself."""
+        """Wait for the task. If somebody stopped it, the caller gets an error and is not canceled itself."""
         try:
             await asyncio.wait([running.task])
         except asyncio.CancelledError:
@@ -209,9 +209,9 @@ class WorkflowSupervisor:
             await asyncio.wait([running.task])
             raise
         if running.task.cancelled():
-            reason = running.stop_reason or "its program was cancelled"
+            reason = running.stop_reason or "its program was canceled"
             raise WorkflowStopped(
-                f"The workflow {running.id} was stopped: {reason}. A resume continues it.", reason=reason
+                f"The workflow {running.id} was stopped: {reason}. Resume it to continue.", reason=reason
             )
         returned, value = running.task.result()
         return returned, value
@@ -229,7 +229,7 @@ class WorkflowSupervisor:
         self.agents.runtime.events.emit_event(running.ended)
 
     def note_changed_source(self, record: WorkflowRecord, digest: str) -> None:
-        """Tell the person that the program differs from the one that ran before."""
+        """Tell the user that the program differs from the one that ran before."""
         if record.started.digest != digest:
             self.agents.runtime.events.note(
                 f"The file of the workflow {record.started.workflow} changed since it ran. Shoal uses the "

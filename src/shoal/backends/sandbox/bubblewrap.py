@@ -197,7 +197,7 @@ def explain_bubblewrap_error(said: str) -> str:
     said = said.removeprefix("bwrap: ").splitlines()[0] if said else "it ended without a message"
     lower = said.lower()
     if "mount proc" in lower:
-        return f"bwrap says “{said}”: {_NO_PROC}"
+        return f"bwrap reported “{said}”: {_NO_PROC}"
     if "namespace" in lower or "uid map" in lower or "operation not permitted" in lower:
-        return f"bwrap says “{said}”: {_NO_NAMESPACES}"
-    return f"bwrap says “{said}”"
+        return f"bwrap reported “{said}”: {_NO_NAMESPACES}"
+    return f"bwrap reported “{said}”"

@@ -117,7 +117,7 @@ def confine_process_with_landlock(writable: list[str], hidden: list[str]) -> Non
 
 
 def split_counted_words(words: list[str]) -> tuple[list[str], list[str]]:
-    """Split off as many words as the first one says; return them and the rest."""
+    """Split off as many words as the first one specifies; return them and the rest."""
     end = 1 + int(words[0])
     return words[1:end], words[end:]
 

@@ -1,6 +1,6 @@
 """Placeholders for paths that commands must not create: a mount needs something on the disk to cover.
 
-A placeholder is there only while a command runs. One that a killed process left is recognised by its time
+A placeholder is there only while a command runs. One that a killed process left is recognized by its time
 and removed by the next command.
 """
 

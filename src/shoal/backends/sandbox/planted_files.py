@@ -18,7 +18,7 @@ _GIT_REDIRECTIONS = ("commondir", "config.worktree")
 _MAX_DIRECTORIES = 20_000
 _MAX_SECONDS = 0.5
 _SETTLED_AGE = 100_000_000
-"""Nanoseconds after which a change of a directory certainly changes its time too."""
+"""Nanoseconds after which a change to a directory certainly changes its timestamp too."""
 
 
 class _ListedDirectory(Struct, frozen=True):
@@ -39,7 +39,7 @@ class PlantedFileSearch:
         """False if the last search stopped at its limit."""
 
     def remember_existing(self, directories: Sequence[Path]) -> None:
-        """Take what is there now for known."""
+        """Treat everything that is there now as known."""
         self.find_new(directories)
 
     def find_new(self, directories: Sequence[Path]) -> tuple[Path, ...]:

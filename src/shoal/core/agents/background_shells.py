@@ -45,7 +45,7 @@ class BackgroundShellObserver(Protocol):
     def on_ended(self, end: BackgroundShellResult) -> None: ...
 
     def on_waiting_for_input(self, facts: BackgroundShell, tail: str) -> None:
-        """Report, once per command, that it seems to wait for input that nobody can give."""
+        """Report, once per command, that it seems to be waiting for input that nobody can give."""
         ...
 
     def on_end_shown_to_agent(self, facts: BackgroundShell, by: AgentId, call: str) -> None:

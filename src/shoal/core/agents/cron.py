@@ -21,7 +21,7 @@ class _CronFieldSpec(Struct, frozen=True, kw_only=True):
     lowest: int
     highest: int
     names: tuple[str, ...] = ()
-    """Names of the values, from the lowest on."""
+    """Names of the values, starting with the lowest."""
 
 
 _FIELDS = (

@@ -16,6 +16,8 @@ TeammateForm: TypeAlias = Literal["in-process", "process"]
 
 
 class AgentIdentity(Struct, frozen=True, kw_only=True):
+    """Identity of an agent: its session, its name and type, and its place in a team."""
+
     session: SessionId
     agent: AgentId = LEAD_ID
     name: str = "lead"
@@ -24,7 +26,7 @@ class AgentIdentity(Struct, frozen=True, kw_only=True):
     parent: AgentId | None = None
     kind: str = "lead"
     depth: int = 0
-    """Number of agents between it and the person."""
+    """Number of agents between it and the user."""
     teammate: TeammateForm | None = None
     """Execution form of a teammate; None for a lead and for the agents that members start."""
     parent_session: SessionId | None = None
@@ -63,7 +65,7 @@ _identity_context: ContextVar[_IdentityContext | None] = ContextVar("shoal_servi
 
 
 def current_identity() -> AgentIdentity:
-    """Return the agent that the running code serves. Raises `LookupError` outside of one."""
+    """Return the agent that the running code serves. Raises `LookupError` outside an agent."""
     return _current_identity_context().run
 
 

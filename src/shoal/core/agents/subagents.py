@@ -113,7 +113,7 @@ class AgentResult(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fals
     detail: str = ""
     """Reason for the end, if it is not obvious."""
     size: int = 0
-    """Characters of the full report."""
+    """Number of characters in the full report."""
     digest: str = ""
     """SHA-256 of the full report."""
     result: str = ""

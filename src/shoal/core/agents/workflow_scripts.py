@@ -11,7 +11,7 @@ from shoal.core.conversation.tools import ToolContext
 WorkflowStatus: TypeAlias = Literal["running", "completed", "failed", "stopped", "interrupted"]
 MAX_SCRIPT_CHARACTERS = 32_000
 MAX_SCRIPT_LINES = 400
-"""Lines of a script. A permission question shows all of them."""
+"""Maximum number of lines in a script. A permission question shows all of them."""
 MAX_SCRIPT_AGENTS = 1_000
 
 

@@ -210,13 +210,16 @@ class AgentBudget:
         owner = "" if is_tree_limit else self.agent
         max_seconds = self.budget.limits.max_seconds if is_tree_limit else self._max_seconds
         subject = "the whole run" if is_tree_limit else owner
-        sentence = f"the {format_limit_amount('seconds', max_seconds or 0)} for {subject} have passed"
+        sentence = (
+            f"the time limit of {format_limit_amount('seconds', max_seconds or 0)} for {subject} has passed"
+        )
         return BudgetRefusal(limit="seconds", scope=scope, whose=owner, sentence=sentence)
 
     async def wait_and_reserve(
         self, card: ModelCard, prompt_tokens: int, max_tokens: int | None = None
     ) -> BudgetReservation | BudgetRefusal:
-        """Reserve like `reserve`, but wait while the rest of a budget is only reserved for other requests."""
+        """Reserve as `reserve` does, but wait while the rest of a budget is only reserved for other
+        requests."""
         result = self.reserve(card, prompt_tokens, max_tokens)
         if isinstance(result, BudgetReservation) or not result.for_now:
             return result

@@ -1,6 +1,6 @@
 """Budget of a tree of agents: reserved before each request and settled after it.
 
-Checking and reserving is one step without an await, so no two requests pass on the same money.
+Checking and reserving is one step without an await, so two requests can never spend the same money.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class Budget:
         return self._gate.open_slot(kind, depth, is_resumed=is_resumed, idle=idle)
 
     def find_spent_limit(self, kind: str) -> BudgetRefusal | None:
-        """Return the refusal of a limit that leaves nothing for an agent of this type; None if all do."""
+        """Return the refusal if a limit leaves nothing for an agent of this type; None if none does."""
         for meter in (*self.meters, *self.meters_for_agent_type(kind)):
             if meter.spent >= meter.maximum:
                 return meter.build_refusal()
@@ -158,17 +158,17 @@ class Budget:
         await self._gate.activate_slot(slot)
 
     def deactivate_agent_slot(self, slot: AgentSlot) -> None:
-        """Stop counting an agent that waits for work as running."""
+        """Stop counting an agent as running while it waits for work."""
         self._gate.deactivate_slot(slot)
 
     async def request_agent_slot(
         self, kind: str, depth: int, *, is_resumed: bool = False
     ) -> AgentSlot | BudgetRefusal:
-        """Open a slot like `open_slot`, even if the budget is in another process."""
+        """Open a slot as `open_slot` does, even if the budget is in another process."""
         return self.open_agent_slot(kind, depth, is_resumed=is_resumed)
 
     def close_agent_slot(self, slot: AgentSlot, *, was_started: bool = True) -> None:
-        """Close a slot; idempotent. An agent that never began does not count as started."""
+        """Close a slot; a second call does nothing. An agent that never began does not count as started."""
         self._gate.close_slot(slot, was_started=was_started)
 
     @property

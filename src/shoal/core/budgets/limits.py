@@ -75,7 +75,7 @@ class AgentSlot(Struct, kw_only=True):
     is_resumed: bool = False
     is_open: bool = True
     is_running: bool = True
-    """True if it holds one of the concurrent places."""
+    """True if it occupies one of the concurrent slots."""
 
 
 class AgentCountLimiter:
@@ -93,7 +93,7 @@ class AgentCountLimiter:
     def open_slot(
         self, kind: str, depth: int, *, is_resumed: bool, idle: bool = False
     ) -> AgentSlot | BudgetRefusal:
-        """Open a slot; an `idle` one takes a place only when it is activated."""
+        """Open a slot; an `idle` one counts only when it is activated."""
         caps = self.caps
         if depth > caps.max_depth:
             return _build_agent_start_refusal(
@@ -195,7 +195,7 @@ class BudgetMeter:
         )
 
     def _describe_refusal(self) -> str:
-        """Say that the limit is spent, or that the rest is reserved for requests in flight."""
+        """State that the limit is spent, or that the rest is reserved for requests in flight."""
         owner_texts = {
             "tree": "",
             "kind": f" for agents of type {self.owner}",

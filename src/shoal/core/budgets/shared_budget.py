@@ -11,12 +11,12 @@ from shoal.core.budgets.limits import BudgetLimits, BudgetMeter, create_budget_m
 
 
 class SharedBudget:
-    """Limits for all sessions that are opened with it, in one event loop, and what they have spent."""
+    """Limits shared by all sessions opened with this budget in one event loop, and their spending so far."""
 
     def __init__(
         self, *, usd: float | None = None, tokens: int | None = None, requests: int | None = None
     ) -> None:
-        """Raises ValueError unless at least one limit is set, and all are above 0."""
+        """Raises ValueError unless at least one limit is set, and all are greater than 0."""
         limits = {"usd": usd, "tokens": tokens, "requests": requests}
         for name, limit in limits.items():
             if limit is not None:
@@ -50,12 +50,12 @@ class SharedBudget:
         return int(self._find_spent("requests"))
 
     def attach_loop(self) -> None:
-        """Use the running event loop. Raises RuntimeError if sessions in another one use the budget."""
+        """Use the running event loop. Raises RuntimeError if sessions in another loop use the budget."""
         loop = asyncio.get_running_loop()
         if self._loop is not None and self._loop is not loop and self._loop.is_running():
             raise RuntimeError(
-                "The budget is used by sessions in another event loop. Sessions share a budget only in one "
-                "loop."
+                "The budget is used by sessions in another event loop. Sessions can share a budget only "
+                "within one event loop."
             )
         self._loop = loop
 
@@ -63,7 +63,7 @@ class SharedBudget:
         return tuple(meter.spent for meter in self.meters)
 
     def count_session(self, session: str, spent_before: tuple[float, ...]) -> None:
-        """Count the spending of a resumed session, which its meters already contain, only once."""
+        """Count the earlier spending of a resumed session only once: its meters already contain it."""
         if session in self._sessions:
             for meter, spent in zip(self.meters, spent_before, strict=True):
                 meter.spent = spent
@@ -76,6 +76,6 @@ class SharedBudget:
 
 def _check_limit(name: str, limit: Any) -> None:
     if isinstance(limit, bool) or not isinstance(limit, int | float) or math.isnan(limit) or limit <= 0:
-        raise ValueError(f"shoal.Budget(): {name}: expected a number above 0, got {limit!r}.")
+        raise ValueError(f"shoal.Budget(): {name}: expected a number greater than 0, got {limit!r}.")
     if name != "usd" and not isinstance(limit, int):
-        raise ValueError(f"shoal.Budget(): {name}: expected an integer above 0, got {limit!r}.")
+        raise ValueError(f"shoal.Budget(): {name}: expected an integer greater than 0, got {limit!r}.")

@@ -8,15 +8,15 @@ from shoal.core.budgets.agent_budgets import INITIAL_ANSWER_TOKENS
 from shoal.core.budgets.usage import ModelCard, Usage
 
 ASSUMED_REQUESTS = 8
-"""Requests that an agent is assumed to need before any of the tree has run."""
+"""Number of requests that an agent is assumed to need before any agent of the tree has run."""
 _TOKENS_PER_ROUND = 1_500
-"""Tokens that each round adds to the next prompt: an answer and its tool results."""
+"""Number of tokens that each round adds to the next prompt: an answer and its tool results."""
 
 
 class SpawnCostEstimate(Struct, frozen=True, kw_only=True):
     agents: int
     tokens: int
-    """Tokens the models would read, excluding cached ones, and write."""
+    """Number of tokens the models would read, excluding cached ones, and write."""
     usd: float | None
     """None if the price is unknown."""
     measured: bool = False

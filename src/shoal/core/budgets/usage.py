@@ -42,7 +42,7 @@ class Usage(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def is_count_of_reply(self) -> bool:
-        """True if it can be the count of a request with a reply: both are never empty."""
+        """True if it is a plausible count for a request with a reply: neither of them is ever empty."""
         return (
             self.input_tokens >= 0
             and self.cache_creation_input_tokens >= 0
@@ -59,7 +59,7 @@ class UsageAndCostTotals(Struct, frozen=True, kw_only=True):
     usage: Usage = Usage()
     usd: float = 0.0
     unpriced: int = 0
-    """Requests of unknown price; `usd` excludes them."""
+    """Number of requests with an unknown price; `usd` excludes them."""
 
     def __add__(self, other: UsageAndCostTotals) -> UsageAndCostTotals:
         return UsageAndCostTotals(

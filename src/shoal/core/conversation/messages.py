@@ -25,6 +25,8 @@ class BaseContentBlock(Struct, frozen=True, kw_only=True, omit_defaults=True, ta
 
 
 class TextBlock(BaseContentBlock, frozen=True, tag="text"):
+    """Text in a message."""
+
     text: str
 
 
@@ -53,12 +55,16 @@ class ImageBlock(BaseContentBlock, frozen=True, tag="image"):
 
 
 class ToolUseBlock(BaseContentBlock, frozen=True, tag="tool_use"):
+    """Tool call in a message from the model."""
+
     id: str
     name: str
     input: dict[str, Any]
 
 
 class ToolResultBlock(BaseContentBlock, frozen=True, tag="tool_result"):
+    """Result of a tool call."""
+
     tool_use_id: str
     content: str | tuple[TextBlock | ImageBlock, ...] = ""
     is_error: bool = False
@@ -71,6 +77,8 @@ Role: TypeAlias = Literal["user", "assistant"]
 
 
 class Message(Struct, frozen=True, kw_only=True, gc=False):
+    """One message of a conversation."""
+
     role: Role
     content: tuple[ContentBlock, ...]
 

@@ -24,7 +24,7 @@ class ToolSchema(Struct, frozen=True, kw_only=True):
 
 
 class WebSearchOptions(Struct, frozen=True, kw_only=True):
-    """Search of the web by the provider."""
+    """Options for a web search by the provider."""
 
     allowed_domains: tuple[str, ...] = ()
     blocked_domains: tuple[str, ...] = ()
@@ -51,6 +51,8 @@ class ModelRequest(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ModelReply(Struct, frozen=True, kw_only=True, gc=False):
+    """Complete reply of a model, with its usage."""
+
     message: Message
     usage: Usage
     stop_reason: StopReason
@@ -66,6 +68,8 @@ class ModelAttemptStartedDelta(Struct, frozen=True, gc=False):
 
 
 class TextDelta(Struct, frozen=True, gc=False):
+    """Piece of streamed text."""
+
     text: str
 
 

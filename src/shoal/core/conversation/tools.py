@@ -79,6 +79,8 @@ class SelfDescribingTool(Protocol):
 
 
 class Tool(Protocol):
+    """A tool that agents can call."""
+
     @property
     def schema(self) -> ToolSchema: ...
 

@@ -30,7 +30,7 @@ class TranscriptMessageEntry(Struct, frozen=True, kw_only=True, gc=False, array_
     message: Message
     billing: ModelReplyMetadata | None = None
     meta: bool = False
-    """True for a message of the runtime, not of a person: a summary, an interruption, a notification."""
+    """True for a message from the runtime, not from a person: a summary, an interruption, a notification."""
     summary: bool = False
     """True for the first message after a compaction."""
     delivered: str = ""

@@ -99,7 +99,7 @@ class NoticeOutput(_MessageOutput, total=False):
     """Answer at an event that nothing can stop: only people see it."""
 
     decision: Literal["block"]
-    """`block` shows the reason to the person."""
+    """`block` shows the reason to the user."""
 
 
 # The form of a call, because `continue` is a keyword.
@@ -185,7 +185,7 @@ class SetupHookOutput(_ContextHookOutput, total=False):
 
 
 class SessionEndHookOutput(NoticeOutput, total=False):
-    """Tells the person something at the end of a session."""
+    """Tells the user something at the end of a session."""
 
 
 class PreCompactHookOutput(_ContextHookOutput, total=False):
@@ -193,11 +193,11 @@ class PreCompactHookOutput(_ContextHookOutput, total=False):
 
 
 class PostCompactHookOutput(HookOutput, total=False):
-    """Tells the person something, or ends the turn."""
+    """Tells the user something, or ends the turn."""
 
 
 class NotificationHookOutput(NoticeOutput, total=False):
-    """Tells the person something."""
+    """Tells the user something."""
 
 
 class WorktreeCreateHookOutput(HookOutput, total=False):
@@ -207,7 +207,7 @@ class WorktreeCreateHookOutput(HookOutput, total=False):
 
 
 class WorktreeRemoveHookOutput(NoticeOutput, total=False):
-    """Tells the person something."""
+    """Tells the user something."""
 
 
 class ConfigChangeHookOutput(HookOutput, total=False):
@@ -215,7 +215,7 @@ class ConfigChangeHookOutput(HookOutput, total=False):
 
 
 class StopFailureHookOutput(HookOutput, total=False):
-    """Tells the person something."""
+    """Tells the user something."""
 
 
 class PostToolBatchHookOutput(_ContextHookOutput, total=False):
@@ -229,7 +229,7 @@ class PermissionDeniedHookOutput(HookOutput, total=False):
 
 
 class InstructionsLoadedHookOutput(NoticeOutput, total=False):
-    """Tells the person something."""
+    """Tells the user something."""
 
 
 class PreToolUseInput(HookInput):

@@ -83,7 +83,7 @@ NOTIFY_ONLY_EVENTS: frozenset[HookEvent] = frozenset(
         "Setup",
     }
 )
-"""Events that cannot be blocked: a blocking answer is only shown to the person."""
+"""Events that cannot be blocked: a blocking answer is only shown to the user."""
 BLOCKING_EVENTS: frozenset[HookEvent] = frozenset(
     {
         "PreToolUse",
@@ -104,9 +104,9 @@ UNSTOPPABLE_EVENTS: frozenset[HookEvent] = frozenset(
 )
 """Events outside an agent's turn, which no answer can end."""
 VARIABLE_EVENTS: frozenset[HookEvent] = frozenset({"SessionStart", "Setup"})
-"""Events whose commands may leave variables for the shell commands of agents."""
+"""Events whose commands may set variables for agents' shell commands."""
 MAX_WAKES_IN_A_ROW = 8
-"""Times in a row that hooks may send a stopping agent back to work before it stops anyway."""
+"""Number of times in a row that hooks may send a stopping agent back to work before it stops anyway."""
 DEFAULT_HOOK_SECONDS = 60.0
 """Default timeout of a function."""
 PROGRAM_HOOK_SECONDS = 600.0
@@ -184,6 +184,8 @@ class HttpHookLimits(Struct, frozen=True, kw_only=True):
 
 
 class Hook(Struct, frozen=True, kw_only=True):
+    """A configured hook: its event, its matcher and its action."""
+
     event: HookEvent
     matcher: str = ""
     """Name, names separated by `|`, a regular expression, or `*`; empty matches everything."""
@@ -231,7 +233,7 @@ class HookDecision(Struct, frozen=True, kw_only=True):
     stop: str | None = None
     """Reason to stop the agent."""
     message: str = ""
-    """Message for the person."""
+    """Message for the user."""
     suppressed: bool = False
     """True if its output must not be shown."""
     output: str = ""
@@ -243,7 +245,7 @@ class HookDecision(Struct, frozen=True, kw_only=True):
     retry: bool = False
     """True if the model may make a denied call again."""
     initial_message: str = ""
-    """First message of the session, as if the person had sent it."""
+    """First message of the session, as if the user had sent it."""
     session_title: str = ""
     """Name of the session."""
 
@@ -336,7 +338,7 @@ class HookDispatcher(Protocol):
         ...
 
     async def run_hooks(self, event: HookEvent, fields: Mapping[str, Any]) -> HookDecision:
-        """Run all matching hooks concurrently. A failed hook is reported to the person."""
+        """Run all matching hooks concurrently. A failed hook is reported to the user."""
         ...
 
 

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 MAX_TOOL_NAME_LENGTH = 64
-"""Length of a tool name that every provider accepts."""
+"""Maximum length of a tool name that every provider accepts."""
 _MAX_SERVER_NAME_LENGTH = 40
 MCP_PREFIX = "mcp__"
 
@@ -43,7 +43,7 @@ class McpServerConfig(Struct, frozen=True, kw_only=True):
     origin: str
     """File and line of its configuration, or the flag, or the agent that defines it."""
     timeout: float | None = None
-    """Seconds that a call may take without progress; None is the setting for all servers."""
+    """Seconds that a call may take without progress; None means the setting for all servers."""
     always_load: bool = False
     """True if the first request waits for it and its tools are never deferred."""
 

@@ -12,20 +12,20 @@ from shoal.core.text.filenames import escape_filename
 
 PluginSourceKind: TypeAlias = Literal["flag", "settings", "home"]
 PLUGIN_ROOT_VARIABLE = "${CLAUDE_PLUGIN_ROOT}"
-"""Placeholder for the plugin's directory in its configuration."""
+"""Placeholder for the plug-in's directory in its configuration."""
 PLUGIN_DATA_VARIABLE = "${CLAUDE_PLUGIN_DATA}"
-"""Placeholder for the directory in which the plugin may keep files."""
+"""Placeholder for the directory in which the plug-in may keep files."""
 
 
 class PluginProblem(Struct, frozen=True, kw_only=True):
-    """Problem found in a plugin."""
+    """Problem found in a plug-in."""
 
     what: str
     path: Path
     line: int | None = None
     plugin: str = ""
     fatal: bool = True
-    """True if the whole plugin is ignored; else the rest of it is used."""
+    """True if the whole plug-in is ignored; else the rest of it is used."""
 
     def __str__(self) -> str:
         location = (
@@ -35,7 +35,7 @@ class PluginProblem(Struct, frozen=True, kw_only=True):
 
 
 class PluginConfigFile(Struct, frozen=True, kw_only=True):
-    """JSON file of a plugin: its text and the relevant part of it."""
+    """JSON file of a plug-in: its text and the relevant part of it."""
 
     path: Path
     text: str
@@ -59,6 +59,6 @@ class Plugin(Struct, frozen=True, kw_only=True):
     hooks: PluginConfigFile | None = None
     """Hooks by event, as written."""
     servers: PluginConfigFile | None = None
-    """MCP servers by their names in the plugin, as written."""
+    """MCP servers by their names in the plug-in, as written."""
     faults: tuple[PluginProblem, ...] = ()
     """Problems of the parts that are ignored."""

@@ -23,7 +23,7 @@ RuleDestination: TypeAlias = Literal["session", "localSettings", "projectSetting
 
 
 def resolve_permission_mode(name: object) -> PermissionMode | None:
-    """Return the mode of a name, ignoring case; None if there is none. `manual` is `default`."""
+    """Return the mode with this name, ignoring case; None if there is none. `manual` is `default`."""
     folded = str(name).casefold()
     known = next((mode for mode in PERMISSION_MODES if mode.casefold() == folded), None)
     return known or _OTHER_MODE_NAMES.get(folded)

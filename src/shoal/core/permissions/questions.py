@@ -54,7 +54,7 @@ class MultipleChoice(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ChoiceQuestion(Struct, frozen=True, kw_only=True, tag_field="type", tag="choice"):
-    """Question: which of these options does the person want?"""
+    """Question about which of these options the user wants."""
 
     id: str
     agent: AgentId
@@ -99,14 +99,18 @@ Question: TypeAlias = PermissionQuestion | ChoiceQuestion | PlanApprovalQuestion
 
 
 class AllowAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="allowed"):
+    """Answer that allows a tool call."""
+
     remember: RememberScope = "once"
     input: dict[str, Any] | None = None
-    """Input of the call as the person changed it."""
+    """Input of the call as the user changed it."""
     updates: tuple[PermissionSuggestion, ...] = ()
     """Permission changes made with the answer; if empty, `remember` applies the suggested change."""
 
 
 class DenyAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="denied"):
+    """Answer that refuses a tool call, a plan or a choice."""
+
     reason: str
     by: Literal["person", "policy"] = "person"
     ends_turn: bool = False
@@ -114,11 +118,15 @@ class DenyAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="denie
 
 
 class ChoiceAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="chosen"):
+    """Answer that chooses an option for each question."""
+
     answers: Mapping[str, str]
     """Answer by question; several choices are joined with a comma."""
 
 
 class PlanApprovedAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="approved"):
+    """Answer that approves a plan."""
+
     digest: str
     """Digest of the approved plan."""
     mode: PermissionMode | None = None

@@ -22,8 +22,8 @@ class MailMessage(Struct, frozen=True, kw_only=True, gc=False):
     summary: str | None = None
     color: str | None = None
     fyi: bool = False
-    """True if it does not wake its reader: it is delivered with the next item that does. Other programs "
-    "see a message."""
+    """True if it does not wake its reader: it is delivered with the next item that does. Other programs see a
+    normal message."""
     signature: str | None = None
     """Signature with the team's key, if one of its own processes wrote it."""
 

@@ -206,7 +206,7 @@ MailBody: TypeAlias = (
 
 
 class TeammateTerminatedNotice(Struct, frozen=True, kw_only=True):
-    """Notice to the lead in a separate turn; it is never in an inbox, so it is no `MailBody`."""
+    """Notice to the lead in a separate turn; it is never in an inbox, so it is not a `MailBody`."""
 
     task: str
     kind: str

@@ -60,7 +60,7 @@ class MailSigner:
 def _encode_length_prefixed(text: str) -> bytes:
     """Encode text with a length prefix, so that no two lists of fields encode alike.
 
-    In UTF-16, in which two surrogate halves equal the character that JSON makes of them in transit.
+    Uses UTF-16, in which two surrogate halves equal the character that JSON turns them into in transit.
     """
     raw = text.encode("utf-16-le", "surrogatepass")
     return len(raw).to_bytes(8, "big") + raw

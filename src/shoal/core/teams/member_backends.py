@@ -132,7 +132,7 @@ class MemberFiles(Protocol):
         ...
 
     async def build_bundle(self, origin: bytes, known: Sequence[str]) -> bytes:
-        """Return what a machine with these commits lacks; empty if it lacks nothing."""
+        """Return what a machine with these commits is missing; empty if nothing is missing."""
         ...
 
     async def store_checkpoint(self, member: MemberLaunchArgs, bundle: bytes) -> None:

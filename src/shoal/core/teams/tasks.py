@@ -25,6 +25,8 @@ _MAX_RANK = 1e300
 
 
 class Task(Struct, frozen=True, kw_only=True):
+    """A task on a board."""
+
     id: TaskId
     subject: str
     description: str = ""
@@ -37,7 +39,7 @@ class Task(Struct, frozen=True, kw_only=True):
 
     @property
     def claim_attempt(self) -> str | None:
-        """Attempt that holds it; a completion by any other is stale."""
+        """Attempt that holds it; a completion by any other attempt is stale."""
         value = self.metadata.get(ATTEMPT_KEY)
         return value if isinstance(value, str) else None
 
@@ -284,7 +286,7 @@ def apply_added_task_dependencies(
     )
     if unknown_ids:
         raise TaskUpdateRefused(
-            f"There is no task {', '.join(unknown_ids)}, so no task can wait for it or block it."
+            f"There is no task {' or '.join(unknown_ids)}, so no task can wait for it or block it."
         )
     changed: dict[TaskId, Task] = {}
     updated_board = overlay_tasks_on_board(board, changed)

@@ -75,7 +75,7 @@ _BRACKETS = "<＜﹤‹〈⟨〈˂ᐸ≺❮❰⧼🡠"
 _BRACKET = compile_on_first_use(f"[{_BRACKETS}]")
 _INVISIBLE = r"\x00-\x20\x7f"
 _MAX_TAG_LENGTH = 160
-"""Characters after a bracket that are inspected."""
+"""Number of characters inspected after a bracket."""
 _LOOKALIKES = str.maketrans(
     "аеорсухіјѕԁһкмтпвгԛԝіΑΒΕΖΗΙΚΜΝΟΡΤΥΧαεικνορτυχ‐‑‒–—―−⁃﹣－＿ǀ│｜∣",
     "aeopcyxijsdhkmtnbrqwiABEZHIKMNOPTYXaeiknoptux----------_||||",

@@ -12,7 +12,7 @@ from typing import Any
 _MAX_VIOLATIONS = 10
 _MAX_DEPTH = 100
 _BASE_CHECKS, _CHECKS_PER_VALUE = 20_000, 10
-"""Limit of checks of a value against a part of the schema: a base, and more for each part of the value.
+"""Limit on checks of a value against a part of the schema: a base, plus more for each part of the value.
 Choices that refer to each other would be checked forever."""
 _TYPES: Mapping[str, Callable[[Any], bool]] = {
     "object": lambda value: isinstance(value, Mapping),
@@ -166,7 +166,7 @@ class _JsonSchemaValidator:
         except (LookupError, TypeError, ValueError):
             mark = ""
         if mark != "#":
-            raise _UnusableSchemaError(f"{ref} is not in it")
+            raise _UnusableSchemaError(f"the schema has no {ref}")
         return node
 
 

@@ -1,7 +1,7 @@
 """Redaction of secrets: the values of secret variables, and texts shaped like keys and tokens.
 
-Every store of a run uses it for every line, so it does not search with regular expressions: a key holds a
-long run of letters and digits, which hardly any other text does, and only such runs are inspected closer.
+Every store of a run uses it for every line, so it does not search with regular expressions: a key contains a
+long run of letters and digits, which is rare in other text, and only such runs are inspected closely.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _BLANK, _BACKSLASH = b" \\"
 
 
 def is_secret_variable_name(name: str) -> bool:
-    """Return True if a variable of this name holds a secret."""
+    """Return True if a variable with this name contains a secret."""
     return not _SECRET_WORDS.isdisjoint(name.upper().split("_")) or name == "ANTHROPIC_CUSTOM_HEADERS"
 
 

@@ -85,9 +85,9 @@ class BackgroundHookRunner(Generic[_Job]):
         task.add_done_callback(self._on_hook_task_done)
 
     async def stop_all(self) -> tuple[_Job, ...]:
-        """Stop all running and queued jobs and return them; no job starts afterwards."""
+        """Stop all running and queued jobs and return them; no job starts afterward."""
         self._open = False
-        # A task that is cancelled before its first step never runs and would leak what it was handed.
+        # A task that is canceled before its first step never runs and would leak what it was handed.
         await asyncio.sleep(0)
         running = dict(self._running)
         for task in running:

@@ -16,7 +16,7 @@ from shoal.core.ports import ChildProcessHandle, ProcessLauncher, ProcessLaunchS
 from shoal.wire.hook_output_codec import HookContinueInBackgroundRequest, parse_async_hook_request
 
 MAX_OUTPUT = 1 << 20
-"""Bytes of a hook's output that are used; the rest is read and dropped."""
+"""Maximum number of bytes used from a hook's output; the rest is read and dropped."""
 _CHUNK = 1 << 16
 _MAX_FINAL_READ = 1 << 20
 """Bytes read after the hook ended: the pipe capacity, even if one of its children keeps writing."""
@@ -24,7 +24,7 @@ _STOP_GRACE = 1.0
 _PROJECT_PLACEHOLDER = "${CLAUDE_PROJECT_DIR}"
 _VARIABLES_FILE = "CLAUDE_ENV_FILE"
 _MAX_FIRST_LINE = 4096
-"""Bytes within which the first line must end to be recognized."""
+"""Maximum number of bytes in the first line; a longer one is not recognized."""
 
 
 class HookCommandResult(Struct, frozen=True, kw_only=True):
@@ -91,7 +91,7 @@ class HookRunResources(Struct, frozen=True, kw_only=True):
     root: Path
     """The project directory, used if the agent's own directory is gone."""
     variables_directory: Path | None = None
-    """Directory of the files in which hooks leave variables for shell commands of agents."""
+    """Directory of the files in which hooks set variables for agents' shell commands."""
 
 
 class HookProcess:

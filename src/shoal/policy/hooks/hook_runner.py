@@ -71,7 +71,7 @@ class _HookResult(Struct, frozen=True, kw_only=True):
     trouble: str = ""
     """Reason why the hook returned nothing usable."""
     wakes: bool = False
-    """True if the agent is to be woken with the reason for the block."""
+    """True if the agent should be woken with the reason for the block."""
     milliseconds: int = 0
 
 
@@ -84,7 +84,7 @@ class _HookInput(Struct, frozen=True, kw_only=True):
     cwd: Path
     since: float
     variables_file: Path | None = None
-    """File in which the hook may leave variables for shell commands of agents."""
+    """File in which the hook may set variables for agents' shell commands."""
 
 
 class _HookMovedToBackgroundException(Exception):

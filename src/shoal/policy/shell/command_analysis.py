@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -13,11 +13,23 @@ if TYPE_CHECKING:
     from shoal.policy.shell.shell_syntax import UnjudgeableCommandError
     from shoal.policy.shell.syntax_walker import ShellSyntaxWalker
 
+_MAX_KEPT_LENGTH = 2_000
 __all__ = ["UNKNOWN_PATH", "ShellCommandAnalysis", "SimpleShellCommand", "analyze_shell_command"]
 
 
 def analyze_shell_command(command: str) -> ShellCommandAnalysis:
     """Return what a shell command would run; accepts any text and sets `trouble` if it cannot be judged."""
+    # Otherwise its text alone decides.
+    may_use_home = "~" in command or "cd" in command
+    return _analyze(command) if may_use_home or len(command) > _MAX_KEPT_LENGTH else _analyze_once(command)
+
+
+@lru_cache(maxsize=256)
+def _analyze_once(command: str) -> ShellCommandAnalysis:
+    return _analyze(command)
+
+
+def _analyze(command: str) -> ShellCommandAnalysis:
     walker_class, unjudgeable = _load_syntax_walker()
     walker = walker_class()
     broken: str | None = None

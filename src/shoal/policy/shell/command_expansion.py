@@ -36,14 +36,14 @@ _MAX_WRAPPING = 12
 _SYSTEM_DIRECTORIES = ("/bin/", "/usr/bin/")
 _DIRECTORY_BUILTINS = frozenset({"cd", "pushd", "popd", "chdir"})
 _SCRIPT_FLAG = re.compile(r"-[a-zA-Z]*[cs]|--(?:rcfile|init)|[+-][a-zA-Z]*[oO]")
-"""Flags of a shell with which its first operand is not its script, or not the only one."""
+"""Shell flags with which the first operand is not the script, or not the only one."""
 _INPUT_FILES = ("/dev/", "/proc/")
 _PLAIN_SHELL_OPTIONS = frozenset(
     {"-s", "-u", "-q", "globstar", "dotglob", "failglob", "inherit_errexit", "lastpipe", "nocasematch"}
 )
-"""Options of shopt that leave the meaning of words as it is."""
+"""Options of shopt that do not change the meaning of words."""
 _BARE_COMMANDS: dict[str, frozenset[str]] = {"hash": frozenset({"-r"}), "shopt": _PLAIN_SHELL_OPTIONS}
-"""Builtins that change nothing for later words if they have no other words than these."""
+"""Builtins that do not affect later words if they have only these arguments."""
 
 
 class UnexpandedShellCommand(Struct, frozen=True, kw_only=True):

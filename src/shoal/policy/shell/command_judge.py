@@ -31,7 +31,7 @@ from shoal.policy.shell.readonly_usage import (
 from shoal.policy.shell.shell_words import ShellWord
 
 _READING_MORE = frozenset({"npm", *LINK_FOLLOWING_FLAGS})
-"""Programs that read files that no operand names."""
+"""Programs that read files not named by any operand."""
 _SEDS = frozenset({"sed", "gsed"})
 _IN_PLACE_FLAGS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(_SEDS, ("-i", "--in-place")),
@@ -151,7 +151,7 @@ def _judge_file_writing_command(name: str, words: Sequence[ShellWord]) -> ReadOn
 
 
 def _select_copied_files(name: str, words: Sequence[ShellWord]) -> tuple[ShellWord, ...]:
-    """Return the words whose files can be read under another name afterwards."""
+    """Return the words whose files can be read under another name afterward."""
     if name not in COPYING_COMMANDS:
         return ()
     return tuple(word for word in words if word.value is None or not word.may_be_flag)

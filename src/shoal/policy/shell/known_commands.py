@@ -15,7 +15,7 @@ VERSION_COMMANDS = frozenset(
     pyright shellcheck hadolint protoc buf meson
     """.split()  # noqa: SIM905 - a list to be read and extended
 )
-"""Programs that may be asked for their version, with that single word.
+"""Programs that may be run to print their version, with no other argument.
 
 Excludes those that a project file can make run something first (yarn, pnpm, mvn, bazel, dotnet, pytest, tox,
 cargo, rustc, bundle, composer, flake8, pylint, poetry, hg, az).
@@ -26,7 +26,7 @@ HELP_COMMANDS = frozenset(
     fd bat grep find sort ls sed awk cat head tail wc bash ruff black mypy
     """.split()  # noqa: SIM905 - a list to be read and extended
 )
-"""Programs that may be asked for their help."""
+"""Programs that may be run to print their help."""
 SHORT_VERSION_FLAGS: dict[str, str] = {
     **dict.fromkeys(("python", "python3", "pip", "pip3", "uv", "ssh", "make"), "-V"),
     **dict.fromkeys(("node", "npm", "tsc", "ruby", "perl", "php", "make", "gcc"), "-v"),
@@ -90,7 +90,7 @@ HARMLESS_VARIABLES = frozenset(
 """Variables that only affect display, never which program or file is used."""
 
 NPM_SETTINGS = ".npmrc"
-"""File in the directory of a package that npm obeys."""
+"""File in a package directory whose settings npm applies."""
 
 LINK_FOLLOWING_FLAGS: dict[str, re.Pattern[str]] = {
     **dict.fromkeys(("grep", "egrep", "fgrep"), re.compile(r"-(?!-).*R|--d")),
@@ -101,7 +101,7 @@ LINK_FOLLOWING_FLAGS: dict[str, re.Pattern[str]] = {
     "diff": re.compile(r"-(?!-).*r|--r"),
     **dict.fromkeys(("eza", "exa", "lsd"), re.compile(r"-(?!-).*[XL]|--(?:de|follow)")),
 }
-"""Starts of flags, combined and abbreviated, with which a command reads its directories through links."""
+"""Prefixes of flags, combined and abbreviated, with which a command follows links in its directories."""
 
 PROGRAM_FLAGS: dict[str, tuple[str, ...]] = {
     "rg": ("--pre", "--hostname-bin"),
@@ -170,7 +170,7 @@ COMMAND_VARIABLES = frozenset(
 )
 """Variables that other programs, or the shell itself, run as a command."""
 SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|COOKIE|PRIVATE|_PAT\b", re.IGNORECASE)
-"""Names of variables and settings that may hold a secret."""
+"""Names of variables and settings that may contain a secret."""
 REDEFINING_VARIABLES = frozenset(
     {"BASH_ALIASES", "BASH_CMDS", "aliases", "galiases", "saliases", "commands", "functions", "options"}
 )
@@ -187,7 +187,7 @@ COMMAND_RUNNERS = frozenset(
     crontab cmd.exe wsl wsl.exe powershell.exe
     """.split()  # noqa: SIM905 - a list to be read and extended
 )
-"""Programs that run a command from their words, in more ways than are listed for wrappers."""
+"""Programs that run a command given in their arguments, in more ways than are listed for wrappers."""
 RUNNING_SUBCOMMANDS: dict[str, frozenset[str]] = {
     **dict.fromkeys(("docker", "podman", "kubectl", "nerdctl", "lxc", "oc"), frozenset({"exec", "run"})),
     **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), frozenset({"exec", "dlx", "x", "explore"})),
@@ -200,7 +200,7 @@ RUNNING_SUBCOMMANDS: dict[str, frozenset[str]] = {
     "cargo": frozenset({"run"}),
     "vagrant": frozenset({"ssh"}),
 }
-"""Subcommands that run a command from their words."""
+"""Subcommands that run a command given in their arguments."""
 NOT_RUNNING_COMMANDS = frozenset(
     """
     git hg svn docker podman nerdctl kubectl helm npm pnpm yarn bun pip pip3 uv poetry cargo go gem bundle
@@ -236,7 +236,7 @@ GIT_SUBCOMMANDS = frozenset(
     version web--browse whatchanged worktree write-tree
     """.split()  # noqa: SIM905 - a list to be read and extended
 )
-"""Commands of git and of well-known additions to it; any other one may be an alias."""
+"""Commands of git and of well-known git extensions; any other name may be an alias."""
 INTERPRETERS = frozenset(
     """
     python python2 python3 perl ruby node nodejs deno bun php lua luajit tclsh wish guile scheme sbcl clisp
@@ -245,7 +245,7 @@ INTERPRETERS = frozenset(
     ipython jshell irb
     """.split()  # noqa: SIM905 - a list to be read and extended
 )
-"""Programs that take code as a word, or from their input, that can run commands."""
+"""Programs that accept code that can run commands, as an argument or from their input."""
 
 STATE_CHANGING_BUILTINS = frozenset(
     """

@@ -24,7 +24,7 @@ _SETTERS = re.compile(
     r"\b(?:eval|source|trap|mapfile|readarray|getopts|declare|typeset|local|readonly|export|let|unset|wait|coproc"
     r"|function|select|bind|enable|alias|shopt|IFS)\b|-v|\(\)|\(\(|(?:^|[;&|({!\n]|\bdo|\bthen|\belse)\s*\.\s|\bread\b[^;&|\n]*[$`\\]"
 )
-"""Constructs that can set a variable without its name in sight."""
+"""Constructs that can set a variable without naming it."""
 COUNTING_COMMAND = re.compile(
     r"wc -[lcwm]+(?: *< *[A-Za-z0-9_./-]+)?|nproc|date (?:-u )?\+%[A-Za-z%]+|id -[ug]|seq [0-9 ]+"
     r"|grep -[a-zA-Z]*c[a-zA-Z]* (?:'[^'\n]*'|\"[^\"$`\n]*\"|[A-Za-z0-9_.-]+)"
@@ -41,7 +41,7 @@ _PROGRAM_PATH = re.compile(r"(?:which|command -v) [A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _PROGRAM_FILE = ShellWord(None, "/", stream=True)
 _FOUND = ShellWord(None, "./", many=True, pattern=FOUND_PATHS)
 _FOUND_NAMES = ShellWord(None, many=True, pattern=FOUND_PATHS)
-"""Paths that may begin with a dash, as far as the words tell."""
+"""Paths that may begin with a dash, judging by the words."""
 _REVISIONS = ShellWord(None, "@", stream=True)
 _FINDERS: dict[str, re.Pattern[str]] = {
     "find": re.compile(
@@ -55,7 +55,7 @@ _FINDERS: dict[str, re.Pattern[str]] = {
     "ls": re.compile(r"-[1tSrX]+"),
     "fd": re.compile(r"-[etHI0]|--(?:extension|type|hidden)"),
 }
-"""Commands that print paths under the directories they are given, one per line, under these flags."""
+"""Commands that, with these flags, print paths under the given directories, one per line."""
 _NEEDED_FLAGS: dict[str, re.Pattern[str]] = {
     "git diff": re.compile(r"--name-only"),
     "git grep": re.compile(r"-\w*l\w*|--name-only|--files-with-matches"),
@@ -76,7 +76,7 @@ def can_know_variable(name: str, script: str) -> bool:
 
 
 def classify_output(commands: str) -> ShellWord | None:
-    """Return what the words are that a pipeline prints, or None if that is not known."""
+    """Return the kind of words that a pipeline prints, or None if it is not known."""
     if _REVISION.fullmatch(commands):
         return _REVISIONS
     if _PROGRAM_PATH.fullmatch(commands):

@@ -16,6 +16,7 @@ from shoal.policy.shell.command_expansion import (
     UnexpandedShellCommand,
     expand_found_command,
 )
+from shoal.policy.shell.evaluated_text import EVALUATING_BUILTINS
 from shoal.policy.shell.known_commands import RESERVED_WORDS
 from shoal.policy.shell.redirections import add_redirect_target
 from shoal.policy.shell.shell_words import SIMPLE_WORD, ShellWord
@@ -34,6 +35,11 @@ _QUOTED = re.compile(_IN_QUOTES)
 _QUOTE_MARK = "'"
 """Stands for a quoted word while the line is split; a plain line cannot contain it otherwise."""
 _MAX_LENGTH = 2_000
+_STATEFUL_COMMANDS = EVALUATING_BUILTINS | {"cd", "pushd", "popd", "chdir"}
+"""Commands that tell the walk something about later commands."""
+_READONLY_COMMANDS: dict[str, SimpleShellCommand] = {}
+"""Read-only commands at the top of plain lines by their text, which alone decides what they are."""
+_MAX_READONLY_COMMANDS = 1_000
 # Words that begin a construct or a declaration, which sets variables.
 _KEYWORDS = RESERVED_WORDS | {"declare", "typeset", "export", "readonly", "local", "unset", "unsetenv"}
 
@@ -91,9 +97,14 @@ def add_plain_line_commands(
     """Add the simple commands of a line, as the walk over its tree would."""
     is_pipe = "xargs" in text and not any(sign in text for sign in ("&&", "||", ";"))
     single_writes = _resolve_redirect_writes(line, walk) if len(line.commands) == 1 else ()
+    is_top = not via and not walk.outer and not walk.repeated and not walk.trapped and not single_writes
     for index, (command, words) in enumerate(line.commands):
         if is_pipe:
             walk.piped_from = " | ".join(each for each, _ in line.commands[:index])
+        elif is_top and (part := _READONLY_COMMANDS.get(command)) and not walk.directories.may_have_moved:
+            walk.parts.append(part)
+            continue
+        old_count = len(walk.parts)
         expand_found_command(
             UnexpandedShellCommand(
                 text=command,
@@ -104,10 +115,27 @@ def add_plain_line_commands(
             ),
             walk,
         )
+        if is_top and not is_pipe and len(walk.parts) == old_count + 1:
+            _keep_readonly_command(command, walk.parts[-1])
     if len(line.commands) > 1 and (writes := _resolve_redirect_writes(line, walk)):
         walk.parts.append(
             SimpleShellCommand(text=text, argv=(), via=via, writes=writes, read_only=True, why="it redirects")
         )
+
+
+def _keep_readonly_command(text: str, part: SimpleShellCommand) -> None:
+    """Keep a command that changes nothing for the ones after it, so that the same text is judged once."""
+    if (
+        not part.read_only
+        or part.via
+        or not part.argv
+        or part.argv[0] in _STATEFUL_COMMANDS
+        or part.places != ("",)
+    ):
+        return
+    if len(_READONLY_COMMANDS) >= _MAX_READONLY_COMMANDS:
+        _READONLY_COMMANDS.clear()
+    _READONLY_COMMANDS[text] = part
 
 
 def _resolve_redirect_writes(line: ParsedPlainCommandLine, walk: ShellSyntaxWalkState) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ def parse_readonly_command_table(text: str) -> dict[str, ReadOnlyCommandUsageSpe
             continue
         match = _HEAD.fullmatch(head)
         if match is None:
-            raise ValueError(f"readonly.txt: {head!r} does not say what its operands are.")
+            raise ValueError(f"readonly.txt: {head!r} does not specify the kind of its operands.")
         for name in match[1].split(", "):
             any_flag, *listed = flags.split() if flags.startswith("*") else ("",)
             usage = ReadOnlyCommandUsageSpec(

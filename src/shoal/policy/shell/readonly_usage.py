@@ -28,7 +28,7 @@ _POSSIBLE_PATTERN_FLAG = re.compile(r"-[^-].*[ef]|-[ef]|--reg|--file|--from")
 """Used where any flag is allowed; a long flag may be abbreviated."""
 _POSSIBLE_RECURSIVE_FLAG = re.compile(r"-(?!-).*[rRd]|--[rd]")
 _PATTERN_FILE_FLAG = re.compile(r"-[^-ABCDdefm]*f(.+)", re.DOTALL)
-"""A file of patterns in the same word, after flags without a value."""
+"""A flag and its pattern file in one word, after flags that take no value."""
 _FLAG_LETTERS = re.compile(r"-[A-Za-z0-9]*")
 
 
@@ -61,7 +61,7 @@ class ReadOnlyCommandVerdict(Struct, frozen=True, kw_only=True):
     writes: tuple[ShellWord, ...] = ()
     doubt: str = ""
     follows_links: bool = False
-    """True if it reads everything below `reads`, also through links."""
+    """True if it reads everything below `reads`, including through links."""
 
 
 def build_readonly_verdict(why: str, *, reads: tuple[ShellWord, ...] = ()) -> ReadOnlyCommandVerdict:
@@ -156,7 +156,7 @@ def _judge_any_flags(
 
 
 def _find_taken_words(words: Sequence[ShellWord], usage: ReadOnlyCommandUsageSpec) -> list[ShellWord]:
-    """Return the words that are values of the flags before them, and no operands."""
+    """Return the words that are values of the flags before them, not operands."""
     taken: list[ShellWord] = []
     valued = (*usage.file_flags, *usage.value_flags)
     for index, word in enumerate(words[:-1]):
@@ -195,7 +195,7 @@ def _iter_flag_paths(word: ShellWord, kind: OperandKind) -> Iterator[str]:
 
 
 def _find_excluded_flag(words: Sequence[ShellWord], excluded: tuple[str, ...]) -> str:
-    """Return the first word that has an excluded flag, also abbreviated or among other letters."""
+    """Return the first word that has an excluded flag, even abbreviated or among other letters."""
     for word in words:
         value = word.value or ""
         if value == "--":

@@ -1,4 +1,4 @@
-"""Text in the words of a command that it may run in turn, for rules that forbid commands."""
+"""Text in the arguments of a command that the command may run, for rules that forbid commands."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _CODE_RUNS = re.compile(
     r"|\b(?:system|popen|spawn|fork|exec|eval|execfile|compile|proc_open|passthru|shell_exec|__import__|dlopen)\b"
     r"|`|%x|\bqx\b"
 )
-"""Means by which code of an interpreter can run a program whose name it computes."""
+"""Ways in which an interpreter's code can run a program whose name it computes."""
 _PROGRAM_NAME = re.compile(r"[a-z][a-z0-9_+-]*")
 _BEFORE_COMMAND = re.compile(r"--|-c|-e|-x|-a|--(?:command|exec|execute|cmd|run)|/[cC]")
-"""Words that precede a command in the words of a wrapper."""
+"""Words that precede the command in a wrapper's arguments."""
 _OPERAND = re.compile(r"[^-0-9]")
 _INPUT_EDITORS = frozenset({"ed", "ex", "sqlite3", "psql", "mysql", "bc", "dc"})
 """Programs that take commands from their input although they have a file."""

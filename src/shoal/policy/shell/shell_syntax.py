@@ -24,7 +24,7 @@ ENDING_SIGNS = frozenset({";", "&", "&&", "||", "|", "|&", "\n"})
 """Tokens that need no separation from adjacent text."""
 MAX_NESTING = 60
 MAX_SIGNS = 3_000
-"""Limit for shell signs: text that does not parse costs time quadratic in them; this stays below 1 s."""
+"""Limit for shell metacharacters: unparsable text takes time quadratic in their number, here below 1 s."""
 _SIGNS = "()<>&|{}$`[]=;!"
 
 # Tab and newline are the only control characters with a plain meaning; unusual blanks and marks that
@@ -202,7 +202,7 @@ def is_standalone_reserved_word(token: Node, source: bytes) -> bool:
 
 
 def _find_substitution_end(body: str, start: int) -> int:
-    """Return the index of the parenthesis at which bash ends a substitution: where its script is whole."""
+    """Return the index of the parenthesis at which bash ends a substitution: where its script is complete."""
     end = start - 1
     while (end := body.find(")", end + 1)) >= 0:
         if end - start > _MAX_BODY_SCRIPT:

@@ -112,7 +112,8 @@ def decode_shell_words(
 
 
 def _find_known_word(text: str, known: KnownShellWords) -> ShellWord | None:
-    """Return what a word is that is one variable, or one substitution with a range of revisions behind it."""
+    """Return the value of a word that is one variable, or one substitution followed by a range of
+    revisions."""
     if (match := _WHOLE_VARIABLE.fullmatch(text)) is not None:
         word = known.find_variable(match[1] or match[2])
         if word is None or word.value is not None:

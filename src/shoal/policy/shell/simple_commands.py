@@ -45,7 +45,7 @@ class SimpleShellCommand(Struct, frozen=True, kw_only=True):
 
 
 class ShellCommandAnalysis(Struct, frozen=True, kw_only=True):
-    """Simple commands of a command line; `trouble` says why it cannot be judged and must be asked.
+    """Simple commands of a command line; `trouble` says why it cannot be judged and needs approval.
 
     With `is_complete`, `parts` are all that it runs even so; otherwise it may run anything. Without
     `are_paths_known`, it may read and write other files than those of its parts.

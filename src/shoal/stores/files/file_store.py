@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 
 
 class FileStore:
-    """Each part is imported when it is first opened: a session without a team needs no board."""
+    """Sessions and teams in files. Each part is imported when it is first opened."""
 
     def __init__(self, home: Path, *, durable: bool = False, read_only: bool = False) -> None:
         """With `read_only`, teams are only read: nothing is created, repaired, released or renamed."""
         self.home = home
         self._durable = durable
-        """True to flush every change to the disk before work continues, so that a power cut loses nothing."""
+        """True to flush every change to the disk before work continues, so that a power failure loses
+        nothing."""
         self._read_only = read_only
 
     @property

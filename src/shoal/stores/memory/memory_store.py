@@ -1,4 +1,4 @@
-"""Store in memory: the same state as the files hold, for as long as the store exists."""
+"""Store in memory: the same state that the files would contain, for as long as the store exists."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from shoal.wire.transcript_codec import TranscriptEncoder
 
 
 class MemoryStore:
-    """State for the sessions of this process. Working files are in a temporary directory of the store.
+    """Keeps the sessions of this process in memory. Working files are in a temporary directory.
 
     `max_events` bounds the journal of each session, for sessions that are never resumed.
     """
@@ -93,7 +93,7 @@ class MemoryStore:
         if titled and not matches:
             return max(titled, key=lambda each: each.last_used)
         problem = (
-            f"{len(matches)} sessions start with {name!r}. Type more of the id."
+            f"{len(matches)} sessions start with {name!r}. Type more characters of the id."
             if matches
             else f"There is no session {name!r} in this store."
         )

@@ -1,4 +1,4 @@
-"""Rosters, task boards and mailboxes in memory, which fulfil the same contracts as the files."""
+"""Rosters, task boards and mailboxes in memory, which fulfill the same contracts as the files."""
 
 from __future__ import annotations
 

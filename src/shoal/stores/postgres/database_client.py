@@ -56,7 +56,7 @@ class DatabaseClient:
             raise self._build_closed_error() from None
 
     async def call(self, call: WorkerCall[T], *, undo: Callable[[T], None] | None = None) -> T:
-        """Run a call in the client's thread. It is completed even if the caller is cancelled.
+        """Run a call in the client's thread. It is completed even if the caller is canceled.
 
         `undo` then gets the result that nobody received, in any thread.
         """

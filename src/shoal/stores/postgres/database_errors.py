@@ -1,4 +1,4 @@
-"""Failures of the database: which of them pass, and the sentences for the others."""
+"""Failures of the database: which of them are temporary, and the sentences for the others."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ LOST_CONNECTION_ERRORS: tuple[type[BaseException], ...] = (
     OSError,
     TimeoutError,
 )
-"""The server is away, or starts or stops: the operation is tried again on a new connection."""
+"""The server is unavailable, starting or stopping: the operation is retried on a new connection."""
 REPEATABLE_ERRORS: tuple[type[BaseException], ...] = (
     asyncpg.SerializationError,
     asyncpg.DeadlockDetectedError,
 )
-"""The server undid the transaction: it is tried again at once."""
+"""The server rolled back the transaction: it is retried at once."""
 
 
 class StoreLeaseLost(StateFileError):

@@ -64,11 +64,11 @@ class StoreTiming(NamedTuple):
     """Seconds. Tests use shorter ones."""
 
     lease: float = 15.0
-    """A process that did not renew its lease for so long may lose it."""
+    """A process that did not renew its lease for this long may lose it."""
     poll: float = 5.0
     """Waiters check the tables after this time even without a notification."""
     outage: float = 600.0
-    """Operations wait for so long for a server that is away."""
+    """Operations wait this long for a server that is unavailable."""
 
 
 class _PooledConnection(NamedTuple):
@@ -158,7 +158,8 @@ class DatabaseWorker:
             await migrate_schema(raw)
         elif version < SCHEMA_VERSION:
             raise SettingsError(
-                f"The tables of the store {self._shown_address} have version {version}, and this Shoal needs "
+                f"The tables of the store {self._shown_address} are at version {version}, but this version "
+                f"of Shoal needs "
                 f"version {SCHEMA_VERSION}. Stop all other Shoal processes that use this store, then run: "
                 "shoal store migrate"
             )
@@ -176,7 +177,7 @@ class DatabaseWorker:
     # --- statements
 
     async def execute(self, operation: Callable[[Any], Awaitable[T]]) -> T:
-        """Run statements of which each has the same effect if it is repeated."""
+        """Run statements that each have the same effect if repeated."""
         deadline = time.monotonic() + self.timing.outage
         while True:
             connection = await self._acquire_connection(deadline)

@@ -37,7 +37,7 @@ def is_process_alive(identity: str) -> bool:
 
 
 def _read_start_time(pid: int) -> str:
-    """Return the start of a process in clock ticks; empty where the kernel does not tell."""
+    """Return the start of a process in clock ticks; empty if the kernel does not report it."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:

@@ -1,7 +1,7 @@
 """Task board in the database.
 
-A row has the document that the task's file would hold. The columns status, owner and attempt override it, so
-that a claim is one statement. `open_blockers` counts the blockers that are not completed; a change of it
+A row has the document that the task's file would contain. The columns status, owner and attempt override it,
+so that a claim is one statement. `open_blockers` counts the blockers that are not completed; a change of it
 locks the whole board, while claims and other changes of one task lock only its row.
 """
 
@@ -51,7 +51,7 @@ _CHANGED_TASKS = f"SELECT {TASK_COLUMNS} FROM shoal.tasks WHERE board = $1 AND c
 
 
 class TaskMirror:
-    """Copy of a board that is refreshed by what changed since."""
+    """Copy of a board, refreshed with the changes since the last refresh."""
 
     def __init__(self) -> None:
         self.tasks: dict[TaskId, Task] = {}
@@ -342,7 +342,7 @@ class PostgresTaskBoard:
         return claim
 
     def _undo_claim(self, claim: TaskClaimResult | None) -> None:
-        """Release a task whose claimant was cancelled and does not know that it holds it."""
+        """Release a task whose claimant was canceled and does not know that it holds it."""
         if claim is not None and claim.task is not None and claim.attempt is not None:
             number, attempt = int(claim.task.id), claim.attempt
             self._client.send(lambda worker: worker.start_task(self._release(worker, number, attempt)))

@@ -1,4 +1,4 @@
-"""Rosters of all teams in the database. A roster is the document that its file would hold."""
+"""Rosters of all teams in the database. A roster is the document that its file would contain."""
 
 from __future__ import annotations
 

@@ -83,7 +83,8 @@ class PostgresSessionStore:
         self._restore_results()
 
     def _try_lock(self) -> str | None:
-        """Take the lock and return None; else return why not, or an empty text if the holder may be dead."""
+        """Take the lock and return None; otherwise return the reason, or an empty string if the holder may be
+        dead."""
 
         async def lock(worker: DatabaseWorker) -> str | None:
             await worker.end_dead_local_holders()
@@ -332,7 +333,7 @@ class PostgresTranscript:
 
 
 class PostgresJournal:
-    """Journal whose offsets are those of the file that it would be."""
+    """Journal with the same offsets as the file that it replaces."""
 
     def __init__(self, store: PostgresSessionStore, clock: Clock, secrets: SecretRedactor) -> None:
         self._store = store

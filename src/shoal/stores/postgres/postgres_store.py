@@ -31,7 +31,7 @@ _LAST_USED = (
 
 
 class PostgresStore:
-    """`home` has the working files of the runs on this machine."""
+    """`home` contains the working files of the runs on this machine."""
 
     def __init__(self, client: DatabaseClient, home: Path) -> None:
         self.client = client
@@ -88,7 +88,7 @@ class PostgresStore:
         if rows and not matches:
             return self._open_session(SessionId(rows[0][0]))
         problem = (
-            f"{len(matches)} sessions start with {name!r}. Type more of the id."
+            f"{len(matches)} sessions start with {name!r}. Type more characters of the id."
             if matches
             else f"There is no session {name!r} in the store {self.client.shown_address}."
         )

@@ -109,7 +109,7 @@ async def _read_board(raw: Any, name: str) -> StoredRunBoard | None:
 async def insert_run_rows(raw: Any, run: StoredRun) -> None:
     """Insert the run, in the transaction of the caller.
 
-    Raises `StateFileError` if the session or one of its teams is in the store already.
+    Raises `StateFileError` if the session or one of its teams is already in the store.
     """
     for table, column, names in (
         ("sessions", "id", [run.session]),

@@ -166,6 +166,7 @@ async def migrate_schema(connection: Any) -> tuple[int, int]:
 def check_schema_is_known(version: int) -> None:
     if version > SCHEMA_VERSION:
         raise SettingsError(
-            f"The tables of this store have version {version}, and this Shoal knows versions up to "
+            f"The tables of this store are at version {version}, but this version of Shoal supports only "
+            f"versions up to "
             f"{SCHEMA_VERSION}. Update Shoal on this machine."
         )

@@ -1,4 +1,4 @@
-"""Care of a store in PostgreSQL: its tables, its state, and runs that move between it and files."""
+"""Administration of a PostgreSQL store: its tables, its state, and runs that move between it and files."""
 
 from __future__ import annotations
 
@@ -92,16 +92,16 @@ def read_store_status(address: str) -> PostgresStoreStatus:
             processes=tuple(f"{host.split()[0]} {process.split()[0]}" for host, process in holders),
         )
 
-    return _run_on_connection(address, read)
+    return run_on_connection(address, read)
 
 
 def migrate_store(address: str) -> tuple[int, int]:
     """Bring the tables to the version of this program; return the version before and after."""
-    return _run_on_connection(address, migrate_schema)
+    return run_on_connection(address, migrate_schema)
 
 
 def find_store_problems(address: str) -> list[str]:
-    """Check what the tables must have in common; return a sentence for each problem."""
+    """Check that the tables are consistent; return a sentence for each problem."""
 
     async def check(raw: Any) -> list[str]:
         if not await read_schema_version(raw):
@@ -113,7 +113,7 @@ def find_store_problems(address: str) -> list[str]:
                 for row in await raw.fetch(query)
             ]
 
-    return _run_on_connection(address, check)
+    return run_on_connection(address, check)
 
 
 def import_run(store: PostgresStore, home: Path, name: str) -> SessionId:
@@ -150,7 +150,7 @@ def export_run(store: PostgresStore, home: Path, name: str) -> tuple[SessionId, 
         source.release_lock()
 
 
-def _run_on_connection(address: str, work: Callable[[Any], Awaitable[T]]) -> T:
+def run_on_connection(address: str, work: Callable[[Any], Awaitable[T]]) -> T:
     """Run work on a connection without a lease, which needs no tables."""
     shown_address = hide_password(address)
 

@@ -87,7 +87,7 @@ def list_agent_definitions(*, agents: str | None, settings: str | None, as_json:
 
 
 @agent_commands.command(
-    "show", short_help="Show the resulting definition of an agent, and where each value comes from."
+    "show", short_help="Show an agent's effective definition and where each value comes from."
 )
 @click.argument("name")
 @click.option("--permissions", is_flag=True, help="Show the effective permission rules and their origins.")
@@ -98,7 +98,7 @@ def list_agent_definitions(*, agents: str | None, settings: str | None, as_json:
 def show_agent_definition(
     *, name: str, permissions: bool, agents: str | None, settings: str | None, as_json: bool
 ) -> int:
-    """Show the resulting definition of an agent, and where each value comes from. For `lead`, the agent you
+    """Show an agent's effective definition and where each value comes from. For `lead`, the agent you
     talk to, only --permissions is available."""
     from shoal.surfaces.cli.permission_commands import print_permission_report, show_lead_permissions
 

@@ -22,10 +22,10 @@ _OTHER_FLAGS = {
     "--bg": "start the run in another terminal, or with `&` after `shoal -p`",
     "--background": "start the run in another terminal, or with `&` after `shoal -p`",
     "--chrome": "add an MCP server that controls a browser: `shoal mcp add`",
-    "--cloud": "Shoal runs on this machine only",
-    "--remote": "Shoal runs on this machine only; `shoal web` controls it from a browser",
+    "--cloud": "Shoal runs only on this machine",
+    "--remote": "Shoal runs only on this machine; `shoal web` controls it from a browser",
     "--remote-control": "`shoal web` controls a run from a browser",
-    "--teleport": "Shoal runs on this machine only",
+    "--teleport": "Shoal runs only on this machine",
     "--from-pr": "resume a session by its id or name: --resume",
     "--tmux": "set --teammate-mode tmux to show teammates in panes",
 }

@@ -40,7 +40,7 @@ def attach_command(*, session: str | None) -> int:
         )
     if not (sys.stdin.isatty() and sys.stdout.isatty()) or should_use_plain_terminal(cwd):
         raise click.ClickException(
-            f"This terminal does not support the full screen. Follow the run: shoal watch {run.session}. "
+            f"This terminal does not support full-screen mode. Follow the run: shoal watch {run.session}. "
             f"Send a "
             f'message: shoal send {run.session} lead "…"'
         )

@@ -19,7 +19,7 @@ from shoal.surfaces.terminal.text_styles import (
 )
 
 _MIN_COLUMN_WIDTH = 20
-"""Minimum columns of the last column, however narrow the terminal is."""
+"""Minimum width of the last column, however narrow the terminal is."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 debug_option = click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
@@ -38,7 +38,7 @@ def print_json(value: object) -> None:
 
 
 def print_table(heads: Sequence[str], rows: Sequence[Sequence[CliTableCell]]) -> None:
-    """Print a table; the last column fills the terminal, and nothing is cut where there is no terminal."""
+    """Print a table; the last column fills the terminal, and nothing is cut if there is no terminal."""
     colours = has_colours(sys.stdout)
     cells = [[CliTableCell(to_one_line(cell.text), cell.style) for cell in row] for row in rows]
     widths = [

@@ -28,16 +28,16 @@ A head, two more nodes and a database run on this machine. In another terminal, 
   shoal --settings '{{"shoal": {{"teammate_mode": "ray", "cluster": {{"address": "{address}"}}}}}}'
   shoal cluster status --address {address}
 
-Press Ctrl-C to end everything and to delete the database."""
+Press Ctrl-C to stop everything and delete the database."""
 
 address_option = click.option("--address", metavar="HOST:PORT", help="The head of the cluster.")
 host_option = click.option(
     "--host",
     metavar="ADDRESS",
-    help="Address under which other machines reach this machine; by default Ray chooses it.",
+    help="Address at which other machines can reach this one; by default, Ray chooses it.",
 )
 cpus_option = click.option(
-    "--cpus", type=click.FloatRange(min=0), help="Processors to offer; by default all of them."
+    "--cpus", type=click.FloatRange(min=0), help="Number of CPUs to offer; by default, all of them."
 )
 label_option = click.option(
     "--label", "labels", multiple=True, metavar="NAME=VALUE", help="Label of this machine; repeatable."
@@ -68,7 +68,7 @@ def show_cluster_status(*, address: str | None, as_json: bool) -> int:
             (
                 CliTableCell(machine.address + (" (head)" if machine.is_head else "")),
                 CliTableCell(machine.state),
-                CliTableCell(str(machine.members)),
+                CliTableCell(", ".join(machine.members) or "-"),
                 CliTableCell(f"{machine.cpus:g}"),
                 CliTableCell(f"{machine.gpus:g}"),
                 CliTableCell(f"{machine.memory / 2**30:.1f} GiB"),
@@ -80,7 +80,7 @@ def show_cluster_status(*, address: str | None, as_json: bool) -> int:
     return exit_codes.OK
 
 
-@cluster_commands.command("doctor", short_help="Check what each machine lacks.")
+@cluster_commands.command("doctor", short_help="Check whether each machine has what teammates need.")
 @address_option
 @json_option
 @debug_option
@@ -92,7 +92,10 @@ def check_cluster(*, address: str | None, as_json: bool) -> int:
         print_json(machines)
     else:
         for machine in machines:
-            click.echo(f"{machine.address}: {'; '.join(machine.problems) or 'nothing is missing'}")
+            versions = f"Shoal {machine.shoal}, Python {machine.python}" if machine.shoal else "unknown"
+            click.echo(f"{machine.address} ({versions}): {'' if machine.problems else 'nothing is missing'}")
+            for problem in machine.problems:
+                click.echo(f"  {problem}")
         found, looked_at = (
             format_count_with_noun(count, "problem"),
             format_count_with_noun(len(machines), "machine"),
@@ -124,7 +127,7 @@ def run_head(*, port: int, host: str | None, cpus: float | None, labels: tuple[s
             await node.start()
             click.echo(f"The head is running. On each other machine, run: shoal cluster join HOST:{port}")
             await node.wait()
-            click.echo("The head has ended.", err=True)
+            click.echo("The head has stopped.", err=True)
         finally:
             await node.stop()
 
@@ -197,7 +200,7 @@ def _parse_labels(labels: tuple[str, ...]) -> dict[str, str]:
     for label in labels:
         name, separator, value = label.partition("=")
         if not name or not separator or not value or "," in label:
-            raise click.UsageError(f"{label!r} is not a label. Write NAME=VALUE, without commas.")
+            raise click.UsageError(f"{label!r} is not a valid label. Use NAME=VALUE, without commas.")
         parsed[name] = value
     return parsed
 

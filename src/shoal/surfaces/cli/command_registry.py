@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 class LazySubCommandEntry(NamedTuple):
     module: str
-    """Module of the click command, which has the module's name."""
+    """Module that defines the click command."""
     help: str
-    """Line in the list of commands; showing it needs no import."""
+    """Line in the command list; it can be shown without an import."""
     examples: tuple[str, ...]
 
 
@@ -42,7 +42,7 @@ COMMANDS = {
     ),
     "attach": LazySubCommandEntry(
         "shoal.surfaces.cli.attach_command",
-        "Open a run that another terminal started.",
+        "Open a run that was started in another terminal.",
         ("shoal attach", "shoal attach 3f2a"),
     ),
     "cluster": LazySubCommandEntry(
@@ -197,7 +197,7 @@ COMMANDS = {
     ),
     "store": LazySubCommandEntry(
         "shoal.surfaces.cli.store_commands",
-        "Manage the store in PostgreSQL.",
+        "Manage a PostgreSQL store.",
         (
             "shoal store status",
             "shoal store migrate",
@@ -266,7 +266,7 @@ COMMANDS = {
     ),
     "workflow": LazySubCommandEntry(
         "shoal.surfaces.cli.workflow_commands",
-        "Run plans in Python that survive a crash.",
+        "Run Python workflows that survive a crash.",
         (
             "shoal workflow ls",
             'shoal workflow run migrate.py \'files=["a.py", "b.py"]\'',

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from shoal.core.budgets.usage import UsageAndCostTotals
     from shoal.core.ids import AgentId, SessionId
     from shoal.stores.files.sessions.usage_summary import RunUsageSummary
+    from shoal.stores.postgres.journal_copies import JournalCopies
 
 
 _MISSING_LABELS = {"type": "unknown", "task": "none", "phase": "none", "model": "unknown"}
@@ -28,13 +29,13 @@ def cost_command(*, session: str | None, as_json: bool) -> int:
 
     All runs of the session are included. Interrupted requests of unknown cost are listed.
     """
+    from shoal.app.run_access.shared_runs import open_shared_runs
     from shoal.app.settings.settings import find_process_shoal_home
-    from shoal.stores.files.home.home_paths import get_journal_path
     from shoal.stores.files.sessions.usage_summary import summarize_journal_usage
 
     home = find_process_shoal_home()
-    session_id = _find_session_or_latest(home, session)
-    journal = get_journal_path(home, session_id)
+    with open_shared_runs(home, session or "") as copies:
+        session_id, journal = _find_session_and_journal(home, copies, session)
     ledger, (by_task, by_phase) = summarize_journal_usage(journal), _sum_cost_by_task_and_phase(journal)
     if as_json:
         print_json({**_costs_to_dict(session_id, ledger), "by_task": by_task, "by_phase": by_phase})
@@ -94,6 +95,25 @@ def _sum_cost_by_task_and_phase(
         totals_by_task[name] = totals_by_task.get(name, UsageAndCostTotals()) + totals
         totals_by_phase[row.phase] = totals_by_phase.get(row.phase, UsageAndCostTotals()) + totals
     return totals_by_task, totals_by_phase
+
+
+def _find_session_and_journal(
+    home: Path, copies: JournalCopies | None, start: str | None
+) -> tuple[SessionId, Path]:
+    from shoal.app.run_access.run_handle import find_named_or_latest_run
+    from shoal.app.run_access.shared_runs import find_run_in_copies
+    from shoal.stores.files.home.home_paths import get_journal_path
+
+    if copies is not None:
+        shared = (
+            find_named_or_latest_run(copies.home, Path.cwd())
+            if start is None
+            else find_run_in_copies(copies, start)
+        )
+        if shared is not None:
+            return shared.session, shared.journal_path
+    session = _find_session_or_latest(home, start)
+    return session, get_journal_path(home, session)
 
 
 def _find_session_or_latest(home: Path, start: str | None) -> SessionId:

@@ -22,7 +22,7 @@ from shoal.surfaces.terminal.text_styles import has_colours
 @click.option("--session", metavar="ID", help="Examine this run; default: the latest one in this directory.")
 @click.option("--about", metavar="NAME", default="", help="The agent, recipient, tool or command to examine.")
 @click.option("--symptoms", "listed", is_flag=True, help="List the symptoms that doctor can examine.")
-@click.option("--claude", is_flag=True, help="List what Shoal does with each item in Claude Code's files.")
+@click.option("--claude", is_flag=True, help="Show how Shoal handles each item in Claude Code's files.")
 @click.option("--json", "as_json", is_flag=True, help="Print all facts as one JSON object.")
 @settings_option
 @click.option("--model", metavar="NAME", help="Check this model instead of the configured one.")

@@ -14,7 +14,7 @@ LIMIT_REACHED = 3
 STOPPED = 4
 INTERRUPTED = 130
 BROKEN_PIPE = 141
-"""Exit code of a program whose output is no longer read."""
+"""Exit code if the reader of the output has closed the pipe."""
 
 _CODES_BY_REASON: dict[TurnEndReason, int] = {
     "done": OK,
@@ -32,12 +32,12 @@ HELP_ROWS = (
     ("3", "the turn or budget limit was reached"),
     (
         "4",
-        "the deadline passed; a hook stopped the run; agents were stopped early (for example, stuck in a "
-        "loop); or teammates were down",
+        "the deadline passed; a hook stopped the run; agents were stopped early (for example, because they "
+        "were in a loop); or teammates were down",
     ),
     ("129", "the terminal was closed (SIGHUP); the session can be resumed"),
     ("130", "interrupted by Ctrl-C; the session can be resumed"),
-    ("141", "the program that reads the output closed it"),
+    ("141", "the program reading the output closed the pipe"),
     ("143", "ended by SIGTERM; the session can be resumed"),
 )
 

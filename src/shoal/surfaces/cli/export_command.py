@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.command("export", short_help="Export a run as one file.")
 @click.argument("session", metavar="[RUN]", required=False)
 @click.option(
-    "--html", is_flag=True, help="Write a web page with a replay and the conversations; it needs no server."
+    "--html", is_flag=True, help="Write a self-contained web page with a replay and the conversations."
 )
 @click.option("-o", "--output", metavar="FILE", help="Output file; - for standard output.")
 @click.option("--json", "as_json", is_flag=True, help="With --html: report the written file as JSON.")
@@ -61,9 +61,9 @@ def render_run_export(run: RunHandle, *, html: bool) -> bytes:
 
 
 def load_export_redactor(project: Path) -> SecretRedactor:
-    """Return the redactor of the journal: secrets of the settings, here and in the project, and key shapes.
+    """Return the journal's redactor, for secrets in the settings here and in the project, and for keys.
 
-    Raises `SettingsError`: without the settings it is not known what is secret.
+    Raises `SettingsError`, because without the settings the secrets are unknown.
     """
     from shoal.app.settings.settings import load_settings
     from shoal.core.text.redaction import SecretRedactor

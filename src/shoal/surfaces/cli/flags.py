@@ -24,7 +24,9 @@ _SECONDS_PER_UNIT = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
 def parse_duration(value: str) -> float:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|m|min|h)?\s*", value)
     if match is None or float(match[1]) <= 0:
-        raise click.BadParameter(f"{value!r} is not a duration. Write seconds, or 90s, 10m, 2h.")
+        raise click.BadParameter(
+            f"{value!r} is not a duration. Use a number of seconds, or a value such as 90s, 10m or 2h."
+        )
     return float(match[1]) * _SECONDS_PER_UNIT[match[2] or ""]
 
 
@@ -35,7 +37,7 @@ def parse_budget(value: str) -> float:
     except ValueError:
         usd = 0.0
     if not 0 < usd < float("inf"):
-        raise click.BadParameter(f"{value!r} is not a dollar amount above 0.")
+        raise click.BadParameter(f"{value!r} is not a dollar amount greater than 0.")
     return usd
 
 
@@ -58,7 +60,7 @@ def parse_session_uuid(value: str) -> str:
 def parse_permission_prompt_tool(value: str) -> str:
     if value == "stdio" or re.fullmatch(r"mcp__.+__.+", value):
         return value
-    raise click.BadParameter(f"{value!r} is not mcp__SERVER__TOOL or stdio.")
+    raise click.BadParameter(f"{value!r} is neither mcp__SERVER__TOOL nor stdio.")
 
 
 def parse_directory(value: str) -> Path:
@@ -86,7 +88,9 @@ _RUN_FLAGS = (
         help="Resume a session by its name, its id or the beginning of its id. Without a value, choose "
         "from a list.",
     ),
-    Option(["-n", "--name", "title"], metavar="NAME", help="Name the session; --resume NAME finds it again."),
+    Option(
+        ["-n", "--name", "title"], metavar="NAME", help="Name the session, so that --resume NAME can find it."
+    ),
     Option(
         ["-w", "--worktree"],
         is_flag=False,
@@ -114,7 +118,7 @@ _MODEL_FLAGS = (
         ["--record"],
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="Record every reply for replay:FILE.",
+        help="Record every reply in FILE, for --model replay:FILE.",
     ),
 )
 _AGENT_FLAGS = (
@@ -125,8 +129,10 @@ _AGENT_FLAGS = (
         metavar="MODE",
         help="Backend for teammates: in-process, process, tmux, iterm2, ray or auto.",
     ),
-    Option(["--agent"], metavar="NAME", help="Give the lead the prompt, tools and model of this agent."),
-    Option(["--coordinator"], is_flag=True, help="The lead only starts, messages and stops agents."),
+    Option(["--agent"], metavar="NAME", help="Use this agent's prompt, tools and model for the lead."),
+    Option(
+        ["--coordinator"], is_flag=True, help="Restrict the lead to starting, messaging and stopping agents."
+    ),
     Option(
         ["--assistant"],
         is_flag=True,
@@ -207,7 +213,7 @@ _PERMISSION_FLAGS = (
     Option(
         ["--allow-dangerously-skip-permissions", "allow_bypass"],
         is_flag=True,
-        help="Let the session switch to skipping permissions later.",
+        help="Allow the session to switch to bypassPermissions mode later.",
     ),
     Option(
         ["--allowedTools", "--allowed-tools", "allowed_tools"],
@@ -283,9 +289,9 @@ _SETTINGS_FLAGS = (
         ["-d", "--debug", "--debug-to-stderr", "debug"],
         is_flag=True,
         help="Show tracebacks and write a debug log to the home directory. --debug=WORDS logs only events "
-        "with one of these words in their name, for example api,hooks or !mcp.",
+        "whose names contain one of these words, for example api,hooks or !mcp.",
     ),
-    Option(["--debug-filter"], hidden=True, default="", help="The words of --debug=WORDS."),
+    Option(["--debug-filter"], hidden=True, default="", help="The same as the words in --debug=WORDS."),
     Option(
         ["--debug-file"],
         type=click.Path(path_type=Path, dir_okay=False),
@@ -293,6 +299,7 @@ _SETTINGS_FLAGS = (
         help="Write the debug log to this file.",
     ),
     Option(["--ide"], is_flag=True, hidden=True, help="Accepted for compatibility; has no effect."),
+    Option(["--no-chrome"], is_flag=True, hidden=True, help="Accepted for compatibility; has no effect."),
 )
 
 FLAG_SECTIONS: tuple[tuple[str, tuple[Option, ...]], ...] = (
@@ -430,7 +437,7 @@ def _get_setup_trigger(flag_values: Mapping[str, Any]) -> Literal["init", "maint
 
 
 def check_flag_conflicts(flag_values: Mapping[str, Any], *, headless: bool) -> None:
-    """Reject flags that contradict each other, each with a hint what to do instead."""
+    """Reject flags that contradict each other, each with a hint about what to do instead."""
     is_resuming = flag_values["resume"] is not None or flag_values["continue_last"]
     if flag_values["resume"] is not None and flag_values["continue_last"]:
         raise click.UsageError(

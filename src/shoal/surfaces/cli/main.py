@@ -103,7 +103,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
 
 
 class JournalProgressPrinter:
-    """Prints a line for every tenth of a long journal, so that nobody takes the wait for a hang."""
+    """Prints a line for every tenth of a long journal, so that nobody mistakes the wait for a hang."""
 
     def __init__(self) -> None:
         self._printed: tuple[Path, int] | None = None
@@ -113,8 +113,8 @@ class JournalProgressPrinter:
         if self._printed != (journal, tenth):
             self._printed = (journal, tenth)
             print(
-                f"shoal: Reading the journal of session {journal.parent.name[:8]} once, for later commands: "
-                f"{10 * tenth} % of {total / 1_000_000:.0f} MB",
+                f"shoal: Reading the journal of session {journal.parent.name[:8]} (needed only once): "
+                f"{10 * tenth}% of {total / 1_000_000:.0f} MB",
                 file=sys.stderr,
             )
 

@@ -41,9 +41,10 @@ scope_option = click.option(
     "-s",
     "--scope",
     type=click.Choice(("local", "user", "project")),
-    help="File: local (your settings for this project), user (your own settings) or project (.mcp.json).",
+    help="File to write: local (your settings for this project), user (your own settings) or project "
+    "(.mcp.json).",
 )
-project_option = click.option("--project", is_flag=True, help="Short for --scope project.")
+project_option = click.option("--project", is_flag=True, help="Shorthand for --scope project.")
 _VALUE_OPTIONS = ("-s", "--scope", "-t", "--transport", "-e", "--env", "-H", "--header")
 _REPEATED_OPTIONS = {
     "-e": re.compile(r"[A-Za-z_]\w*="),
@@ -181,7 +182,7 @@ def test_mcp_servers(*, names: Sequence[str], mcp_config: Sequence[str], as_json
     return exit_codes.OK if all_connected else exit_codes.ERROR
 
 
-@mcp_commands.command("add", short_help="Add a server: a command, or a URL.", cls=McpAddCommand)
+@mcp_commands.command("add", short_help="Add a server, given as a command or a URL.", cls=McpAddCommand)
 @click.option(
     "-t", "--transport", type=click.Choice(("stdio", "http", "sse")), help="Transport; stdio for a command."
 )
@@ -218,7 +219,7 @@ def add_mcp_server(  # noqa: PLR0913 - the options of the command
         }
     else:
         if args:
-            raise click.UsageError(f"A URL takes no arguments, but got: {' '.join(args)}.")
+            raise click.UsageError(f"A URL takes no arguments, but these were given: {' '.join(args)}.")
         server_config = {
             "type": kind,
             "url": target,
@@ -299,7 +300,7 @@ def log_out_of_mcp_server(*, name: str, mcp_config: Sequence[str]) -> int:
     return exit_codes.OK
 
 
-@mcp_commands.command("reset-project-choices", short_help="Forget your trust in .mcp.json.")
+@mcp_commands.command("reset-project-choices", short_help="Forget your decision to trust .mcp.json.")
 @debug_option
 def reset_mcp_project_choices() -> int:
     """Revoke your trust in the servers in the project's .mcp.json."""
@@ -331,7 +332,9 @@ def log_in_to_mcp_server(*, name: str, mcp_config: Sequence[str]) -> int:
     try:
         tools = asyncio.run(log_in())
     except TimeoutError:
-        raise click.ClickException(f"Nobody logged in within {LOGIN_TIMEOUT:g} s.") from None
+        raise click.ClickException(
+            f"The login was not completed within {LOGIN_TIMEOUT:g} s. Try again: shoal mcp login {name}"
+        ) from None
     except ExceptionGroup as group:
         from shoal.surfaces.terminal.user_messages import unwrap_error_group
 

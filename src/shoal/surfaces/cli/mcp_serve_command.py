@@ -27,7 +27,7 @@ INSTALL_COMMAND = "pip install 'shoal[mcp]'"
 
 @click.command("serve", short_help="Let an MCP client lead or join teams.")
 @click.option("--team", metavar="NAME", help="Join this team at startup.")
-@click.option("--as", "name", metavar="NAME", help="Your member name; if it is new, it is added to the team.")
+@click.option("--as", "name", metavar="NAME", help="Your member name; a new name is added to the team.")
 @click.option(
     "--model",
     metavar="NAME",

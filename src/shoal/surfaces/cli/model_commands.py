@@ -27,7 +27,7 @@ _JSON_ERROR_NAMES = {
     "TransientModelError": "Transient",
     "BudgetExhausted": "BudgetSpent",
 }
-"""Names that programs know, for classes with another name."""
+"""Names that programs expect, for classes that are named differently."""
 
 
 @click.group("models")

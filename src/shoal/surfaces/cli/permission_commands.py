@@ -112,7 +112,8 @@ def print_permission_report(view: PermissionReport, *, as_json: bool) -> None:
 
 
 def _warn_unknown_tool(tool: str, cwd: Path, settings: str | None) -> None:
-    """Warn that no tool has this name: the answer is right but hardly intended. MCP tools are not checked."""
+    """Warn that no tool has this name: the answer is correct, but probably not what was meant. MCP tools are
+    not checked."""
     from shoal.app.reports.agent_report import list_session_tools
     from shoal.core.conversation.tools import TOOL_ALIASES
     from shoal.core.names import TOOL_NAMES

@@ -104,8 +104,8 @@ def _add_refused_command(name: str) -> None:
     def refuse_installation(*, arguments: Sequence[str]) -> int:
         raise click.UsageError(
             f"Shoal does not {f'{name} plug-ins' if name != 'marketplace' else 'manage marketplaces'}. "
-            "Put the "
-            "directory of a plug-in in `plugins` in Shoal's home, name it with --plugin-dir, or install it "
+            "Put the plug-in's directory in `plugins` in Shoal's home, pass it with --plugin-dir, or install "
+            "it "
             "with `claude plugin install`: Shoal uses plug-ins that are installed and enabled there."
         )
 

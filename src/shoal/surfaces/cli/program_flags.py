@@ -52,7 +52,7 @@ MODEL_FLAGS = (
 )
 FORMAT_FLAGS = (
     Option(["--json-schema"], metavar="JSON|FILE", help="JSON Schema for the answer (structured_output)."),
-    Option(["--include-hook-events"], is_flag=True, help="With stream-json: report hooks."),
+    Option(["--include-hook-events"], is_flag=True, help="With stream-json: include hook events."),
 )
 SETTINGS_FLAGS = (
     Option(

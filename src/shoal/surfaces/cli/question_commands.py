@@ -65,7 +65,7 @@ def show_question(*, question: str) -> int:
 @question_commands.command("answer")
 @click.argument("question")
 @click.argument("answer", type=click.Choice(["yes", "no"]), required=False)
-@click.option("--reason", help="With no: the reason, which the agent reads.")
+@click.option("--reason", help="With no: the reason, for the agent to read.")
 @click.option(
     "--for",
     "remember",
@@ -77,7 +77,7 @@ def show_question(*, question: str) -> int:
     "--choice",
     "choices",
     multiple=True,
-    help="The chosen label; repeatable, once for each part of the question.",
+    help="Label of the chosen option; repeat this flag for each part of the question.",
 )
 @click.option("--input", "changed", metavar="JSON", help="With yes: run the tool with this input instead.")
 def answer_question(

@@ -30,7 +30,7 @@ _EXCLUDED_FLAGS = (*_START_FLAG_DEFAULTS, "input_format", "replay_user_messages"
 RUN_FLAGS: tuple[click.Option, ...] = tuple(
     option for _, options in FLAG_SECTIONS for option in options if option.name not in _EXCLUDED_FLAGS
 )
-"""Flags of a run, without those that choose its start or let a program drive it."""
+"""Flags of a run, except those that choose how it starts or let a program drive it."""
 
 
 def _complete_run_flags(flag_values: Mapping[str, Any], resume: str | None) -> dict[str, Any]:

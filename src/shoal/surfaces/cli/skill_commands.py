@@ -66,12 +66,12 @@ def list_skills(*, as_json: bool) -> int:
     return exit_codes.OK
 
 
-@skill_commands.command("show", short_help="Show the resulting definition of a skill or command.")
+@skill_commands.command("show", short_help="Show the effective definition of a skill or command.")
 @click.argument("name")
 @json_option
 @debug_option
 def show_skill(*, name: str, as_json: bool) -> int:
-    """Show the resulting definition and the text of a skill or command."""
+    """Show the effective definition and the text of a skill or command."""
     catalog, trust = _load_skills_and_trust()
     skill = _find_skill_or_command(catalog, name)
     if as_json:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from shoal.workspaces.git_runner import GitRunner
 
 _PATH_FLAGS = ("settings", "agents", "system_prompt_file", "append_system_prompt_file", "json_schema")
-"""Flags whose value may be the path of a file."""
+"""Flags whose value may be a file path."""
 
 
 @contextmanager

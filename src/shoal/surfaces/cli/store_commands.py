@@ -23,7 +23,7 @@ store_option = click.option(
 
 @click.group("store")
 def store_commands() -> None:
-    """Manage the store in PostgreSQL that several machines share.
+    """Manage a PostgreSQL store that several machines share.
 
     The store is set by --store, SHOAL_STORE or the setting shoal.store.
     """
@@ -43,7 +43,9 @@ def show_store_status(*, address: str | None, as_json: bool) -> int:
         return exit_codes.OK
     tables = "none yet" if not status.version else f"version {status.version}"
     if status.version < status.needed_version:
-        tables += f"; this Shoal needs version {status.needed_version}: shoal store migrate"
+        tables += (
+            f"; this version of Shoal needs version {status.needed_version}. Migrate: shoal store migrate"
+        )
     print_name_value_lines(
         (
             ("store", status.address),
@@ -61,14 +63,14 @@ def show_store_status(*, address: str | None, as_json: bool) -> int:
 @json_option
 @debug_option
 def migrate_store_tables(*, address: str | None, as_json: bool) -> int:
-    """Migrate the tables to the version that this Shoal needs. You cannot undo a migration."""
+    """Migrate the tables to the version that this version of Shoal needs. You cannot undo a migration."""
     from shoal.stores.postgres.store_admin import migrate_store
 
     before, after = migrate_store(_choose_address(address))
     if as_json:
         print_json({"before": before, "after": after})
     elif before == after:
-        click.echo(f"The tables already have version {after}.")
+        click.echo(f"The tables are already at version {after}.")
     else:
         click.echo(f"Migrated the tables from version {before} to version {after}.")
     return exit_codes.OK

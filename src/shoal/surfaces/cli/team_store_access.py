@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 ResultT = TypeVar("ResultT")
 PERSON = "user"
-"""Name under which a person at the command line acts."""
+"""Name used for a person at the command line."""
 
 team_option = click.option("--team", metavar="NAME", help="The team; required only if there are several.")
 
@@ -91,7 +91,7 @@ async def choose_team(
 async def choose_task_board(store: TeamStore, team: str | None, session: str | None) -> str:
     """Return the board of the team or session; if neither is named, the only team's or latest session's."""
     if team is not None and session is not None:
-        raise click.UsageError("--team and --session name two different boards. Use one of them.")
+        raise click.UsageError("--team and --session name two different boards. Use only one of them.")
     if session is not None:
         return _find_session_board_name(session)
     if team is not None or await store.rosters.list_teams():

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from shoal.core.events import JournalRecord
 
 REPLAYED_EVENTS = 200
-"""Number of earlier events of an agent that are printed at the start."""
+"""Number of an agent's earlier events printed at the start."""
 
 
 @click.command("view")

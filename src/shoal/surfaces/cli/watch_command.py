@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +37,7 @@ from shoal.surfaces.terminal.turn_activity import TurnActivity
 if TYPE_CHECKING:
     from shoal.app.run_access.run_handle import RunHandle, TimedEvent
     from shoal.core.events import UnknownJournalEvent
+    from shoal.stores.postgres.journal_copies import JournalCopies
 
 
 _TASK_MARKS = {"pending": "☐", "in_progress": "◐", "completed": "☑", "deleted": "☒"}
@@ -54,39 +54,47 @@ _TASK_MARKS = {"pending": "☐", "in_progress": "◐", "completed": "☑", "dele
     "--frames",
     is_flag=True,
     help=(
-        "Print the live view as JSON: each line has the changed rows of agents, tasks, mail, questions and "
-        "costs."
+        "Print the live view as JSON: each line contains the changed rows for agents, tasks, mail, questions "
+        "and costs."
     ),
 )
 @click.option(
     "--all", "show_all", is_flag=True, help="Print all events of a long run, not only the last ones."
 )
 def watch_command(*, session: str | None, as_json: bool, frames: bool, show_all: bool) -> int:
-    run = _find_requested_or_live_run(session)
-    if run is None:
-        return 1
-    try:
-        asyncio.run(
+    from shoal.app.run_access.shared_runs import open_shared_runs, run_with_current_copies
+    from shoal.app.settings.settings import find_process_shoal_home
+
+    home = find_process_shoal_home()
+    with open_shared_runs(home, session or "") as copies:
+        run = _find_requested_or_live_run(home, copies, session)
+        if run is None:
+            return 1
+        work = (
             print_view_deltas_as_json(run)
             if frames
             else print_run_events_as_json(run)
             if as_json
             else _print_run(run, show_all=show_all)
         )
-    except KeyboardInterrupt:
-        return 130
+        try:
+            asyncio.run(run_with_current_copies(copies, work))
+        except KeyboardInterrupt:
+            return 130
     return 0
 
 
-def _find_requested_or_live_run(session: str | None) -> RunHandle | None:
+def _find_requested_or_live_run(
+    home: Path, copies: JournalCopies | None, session: str | None
+) -> RunHandle | None:
     from shoal.app.run_access.run_handle import find_run, list_live_runs_in_directory
-    from shoal.app.settings.settings import resolve_shoal_home
+    from shoal.app.run_access.shared_runs import find_run_in_copies
 
     cwd = Path.cwd()
-    home = resolve_shoal_home(os.environ, cwd)
     if session is not None:
-        return find_run(home, session)
-    runs = list_live_runs_in_directory(home, cwd)
+        return find_run_in_copies(copies, session) or find_run(home, session)
+    runs = [] if copies is None else list_live_runs_in_directory(copies.home, cwd)
+    runs += list_live_runs_in_directory(home, cwd)
     if not runs:
         print(_describe_no_live_run(home, cwd), file=sys.stderr)
         return None

@@ -27,7 +27,7 @@ _WORKFLOW_HELP = "the beginning of a session's id, or the id or name of a workfl
 
 @click.group("workflow")
 def workflow_commands() -> None:
-    """Run plans in Python that survive a crash."""
+    """Run Python workflows that survive a crash."""
 
 
 @workflow_commands.command("ls")
@@ -50,7 +50,7 @@ def list_workflows(*, as_json: bool) -> int:
         return exit_codes.OK
     if not files:
         click.echo(
-            "There are no workflows in .claude/workflows, in the home or in plug-ins. docs/workflows.md "
+            "There are no workflows in .claude/workflows, in Shoal's home or in plug-ins. docs/workflows.md "
             "shows how to write one."
         )
         return exit_codes.OK
@@ -269,7 +269,7 @@ def _run_in_session(
 async def _stop_workflows_when_asked(session: LibrarySession[Any]) -> None:
     """End the run when `shoal stop` asks for it."""
     await session.stop_requested.wait()
-    await session.workflows.stop_all("the person stopped the run")
+    await session.workflows.stop_all("the user stopped the run")
 
 
 def _print_progress(event: Event) -> None:

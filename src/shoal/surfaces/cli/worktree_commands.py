@@ -209,7 +209,7 @@ def _build_worktree_state_cell(status: WorktreeStatus) -> CliTableCell:
 
 def _format_owner_process(status: WorktreeStatus) -> str:
     assert status.record is not None
-    return f"{status.record.owner.pid} ({'runs' if status.alive else 'has ended'})"
+    return f"{status.record.owner.pid} ({'running' if status.alive else 'ended'})"
 
 
 def _worktree_to_dict(status: WorktreeStatus) -> dict[str, Any]:

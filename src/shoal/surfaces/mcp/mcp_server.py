@@ -33,7 +33,7 @@ Given = ParamSpec("Given")
 Data: TypeAlias = dict[str, Any]
 LONGEST_WAIT = 300.0
 LONGEST_TEXT = 20_000
-"""Characters of one returned text."""
+"""Maximum number of characters in one returned text."""
 MOST_TASKS = 200
 MOST_MEMBERS = 200
 _TEXTS = ModelTexts(Path(__file__).parent / "prompts").load_sections("server")

@@ -1,4 +1,4 @@
-"""Texts for events: an agent started or ended, and notices for the person."""
+"""Texts for events: an agent started or ended, and notices for the user."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def describe_notice_event(event: Event) -> tuple[str, str] | None:
                 YELLOW,
             )
         case ConversationCompacted(tokens_before=tokens):
-            return f"the conversation continues from a summary ({tokens} tokens before)", DIM
+            return f"the conversation continues from a summary (it had {tokens} tokens)", DIM
         case TurnUndone(turn=turn):
             return f"files restored to their state before turn {turn}", DIM
         case NoteAdded(text=text):

@@ -27,7 +27,7 @@ _STATES = {"ok": "ok", "none": "–", "warn": "warn", "bad": "BAD"}
 _STEPS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _WIDEST_PROMPT = 70
 _BEFORE_PROMPT = 52
-"""Columns for a number, an id and an age."""
+"""Widths of the columns for a number, an id and an age."""
 _NO_HOOKS = 'There are no hooks here. Define them in a settings file under "hooks": see docs/hooks.md.'
 _WIDEST_HOOK = 100
 

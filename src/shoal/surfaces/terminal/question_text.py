@@ -26,8 +26,8 @@ from shoal.core.permissions.questions import (
 )
 from shoal.core.text.text_format import strip_terminal_codes, to_one_line
 
-DEFAULT_DENIAL_REASON = "the person said no."
-"""Reason sent to the agent if the person gives none."""
+DEFAULT_DENIAL_REASON = "the user said no."
+"""Reason sent to the agent if the user gives none."""
 
 
 def describe_question(question: Question) -> str:

@@ -16,7 +16,7 @@ from shoal.surfaces.terminal.text_styles import (
 )
 
 _LONGEST_WORD = 4
-"""Rows up to which a long word is kept in one piece."""
+"""A long word is kept in one piece if it fits in this many rows."""
 
 
 class TerminalScreen(Protocol):

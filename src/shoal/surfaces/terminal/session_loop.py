@@ -33,7 +33,7 @@ async def run_terminal_sessions(
     open_terminal: OpenTerminal,
     on_session_end: OnSessionEnd,
 ) -> int:
-    """Run sessions until the person leaves; return the exit status.
+    """Run sessions until the user leaves; return the exit status.
 
     `prepare_prompt` returns the first prompt once the session is open. `open_terminal` shows an open session.
     `on_session_end` is called with a session that ends and with its stopped agents.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 USAGE = "/agents, /agents show ID, stop ID|all, background [ID], send ID TEXT"
 _LAST = 4_000
-"""Bytes of an agent's output that are shown."""
+"""Maximum number of bytes of an agent's output to show."""
 
 
 async def manage_agents(controller: TerminalController, argument: str) -> None:

@@ -45,7 +45,7 @@ def is_slash_command(text: str) -> bool:
 
 
 def find_slash_command(text: str, session: Session) -> SlashCommand | SlashCommandInvocation | str:
-    """Return the terminal's or the session's command, or an error message for the person."""
+    """Return the terminal's or the session's command, or an error message for the user."""
 
     word = text.split(maxsplit=1)[0]
     by_name = {command.name: command for command in COMMANDS}
@@ -120,7 +120,7 @@ async def _ask_side_question(controller: TerminalController, question: str) -> N
     answer = await controller.session.ask_side_question(question)
     with controller.notices.open_notice_block() as write:
         write(f"  ↳ {to_one_line(question)}\n", DIM)
-        for line in (answer or "It had no answer.").splitlines():
+        for line in (answer or "The agent had no answer.").splitlines():
             write(f"  {line}\n")
 
 
@@ -179,7 +179,11 @@ async def _rewind_turn(controller: TerminalController, turn: str) -> None:
     turns = controller.session.list_undoable_turns()
     if not turn:
         for undoable_turn in turns:
-            files = f"  {len(undoable_turn.files)} files changed" if undoable_turn.files else ""
+            files = (
+                f"  {format_count_with_noun(len(undoable_turn.files), 'changed file')}"
+                if undoable_turn.files
+                else ""
+            )
             controller.notices.write_note(
                 f"{undoable_turn.turn:>3}  {truncate_text(to_one_line(undoable_turn.prompt), 50)}{files}"
             )

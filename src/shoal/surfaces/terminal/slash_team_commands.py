@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class AddressedAgent(Struct, frozen=True):
-    """An agent, other than the lead, that the person talks to."""
+    """An agent, other than the lead, that the user talks to."""
 
     agent: str
     name: str

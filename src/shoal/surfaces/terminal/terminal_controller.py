@@ -40,7 +40,7 @@ class StyledTextWriter(Protocol):
 
 
 class NoticeWriter(Protocol):
-    """Writes Shoal's own notices to the person."""
+    """Writes Shoal's own notices to the user."""
 
     def write_note(self, text: str, style: str = ...) -> None:
         """Write one line between the agent's texts."""
@@ -59,7 +59,7 @@ _FOREIGN_PREFIXES = {
 
 
 class TerminalController(ABC):
-    """Receives everything the person types. At most one thing runs at a time: a turn or a slow command."""
+    """Receives everything the user types. At most one thing runs at a time: a turn or a slow command."""
 
     notices: NoticeWriter
     key_help: Sequence[str] = (
@@ -73,13 +73,13 @@ class TerminalController(ABC):
     """True if the screen already shows everything that enters the transcript."""
 
     def __init__(self, session: Session, statuses: RunViewAgentsState | None = None) -> None:
-        """`statuses` knows the agents of the session's earlier runs."""
+        """`statuses` contains the agents of the session's earlier runs."""
         self.session = session
         self.statuses = statuses or RunViewAgentsState()
         self.feed = EventFeed(session)
         self.activity: TurnActivity | None = None
         self.addressee: AddressedAgent | None = None
-        """Agent the person talks to; None for the lead."""
+        """Agent the user talks to; None for the lead."""
         self.status = 0
         self.resume_session = ""
         """Session to resume, if the outcome is `resumed`."""
@@ -89,7 +89,7 @@ class TerminalController(ABC):
         """Set while nothing runs and no answer is awaited, so that a queued turn may start."""
         self._current_work: asyncio.Task[None] | None = None
         self._aside_tasks: set[asyncio.Task[None]] = set()
-        """Commands that run next to the current work."""
+        """Commands that run alongside the current work."""
         self._pending_messages: list[Message] = []
         self._interrupted_at = float("-inf")
         self._was_interrupted = self._is_past_deadline = False
@@ -99,7 +99,7 @@ class TerminalController(ABC):
 
     @abstractmethod
     async def run_until_user_leaves(self, first: str | None = None) -> TerminalOutcome:
-        """Run until the person leaves."""
+        """Run until the user leaves."""
 
     @abstractmethod
     async def ask_user_for_line(self, label: str) -> str:
@@ -114,11 +114,11 @@ class TerminalController(ABC):
 
     @abstractmethod
     def echo_user_prompt(self, text: str) -> None:
-        """Show the person's prompt, unless the screen shows it already."""
+        """Show the user's prompt, unless the screen shows it already."""
 
     @abstractmethod
     def restore_unsent_message(self, message: Message) -> None:
-        """Put an unsent message back into the input, where the person can edit and submit it."""
+        """Put an unsent message back into the input, where the user can edit and submit it."""
 
     @abstractmethod
     def clear_input_line(self) -> None: ...
@@ -238,7 +238,7 @@ class TerminalController(ABC):
         return True
 
     def run_alongside_work(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run it next to the current work."""
+        """Run it alongside the current work."""
         aside_task = self._tasks.create_task(self._run_reporting_shoal_errors(work))
         self._aside_tasks.add(aside_task)
         aside_task.add_done_callback(self._aside_tasks.discard)
@@ -263,7 +263,7 @@ class TerminalController(ABC):
             await self.feed.wait_for_events()
 
     async def _run_queued_turns(self) -> None:
-        """Start a turn when something is queued and the person is not answering a question."""
+        """Start a turn when something is queued and the user is not answering a question."""
         while not self._is_past_deadline:
             await self._idle.wait()
             await self.session.wait_for_waking_item()
@@ -313,7 +313,7 @@ class TerminalController(ABC):
             )
         elif self._current_work is not None:
             self.notices.write_note(
-                f"{command.name} must wait until the agent is done. Ctrl-C stops it.", YELLOW
+                f"{command.name} must wait until the agent is done. Ctrl-C stops the agent.", YELLOW
             )
         else:
             self._start_work(
@@ -325,7 +325,9 @@ class TerminalController(ABC):
     def _run_slash_invocation(self, command: SlashCommandInvocation) -> None:
         if self._current_work is not None:
             name = command.command.name
-            self.notices.write_note(f"/{name} must wait until the agent is done. Ctrl-C stops it.", YELLOW)
+            self.notices.write_note(
+                f"/{name} must wait until the agent is done. Ctrl-C stops the agent.", YELLOW
+            )
         else:
             self._start_work(self._run_turn(self.session.run(command)))
 
@@ -400,5 +402,5 @@ def join_messages(messages: Sequence[Message]) -> Message:
 
 
 def _shorten_text(text: str) -> str:
-    """Return enough of the text to recognise it. The agent receives all of it."""
+    """Return enough of the text to recognize it. The agent receives all of it."""
     return truncate_text(to_one_line(text), _GIST_COLUMNS)

@@ -1,7 +1,7 @@
 """Standard output and error of a terminal, without characters that Shoal never writes on purpose.
 
-Text of models and programs is stripped where it is formatted. This is the last wall, for text that was not.
-Escape sequences pass: Shoal's own colours are made of them.
+Text of models and programs is stripped where it is formatted. This is the last line of defense, for text that
+was not. Escape sequences pass: Shoal's own colors are made of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class TerminalByteStream:
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self._rest = b""
-        """Beginning of a character whose end is not written yet."""
+        """First bytes of a character that is not complete yet."""
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
         content = self._rest + bytes(data)

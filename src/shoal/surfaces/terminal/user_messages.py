@@ -48,7 +48,7 @@ KEY_VARIABLES = {
 
 
 def print_user_message(text: str) -> None:
-    """Print a message to the person. A closed terminal is ignored.
+    """Print a message to the user. A closed terminal is ignored.
 
     Models, servers and hooks wrote parts of it, so control codes are removed.
     """
@@ -128,7 +128,7 @@ def describe_budget_warning(warned: BudgetThresholdReached) -> str:
         format_limit_amount(warned.limit, warned.spent),
         format_limit_amount(warned.limit, warned.of),
     )
-    return f"{warned.percent} % of the budget{owner_note} is spent: {spent_amount} of {limit_amount}"
+    return f"{warned.percent}% of the budget{owner_note} is spent: {spent_amount} of {limit_amount}"
 
 
 def describe_stopped_agents(stopped: Sequence[AgentStatusSnapshot]) -> str:
@@ -150,7 +150,7 @@ def describe_down_members(members: Sequence[TeammateStatusSnapshot]) -> str:
     team = members[0].agent.rpartition("@")[2]
     lines = [f"Down at the end of the run: {', '.join(each.name for each in members)}."]
     lines += [f"  {each.name}: {to_one_line(each.down_cause)}" for each in members]
-    lines.append(f"They stay in the team. Resume it to restart them: shoal team resume {team}")
+    lines.append(f"They stay in the team. Resume the team to restart them: shoal team resume {team}")
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""Modal screen that asks the person a question. The first answer counts, from any surface."""
+"""Modal screen that asks the user a question. The first answer counts, from any surface."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class AnswerScreen(ModalScreen[bool | None]):
     def form(self) -> QuestionForm:
         return self.query_one(QuestionForm)
 
-    # Keys are accepted only once the person has stopped typing
+    # Keys are accepted only once the user has stopped typing
 
     def on_mount(self) -> None:
         if self._is_unprompted:

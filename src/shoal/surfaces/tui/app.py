@@ -152,7 +152,7 @@ class ShoalApp(App[None]):
         super().__init__()
         self.run_client: TuiRunClient | None = None
         self.exit_status = 0
-        """Exit status if the person left before any run was attached."""
+        """Exit status if the user left before any run was attached."""
         self.fault: BaseException | None = None
         """Exception that ended the app."""
         self._pending_texts: list[str] = []
@@ -276,7 +276,7 @@ class ShoalApp(App[None]):
 
     @property
     def is_person_answering(self) -> bool:
-        """True if the person is answering a question."""
+        """True if the user is answering a question."""
         return self._awaited_answer is not None or any(
             isinstance(each, AnswerScreen) for each in self.screen_stack
         )
@@ -287,7 +287,7 @@ class ShoalApp(App[None]):
         return super().pop_screen()
 
     def _show_next_question(self) -> None:
-        """Open the oldest question not shown before, unless the person is typing."""
+        """Open the oldest question not shown before, unless the user is typing."""
         run_client = self.run_client
         if (
             run_client is None
@@ -413,7 +413,7 @@ class ShoalApp(App[None]):
             self.copy_to_clipboard(selected_text)
             self.screen.clear_selection()
         elif self._awaited_answer is not None:
-            # A cancelled question cancels the command that asked it.
+            # A canceled question cancels the command that asked it.
             self._awaited_answer.cancel()
         elif (run_client := self._client_if_open) is not None:
             run_client.handle_interrupt(composer.text)

@@ -13,7 +13,7 @@ from shoal.tools.images import MAX_IMAGE_BYTES, MAX_INPUT_BYTES
 
 LONG_LINES = 10
 LONG_TEXT = 1_000
-"""Lines or characters from which on a pasted text is folded."""
+"""Number of lines or characters at which a pasted text is folded."""
 _TYPES = {
     ".png": "image/png",
     ".jpg": "image/jpeg",

@@ -32,11 +32,11 @@ from shoal.surfaces.tui.conversation_timeline import (
 )
 
 _SLOW = 2_000
-"""Milliseconds from which on a call's duration is shown."""
+"""Minimum duration in milliseconds for a call's duration to be shown."""
 _CUT = 8
-"""Lines of a diff that a folded call shows."""
+"""Number of diff lines that a folded call shows."""
 _MOST = 2_000
-"""Lines that are shown at all; the transcript has the rest."""
+"""Maximum number of lines shown; the transcript has the rest."""
 _WIDEST = 2_000
 _CHANGES_FILES = ("Edit", "Write", "NotebookEdit", "MultiEdit")
 

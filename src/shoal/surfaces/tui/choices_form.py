@@ -94,7 +94,7 @@ class ChoicesForm(QuestionForm):
             )
 
     def _ask_own_answer(self) -> None:
-        self.ask_text("Your own answer. \n accepts it; esc goes back.", self._take_own_answer)
+        self.ask_text("Your own answer. ⏎ accepts it; esc goes back.", self._take_own_answer)
 
     def _take_own_answer(self, text: str) -> None:
         if not text:

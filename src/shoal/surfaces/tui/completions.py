@@ -10,9 +10,9 @@ from pathlib import Path
 from msgspec import Struct
 
 MAX_PROPOSALS = 40
-"""Proposals for one word."""
+"""Maximum number of suggestions for one word."""
 _LOOKED_AT = 20_000
-"""Files of a project that are scanned; in a larger one, type the directory to find a file."""
+"""Maximum number of files scanned in a project; in a larger one, type the directory to find a file."""
 _LEFT_OUT = frozenset({".git", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".ruff_cache", ".tox"})
 _MENTION = re.compile(r"(?:^|(?<=\s))@(\S*)$")
 

@@ -21,7 +21,7 @@ from shoal.surfaces.tui.attachments import PastedTextPlaceholders
 from shoal.surfaces.tui.completions import InputCompletionProposal, PartialWordAtCursor, find_partial_word
 
 _NEW_LINE = ("shift+enter", "alt+enter", "ctrl+j", "ctrl+enter", "shift+\r", "ctrl+\r", "\r")
-"""The last are Textual's names for Enter with a modifier as xterm and tmux send it (`\\e[27;2;13~`)."""
+"""The last ones are Textual's names for Enter with a modifier, as sent by xterm and tmux (`\\e[27;2;13~`)."""
 _ALT_ENTER = "\x1b\r"
 
 
@@ -79,11 +79,12 @@ class Composer(TextArea):
         self._partial_word: PartialWordAtCursor | None = None
         self._proposals_for: tuple[str, tuple[int, int]] = ("", (0, 0))
         self._has_chosen = False
-        """True if the person chose a proposal with an arrow key."""
+        """True if the user chose a suggestion with an arrow key."""
         self._pasted_texts = PastedTextPlaceholders()
         self._typed_at = float("-inf")
         self.is_asking = False
-        """True while the input answers a question of the program and is not added to the history."""
+        """True while the input answers one of the program's questions; such input is not added to the
+        history."""
 
     # Keys
 

@@ -1,7 +1,7 @@
 """One agent's conversation as items to show, built from its transcript and from live events.
 
 The transcript is authoritative; live events only show what it does not contain yet: text that is being
-streamed, and running calls. An entry that arrives both ways is recognised by its id and shown once.
+streamed, and running calls. An entry that arrives both ways is recognized by its id and shown once.
 """
 
 from __future__ import annotations
@@ -56,20 +56,20 @@ _NOTICE = re.compile(
     r"<(system-reminder|task-notification|agent-message|teammate-message)\b.*?</\1>", re.DOTALL
 )
 _MOST_PROGRESS = 2_000
-"""Characters of a running call's output that are kept."""
+"""Maximum number of characters kept from a running call's output."""
 MAX_ITEMS = 1_000
-"""Items of a conversation that are kept in memory; the transcript has earlier ones."""
+"""Maximum number of conversation items kept in memory; the transcript has earlier ones."""
 _STEP = 200
-"""Items that are dropped at once."""
+"""Number of items dropped at once."""
 
 
 class TimelinePromptItem(Struct):
-    """A message to the agent, from the person or from another agent."""
+    """A message to the agent, from the user or from another agent."""
 
     number: int
     text: str
     sender: str = ""
-    """Empty for the person."""
+    """Empty for the user."""
     images: int = 0
     is_awaited: bool = False
     """True if it was typed here and is not yet in the conversation."""
@@ -301,7 +301,7 @@ class ConversationTimelineState:
                 ident not in self._shown_entries
             ):
                 self._mark_entry_shown(ident, first_item=self._last_number + 1)
-                self.add_remark(f"the conversation continues from a summary ({tokens} tokens before)")
+                self.add_remark(f"the conversation continues from a summary (it had {tokens} tokens)")
             case TranscriptRewindMarker(id=ident, turn=turn) if ident not in self._shown_entries:
                 self._mark_entry_shown(ident, first_item=self._last_number + 1)
                 self.add_remark(f"the conversation was rewound to its state before turn {turn}")

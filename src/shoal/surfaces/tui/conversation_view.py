@@ -15,9 +15,9 @@ from shoal.surfaces.tui.conversation_timeline import ConversationItem
 from shoal.surfaces.tui.run_presenter import TuiAgentConversation
 
 MOUNTED = 150
-"""Blocks on the screen and just above it."""
+"""Number of blocks on the screen and just above it."""
 STEP = 60
-"""Blocks that are mounted or removed at once."""
+"""Number of blocks mounted or removed at once."""
 
 
 class EarlierBlocksMarker(Static):

@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from shoal.surfaces.terminal.session_loop import PreparePrompt
 
 _LIGHT = ("7", "15")
-"""Background colour numbers of light terminals, as in COLORFGBG."""
+"""Background color numbers of light terminals, as in COLORFGBG."""
 HANGUP_EXIT_SECONDS = 20.0
 """Seconds until the process exits after the terminal is gone."""
 
 LEAVE_SECONDS = 20.0
-"""Seconds for a run to end cleanly after the screen crashed."""
+"""Seconds allowed for a run to end cleanly after the screen crashed."""
 
 
 def report_local_crash(
@@ -73,7 +73,7 @@ def report_attached_crash(error: BaseException, run: RunHandle, unsent: Sequence
     """Report a crash while attached to a run of another process."""
     log_path = _log_crash(error, run.home, run.session, KEY_SHAPE_REDACTOR)
     lines = (
-        f"{_describe_crash(error)} The run continues without it.",
+        f"{_describe_crash(error)} The run continues.",
         f"  Traceback: {log_path}",
         f"  Come back: shoal attach {run.session[:8]}",
         f"  Watch it without the full screen: shoal watch {run.session[:8]}",
@@ -106,7 +106,7 @@ def _log_crash(error: BaseException, home: Path, session: SessionId, secrets: Se
 async def run_full_screen_sessions(
     options: Options, prompt: str | None, home: Path, prepare_prompt: PreparePrompt | None = None
 ) -> int:
-    """Run sessions until the person leaves; return the exit status."""
+    """Run sessions until the user leaves; return the exit status."""
     app = ShoalApp(home / "shoal" / "history")
     ended_sessions: list[tuple[Session, Sequence[AgentStatusSnapshot]]] = []
 
@@ -141,7 +141,7 @@ async def run_full_screen_sessions(
 
 
 async def run_attached_full_screen(run: RunHandle, home: Path) -> int:
-    """Show a run of another process until the person leaves; return the exit status."""
+    """Show a run of another process until the user leaves; return the exit status."""
     app = ShoalApp(home / "shoal" / "history")
     app.theme = choose_textual_theme(None, os.environ)
 
@@ -198,7 +198,7 @@ async def run_app_with_coroutine(app: ShoalApp, run_inside: Callable[[], Corouti
         await app.run_async()
         task = app.startup_task
         if app.fault is not None and app.run_client is not None and app.run_client.is_open:
-            # Even if the screen crashed, the run ends as if the person had left.
+            # Even if the screen crashed, the run ends as if the user had left.
             app.leave_run(1)
             assert task is not None
             await asyncio.wait([task], timeout=LEAVE_SECONDS)

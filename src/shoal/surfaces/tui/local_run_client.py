@@ -36,7 +36,7 @@ class PromptInput(Protocol):
 
     @property
     def is_person_answering(self) -> bool:
-        """True if the person is answering a question."""
+        """True if the user is answering a question."""
         ...
 
     async def ask_line(self, label: str) -> str: ...

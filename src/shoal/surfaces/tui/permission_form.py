@@ -23,9 +23,9 @@ from shoal.surfaces.tui.panels.cells import BAD, GOOD, MUTED, build_clean_line
 from shoal.surfaces.tui.question_form import AnswerOption, AnswerOptionList, QuestionForm
 
 MOST_LINES = 2_000
-"""Lines of an input that are shown, followed by the number of omitted lines."""
+"""Maximum number of input lines shown; the number of omitted lines follows."""
 WIDEST = 4_000
-"""Characters of one line that are shown."""
+"""Maximum number of characters shown of one line."""
 _CHANGES = {"old_string": ("- ", BAD), "new_string": ("+ ", GOOD)}
 
 
@@ -104,7 +104,7 @@ class PermissionForm(QuestionForm):
         self.submit_answer(AllowAnswer(input=None if changed_input == self.question.input else changed_input))
 
     def _parse_changed_input(self, text: str) -> dict[str, Any]:
-        """Parse the edited input. Raises ValueError with a message for the person."""
+        """Parse the edited input. Raises ValueError with a message for the user."""
         if not self._is_shell_command:
             return parse_edited_tool_input(text, self.question.input)
         if not text.strip():
@@ -113,7 +113,7 @@ class PermissionForm(QuestionForm):
 
 
 def parse_edited_tool_input(text: str, before: Mapping[str, Any]) -> dict[str, Any]:
-    """Parse the edited input of a call. Raises ValueError with a message for the person."""
+    """Parse the edited input of a call. Raises ValueError with a message for the user."""
     try:
         edited = json.loads(text)
     except json.JSONDecodeError as error:

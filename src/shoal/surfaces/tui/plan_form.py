@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from shoal.app.run_view.run_view import RunView
 
 SIDE_BY_SIDE = 90
-"""Columns from which on the two versions are shown side by side."""
+"""Minimum width at which the two versions are shown side by side."""
 MOST_COMPARED = 1_500
 _MODES: tuple[tuple[PermissionMode, str], ...] = (
     ("default", "asks before it changes or runs anything"),
@@ -120,7 +120,7 @@ class PlanForm(QuestionForm):
         )
 
     def _reject_plan(self) -> None:
-        self.ask_reason_and_deny("What should change? The agent reads it. \n sends it, even if empty.")
+        self.ask_reason_and_deny("What should change? ⏎ sends your text to the agent, even if it is empty.")
 
     def _toggle_diff(self) -> None:
         self.shows_diff = not self.shows_diff

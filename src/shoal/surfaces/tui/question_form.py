@@ -69,7 +69,7 @@ class QuestionForm(Vertical):
         self._shown_options: list[AnswerOption] = []
         self._text_callback: Callable[[str], None] | None = None
         self._reserved_lines = 0
-        """Lines reserved for the widgets below the text."""
+        """Number of lines reserved for the widgets below the text."""
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="form--body", can_focus=False):
@@ -133,7 +133,7 @@ class QuestionForm(Vertical):
     # Text input
 
     def ask_text(self, label: str, callback: Callable[[str], None]) -> None:
-        """Ask the person for a line of text."""
+        """Ask the user for a line of text."""
         self.query_one(".form--label", Static).update(build_clean_line((label, MUTED)))
         self._text_callback = callback
         entry = self.query_one(Input)
@@ -144,7 +144,7 @@ class QuestionForm(Vertical):
         entry.focus()
 
     def ask_reason_and_deny(
-        self, label: str = "Why not? The agent reads it. \n sends it, even if empty."
+        self, label: str = "Why not? ⏎ sends your reason to the agent, even if it is empty."
     ) -> None:
         self.ask_text(
             label, lambda words: self.submit_answer(DenyAnswer(reason=words or DEFAULT_DENIAL_REASON))

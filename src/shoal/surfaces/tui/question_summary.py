@@ -1,4 +1,4 @@
-"""Questions and answers summarised in one line."""
+"""Questions and answers summarized in one line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HELD = {"once": "once", "session": "for the session", "settings": "always"}
 
 
 def summarize_question(question: Question) -> str:
-    """Summarise the question in one line, the most important part first."""
+    """Summarize the question in one line, the most important part first."""
     match question:
         case PermissionQuestion(tool=tool, input=tool_input):
             return to_one_line(f"{tool}: {_summarize_tool_input(tool_input)}")

@@ -35,7 +35,7 @@ from shoal.wire.control_codec import (
 )
 
 _EVENTS_PER_YIELD = 500
-"""Events that are processed before other tasks run."""
+"""Number of events processed before other tasks get to run."""
 _COMMANDS = {
     "/model": "change the model: /model NAME",
     "/permissions": "change the permission mode: /permissions MODE",
@@ -69,7 +69,7 @@ class TuiRemoteRunClient:
         self.presenter.get_conversation(LEAD_ID)
 
     async def run_until_left(self) -> int:
-        """Run until the person leaves; return the exit status."""
+        """Run until the user leaves; return the exit status."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             watch_task = tasks.create_task(self._queue_run_events())

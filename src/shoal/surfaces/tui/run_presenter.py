@@ -26,7 +26,7 @@ from shoal.surfaces.tui.conversation_timeline import ConversationTimelineState
 from shoal.surfaces.tui.transcript_pager import PagedTranscriptReader
 
 _WRITTEN = (ToolFinished, ModelRequestSent, AgentEnded)
-"""Events before which the transcript was written."""
+"""Events that are published after the transcript was written."""
 
 
 class TuiAgentConversation:

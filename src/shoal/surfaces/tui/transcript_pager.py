@@ -15,7 +15,7 @@ from shoal.stores.files.home.home_paths import open_state_file
 from shoal.wire.transcript_codec import parse_transcript_line
 
 CHUNK = 256 * 1024
-"""Bytes that are read at a time: a long transcript is never read as a whole."""
+"""Number of bytes read at a time: a long transcript is never read as a whole."""
 
 
 class PagedTranscriptReader:

@@ -125,7 +125,7 @@ class RunControlWebRoutes:
             raise WebApiRequestRefusedError(400, "This answer does not fit the question.")
         if not run.is_live:
             raise WebApiRequestRefusedError(
-                409, "The run that asked this has ended, so it cannot receive the answer."
+                409, "The run that asked this question has ended, so it cannot receive the answer."
             )
         return build_json_reply({"stands": RemoteRunController(run).answer_question(question_id, answer)})
 

@@ -28,9 +28,9 @@ from shoal.wire.json_codec import encode_json
 from shoal.wire.notification_text import MAIL_MESSAGE_PATTERN
 
 LONG = 4_000
-"""Characters of a text that are sent unless the whole is requested."""
+"""Maximum number of characters of a text sent, unless the whole text is requested."""
 LONG_PICTURE = 400_000
-"""Characters of a base64 image that are sent unless the whole is requested."""
+"""Maximum number of characters of a base64 image sent, unless the whole image is requested."""
 
 _SUMMARY = re.compile(r"""summary=(["'])(.*?)\1""")
 

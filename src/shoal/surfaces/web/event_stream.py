@@ -20,7 +20,7 @@ _BEAT = b": \n\n"
 _FIRST = b"retry: 1000\n\n"
 
 EncodedEvent: TypeAlias = tuple[bytes, ...]
-"""Parts of an event, which are not joined: the first frame of a large board has many megabytes."""
+"""Parts of an event, which are not joined: the first frame of a large board can be many megabytes."""
 EventSource: TypeAlias = AsyncGenerator[EncodedEvent, None]
 
 

@@ -12,7 +12,7 @@ from shoal.core.errors import InvalidName, SessionNotFound, ShoalError
 from shoal.wire.json_codec import encode_json
 
 MOST_BYTES = 1 << 20
-"""Bytes that a client may send."""
+"""Maximum number of bytes that a client may send."""
 
 _Value = TypeVar("_Value")
 

@@ -12,7 +12,7 @@ from shoal.core.clock import Clock
 from shoal.core.ids import SessionId
 
 LINGER = 10.0
-"""Seconds a run is still followed without viewers, so that a reloaded page finds its view."""
+"""Seconds to keep following a run without viewers, so that a reloaded page finds its view."""
 
 
 class SharedRunFollower:

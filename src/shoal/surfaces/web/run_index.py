@@ -19,7 +19,7 @@ from shoal.stores.files.sessions.question_files import QuestionFiles
 from shoal.surfaces.web.json_replies import WebApiRequestRefusedError
 
 MOST_KEPT = 2_000
-"""Runs whose facts are kept in memory."""
+"""Maximum number of runs whose facts are kept in memory."""
 
 
 class WebRunListRow(Struct, frozen=True, kw_only=True):

@@ -31,7 +31,8 @@ class RunDirectoryWatcher:
         self._on_changed = on_changed
         self._loop = asyncio.get_running_loop()
         self._watches: dict[str, InotifyDirectoryWatch] = {}
-        """By path under the runs: all runs (empty), one run, or the questions of one."""
+        """Watches by path under the runs directory: for all runs (empty), for one run, or for its
+        questions."""
         self._is_complete = self._watch_all_directories()
         self._timer = self._loop.call_later(self._poll_interval, self._poll_runs)
 

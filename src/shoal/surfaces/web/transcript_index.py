@@ -25,7 +25,7 @@ from shoal.surfaces.web.run_index import WebRunIndex
 from shoal.wire.transcript_codec import parse_transcript_line
 
 MOST_KEPT = 256
-"""Transcripts whose line offsets are kept in memory."""
+"""Maximum number of transcripts whose line offsets are kept in memory."""
 _CHUNK = 1 << 20
 
 
@@ -34,7 +34,7 @@ class WebTranscriptPage(Struct, frozen=True, kw_only=True):
     next: int
     """Line to request next."""
     total: int
-    """Number of lines; a line with nothing to show has no entry."""
+    """Number of lines; lines with nothing to show have no entry."""
 
 
 class TranscriptLineIndex:

@@ -21,7 +21,7 @@ from shoal.surfaces.web.application import create_web_application
 from shoal.surfaces.web.web_context import WebContext
 
 GRACE = 3
-"""Seconds for running requests when the server stops."""
+"""Seconds allowed for running requests when the server stops."""
 
 
 class WebServerAddress(Struct, frozen=True, kw_only=True):

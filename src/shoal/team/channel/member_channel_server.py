@@ -42,7 +42,7 @@ from shoal.wire.member_channel_codec import (
 )
 
 PING_ATTEMPTS = 2
-"""Pings in `ping_timeout`: if the lead itself was suspended, one answer may arrive too late."""
+"""Number of pings within `ping_timeout`: if the lead itself was suspended, one answer may arrive too late."""
 
 BudgetMessage: TypeAlias = (
     AgentBudgetOpenedMessage
@@ -67,7 +67,7 @@ class MemberChannelServer:
     """Serves budget and questions over one channel, and passes the status of the member on."""
 
     ping_timeout: ClassVar[float] = 10.0
-    """Seconds in which a live process answers a ping."""
+    """Seconds within which a live process answers a ping."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Checks whether mail is from its claimed sender, and so whether it is obeyed."""
+"""Checks whether mail is from its claimed sender, and therefore whether it is acted on."""
 
 from __future__ import annotations
 

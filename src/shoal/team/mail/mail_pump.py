@@ -40,7 +40,8 @@ _RETRY_DELAY = 1.0
 MailReceiver: TypeAlias = Callable[[InboundMail], Awaitable[bool]]
 """Returns True if the mail is settled; else the mail pump is notified later."""
 MAX_OPEN_QUESTIONS = 8
-"""Maximum of open questions per inbox, so that a flood of mail does not become a flood of questions."""
+"""Maximum number of open questions per inbox, so that a flood of mail does not become a flood of
+questions."""
 OBEY, IGNORE = "Accept it", "Ignore it"
 
 
@@ -64,7 +65,7 @@ class MailVerifier:
     async def pump_and_verify_inbox(
         self, owner: AgentName, agent: AgentId, receiver: MailReceiver, delivered: Container[str] = ()
     ) -> None:
-        """Deliver incoming mail until cancelled or the inbox is gone."""
+        """Deliver incoming mail until canceled or the inbox is gone."""
         question_tasks: set[asyncio.Task[None]] = set()
 
         async def verify_and_deliver_mail(mail: MailMessage) -> bool:
@@ -166,14 +167,14 @@ class MailPump:
         self._unmarked: dict[AgentName, set[str]] = {}
         """Ids of mail that was delivered and is not marked yet."""
         self._marked: dict[AgentName, CompactIdSet] = {}
-        """Ids of all mail ever read from an inbox, also by a former owner of the name."""
+        """Ids of all mail ever read from an inbox, including by a former owner of the name."""
         self._settled: dict[AgentName, set[str]] = {}
         self._wake = asyncio.Event()
 
     async def pump_inbox(
         self, owner: AgentName, deliver: MailHandler, delivered: Container[str] = ()
     ) -> None:
-        """Deliver incoming mail until cancelled or the inbox is gone."""
+        """Deliver incoming mail until canceled or the inbox is gone."""
         unmarked = self._unmarked[owner] = set()
         try:
             while True:
@@ -230,7 +231,7 @@ class MailPump:
             self._wake.set()
 
     async def run_mark_settled_mail_read_loop(self) -> None:
-        """Mark settled mail until cancelled."""
+        """Mark settled mail until canceled."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -259,5 +260,5 @@ class MailPump:
     def _report_if_duplicate_mail(self, mail: MailMessage, owner: AgentName) -> bool:
         if mail.id not in self._marked.get(owner, ()):
             return False
-        self._report(f"Mail for {owner} arrived a second time and is skipped ({mail.id[:80]!r}).")
+        self._report(f"Mail for {owner} arrived a second time and was skipped ({mail.id[:80]!r}).")
         return True

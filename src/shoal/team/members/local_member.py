@@ -166,7 +166,7 @@ class LocalMember:
                 ):
                     return False
                 self._services.note(
-                    f"An answer for {self.name} came too late, so {body.request_id} was dropped."
+                    f"An answer for {self.name} arrived too late, so {body.request_id} was dropped."
                 )
                 return True
             case ShutdownRequestMail():
@@ -284,7 +284,7 @@ class LocalMember:
         self._services.queue.put(rendered.to_inbox_item(f"lost-{self._services.ids.new_short_id()}", self.id))
 
     async def _requeue_task_claim_notices(self, claimed_tasks: tuple[TaskId, ...]) -> None:
-        """Queue notices of tasks that it claimed just before its process ended and does not know."""
+        """Queue notices of tasks that it claimed just before its process ended and is not aware of."""
         for task_id in claimed_tasks:
             task = await self._board.get(task_id)
             if task is not None and _build_task_claim_notice_id(task) not in self.prepared.delivered:
@@ -412,7 +412,7 @@ class LocalMember:
             result = await self._run_turn_with_stall_retry(prompt)
             self._services.agents.announce_missed_results(self.id, result.interrupted_results)
             if result.reason == "blocked" and not self.agent.state.halt_reason:
-                # The person's prompt was erased: there was nothing to do.
+                # The user's prompt was erased: there was nothing to do.
                 return LoopResult(reason="done", detail=result.detail)
             if result.reason != "done" or not self.agent.hooks.has_hooks_for("TeammateIdle"):
                 return result

@@ -412,7 +412,7 @@ class MemberAdmission:
         return entry
 
     async def _mark_stale_requests_read(self, entry: RosterEntry) -> None:
-        """Mark prompts and shutdown requests as read that a former member of that name left unread."""
+        """Mark prompts and shutdown requests that a former member of that name left unread as read."""
         mailboxes = self._services.store.open_mailboxes(self._team.name)
         unread_ids = [mail.id for mail in await mailboxes.read_history(entry.name) if not mail.read]
         if stale_ids := [
@@ -525,7 +525,7 @@ def build_shutdown_mail_id_prefix(entry: RosterEntry) -> str:
 
 
 def attach_progress_monitor(prepared: PreparedAgent, monitor: ProgressMonitor) -> PreparedAgent:
-    """Attach the monitor, so that clean-up also closes its output file."""
+    """Attach the monitor, so that cleanup also closes its output file."""
 
     async def flush_output_and_clean_up() -> RetainedWorktreeWork | None:
         monitor.flush_output()

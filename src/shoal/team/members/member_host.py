@@ -81,13 +81,13 @@ class TeamMembership(Struct, frozen=True, kw_only=True):
     channel: LeadChannel | None = None
     """Channel to a Shoal lead; None if another program started this process."""
     session: str = ""
-    """Session of a Shoal lead, of whose run this process is a part."""
+    """Session of the Shoal lead whose run this process belongs to."""
     run_directory: str = ""
     """Directory of the run."""
     transcript: str = ""
     """Transcript of the lead."""
     snapshot: str = ""
-    """Snapshot of the person's shell, if the lead has one."""
+    """Snapshot of the user's shell, if the lead has one."""
     denied_tools: tuple[str, ...] = ()
     """Tools that its lead may not use, beyond the rules of the session."""
 
@@ -104,7 +104,7 @@ class MemberHost:
         self._channel = membership.channel
         self._has_pending_hooks = has_pending_hooks
         self._roster_name = membership.name
-        """Its name as the roster spells it, which may have characters that no file name has."""
+        """Its name as spelled in the roster; it may contain characters that file names cannot."""
         self._last_roster: TeamRoster | None = None
         """Roster as it was last read."""
         self._approved_request: ShutdownRequestMail | None = None
@@ -179,7 +179,7 @@ class MemberHost:
         return outcome
 
     async def _pump_mail(self, member: LocalMember) -> None:
-        """Deliver mail until cancelled. If a foreign lead deletes the team, the member ends."""
+        """Deliver mail until canceled. If a foreign lead deletes the team, the member ends."""
         while True:
             await self._mail_verifier.pump_and_verify_inbox(
                 member.name, member.id, member.deliver_mail, member.prepared.delivered
@@ -200,7 +200,7 @@ class MemberHost:
         if member is None or run_task is None:
             return
         member.stop_reason, member.resumable = member.stop_reason or why, member.resumable or resumable
-        # A task that is cancelled before its first step never runs, and would never report its end.
+        # A task that is canceled before its first step never runs, and would never report its end.
         asyncio.get_running_loop().call_soon(run_task.cancel)
 
     def share_permission_across_processes(self, update: PermissionSuggestion) -> None:

@@ -12,7 +12,7 @@ from shoal.core.teams.roster import BackendType, RosterEntry
 
 class MemberLauncher(Protocol):
     async def prepare_backend(self) -> None:
-        """Start what the first teammate of a new team would have to wait for."""
+        """Start the setup that the first teammate of a new team would have to wait for."""
         ...
 
     async def choose_backend(self, kind: str) -> BackendType:

@@ -68,7 +68,7 @@ class Member(Protocol):
         ...
 
     def interrupt_turn(self) -> bool:
-        """End its working period but not the member; return False if it does not work."""
+        """End its working period but not the member; return False if it is not working."""
         ...
 
     async def discard(self) -> None:

@@ -23,9 +23,10 @@ from shoal.team.team_prompts import format_team_notice
 from shoal.team.team_services import TeamServices
 
 RETRY_DELAYS = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
-"""Seconds before each attempt in a row; the last delay repeats."""
+"""Seconds before each consecutive attempt; the last delay repeats."""
 STABLE_AFTER = 60.0
-"""Seconds after which a restarted member counts as stable: its next failure starts a new row of attempts."""
+"""Seconds after which a restarted member counts as stable: its next failure starts a new series of
+attempts."""
 _MAX_KNOWN_MAIL = 100_000
 
 
@@ -113,7 +114,8 @@ class MemberRecovery:
         return handle.member.has_finished_work or lifetime >= STABLE_AFTER
 
     async def _mark_down(self, handle: MemberHandle, outcome: AgentRunOutcome) -> None:
-        """Replace the member by a placeholder, and show in the roster and in the journal that it is down."""
+        """Replace the member with a placeholder, and show in the roster and in the journal that it is
+        down."""
         failed_member = handle.member
         if not isinstance(failed_member, DownMember):
             handle.member = DownMember(handle.entry, outcome.detail, failed_member)

@@ -29,7 +29,7 @@ from shoal.team.team_prompts import format_team_notice
 from shoal.team.team_services import TeamServices
 
 KILL_TIMEOUT = 5.0
-"""Seconds in which a member that is ended must be gone."""
+"""Seconds within which a member that is being ended must be gone."""
 
 
 class MemberShutdown:
@@ -100,7 +100,7 @@ class MemberShutdown:
         self, handle: MemberHandle, why: str, *, quietly: bool = False, resumable: bool = False
     ) -> None:
         """End a member whatever it is doing; it is gone when this returns."""
-        # A task that is cancelled before its first step never runs, and would never report its end.
+        # A task that is canceled before its first step never runs, and would never report its end.
         await asyncio.sleep(0)
         if handle.run_task is not None:
             is_already_ending, handle.member.stop_reason = (
@@ -194,7 +194,7 @@ class MemberShutdown:
 
     @contextmanager
     def _report_cleanup_errors(self, name: AgentName) -> Iterator[None]:
-        """Report errors of one clean-up step, so that the other steps still run."""
+        """Report errors of one cleanup step, so that the other steps still run."""
         try:
             yield
         except ShoalError as error:

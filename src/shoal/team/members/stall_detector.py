@@ -25,9 +25,9 @@ from shoal.core.events import (
 )
 
 _NEVER = 31_536_000.0
-"""Seconds of a timer while nothing can stall."""
+"""Seconds between timer checks while nothing can stall."""
 _SLACK_DIVISOR = 20
-"""A stall is detected late by at most this part of the time, so that not every delta moves the timer."""
+"""A stall may be detected late by this fraction of the timeout, so that not every delta resets the timer."""
 
 
 class MemberStalledError(Exception):

@@ -16,9 +16,9 @@ from shoal.core.extensions.mcp_servers import McpPrompt
 from shoal.core.ports import ProcessLauncher
 
 CONNECT_TIMEOUT = 30.0
-"""Seconds for a server to start and list its features."""
+"""Seconds allowed for a server to start and list its features."""
 MAX_DEADLINE_FACTOR = 20
-"""Limit of a call that keeps reporting progress, as a multiple of its deadline."""
+"""Time limit of a call that keeps reporting progress, as a multiple of its deadline."""
 
 
 class McpConnectionLost(ShoalError):
@@ -53,7 +53,7 @@ class McpClientContext(Struct, frozen=True, kw_only=True):
     env: Mapping[str, str]
     """Environment of server programs; also expands variables in configurations."""
     logs: Path
-    """Directory of the logs of server standard error."""
+    """Directory for the logs of the servers' standard error."""
     deadline: float
     """Seconds that one call may take without reporting progress."""
     note: Callable[[str], None]

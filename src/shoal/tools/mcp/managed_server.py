@@ -348,7 +348,7 @@ class ManagedMcpServer:
 
 
 async def _load_sdk_connection() -> ModuleType:
-    """Import the SDK in a thread that does not keep a session open which has ended meanwhile."""
+    """Import the SDK in a thread that does not keep a session open if it has ended in the meantime."""
     loop = asyncio.get_running_loop()
     imported: asyncio.Future[ModuleType] = loop.create_future()
 

@@ -50,7 +50,7 @@ class McpOAuthTokenStorage(TokenStorage):
         self._update_stored_fields(client=_dump_pydantic_model(client_info))
 
     def restore_oauth_context(self, context: OAuthContext) -> None:
-        """Restore what the session that logged in knew."""
+        """Restore the state of the session that logged in."""
         self.context, stored = context, self.read_stored_fields()
         context.token_expiry_time = stored.get("expires_at")
         if stored.get("metadata") is not None:

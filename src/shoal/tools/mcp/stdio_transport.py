@@ -22,12 +22,12 @@ from shoal.tools.mcp.filtering_transport import is_ignored_mcp_notification
 
 CHUNK = 1 << 16
 MAX_LINE_BYTES = 16 << 20
-"""Bytes of one message."""
+"""Maximum number of bytes in one message."""
 MAX_GARBAGE_LINES = 1_000
-"""Lines that are not messages."""
+"""Maximum number of lines that are not messages."""
 MAX_LOG_BYTES = 5 << 20
 EXIT_TIMEOUT = 1.0
-"""Seconds for the program to exit once its input is closed."""
+"""Seconds allowed for the program to exit once its input is closed."""
 
 
 class McpStdioTransport:

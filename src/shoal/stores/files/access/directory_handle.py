@@ -55,7 +55,7 @@ class DirectoryHandle:
 
     @classmethod
     def open_root(cls, path: Path, *, durable: bool = False) -> DirectoryHandle:
-        """Open the home, the only path that is trusted with its links: the person chose it."""
+        """Open the home, the only path that is trusted with its links: the user chose it."""
         make_private_directory(path, durable=durable)
         try:
             return cls(path, os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), durable=durable)
@@ -111,7 +111,7 @@ class DirectoryHandle:
         return directory
 
     def open_file(self, name: str, flags: int) -> int:
-        """Return the file's descriptor. Raises FileNotFoundError if it is missing and not to be created;
+        """Return the file's descriptor. Raises FileNotFoundError if it is missing and must not be created;
         anything except a regular file is refused."""
         try:
             fd = os.open(_check_plain_file_name(name), flags | _FILE_FLAGS, 0o600, dir_fd=self.fd)
@@ -174,7 +174,7 @@ class DirectoryHandle:
     def _write_content_and_close(self, fd: int, name: str, content: bytes) -> None:
         try:
             write_all_bytes(fd, content)
-            # Truncated only afterwards: ext4 flushes a file that was truncated to zero when it is closed.
+            # Truncated only afterward: ext4 flushes a file that was truncated to zero when it is closed.
             os.ftruncate(fd, len(content))
             if self.durable:
                 sync_file_data(fd)
@@ -383,7 +383,7 @@ def read_fd_from_offset(fd: int, offset: int) -> bytes:
 
 
 def _check_plain_file_name(name: str) -> str:
-    """Check a name again as a last defence; callers have checked it before."""
+    """Check a name again as a last defense; callers have checked it before."""
     if "/" in name or "\0" in name or name in ("", ".", ".."):
         raise StateFileError(f"{name[:80]!r} is not a file name.", path=Path())
     return name

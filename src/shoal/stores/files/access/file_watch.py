@@ -1,4 +1,4 @@
-"""Watches for changes of a file or a directory: immediate on Linux, by polling elsewhere."""
+"""Watches for changes to a file or a directory: immediate on Linux, by polling elsewhere."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class DirectoryWatch:
 
 
 class FileWatch(DirectoryWatch):
-    """Watches one file, whether it is written in place or replaced, and not its neighbours."""
+    """Watches one file, whether it is written in place or replaced, and not its neighbors."""
 
     def __init__(self, file: Path, on_change: Callable[[], None], *, on_poll: Callable[[], None]) -> None:
         super().__init__(file, on_change, on_poll=on_poll)

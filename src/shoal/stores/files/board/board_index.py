@@ -16,7 +16,7 @@ class TaskBoardIndex:
     def __init__(self) -> None:
         self._tasks = PackedTaskMap(Task)
         self._dependants: dict[TaskId, set[TaskId]] = {}
-        """Dependants of each task, except completed ones that are in its `blocks`."""
+        """Dependents of each task, except completed ones that are in its `blocks`."""
         self._candidates: list[tuple[float, int]] = []
         """Sort keys of candidates, in order: every claimable task, and some that are no longer claimable."""
         self._sorted: tuple[Task, ...] | None = None
@@ -113,7 +113,7 @@ class TaskBoardIndex:
                 del self._candidates[index]
 
     def record_one_sided_dependencies(self, changed: Iterable[TaskId]) -> None:
-        """Record which changed tasks or neighbours have only one side of a dependency."""
+        """Record which changed tasks or neighbors have only one side of a dependency."""
         for name in changed:
             task = self._tasks.get(name)
             if task is None:

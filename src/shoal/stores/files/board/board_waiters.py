@@ -12,7 +12,7 @@ from shoal.core.names import TaskId
 from shoal.stores.files.board.board_index import TaskBoardIndex
 
 _MIN_SPREAD, _MAX_SPREAD = 0.003, 0.05
-"""Seconds over which processes that claim the same task are spread."""
+"""Seconds over which the claims of several processes for one task are spread out."""
 
 
 class TaskClaimBackoff:

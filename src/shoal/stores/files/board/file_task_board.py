@@ -55,7 +55,8 @@ POLL_DELAY_PER_TASK = 0.0001
 MIN_RECOVERY_INTERVAL = 0.5
 """Seconds for which a reader assumes that live holders are still alive."""
 FOREIGN_TASK_TIMEOUT = 3600.0
-"""Seconds without a write after which a task held by another program, without a lease, is abandoned."""
+"""Seconds without a write after which a task that another program holds without a lease counts as
+abandoned."""
 
 
 def get_task_claim_lease_id(task: Task) -> str | None:

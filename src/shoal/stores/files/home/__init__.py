@@ -1,1 +1,1 @@
-"""The home directory: its paths, clean-up, trust and credentials."""
+"""The home directory: its paths, cleanup, trust and credentials."""

@@ -67,7 +67,7 @@ def mark_home_cleanup_done(home: Path, *, now: int) -> None:
 def remove_old_home_files(
     home: Path, *, days: int, now: int, should_continue: Callable[[], bool] = lambda: True
 ) -> HomeCleanupResult:
-    """Remove files that are unchanged for this many days; `now` is in Unix milliseconds.
+    """Remove files that have been unchanged for this many days; `now` is in Unix milliseconds.
 
     `should_continue` is called before each removal. With 0 days, files unchanged for an hour are removed.
     """

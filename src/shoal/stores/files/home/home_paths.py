@@ -12,7 +12,7 @@ from shoal.core.errors import StateFileError
 from shoal.core.ids import AgentId, SessionId, slugify_project_path
 
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,159}")
-"""A member id is two names of up to 64 characters with a sign between them."""
+"""A member id consists of two names of up to 64 characters, with a separator."""
 
 
 def get_project_state_directory(home: Path, cwd: str) -> Path:

@@ -105,10 +105,10 @@ def write_run_files(home: Path, run: StoredRun) -> Path:
 
 def _check_names_are_free(home: Path, run: StoredRun) -> None:
     if any((home / "projects").glob(f"*/{run.session}.jsonl")):
-        raise StateFileError(f"{home} has a session {run.session} already.", path=home)
+        raise StateFileError(f"{home} already has a session {run.session}.", path=home)
     for team in run.teams:
         if (home / "teams" / team.name / "config.json").exists():
-            raise StateFileError(f"{home} has a team {team.name} already.", path=home)
+            raise StateFileError(f"{home} already has a team {team.name}.", path=home)
 
 
 def _write_run_directory(directory: Path, run: StoredRun) -> None:
@@ -122,7 +122,7 @@ def _write_run_directory(directory: Path, run: StoredRun) -> None:
 
 
 def _find_project_directory(transcript: Path, content: bytes) -> str:
-    """Return the directory of the session: that of its lines which gives the name of its directory."""
+    """Return the session's project directory, as named by the transcript lines that match its location."""
     first = ""
     for line in content.splitlines():
         try:
@@ -148,7 +148,7 @@ def _read_questions(directory: Path) -> list[StoredRunQuestion]:
         try:
             question_id = parse_question(content).id
         except ValueError as error:
-            raise StateFileError(f"{path} is not a question.", path=path) from error
+            raise StateFileError(f"{path} does not contain a valid question.", path=path) from error
         questions.append(
             StoredRunQuestion(
                 id=question_id,
@@ -219,7 +219,7 @@ def _read_teams(home: Path, session: SessionId) -> list[StoredRunTeam]:
 def _read_inbox(path: Path, own: Path, overflow: DirectoryHandle) -> StoredRunInbox:
     inbox = parse_inbox(read_state_file(path))
     if not isinstance(inbox, ParsedMailInboxFile) or inbox.rejected:
-        raise StateFileError(f"{path} has mail that is not valid.", path=path)
+        raise StateFileError(f"{path} contains invalid mail.", path=path)
     archive = _read_file_or_empty(own / "archive" / f"{path.stem}.jsonl")
     archived = [parse_inbox_entry(line) for line in archive.splitlines() if line]
     waiting = [parse_inbox_entry(line) for line in InboxOverflow(overflow, path.stem).read_waiting_lines()]

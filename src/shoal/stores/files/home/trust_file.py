@@ -30,7 +30,7 @@ class ProjectTrustFile:
         """Return the decision on a file, or None; raise `StateFileError` if the trust file is invalid.
 
         A worktree below `.claude/worktrees` without its own decision has that of its project: a decision
-        holds only for the content that the person saw.
+        holds only for the content that the user saw.
         """
         try:
             content = self._read_content()

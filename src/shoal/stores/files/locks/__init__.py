@@ -1,1 +1,1 @@
-"""Locks and leases on files, honoured by other programs as well."""
+"""Locks and leases on files, honored by other programs as well."""

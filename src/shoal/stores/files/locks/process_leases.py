@@ -17,7 +17,7 @@ from shoal.stores.files.locks.flocks import is_flocked
 
 _LEASE_ID = re.compile(r"[0-9a-f]{16}")
 _CREATION_GRACE = 60.0
-"""Seconds during which an unlocked file may still be in creation."""
+"""Seconds during which a process may still be creating an unlocked file."""
 _MAX_CHECKED = 64
 
 

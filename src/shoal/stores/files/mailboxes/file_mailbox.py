@@ -232,7 +232,7 @@ class FileMailbox:
         return _get_mail_post_receipt(post)
 
     def _abandon_pending_post(self, post: _PendingMailPost, *, is_writer: bool) -> None:
-        """Drop a post whose caller was cancelled or whose write failed."""
+        """Drop a post whose caller was canceled or whose write failed."""
         if post in self._posts:
             self._posts.remove(post)
         is_settled = post.outcome.done() and not post.outcome.cancelled() and not post.outcome.exception()
@@ -425,7 +425,7 @@ class FileMailbox:
         if reason:
             self._report_problem(
                 f"The mailbox {self._directories.inboxes.path / self._file} is damaged: {reason}. This view "
-                f"shows the {len(inbox.entries)} messages that can be read."
+                f"shows only the messages that can be read ({len(inbox.entries)})."
             )
         return inbox
 

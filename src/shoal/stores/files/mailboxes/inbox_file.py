@@ -32,7 +32,7 @@ _SEARCH_BUDGET, _MAX_PASSES = 1 << 20, 32
 """Limits for the search of a broken file, in characters and in passes: every brace may start an entry, and
 unbounded nesting would take hours."""
 _DEEP_NESTING_COST = 1 << 14
-"""Characters charged for nesting that is too deep."""
+"""Number of characters charged for nesting that is too deep."""
 
 
 class MailInboxFileContent(Struct, frozen=True, kw_only=True):

@@ -1,8 +1,8 @@
 """Snapshots of journals: state computed up to an offset, so that readers read only the records after it.
 
 A snapshot is derived from the journal and never needed. Readers ignore one that is missing or damaged, or
-that other code or another journal produced, and read the journal from its start. It is written after the
-journal and replaced atomically, so a crash leaves the one before.
+that was produced by other code or another journal, and read the journal from its start. It is written after
+the journal and replaced atomically, so a crash leaves the one before.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class SnapshotState(Protocol):
 S = TypeVar("S", bound=JournalState)
 T = TypeVar("T", bound=SnapshotState)
 SAVE_AFTER = 4 << 20
-"""Bytes of records read after a snapshot before another one is written; a short journal gets none."""
+"""Number of bytes read after a snapshot that cause another one to be written; a short journal gets none."""
 _SAMPLE = 4096
-"""Bytes at the start of the journal and before the offset that identify the journal of a snapshot."""
+"""Number of bytes, at the start of the journal and before the offset, that identify a snapshot's journal."""
 _DIGEST_SIZE = 32
 _ABANDONED_AFTER = 600.0
 _CHUNK = 1 << 20
@@ -276,7 +276,7 @@ def _unpickle_state(file: BinaryIO, kind: type[SnapshotState]) -> Any:
 
 @contextmanager
 def _pause_garbage_collection() -> Iterator[None]:
-    """Pause the collector, which would look at every new object again and again."""
+    """Pause the collector, which would scan every new object repeatedly."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -29,7 +29,7 @@ _FIRST_LINE = re.compile(
     rb'"sessionId":"[0-9a-fA-F-]+","version":"([^"\\]+)"'
 )
 _HEAD_SIZE = 1 << 20
-"""Bytes at the start of a file that are searched."""
+"""Number of bytes searched at the start of a file."""
 
 
 class _HomeSessionDirectories(Struct, frozen=True):

@@ -23,7 +23,7 @@ from shoal.stores.restored_conversation import restore_transcript, rewrite_trans
 from shoal.wire.transcript_codec import TranscriptTitleEntry, parse_transcript_line
 
 _PREVIEW_SIZE = 1 << 17
-"""Bytes of a transcript that are read for its preview."""
+"""Number of bytes of a transcript read for its preview."""
 
 
 class SessionListEntry(Struct, frozen=True, kw_only=True):
@@ -52,7 +52,7 @@ def read_transcript_file(path: Path) -> bytes:
 
 
 def find_latest_session(home: Path, cwd: str) -> SessionId | None:
-    """Return the last written session of this directory that has a message."""
+    """Return the most recently written session of this directory that has a message."""
     for file in _sort_files_newest_first(_list_project_transcripts(get_project_state_directory(home, cwd))):
         if file.stat().st_size > _PREVIEW_SIZE or any(
             isinstance(e, TranscriptMessageEntry) for e in _read_first_transcript_entries(Path(file.path))
@@ -74,7 +74,8 @@ def find_session_transcript(home: Path, name: str) -> Path:
     if matches:
         match_list = ", ".join(matches[:5]) + (" …" if len(matches) > 5 else "")
         raise SessionNotFound(
-            f"{len(matches)} sessions start with {name!r}: {match_list}. Type more of the id.", path=home
+            f"{len(matches)} sessions start with {name!r}: {match_list}. Type more characters of the id.",
+            path=home,
         )
     if titled := _find_titled_transcript(home, name):
         return titled

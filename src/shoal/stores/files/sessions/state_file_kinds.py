@@ -87,7 +87,7 @@ STATE_FILE_KINDS = (
         file="*",
         shape="entry",
         used="Nothing replaces it.",
-        lost="The change of this file cannot be undone.",
+        lost="The change to this file cannot be undone.",
     ),
     StateFileKind(
         name="definition of a Python program's team",
@@ -185,26 +185,26 @@ STATE_FILE_KINDS = (
         is_set_aside=True,
     ),
     StateFileKind(
-        name="record of own changes",
+        name="record of Shoal's own changes",
         directory=_OWN_TEAM,
         file="own-writes",
         shape="words",
-        used="Recent changes of the team count as those of another program.",
+        used="Recent changes to the team count as changes by another program.",
         is_set_aside=True,
     ),
-    StateFileKind(name="mark of a team operation", directory=_OWN_TEAM, file="making", shape="entry"),
-    StateFileKind(name="mark of a team operation", directory=_OWN_TEAM, file="deleting", shape="entry"),
+    StateFileKind(name="marker of a team operation", directory=_OWN_TEAM, file="making", shape="entry"),
+    StateFileKind(name="marker of a team operation", directory=_OWN_TEAM, file="deleting", shape="entry"),
     StateFileKind(name="lock file", directory=f"{_OWN_TEAM}/locks", file="*", shape="entry"),
     StateFileKind(name="working copy of an inbox", directory=f"{_OWN_TEAM}/staging", file="*", shape="entry"),
     StateFileKind(
-        name="mark of a member of another program",
+        name="marker of a member run by another program",
         directory=f"{_OWN_TEAM}/foreign",
         file="*",
         shape="entry",
-        lost="Unsigned mail of this member is refused until the lead writes to it.",
+        lost="Unsigned mail from this member is refused until the lead writes to it.",
     ),
     StateFileKind(
-        name="mail that waits for room",
+        name="mail that is waiting for space",
         directory=f"{_OWN_TEAM}/overflow",
         file="*.jsonl",
         shape="lines",
@@ -252,10 +252,10 @@ STATE_FILE_KINDS = (
         lost="Shoal no longer lists this worktree and does not remove it.",
         is_set_aside=True,
     ),
-    StateFileKind(name="mark of a live process", directory="worktrees/*/.owners", file="*", shape="entry"),
-    StateFileKind(name="mark of a live process", directory="shoal/leases", file="*", shape="entry"),
+    StateFileKind(name="marker of a live process", directory="worktrees/*/.owners", file="*", shape="entry"),
+    StateFileKind(name="marker of a live process", directory="shoal/leases", file="*", shape="entry"),
     StateFileKind(
-        name="list of the programs of a guardian",
+        name="list of a guardian's programs",
         directory="shoal/guardians",
         file="*",
         shape="entry",
@@ -263,7 +263,7 @@ STATE_FILE_KINDS = (
         lost="Programs of that run that are still running are not found.",
     ),
     StateFileKind(name="lock file", directory="shoal", file="teams.lock", shape="entry"),
-    StateFileKind(name="mark of the last clean-up", directory="shoal", file="swept", shape="entry"),
+    StateFileKind(name="marker of the last cleanup", directory="shoal", file="swept", shape="entry"),
 )
 FOLLOWED_DIRECTORIES = ("projects/*/{session}", "projects/*/{session}/subagents")
 """Directories of transcripts, which people may move to another place with a link."""
@@ -274,4 +274,4 @@ STATE_DIRECTORIES = (
     *(_OWN_TEAM, *(f"{_OWN_TEAM}/{name}" for name in ("locks", "staging", "foreign", "overflow", "archive"))),
     "shoal/tasks/{board}/staging",
 )
-"""Directories that hold these files."""
+"""Directories that contain these files."""

@@ -32,7 +32,7 @@ class UnsettledModelRequest(Struct, frozen=True, kw_only=True):
     at: int
     reason: str
     usd: float = 0.0
-    """Dollars that it counts with against the limits: its reservation or an estimate."""
+    """Dollars counted against the limits: its reservation or an estimate."""
     tokens: int = 0
 
 

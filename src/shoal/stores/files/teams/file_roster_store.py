@@ -35,7 +35,7 @@ ROSTER_FILE = "config.json"
 _DELETING_MARKER = "deleting"
 """Marker in `shoal/teams/{team}`: the team is deleted, and its files are still being removed."""
 _CREATING_MARKER = "making"
-"""Marker in the same directory: without a roster the team was never created, and its name is free."""
+"""Marker in the same directory: if there is no roster, the team was never created, and its name is free."""
 _SPAWN_COUNTER = "spawned"
 OWN_MEMBERS_FILE = "members"
 """File with the name of each member that Shoal added, one per line; the others are run by other programs."""
@@ -394,7 +394,8 @@ class FileRosterStore:
             return own_directory.get_entry_stat(marker) is not None
 
     def _increment_spawn_counter(self, team: TeamRoster) -> int:
-        """Count a spawn and return the number of earlier ones, with members that left; it sets the colour."""
+        """Count a spawn and return the number of earlier ones, including members that left; the number
+        determines the color."""
         with self._open_private_team_directory(team.name) as own_directory:
             member_count = sum(member.name != LEAD_NAME for member in team.members)
             earlier_spawns = max(member_count, _read_spawn_counter(own_directory))

@@ -72,7 +72,7 @@ def _remove_temporary_keys(keys: DirectoryHandle, team: TeamName) -> None:
 
 
 def _create_team_mail_key(keys: DirectoryHandle, team: TeamName) -> None:
-    """Create the key atomically and durably: a partial key after a power cut would reject all mail."""
+    """Create the key atomically and durably: a partial key after a power failure would reject all mail."""
     temporary = f"{_build_temporary_key_prefix(team)}{os.urandom(4).hex()}"
     keys.write_file(temporary, os.urandom(KEY_SIZE))
     try:

@@ -24,7 +24,7 @@ _MAX_PERIODS = 1000
 
 
 class TeamFileFacts(Struct, frozen=True, kw_only=True):
-    """Facts of a roster that tell who leads the team."""
+    """Facts in a roster that show who leads the team."""
 
     has_roster: bool = False
     given_name: str = ""

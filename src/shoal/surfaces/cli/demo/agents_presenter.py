@@ -39,7 +39,7 @@ from shoal.surfaces.terminal.tool_outcomes import describe_tool_outcome
 from shoal.surfaces.terminal.turn_activity import TurnActivity
 
 _NAME_WIDTH = 6
-"""Columns of the longest name, so that the calls of agents line up."""
+"""Width of the longest name, so that agents' calls line up."""
 
 
 class _DemoToolCallRow(Struct):

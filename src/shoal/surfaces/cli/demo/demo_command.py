@@ -30,7 +30,7 @@ TUTORIAL_DIRECTORY = "shoal-tutorial"
         "Watch a team repair a small project: offline, without a key, in about 30 seconds. The three "
         "teammates run in separate processes, share a task board and send each other mail; one of them is "
         "killed and recovers. With `agents`, three agents work in parallel git worktrees. With `tutorial`, "
-        "Shoal creates the project for the tutorial here, with a script instead of a model."
+        "Shoal creates the tutorial project here, with a script in place of a model."
     ),
 )
 @click.argument("what", type=click.Choice(["team", "agents", "tutorial"]), default="team")

@@ -34,7 +34,8 @@ class DemoNarrator:
         self._silent_tools = silent_tools
         self._seen_notes: set[str] = set()
         self._is_streaming = self._needs_blank_line = self._is_question_open = False
-        """True while the lead's text streams; if it was written last (a blank line follows); while asking."""
+        """True while the lead's text streams, if its text was the last output, and while a question is
+        open."""
         self._held_lines: list[tuple[tuple[str, str], ...]] = []
 
     def narrate_lead_event(self, event: Event) -> None:

@@ -20,7 +20,7 @@ class DemoWorkspace(Struct, frozen=True, kw_only=True):
     project: Path
     home: Path
     uses_given_home: bool
-    """True if the user named the home."""
+    """True if the user chose the home directory."""
     fast: bool
     keep: bool
 

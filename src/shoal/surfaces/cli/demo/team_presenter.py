@@ -66,9 +66,9 @@ from shoal.surfaces.terminal.text_styles import (
 
 _SILENT_TOOLS = frozenset({"Agent", "TeamCreate", "TaskCreate", "TaskUpdate", "TaskList", "SendMessage"})
 _SHOWN_TOOLS = frozenset({"Edit", "Write", "Bash"})
-"""Tools of members whose calls get a line; other calls show only in the member's row while they run."""
+"""Member tools whose calls get a line; other calls appear only in the member's row while they run."""
 _NAME_WIDTH = 4
-"""Columns of the longest name."""
+"""Width of the longest name."""
 _INDENT = 4
 _DEATH_NOTE = re.compile(r"The process of (\S+) died \((.*)\)")
 StyledLine: TypeAlias = tuple[tuple[str, str], ...]

@@ -42,7 +42,9 @@ def build_initialize_response(session: Session) -> dict[str, Any]:
         "commands": [_slash_command_to_dict(each) for each in session.knowledge.list_slash_commands()],
         "agents": [_agent_definition_to_dict(definition) for definition in session.config.definitions.all()],
         "output_style": session.knowledge.output_style.name,
-        "available_output_styles": list_output_style_names(session.config.settings, session.config.cwd),
+        "available_output_styles": list_output_style_names(
+            session.config.settings, session.config.cwd, session.config.plugins.list_style_dirs()
+        ),
         "models": [],
         "account": {},
         "hook_on_failure_supported": True,
@@ -88,7 +90,9 @@ async def _set_model(session: Session, body: _RequestBody) -> _ResponseBody:
 async def _set_max_thinking_tokens(session: Session, body: _RequestBody) -> _ResponseBody:
     tokens = body.get("max_thinking_tokens")
     if tokens is not None and (isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0):
-        raise InvalidInputStreamLineError('it needs "max_thinking_tokens": a number, or null for the default')
+        raise InvalidInputStreamLineError(
+            'set_max_thinking_tokens needs "max_thinking_tokens": a number, or null for the default'
+        )
     set_thinking_tokens(session, tokens)
     return None
 
@@ -132,7 +136,9 @@ async def _list_mcp_statuses(session: Session, body: _RequestBody) -> _ResponseB
 async def _rewind_files(session: Session, body: _RequestBody) -> _ResponseBody:
     message_id = body.get("user_message_id")
     if not isinstance(message_id, str) or not message_id:
-        raise InvalidInputStreamLineError('it needs "user_message_id": the uuid of a message to the agent')
+        raise InvalidInputStreamLineError(
+            'rewind_files needs "user_message_id": the uuid of a message to the agent'
+        )
     report = await rewind_files_to_before_message(session, message_id)
     changed_paths = [str(path) for path in (*report.restored, *report.removed)]
     return {"canRewind": True, "filesChanged": changed_paths}
@@ -155,7 +161,9 @@ _HANDLERS: dict[str, Callable[[Session, _RequestBody], Awaitable[_ResponseBody]]
 
 def _parse_task_id(name: object) -> str:
     if not isinstance(name, str) or not name:
-        raise InvalidInputStreamLineError('it needs "task_id": the id of an agent or of a background shell')
+        raise InvalidInputStreamLineError(
+            'stop_task needs "task_id": the id of an agent or a background shell'
+        )
     return name
 
 

@@ -66,7 +66,7 @@ class DrivingProgramConnection:
         await self._group.__aexit__(*((kind, error, trace) if is_cancelled else (None, None, None)))
 
     async def next_input_line(self) -> DrivingProgramInputLine | None:
-        """Return the next line; None when the program has hung up."""
+        """Return the next line; None when the program has disconnected."""
         await self._wait_for_input()
         return self._lines.popleft() if self._lines else None
 

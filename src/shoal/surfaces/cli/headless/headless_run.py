@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 _RECOVERABLE_ENDS: tuple[TurnEndReason, ...] = ("interrupted", "max_turns", "model_error")
-"""Turn ends that do not prevent another turn."""
+"""Ways a turn can end that still allow another turn."""
 
 
 class HeadlessRunRequest(Struct, frozen=True, kw_only=True):
@@ -235,7 +235,7 @@ class _HeadlessRun:
         return self._session.config.assistant
 
     async def _wait_for_next_turn(self, group: asyncio.TaskGroup) -> Turn | None:
-        """Wait for the next turn that an arrival triggers; None when nothing will come."""
+        """Wait for the next turn that an arrival triggers; None if nothing more will arrive."""
         next_turn = self._session.next_turn(
             wait_for_input=self._is_assistant and self._job.prompt is not None
         )

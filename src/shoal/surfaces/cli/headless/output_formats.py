@@ -79,7 +79,7 @@ def build_task_stream_line(
 
 class HeadlessOutputWriter(Protocol):
     def set_session(self, session: Session) -> None:
-        """Set the session; events before the first turn count towards that turn."""
+        """Set the session; events before the first turn count toward that turn."""
         ...
 
     async def begin_turn(self, session: Session) -> None:
@@ -93,7 +93,7 @@ class HeadlessOutputWriter(Protocol):
         ...
 
     async def report_idle(self) -> None:
-        """Report that no turn runs, no agent works, and nothing waits."""
+        """Report that no turn is running, no agent is working, and nothing is waiting."""
         ...
 
     async def report_incomplete_result(self, why: str) -> None:
@@ -115,7 +115,7 @@ class HeadlessOutputOptions(Struct, frozen=True, kw_only=True):
     replay_user_messages: bool = False
     hook_events: bool = False
     states: bool = False
-    """Report when a turn runs and when none does."""
+    """Report when a turn starts and when none is running."""
 
 
 def create_headless_output(options: HeadlessOutputOptions, stdout: AsyncStdoutWriter) -> HeadlessOutputWriter:
@@ -259,7 +259,7 @@ class JsonResultOutputWriter:
     async def end_turn(self, finished: RunFinished) -> None:
         assert self._turn is not None
         self._result = self._turn.build_result(finished)
-        # Events between turns count towards the next turn.
+        # Events between turns count toward the next turn.
         self._turn = _TurnResultBuilder(self._turn.session)
 
     async def report_idle(self) -> None: ...
@@ -289,7 +289,7 @@ class StreamJsonOutputWriter:
         self._state: stream_output_codec.SessionState = "idle"
         self._partial: dict[AgentId, PartialMessageEncoder] = {}
         self._tool_data: dict[str, Any] = {}
-        """Data of results whose messages have not come yet, by call."""
+        """Result data by call, until the message with the result arrives."""
 
     async def send_line(self, line: object) -> None:
         await self._stdout.write(stream_output_codec.encode_stream_line(line) + b"\n")

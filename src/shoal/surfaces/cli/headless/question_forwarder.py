@@ -49,7 +49,7 @@ class DrivingProgramQuestionForwarder:
         self._open: dict[str, Question] = {}
 
     async def forward_questions(self) -> None:
-        """Forward questions until cancelled."""
+        """Forward questions until canceled."""
         async with asyncio.TaskGroup() as group:
             async for question in self._broker.watch_questions():
                 self._open[question.id] = question
@@ -96,7 +96,8 @@ class DrivingProgramQuestionForwarder:
 
 
 class McpToolQuestionForwarder:
-    """Asks an MCP tool for the answer to each open question. No usable answer denies."""
+    """Asks an MCP tool for the answer to each open question. Without a usable answer, the question is
+    denied."""
 
     def __init__(self, session: Session, tool: str) -> None:
         self._session = session
@@ -104,7 +105,7 @@ class McpToolQuestionForwarder:
         self._tool = tool
 
     async def forward_questions(self) -> None:
-        """Forward questions until cancelled."""
+        """Forward questions until canceled."""
         async with asyncio.TaskGroup() as group:
             async for question in self._broker.watch_questions():
                 group.create_task(self._answer_question(question))
@@ -158,7 +159,7 @@ def _encode_suggestions(question: Question) -> tuple[Any, ...]:
 def _parse_program_answer(question: Question, response: ControlResponseInputStreamLine) -> Answer:
     body = response.body
     if response.error or body.get("behavior") != "allow":
-        reason = response.error or str(body.get("message") or "The person said no.")
+        reason = response.error or str(body.get("message") or "The user said no.")
         return DenyAnswer(reason=reason, ends_turn=body.get("interrupt") is True)
     updated_input = body.get("updatedInput")
     match question:

@@ -15,7 +15,7 @@ HANDLED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 OUTPUT_GRACE = 1.5
-"""Seconds for the last output after a turn was interrupted."""
+"""Seconds to write the last output after a turn is interrupted."""
 
 
 class HeadlessSignalHandler:
@@ -34,7 +34,7 @@ class HeadlessSignalHandler:
         )
 
     def install_handlers(self) -> None:
-        """Install handlers that end the running task in order, instead of the process."""
+        """Install handlers that end the running task cleanly, instead of the process."""
         self._main_task = asyncio.current_task()
         loop = asyncio.get_running_loop()
         for number in HANDLED_SIGNALS:

@@ -14,7 +14,7 @@ import click
 from shoal.surfaces.terminal.user_messages import print_user_message
 
 SILENCE_TIMEOUT = 1.0
-"""Seconds of silence on an open pipe before a notice says what is awaited."""
+"""Seconds of silence on an open pipe before Shoal prints what it is waiting for."""
 CHUNK_SIZE = 1 << 16
 
 

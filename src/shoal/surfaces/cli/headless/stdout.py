@@ -9,7 +9,7 @@ import select
 from shoal.core.errors import ShoalError
 
 ATOMIC_WRITE_SIZE = 4096
-"""Bytes that a pipe which polls writable takes without blocking (PIPE_BUF on Linux)."""
+"""Bytes that a writable pipe accepts without blocking (PIPE_BUF on Linux)."""
 
 
 class StdoutReaderGoneError(ShoalError):

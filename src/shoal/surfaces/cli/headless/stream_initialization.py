@@ -35,7 +35,7 @@ OPEN_TIMEOUT = 30.0
 """Timeout in seconds for all servers of the program together; the program waits twice as long."""
 ORIGIN = "the driving program"
 _EXTRA_TIMEOUT = 5.0
-"""Extra seconds of the hook runner's timeout, so that our own timeout fires first."""
+"""Seconds added to the hook runner's timeout, so that our own timeout fires first."""
 
 
 def build_callback_hooks(

@@ -52,7 +52,7 @@ class StreamJsonInputReader:
         self.bad_lines = 0
 
     async def process_input_lines(self, program: DrivingProgramConnection) -> None:
-        """Read lines until the program hangs up."""
+        """Read lines until the program disconnects."""
         while (line := await program.next_input_line()) is not None:
             await self._handle_input_line(line)
         self.close()
@@ -120,13 +120,16 @@ class StreamJsonInputReader:
                 await self.answer_control_request(control_request)
             case ControlResponseInputStreamLine(id=question) as response:
                 if self._forwarder is None:
-                    print_user_message(f"line {line.number} of stdin answers {question!r}, which is not open")
+                    print_user_message(
+                        f"line {line.number} of stdin answers {question!r}, which is not an open question"
+                    )
                     return
                 try:
                     self._forwarder.deliver_program_answer(response)
                 except ShoalError as error:
                     print_user_message(
-                        f"line {line.number} of stdin answers {question!r}, which is not open: {error}"
+                        f"line {line.number} of stdin answers {question!r}, which is not an open question: "
+                        f"{error}"
                     )
             case InvalidInputStreamLineError() as error:
                 self.bad_lines += 1

@@ -77,7 +77,7 @@ class InputPrompt(Protocol):
     echoes_input: bool
     """True if the terminal shows typed text, so that it need not be printed again."""
     on_background_key: Callable[[], bool]
-    """Called at Ctrl-B; if it moves no agent, the key moves the cursor."""
+    """Called on Ctrl-B; if it moves no agent, the key moves the cursor."""
 
     def open(self) -> None: ...
 
@@ -98,7 +98,7 @@ class InputPrompt(Protocol):
         ...
 
     def begin_question(self, question: str) -> None:
-        """Let the next typed line answer this; a half-typed line is put aside until `end_question`."""
+        """Let the next typed line answer this; a half-typed line is set aside until `end_question`."""
         ...
 
     def end_question(self) -> None: ...

@@ -15,7 +15,7 @@ from shoal.surfaces.cli.plain.key_decoder import KeyPress, NamedKeyPress, Termin
 _PASTE_ON, _PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP, signal.SIGWINCH)
 _ESCAPE_TIMEOUT = 0.05
-"""Seconds in which a terminal sends the rest of a sequence; an escape without one is the key."""
+"""Seconds within which a terminal sends the rest of an escape sequence; a lone escape is the Esc key."""
 _LOCAL_FLAGS_INDEX = 3
 _CHARACTERS_INDEX = 6
 

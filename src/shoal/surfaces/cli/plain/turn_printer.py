@@ -59,10 +59,10 @@ if TYPE_CHECKING:
     from shoal.surfaces.terminal.terminal_controller import StyledTextWriter
 
 _SLOW_CALL_MS = 2_000
-"""Milliseconds from which a call's duration is shown."""
+"""Minimum duration in milliseconds for a call's duration to be shown."""
 _OUTCOME_WIDTH = 34
 _TOOLS_WITHOUT_PREVIEW = frozenset({"TodoWrite", "AskUserQuestion"})
-"""Tools whose input is shown in a better form than JSON: as a list of steps, as a question."""
+"""Tools whose input is shown in a better form than JSON, such as a list of steps or a question."""
 
 
 class _UnfinishedToolCall(Struct):
@@ -80,7 +80,7 @@ class RunEventPrinter:
     ) -> None:
         self._screen = screen
         self._statuses = statuses or RunViewAgentsState()
-        """Has already applied each event; it knows the agents' names."""
+        """Has already applied each event and can look up the agents' names."""
         self._is_observer = is_observer
         """True if prompts and questions are printed too; a participant sees them elsewhere."""
         self._calls: dict[str, _UnfinishedToolCall] = {}

@@ -71,7 +71,7 @@ def attach_to_team(*, name: str | None, panes: bool, as_json: bool) -> int:
 
 
 def _attach_to_panes(team: TeamRoster) -> int:
-    """Replace this process by tmux, attached to the session that holds the team's panes."""
+    """Replace this process with tmux, attached to the session that holds the team's panes."""
     import shutil
 
     ids = [member.tmux_pane_id for member in team.members if member.tmux_pane_id.startswith("%")]

@@ -282,7 +282,7 @@ def _describe_lead_state(view: TeamOverview) -> str:
         case "ended":
             return f"not running; resume it: shoal team resume {view.team.name}"
         case "foreign":
-            return f"alive, another program: {view.foreign_lead}"
+            return f"alive, but in another program: {view.foreign_lead}"
         case "died":
             return f"died unexpectedly; resume it: shoal team resume {view.team.name}"
 

@@ -155,7 +155,7 @@ def stop_team(*, words: tuple[str, ...], now: bool, as_json: bool) -> int:
     elif "team-lead" in stopped_names:
         click.echo(f"The team {team.name} has ended. Resume it: shoal team resume {team.name}")
     else:
-        click.echo(f"{', '.join(stopped_names)} has ended. The lead is notified.")
+        click.echo(f"Ended {', '.join(stopped_names)}. The lead is notified.")
     return exit_codes.OK
 
 
@@ -181,7 +181,7 @@ def restart_members(*, words: tuple[str, ...], as_json: bool) -> int:
     """In a running team, restart MEMBER, or all members that are down.
 
     A member is down if it failed unexpectedly, for example because its process was killed. Shoal retries on
-    its own, with growing delays; this command starts the next attempt immediately.
+    its own, with increasing delays; this command starts the next attempt immediately.
     """
 
     async def restart_in_run(store: TeamStore) -> tuple[TeamRoster, list[str]]:
@@ -193,7 +193,7 @@ def restart_members(*, words: tuple[str, ...], as_json: bool) -> int:
         run = find_team_run(team)
         if not run.is_live:
             raise click.ClickException(
-                f"The team {team.name} is not running. Resume it, which restarts every member: shoal team "
+                f"The team {team.name} is not running. Resume it to restart every member: shoal team "
                 f"resume {team.name}"
             )
         member_name = "" if member is None else resolve_recipients(team, member)[0]
@@ -335,12 +335,14 @@ def _find_requested_lead_model(team: TeamRoster, run: RunHandle) -> str | None:
 
     name = read_start_state(run).requested_model
     if name:
-        print_user_message(f"The lead of {team.name} still uses {name}. Choose another model with --model.")
+        print_user_message(
+            f"The lead of {team.name} still uses the model {name}. Choose another with --model."
+        )
     return name or None
 
 
 def _report_mode_not_carried_over(team: TeamRoster, run: RunHandle, flag_values: Mapping[str, Any]) -> None:
-    """Report that the mode is not carried over: the person who chose it may not be present now."""
+    """Report that the mode is not carried over: the user who chose it may not be present now."""
     if flag_values["mode"] or flag_values["skip_permissions"]:
         return
     from shoal.app.reports.permission_report import build_lead_permission_report, load_project_settings
@@ -356,8 +358,8 @@ def _report_mode_not_carried_over(team: TeamRoster, run: RunHandle, flag_values:
         skipped_permissions = old_mode == "bypassPermissions"
         flag = "--dangerously-skip-permissions" if skipped_permissions else f"--permission-mode {old_mode}"
         print_user_message(
-            f"The lead of {team.name} continues in {new_mode} mode. It was in {old_mode} mode; to restore "
-            f"it: {flag}"
+            f"The lead of {team.name} continues in {new_mode} mode. To restore the previous mode, "
+            f"{old_mode}: {flag}"
         )
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @click.argument("name", required=False)
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Output file.")
 @click.option(
-    "--format", "form", type=click.Choice(["json", "md"]), default="json", help="json, or md for people."
+    "--format", "form", type=click.Choice(["json", "md"]), default="json", help="json, or md for reading."
 )
 @click.option("--json", "as_json", is_flag=True, help="With -o: report the written file as JSON.")
 @debug_option

@@ -32,7 +32,7 @@ class TeamMemberOverview(Struct, frozen=True, kw_only=True):
     usd: float | None = 0.0
     """None if a price is unknown."""
     last_event: float | None = None
-    """Seconds ago; None if there was no event."""
+    """Number of seconds since the last event; None if there was none."""
     unread: int = 0
     question: Question | None = None
 
@@ -42,7 +42,7 @@ class TeamOverview(Struct, frozen=True, kw_only=True):
     run: RunHandle
     lead: LeadState
     foreign_lead: str = ""
-    """What shows that a program other than Shoal leads the team; empty if none does."""
+    """Evidence that a program other than Shoal leads the team; empty if there is none."""
     members: tuple[TeamMemberOverview, ...]
     """The lead first."""
     tasks: tuple[Task, ...]

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from shoal.core.teams.roster import TeamRoster
 
 REPLAYED_EVENTS = 200
-"""Number of earlier events that are printed on attaching."""
+"""Number of earlier events printed when you attach."""
 USAGE_HINT = (
     "Your messages go to the lead; use @name for a member, @* for everybody. Ctrl-D leaves; the team "
     "continues."

@@ -54,7 +54,7 @@ _COLUMNS = (
     PanelTableColumn("cost", "cost", 8, right=True, drop_order=3),
 )
 _BOTH = 46
-"""Width from which on the task and the current activity have a column each."""
+"""Minimum width at which the task and the current activity each have a column."""
 
 
 def _choose_agent_columns(width: int) -> tuple[tuple[PanelTableColumn, ...], int]:

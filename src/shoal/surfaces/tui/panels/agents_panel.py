@@ -62,7 +62,7 @@ class AgentsPanel(ListPanel):
     HINTS = "⏎ view · esc interrupt · b background · x stop · k kill · a answer · e ended · q close"
 
     class AgentChosen(Message):
-        """Posted when the person chooses an agent to view and talk to."""
+        """Posted when the user chooses an agent to view and talk to."""
 
         def __init__(self, agent: RunViewAgentRow) -> None:
             super().__init__()
@@ -324,9 +324,7 @@ def _get_command_target(row: RunViewAgentRow) -> str:
 
 def _describe_interrupt_result(row: RunViewAgentRow, answer: Any) -> str:
     was_interrupted = isinstance(answer, dict) and answer.get("interrupted")
-    return (
-        f"Interrupted the turn of {row.name}." if was_interrupted else f"{row.name} has no turn to interrupt."
-    )
+    return f"Interrupted {row.name}'s turn." if was_interrupted else f"{row.name} has no turn to interrupt."
 
 
 def _describe_background_move_result(row: RunViewAgentRow, answer: Any) -> str:

@@ -27,11 +27,11 @@ from shoal.surfaces.tui.panels.cells import (
 STATUSES = {"pending": "Pending", "in_progress": "In progress", "completed": "Completed"}
 MARKS: dict[str, Part] = {"pending": ("○", MUTED), "in_progress": ("●", GOOD), "completed": ("✓", MUTED)}
 CARD = 3
-"""Lines of a card: its subject, its owner, and a blank."""
+"""Number of lines in a card: its subject, its owner, and a blank line."""
 
 
 def build_owner_part(run_view: RunView, owner: str) -> Part:
-    """Return the owner's name in the agent's colour."""
+    """Return the owner's name in the agent's color."""
     if not owner:
         return ("", MUTED)
     agent = run_view.find_agent_by_name(owner)

@@ -36,9 +36,9 @@ from shoal.surfaces.tui.panels.row_list import RowEntry, RowList
 TaskKey = tuple[str, str]
 """A task by its board and its number."""
 WIDE = 96
-"""Terminal columns from which on each status has a column."""
+"""Minimum terminal width at which each status has a column."""
 NARROW = 64
-"""Columns below which a task of the list takes two lines."""
+"""Below this width, a task in the list takes two lines."""
 
 
 def get_task_sort_key(row: RunViewTaskRow) -> tuple[float, int]:
@@ -109,7 +109,7 @@ class BoardPanel(TuiPanel):
         super().__init__(*given, **named)
         self._tasks: dict[TaskKey, RunViewTaskRow] = {}
         self._ranks: dict[TaskKey, float] = {}
-        """Ranks the person just set, until the run reports the same."""
+        """Ranks the user just set, until the run reports the same."""
         self._wide = False
 
     def compose(self) -> ComposeResult:
@@ -350,7 +350,9 @@ class BoardPanel(TuiPanel):
             async def assign_task() -> str:
                 await assign_task_owner(self.board_and_mail_store, row, owner)
                 return self._append_note_if_run_ended(
-                    f"Assigned task #{row.id} to {owner}." if owner else f"Task #{row.id} has no owner now."
+                    f"Assigned task #{row.id} to {owner}."
+                    if owner
+                    else f"Task #{row.id} no longer has an owner."
                 )
 
             self.run_action_in_background(assign_task)

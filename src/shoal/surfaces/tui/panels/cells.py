@@ -1,4 +1,4 @@
-"""Cells of a row: short texts, colours, and widths that always fit."""
+"""Cells of a row: short texts, colors, and widths that always fit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MIXED = re.compile(r"#[0-9a-fA-F]{6}")
 
 
 def get_agent_colour(color: str) -> str:
-    """Return the colour of an agent's name. `color` is from its definition or team, a word or `#rrggbb`."""
+    """Return the color of an agent's name. `color` is from its definition or team, a word or `#rrggbb`."""
     return color if _MIXED.fullmatch(color) else _COLOURS.get(color, "$foreground")
 
 

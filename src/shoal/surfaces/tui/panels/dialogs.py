@@ -42,7 +42,7 @@ def set_border_titles(widget: Vertical, title: str, keys: str) -> Vertical:
 
 
 class ConfirmScreen(ModalScreen[bool]):
-    """Dismisses with True if the person confirms."""
+    """Dismisses with True if the user confirms."""
 
     DEFAULT_CSS = f"ConfirmScreen {{ {_CSS} }}"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -94,7 +94,7 @@ class NamePickerScreen(ModalScreen[str | None]):
 
     def compose(self) -> ComposeResult:
         with set_border_titles(
-            Vertical(classes="dialog"), self._heading, "type to search · \n choose · esc cancel"
+            Vertical(classes="dialog"), self._heading, "type to search · ⏎ choose · esc cancel"
         ):
             yield Input(placeholder="find")
             yield OptionList(markup=False)
@@ -140,7 +140,7 @@ class TaskDraftScreen(ModalScreen[tuple[str, str, str] | None]):
         self._board = board
 
     def compose(self) -> ComposeResult:
-        keys = "tab next · \n or ctrl+s add to the board · esc cancel"
+        keys = "tab next · ⏎ or ctrl+s add to the board · esc cancel"
         with set_border_titles(Vertical(classes="dialog"), f"New task on {self._board}", keys):
             yield Static("What to do", classes="dialog--label")
             yield Input(id="subject")
@@ -163,7 +163,7 @@ class TaskDraftScreen(ModalScreen[tuple[str, str, str] | None]):
         if not subject:
             self._show_error("Describe the task in a few words.")
         elif not all(each.isascii() and each.isdigit() for each in numbers):
-            self._show_error("Name tasks by their numbers: 3, 4")
+            self._show_error("Enter task numbers, for example: 3, 4")
         else:
             self.dismiss((subject, self.query_one("#description", TextArea).text.strip(), " ".join(numbers)))
 

@@ -20,7 +20,7 @@ from shoal.surfaces.tui.panels.list_panel import ListPanel
 from shoal.surfaces.tui.panels.row_list import RowEntry, RowList
 
 MOST = 1_000
-"""Latest mail messages that are listed; the mailboxes have all of them."""
+"""Number of latest mail messages listed; the mailboxes have all of them."""
 _OLDER = "older messages"
 
 

@@ -74,7 +74,7 @@ class TuiPanel(Vertical):
     """True if it is refreshed while hidden."""
 
     class CloseRequested(Message):
-        """Posted when the person closes the panel."""
+        """Posted when the user closes the panel."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class TuiPanel(Vertical):
     # Commands
 
     def send_run_command(self, command: RunControlCommand, describe: Callable[[Any], str]) -> None:
-        """Send the command and notify the person of its result."""
+        """Send the command and notify the user of its result."""
 
         async def send_command_and_describe() -> str:
             return describe(await self.controller.send_command(command))
@@ -150,7 +150,7 @@ class TuiPanel(Vertical):
         self.run_action_in_background(send_command_and_describe)
 
     def run_action_in_background(self, action: Callable[[], Awaitable[str]]) -> None:
-        """Run it in the background; notify the person of the returned text or of the error."""
+        """Run it in the background; notify the user of the returned text or of the error."""
 
         async def run_and_notify() -> None:
             try:

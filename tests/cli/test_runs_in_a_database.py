@@ -1,0 +1,109 @@
+"""`shoal ps`, `watch` and `cost` show runs of a store in PostgreSQL, from any machine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.needs("postgres", "asyncpg")
+SESSION = "b0000000-0000-4000-8000-000000000009"
+SCRIPT = """
+[[steps]]
+match = "begin"
+text = "I wait for a command."
+tools = [{ name = "Bash", input = { command = "touch started; while [ ! -e go ]; do sleep 0.1; done" } }]
+
+[[steps]]
+match = ""
+text = "The command has ended."
+"""
+
+
+def make_environment(home: Path, database: str) -> dict[str, str]:
+    return {**os.environ, "SHOAL_HOME": str(home), "SHOAL_STORE": database, "IS_SANDBOX": "1"}
+
+
+def run_shoal(cwd: Path, env: dict[str, str], *arguments: str) -> Any:
+    done = subprocess.run(
+        [sys.executable, "-m", "shoal", *arguments],
+        cwd=cwd,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+async def start_run(cwd: Path, env: dict[str, str]) -> asyncio.subprocess.Process:
+    script = cwd / "script.toml"
+    script.write_text(SCRIPT)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "shoal", "-p", "begin", "--model", f"scripted:{script}"),
+        *("--permission-mode", "bypassPermissions", "--session-id", SESSION),
+        cwd=cwd,
+        env=env,
+        stdout=asyncio.subprocess.DEVNULL,
+    )
+    async with asyncio.timeout(60):
+        while not (cwd / "started").exists():
+            assert process.returncode is None
+            await asyncio.sleep(0.05)
+    return process
+
+
+async def test_a_run_is_shown_on_another_machine_while_it_lives_and_afterwards(
+    tmp_path: Path, database: str
+) -> None:
+    here, elsewhere = (make_environment(tmp_path / name, database) for name in ("home-1", "home-2"))
+    process = await start_run(tmp_path, here)
+    try:
+        for env in (here, elsewhere):
+            rows = await asyncio.to_thread(run_shoal, tmp_path, env, "ps", "--json")
+            assert [(row["session"], row["agent"], row["state"]) for row in rows] == [
+                (SESSION, "lead", "working")
+            ]
+        watch = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "shoal", "watch", SESSION[:8], "--json"),
+            cwd=tmp_path,
+            env=elsewhere,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert watch.stdout is not None
+        async with asyncio.timeout(60):
+            assert b'"session_started"' in await watch.stdout.readline()
+            (tmp_path / "go").touch()
+            rest = await watch.stdout.read()
+            assert await watch.wait() == 0
+        assert b'"session_ended"' in rest
+        assert b"The command has ended." in rest
+        assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    cost = await asyncio.to_thread(run_shoal, tmp_path, elsewhere, "cost", "--json")
+    assert (cost["session"], cost["total"]["requests"]) == (SESSION, 2)
+    assert await asyncio.to_thread(run_shoal, tmp_path, elsewhere, "ps", "--json") == []
+
+
+async def test_a_killed_run_is_not_shown_as_live(tmp_path: Path, database: str) -> None:
+    env = make_environment(tmp_path / "home", database)
+    process = await start_run(tmp_path, env)
+    process.send_signal(signal.SIGKILL)
+    await process.wait()
+    async with asyncio.timeout(60):
+        while await asyncio.to_thread(run_shoal, tmp_path, env, "ps", "--json"):
+            pass
+    rows = await asyncio.to_thread(run_shoal, tmp_path, env, "ps", SESSION, "--json")
+    assert [row["state"] for row in rows] == ["idle"]
