@@ -287,7 +287,7 @@ async def test_late_errors_name_options_and_not_flags(tmp_path: Path) -> None:
 
 
 STEPS: dict[str, tuple[Callable[[shoal.Workflow], Any], str]] = {
-    "misspelled option": (lambda flow: flow.agent("Plan", "x", modell="y"), "'modell'. Did you mean model"),  # type: ignore[call-overload]
+    "misspelled option": (lambda flow: flow.agent("Plan", "x", modelx="y"), "'modelx'. Did you mean model"),  # type: ignore[call-overload]
     "prompt": (lambda flow: flow.agent("Plan", 3), "prompt: expected a string, got 3"),  # type: ignore[call-overload]
     "agent": (lambda flow: flow.agent(3, "x"), "agent: expected an Agent or a name, got 3"),  # type: ignore[call-overload]
     "prompts": (lambda flow: flow.map("Plan", "abc"), "prompts: expected a list of strings, got 'abc'"),
