@@ -176,7 +176,6 @@ def _create_supervisor_and_teams(
         emit=runtime.events.emit_event,
         running_agents=runtime.agents.running,
     )
-    runtime.knowledge.invoker.supervisor = supervisor
     runtime.agents.plans.add_approval_listener(agent_factory.transcripts.save_approved_plan_mode)
     teams = _create_teams_or_member_host(runtime, supervisor, agent_factory)
     runtime.agents.running.add_source(teams)
@@ -186,7 +185,7 @@ def _create_supervisor_and_teams(
         *build_team_tools(teams),
         *build_background_tools(supervisor, runtime.processes.shells, teams, workflows.scripts),
         *([build_workflow_tool(workflows.scripts)] if runtime.settings.own.workflow_tool else ()),
-        runtime.knowledge.create_skill_tool(),
+        runtime.knowledge.create_skill_tool(supervisor),
     )
     runtime.tools.update({tool.schema.name: tool for tool in agent_tools})
     return supervisor, teams, workflows
