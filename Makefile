@@ -1,7 +1,7 @@
 # Each target does its own setup; `make help` prints the text after ##.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-all test-pythons check mutants bench chaos fuzz load spec reference walks web lint fmt types layers setup-run setup-test clean
+.PHONY: help demo test test-long test-all test-pythons check check-all mutants bench chaos fuzz load spec reference walks web lint fmt types layers setup-run setup-test clean
 
 # The first Python that is new enough; only the targets that need one look for it.
 PYTHON = $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -49,6 +49,10 @@ AGAIN = echo "Running the failed tests again, alone; those that pass now depend 
 check: setup-test ## lint, format, types, layers, and the tests of every change
 	@$(MAKE) --no-print-directory lint types layers
 	@$(VENV)/python -m pytest -n auto || { $(AGAIN); $(VENV)/python -m pytest --last-failed --last-failed-no-failures none; }
+
+check-all: setup-test ## lint, format, types, layers, and all tests of both tiers, none of them twice
+	@$(MAKE) --no-print-directory lint types layers
+	@TEST_ALL=1 $(VENV)/python -m pytest -n auto
 
 mutants: setup-test ## put faults into the program, one at a time; the tests must notice 85 % (ARGS="--room budget --count 30")
 	@$(VENV)/python -m tests.mutation $(ARGS)

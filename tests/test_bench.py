@@ -21,6 +21,7 @@ def join_section_lines(section) -> str:
     return "\n".join(format_section(section))
 
 
+@pytest.mark.exhaustive
 def test_the_agent_loop_is_compared_with_a_bare_loop_in_memory_and_on_disk():
     from bench import loop_bench
 

@@ -240,6 +240,7 @@ def find_pyright() -> str | None:
 
 
 @pytest.mark.spec("API-07")
+@pytest.mark.exhaustive
 @pytest.mark.skipif(find_pyright() is None, reason="pyright is not installed (npm install pyright)")
 def test_the_examples_pass_pyright(tmp_path: Path) -> None:
     program = find_pyright()

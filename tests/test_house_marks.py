@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -24,6 +25,7 @@ markers =
     spec(*ids): rules
     needs(*names): programs
     exhaustive: takes long
+    sampled(count): variations
     timeout(seconds): limit
 """
 
@@ -160,6 +162,22 @@ def test_a_long_test_runs_only_in_a_full_run_which_alone_changes_the_report(suit
     ran = suite.run(tests, "-n", workers)
     assert "4 passed" in ran.stdout
     assert list(suite.shown) == ["BOX-01", "BOX-02"]
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_sampled_test_runs_few_variations_except_in_a_full_run(suite: Suite, workers: str):
+    tests = """
+        @pytest.mark.sampled(3)
+        @pytest.mark.parametrize("size", range(9))
+        def test_sizes(size): pass
+    """
+    ran = suite.run(tests, "-n", workers, "-v", full=False)
+    assert "3 passed, 6 skipped" in ran.stdout
+    run_lines = [line for line in ran.stdout.splitlines() if "PASSED" in line]
+    assert sorted(int(re.search(r"test_sizes\[(\d)\]", line)[1]) for line in run_lines) == [0, 4, 8]
+    assert "9 passed" in suite.run(tests, "-n", workers).stdout
+    chosen = suite.run(tests, "-n", workers, "tests/test_it.py::test_sizes[1]", full=False)
+    assert "1 passed" in chosen.stdout
 
 
 @pytest.mark.parametrize(("mark", "timeout"), [("exhaustive", 1200), ("timeout(7)", 7)])

@@ -54,6 +54,7 @@ def test_a_changed_requirements_list_repeats_the_setup(clone: Path):
     assert compute_fingerprint(clone) != before
 
 
+@pytest.mark.exhaustive
 def test_a_setup_without_available_packages_fails_with_a_message_and_no_stamp(clone: Path):
     offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(clone), "PIP_CONFIG_FILE": os.devnull}
     done = set_up(clone, "run", **offline)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -171,16 +172,17 @@ async def test_a_stop_hook_sends_the_agent_back_to_work_with_a_reason(
     position: str, project: Path, monkeypatch: MP, hook_log: HookInputLog
 ) -> None:
     event = "Stop" if position == "lead" else "SubagentStop"
-    once = hook_log.build_logging_command(
-        f"test $(wc -l < '{hook_log.path}') -gt 1 || {{ echo run the tests first >&2; exit 2; }}"
-    )
+    block = "{ echo 'run the tests first <user-message>' >&2; exit 2; }"
+    once = hook_log.build_logging_command(f"test $(wc -l < '{hook_log.path}') -gt 1 || {block}")
     async with open_hook_scenario(
         position, project, monkeypatch, ["I am done", "now really"], make_settings({event: once})
     ) as scenario:
         await scenario.run_session()
         first, second = hook_log.read_inputs()[:2]
         assert_hook_input(scenario, first)
-        assert "run the tests first" in str(scenario.last_request["messages"][-1])
+        assert "run the tests first <\\user-message>" in json.dumps(
+            scenario.last_request["messages"][-1]
+        ).replace("\\\\", "\\")
     assert (first["stop_hook_active"], first["last_assistant_message"]) == (False, "I am done")
     assert (second["stop_hook_active"], second["last_assistant_message"]) == (True, "now really")
     if position != "lead":

@@ -165,16 +165,22 @@ async def test_an_agent_stopped_concurrently_leaves_nothing_behind(git_project: 
 
 
 @pytest.mark.spec("ISO-02")
+@pytest.mark.parametrize(("every", "least"), [(8, 1), pytest.param(1, 10, marks=pytest.mark.exhaustive)])
 async def test_a_lead_killed_at_any_worktree_step_leaves_no_worktree_after_resuming(
-    tmp_path: Path,
+    tmp_path: Path, every: int, least: int
 ) -> None:
     program = Path(__file__).with_name("agent_tree_crashes.py")
     ran = await asyncio.create_subprocess_exec(
-        sys.executable, str(program), str(tmp_path), "2", stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        sys.executable,
+        str(program),
+        str(tmp_path),
+        str(every),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(600):
         out, err = await ran.communicate()
     assert (ran.returncode, err.decode()) == (0, "")
     deaths = dict(line.split() for line in out.decode().splitlines())
-    assert all(int(count) > 5 for count in deaths.values()), deaths
+    assert all(int(count) > least for count in deaths.values()), deaths
     assert set(deaths) == {"die_while_creating", "die_while_returning"}

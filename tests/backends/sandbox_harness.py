@@ -13,7 +13,7 @@ from shoal.backends.sandbox.sandbox_driver import SandboxDriver
 from shoal.core.permissions.sandbox import SandboxPolicy
 from shoal.core.ports import ProcessLaunchSpec
 
-TIMEOUT = 10.0
+TIMEOUT = 60.0
 
 
 class SandboxHarness:

@@ -234,6 +234,7 @@ asyncio.run(main())
 @pytest.mark.spec("USR-23")
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("server_is_stopped", [False, True])
+@pytest.mark.sampled(4)
 def test_five_seconds_after_kill_9_of_the_lead_no_child_of_a_fork_server_is_left(
     tmp_path: Path, work_directory: Path, family: str, server_is_stopped: bool
 ) -> None:

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from shoal.testing.servers import MockServer
 
-TIMEOUT = 20.0
+TIMEOUT = 60.0
 MODEL = "anthropic:claude-haiku-5-5"
 
 

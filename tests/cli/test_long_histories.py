@@ -34,6 +34,7 @@ def run_program(large: LargeHome, name: str) -> ProgramCost:
 
 
 @pytest.mark.parametrize("name", READS_JOURNAL)
+@pytest.mark.sampled(3)
 def test_a_command_reads_a_long_history_once(tmp_path: Path, name: str) -> None:
     size = 6 << 20
     large = write_large_home(tmp_path, tasks=200, journal_size=size, transcript_size=2 * size)

@@ -17,7 +17,7 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-TIMEOUT = 20.0
+TIMEOUT = 60.0
 _CSI = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])")
 
 

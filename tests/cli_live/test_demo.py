@@ -256,9 +256,15 @@ def test_each_agent_at_work_has_a_row_and_ctrl_c_leaves_nothing(
     terminal = cli_project.start_shoal_terminal(
         "demo", "agents", "--home", str(cli_project.home), TMPDIR=str(tmp)
     )
-    terminal.wait_for("Edit harbour/berths.py")
-    rows = find_lines(terminal.screen.text, r"^  ● (\w+): Repair the \w+ · .* tokens · .* s$")
-    assert sorted(rows) == [*AGENTS]
+    rows: set[str] = set()
+
+    def has_shown_every_agent(text: str) -> bool:
+        # One may end before another begins.
+        rows.update(find_lines(text, r"^  ● (\w+): Repair the \w+ · .* tokens · .* s$"))
+        return rows >= {*AGENTS}
+
+    terminal.wait_for(has_shown_every_agent)
+    assert rows == {*AGENTS}
     terminal.type_text("\x03")
     assert terminal.wait_for_end() == 130
     assert list(tmp.iterdir()) == []

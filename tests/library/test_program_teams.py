@@ -139,7 +139,7 @@ SCRIPT = [
         "match": "Your process ended",
         "tools": [{"name": "TaskUpdate", "input": {"taskId": "1", "status": "completed"}}],
     },
-    {"system": "You are ana", "match": "hello.txt", "delay": 60, "text": "never"},
+    {"system": "You are ana", "match": "Created", "delay": 60, "text": "never"},
     {
         "system": "You are ben",
         "match": "Task #2 is yours now",

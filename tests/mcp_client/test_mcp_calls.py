@@ -45,12 +45,14 @@ async def make_config(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
     if request.param == "stdio":
         yield lambda words: make_harbour_config(*words, HARBOUR_WORD="ahoy")
         return
-    async with serve_http() as modern, serve_http("legacy") as legacy:
-        yield lambda words: {"type": "http", "url": legacy if words else modern}
+    generation = request.node.callspec.params.get("generation", next(iter(GENERATIONS)))
+    async with serve_http(*GENERATIONS[generation]) as url:
+        yield lambda _: {"type": "http", "url": url}
 
 
 @pytest.mark.spec("MCP-01")
 @pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.sampled(2)
 async def test_texts_images_data_errors_and_long_results_are_returned(
     tmp_path: Path, make_config: Any, generation: str
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from shoal.testing.servers import MockServer
 
-TIMEOUT = 30.0
+TIMEOUT = 60.0
 MODEL = "anthropic:claude-haiku-5-5"
 
 

@@ -1,8 +1,9 @@
-"""The `exhaustive` mark: the test runs only in `make test-all`, and has more time."""
+"""The marks `exhaustive` and `sampled`: what only `make test-all` runs, and has more time for."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 
@@ -16,6 +17,8 @@ def is_full_tier() -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in _list_items_beyond_sample(items):
+        item.add_marker(pytest.mark.exhaustive)
     for item in items:
         if item.get_closest_marker("exhaustive") is None:
             continue
@@ -23,3 +26,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(EXHAUSTIVE_SECONDS))
         if not is_full_tier():
             item.add_marker(pytest.mark.skip(reason=SKIP_REASON))
+
+
+def _list_items_beyond_sample(items: list[pytest.Item]) -> Iterator[pytest.Item]:
+    """Yield the variations that the `sampled` mark of their test leaves to `make test-all`.
+
+    The others are evenly spaced. A variation that is chosen by its name alone is always run.
+    """
+    variations: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("sampled") is not None:
+            variations.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for group in variations.values():
+        mark = group[0].get_closest_marker("sampled")
+        assert mark is not None
+        (count,) = mark.args
+        kept = {number * (len(group) - 1) // max(count - 1, 1) for number in range(count)}
+        yield from (item for number, item in enumerate(group) if number not in kept)

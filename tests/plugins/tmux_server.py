@@ -19,7 +19,7 @@ from shoal.backends.tmux_panes import TmuxPaneManager
 from shoal.core.clock import SystemClock
 from shoal.core.teams.member_backends import PaneSpec
 
-TIMEOUT = 20.0
+TIMEOUT = 60.0
 WAITING_PROGRAM = (
     sys.executable,
     "-S",

@@ -16,7 +16,7 @@ from shoal.surfaces.tui.launch import attach_session_to_app
 from shoal.surfaces.tui.local_run_client import TuiLocalRunClient
 from tui_snapshots import render_text
 
-TIMEOUT = 20.0
+TIMEOUT = 60.0
 
 
 class TuiDriver:

@@ -16,7 +16,7 @@ from team_scripts import get_home
 
 TOKEN = "a-token-for-the-tests"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
-TIMEOUT = 15
+TIMEOUT = 60.0
 
 
 class WebTestClient:

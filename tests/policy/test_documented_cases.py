@@ -33,6 +33,7 @@ def case_project(tmp_path: Path) -> Path:
         "fresh_4.txt",
         "fresh_5.txt",
         "fresh_6.txt",
+        "fresh_7.txt",
     ],
 )
 def test_every_call_is_decided_as_documented(case_project: Path, name: str) -> None:

@@ -218,18 +218,22 @@ CHANGES = [
     "tool -osrc/a.py", "pytest --cov-report=xml:src/a.py", "pytest -o cache_dir=src/c",
     "jest --outputFile=src/a",
     "pip install --target src x", "tool --output src/a.py", "mypy --html-report src x",
-    "tool --log-file=src/a",
+    "tool --log-file=src/a", "ruff format", "ruff check --fix", "pip install -t src x",
+    "cargo install --root src x",
+    "gh run download -D src", "docker cp c:/x src/", "aws s3 sync s3://b src", "docker run -v ./src:/s x",
+    "xargs -a names rm", "$tool src/a.py", "coverage html -d src", "sass a.scss src/a.css",
+    "poetry add x", "uv lock",
 ]  # fmt: skip
 
 
 @pytest.mark.spec("PRM-02")
 def test_a_rule_that_forbids_changes_is_not_passed_by_commands_that_change_files(tmp_path: Path) -> None:
     run_git(tmp_path, "init", "-q")
-    for name in ("src/a.py", "o.txt", "tt/src/a.py"):
+    for name in ("src/a.py", "o.txt", "tt/src/a.py", "poetry.lock", "uv.lock"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("1\n")
     run_git(tmp_path, "add", "src", "o.txt")
-    engine = create_engine(tmp_path, "bypassPermissions", deny="Edit(src/**)")
+    engine = create_engine(tmp_path, "bypassPermissions", deny="Edit(src/**),Edit(*.lock)")
     assert [command for command in CHANGES if decide_command(engine, command) == "allow"] == []
     for command in (
         "pytest src",
@@ -239,12 +243,19 @@ def test_a_rule_that_forbids_changes_is_not_passed_by_commands_that_change_files
         "git fetch",
         "git submodule status",
         "pytest --cov=src --junitxml=out.xml",
+        "docker run -v ./src:/s:ro x",
+        "ruff check",
+        "ruff check src",
+        "black --check src",
+        "eslint src",
+        "prettier --check src",
+        "poetry show",
         "chmod +x o.txt",
         "make -C src",
     ):
         assert decide_command(engine, command) == "allow", command
     other = create_engine(tmp_path, "bypassPermissions", deny="Edit(other/**)")
-    for command in ("git stash", "ruff format src", "git rm -f src/a.py"):
+    for command in ("git stash", "ruff format src", "ruff format", "git rm -f src/a.py", "poetry add x"):
         assert decide_command(other, command) == "allow", command
 
 
@@ -264,6 +275,16 @@ def test_a_rule_that_forbids_reading_is_not_passed_by_wildcards(tmp_path: Path) 
         assert decide_command(engine, command) != "allow", command
     assert decide_command(engine, "sort d*.txt") == "allow"
     assert decide_command(engine, "sed 'rsecret.txt' data.txt") == "ask"
+    for command in (
+        "python3 -c \"print(open('sec' + 'ret.txt').read())\"",
+        'python3 -c "import sys; print(open(sys.argv[1]).read())" x',
+        "node -p \"require('fs').readFileSync(name)\"",
+        "python3 -m http.server",
+        "php -S localhost:9",
+    ):
+        assert decide_command(engine, command) == "ask", command
+    for command in ("python3 -c \"print(open('data.txt').read())\"", "python3 -m json.tool data.txt"):
+        assert decide_command(engine, command) == "allow", command
 
 
 def test_a_rule_about_a_server_that_ends_with_underscores_is_refused(tmp_path: Path) -> None:
@@ -300,6 +321,10 @@ def test_a_command_of_find_that_runs_in_another_directory_is_asked(tmp_path: Pat
         ("pytest:*", "pytest --cov-report=html:.git/hooks"),
         ("tool:*", "tool -o.envrc"),
         ("tool:*", "tool --dir .vscode"),
+        ("git:*", "git bundle create .git/hooks/x HEAD"),
+        ("git:*", "git worktree add ../x"),
+        ("find:*", "find /srv -name x -delete"),
+        ("find:*", "find . -delete"),
     ],
 )
 def test_no_allow_rule_covers_a_change_of_a_protected_file(tmp_path: Path, rule: str, command: str) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from permission_helpers import create_engine, decide_command
 
+from git_repository import run_git
+
 CASES: list[tuple[str, list[str], list[str]]] = [
     (
         "npm publish:*",
@@ -115,6 +117,18 @@ CASES: list[tuple[str, list[str], list[str]]] = [
     ("svn commit:*", ["svn ci -m x"], ["svn status"]),
     ("ip link delete:*", ["ip l d eth0", "ip link del eth0"], ["ip l"]),
     ("curl -X POST:*", ["curl -d a=b u", "curl --request POST u", "curl -XPOST u"], ["curl u"]),
+    ("terraform destroy:*", ["terraform plan -destroy -out=p", "tofu destroy"], ["terraform plan -out=p"]),
+    ("docker rm:*", ["docker container prune", "docker compose rm"], ["docker compose up"]),
+    ("kubectl delete:*", ["oc delete pod x", "kubectl create --raw /x -f y"], ["oc get pods"]),
+    ("git push:*", ["git svn dcommit", "git p4 submit", "hub push", "git.exe push"],
+     ["git lfs push o main", "git svn info"]),
+    ("git push --force:*", ["git -c remote.o.push=+main push", "git config remote.o.push +main; git push"],
+     ["git config remote.origin.push main", "git push"]),
+    ("git reset --hard:*", ["git restore '*'", "git checkout -- '*'", "git checkout :/"], ["git restore a"]),
+    ("chmod 777:*", ["chmod o=u,g=u x", "chmod --reference=y x"], ["chmod g=o x"]),
+    ("gh pr merge:*", ["gh extension exec merge"], ["gh extension list"]),
+    ("pip install:*", ["python3 -c 'from pip._internal import main; main()'"], ["python3 -c 'print(1)'"]),
+    ("npm publish:*", ["node $(which npm) publish"], ["node x.js"]),
     ("npm publish", ["npm publ", "npm publis"], ["npm publish --access public", "npm pack"]),
     ("rm -rf build", ["rm -fr build", "rm build -rf"], ["rm -rf build2", "rm -rf other"]),
 ]  # fmt: skip
@@ -129,6 +143,14 @@ def test_a_command_with_the_effect_of_a_forbidden_one_is_not_allowed(
     engine = create_engine(tmp_path, "bypassPermissions", **{kind: f"Bash({rule})"})
     assert [command for command in forbidden if decide_command(engine, command) == "allow"] == []
     assert [command for command in harmless if decide_command(engine, command) != "allow"] == []
+
+
+def test_a_repository_that_forces_every_push_is_known(tmp_path: Path) -> None:
+    run_git(tmp_path, "init", "-q")
+    engine = create_engine(tmp_path, "bypassPermissions", deny="Bash(git push --force:*)")
+    assert decide_command(engine, "git push") == "allow"
+    run_git(tmp_path, "config", "remote.origin.push", "+refs/heads/*:refs/heads/*")
+    assert decide_command(engine, "git push") != "allow"
 
 
 def test_a_session_that_does_not_ask_denies_an_equivalent_command(tmp_path: Path) -> None:

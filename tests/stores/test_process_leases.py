@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -42,3 +43,43 @@ def test_dead_leases_are_removed_among_many_live_ones(leases: DirectoryHandle):
             remove_dead_process_leases(leases)
         assert not set(dead) & set(leases.list_names())
         assert len(leases.list_names()) == 15 * len(dead)
+
+
+def test_a_lease_ends_with_its_process_although_a_forked_child_lives(leases: DirectoryHandle):
+    """A child that kept the descriptor would keep the lease of its dead parent alive."""
+    child_says, said = os.pipe()
+    go_on, release_child = os.pipe()
+    parent = os.fork()
+    if parent == 0:
+        try:
+            lease = ProcessLease(leases)
+            if os.fork() == 0:
+                os.close(release_child)
+                os.write(said, b"forked")
+                os.read(go_on, 1)
+            else:
+                os.write(said, lease.id.encode())
+                signal.pause()
+        finally:
+            os._exit(0)
+    try:
+        os.close(go_on)
+        words = b""
+        while len(words) < 16 + len(b"forked"):
+            words += os.read(child_says, 100)
+        lease_id = words.replace(b"forked", b"").decode()
+        assert is_process_lease_alive(leases, lease_id)
+        os.kill(parent, signal.SIGKILL)
+        os.waitpid(parent, 0)
+        assert not is_process_lease_alive(leases, lease_id)
+    finally:
+        for fd in (release_child, child_says, said):
+            os.close(fd)
+
+
+def test_a_lease_in_creation_is_not_removed_before_its_time(leases: DirectoryHandle):
+    for name in (".new", ".old"):
+        leases.write_file(name, b"1\n")
+    os.utime(leases.path / ".old", (0, 0))
+    remove_dead_process_leases(leases)
+    assert leases.list_names() == [".new"]

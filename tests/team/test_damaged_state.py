@@ -213,6 +213,7 @@ def list_damage_cases() -> list[object]:
 
 @pytest.mark.spec("USR-12", "TRN-02", "LIM-15")
 @pytest.mark.parametrize(("kind", "damage", "name"), list_damage_cases())
+@pytest.mark.sampled(30)
 async def test_damage_is_reported_and_the_run_continues(
     project: Path, kind: StateFileKind, damage: str, name: str
 ) -> None:

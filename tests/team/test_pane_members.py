@@ -274,6 +274,7 @@ async def test_the_death_of_a_foreign_program_is_reported_within_two_seconds_and
         ("bypassPermissions", "acceptEdits", ["--permission-mode", "acceptEdits"]),
     ],
 )
+@pytest.mark.sampled(4)
 async def test_a_foreign_program_never_gets_a_wider_mode_than_its_lead(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -127,6 +127,7 @@ def list_delivered_ids(path: Path) -> list[str]:
 
 @pytest.mark.spec("USR-12", "USR-04", "TRN-02")
 @pytest.mark.parametrize("after", [0.0, 0.1, 0.2, 0.3, 0.5])
+@pytest.mark.sampled(2)
 async def test_all_tasks_are_done_and_all_mail_is_delivered_once_after_a_kill_at_any_moment(
     tmp_path: Path, after: float
 ) -> None:

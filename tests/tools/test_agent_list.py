@@ -49,7 +49,7 @@ def test_the_built_in_agents_are_listed_whole(tmp_path: Path):
     assert len(found) < 2_500
 
 
-@pytest.mark.parametrize("count", [1, 30, 300, 5_000])
+@pytest.mark.parametrize("count", [1, 30, 300, pytest.param(5_000, marks=pytest.mark.exhaustive)])
 def test_the_agent_list_is_bounded_for_any_number_and_length_of_descriptions(count: int):
     names = [f"agent-{number}" for number in range(count)]
     found = format_agent_list([make_agent(name, "word " * 5_000, tools=("Tool",) * 500) for name in names])

@@ -287,6 +287,7 @@ LIMITS = {
 
 @pytest.mark.spec("WFL-09")
 @pytest.mark.parametrize("name", LIMITS)
+@pytest.mark.sampled(5)
 async def test_a_script_that_exceeds_a_limit_ends_with_a_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

@@ -7,7 +7,12 @@ from collections.abc import Iterator, Sequence
 
 from shoal.policy.shell.command_analysis import SimpleShellCommand
 from shoal.policy.shell.known_commands import INTERPRETERS, WRITING_COMMANDS
-from shoal.policy.unreadable_files import WORKING_DIRECTORY, get_program_name
+from shoal.policy.unreadable_files import (
+    CONTAINER_PROGRAMS,
+    WORKING_DIRECTORY,
+    get_program_name,
+    list_mounted_directories,
+)
 from shoal.policy.wildcards import GLOB
 
 OPERAND_CHANGERS = frozenset(
@@ -16,10 +21,71 @@ OPERAND_CHANGERS = frozenset(
     goimports rustfmt clang-format shfmt dos2unix unix2dos rename prename shred sponge ed ex vi vim nvim nano
     emacs csplit split mktemp flock zip gzip bzip2 xz zstd gunzip bunzip2 unxz indent sed perl awk gawk mawk
     busybox toybox
-    find npx pnpx bunx uvx patch tar bsdtar unzip cpio 7z curl wget env
+    find npx pnpx bunx uvx patch tar bsdtar unzip cpio 7z curl wget env sass lessc sphinx-build rclone s3cmd
+    ctags
     """.split()  # noqa: SIM905 - a list to be read and extended
 )
 """Programs that may change the files and directories named in their arguments."""
+_COPYING_SUBCOMMANDS: dict[str, frozenset[str]] = {
+    **dict.fromkeys(("docker", "podman", "nerdctl", "kubectl", "oc"), frozenset({"cp"})),
+    **dict.fromkeys(
+        ("aws", "gsutil", "gcloud", "az", "mc"), frozenset({"cp", "mv", "sync", "rsync", "download"})
+    ),
+}
+"""Subcommands that copy to a path that they name."""
+_OWN_FILES: dict[str, tuple[frozenset[str], tuple[str, ...]]] = {
+    name: (frozenset(subcommands.split()), tuple(files.split()))
+    for name, subcommands, files in (
+        ("npm", "install i in add uninstall un rm remove r update up upgrade version dedupe audit link init"
+         " pkg shrinkwrap ci install-test it", "package.json package-lock.json npm-shrinkwrap.json"),
+        ("pnpm", "install i add remove rm un update up import dedupe version", "package.json pnpm-lock.yaml"),
+        ("yarn", "install add remove up upgrade import version", "package.json yarn.lock"),
+        ("bun", "install i add remove rm update", "package.json bun.lock bun.lockb"),
+        ("poetry", "add remove lock update version init self", "pyproject.toml poetry.lock"),
+        ("uv", "add remove lock sync run init version", "pyproject.toml uv.lock"),
+        ("pdm", "add remove lock update install sync", "pyproject.toml pdm.lock"),
+        ("pipenv", "install uninstall lock update upgrade", "Pipfile Pipfile.lock"),
+        ("cargo", "add remove rm update generate-lockfile fix", "Cargo.toml Cargo.lock"),
+        ("go", "get mod work", "go.mod go.sum go.work"),
+        ("bundle", "add remove lock update install", "Gemfile Gemfile.lock"),
+        ("composer", "require remove update install", "composer.json composer.lock"),
+        ("mix", "deps.get deps.update", "mix.lock"),
+        ("terraform", "init providers", ".terraform.lock.hcl"),
+        ("pod", "install update", "Podfile.lock"),
+        ("flutter", "pub", "pubspec.yaml pubspec.lock"),
+    )
+}  # fmt: skip
+"""Subcommands of package managers that write their own files, with these files."""
+_CHECK_FLAGS = {
+    **dict.fromkeys(("black", "ruff"), frozenset({"--check", "--diff"})),
+    "isort": frozenset({"--check", "--check-only", "-c", "--diff", "--df"}),
+}
+"""Flags with which formatters change nothing."""
+_FIX_FLAGS: dict[str, tuple[str, ...]] = {
+    "eslint": ("--fix",),
+    "prettier": ("--w", "-w"),
+    **dict.fromkeys(("gofmt", "goimports", "shfmt"), ("-w", "--write")),
+    **dict.fromkeys(("clang-format", "autopep8", "yapf"), ("-i", "-r", "--i", "--rec")),
+}
+"""Flags without which formatters and linters change nothing."""
+_TREE_FORMATTERS: dict[str, tuple[frozenset[str], tuple[str, ...]]] = {
+    name: (frozenset(words.split()), tuple(endings.split()))
+    for name, words, endings in (
+        ("ruff", "format --fix --fix-only", ".py .pyi .ipynb"),
+        ("cargo", "fmt fix --fix", ".rs"),
+        ("go", "fmt fix generate", ".go"),
+        ("terraform", "fmt", ".tf .tfvars"),
+        ("tofu", "fmt", ".tf .tfvars"),
+        ("buf", "format", ".proto"),
+        ("dart", "format fix", ".dart"),
+        ("mix", "format", ".ex .exs"),
+        ("deno", "fmt", ".ts .js .md .json"),
+        ("biome", "format check lint", ".ts .js .tsx .jsx .json .css"),
+        ("dotnet", "format", ".cs .fs .vb"),
+        ("pre-commit", "run", ""),
+    )
+}
+"""Words with which programs change the files of a directory tree that have these endings."""
 _UNPACKERS = {
     **dict.fromkeys(("tar", "bsdtar", "gtar"), re.compile(r"-{0,2}[A-Za-z]*x[A-Za-z]*|--ex.*|--get")),
     "cpio": re.compile(r"-[A-Za-z]*i[A-Za-z]*|--ex.*"),
@@ -30,7 +96,7 @@ _GIT_TREE_CHANGERS = frozenset(
     am apply bisect checkout-index cherry-pick clean fast-import filter-branch filter-repo merge merge-file
     mktree mv pull read-tree rebase replay reset restore revert rm sparse-checkout stash submodule switch
     update-index
-    """.split()  # noqa: SIM905 - a list to be read and extended
+    """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 _GIT_DIRECTORY_MAKERS = frozenset({"clone", "init", "worktree"})
 _HARMLESS_STASH = frozenset({"list", "show", "drop", "clear", "create", "store"})
@@ -45,7 +111,7 @@ _FLAG = re.compile(r"(--?[A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)
 _FLAG_WORD = re.compile(r"[-_.]")
 _VALUE_PART = re.compile(r"[=:,;]")
 _OUTPUT_WORD = re.compile(
-    r"out.*|junit.*|reports?|log.*|dump.*|save.*|export.*|write.*|dest.*|results?|html|xml|json|csv|sarif|lcov"
+    r"out.*|junit.*|reports?|log.*|dump.*|save.*|export.*|write.*|dest.*|result.*|html|xml|json|csv|sarif|lcov"
     r"|(?:base)?(?:tmp|temp).*|cache.*|target|record.*|artifacts?|emit|trace|snapshots?|downloads?|pidfile|db|o|O"
 )
 """Words in the names of flags that name files to write."""
@@ -57,8 +123,10 @@ _INPUT_WORD = re.compile(
     r"|without|no|not|only|name|prune|mount|bind|type|attr|diff|cov"
 )
 """Words in the names of flags that name files to read or to leave out."""
-_OUTPUT_LETTERS = ("-o", "-O")
-_OTHER_OUTPUT_LETTERS = ("-d", "-D", "-w", "-t", "-P")
+_OUTPUT_LETTERS = ("-o", "-O", "-d", "-D")
+_OTHER_OUTPUT_LETTERS = ("-w", "-t", "-P")
+_INSTALLERS = frozenset({"install", "download", "wheel"})
+_INSTALL_FLAGS = ("-t", "--root", "--prefix")
 _PATH_PART = re.compile(r"[\w./~@%+*?-]+")
 
 
@@ -66,8 +134,12 @@ def iter_possible_changed_paths(part: SimpleShellCommand) -> Iterator[str]:
     """Yield words, and parts of words, that may be paths it changes."""
     words = part.words or part.argv or ()
     name = get_program_name(words) if words else ""
+    yield from _list_own_files(name, words)
+    if _is_only_checking(name, words):
+        return
     is_code_runner = name in INTERPRETERS or name.startswith("python")
-    if not (name in OPERAND_CHANGERS or is_code_runner or _is_git_change(name, words)):
+    copies = not _COPYING_SUBCOMMANDS.get(name, frozenset()).isdisjoint(words[1:4])
+    if not (name in OPERAND_CHANGERS or copies or is_code_runner or _is_git_change(name, words)):
         return
     # A script that an interpreter runs may change anything; only code in the words is looked at.
     for word in words[1:]:
@@ -85,6 +157,31 @@ def iter_possible_changed_paths(part: SimpleShellCommand) -> Iterator[str]:
                 yield attached
 
 
+def _is_only_checking(name: str, words: Sequence[str | None]) -> bool:
+    """Return True if a formatter or linter only reports what it would change."""
+    if None in words:
+        return False
+    flags = [word or "" for word in words[1:]]
+    if name == "ruff" and "check" in flags:
+        return not any(flag.startswith(("--fix", "--add-noqa", "--unsafe")) for flag in flags)
+    if name in _CHECK_FLAGS:
+        return not _CHECK_FLAGS[name].isdisjoint(flags)
+    return name in _FIX_FLAGS and not any(flag.startswith(_FIX_FLAGS[name]) for flag in flags)
+
+
+def _list_own_files(name: str, words: Sequence[str | None]) -> tuple[str, ...]:
+    """Return the files that a package manager keeps for itself and may write now."""
+    subcommands, files = _OWN_FILES.get(name, (frozenset[str](), ()))
+    return files if not subcommands.isdisjoint(words[1:4]) or (None in words[1:4] and files) else ()
+
+
+def find_formatted_endings(part: SimpleShellCommand) -> tuple[str, ...] | None:
+    """Return the endings of files that a formatter changes in the working directory, or None."""
+    words = part.words or part.argv or ()
+    signs, endings = _TREE_FORMATTERS.get(get_program_name(words) if words else "", (frozenset[str](), ()))
+    return None if signs.isdisjoint(words[1:]) else endings
+
+
 def iter_output_paths(part: SimpleShellCommand, *, has_wide_names: bool) -> Iterator[str]:
     """Yield the values of flags that may name files to write, of any program.
 
@@ -92,14 +189,19 @@ def iter_output_paths(part: SimpleShellCommand, *, has_wide_names: bool) -> Iter
     """
     words = part.words or part.argv or ()
     letters = _OUTPUT_LETTERS + (_OTHER_OUTPUT_LETTERS if has_wide_names else ())
+    installs = not _INSTALLERS.isdisjoint(words[1:4])
     for index, word in enumerate(words[1:], 1):
         if word is None or word[:1] != "-":
             continue
         next_word = words[index + 1] if index + 1 < len(words) else None
-        if word[:2] in letters and (word == word[:2] or "/" in word or "." in word):
+        if installs and word in _INSTALL_FLAGS:
+            value = next_word
+        elif word[:2] in letters and (word == word[:2] or "/" in word or "." in word):
             value = word[2:] or next_word
         elif (match := _FLAG.fullmatch(word)) is not None and len(match[1]) > 2:
-            is_output = _is_output_flag(match[1], has_wide_names=has_wide_names)
+            is_output = _is_output_flag(match[1], has_wide_names=has_wide_names) or (
+                installs and match[1] in _INSTALL_FLAGS
+            )
             value = (match[2] if match[2] is not None else next_word) if is_output else None
         else:
             continue
@@ -122,6 +224,8 @@ def list_changed_directories(part: SimpleShellCommand) -> tuple[str, ...]:
     name = get_program_name(words) if words else ""
     if name in ("patch", "unzip"):
         return (WORKING_DIRECTORY,)
+    if name in CONTAINER_PROGRAMS:
+        return tuple(list_mounted_directories(words, writable=True))
     if name in ("rsync", "cp") and len(words) > 2:
         return (words[-1] or WORKING_DIRECTORY,)
     if (flags := _UNPACKERS.get(name)) is not None:
@@ -139,6 +243,8 @@ def has_unknown_target(part: SimpleShellCommand) -> bool:
     """Return True if a command changes files whose names are known only at run time."""
     words = part.words or part.argv or ()
     name = get_program_name(words) if words else ""
+    if words and words[0] is None:
+        return True
     return None in words and (name in WRITING_COMMANDS or name in OPERAND_CHANGERS)
 
 

@@ -27,6 +27,11 @@ _OTHER_SETTINGS = re.compile(
     r"\b(?:HOME|PATH|XDG_CONFIG_HOME|GIT_[A-Z_]+)\+?=|alias|autocorrect|--config|--exec-path", re.IGNORECASE
 )
 """Text in a command line that lets git read aliases from elsewhere, or run programs with other names."""
+_FORCED_PUSH = re.compile(
+    r"\bpush[ \t]*(?:=|[ \t])[ \t]*[\"']?\+|\bmirror[ \t]*(?:=[ \t]*|[ \t]+)[\"']?(?:true|yes|on|1)",
+    re.IGNORECASE,
+)
+"""Settings of git with which a push without flags replaces branches."""
 _MAX_ALIAS_DEPTH = 10
 _ASSIGNMENT = re.compile(r"\b[A-Za-z_]\w*\+?=")
 _SEARCH_PATH = re.compile(r"\bPATH\+?=((?:[^\s;&|)\"'`$]|\"[^\"]*\"|'[^']*'|`[^`]*`|\$\([^)]*\)|\$)*)")
@@ -44,7 +49,7 @@ _BUILTINS = frozenset(
     """
     cd echo printf export set unset read test [ true false : pwd shift return exit declare local readonly
     typeset wait trap umask
-    """.split()  # noqa: SIM905 - a list to be read and extended
+    """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 """Builtins of the shell, for which the search path does not matter."""
 
@@ -60,9 +65,25 @@ def _iter_alias_commands(part: SimpleShellCommand, command: str, root: str) -> I
     if not words or words[0] is None or not words[0].endswith("git"):
         return
     rest = skip_git_flags(words)
+    if rest[1:2] == ("push",) and _may_force_push(command, root):
+        yield replace(part, argv=None, words=(*words, "--force", "--mirror"), code=())
     if rest[1:2] == ("for-each-repo",):
         yield replace(part, argv=None, words=("git",), code=(None,))
     yield from _iter_meanings(part, ("git", *rest[1:]), command, root, depth=0)
+
+
+def _may_force_push(command: str, root: str) -> bool:
+    """Return True if settings of the repository, or of the command line, make every push a forced one."""
+    if _FORCED_PUSH.search(command):
+        return True
+    for path in find_repository_config_files(root):
+        try:
+            content = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
+        except OSError:
+            continue
+        if _FORCED_PUSH.search(content):
+            return True
+    return False
 
 
 def _iter_meanings(

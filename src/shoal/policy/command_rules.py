@@ -71,7 +71,9 @@ class ShellCommandRule:
         self._text_parts = _split_text_pattern(self._words) if self.has_wildcards else ()
         name = "" if "*" in self.first else re.escape(_get_program_base_name(self.first))
         # The text may be quoted, so that a name follows the letter of an escape such as `\\n`.
-        self._mention = re.compile(rf"(?:(?<![\w.-])|(?<=\\[abefnrtv])){name}(?![\w.-])" if name else "")
+        self._mention = re.compile(
+            rf"(?:(?<![\w.-])|(?<=\\[abefnrtv])){name}(?:(?![\w.-])|(?=\._|\.main))" if name else ""
+        )
 
     def is_exact_command(self, command: str) -> bool:
         """Return True if the rule is exactly this command line, so the user has seen it in full."""

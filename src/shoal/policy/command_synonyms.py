@@ -141,7 +141,7 @@ ABBREVIATING_PROGRAMS: dict[str, frozenset[str]] = {
         prefix profile prune publish query rebuild repo restart root run sbom search set shrinkwrap stage star
         stars start stop team test token trust undeprecate uninstall unpublish unstar update version view
         whoami
-        """.split()  # noqa: SIM905 - a list to be read and extended
+        """.split()  # noqa: SIM905 - easier to read and extend as one text
     )
     | frozenset(_NPM_NAMES),
     **dict.fromkeys(
@@ -158,19 +158,22 @@ KNOWN_SUBCOMMANDS: dict[str, frozenset[str]] = {
         locate-project login logout metadata miri new owner package pkgid publish read-manifest remove report
         run rustc rustdoc search test tree uninstall update vendor verify-project version yank nextest audit
         deny watch expand llvm-cov tarpaulin outdated machete udeps bloat hack insta criterion flamegraph
-        """.split()  # noqa: SIM905 - a list to be read and extended
+        """.split()  # noqa: SIM905 - easier to read and extend as one text
     ),
     "gh": frozenset(
         """
         alias api attestation auth browse cache codespace completion config extension gist gpg-key help issue
         label org pr preview project release repo ruleset run search secret ssh-key status variable version
         workflow agent-task copilot
-        """.split()  # noqa: SIM905 - a list to be read and extended
+        """.split()  # noqa: SIM905 - easier to read and extend as one text
     ),
 }
 """Subcommands of programs for which users define others; an unknown one may stand for any command."""
 UNIVERSAL_SUBCOMMANDS: dict[str, dict[str, str]] = {
-    "gh": {"api": r"graphql|-[XfF].*|--(?:method|field|raw-field|input|form).*"},
+    "gh": {
+        "api": r"graphql|-[XfF].*|--(?:method|field|raw-field|input|form).*",
+        "extension": "exec|install|create",
+    },
     "glab": {"api": r"graphql|-[XfF].*|--(?:method|field|raw-field|input|form).*"},
     "az": {"rest": r"--(?:method|body|m|b).*|-m.*|-b.*"},
     "kubectl": {"proxy": ".*", **dict.fromkeys(("create", "delete", "replace"), r"--raw.*")},
@@ -204,7 +207,7 @@ _DISCARD = "git reset --hard | git checkout -f | git checkout . | git restore ."
 EFFECTS: dict[tuple[str, str], tuple[CommandEffect, ...]] = {
     ("git", "push"): (
         _make_effect("git push --no-verify", word=r"(?:-c)?core\.hookspath=.*"),
-        _make_effect("git push --force", word=r"\+.*"),
+        _make_effect("git push --force", word=r"\+.*|.*\.push=\+.*|.*\.mirror=.*"),
         _make_effect("git push --delete", word=r"\+?:.+"),
         _make_effect("git push --force --delete --all --tags", "--mirror"),
         _make_effect("git push --delete", "--prune"),
@@ -225,14 +228,14 @@ EFFECTS: dict[tuple[str, str], tuple[CommandEffect, ...]] = {
     ),
     ("git", "checkout"): (
         _make_effect(_DISCARD, "f --force"),
-        _make_effect(_DISCARD, word=r"\.|:/|:\(.*"),
+        _make_effect(_DISCARD, word=r"\./?|:/?|:\(.*|\*.*"),
         _make_effect("git branch -f", "B"),
     ),
     ("git", "switch"): (
         _make_effect(_DISCARD, "f --force --discard-changes"),
         _make_effect("git branch -f", "C --force-create"),
     ),
-    ("git", "restore"): (_make_effect(_DISCARD, word=r"\.|:/|:\(.*"),),
+    ("git", "restore"): (_make_effect(_DISCARD, word=r"\./?|:/?|:\(.*|\*.*"),),
     ("git", "reset"): (_make_effect(_DISCARD, "--hard --merge --keep"),),
     ("git", "read-tree"): (_make_effect(_DISCARD, "u --reset"),),
     ("git", "checkout-index"): (_make_effect(_DISCARD, "f --force"),),
@@ -243,18 +246,29 @@ EFFECTS: dict[tuple[str, str], tuple[CommandEffect, ...]] = {
         )
         for name in ("commit", "merge", "rebase", "am")
     },
+    ("git", "svn"): (
+        _make_effect("git push", word="dcommit|branch|tag"),
+        _make_effect("git pull", word="rebase"),
+    ),
+    ("git", "p4"): (_make_effect("git push", word="submit"), _make_effect("git pull", word="rebase|sync")),
+    **{
+        ("git", f"remote-{name}"): (_make_effect("git push | git fetch"),)
+        for name in ("http", "https", "ext", "fd")
+    },
     ("git", "reflog"): (_make_effect("git stash drop", word="delete"),),
     ("npm", "install-test"): (_make_effect("npm install | npm run test"),),
     ("npm", "install-ci-test"): (_make_effect("npm ci | npm run test"),),
     ("npm", "install"): (_make_effect("npm install -g", word=r"--location=global|global"),),
     ("terraform", "apply"): (_make_effect("terraform destroy", "--destroy"),),
     ("terraform", "destroy"): (_make_effect("terraform apply -destroy"),),
-    ("tofu", "apply"): (_make_effect("tofu destroy", "--destroy"),),
-    ("tofu", "destroy"): (_make_effect("tofu apply -destroy"),),
+    ("terraform", "plan"): (_make_effect("terraform destroy", "--destroy", "--out"),),
     ("helm", "upgrade"): (_make_effect("helm install", "i --install"),),
     ("kubectl", "replace"): (_make_effect("kubectl delete | kubectl create", "--force"),),
     ("kubectl", "apply"): (_make_effect("kubectl delete", "--prune"),),
     ("docker", "create"): (_make_effect("docker run"),),
+    ("docker", "prune"): (_make_effect("docker rm | docker rmi"),),
+    ("docker", "system"): (_make_effect("docker rm | docker rmi", word="prune"),),
+    ("docker", "compose"): (_make_effect("docker rm", word="rm|down"),),
     ("vercel", ""): (_make_effect("vercel deploy"),),
     ("yarn", ""): (_make_effect("yarn install"),),
     **{(name, ""): _KILL for name in ("kill", "pkill", "killall", "skill")},

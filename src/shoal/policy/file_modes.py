@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-_CLAUSE = re.compile(r"([ugoa]*)((?:[-+=](?:[rwxXst]*|[ugo]))+)")
-_ACTION = re.compile(r"([-+=])([rwxXst]*|[ugo])")
+_CLAUSE = re.compile(r"([ugoa]*)((?:[-+=](?:[ugo]|[rwxXst]*))+)")
+_ACTION = re.compile(r"([-+=])([ugo]|[rwxXst]*)")
 _SHIFTS = {"u": 6, "g": 3, "o": 0}
 _BITS = {"r": 4, "w": 2, "x": 1, "X": 1}
 _USUAL_MODES = (0o644, 0o755, 0o600, 0o664, 0o775, 0o700, 0o000)

@@ -110,7 +110,8 @@ def _iter_effects(known: KnownWords) -> Iterator[tuple[CommandEffect, KnownWords
     name = known[0] or ""
     position = _find_subcommand(known)
     first = "" if position is None else known[position] or ""
-    flags = _list_flags([word for word in known[1:] if word is not None and word.startswith("-")])
+    words = [word for word in known[1:] if word is not None and word.startswith("-")]
+    flags = _list_flags(words) | _list_long_names(words)
     rest = known[1:] if position is None else (*known[1:position], *known[position + 1 :])
     for subcommand, operands in ((first, rest), ("", known[1:])):
         for effect in EFFECTS.get((name, subcommand), ()):
@@ -214,7 +215,7 @@ def _is_same_command(rule: KnownWords, command: KnownWords) -> bool:
         return False
     given_words = [word for word in command[1:] if word is not None and word.startswith("-")]
     given = _list_flags(given_words)
-    long_names = {f"-{word}".partition("=")[0] for word in given_words if word[1:2] != "-" and len(word) > 2}
+    long_names = _list_long_names(given_words)
     context = (name, *operands)
     return all(_is_flag_word_given(word, given, long_names, context) for word in flags)
 
@@ -258,6 +259,8 @@ def _is_same_operand(name: str, operand: str, word: str) -> bool:
         return True
     if word.startswith("-") and operand in (word.partition("=")[2], word[2:]):
         # The value of a flag, attached to it.
+        return True
+    if name == "chmod" and word.startswith("--ref"):
         return True
     if name == "chmod" and not word.startswith("--"):
         return may_set_same_mode(operand, word)
@@ -306,12 +309,13 @@ def _list_flags(words: Sequence[str]) -> set[str]:
         if word.startswith("--"):
             found.add(word.partition("=")[0])
         else:
-            letters = word[1:].partition("=")[0]
-            found.update(letters)
-            if len(letters) > 1:
-                # In some programs, long flags have one dash.
-                found.add(f"-{letters}")
+            found.update(word[1:].partition("=")[0])
     return found - {"--"}
+
+
+def _list_long_names(words: Sequence[str]) -> set[str]:
+    """List the flags of several letters with one dash as the long flags that they are in some programs."""
+    return {f"-{word}".partition("=")[0] for word in words if word[1:2] != "-" and len(word) > 2}
 
 
 def _is_flag_word_given(word: str, given: set[str], long_names: set[str], context: Sequence[str]) -> bool:

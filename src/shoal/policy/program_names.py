@@ -9,6 +9,9 @@ PROGRAM_NAMES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("gradlew", "gw"), ("gradle",)),
     **dict.fromkeys(("apt-get", "aptitude"), ("apt",)),
     **dict.fromkeys(("yum", "microdnf"), ("dnf",)),
+    **dict.fromkeys(("tofu", "terragrunt"), ("terraform",)),
+    **dict.fromkeys(("oc", "kubecolor"), ("kubectl",)),
+    "hub": ("git",),
     "mvnw": ("mvn",),
     "mvnd": ("mvn",),
     "nodejs": ("node",),
@@ -35,7 +38,7 @@ _VERSION = re.compile(r"[\d.]+$")
 
 def get_plain_name(name: str) -> str:
     """Return the program without directory and version, as `python` for `/usr/bin/python3.11`."""
-    base_name = name[name.rfind("/") + 1 :]
+    base_name = name[name.rfind("/") + 1 :].removesuffix(".exe")
     return _VERSION.sub("", base_name) if base_name[-1:].isdigit() else base_name
 
 

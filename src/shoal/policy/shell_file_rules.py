@@ -8,6 +8,7 @@ import re
 from shoal.core.errors import WorkspaceError
 from shoal.policy.changed_files import (
     changes_git_tree,
+    find_formatted_endings,
     has_unknown_target,
     iter_output_paths,
     iter_possible_changed_paths,
@@ -27,6 +28,7 @@ from shoal.policy.unreadable_files import (
     list_places,
     list_searched_directories,
     may_read_other_files,
+    reads_computed_files,
     reads_listed_files,
 )
 from shoal.policy.wildcards import GLOB, TooManyDirectoryEntriesError
@@ -133,6 +135,9 @@ class ShellFileRuleChecker:
                 rule = rule or unchangeable.find_possible_rule_below(self._paths.directories)
             elif rule is None and self._paths.is_existing_path(directory):
                 rule = unchangeable.find_rule_below(self._paths.resolve_path(directory)[0])
+        endings = find_formatted_endings(part)
+        if rule is None and endings is not None:
+            rule = unchangeable.find_rule_for_kind(self._paths.root, endings)
         if rule is None and changes_git_tree(part):
             rule = self._find_tracked_file_rule(places, unchangeable)
         return None if rule is None else build_rule_decision("ask", part, rule, is_doubtful=True)
@@ -162,7 +167,7 @@ class ShellFileRuleChecker:
                 f"files that you need after `--`"
             )
             return ShellCommandPartDecision(part=part, verdict="ask", reason=reason, rule=rule)
-        if not reads_listed_files(part):
+        if not reads_listed_files(part) and not reads_computed_files(part):
             return None
         table = tables.shell_read_rules
         rule = table.deny.first_patterned_rule or table.ask.first_patterned_rule

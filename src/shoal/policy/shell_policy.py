@@ -74,9 +74,10 @@ _UNCLEAR_FILES = "Shoal cannot tell which files it reads; they may include Shoal
 _KEY_WORDS = ("keys", "credentials")
 MAX_COMMAND_LENGTH = 100_000
 """Maximum length; the system accepts little more in one argument, and nobody can review a longer one."""
-_MAY_REMOVE = re.compile(r"\br\W*m|rmdir|\\[xu0-7]|[`$]\(?")
+_MAY_REMOVE = re.compile(r"\br\W*m|rmdir|delete|\\[xu0-7]|[`$]\(?")
 """Text that may hide a command that removes files."""
 _VARIABLE_PATH = re.compile(r"\"?\$\{?[A-Za-z_]\w*\}?\"?/+\*?(?=\s|\"|$)")
+_FIND_TESTS = re.compile(r"\s-(?!delete|depth|d\b|maxdepth|mindepth|L|H|P|xdev|mount|print|follow)[a-z]")
 _EVERYTHING = re.compile(r"\s\*(?=\s|$)")
 _REMOVER_ENDS = ("rm", "rmdir")
 _ACCEPTED_WRITERS = frozenset({"mkdir", "touch"})
@@ -203,6 +204,10 @@ class ShellCommandPermissionDecider:
         """Return what a command would remove that nobody wants to lose, or None."""
         for part in analysis.parts:
             name = part.words[0] if part.words else None
+            if name == "find" and part.changes and not _FIND_TESTS.search(part.text):
+                removed = next(filter(self._is_critical_path, part.changes), None)
+                if removed is not None:
+                    return f"everything below {escape_filename(removed)}"
             if name is None or not name.endswith(_REMOVER_ENDS) or name.rpartition("/")[2] not in REMOVERS:
                 continue
             if found := _VARIABLE_PATH.search(part.text):

@@ -58,6 +58,10 @@ def find_unpacking_objection(
     archive = _find_archive(name, words, part)
     if archive is None:
         return None
+    if any(
+        word and is_protected_path(f"/{word.strip('/')}") for word in words[4:] if name.startswith("python")
+    ):
+        return _UNREADABLE
     if archive.path is None or not are_files_final or part.places != ("",):
         return _UNREADABLE
     real, _ = resolve(archive.path)

@@ -31,14 +31,14 @@ _ARCHIVERS = frozenset(
     """
     tar bsdtar gtar star zip 7z 7za 7zr 7zz rar cpio pax ar jar dar borg restic rclone duplicity gzip pigz
     bzip2 xz zstd lz4 split sftp
-    """.split()  # noqa: SIM905 - a list to be read and extended
+    """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 """Programs that put the files below their operands into another file."""
 _LISTED_FILES = re.compile(r"-[A-Za-z]*[T@].*|--files-from.*|--include-from.*|@.*|--null")
 """Flags with which an archiver takes the names of files from a list."""
-_CONTAINER_PROGRAMS = frozenset({"docker", "podman", "buildah", "nerdctl"})
+CONTAINER_PROGRAMS = frozenset({"docker", "podman", "buildah", "nerdctl"})
 _CONTEXT_SUBCOMMANDS: dict[str, frozenset[str]] = {
-    **dict.fromkeys(_CONTAINER_PROGRAMS, frozenset({"build", "buildx", "cp", "compose"})),
+    **dict.fromkeys(CONTAINER_PROGRAMS, frozenset({"build", "buildx", "cp", "compose"})),
     **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), frozenset({"pack", "publish"})),
     "busybox": frozenset({"tar", "cpio", "gzip", "bzip2", "cp", "mv", "ar"}),
     "toybox": frozenset({"tar", "cpio", "gzip", "cp", "mv"}),
@@ -48,8 +48,22 @@ _CONTEXT_SUBCOMMANDS: dict[str, frozenset[str]] = {
     ),
 }
 """Subcommands that read a whole directory: that of an operand, or the one they run in."""
+_FILE_SERVERS: dict[str, frozenset[str]] = {
+    "php": frozenset({"-S"}),
+    "ruby": frozenset({"-run", "-rwebrick"}),
+    "busybox": frozenset({"httpd", "ftpd", "tftpd"}),
+    "caddy": frozenset({"file-server"}),
+    **dict.fromkeys(("npx", "pnpx", "bunx"), frozenset({"serve", "http-server", "live-server"})),
+}
+"""Words with which programs serve the files of a directory."""
+_IMPLICIT_FILES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("dotenv", "foreman", "honcho", "overmind", "docker-compose"), (".env",)),
+    "direnv": (".envrc", ".env"),
+}
+"""Files that programs read without being told."""
 _MOUNT = re.compile(r"(?:-[a-zA-Z]*v|--volume|--mount)=?(.*)", re.DOTALL)
 """Flags of container programs that let the container read a directory."""
+_READ_ONLY_MOUNT = re.compile(r"[:,](?:ro|readonly)(?:[,=]|$)")
 _MOUNT_SIGN = re.compile(r"[:,=]")
 _NAMES_FROM_FILE = re.compile(r"--files0.*")
 """Flag with which a reader takes the names of files from a list."""
@@ -71,6 +85,11 @@ _DIRECTORY_FLAG = re.compile(r"-C(.*)|--(?:directory|chdir|cwd|dir|work-tree|pre
 """Flags that name a directory to which other words are relative."""
 _PATH_SEPARATOR = re.compile(r"[=@:,;]")
 _SEDS = frozenset({"sed", "gsed"})
+_COMPUTED_FILE = re.compile(
+    r"\b(?:open|readFile|readFileSync|createReadStream|file_get_contents|readfile|Path|File\.read|File\.open|IO\.read)"
+    r"\s*\(\s*(?!\)|[rbf]?(['\"])[^'\"+%{$]*\1\s*[,)])|\bfileinput\b"
+)
+"""Code that opens a file without naming it as one plain text."""
 _CODE_TOKEN = re.compile(r"[^\s'\"`;|&<>(){}\[\],=@:$]+")
 
 
@@ -120,6 +139,20 @@ class UnreadableFileRules:
             for pattern in self._patterns:
                 if pattern.expression.fullmatch(path):
                     return pattern.rule
+        return None
+
+    def find_rule_for_kind(self, directory: str, endings: tuple[str, ...]) -> ToolPermissionRule | None:
+        """Return the first rule that matches a directory below this one, or a file with such an ending."""
+        for pattern in self._patterns:
+            start = _get_inner_path(directory, pattern.anchor)
+            if start is None:
+                continue
+            try:
+                for path in _iter_matching_paths(start, pattern.expression, MAX_ENTRIES):
+                    if not endings or path.endswith(endings) or os.path.isdir(path):  # noqa: PTH112 - as below
+                        return pattern.rule
+            except TooManyDirectoryEntriesError:
+                return pattern.rule
         return None
 
     def iter_unreadable_paths(self) -> Iterator[str]:
@@ -194,15 +227,24 @@ def _list_copied_directories(name: str, words: Sequence[str | None]) -> tuple[st
         return _list_copied_operands(words)
     if name in _ARCHIVERS:
         return tuple(word for word in words[1:] if word is not None and not word.startswith("-"))
-    if name in _SEARCHERS:
+    if name in _SEARCHERS or _is_file_server(name, words):
         return (WORKING_DIRECTORY,)
     if name in _CONTEXT_SUBCOMMANDS and not _CONTEXT_SUBCOMMANDS[name].isdisjoint(words[1:3]):
         return (WORKING_DIRECTORY,)
-    return _list_mounted_directories(words) if name in _CONTAINER_PROGRAMS else ()
+    return list_mounted_directories(words) if name in CONTAINER_PROGRAMS else ()
 
 
-def _list_mounted_directories(words: Sequence[str | None]) -> tuple[str, ...]:
-    """Return the directories that a container can read; those inside it do no harm."""
+def _is_file_server(name: str, words: Sequence[str | None]) -> bool:
+    """Return True if a program sends the files of its directory to others."""
+    if name.startswith("python"):
+        return any(
+            word in ("http.server", "-mhttp.server", "SimpleHTTPServer", "pyftpdlib") for word in words[1:4]
+        )
+    return not _FILE_SERVERS.get(name, frozenset()).isdisjoint(words[1:])
+
+
+def list_mounted_directories(words: Sequence[str | None], *, writable: bool = False) -> tuple[str, ...]:
+    """Return the directories that a container can read, or write; those inside it do no harm."""
     found: list[str] = []
     for index, word in enumerate(words):
         if word is None:
@@ -212,6 +254,8 @@ def _list_mounted_directories(words: Sequence[str | None]) -> tuple[str, ...]:
         if (match := _MOUNT.fullmatch(word)) is None:
             continue
         value = match[1] or (words[index + 1] if index + 1 < len(words) else None)
+        if writable and value is not None and _READ_ONLY_MOUNT.search(value):
+            continue
         found += [WORKING_DIRECTORY] if value is None else [each for each in _MOUNT_SIGN.split(value) if each]
     return tuple(found)
 
@@ -249,6 +293,15 @@ def reads_listed_files(part: SimpleShellCommand) -> bool:
     return any(word is None or _LISTED_FILES.fullmatch(word) for word in words[1:])
 
 
+def reads_computed_files(part: SimpleShellCommand) -> bool:
+    """Return True if code in the words of an interpreter opens files whose names it computes."""
+    words = part.words or part.argv or ("",)
+    name = get_program_name(words)
+    if not (name in INTERPRETERS or name.startswith("python")):
+        return False
+    return any(word is not None and _COMPUTED_FILE.search(word) for word in words[1:])
+
+
 def iter_possible_read_paths(part: SimpleShellCommand) -> Iterator[str]:
     """Yield words that may be paths it reads: of a git command or an unknown command."""
     all_words = part.words or part.argv or ()
@@ -264,6 +317,7 @@ def iter_possible_read_paths(part: SimpleShellCommand) -> Iterator[str]:
                 rest = rest.partition(":")[2]
                 yield rest
     elif not part.read_only and name not in WRITING_COMMANDS:
+        yield from _IMPLICIT_FILES.get(name, ())
         # Words with wildcards are unknown if a file name could be taken for a flag.
         wildcards = [word for word in part.text.split() if GLOB.search(word)] if part.globs else []
         for word in (*words, *wildcards):

@@ -47,13 +47,13 @@ _OPERAND_CHANGERS = frozenset(
     """
     sponge dos2unix unix2dos shred ed ex patch mkfifo mknod gzip
     gunzip bzip2 bunzip2 xz unxz zstd unzstd lz4 strip rename fallocate unlink script sqlite3
-    """.split()  # noqa: SIM905 - a list to be read and extended
+    """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 """Commands that change all their operands."""
 _LAST_OPERAND_WRITERS = frozenset(
     """
     install rsync scp split csplit xxd uniq link ffmpeg convert magick pdftotext objcopy
-    """.split()  # noqa: SIM905 - a list to be read and extended
+    """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 """Commands that write their last operand if they have several."""
 _ARCHIVE_MAKERS = frozenset({"zip", "ar"})
@@ -184,6 +184,8 @@ def _find_changed_files(name: str, words: Sequence[ShellWord]) -> tuple[ShellWor
         writes += operands
     elif name in _LAST_OPERAND_WRITERS:
         writes += operands[1:][-1:]
+    elif name == "find" and any(word.value == "-delete" for word in words):
+        writes += _list_find_start_paths(words)
     elif name == "git":
         writes += _find_checked_out_files(operands)
     elif name in _TARS:
@@ -236,4 +238,24 @@ def _find_checked_out_files(operands: Sequence[ShellWord]) -> Sequence[ShellWord
     values = [word.value for word in operands]
     if not _CHECKOUTS.isdisjoint(values[:1]):
         return [word for word in operands[1:] if word.value is not None]
-    return operands[2:3] if values[:1] == ["clone"] else ()
+    if values[:1] in (["init"], ["init-db"]):
+        return operands[1:2]
+    if values[:2] in (["worktree", "add"], ["bundle", "create"]):
+        return operands[2:3]
+    return (
+        operands[2:3]
+        if values[:1] == ["clone"]
+        else operands[3:4]
+        if values[:2] == ["submodule", "add"]
+        else ()
+    )
+
+
+def _list_find_start_paths(words: Sequence[ShellWord]) -> list[ShellWord]:
+    """Return the directories below which `find -delete` removes files."""
+    paths: list[ShellWord] = []
+    for word in words:
+        if word.may_be_flag or word.value in ("(", ")", "!", ","):
+            break
+        paths.append(word)
+    return paths or [ShellWord(".")]

@@ -108,6 +108,9 @@ def _find_interpreter_code(name: str, words: Sequence[ShellWord], script: str) -
         if word.value is None:
             if not word.prefix and (is_code or (is_program and index == 0)):
                 code.append(None)
+            elif index == 0:
+                # A script that is found by its name, as in `node $(which npm)`.
+                code.append(script.strip())
         elif name in _AWKS:
             code.extend([word.value] if _AWK_RUNS.search(word.value) else [])
             code.extend([None] if _AWK_RUNS.search(_AWK_PLAIN_COMMAND.sub("", word.value)) else [])
