@@ -77,7 +77,7 @@ class AgentTranscriptStore:
         self._store.save_agent_metadata(agent, facts)
 
     def save_approved_plan_mode(self, agent: AgentId, mode: PermissionMode) -> None:
-        """Store the mode of an approved plan, so that a resumed agent need not plan again."""
+        """Store the mode of an approved plan, so that a resumed agent does not have to plan again."""
         self._store.save_agent_mode(agent, mode)
 
     def load_agent(self, new_agent: AgentPreparationRequest) -> RestoredAgentState:

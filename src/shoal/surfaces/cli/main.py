@@ -301,7 +301,7 @@ def _suggest_command(word: str) -> str:
     return next(iter(get_close_matches(word, COMMANDS, n=1, cutoff=0.75)), "")
 
 
-def _show_version(ctx: click.Context, _: click.Parameter, is_requested: bool) -> None:  # noqa: FBT001 - click calls it so
+def _show_version(ctx: click.Context, _: click.Parameter, is_requested: bool) -> None:  # noqa: FBT001 - click passes it positionally
     if is_requested and not ctx.resilient_parsing:
         click.echo(f"shoal {shoal.__version__}")
         ctx.exit()
