@@ -255,7 +255,7 @@ NOT_NARROWING = {
             "flag",
             "--continue --resume --fork-session --session-id --no-session-persistence --print --record"
             " --output-format --input-format --include-partial-messages --replay-user-messages --verbose"
-            " --quiet --plain --debug --debug-file --debug-filter --include-hook-events --ide --name"
+            " --quiet --plain --debug --debug-file --debug-filter --include-hook-events --ide --name --no-chrome"
             " --worktree --init --init-only --maintenance",
         )
         | _list_items(
