@@ -37,6 +37,13 @@ class WalkStep:
     """First sentence of the docstring of the function, or of its module."""
     process: str = ""
     """Process that takes the step, if it is another one than that of the first step."""
+    trigger: str = ""
+    """Cause of the step, if the step before it does not call it."""
+
+    def describe_circumstances(self, before: str = "") -> str:
+        """Return the process and the trigger of the step, after the given text; empty if it has neither."""
+        parts = (self.process and f"in {self.process}", self.trigger and f"via {self.trigger}")
+        return before * any(parts) + ", ".join(filter(None, parts))
 
     @property
     def layer(self) -> str:
@@ -63,7 +70,8 @@ def load_walks() -> tuple[Walk, ...]:
 
 
 def _read_step(text: str) -> WalkStep:
-    place, _, process = text.partition(" in ")
+    place, _, trigger = text.partition(" via ")
+    place, _, process = place.partition(" in ")
     file, _, function = place.partition(":")
     module = _parse_module(file)
     node: ast.AST = module
@@ -71,7 +79,7 @@ def _read_step(text: str) -> WalkStep:
         node = _find_definition(node, part, text)
     assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     docstring = ast.get_docstring(node) or ast.get_docstring(module) or ""
-    return WalkStep(file, function, _first_sentence(docstring), process)
+    return WalkStep(file, function, _first_sentence(docstring), process, trigger)
 
 
 @cache
@@ -114,7 +122,7 @@ def _draw_step(step: WalkStep, y: int, *, is_last: bool) -> list[str]:
         f'<text x="34" y="{y + 20}" font-size="14" fill="#1b2733"><tspan font-weight="bold">'
         f"{escape(step.file)}</tspan>  {escape(step.function)}</text>",
         f'<text x="{WIDTH - 34}" y="{y + 20}" font-size="13" text-anchor="end" fill="#3d4c5a">'
-        f"{escape(step.process and 'in ' + step.process)}</text>",
+        f"{escape(step.describe_circumstances())}</text>",
         f'<text x="34" y="{y + 39}" font-size="13" fill="#3d4c5a">{escape(purpose)}</text>',
     ]
     if not is_last:
@@ -134,7 +142,7 @@ def list_walks(walks: tuple[Walk, ...]) -> str:
         )
         parts.append(
             "\n".join(
-                f"{number}. `{step.file}`: `{step.function}`{step.process and ', in ' + step.process}"
+                f"{number}. `{step.file}`: `{step.function}`{step.describe_circumstances(', ')}"
                 for number, step in enumerate(walk.steps, 1)
             )
             + "\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from itertools import count
+from itertools import count, cycle
 from typing import Any
 
 import pytest
@@ -118,6 +118,28 @@ async def test_a_pair_of_calls_that_repeats_counts_too() -> None:
 
 
 @pytest.mark.spec("LIM-04")
+@pytest.mark.parametrize("length", [2, 3, 4])
+async def test_a_sequence_of_calls_that_repeats_counts_too(length: int) -> None:
+    places = cycle(["door", "window", "roof", "cellar"][:length])
+    broker = FakeQuestionBroker()
+    harness = create_guarded_harness(lambda _: call("Look", at=next(places)), question_broker=broker)
+    ended = await harness.run_prompt()
+    # Told after the fifth time, stopped after the sixth.
+    assert (ended.reason, ended.requests) == ("blocked", 6 * length)
+    assert sum(TOLD in text for text in list_texts(harness)) == 1
+    assert len(broker.questions) == 1
+
+
+@pytest.mark.spec("LIM-04")
+async def test_a_sequence_with_one_new_call_is_not_a_repetition() -> None:
+    pair = [call("Look", at="door"), call("Look", at="window")]
+    script = [*(pair * 4), call("Look", at="roof"), *(pair * 4), "All is shut."]
+    harness = create_guarded_harness(script)
+    assert (await harness.run_prompt()).text == "All is shut."
+    assert not harness.list_events(NoteAdded)
+
+
+@pytest.mark.spec("LIM-04")
 async def test_calls_that_wait_may_be_repeated() -> None:
     clock = FakeClock()
     script = [*(call("Poll") for _ in range(30)), "Built."]
@@ -127,6 +149,16 @@ async def test_calls_that_wait_may_be_repeated() -> None:
         await clock.advance(10)
     assert running.result().text == "Built."
     assert not harness.list_events(NoteAdded)
+
+
+@pytest.mark.spec("LIM-05")
+async def test_a_recipient_counts_once_however_its_name_is_written() -> None:
+    names = cycle(["ann", "Ann", "ann@crew"])
+    harness = create_guarded_harness(
+        lambda _: call("SendMessage", to=next(names), message=f"what now {next(_numbers)}")
+    )
+    ended = await harness.run_prompt()
+    assert (ended.reason, ended.requests) == ("blocked", 21)
 
 
 @pytest.mark.spec("LIM-05")

@@ -121,6 +121,10 @@ def _sandbox_item(settings: dict[str, Any], call: Call, *proves: str) -> Narrowi
     )
 
 
+def _make_lead_definition(**fields: Any) -> dict[str, Any]:
+    return {"agents": {"boss": {"description": "d", "prompt": "p", **fields}}, "agent": "boss"}
+
+
 ITEMS = {
     # Permission rules and modes
     "CMP-016": NarrowingItem(settings=make_rules(allow=["*"]), calls=(WRITE,), mode="default", without=None),
@@ -440,6 +444,12 @@ ITEMS = {
         lead_first=(_SKILL,),
         calls=(TOUCH,),
         skipped={"lead": "the case is about the agents it starts"},
+    ),
+    "disallowedTools of the lead's definition": NarrowingItem(
+        options=_make_lead_definition(disallowedTools=["Bash(touch:*)"]), calls=(TOUCH,)
+    ),
+    "a pattern in tools of the lead's definition": NarrowingItem(
+        options=_make_lead_definition(tools=["Agent", "TeamCreate", "TaskList", "Bash(ls:*)"]), calls=(TOUCH,)
     ),
     "disallowed-tools that names no tool": NarrowingItem(
         skills={"narrow": "disallowed-tools: Bahs"},

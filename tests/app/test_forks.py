@@ -405,7 +405,9 @@ async def test_a_fork_killed_before_its_prompt_was_written_must_be_started_again
     async with open_session_with_forks(tmp_path, fork_script.model, resume=session.id) as again:
         events = await run_to_end(again, "go on")
     assert list_agent_starts(events) == []
-    assert f"There is no agent '{event.agent}'" in get_last_text(fork_script.lead_requests[-1])
+    assert f"The agent '{event.agent}' has no transcript to continue" in get_last_text(
+        fork_script.lead_requests[-1]
+    )
     assert fork_script.fork_requests == []
 
 

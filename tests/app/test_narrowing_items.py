@@ -35,6 +35,8 @@ SENT_TO_PROCESSES = (
     "tools of a definition",
     "a pattern in disallowedTools, inherited",
     "disallowed-tools of the lead",
+    "disallowedTools of the lead's definition",
+    "a pattern in tools of the lead's definition",
     "disable-model-invocation",
     "a hook that denies",
     "shoal.sandbox.enabled",

@@ -92,7 +92,7 @@ def _assign_jobs(said: ScriptConversation, left: list[str]) -> list[ToolUseBlock
         return [said.make_tool_use("ListAgents")]
     # Its process ended before it had begun: there is nothing to resume.
     unborn = {
-        each.call.input["to"] for each in said.list_calls("SendMessage") if "no transcript of" in each.text
+        each.call.input["to"] for each in said.list_calls("SendMessage") if "no transcript to" in each.text
     }
     there = {job: (agent, state) for agent, state, job in _LISTED.findall(listed.text) if agent not in unborn}
     calls = []

@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from shoal.app.skills.claude_commands import CLAUDE_COMMAND_NAMES, explain_claude_command
+from shoal.app.skills.claude_commands import (
+    CLAUDE_COMMAND_NAMES,
+    TERMINAL_COMMAND_NAMES,
+    explain_claude_command,
+)
 from shoal.surfaces.cli.main import run_command_line
 from shoal.surfaces.terminal.slash_commands import COMMANDS
 from shoal.testing import messages_server
@@ -32,6 +36,17 @@ def test_a_command_that_shoal_lacks_is_refused_with_advice(
         (project / ".claude" / "commands" / f"{name}.md").write_text("Do it: $ARGUMENTS")
         assert run_command_line(["-p", f"/{name} something"]) == 0
         assert "Do it: something" in str(server.requests[0].body["messages"])
+
+
+@pytest.mark.spec("CMP-102")
+def test_a_command_of_terminals_is_refused_with_advice_elsewhere(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert {f"/{name}" for name in TERMINAL_COMMAND_NAMES} == {command.name for command in COMMANDS}
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-for-tests")
+    assert run_command_line(["-p", "/compact"]) == 1
+    assert "There is no command '/compact'. It works only in a terminal session" in capsys.readouterr().err
 
 
 def test_advice_is_given_only_for_commands_that_no_terminal_has() -> None:

@@ -289,12 +289,13 @@ async def test_comforts_that_shoal_does_not_have_are_listed_and_cost_one_line(
 
 @pytest.mark.spec("CMP-086")
 async def test_the_login_client_of_a_server_is_listed_as_not_used(shoal: ShoalProgram, home: Path) -> None:
-    server = {"type": "http", "url": "http://127.0.0.1:9/mcp", "oauth": {"clientId": "abc"}}
+    server = {"type": "http", "url": "http://127.0.0.1:9/mcp", "oauth": {"clientId": "abc", "scopes": "x"}}
     write_json(home / "settings.json", {"mcpServers": {"remote": server}})
     listed = json.loads((await shoal("doctor", "--claude", "--json")).out)["items"]
     states = {each["item"]: each["use"] for each in listed}
     assert states["mcpServers.remote"] == "used"
-    assert states["mcpServers.remote.oauth"] == "not used"
+    assert states["mcpServers.remote.oauth.clientId"] == "used"
+    assert states["mcpServers.remote.oauth.scopes"] == "not used"
 
 
 async def test_items_without_an_effect_are_never_listed_as_used(

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 pytestmark = pytest.mark.needs("postgres", "asyncpg")
@@ -62,6 +63,29 @@ async def start_run(cwd: Path, env: dict[str, str]) -> asyncio.subprocess.Proces
     return process
 
 
+async def check_web_view(cwd: Path, env: dict[str, str]) -> None:
+    server = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "shoal", "web", "--json"),
+        cwd=cwd,
+        env=env,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert server.stdout is not None
+        async with asyncio.timeout(60):
+            address = json.loads(await server.stdout.readline())
+        headers = {"Authorization": f"Bearer {address['token']}"}
+        async with httpx.AsyncClient(base_url=address["url"].partition("/?")[0], headers=headers) as client:
+            (run,) = (await client.get("/api/runs")).json()
+            assert (run["session"], run["live"]) == (SESSION, True)
+    finally:
+        server.terminate()
+        async with asyncio.timeout(20):
+            _, problems = await server.communicate()
+    assert b"shows the runs in the database" in problems
+
+
 async def test_a_run_is_shown_on_another_machine_while_it_lives_and_afterwards(
     tmp_path: Path, database: str
 ) -> None:
@@ -73,6 +97,7 @@ async def test_a_run_is_shown_on_another_machine_while_it_lives_and_afterwards(
             assert [(row["session"], row["agent"], row["state"]) for row in rows] == [
                 (SESSION, "lead", "working")
             ]
+        await check_web_view(tmp_path, elsewhere)
         watch = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "shoal", "watch", SESSION[:8], "--json"),
             cwd=tmp_path,

@@ -49,6 +49,7 @@ async def test_members_work_on_other_machines_and_report(
         },
     ) as server:
         machines.use_provider(server.url)
+        monkeypatch.delenv("ANTHROPIC_API_KEY")  # the lead's is in its settings
         async with open_cluster_session(tmp_path, machines, cluster_database) as session:
             await run_turns(session)
             found = {machines.find_machine(find_member(session, name).pid) for name in names}

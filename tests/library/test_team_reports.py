@@ -106,8 +106,8 @@ async def test_a_report_says_why_each_task_is_unfinished(tmp_path: Path) -> None
         await team.add_task("Paint the hull")
         report = await team.finished()
     assert not report.ok
-    assert f"its acceptance command `{accept}` ended with 1" in report.reasons["1"]
-    assert "looked for it" in report.reasons["1"].partition("ended with 1")[2]
+    assert f"its acceptance command `{accept}` exited with status 1" in report.reasons["1"]
+    assert "looked for it" in report.reasons["1"].partition("exited with status 1")[2]
     assert report.reasons["2"] == "It waits for #1."
     assert report.reasons["3"] == "Its owner ana did not start it."
     assert report.reasons["4"] == "Its owner ana ended its turn without completing it."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import sys
 import time
@@ -13,6 +14,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 
 PORT = int(sys.argv[2])
+REGISTERED_REDIRECT = os.environ.get("REGISTERED_REDIRECT", "http://localhost/callback")
 URL = f"http://127.0.0.1:{PORT}"
 
 
@@ -27,6 +29,9 @@ class MemoryAuthProvider:
         self.refresh_count = 0
 
     async def get_client(self, client_id: str) -> OAuthClientInformationFull | None:
+        if client_id == "registered-by-hand":
+            fields = {"client_id": client_id, "redirect_uris": [REGISTERED_REDIRECT]}
+            return OAuthClientInformationFull(**fields, token_endpoint_auth_method="none")
         return self._clients.get(client_id)
 
     async def register_client(self, client_info: OAuthClientInformationFull) -> None:

@@ -9,9 +9,17 @@ import stat
 import sys
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
-from mcp_helpers import join_notes, list_result_texts, map_statuses, open_session, serve_http
+from mcp_helpers import (
+    find_free_port,
+    join_notes,
+    list_result_texts,
+    map_statuses,
+    open_session,
+    serve_http,
+)
 
 from agent_scripts import call_tool, read_events, run_all_turns, script_agents
 
@@ -64,6 +72,47 @@ async def test_a_login_is_requested_made_in_a_browser_and_stored(tmp_path: Path)
             await run_all_turns(session)
             assert list_result_texts(session) == ["let in, renewed 1"]
         assert json.loads(kept.read_text())["tokens"] != login_of_before["tokens"]
+
+
+async def log_in(tmp_path: Path, server: dict[str, Any]) -> bytes:
+    """Log in as a person does, and return what the command printed at the end."""
+    login = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "shoal", "mcp", "login", "lock"),
+        *("--mcp-config", json.dumps({"mcpServers": {"lock": server}})),
+        cwd=tmp_path,
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "BROWSER": "true"},
+    )
+    assert login.stdout is not None
+    await login.stdout.readline()
+    address = (await login.stdout.readline()).decode().strip()
+    await asyncio.to_thread(lambda: urllib.request.urlopen(address).read())
+    rest = await login.stdout.read()
+    assert await login.wait() == 0
+    return rest
+
+
+@pytest.mark.spec("CMP-086")
+async def test_a_client_registered_by_hand_is_used_for_the_login(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, port = Path(os.environ["SHOAL_HOME"]), find_free_port()
+    monkeypatch.setenv("REGISTERED_REDIRECT", f"http://localhost:{port}/callback")
+    async with serve_http(script="lock_server.py") as url, asyncio.timeout(90):
+        client = {"clientId": "registered-by-hand", "callbackPort": port}
+        server = {"type": "http", "url": url, "oauth": client}
+        assert b"Logged in to lock, which has 1 tool." in await log_in(tmp_path, server)
+        (kept,) = (home / "shoal" / "keys" / "mcp.auth").iterdir()
+        assert "client" not in json.loads(kept.read_text())  # none was registered
+        lead = [call_tool("mcp__lock__inside"), "done"]
+        async with open_session(tmp_path, script_agents(lead=lead), {"lock": server}) as session:
+            await run_all_turns(session)
+            assert list_result_texts(session) == ["let in, renewed 0"]
+        kept.write_text(json.dumps({**json.loads(kept.read_text()), "expires_at": 1}))
+        lead = [call_tool("mcp__lock__inside"), "done"]
+        async with open_session(tmp_path, script_agents(lead=lead), {"lock": server}) as session:
+            await run_all_turns(session)
+            assert list_result_texts(session) == ["let in, renewed 1"]
 
 
 async def test_a_rejected_key_is_reported_as_a_missing_login(tmp_path: Path) -> None:

@@ -256,6 +256,48 @@ async def test_entries_with_few_fields_or_a_numeric_time_are_delivered(mail: Fil
 
 
 @pytest.mark.spec("LIM-09")
+async def test_entries_with_optional_fields_of_a_wrong_type_are_delivered(mail: FileMailboxStore, home: Path):
+    await mail.open_inbox("ann")
+    entries = [
+        {"from": "bob", "text": "time", "timestamp": {"seconds": 5}},
+        {"from": "bob", "text": "no time", "timestamp": True},
+        {"from": "bob", "text": "color", "color": 5, "summary": ["s"]},
+        {"from": "bob", "text": "id", "msg_id": 17},
+        {"from": "bob", "text": "id", "msg_id": 17},
+        {"from": "bob", "text": "unread", "read": 0},
+        {"from": "bob", "text": "unclear", "read": "no"},
+        {"from": "bob", "text": "read", "read": 1},
+    ]
+    get_inbox_path(home).write_text(json.dumps(entries))
+    taken = await take_all_mail(mail)
+    assert [each.text for each in taken] == [each["text"] for each in entries[:-1]]
+    assert len({each.id for each in taken}) == len(entries) - 1
+    assert await take_all_mail(mail) == []
+    assert not list(home.rglob("*corrupt*"))
+    stored = json.loads(get_inbox_path(home).read_text())
+    assert [each["color"] for each in stored if "color" in each] == [5]
+
+
+@pytest.mark.spec("LIM-09")
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"from": "bob", "text": 5},
+        {"from": 5, "text": "hi"},
+        {"from": "bob", "text": "forged", "color": 5, "shoal_sig": "x"},
+    ],
+)
+async def test_an_entry_without_usable_sender_or_text_is_set_aside(
+    mail: FileMailboxStore, home: Path, entry: dict[str, object]
+):
+    await mail.open_inbox("ann")
+    get_inbox_path(home).write_text(json.dumps([entry]))
+    assert await take_all_mail(mail) == []
+    (backup,) = home.rglob("*corrupt*")
+    assert json.loads(backup.read_text()) == [entry]
+
+
+@pytest.mark.spec("LIM-09")
 async def test_a_file_that_is_complete_a_moment_later_is_not_set_aside_under_the_lock(
     mail: FileMailboxStore, home: Path
 ):

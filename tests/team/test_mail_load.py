@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.spec("USR-04")
 @pytest.mark.parametrize(
     ("backend", "members"),
@@ -30,7 +31,7 @@ def test_no_message_is_lost_or_duplicated_under_constant_load(backend: str, memb
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=560,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -306,6 +307,35 @@ async def test_a_foreign_program_never_gets_a_wider_mode_than_its_lead(
             pass
         told = json.loads(await asyncio.to_thread(pipe.read_text))
     assert told[told.index("--model") + 2 :] == words
+
+
+@pytest.mark.spec("AGT-07", "PRM-07")
+async def test_a_foreign_program_gets_what_a_skill_of_the_lead_takes_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmux: TmuxServer
+) -> None:
+    for name, value in tmux.start_user_session().inside_env.items():
+        monkeypatch.setenv(name, value)
+    skill = get_home() / "skills" / "narrow" / "SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\nname: narrow\ndescription: d\ndisallowed-tools: Bash(touch:*)\n---\nGo on.\n")
+    given = {
+        "settings": make_shoal_settings(shutdown_grace=10, teammate_programs={"scout": WAITING_PROGRAM}),
+        "agents": {"scout": {"description": "Looks.", "prompt": "You look."}},
+        "disallowed_tools": ["Bash(rm:*)"],
+    }
+    narrow = call_tool("Skill", "s1", skill="narrow")
+    lead = [CREATE, narrow, spawn_member("ann", subagent_type="scout"), "Wait."]
+    async with (
+        run_provider(monkeypatch, lead=lead),
+        open_process_session(tmp_path, **given) as session,
+        asyncio.timeout(40),
+    ):
+        async for _ in session.run("Go."):
+            pass
+        (ann,) = read_team_config("crew")["members"][1:]
+        words = read_arguments(tmux, ann["tmuxPaneId"])
+    denied = [rule for flag, rule in pairwise(words) if flag == "--disallowedTools"]
+    assert denied == ["Bash(rm:*)", "Bash(touch:*)"]
 
 
 @pytest.mark.spec("BCK-03", "TRN-02")

@@ -525,3 +525,25 @@ async def test_a_process_member_reads_only_the_setting_sources_of_its_lead(
     ):
         await run_all_turns(session)
     assert (tmp_path / "made.txt").read_text() == "by ann"
+
+
+@pytest.mark.spec("PRM-07")
+async def test_what_a_skill_of_the_lead_takes_away_stays_away_in_later_turns_of_a_member(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skill = get_home() / "skills" / "narrow" / "SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\nname: narrow\ndescription: d\ndisallowed-tools: Bash(touch:*)\n---\nGo on.\n")
+    lead = [
+        *(CREATE, call_tool("Skill", "s1", skill="narrow"), spawn_member("ann"), "Wait."),
+        *(send_message("ann", "Touch it.", "go"), "Good.", "Good."),
+    ]
+    touch = call_tool("Bash", "b1", command="touch made")
+    async with (
+        run_provider(monkeypatch, lead=lead, ann=["Ready.", touch, "Done."]) as server,
+        open_process_session(tmp_path, skip_permissions=True) as session,
+        asyncio.timeout(60),
+    ):
+        await run_all_turns(session, "Go.")
+    assert "its lead" in get_last_text(list_requests_of(server, "ann")[-1])
+    assert not (tmp_path / "made").exists()

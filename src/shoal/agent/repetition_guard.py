@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 WAIT_MILLISECONDS = 10_000
 """A call that runs for at least this long waits for something, and may be repeated."""
+LONGEST_CYCLE = 4
+"""Replies after which a sequence of calls may start again and still counts as one that repeats."""
 CONTINUE_LABEL, STOP_LABEL = "Continue", "Stop the agent"
 _FILE_TOOLS = frozenset(("Write", "Edit", "NotebookEdit"))
 _READING_COMMANDS = frozenset(
@@ -55,9 +57,14 @@ class RepetitionGuard(Struct, kw_only=True):
     last: list[_CallRecord] = field(default_factory=list)
     repeats: int = 0
     """Number of times in a row that `last` was called."""
+    earlier: list[list[_CallRecord]] = field(default_factory=list)
+    """Calls of the latest replies, the newest last."""
+    cycles: dict[int, int] = field(default_factory=dict[int, int])
+    """Replies in a row that were equal to the one so many replies before."""
     is_waiting: bool = False
     """True if a call of the current reply waited for something."""
-    was_told_of_calls: bool = False
+    told_repeats: int = 0
+    """Number of repetitions that the agent was told about; 0 if it was not told about any."""
     sent: dict[str, int] = field(default_factory=dict[str, int])
     """Number of messages by recipient since the last change."""
     journal_offset: int | None = None
@@ -69,8 +76,9 @@ class RepetitionGuard(Struct, kw_only=True):
     def add_call(self, call: ToolUseBlock, result: ToolResultBlock, milliseconds: int) -> None:
         self.round.append((call.name, call.input, result.content, result.is_error))
         self.is_waiting = self.is_waiting or milliseconds >= WAIT_MILLISECONDS
-        if call.name == "SendMessage" and not result.is_error and isinstance(call.input.get("message"), str):
-            recipient = str(call.input.get("to", ""))
+        if call.name == "SendMessage" and not result.is_error:
+            # One recipient, however it is written: with its team, or in capitals.
+            recipient = str(call.input.get("to", "")).strip().partition("@")[0].casefold()
             self.sent[recipient] = self.sent.get(recipient, 0) + 1
 
     def count_round(self) -> None:
@@ -82,14 +90,27 @@ class RepetitionGuard(Struct, kw_only=True):
         times = 1
         if calls.count(calls[0]) == len(calls):
             calls, times = calls[:1], len(calls)
+        for length in range(2, LONGEST_CYCLE + 1):
+            is_equal = len(self.earlier) >= length and self.earlier[-length] == calls
+            self.cycles[length] = self.cycles.get(length, 0) + 1 if is_equal else 0
+        self.earlier = [*self.earlier, calls][-LONGEST_CYCLE:]
         if calls == self.last:
             self.repeats += times
         else:
-            self.last, self.repeats, self.was_told_of_calls = calls, times, False
+            self.last, self.repeats = calls, times
+
+    def find_repetition(self) -> tuple[int, list[_CallRecord]]:
+        """Return how often in a row the latest calls or a short sequence of them were made, and the calls."""
+        found = self.repeats, self.last
+        for length, equal_replies in self.cycles.items():
+            if (times := equal_replies // length + 1) > found[0]:
+                found = times, [call for calls in self.earlier[-length:] for call in calls]
+        return found
 
     def forget_calls(self) -> None:
         """Start the count of calls again: something new arrived for the agent."""
-        self.last, self.repeats, self.was_told_of_calls = [], 0, False
+        self.last, self.repeats, self.told_repeats = [], 0, 0
+        self.earlier, self.cycles = [], {}
 
     def forget_all(self) -> None:
         """Start all counts again, because a person wants the agent to continue."""
@@ -106,17 +127,21 @@ async def enforce_repetition_limits(agent: AgentRunner) -> None:
     if agent.state.halt_reason:
         return
     max_calls, max_messages = limits.max_repeated_calls, limits.max_unproductive_messages
-    if max_calls is not None and guard.repeats >= max_calls:
-        times = format_count_with_noun(guard.repeats, "time")
-        tools = ", ".join(dict.fromkeys(call[0] for call in guard.last))
-        await _tell_or_ask(
-            agent,
-            was_told=guard.was_told_of_calls,
-            subject=f"it called {tools} {times} in a row with the same input and the same result",
-            notice=format_notice("repeated_call", tools=tools, times=times),
-        )
-        guard.was_told_of_calls = True
-    elif max_messages is not None and guard.sent:
+    repeats, calls = guard.find_repetition()
+    if max_calls is not None and repeats >= max_calls:
+        if repeats > guard.told_repeats:  # else the sequence is not complete again
+            times = format_count_with_noun(repeats, "time")
+            tools = ", ".join(dict.fromkeys(call[0] for call in calls))
+            await _tell_or_ask(
+                agent,
+                was_told=guard.told_repeats > 0,
+                subject=f"it called {tools} {times} in a row with the same input and the same result",
+                notice=format_notice("repeated_call", tools=tools, times=times),
+            )
+            guard.told_repeats = repeats if guard.last else 0
+        return
+    guard.told_repeats = 0
+    if max_messages is not None and guard.sent:
         await _check_exchanges(agent, guard, max_messages)
 
 

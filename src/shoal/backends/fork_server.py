@@ -114,7 +114,7 @@ def run_forked_child(entry: ChildEntry, order: dict[str, Any], fds: list[int], d
         line, log = fds
         try:
             set_up_forked_child(order, line, log, done)
-        except Exception as error:  # noqa: BLE001 - told to the lead
+        except Exception as error:  # noqa: BLE001 - reported to the lead
             os.write(done, str(error).encode(errors="replace"))
             os._exit(EXIT_FAILED)
         os.close(done)

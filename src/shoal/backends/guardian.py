@@ -195,7 +195,7 @@ class ProcessGuardian:
             try:
                 if not self._reap_children():
                     return False
-            except LeadDisconnectedError:  # the lead is gone; go on reaping
+            except LeadDisconnectedError:  # the lead is gone; continue reaping
                 continue
             remaining = deadline - time.monotonic()
             if remaining <= 0 or not select.select([self._wake], [], [], remaining)[0]:

@@ -36,7 +36,7 @@ class RayDriver:
     def serve(self, address: str) -> None:
         try:
             connect_driver(address)
-        except Exception as error:  # noqa: BLE001 - told to the lead, which says what to do
+        except Exception as error:  # noqa: BLE001 - reported to the lead, which decides what to do
             self._send({"failed": shorten_error(error)})
             return
         self._send({"connected": True})
@@ -68,7 +68,7 @@ class RayDriver:
             end = actor.run.remote(order["entry"], order["order"])
             end.future().add_done_callback(lambda done: self._report_end(key, done.exception()))
             self._report_wait(key, placed, order["resources"], was_short=was_short)
-        except Exception as error:  # noqa: BLE001 - told to the lead
+        except Exception as error:  # noqa: BLE001 - reported to the lead
             self._send({"ended": key, "why": shorten_error(error)})
 
     def _report_wait(self, key: str, placed: Any, resources: Mapping[str, Any], *, was_short: bool) -> None:

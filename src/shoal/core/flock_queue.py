@@ -66,7 +66,7 @@ class _FlockQueue:
         self._tried = next(iter(self._waiting.values()))
         self._threads.submit(self)
 
-    def _deliver_lock_to_waiter(self, acquired: bool, failure: OSError | None) -> None:  # noqa: FBT001 - the loop calls it so
+    def _deliver_lock_to_waiter(self, acquired: bool, failure: OSError | None) -> None:  # noqa: FBT001 - the loop passes it positionally
         fd, self._tried = self._tried, -1
         waiter = next(iter(self._waiting), None)
         if waiter is None or not (acquired or failure):

@@ -98,7 +98,7 @@ _GIT_TREE_CHANGERS = frozenset(
     am apply bisect checkout-index cherry-pick clean fast-import filter-branch filter-repo merge merge-file
     mktree mv pull read-tree rebase replay reset restore revert rm sparse-checkout stash submodule switch
     update-index
-    """.split()  # noqa: SIM905 - a list to be read and extended
+    """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 _GIT_DIRECTORY_MAKERS = frozenset({"clone", "init", "worktree"})
 _HARMLESS_STASH = frozenset({"list", "show", "drop", "clear", "create", "store"})

@@ -49,7 +49,7 @@ _BUILTINS = frozenset(
     """
     cd echo printf export set unset read test [ true false : pwd shift return exit declare local readonly
     typeset wait trap umask
-    """.split()  # noqa: SIM905 - a list to be read and extended
+    """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 """Builtins of the shell, for which the search path does not matter."""
 

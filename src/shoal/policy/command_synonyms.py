@@ -144,7 +144,7 @@ ABBREVIATING_PROGRAMS: dict[str, frozenset[str]] = {
         prefix profile prune publish query rebuild repo restart root run sbom search set shrinkwrap stage star
         stars start stop team test token trust undeprecate uninstall unpublish unstar update version view
         whoami
-        """.split()  # noqa: SIM905 - a list to be read and extended
+        """.split()  # noqa: SIM905 - easier to read and extend as one text
     )
     | frozenset(_NPM_NAMES),
     **dict.fromkeys(
@@ -161,14 +161,14 @@ KNOWN_SUBCOMMANDS: dict[str, frozenset[str]] = {
         locate-project login logout metadata miri new owner package pkgid publish read-manifest remove report
         run rustc rustdoc search test tree uninstall update vendor verify-project version yank nextest audit
         deny watch expand llvm-cov tarpaulin outdated machete udeps bloat hack insta criterion flamegraph
-        """.split()  # noqa: SIM905 - a list to be read and extended
+        """.split()  # noqa: SIM905 - easier to read and extend as one text
     ),
     "gh": frozenset(
         """
         alias api attestation auth browse cache codespace completion config extension gist gpg-key help issue
         label org pr preview project release repo ruleset run search secret ssh-key status variable version
         workflow agent-task copilot
-        """.split()  # noqa: SIM905 - a list to be read and extended
+        """.split()  # noqa: SIM905 - easier to read and extend as one text
     ),
 }
 """Subcommands of programs for which users define others; an unknown one may stand for any command."""

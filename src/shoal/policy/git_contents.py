@@ -32,7 +32,7 @@ _GIT_COPYING_SUBCOMMANDS = frozenset(
     """
     archive bundle checkout-index clone difftool fast-export format-patch merge-tree range-diff
     send-email unpack-file rerere request-pull filter-branch mergetool
-    """.split()  # noqa: SIM905 - a list to be read and extended
+    """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 _GIT_LOGS = frozenset({"log", "whatchanged", "reflog", "stash", "rev-list"})
 _GIT_PATCH = re.compile(

@@ -228,7 +228,7 @@ def _refuse_symlink_parent(workspace: Workspace, text: str) -> None:
     current = Path("/") if text.startswith("/") else workspace.cwd
     for part in parts:
         if part == "..":
-            if os.path.islink(current):  # noqa: PTH114 - where nobody may look, and of what no name can be, it says no
+            if os.path.islink(current):  # noqa: PTH114 - it returns False for unreadable directories and for impossible names
                 raise WorkspaceError(
                     f"The path {escape_filename(text)} follows the symbolic link "
                     f"{escape_filename(current)} and then goes up with `..`, which is ambiguous. Write the "

@@ -31,7 +31,7 @@ _ARCHIVERS = frozenset(
     """
     tar bsdtar gtar star zip 7z 7za 7zr 7zz rar cpio pax ar jar dar borg restic rclone duplicity gzip pigz
     bzip2 xz zstd lz4 split sftp
-    """.split()  # noqa: SIM905 - a list to be read and extended
+    """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 """Programs that put the files below their operands into another file."""
 _LISTED_FILES = re.compile(r"-[A-Za-z]*[T@].*|--files-from.*|--include-from.*|@.*|--null")

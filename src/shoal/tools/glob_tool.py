@@ -31,7 +31,7 @@ async def glob_tool(
 ) -> ToolOutput:
     top = context.workspace.cwd if path is None else context.workspace.resolve_path(path)
     if pattern.startswith("/"):
-        # Whoever decided about the call knew this directory.
+        # The decision about the call took this directory into account.
         directory, pattern = split_absolute_glob(pattern)
         top = Path(directory)
     if stat_path(top) is None:

@@ -215,4 +215,26 @@ def _convert_inbox_entry(value: Any, raw: bytes) -> _MailInboxEntrySchema | Reje
     try:
         return convert_to_schema(value, _MailInboxEntrySchema)
     except msgspec.ValidationError as error:
-        return RejectedFileEntry(raw=raw, reason=describe_validation_error(error))
+        found = _convert_sender_and_text(value)
+        return RejectedFileEntry(raw=raw, reason=describe_validation_error(error)) if found is None else found
+
+
+def _convert_sender_and_text(value: Any) -> _MailInboxEntrySchema | None:
+    """Return the entry without its optional fields that have a wrong type; None if that is not enough."""
+    if not isinstance(value, dict) or "shoal_sig" in value:
+        return None  # Shoal writes correct types, so a signed entry is damaged
+    fields = {name: value[name] for name in ("from", "text") if name in value}
+    for name in ("timestamp", "read", "summary", "color", "msg_id"):
+        try:
+            convert_to_schema({"from": "", "text": "", name: value.get(name, "")}, _MailInboxEntrySchema)
+        except msgspec.ValidationError:
+            continue
+        if name in value:
+            fields[name] = value[name]
+    # Other languages write 1 for true.
+    if type(value.get("read")) is int:
+        fields["read"] = bool(value["read"])
+    try:
+        return convert_to_schema(fields, _MailInboxEntrySchema)
+    except msgspec.ValidationError:
+        return None

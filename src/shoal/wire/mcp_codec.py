@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from shoal.core.extensions.mcp_servers import (
     McpChannelMessage,
     McpHttpConfig,
+    McpOAuthConfig,
     McpServerConfig,
     McpStdioConfig,
 )
@@ -94,6 +95,9 @@ def encode_mcp_server(server: McpServerConfig) -> dict[str, Any]:
     fields = {key: value for key, value in msgspec.to_builtins(server.connection).items() if value}
     transport, helper = fields.pop("transport", None), fields.pop("headers_helper", "")
     fields |= {"headersHelper": helper} if helper else {}
+    oauth = fields.pop("oauth", {})
+    client = {_OAUTH_KEYS[key]: value for key, value in oauth.items() if value}
+    fields |= {"oauth": client} if client else {}
     fields |= {} if server.timeout is None else {"timeout": round(server.timeout * 1000)}
     fields |= {"alwaysLoad": True} if server.always_load else {}
     return fields if transport is None else {"type": transport, **fields}
@@ -161,7 +165,24 @@ def _parse_mcp_http_config(config: Mapping[str, Any], transport: str) -> McpHttp
         headers=_parse_string_mapping(config, "headers"),
         transport="sse" if transport == "sse" else "http",
         headers_helper=helper,
+        oauth=_parse_oauth_client(config.get("oauth")),
     )
+
+
+_OAUTH_KEYS = {"client_id": "clientId", "callback_port": "callbackPort"}
+
+
+def _parse_oauth_client(config: Any) -> McpOAuthConfig:
+    if config is None:
+        return McpOAuthConfig()
+    if not isinstance(config, Mapping):
+        raise InvalidMcpServerConfigError("oauth is not an object")
+    client_id, port = config.get("clientId") or "", config.get("callbackPort") or 0
+    if not isinstance(client_id, str):
+        raise InvalidMcpServerConfigError("oauth.clientId is not a string")
+    if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port < 1 << 16:
+        raise InvalidMcpServerConfigError("oauth.callbackPort is not a port number")
+    return McpOAuthConfig(client_id=client_id, callback_port=port)
 
 
 def _parse_timeout(config: Mapping[str, Any]) -> float | None:

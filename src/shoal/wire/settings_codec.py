@@ -154,7 +154,7 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     max_requests: Count | None = None
     """Maximum requests to models."""
     max_seconds: Seconds | None = None
-    """Maximum seconds since the start of this process."""
+    """Time limit in seconds, counted from the start of this process."""
     max_agents: Count | None = None
     """Maximum number of agents started in total, not counting the lead."""
     max_concurrent: Count = 20
@@ -442,7 +442,7 @@ _TYPE_WORDS = {
 
 
 def describe_schema_mismatch(reason: str) -> str:
-    """Return msgspec's reason in the words of JSON: "expected a string, got a number"."""
+    """Return msgspec's reason in JSON terms: "expected a string, got a number"."""
     match = re.fullmatch(r"Expected `([^`]*)`( (?:of length )?[<>]=? ?\S+)?(?:, got `([^`]*)`)?", reason)
     if match is None:
         return reason[:1].lower() + reason[1:]

@@ -25,7 +25,7 @@ def drop_unusable_entries(raw: dict[str, Any]) -> tuple[dict[str, Any], list[Unu
 
     Entries that narrow what agents may do are not touched: the schema refuses them if they are invalid.
     """
-    # A value of null is no value.
+    # A null value counts as not set.
     result = {key: value for key, value in raw.items() if value is not None}
     found: list[UnusableEntry] = []
     for key, expected in _COMFORT_TYPES.items():
@@ -105,7 +105,7 @@ def _drop_unusable_variables(env: dict[str, Any], found: list[UnusableEntry]) ->
 def _drop_unusable_permissions(section: dict[str, Any], found: list[UnusableEntry]) -> dict[str, Any]:
     result = {key: value for key, value in section.items() if value is not None}
     if isinstance(allow := result.get("allow"), list):
-        # A number or object is no rule; as text it is reported with its line like any other.
+        # A number or object is not a rule; as text it is reported with its line like any other.
         result["allow"] = [each if isinstance(each, str) else json.dumps(each) for each in allow]
     for key in ("allow", "additionalDirectories"):
         if key in result and not isinstance(result[key], list):

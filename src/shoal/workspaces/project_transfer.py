@@ -164,7 +164,7 @@ async def write_tree_of_all_files(git: GitRunner, places: GitDirectories) -> str
     with tempfile.TemporaryDirectory(dir=places.entry) as directory:
         index = Path(directory) / "index"
         if (places.entry / "index").exists():
-            # With its time: git reads a file again whose time is not before that of the index.
+            # Keep its time: git rereads a file whose time is not before that of the index.
             shutil.copy2(places.entry / "index", index)
         with_index = replace(places, index=index)
         await git("add", "--all", at=with_index)

@@ -48,7 +48,7 @@ async def find_base_commit(
     if found.status == 0:
         return found.text, ()
     note = (
-        "The worktree starts at HEAD, because git does not know the default branch of origin here. To "
+        "The worktree starts at HEAD, because the default branch of origin is not set here. To "
         "change that: git remote set-head origin --auto"
     )
     return await get_head_commit(git, checkout), (note,)

@@ -92,7 +92,7 @@ from shoal.workspaces.local_workspace import LocalWorkspace
 if TYPE_CHECKING:
     from shoal.app.runtime.runtime import Runtime
 
-# An agent ends with its job, so a schedule of it would have no recipient.
+# An agent ends with its job, so its schedule would have no recipient.
 LEAD_ONLY_TOOLS = (*SCHEDULE_TOOLS, *TEAM_TOOLS, STRUCTURED_OUTPUT, *WORKTREE_TOOLS)
 """Tools that only the lead can use, although its forks see them."""
 

@@ -64,7 +64,7 @@ def resolve_agent_memory(
             "link."
         )
     offered = tuple(offered)
-    # Tools that the definition disallows stay off, also for the memory.
+    # Tools that the definition disallows stay off, even for the memory.
     allowed_names = select_definition_tools(replace(definition.capabilities, tools=None), offered).names
     added_tools = tuple(name for name in _MEMORY_TOOLS if name in allowed_names and name not in toolset.names)
     selected = {*toolset.names, *added_tools}

@@ -77,7 +77,7 @@ class AgentTranscriptStore:
         self._store.save_agent_metadata(agent, facts)
 
     def save_approved_plan_mode(self, agent: AgentId, mode: PermissionMode) -> None:
-        """Store the mode of an approved plan, so that a resumed agent need not plan again."""
+        """Store the mode of an approved plan, so that a resumed agent does not have to plan again."""
         self._store.save_agent_mode(agent, mode)
 
     def load_agent(self, new_agent: AgentPreparationRequest) -> RestoredAgentState:
@@ -91,15 +91,20 @@ class AgentTranscriptStore:
             conversation = Conversation(transcript, self._clock, self._ids.derive_generator())
             return RestoredAgentState(facts=unstarted, transcript=transcript, conversation=conversation)
         # The lead's transcript is not one of an agent that somebody could start again.
-        if agent == LEAD_ID or not _SAFE_ID.fullmatch(agent) or not self._store.has_transcript(agent):
+        if agent == LEAD_ID or not _SAFE_ID.fullmatch(agent):
             raise AgentTranscriptMissing(_format_unknown_agent_error(agent))
+        if not self._store.has_transcript(agent):
+            is_known = load_unstarted_subagent_metadata(self._store, agent) is not None
+            raise AgentTranscriptMissing(
+                _format_unstarted_agent_error(agent) if is_known else _format_unknown_agent_error(agent)
+            )
         try:
             facts, loaded = load_subagent_with_conversation(self._store, agent)
         except StateFileError as error:
             raise AgentRequestRefused(str(error)) from error
         if new_agent.assignment is None and loaded.last in (None, facts.origin.fork_of or None):
             # It ended before its prompt was written, and nobody else has the prompt.
-            raise AgentTranscriptMissing(_format_unknown_agent_error(agent))
+            raise AgentTranscriptMissing(_format_unstarted_agent_error(agent))
         if report := loaded.describe_damage(self.get_transcript_path(agent) or f"of {agent}"):
             self._report(report)
         transcript = self.open_transcript(agent, facts)
@@ -118,6 +123,13 @@ class AgentTranscriptStore:
             delivered=loaded.delivered,
             answered=loaded.answered,
         )
+
+
+def _format_unstarted_agent_error(agent: AgentId) -> str:
+    return (
+        f"The agent {agent!r} has no transcript to continue: it ended before it did any work, or its "
+        "transcript is lost. Start a new agent instead."
+    )
 
 
 def _format_unknown_agent_error(agent: AgentId) -> str:

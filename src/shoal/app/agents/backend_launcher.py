@@ -40,6 +40,7 @@ from shoal.stores.store_choice import get_shared_address
 
 if TYPE_CHECKING:
     from shoal.app.runtime.runtime import Runtime
+    from shoal.policy.permission_engine import PermissionEngine
 
 MEMBER_ENTRY_POINT = "shoal.app.session.member_main:main"
 CLUSTER_MEMBER_ENTRY_POINT = "shoal.app.session.ray_member_main:main"
@@ -244,8 +245,17 @@ class BackendMemberLauncher:
             plan_mode_required=bool(entry.plan_mode_required),
             mode=mode,
             allowed=tuple(runtime.options.allowed_tools),
-            disallowed=(*runtime.options.disallowed_tools, *permissions.inherited_denials),
+            disallowed=(*runtime.options.disallowed_tools, *self._list_inherited_denials(permissions)),
             skip_permissions=skip_permissions,
+        )
+
+    def _list_inherited_denials(self, permissions: PermissionEngine) -> tuple[str, ...]:
+        """List the tools that members may not use: what the lead's definition and its own lead deny, too."""
+        definition, membership = self._runtime.config.lead_agent, self._runtime.options.membership
+        return (
+            *(() if definition is None else definition.capabilities.disallowed_tools),
+            *(() if membership is None else membership.denied_tools),
+            *permissions.inherited_denials,
         )
 
     def _select_inherited_options(self, backend: BackendType) -> Options:
@@ -297,7 +307,8 @@ class BackendMemberLauncher:
                 snapshot=str(runtime.processes.shells.launcher.shell_snapshot_path or ""),
                 rules=build_budget_limit_set(runtime.budget),
                 answered=permissions.answers.updates,
-                denied=permissions.inherited_denials,
+                denied=self._list_inherited_denials(permissions),
+                only=permissions.restrictions.only,
                 opened=build_inherited_options(
                     options,
                     cwd=runtime.config.cwd,

@@ -92,6 +92,8 @@ class MemberBootstrap(Struct, frozen=True, kw_only=True):
     """Session-wide permissions that a person has granted so far."""
     denied: tuple[str, ...]
     """Tools that its lead may not use now, so it may not use them either."""
+    only: tuple[tuple[str, ...], ...] = ()
+    """Tools of definitions with patterns that its lead is restricted to; it must satisfy each of these."""
     opened: InheritedMemberOptions
     trace: str = ""
     """Parent of its trace in the lead's trace."""
@@ -109,6 +111,7 @@ class MemberBootstrap(Struct, frozen=True, kw_only=True):
             transcript=self.transcript,
             snapshot=self.snapshot,
             denied_tools=self.denied,
+            only_tools=self.only,
         )
 
     def to_options(self, membership: TeamMembership, clock: Clock) -> Options:

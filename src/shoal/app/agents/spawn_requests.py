@@ -21,7 +21,6 @@ from shoal.core.conversation.messages import Message, TextBlock
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.workspaces.local_workspace import LocalWorkspace
-from shoal.workspaces.project_transfer import relocate_checkout_path
 
 FORK_DEFINITION = AgentDefinition(
     name=FORK_KIND,
@@ -84,6 +83,8 @@ def change_agent_directory(cwd: str | None, workspace: LocalWorkspace) -> None:
     """Change the working directory. Raises `AgentRequestRefused` if the agent may not work there."""
     if cwd is None:
         return
+    from shoal.workspaces.project_transfer import relocate_checkout_path
+
     # A teammate on a cluster may have moved to a machine with another home.
     cwd = relocate_checkout_path(cwd, workspace.root)
     if not workspace.change_directory(workspace.resolve_path(cwd)):

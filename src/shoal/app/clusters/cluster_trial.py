@@ -8,7 +8,7 @@ import pwd
 import shutil
 import socket
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
@@ -63,18 +63,25 @@ async def open_trial_cluster(
                 for number in range(EXTRA_NODES)
             ),
         ]
-        nodes: list[RayNode] = []
-        for spec in specs:
-            node = RayNode(spec, processes, clock)
-            stack.push_async_callback(node.stop)
-            await node.start()
-            nodes.append(node)
+        nodes = [RayNode(spec, processes, clock) for spec in specs]
+        stack.push_async_callback(_stop_nodes, nodes)
+        head, *others = nodes
+        await head.start()
+        # All starts have ended when one has failed, so that nothing is started while the nodes are stopped.
+        results = await asyncio.gather(*(node.start() for node in others), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
         yield TrialCluster(
             address=f"{host}:{port}",
             store=store,
             nodes=tuple(node.pid for node in nodes),
             database=server.pid,
         )
+
+
+async def _stop_nodes(nodes: Sequence[RayNode]) -> None:
+    await asyncio.gather(*(node.stop() for node in nodes))
 
 
 class TrialDatabase:

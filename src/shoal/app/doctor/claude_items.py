@@ -103,7 +103,7 @@ _GLOBAL_PREFERENCES = frozenset(
 )
 """Keys that `.claude.json` may contain, of which Shoal reads only MCP servers and trust."""
 _PLUGIN_ONLY_ADVICE = "a managed file sets strictPluginOnlyCustomization"
-_OAUTH_ADVICE = "`shoal mcp login` registers its own client"
+_OAUTH_ADVICE = "`shoal mcp login` uses only clientId and callbackPort"
 _NESTED_ADVICE = "an agent gets it when it uses a file in that directory"
 _INSTRUCTIONS_OFF = "shoal.instructions is false"
 _SKIPPED_DIRECTORIES = frozenset({"node_modules", "__pycache__", "venv"})
@@ -299,9 +299,15 @@ def _list_mcp_server_items(settings: Settings, cwd: Path, plugins: PluginSet) ->
                 use="used" if is_used else "not used",
                 advice="" if is_used else reason or "another file with this server takes precedence",
             )
-            if isinstance(server, dict) and "oauth" in server:
-                item = f"mcpServers.{name}.oauth"
-                yield ClaudeItem(file=document.name, item=item, use="not used", advice=_OAUTH_ADVICE)
+            oauth = server.get("oauth") if isinstance(server, dict) else None
+            for key in oauth if isinstance(oauth, dict) and is_used else ():
+                is_known = key in ("clientId", "callbackPort")
+                yield ClaudeItem(
+                    file=document.name,
+                    item=f"mcpServers.{name}.oauth.{key}",
+                    use="used" if is_known else "not used",
+                    advice="" if is_known else _OAUTH_ADVICE,
+                )
 
 
 def _find_server_problem(problems: Iterable[str], name: str) -> str:

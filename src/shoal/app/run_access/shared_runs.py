@@ -9,10 +9,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shoal.app.run_access.run_handle import RunHandle, find_run
 from shoal.core.errors import SessionNotFound, ShoalError
 
 if TYPE_CHECKING:
+    from shoal.app.run_access.run_handle import RunHandle
     from shoal.stores.postgres.journal_copies import JournalCopies
 
 REFRESH_PAUSE = 1.0
@@ -52,6 +52,8 @@ def open_shared_runs(home: Path, session: str = "") -> Iterator[JournalCopies | 
 
 def find_run_in_copies(copies: JournalCopies | None, session: str) -> RunHandle | None:
     """Return a run of the database by the beginning of its id; None if there is none."""
+    from shoal.app.run_access.run_handle import find_run
+
     if copies is None:
         return None
     with suppress(SessionNotFound):

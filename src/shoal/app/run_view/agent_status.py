@@ -191,7 +191,7 @@ class RunViewAgentsState:
         elif status is None:
             status = self.all[event.agent] = AgentStatusRecord(event.agent, at)
         if not isinstance(event, MailPosted | MailTaken | TaskChanged):
-            status.apply_event(event, at)  # those are about the team, in whichever journal they are
+            status.apply_event(event, at)  # these are about the team, whatever journal they are in
         if isinstance(event, NoteAdded):
             self._noted_by.setdefault(event.text, event.agent)
             if len(self._noted_by) > _MAX_NOTES:

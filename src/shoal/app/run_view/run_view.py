@@ -103,7 +103,7 @@ class RunView:
     def apply_record(self, recorded: JournalRecord) -> None:
         """Apply an event of the journal."""
         if isinstance(recorded.event, Event):
-            # A run that was marked lost and goes on has changed since.
+            # A run that was marked lost but continues has changed since.
             self._dispatch_event(recorded.event, recorded.at, max(recorded.offset, self.offset))
         else:
             self._note_unknown_event(recorded.event, recorded.at, max(recorded.offset, self.offset))

@@ -158,7 +158,7 @@ class EventBus:
         for subscriber in tuple(self._subscribers):
             try:
                 subscriber(event)
-            except Exception as error:  # noqa: BLE001 - the wall around subscribers: none may end the run
+            except Exception as error:  # noqa: BLE001 - boundary around subscribers: none of them may end the run
                 self._subscribers.pop(subscriber, None)
                 self.note(
                     f"A subscriber to this run failed, so Shoal no longer calls it: {type(error).__name__}: "

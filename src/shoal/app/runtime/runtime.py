@@ -65,7 +65,11 @@ from shoal.core.text.filenames import escape_filename
 from shoal.core.text.text_format import format_count_with_noun
 from shoal.policy.permission_answers import RememberedPermissionAnswers
 from shoal.policy.permission_engine import PermissionEngine
-from shoal.policy.permission_rules import PermissionRuleSet, parse_permission_rule
+from shoal.policy.permission_rules import (
+    AgentDenialRuleProvider,
+    PermissionRuleSet,
+    parse_permission_rule,
+)
 from shoal.runs.clock_scheduler import CronPromptScheduler
 from shoal.runs.inbox_queue import SharedInboxQueue
 from shoal.runs.question_broker import SessionQuestionBroker
@@ -420,10 +424,14 @@ def _create_lead_permissions(
         from shoal.app.isolation.machine_checks import check_permission_bypass
 
         check_permission_bypass(settings)
+    membership = options.membership
+    # Not only for a turn: what its lead may not use now, it may never use.
+    denied = () if membership is None else membership.denied_tools
+    denied_rules = tuple(parse_permission_rule(entry, "its lead") for entry in denied)
     engine = PermissionEngine(
         workspace,
         mode=mode,
-        rules=live_settings,
+        rules=AgentDenialRuleProvider(live_settings, denied_rules) if denied_rules else live_settings,
         readable=[directory / "results", find_bundled_docs_directory()],
         home=settings.home,
         answers=_create_permission_answers(settings, workspace.root, events),
@@ -434,9 +442,8 @@ def _create_lead_permissions(
             or settings.permissions.entries.default_mode == "bypassPermissions"
         ),
     )
-    if options.membership is not None:
-        denied_tools = options.membership.denied_tools
-        engine.deny_tools_for_turn(parse_permission_rule(entry, "its lead") for entry in denied_tools)
+    for tools in () if membership is None else membership.only_tools:
+        engine.restrict_to_tool_patterns(tools)
     lead_tools = () if config.lead_agent is None else config.lead_agent.capabilities.tools or ()
     if any("(" in entry for entry in lead_tools):
         engine.restrict_to_tool_patterns(lead_tools)

@@ -62,7 +62,7 @@ async def _remove_old_sessions(session: Session, session_ended: Event) -> None:
         if result is None:
             return
         text = _format_cleanup_result(result, settings.cleanup_period_days)
-    except Exception as error:  # noqa: BLE001 - the wall around tidying up: no session ends over it
+    except Exception as error:  # noqa: BLE001 - boundary around the cleanup: its failure must not end a session
         text = f"Could not remove old sessions: {type(error).__name__}: {error}"
     session.runtime.events.note_in_debug_log(text)
 

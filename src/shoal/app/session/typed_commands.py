@@ -220,7 +220,7 @@ async def _run_typed_workflow(
         returned = await definition.run(session, **parse_typed_arguments(definition, prompt.arguments))
     except (RunFailed, WorkflowError) as error:
         return await _add_command_output(session, prompt, f"The workflow failed: {error}", failed=True)
-    except Exception as error:  # noqa: BLE001 - the wall around a program of the user: it may raise anything
+    except Exception as error:  # noqa: BLE001 - boundary around the user's program: it may raise anything
         text = f"The workflow raised {type(error).__name__}: {error}"
         return await _add_command_output(session, prompt, text, failed=True)
     return await _add_command_output(session, prompt, format_returned_value(returned))

@@ -26,8 +26,16 @@ _ADVICE = {
     "vim": "Shoal has no vim mode.",
 }
 CLAUDE_COMMAND_NAMES = tuple(_ADVICE)
+TERMINAL_COMMAND_NAMES = (
+    "agents", "btw", "clear", "compact", "cost", "delegate", "doctor", "exit", "export", "help",
+    "hooks", "mcp", "memory", "model", "notes", "permissions", "resume", "rewind", "skills",
+    "suggest", "tasks", "team", "to",
+)  # fmt: skip
+"""Commands that only a terminal has."""
 
 
 def explain_claude_command(name: str) -> str:
-    """Return what to do instead of a command of Claude Code; empty if Claude Code has no such command."""
+    """Return what to do instead of a command that does not exist here; empty if there is no advice."""
+    if name in TERMINAL_COMMAND_NAMES:
+        return "It works only in a terminal session: start Shoal without -p."
     return _ADVICE.get(name, "")

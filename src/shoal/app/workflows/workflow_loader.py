@@ -73,7 +73,7 @@ def load_workflow_file(
     sys.modules[module_name] = module
     try:
         exec(compile(source, str(path), "exec"), module.__dict__)  # noqa: S102 - the user's program
-    except Exception as error:  # the wall around a file of the user: it may raise anything
+    except Exception as error:  # boundary around the user's file: it may raise anything
         raise WorkflowError(f"{shown} cannot be run: {type(error).__name__}: {error}") from error
     return select_workflow(module, name, shown)
 

@@ -27,6 +27,15 @@ class McpStdioConfig(Struct, frozen=True, kw_only=True):
     """Working directory relative to the project; None is the project itself."""
 
 
+class McpOAuthConfig(Struct, frozen=True, kw_only=True):
+    """Client that somebody registered with the login server beforehand."""
+
+    client_id: str = ""
+    """Empty if Shoal registers a client itself."""
+    callback_port: int = 0
+    """Port of the registered redirect URL, `http://localhost:PORT/callback`; 0 for any free port."""
+
+
 class McpHttpConfig(Struct, frozen=True, kw_only=True):
     """Remote server with a URL."""
 
@@ -35,6 +44,7 @@ class McpHttpConfig(Struct, frozen=True, kw_only=True):
     transport: Literal["http", "sse"] = "http"
     headers_helper: str = ""
     """Command that prints more headers as JSON before each connection."""
+    oauth: McpOAuthConfig = McpOAuthConfig()
 
 
 class McpServerConfig(Struct, frozen=True, kw_only=True):

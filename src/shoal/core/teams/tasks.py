@@ -194,7 +194,7 @@ def find_owned_tasks_unblocked_by(done: TaskId, board: Mapping[TaskId, Task]) ->
 
 
 def would_close_dependency_cycle(board: Mapping[TaskId, Task], blocker: TaskId, blocked: TaskId) -> bool:
-    """Return True if `blocked` waiting for `blocker` would close a dependency cycle."""
+    """Return True if making `blocked` wait for `blocker` would create a dependency cycle."""
     pending, seen = [blocker], set[TaskId]()
     while pending:
         current = pending.pop()

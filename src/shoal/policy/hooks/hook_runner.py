@@ -185,7 +185,7 @@ class HookRunner:
             raise
         except (InvalidHookOutputError, ShoalError) as error:
             result = _HookResult(trouble=str(error))
-        except Exception as error:  # noqa: BLE001 - the wall around hooks: what one does harms nobody else
+        except Exception as error:  # noqa: BLE001 - boundary around hooks: a failure must not affect anything else
             result = _HookResult(trouble=f"{type(error).__name__}: {error}")
         return replace(result, milliseconds=self._measure_elapsed(hook_input))
 

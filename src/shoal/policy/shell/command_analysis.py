@@ -37,7 +37,7 @@ def _analyze(command: str) -> ShellCommandAnalysis:
         walker.walk_script(command)
     except unjudgeable as reason:
         broken = str(reason)
-    except Exception as error:  # noqa: BLE001 - a command that breaks the analysis is asked, never run
+    except Exception as error:  # noqa: BLE001 - a command that breaks the analysis needs approval and never runs without it
         broken = f"the analysis failed ({type(error).__name__})"
     walker.add_evaluated_commands()
     parts = walker.parts

@@ -47,13 +47,13 @@ _OPERAND_CHANGERS = frozenset(
     """
     sponge dos2unix unix2dos shred ed ex patch mkfifo mknod gzip
     gunzip bzip2 bunzip2 xz unxz zstd unzstd lz4 strip rename fallocate unlink script sqlite3
-    """.split()  # noqa: SIM905 - a list to be read and extended
+    """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 """Commands that change all their operands."""
 _LAST_OPERAND_WRITERS = frozenset(
     """
     install rsync scp split csplit xxd uniq link ffmpeg convert magick pdftotext objcopy
-    """.split()  # noqa: SIM905 - a list to be read and extended
+    """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 """Commands that write their last operand if they have several."""
 _ARCHIVE_MAKERS = frozenset({"zip", "ar"})

@@ -13,7 +13,7 @@ VERSION_COMMANDS = frozenset(
     psql mysql sqlite3 redis-server redis-cli nginx ffmpeg pandoc ruff black mypy eslint prettier aws
     gcloud lua R julia ghc sed awk gawk grep find sort ls openssl pre-commit isort
     pyright shellcheck hadolint protoc buf meson
-    """.split()  # noqa: SIM905 - a list to be read and extended
+    """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 """Programs that may be run to print their version, with no other argument.
 
@@ -24,7 +24,7 @@ HELP_COMMANDS = frozenset(
     """
     git docker kubectl helm gh npm node python python3 pip uv go make gcc tar curl wget ssh rsync jq rg
     fd bat grep find sort ls sed awk cat head tail wc bash ruff black mypy
-    """.split()  # noqa: SIM905 - a list to be read and extended
+    """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 """Programs that may be run to print their help."""
 SHORT_VERSION_FLAGS: dict[str, str] = {
@@ -85,7 +85,7 @@ HARMLESS_VARIABLES = frozenset(
     CLICOLOR_FORCE FORCE_COLOR CI TERM COLORTERM PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE PYTHONHASHSEED
     RUST_BACKTRACE RUST_LOG GIT_TERMINAL_PROMPT GIT_OPTIONAL_LOCKS NODE_ENV DEBIAN_FRONTEND DIR FILE FILES
     BRANCH COUNT
-    """.split()  # noqa: SIM905 - a list to be read and extended
+    """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 """Variables that only affect display, never which program or file is used."""
 
@@ -166,7 +166,7 @@ COMMAND_VARIABLES = frozenset(
     NODE_OPTIONS PYTHONSTARTUP LD_PRELOAD LD_AUDIT FCEDIT HGEDITOR SVN_EDITOR SVN_SSH DIFFTOOL MAKEFLAGS
     npm_config_script_shell npm_config_editor AWS_PAGER SYSTEMD_PAGER SYSTEMD_EDITOR GH_PAGER GH_EDITOR
     BASH_COMMAND READNULLCMD NULLCMD CC CXX LD AR RUSTC RUSTC_WRAPPER CARGO LESSKEY
-    """.split()  # noqa: SIM905 - a list to be read and extended
+    """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 """Variables that other programs, or the shell itself, run as a command."""
 SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|COOKIE|PRIVATE|_PAT\b", re.IGNORECASE)
@@ -185,7 +185,7 @@ COMMAND_RUNNERS = frozenset(
     fakechroot eatmydata chpst softlimit envdir setuidgid s6-setuidgid logsave choom uclampset pipexec compgen
     jobs fc hash noglob nocorrect ld.so scl torsocks proxychains proxychains4 osascript xdg-open timelimit
     crontab cmd.exe wsl wsl.exe powershell.exe
-    """.split()  # noqa: SIM905 - a list to be read and extended
+    """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 """Programs that run a command given in their arguments, in more ways than are listed for wrappers."""
 RUNNING_SUBCOMMANDS: dict[str, frozenset[str]] = {
@@ -209,7 +209,7 @@ NOT_RUNNING_COMMANDS = frozenset(
     popd set export unset local declare read printf echo test exit return shift chmod chown chgrp tar zip
     unzip gzip curl wget scp sftp gcc cc clang grep rg find fd ls cat head tail wc sort uniq cut tr diff
     source . let
-    """.split()  # noqa: SIM905 - a list to be read and extended
+    """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 """Programs and builtins whose first operand is never a command that they run."""
 GIT_SUBCOMMANDS = frozenset(
@@ -234,7 +234,7 @@ GIT_SUBCOMMANDS = frozenset(
     submodule--helper subtree svn switch symbolic-ref tag town unpack-file unpack-objects update-index
     update-ref update-server-info upload-archive upload-pack var verify-commit verify-pack verify-tag
     version web--browse whatchanged worktree write-tree
-    """.split()  # noqa: SIM905 - a list to be read and extended
+    """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 """Commands of git and of well-known git extensions; any other name may be an alias."""
 INTERPRETERS = frozenset(
@@ -243,7 +243,7 @@ INTERPRETERS = frozenset(
     R Rscript julia ocaml ghci runghc elixir erl escript groovy scala kotlin swift awk gawk mawk nawk sed gsed
     make gmake less more most ed ex vi vim nvim view emacs m4 gnuplot sqlite3 psql mysql bc dc nix-shell
     ipython jshell irb
-    """.split()  # noqa: SIM905 - a list to be read and extended
+    """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 """Programs that accept code that can run commands, as an argument or from their input."""
 
@@ -251,7 +251,7 @@ STATE_CHANGING_BUILTINS = frozenset(
     """
     alias unalias shopt enable hash bind complete compopt
     setopt unsetopt zmodload autoload emulate functions zle zstyle
-    """.split()  # noqa: SIM905 - a list to be read and extended
+    """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 """Builtins of bash and zsh that can change the meaning of later words."""
 RESERVED_WORDS = frozenset(

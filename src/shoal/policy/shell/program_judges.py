@@ -34,7 +34,7 @@ _OBEYED_BY_ZSH = frozenset(
     """
     path fpath cdpath manpath mailpath module_path fignore psvar prompt argv aliases galiases saliases
     functions commands options parameters dirstack nameddirs userdirs modules histchars signals watch builtins
-    """.split()  # noqa: SIM905 - a list to be read and extended
+    """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 _AWK_FORBIDDEN = re.compile(r"system|getline|@|\bclose\b|\bfflush\b|ENVIRON|ARGV|ARGC|SYMTAB")
 _AWK_FLAGS = "-F: -v: --field-separator: --assign:"
@@ -56,7 +56,7 @@ _FIND_TESTS = frozenset(
     -or ! ( ) , -daystart -depth -follow -ignore_readdir_race -noignore_readdir_race -maxdepth -mindepth
     -mount -noleaf -regextype -warn -nowarn -xdev -print -print0 -printf -ls -prune -quit -H -L -P -newermt
     -newerat -newerct -newermm
-    """.split()  # noqa: SIM905 - a list to be read and extended
+    """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 
 
@@ -194,7 +194,7 @@ _FIND_TESTS_WITHOUT_VALUE = frozenset(
     -empty -executable -false -nogroup -nouser -readable -true -writable -a -o -not -and -or ! ( ) ,
     -daystart -depth -follow -ignore_readdir_race -noignore_readdir_race -mount -noleaf -warn -nowarn -xdev
     -print -print0 -ls -prune -quit -H -L -P
-    """.split()  # noqa: SIM905 - a list to be read and extended
+    """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 
 

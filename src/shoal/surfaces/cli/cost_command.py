@@ -100,11 +100,12 @@ def _sum_cost_by_task_and_phase(
 def _find_session_and_journal(
     home: Path, copies: JournalCopies | None, start: str | None
 ) -> tuple[SessionId, Path]:
-    from shoal.app.run_access.run_handle import find_named_or_latest_run
-    from shoal.app.run_access.shared_runs import find_run_in_copies
     from shoal.stores.files.home.home_paths import get_journal_path
 
     if copies is not None:
+        from shoal.app.run_access.run_handle import find_named_or_latest_run
+        from shoal.app.run_access.shared_runs import find_run_in_copies
+
         shared = (
             find_named_or_latest_run(copies.home, Path.cwd())
             if start is None

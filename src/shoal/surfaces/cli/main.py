@@ -6,7 +6,6 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -297,10 +296,12 @@ def _reject_command_as_prompt(prompt: str | None) -> None:
 
 
 def _suggest_command(word: str) -> str:
+    from difflib import get_close_matches
+
     return next(iter(get_close_matches(word, COMMANDS, n=1, cutoff=0.75)), "")
 
 
-def _show_version(ctx: click.Context, _: click.Parameter, is_requested: bool) -> None:  # noqa: FBT001 - click calls it so
+def _show_version(ctx: click.Context, _: click.Parameter, is_requested: bool) -> None:  # noqa: FBT001 - click passes it positionally
     if is_requested and not ctx.resilient_parsing:
         click.echo(f"shoal {shoal.__version__}")
         ctx.exit()

@@ -21,6 +21,12 @@ _MIN_TOKEN_LENGTH = 16
 LOOPBACK = "127.0.0.1"
 
 
+_DATABASE_NOTE = (
+    "The web view shows the runs in the database: their agents, tasks, mail and costs. It does not show "
+    "their conversations and cannot control them. Control a run in its own terminal."
+)
+
+
 @click.command("web")
 @click.option("--port", type=click.IntRange(0, 65_535), default=0, help="Use this port; default: a free one.")
 @click.option(
@@ -64,7 +70,14 @@ def web_command(*, port: int, host: str, token: str | None, opens: bool, as_json
         )
     ticket = secrets.token_urlsafe(24) if opens else ""
     address = WebServerAddress(host=host, port=port, token=token or secrets.token_urlsafe(24), ticket=ticket)
-    asyncio.run(_serve_web_until_signal(home, address, open_browser=opens, as_json=as_json))
+    from shoal.app.run_access.shared_runs import open_shared_runs, run_with_current_copies
+
+    with open_shared_runs(home) as copies:
+        if copies is not None:
+            click.echo(_DATABASE_NOTE, err=True)
+        shown = home if copies is None else copies.home
+        work = _serve_web_until_signal(shown, address, open_browser=opens, as_json=as_json)
+        asyncio.run(run_with_current_copies(copies, work))
     return exit_codes.OK
 
 

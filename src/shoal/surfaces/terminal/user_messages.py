@@ -257,7 +257,7 @@ def _explain_os_error(error: OSError) -> str:
 
 def _is_cwd_deleted() -> bool:
     try:
-        os.getcwd()  # noqa: PTH109 - Path.cwd() is the same with a detour
+        os.getcwd()  # noqa: PTH109 - Path.cwd() only wraps this call
     except FileNotFoundError:
         return True
     return False

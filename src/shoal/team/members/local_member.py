@@ -240,7 +240,7 @@ class LocalMember:
             uncancel_current_task()
             self._close_interrupted_tool_calls()
             return AgentRunOutcome(status="killed", text=self._last_assistant_text, detail=self.stop_reason)
-        except Exception as error:  # noqa: BLE001 - the wall around teammates: a crash ends this one alone
+        except Exception as error:  # noqa: BLE001 - boundary around teammates: a crash ends only this one
             self._close_interrupted_tool_calls()
             detail = str(error) if isinstance(error, ShoalError) else f"{type(error).__name__}: {error}"
             return AgentRunOutcome(
@@ -423,8 +423,8 @@ class LocalMember:
                 return result
             prompt = user_message(format_team_notice("idle_hook", text=escape_control_tags(decision.blocked)))
         note = (
-            f"The TeammateIdle hooks sent it back to work {MAX_WAKES_IN_A_ROW} times in a row. It becomes "
-            f"idle now."
+            f"The TeammateIdle hooks sent it back to work {MAX_WAKES_IN_A_ROW} times in a row. It is idle "
+            f"now."
         )
         await emit_note(self.agent, note)
         return result

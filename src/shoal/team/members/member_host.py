@@ -90,6 +90,8 @@ class TeamMembership(Struct, frozen=True, kw_only=True):
     """Snapshot of the user's shell, if the lead has one."""
     denied_tools: tuple[str, ...] = ()
     """Tools that its lead may not use, beyond the rules of the session."""
+    only_tools: tuple[tuple[str, ...], ...] = ()
+    """Tools with patterns that its lead is restricted to."""
 
 
 class MemberHost:

@@ -226,7 +226,7 @@ class RemoteMember:
                 text="" if self._end_message is None else self._end_message.text,
                 detail=self.stop_reason,
             )
-        except Exception as error:  # noqa: BLE001 - the wall around teammates: a crash ends this one alone
+        except Exception as error:  # noqa: BLE001 - boundary around teammates: a crash ends only this one
             return AgentRunOutcome(
                 status="failed",
                 text="",

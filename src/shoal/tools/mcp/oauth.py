@@ -25,8 +25,9 @@ MAX_REQUEST_BYTES = 1 << 14
 class McpOAuthTokenStorage(TokenStorage):
     """OAuth token storage that also keeps expiry time and renewal metadata, which the SDK drops."""
 
-    def __init__(self, tokens: McpTokenStore) -> None:
+    def __init__(self, tokens: McpTokenStore, registered: OAuthClientInformationFull | None = None) -> None:
         self._tokens = tokens
+        self._registered = registered
         self.context: OAuthContext | None = None
 
     async def get_tokens(self) -> OAuthToken | None:
@@ -43,6 +44,8 @@ class McpOAuthTokenStorage(TokenStorage):
         )
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
+        if self._registered is not None:
+            return self._registered
         stored = self.read_stored_fields().get("client")
         return None if stored is None else OAuthClientInformationFull.model_validate(stored)
 
@@ -75,13 +78,14 @@ def create_mcp_oauth_provider(
     url: str,
     tokens: McpTokenStore,
     *,
+    client_id: str = "",
     redirect_url: str = "http://127.0.0.1/callback",
     show_url: Callable[[str], Awaitable[None]] | None = None,
     wait_for_code: Callable[[], Awaitable[AuthorizationCodeResult]] | None = None,
 ) -> OAuthClientProvider:
     """Create the provider. Without `show_url` and `wait_for_code`, only stored tokens work.
 
-    They are renewed as needed, and a login is refused.
+    They are renewed as needed, and a login is refused. With `client_id`, no client is registered.
     """
 
     async def refuse_login(_: str) -> None:
@@ -90,7 +94,13 @@ def create_mcp_oauth_provider(
     async def refuse_callback() -> AuthorizationCodeResult:
         raise McpLoginRequired
 
-    storage = McpOAuthTokenStorage(tokens)
+    fields = {
+        "client_id": client_id,
+        "redirect_uris": [redirect_url],
+        "token_endpoint_auth_method": "none",
+    }
+    registered = OAuthClientInformationFull.model_validate(fields) if client_id else None
+    storage = McpOAuthTokenStorage(tokens, registered)
     provider = OAuthClientProvider(
         server_url=url,
         client_metadata=OAuthClientMetadata.model_validate(
@@ -113,14 +123,16 @@ def create_mcp_oauth_provider(
 class McpOAuthCallbackServer:
     """Loopback HTTP server that receives the browser's redirect after a login."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
+        """Listen at `port`, or at any free one."""
+        self._port = port
         self._code_result: asyncio.Future[AuthorizationCodeResult] = (
             asyncio.get_running_loop().create_future()
         )
 
     async def __aenter__(self) -> McpOAuthCallbackServer:
         self._server = await asyncio.start_server(
-            self._serve_request, "127.0.0.1", 0, limit=MAX_REQUEST_BYTES
+            self._serve_request, "127.0.0.1", self._port, limit=MAX_REQUEST_BYTES
         )
         return self
 
@@ -130,6 +142,9 @@ class McpOAuthCallbackServer:
 
     @property
     def url(self) -> str:
+        if self._port:
+            # A login server compares it with the URL that was registered.
+            return f"http://localhost:{self._port}{_CALLBACK_PATH}"
         port = self._server.sockets[0].getsockname()[1]
         return f"http://127.0.0.1:{port}{_CALLBACK_PATH}"
 

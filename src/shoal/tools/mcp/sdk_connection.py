@@ -220,7 +220,8 @@ async def open_mcp_connection(
 def _create_mcp_http_auth(server: McpServerConfig, config: McpHttpConfig, managed: ManagedMcpServer) -> Any:
     if any(name.lower() == "authorization" for name in config.headers):
         return None
-    return create_mcp_oauth_provider(config.url, managed.client_context.tokens(server.name, config.url))
+    tokens = managed.client_context.tokens(server.name, config.url)
+    return create_mcp_oauth_provider(config.url, tokens, client_id=config.oauth.client_id)
 
 
 async def log_in_to_mcp_server(
@@ -228,10 +229,11 @@ async def log_in_to_mcp_server(
 ) -> tuple[str, ...]:
     """Run the login; `show_url` gives the user the address to open. Return the names of the tools."""
     tokens.write(b"")  # an older registration has another redirect URL
-    async with McpOAuthCallbackServer() as callback_server:
+    async with McpOAuthCallbackServer(address.oauth.callback_port) as callback_server:
         auth = create_mcp_oauth_provider(
             address.url,
             tokens,
+            client_id=address.oauth.client_id,
             redirect_url=callback_server.url,
             show_url=show_url,
             wait_for_code=callback_server.wait_for_code,

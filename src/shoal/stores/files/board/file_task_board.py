@@ -243,14 +243,16 @@ class FileTaskBoard:
         await self._release_abandoned_tasks(abandoned)
         while True:
             busy_task = None
-            for task in self._files.refresh_board_index().iterate_claimable_tasks():
-                async with self._locks.try_lock_task(self._files.directory, task.id) as is_locked:
-                    claim = self._claim_locked_task(task.id, by) if is_locked else None
-                if claim is not None and claim.success:
-                    return claim
-                if claim is None:
-                    # Somebody is changing it, most likely claiming it: try the next one first.
-                    busy_task = busy_task or task
+            # Held for all attempts: without it, each of them would fail while another process claims a task.
+            async with self._locks.lock_directory(self._files.directory):
+                for task in self._files.refresh_board_index().iterate_claimable_tasks():
+                    async with self._locks.try_lock_task(self._files.directory, task.id) as is_locked:
+                        claim = self._claim_locked_task(task.id, by) if is_locked else None
+                    if claim is not None and claim.success:
+                        return claim
+                    if claim is None:
+                        # Somebody is changing it, most likely claiming it: try the next one first.
+                        busy_task = busy_task or task
             if busy_task is None:
                 return None
             claim = await self.claim(busy_task.id, by=by)

@@ -128,7 +128,7 @@ def write_file_atomically(path: Path, content: bytes, *, durable: bool = False) 
 def create_or_replace_private_file(path: Path, content: bytes, *, durable: bool = False) -> None:
     """Create a file that nobody reads before this returns, without a temporary file."""
     if durable:
-        # A power cut must not leave an empty file under this name.
+        # A power failure must not leave an empty file under this name.
         write_file_atomically(path, content, durable=True)
         return
     try:

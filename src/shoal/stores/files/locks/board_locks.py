@@ -84,6 +84,18 @@ class TaskBoardLocks:
             yield
 
     @asynccontextmanager
+    async def lock_directory(self, directory: DirectoryHandle) -> AsyncIterator[None]:
+        """Hold the flock of the directory, so that no other process starts to change tasks."""
+        self._open_lock_directory(directory)
+        directory_flock = self._directory_flock
+        assert directory_flock is not None
+        await directory_flock.acquire(time.monotonic() + self._timeout)
+        try:
+            yield
+        finally:
+            directory_flock.release()
+
+    @asynccontextmanager
     async def try_lock_task(self, directory: DirectoryHandle, task: TaskId) -> AsyncIterator[bool]:
         """Lock one task without waiting; yield False if it is locked or another program changes the list."""
         self._open_lock_directory(directory)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gc
 import os
-import pickle
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -46,17 +45,6 @@ _ABANDONED_AFTER = 600.0
 _CHUNK = 1 << 20
 _PROGRESS_EVENTS = 5_000
 _PROGRESS_SECONDS = 1.0
-_SAFE_CALLABLES = frozenset(
-    (
-        ("builtins", "set"),
-        ("builtins", "frozenset"),
-        ("array", "_array_reconstructor"),
-        ("array", "array"),
-        ("collections", "Counter"),
-        ("msgspec._utils", "rebuild"),
-        ("pathlib", "PosixPath"),
-    )
-)
 
 
 class _SnapshotHeader(Struct, frozen=True, kw_only=True):
@@ -145,7 +133,7 @@ def read_snapshot(path: Path, source: Path, kind: type[T]) -> tuple[T, int] | No
                 return None
             file.seek(start)
             state = _unpickle_state(file, kind)
-    except (OSError, ValueError, msgspec.DecodeError, EOFError, pickle.UnpicklingError):
+    except (OSError, ValueError, msgspec.DecodeError, EOFError):
         return None
     return (state, header.offset) if isinstance(state, kind) else None
 
@@ -180,6 +168,8 @@ def _write_snapshot_file(path: Path, header: _SnapshotHeader, state: SnapshotSta
         writer = _HashingWriter(file)
         writer.write(msgspec.json.encode(header) + b"\n")
         with _pause_garbage_collection():
+            import pickle  # costs some milliseconds, and most processes write no snapshot
+
             pickle.dump(state, writer, protocol=5)
         file.write(writer.digest.digest())
 
@@ -252,26 +242,14 @@ def _import_module(name: str) -> Any:
     return sys.modules[name]
 
 
-class _StateUnpickler(pickle.Unpickler):
-    """Creates only objects of classes that are defined in the modules of the state."""
-
-    def __init__(self, file: BinaryIO, modules: tuple[str, ...]) -> None:
-        super().__init__(file)
-        self._modules = modules
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) in _SAFE_CALLABLES:
-            return super().find_class(module, name)
-        if module in self._modules:
-            found = getattr(_import_module(module), name, None)
-            if isinstance(found, type) and found.__module__ == module:
-                return found
-        raise pickle.UnpicklingError(f"{module}.{name} is not part of this state.")
-
-
 def _unpickle_state(file: BinaryIO, kind: type[SnapshotState]) -> Any:
+    from shoal.stores.files.sessions.state_unpickler import StateUnpickler, UnpicklingError
+
     with _pause_garbage_collection():
-        return _StateUnpickler(file, kind.snapshot_modules).load()
+        try:
+            return StateUnpickler(file, kind.snapshot_modules).load()
+        except UnpicklingError as error:
+            raise ValueError(str(error)) from error
 
 
 @contextmanager
