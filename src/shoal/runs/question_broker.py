@@ -54,7 +54,7 @@ class SessionQuestionBroker:
         is_preapproved: Callable[[Question], bool] | None = None,
     ) -> None:
         self._is_preapproved = is_preapproved
-        self.attended = attended
+        self._attended = attended
         self.answer_timeout = answer_timeout
         self._questions = questions
         self.late_answers = LatePermissionApprovalTracker(questions)
@@ -65,9 +65,18 @@ class SessionQuestionBroker:
         self._question_added: asyncio.Event | None = None
 
     @property
+    def attended(self) -> bool:
+        """True if a person may answer in this process."""
+        return self._attended
+
+    def mark_unattended(self) -> None:
+        """Note that nobody in this process can answer further questions."""
+        self._attended = False
+
+    @property
     def can_wait_for_person(self) -> bool:
         """True if a question waits for a person, here or at another terminal."""
-        return self.attended or self.answer_timeout is not None
+        return self._attended or self.answer_timeout is not None
 
     async def ask_person_or_deny(self, question: Question) -> Answer:
         self._questions.store_question(question)
@@ -98,6 +107,14 @@ class SessionQuestionBroker:
         is_first = self._questions.answer(question_id, answer)
         self._check_stored_answers()
         return is_first
+
+    def find_permission_question(self, question_id: str) -> PermissionQuestion | None:
+        """Return the permission question with that id, open or not; None if there is none."""
+        return self.late_answers.find_permission_question(question_id)
+
+    def submit_late_answer(self, question_id: str, answer: Answer) -> None:
+        """Answer a question whose call was interrupted. Raises `StateFileError` if it is not used."""
+        self.late_answers.submit_late_answer(question_id, answer)
 
     def list_open_questions(self) -> tuple[Question, ...]:
         return tuple(waiting.question for waiting in self._pending.values())
@@ -130,7 +147,7 @@ class SessionQuestionBroker:
         return leftovers
 
     async def _await_answer(self, pending: _PendingQuestion) -> Answer:
-        if self.attended and self.answer_timeout is None:
+        if self._attended and self.answer_timeout is None:
             return await asyncio.shield(pending.answer)
         if self.answer_timeout is None:
             return self._settle_answer(

@@ -47,8 +47,7 @@ class McpChannelSession(Protocol):
 class McpChannelMessageQueue:
     """Queue of pushed messages. Each message is journaled before it waits; dropped messages are counted."""
 
-    def __init__(self, session: McpChannelSession, names: frozenset[str]) -> None:
-        self.names = names
+    def __init__(self, session: McpChannelSession) -> None:
         self._session = session
         self._waiting: set[str] = set()
         self._dropped: Counter[str] = Counter()
@@ -72,14 +71,6 @@ class McpChannelMessageQueue:
             dropped, self._dropped = self._dropped, Counter()
             for server, count in dropped.items():
                 self._queue_channel_message(server, format_mcp_channel_drop_notice(server, count), count)
-
-    def describe_missing_channels(self, servers: Iterable[str]) -> tuple[str, ...]:
-        missing = sorted(self.names.difference(servers))
-        return tuple(
-            f"The channel server:{name} is not available: no MCP server {name} is configured and enabled. "
-            "List the servers: shoal mcp ls"
-            for name in missing
-        )
 
     def _queue_channel_message(self, server: str, text: str, message_count: int) -> None:
         wakes = self._session.can_be_woken

@@ -14,7 +14,6 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.app.mcp.mcp_channels import McpChannelMessageQueue
 from shoal.app.settings.mcp_files import ConfiguredMcpServers
 from shoal.core.agents.agent_definitions import AgentDefinition, ToolSelection
 from shoal.core.conversation.tools import Tool
@@ -93,8 +92,6 @@ class SessionMcpServerManager:
         takes a second, which would delay that request.
         """
         self.configured = configured
-        self.channels: McpChannelMessageQueue | None = None
-        """Messages that servers push to the lead; set before the servers start."""
         self.relayed_servers: tuple[McpServerStatus, ...] = ()
         """Servers of the program that drives the session; their tools are provided by the caller."""
         self._host = host
@@ -108,6 +105,7 @@ class SessionMcpServerManager:
         self._agent_servers: list[ManagedMcpServer] = []
         self._published: list[str] = []
         self._tool_change_listeners: tuple[Callable[[], object], ...] = ()
+        self._channel_listeners: tuple[Callable[[str, McpChannelMessage], None], ...] = ()
         self._resource_tools: tuple[Tool, ...] = ()
         self._group = asyncio.TaskGroup()
         self._change_event = asyncio.Event()
@@ -134,6 +132,10 @@ class SessionMcpServerManager:
     def subscribe_to_tool_changes(self, listener: Callable[[], object]) -> None:
         """Call this whenever the set of tools has changed."""
         self._tool_change_listeners = (*self._tool_change_listeners, listener)
+
+    def subscribe_to_channel_messages(self, listener: Callable[[str, McpChannelMessage], None]) -> None:
+        """Call this with the name of the server and each message that it pushes to the lead."""
+        self._channel_listeners = (*self._channel_listeners, listener)
 
     def start(self) -> None:
         """Start the servers in the background; a second call does nothing."""
@@ -217,9 +219,13 @@ class SessionMcpServerManager:
 
     def describe_missing_channels(self) -> tuple[str, ...]:
         """Return sentences about channels whose servers are not started."""
-        if self.channels is None:
-            return ()
-        return self.channels.describe_missing_channels(server.name for server in self.configured.servers)
+        names = self.configured.channel_names
+        missing = sorted(names.difference(server.name for server in self.configured.servers))
+        return tuple(
+            f"The channel server:{name} is not available: no MCP server {name} is configured and enabled. "
+            "List the servers: shoal mcp ls"
+            for name in missing
+        )
 
     def list_prompts(self) -> tuple[McpPrompt, ...]:
         """Return the prompts, each usable as a slash command."""
@@ -372,12 +378,11 @@ class SessionMcpServerManager:
         self, server: McpServerConfig
     ) -> Callable[[str, McpChannelMessage], None] | None:
         """Return the push handler of a session server; an agent's own server has none, whatever its name."""
-        channels = self.channels
-        return (
-            channels.receive_pushed_message
-            if channels is not None and server.name in channels.names
-            else None
-        )
+        return self._publish_channel_message if server.name in self.configured.channel_names else None
+
+    def _publish_channel_message(self, server: str, push: McpChannelMessage) -> None:
+        for listener in self._channel_listeners:
+            listener(server, push)
 
     def _start_server(
         self,

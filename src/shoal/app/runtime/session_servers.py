@@ -6,9 +6,12 @@ import os
 from functools import partial
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from shoal.app.config.session_config import SessionConfig
 from shoal.app.config.tool_selection import split_permission_rule_flags
 from shoal.app.definitions.agent_trust import is_agent_trusted
+from shoal.app.mcp.mcp_channels import parse_mcp_channel_names
 from shoal.app.mcp.mcp_host import create_mcp_client_context
 from shoal.app.mcp.mcp_servers import SessionMcpServerManager
 from shoal.app.runtime.event_bus import EventBus
@@ -43,6 +46,7 @@ def create_mcp_servers(
         cwd=workspace.root,
         plugins=config.plugins.build_mcp_documents(),
     )
+    configured = replace(configured, channel_names=_parse_channel_names(config))
     client_context = create_mcp_client_context(
         settings,
         root=workspace.root,
@@ -61,10 +65,16 @@ def create_mcp_servers(
         is_permitted=partial(is_server_permitted, settings),
         is_required=partial(_is_server_required, config),
     )
-
     if configured.servers:
         events.call_after_first_request(servers.start_optional_servers)
     return servers
+
+
+def _parse_channel_names(config: SessionConfig) -> frozenset[str]:
+    names = parse_mcp_channel_names(config.options.channels, "--channels")
+    names |= parse_mcp_channel_names(config.settings.own.channels, "shoal.channels")
+    # A teammate's process has no lead that could receive messages.
+    return names if config.options.lead_channel is None else frozenset()
 
 
 def _is_server_required(config: SessionConfig, server: McpServerConfig) -> bool:

@@ -446,8 +446,6 @@ class Session:
             self.emit_event(NotificationDelivered(agent=item.to, completion=item.id))
         self.runtime.hooks.on_item_delivered(item)
         self.teams.on_item_entered(item)
-        if self.runtime.servers.channels is not None:
-            self.runtime.servers.channels.on_item_delivered(item)
 
     async def interrupt(self) -> bool:
         """End the running turn but not the session; False if none is running."""

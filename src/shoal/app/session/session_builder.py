@@ -33,7 +33,7 @@ from shoal.app.config.tool_selection import (
 )
 from shoal.app.config.undo_history import SessionUndoHistory, create_undo_history
 from shoal.app.hooks.agent_hooks import HookSubjectAgent
-from shoal.app.mcp.mcp_channels import McpChannelMessageQueue, parse_mcp_channel_names
+from shoal.app.mcp.mcp_channels import McpChannelMessageQueue
 from shoal.app.options import Options
 from shoal.app.run_access.run_handle import CrossSessionMessenger
 from shoal.app.runtime.runtime import Runtime, open_runtime
@@ -153,7 +153,9 @@ async def connect_session(session: Session, exit_stack: AsyncExitStack) -> None:
     runtime = session.runtime
     _refuse_rules_without_tools(runtime)
     runtime.inbox.queue.add_delivery_listener(session.on_item_delivered)
-    runtime.servers.channels = _create_mcp_channels(runtime.config, session)
+    channel_messages = McpChannelMessageQueue(session)
+    runtime.servers.subscribe_to_channel_messages(channel_messages.receive_pushed_message)
+    runtime.inbox.queue.add_delivery_listener(channel_messages.on_item_delivered)
     route_hook_notices(session)
     if (control := await _start_control_server(session, exit_stack)) is not None:
         runtime.events.add_observer(control.publish_event, remote_events=True)
@@ -176,7 +178,6 @@ def _create_supervisor_and_teams(
         emit=runtime.events.emit_event,
         running_agents=runtime.agents.running,
     )
-    runtime.knowledge.invoker.supervisor = supervisor
     runtime.agents.plans.add_approval_listener(agent_factory.transcripts.save_approved_plan_mode)
     teams = _create_teams_or_member_host(runtime, supervisor, agent_factory)
     runtime.agents.running.add_source(teams)
@@ -186,7 +187,7 @@ def _create_supervisor_and_teams(
         *build_team_tools(teams),
         *build_background_tools(supervisor, runtime.processes.shells, teams, workflows.scripts),
         *([build_workflow_tool(workflows.scripts)] if runtime.settings.own.workflow_tool else ()),
-        runtime.knowledge.create_skill_tool(),
+        runtime.knowledge.create_skill_tool(supervisor),
     )
     runtime.tools.update({tool.schema.name: tool for tool in agent_tools})
     return supervisor, teams, workflows
@@ -362,15 +363,6 @@ def _select_lead_tools(runtime: Runtime) -> tuple[Mapping[str, Tool], frozenset[
     )
     rules = runtime.lead.permissions.get_active_rules()
     return runtime.agents.deferral.select_tools(tools, named, rules=rules, is_lead=True)
-
-
-def _create_mcp_channels(config: SessionConfig, session: Session) -> McpChannelMessageQueue | None:
-    """Create the queue of pushed messages. Raises `SettingsError` for an unusable flag."""
-    options = config.options
-    names = parse_mcp_channel_names(options.channels, "--channels")
-    names |= parse_mcp_channel_names(config.settings.own.channels, "shoal.channels")
-    # A teammate's process has no lead that could receive them.
-    return McpChannelMessageQueue(session, names) if names and options.lead_channel is None else None
 
 
 def _collect_startup_notes(runtime: Runtime) -> tuple[str, ...]:

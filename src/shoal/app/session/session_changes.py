@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -86,6 +86,16 @@ def _find_turn_of_message(history: undo_history.SessionUndoHistory, message_id: 
         if isinstance(entry, TranscriptMessageEntry) and entry.id == message_id and entry.parent in turns:
             return turns[entry.parent]
     raise undo_history.NothingToUndoError(f"No turn in this session started with the message {message_id!r}.")
+
+
+async def resume_script_workflow(session: Session, workflow: str, rerun_from: int | None) -> Any:
+    """Continue a workflow that the lead's model wrote and return its value. Raises `WorkflowError`."""
+    return await session.workflows.scripts.resume_in_foreground(workflow, rerun_from)
+
+
+async def stop_workflows(session: Session, reason: str) -> tuple[str, ...]:
+    """Stop the running workflows and return their ids."""
+    return await session.workflows.stop_all(reason)
 
 
 async def call_mcp_tool(session: Session, call: ToolUseBlock) -> ToolOutput | None:

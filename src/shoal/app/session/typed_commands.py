@@ -248,7 +248,7 @@ async def _fetch_mcp_prompt_text(runtime: Runtime, name: str, arguments: str) ->
 async def _run_forked_skill(session: Session, prompt: SlashCommandInvocation, skill: Skill) -> LoopResult:
     """Run the skill in an agent; its report is the answer and is added to the lead's conversation."""
     output = await session.runtime.knowledge.invoker.start_typed_forking_skill(
-        skill, prompt.arguments, session.agent
+        session.supervisor, skill, prompt.arguments, session.agent
     )
     return await _add_command_output(session, prompt, output.text, failed=output.is_error)
 

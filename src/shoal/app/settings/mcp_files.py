@@ -39,6 +39,8 @@ class ConfiguredMcpServers(Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
     managed_by: str = ""
     """Managed file that alone defines the servers; empty if there is none."""
+    channel_names: frozenset[str] = frozenset()
+    """Servers that may push messages to the lead."""
 
     def __bool__(self) -> bool:
         return bool(self.servers or self.disabled or self.untrusted or self.problems)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from msgspec import Struct
 
 from shoal.app.definitions.instructions import LoadedInstructionFiles
@@ -17,6 +19,7 @@ from shoal.core.conversation.tools import Tool
 from shoal.core.extensions.skills import ExternalSlashPromptSource, TypedCommand, WorkflowCommand
 from shoal.core.ports import Workspace
 from shoal.policy.permission_engine import PermissionEngine
+from shoal.runs.agent_supervisor import AgentSupervisor
 from shoal.tools.skill_tool import build_skill_tool, format_skill_list
 
 
@@ -64,9 +67,10 @@ class SkillsAndInstructions(Struct, kw_only=True):
         """Return the workflows, including those that cannot run."""
         return () if self.workflows is None else self.workflows.list_commands()
 
-    def create_skill_tool(self) -> Tool:
+    def create_skill_tool(self, supervisor: AgentSupervisor) -> Tool:
         return build_skill_tool(
-            self.invoker.invoke_skill, format_skill_list(self.skills.list_skills_for_model())
+            partial(self.invoker.invoke_skill, supervisor),
+            format_skill_list(self.skills.list_skills_for_model()),
         )
 
     def list_skill_and_instruction_notices(self) -> tuple[str, ...]:

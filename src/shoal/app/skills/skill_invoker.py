@@ -57,9 +57,6 @@ class PreloadedSkills(Struct, frozen=True, kw_only=True):
 class SkillInvoker:
     """Runs skills with the tools of the session; `note` sends a note to the user."""
 
-    supervisor: AgentSupervisor
-    """Set once it exists."""
-
     def __init__(
         self,
         skills: SkillAndCommandLibrary,
@@ -81,8 +78,10 @@ class SkillInvoker:
         self._note = note
         self._noted: set[str] = set()
 
-    async def invoke_skill(self, name: str, arguments: str, context: ToolContext) -> ToolOutput:
-        """Run a skill for an agent that called the skill tool."""
+    async def invoke_skill(
+        self, supervisor: AgentSupervisor, name: str, arguments: str, context: ToolContext
+    ) -> ToolOutput:
+        """Run a skill for an agent that called the skill tool; `supervisor` starts a forking one."""
         try:
             skill = self.skills.skills.find(name)
         except (UnknownSkill, InvalidAgentDefinition) as error:
@@ -96,7 +95,7 @@ class SkillInvoker:
         if skill.execution.forks:
             try:
                 return format_agent_start_result(
-                    await self.start_skill_agent(skill, arguments, agent, context)
+                    await self._start_skill_agent(supervisor, skill, arguments, agent, context)
                 )
             except AgentRequestRefused as refusal:
                 return create_tool_error_output(str(refusal))
@@ -108,7 +107,9 @@ class SkillInvoker:
             agent.state.turn_thinking_tokens = compute_thinking_tokens(skill.execution.effort)
         return ToolOutput(content=content, data={"skill": skill.name, "directory": str(skill.directory)})
 
-    async def start_typed_forking_skill(self, skill: Skill, arguments: str, agent: AgentRunner) -> ToolOutput:
+    async def start_typed_forking_skill(
+        self, supervisor: AgentSupervisor, skill: Skill, arguments: str, agent: AgentRunner
+    ) -> ToolOutput:
         """Start a forking skill that the user typed, as if the agent had called it."""
 
         typed_skill = skill
@@ -118,7 +119,7 @@ class SkillInvoker:
             """Start it; its name is passed for the rules about it."""
             try:
                 return format_agent_start_result(
-                    await self.start_skill_agent(typed_skill, arguments, agent, context)
+                    await self._start_skill_agent(supervisor, typed_skill, arguments, agent, context)
                 )
             except AgentRequestRefused as refusal:
                 return create_tool_error_output(str(refusal))
@@ -144,8 +145,13 @@ class SkillInvoker:
             sections.append(untrusted)
         return "\n\n".join([*sections, await self._render_body(skill, arguments, agent)])
 
-    async def start_skill_agent(
-        self, skill: Skill, arguments: str, agent: AgentRunner, context: ToolContext
+    async def _start_skill_agent(
+        self,
+        supervisor: AgentSupervisor,
+        skill: Skill,
+        arguments: str,
+        agent: AgentRunner,
+        context: ToolContext,
     ) -> AgentResult | BackgroundAgentLaunchResult:
         """Start an agent for the skill, which need not ask for the tools it allows.
 
@@ -166,7 +172,7 @@ class SkillInvoker:
             lent=granted,
         )
         self._allow_reading_directory(skill, agent)
-        return await self.supervisor.start_agent(request, context)
+        return await supervisor.start_agent(request, context)
 
     def preload_skills(self, names: tuple[str, ...], agent_name: str) -> PreloadedSkills:
         """Return the skills of a definition. Raises `AgentRequestRefused`, naming a missing skill."""

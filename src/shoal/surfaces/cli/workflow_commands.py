@@ -83,10 +83,11 @@ def _resume_workflow(workflow: str, **flag_values: Any) -> int:
     run, record = _find_recorded_workflow(workflow)
 
     async def resume(session: LibrarySession[Any]) -> Any:
+        from shoal.app.session.session_changes import resume_script_workflow
         from shoal.app.workflows.workflow_loader import load_workflow_file
 
         if record.started.script:
-            return await session.workflows.scripts.resume_in_foreground(record.started.workflow, rerun_from)
+            return await resume_script_workflow(session, record.started.workflow, rerun_from)
         definition = load_workflow_file(Path(record.started.source), record.started.name)
         return await definition.resume(session, record.started.workflow, rerun_from=rerun_from)
 
@@ -268,8 +269,10 @@ def _run_in_session(
 
 async def _stop_workflows_when_asked(session: LibrarySession[Any]) -> None:
     """End the run when `shoal stop` asks for it."""
+    from shoal.app.session.session_changes import stop_workflows
+
     await session.stop_requested.wait()
-    await session.workflows.stop_all("the user stopped the run")
+    await stop_workflows(session, "the user stopped the run")
 
 
 def _print_progress(event: Event) -> None:

@@ -68,19 +68,19 @@ class DrivingProgramQuestionForwarder:
         """Pass on an answer. Raises `QuestionAlreadyAnsweredError` or `StateFileError` if it is not used."""
         question = self._open.pop(response.id, None)
         if question is None:
-            late_question = self._broker.late_answers.find_permission_question(response.id)
+            late_question = self._broker.find_permission_question(response.id)
             answer = (
                 DenyAnswer(reason="")
                 if late_question is None
                 else _parse_program_answer(late_question, response)
             )
-            self._broker.late_answers.submit_late_answer(response.id, answer)
+            self._broker.submit_late_answer(response.id, answer)
         elif not self._broker.submit_answer(question.id, _parse_program_answer(question, response)):
             raise QuestionAlreadyAnsweredError(question.id)
 
     def deny_open_questions(self) -> None:
         """Deny the open questions: nobody will answer them."""
-        self._broker.attended = False
+        self._broker.mark_unattended()
         for question in list(self._open.values()):
             denial = DenyAnswer(reason="The program that should have answered has disconnected.", by="policy")
             self._broker.submit_answer(question.id, denial)
