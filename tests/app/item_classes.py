@@ -247,7 +247,7 @@ NOT_NARROWING = {
         _list_items(
             "settings",
             "cleanupPeriodDays theme shoal.cluster.address shoal.cluster.cpus shoal.cluster.files"
-            " shoal.cluster.lead_host"
+            " shoal.cluster.lead_host shoal.cluster.uncommitted"
             " shoal.durable shoal.store shoal.notify shoal.theme shoal.plain"
             " shoal.split_panes shoal.telemetry.enabled shoal.telemetry.content",
         )
@@ -263,6 +263,7 @@ NOT_NARROWING = {
             "name team cwd begun clock continue_last debug debug_file debug_filter fork persist record resume"
             " seed session_id setup store title trace",
         )
+        | _list_items("agent", "resources")
     ),
     "it describes the machine, the terminal or another program": _list_items(
         "variable",
