@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import shoal
+from shoal.core.errors import BadRequest
 from shoal.testing import make_tool_call
 
 
@@ -267,3 +268,67 @@ def test_help_works_for_every_public_name(name: str) -> None:
 
 def test_an_input_field_of_a_scripted_call_may_have_any_name() -> None:
     assert make_tool_call("Skill", name="review").input == {"name": "review"}
+
+
+@pytest.mark.spec("API-07")
+async def test_late_errors_name_options_and_not_flags(tmp_path: Path) -> None:
+    """Also the detail of a result, and of an agent that the program starts."""
+    advice = "Free some space on that disk, then resume with --resume, or use SHOAL_HOME=DIRECTORY."
+    expected = "Free some space on that disk, then resume with resume=, or use home=DIRECTORY."
+
+    def fail(_: shoal.ModelRequest) -> str:
+        raise BadRequest(advice)
+
+    async with shoal.open(cwd=tmp_path, model=shoal.ScriptedModel(fail)) as session:
+        result = await session.run("hi").wait()
+        started = await session.map("Plan", ["hi"])
+    assert result.detail == expected
+    assert expected in started[0].detail
+
+
+STEPS: dict[str, tuple[Callable[[shoal.Workflow], Any], str]] = {
+    "misspelled option": (lambda flow: flow.agent("Plan", "x", modelx="y"), "'modelx'. Did you mean model"),  # type: ignore[call-overload]
+    "prompt": (lambda flow: flow.agent("Plan", 3), "prompt: expected a string, got 3"),  # type: ignore[call-overload]
+    "agent": (lambda flow: flow.agent(3, "x"), "agent: expected an Agent or a name, got 3"),  # type: ignore[call-overload]
+    "prompts": (lambda flow: flow.map("Plan", "abc"), "prompts: expected a list of strings, got 'abc'"),
+    "at_once": (
+        lambda flow: flow.map("Plan", ["x"], at_once=0),
+        "at_once: expected an integer of at least 1",
+    ),
+    "options": (lambda flow: flow.ask("Continue?", "yes"), "options: expected a list of texts, got 'yes'"),
+    "command": (lambda flow: flow.shell(""), r"flow.shell\(\): command"),
+    "seconds": (lambda flow: flow.sleep(-1), "seconds: expected a number of at least 0, got -1"),
+    "stage": (lambda flow: flow.pipeline([1], "x"), "stages: expected a function, got 'x'"),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.spec("API-07")
+@pytest.mark.parametrize("name", STEPS)
+async def test_a_wrong_argument_of_a_step_is_named_and_starts_nothing(tmp_path: Path, name: str) -> None:
+    take_step, problem = STEPS[name]
+    requests: list[shoal.ModelRequest] = []
+
+    @shoal.workflow
+    async def plan(flow: shoal.Workflow) -> None:
+        await take_step(flow)
+
+    model = shoal.ScriptedModel(lambda request: requests.append(request) or "ok")  # type: ignore[func-returns-value]
+    async with shoal.open(cwd=tmp_path, model=model) as session:
+        with pytest.raises((TypeError, ValueError), match=problem):
+            await plan.run(session)
+    assert requests == []
+
+
+async def test_the_mistake_of_a_stage_is_raised_itself(tmp_path: Path) -> None:
+    async def fail(item: int) -> int:
+        raise KeyError(item)
+
+    @shoal.workflow
+    async def plan(flow: shoal.Workflow) -> list[int]:
+        return await flow.pipeline([1], fail)
+
+    async with shoal.open(cwd=tmp_path, model=shoal.ScriptedModel(["ok"])) as session:
+        with pytest.raises(KeyError):
+            await plan.run(session)
+        with pytest.raises(TypeError, match="expected an open session, got 3"):
+            await plan.run(3)  # type: ignore[arg-type]

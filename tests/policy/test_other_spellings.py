@@ -222,7 +222,7 @@ CHANGES = [
     "cargo install --root src x",
     "gh run download -D src", "docker cp c:/x src/", "aws s3 sync s3://b src", "docker run -v ./src:/s x",
     "xargs -a names rm", "$tool src/a.py", "coverage html -d src", "sass a.scss src/a.css",
-    "poetry add x", "uv lock",
+    "poetry add x", "uv lock", "sd 1 2 src/a.py", "mdformat .", "fd -e py -x rm", "fd py -X sed -i s/1/2/",
 ]  # fmt: skip
 
 

@@ -12,6 +12,7 @@ import pytest
 
 import shoal
 from shoal.app.workflows import script_host
+from shoal.backends.sandbox.landlock import LandlockSandboxDriver
 from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import Event, WorkflowEnded, WorkflowStepStarted
@@ -79,6 +80,7 @@ async def main(flow, files):
 
 
 @pytest.mark.spec("WFL-08")
+@pytest.mark.usefixtures("driver")
 async def test_a_script_runs_in_the_background_and_the_lead_gets_its_result(tmp_path: Path) -> None:
     writer = Writer(GOOD, arguments={"files": ["a", "b"]})
     ended = await writer.run(tmp_path)
@@ -116,6 +118,58 @@ async def test_a_person_sees_the_script_the_agents_and_the_cost_before_it_runs(
     assert (ended is not None) == allowed
     assert writer.prompts == (["one"] if allowed else [])
     assert allowed or "too expensive" in writer.result
+
+
+@pytest.mark.spec("WFL-08")
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("async def main(flow): return 1\n", "up to 1 agent, about "),
+        (
+            "async def main(flow): await flow.agent('Plan', 'x', model='opus')\n",
+            "chooses models, so the cost can differ",
+        ),
+    ],
+)
+async def test_the_question_about_a_script_has_numbers_even_if_the_model_gave_none(
+    tmp_path: Path, script: str, expected: str
+) -> None:
+    asked: list[PermissionQuestion] = []
+
+    def deny(question: shoal.Question) -> shoal.Answer:
+        assert isinstance(question, PermissionQuestion)
+        asked.append(question)
+        return DenyAnswer(reason="no")
+
+    writer = Writer(script)
+    del writer.input["max_agents"]
+    await writer.run(tmp_path, mode="default", on_question=deny)
+    assert expected in asked[0].reason
+
+
+@pytest.mark.spec("WFL-09")
+async def test_a_person_sees_only_a_few_questions_of_a_script_at_once(tmp_path: Path) -> None:
+    script = """
+import asyncio
+
+async def main(flow):
+    return await asyncio.gather(*[flow.ask(f"Question {n}?", ["yes"]) for n in range(20)])
+"""
+    open_now, most, answered = 0, 0, 0
+
+    async def answer(question: shoal.Question) -> shoal.Answer:
+        nonlocal open_now, most, answered
+        open_now, most = open_now + 1, max(most, open_now + 1)
+        for _ in range(1_000):  # time for more questions to arrive
+            await asyncio.sleep(0)
+        open_now, answered = open_now - 1, answered + 1
+        assert isinstance(question, shoal.ChoiceQuestion)
+        return question.choose("yes")
+
+    ended = await Writer(script).run(tmp_path, on_question=answer)
+    assert ended is not None
+    assert ended.value == ["yes"] * 20
+    assert (answered, most <= 5) == (20, True)
 
 
 @pytest.mark.spec("WFL-08")
@@ -194,8 +248,19 @@ ESCAPES = {
 }
 
 
+@pytest.fixture(name="driver", params=["bubblewrap", "Landlock"])
+def select_driver(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "Landlock":
+        landlock = LandlockSandboxDriver()
+        if (problem := landlock.explain_unavailable()) is not None:
+            pytest.skip(problem)
+        monkeypatch.setattr(script_host, "list_sandbox_drivers", lambda path: (landlock,))
+    return str(request.param)
+
+
 @pytest.mark.spec("WFL-09")
 @pytest.mark.parametrize("name", ESCAPES)
+@pytest.mark.usefixtures("driver")
 async def test_a_script_cannot_leave_its_process(tmp_path: Path, name: str) -> None:
     ended = await Writer(f"async def main(flow):\n    return str({ESCAPES[name]})\n").run(tmp_path)
     assert ended is not None
@@ -226,6 +291,7 @@ async def main(flow):
 
 @pytest.mark.spec("WFL-09")
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers of system calls differ")
+@pytest.mark.usefixtures("driver")
 async def test_system_calls_by_number_are_refused(tmp_path: Path) -> None:
     ended = await Writer(SYSTEM_CALLS).run(tmp_path)
     assert ended is not None
@@ -234,6 +300,7 @@ async def test_system_calls_by_number_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("WFL-09")
+@pytest.mark.usefixtures("driver")
 async def test_a_script_has_no_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_OF_THE_PARENT", "hidden")
     ended = await Writer("async def main(flow):\n    return dict(__import__('os').environ)\n").run(tmp_path)
@@ -275,6 +342,15 @@ LIMITS = {
         "endless loop",
     ),
     "steps": ("while True: flow.random()", "asked for more than 50 steps"),
+    "phases": ("while True: flow.phase('x')", "asked for more than 50 steps"),
+    "error output": (
+        "while True: __import__('os').write(2, b'x' * 65536)",
+        "bytes of error output",
+    ),
+    "expression": (
+        "return await flow.agent('Plan', 'x', schema={'items': {'type': 'string', 'pattern': '^(a+)+$'}})",
+        "cannot use pattern",
+    ),
     "waits": ("await __import__('asyncio').Event().wait()", "it is waiting for something other than a step"),
     "exit": ("__import__('os')._exit(7)", "without a result (status 7)"),
     "large value": ("return 'x' * 2_000_000", "but the limit is 1,048,576"),

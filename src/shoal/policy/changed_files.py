@@ -22,7 +22,9 @@ OPERAND_CHANGERS = frozenset(
     emacs csplit split mktemp flock zip gzip bzip2 xz zstd gunzip bunzip2 unxz indent sed perl awk gawk mawk
     busybox toybox
     find npx pnpx bunx uvx patch tar bsdtar unzip cpio 7z curl wget env sass lessc sphinx-build rclone s3cmd
-    ctags
+    ctags mdformat markdownlint markdownlint-cli2 doctoc sd comby ast-grep sg mmv taplo stylua djlint nixfmt
+    alejandra cmake-format sqlfluff rubocop standardrb scalafmt ktlint swiftformat php-cs-fixer pint dprint
+    ormolu fourmolu tidy csharpier
     """.split()  # noqa: SIM905 - a list to be read and extended
 )
 """Programs that may change the files and directories named in their arguments."""
@@ -244,6 +246,8 @@ def has_unknown_target(part: SimpleShellCommand) -> bool:
     words = part.words or part.argv or ()
     name = get_program_name(words) if words else ""
     if words and words[0] is None:
+        return True
+    if name in ("fd", "fdfind") and any(word and word.startswith(("-x", "-X", "--exec")) for word in words):
         return True
     return None in words and (name in WRITING_COMMANDS or name in OPERAND_CHANGERS)
 

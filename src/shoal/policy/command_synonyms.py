@@ -68,7 +68,10 @@ SUBCOMMAND_NAMES: dict[str, dict[str, tuple[str, ...]]] = {
     ),
     "yarn": _parse_names("run test = test\nrun start = start\ninstall = add\n"),
     "bun": _parse_names("install = i add a\nremove = rm\nrun = r\n"),
-    "git": _parse_names("add = stage\ninit = init-db\nblame = annotate pickaxe\nfsck = fsck-objects\n"),
+    "git": _parse_names(
+        "add = stage\ninit = init-db\nblame = annotate pickaxe\nfsck = fsck-objects\ncommit = citool\n"
+        "rebase = rebase--interactive\n"
+    ),
     "cargo": _parse_names("build = b\ncheck = c\ndoc = d\nrun = r\ntest = t\nremove = rm\n"),
     "svn": _parse_names(
         """
@@ -222,6 +225,12 @@ EFFECTS: dict[tuple[str, str], tuple[CommandEffect, ...]] = {
         _make_effect("git branch -C", "c --copy", "f --force"),
         _make_effect("git branch -c -f", "C"),
     ),
+    ("git", "pull"): (
+        _make_effect("git rebase", "r --rebase"),
+        _make_effect("git rebase", word=r"(?:-c)?pull\.rebase=.*"),
+        _make_effect("git merge | git fetch"),
+    ),
+    ("git", "gui"): (_make_effect("git commit", word="citool"),),
     ("git", "update-ref"): (
         _make_effect("git branch -D | git tag -d | git branch -d", "d --delete --stdin"),
         _make_effect("git branch -f | git tag -f | git reset"),

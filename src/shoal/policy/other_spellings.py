@@ -208,7 +208,7 @@ def _is_same_command(rule: KnownWords, command: KnownWords) -> bool:
     operands = [word for word in rule[1:] if word and not word.startswith("-")]
     flags = [word for word in rule[1:] if word and word.startswith("-")]
     if not operands and not flags:
-        return False
+        return True
     if operands and _is_unknown_subcommand(name, command):
         return True
     if not _has_operands(name, operands, command[1:]):

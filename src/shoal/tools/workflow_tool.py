@@ -36,11 +36,15 @@ class WorkflowTool:
         self.schema: ToolSchema = tool.schema
 
     def describe_call(self, arguments: Mapping[str, Any]) -> str:
-        agents = arguments.get("max_agents")
-        if not isinstance(agents, int) or "script" not in arguments:
+        agents, script = arguments.get("max_agents", 1), arguments.get("script")
+        if not isinstance(agents, int) or not isinstance(script, str):
             return ""
         noun = "agent" if agents == 1 else "agents"
-        return f"it may start up to {agents:,} {noun}, {self._workflows.describe_cost(agents)}"
+        about = f"it may start up to {agents:,} {noun}, {self._workflows.describe_cost(agents)}"
+        if "model" not in script:
+            return about
+        # The estimate is for the lead's model.
+        return f"{about}; the script chooses models, so the cost can differ"
 
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         return await self._tool.run(arguments, context)

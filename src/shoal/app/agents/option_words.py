@@ -20,12 +20,14 @@ _OPTION_OF_FLAG = {
 }
 """Options whose names differ from those of their flags."""
 _OPEN = "shoal.open"
+_HOME_VARIABLE = "SHOAL_HOME=DIRECTORY"
 _COMMAND = re.compile(r"shoal --resume ([\w-]+)|shoal --continue")
 _FLAG = re.compile(r"(?<![\w-])--([a-zA-Z][\w-]*)")
 
 
 def name_options_in_text(text: str) -> str:
     """Replace command-line flags with the options that a program passes; other flags stay."""
+    text = text.replace(_HOME_VARIABLE, "home=DIRECTORY")
     if "--" not in text:
         return text
     text = _COMMAND.sub(_replace_command, text)

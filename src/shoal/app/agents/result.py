@@ -59,9 +59,8 @@ class Result(Struct, Generic[AnswerT_co], frozen=True, kw_only=True):
     def raise_if_failed(self) -> None:
         """Raise `RunFailed` unless the work was completed."""
         if not self.ok:
-            detail = name_options_in_text(self.detail)
             raise RunFailed(
-                f"The run did not complete its work ({self.reason}): {detail}", result=self
+                f"The run did not complete its work ({self.reason}): {self.detail}", result=self
             ) from self.error
 
 
@@ -69,7 +68,7 @@ def build_turn_result(finished: RunFinished, output: OutputType[Any] | None) -> 
     return Result(
         reason=finished.reason,
         text=finished.text,
-        detail=finished.detail,
+        detail=name_options_in_text(finished.detail),
         cost_usd=finished.cost_usd,
         usage=finished.usage,
         requests=finished.requests,
@@ -91,7 +90,7 @@ def build_agent_result(
     return Result(
         reason=reason,
         text=read_full_report(result),
-        detail=result.detail,
+        detail=name_options_in_text(result.detail),
         cost_usd=budget.usd if budget is not None and budget.has_only_priced_requests else None,
         usage=result.usage,
         requests=result.requests,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast, overload
 
 from shoal.app.agents.agent import Agent, refuse_unknown_keywords
@@ -83,8 +83,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         try:
             await super().__aenter__()
         except ShoalError as error:
-            if not self._by_command:
-                name_options_in_error(error, self._opened_by)
+            self._name_options(error)
             raise
         try:
             self.workflows.agents.add_definitions(self._given_agents)
@@ -170,7 +169,8 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         self._require_open()
         check_text("session.send()", "to", to)
         check_text("session.send()", "text", text)
-        return await super().send(to, text)
+        with self._errors_in_python():
+            return await super().send(to, text)
 
     async def next_turn(self, *, wait_for_input: bool = False) -> Turn[AnswerT_co] | None:
         return cast("Turn[AnswerT_co] | None", await super().next_turn(wait_for_input=wait_for_input))
@@ -206,7 +206,8 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         refuse_unknown_keywords("session.spawn()", options, SpawnOptions.__annotations__)
         self._require_open()
         answer = choose_output_type(agent, output)
-        run = await self.workflows.agents.start_agent(agent, prompt, answer, options)
+        with self._errors_in_python():
+            run = await self.workflows.agents.start_agent(agent, prompt, answer, options)
         return AgentHandle(self, run, answer)
 
     @overload
@@ -292,6 +293,19 @@ class LibrarySession(Session, Generic[AnswerT_co]):
     def create_background_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run work until the session ends."""
         return self._tasks.create_task(work)
+
+    @contextmanager
+    def _errors_in_python(self) -> Iterator[None]:
+        """Let errors name Python options instead of flags, unless a command opened the session."""
+        try:
+            yield
+        except ShoalError as error:
+            self._name_options(error)
+            raise
+
+    def _name_options(self, error: ShoalError) -> None:
+        if not self._by_command:
+            name_options_in_error(error, self._opened_by)
 
     def _refuse_second_opening(self) -> None:
         if self._is_entered or (self._host is not None and self._host is not asyncio.current_task()):

@@ -50,6 +50,10 @@ _NO_FILTER_STATUS = 3
 _KILLED_STATUSES = {-24: "time", 152: "time", -9: "limit", 137: "limit"}
 _MAX_OPEN_REQUESTS = 2_000
 _MAX_ERROR_OUTPUT = 4_000
+_MAX_ERROR_BYTES = 1024 * 1024
+"""Error output of a script that is read before the script is ended."""
+_QUESTIONS_AT_ONCE = 5
+"""Questions of a script that a person sees at the same time."""
 
 
 async def select_script_sandbox(runtime: Runtime) -> SandboxDriver:
@@ -76,19 +80,25 @@ class ScriptHost:
         self._driver = driver
         self._open: set[asyncio.Task[None]] = set()
         self._changed: WorkflowError | None = None
+        self._questions = asyncio.Semaphore(_QUESTIONS_AT_ONCE)
 
     async def run(self, script: str, arguments: dict[str, Any]) -> Any:
         """Return what the script returns, as JSON. Raises `WorkflowError`."""
-        error_output = bytearray()
+        error_output, flooded = bytearray(), asyncio.Event()
+        received = 0
 
         def keep_error_output(data: bytes) -> None:
+            nonlocal received
+            received += len(data)
             error_output.extend(data)
             del error_output[:-_MAX_ERROR_OUTPUT]
+            if received > _MAX_ERROR_BYTES:
+                flooded.set()
 
         async with self._start_process(keep_error_output) as (process, reader, writer):
             writer.write(encode_script_start(script, arguments))
             try:
-                message = await self._serve_requests(reader, writer)
+                message = await self._serve_requests_unless(flooded, reader, writer)
             except ScriptProtocolError as error:
                 raise WorkflowError(f"The script was stopped because {error}.") from error
             finally:
@@ -101,6 +111,22 @@ class ScriptHost:
                 case None:
                     status = await process.wait()
                     raise WorkflowError(_describe_early_end(status, bytes(error_output)))
+
+    async def _serve_requests_unless(
+        self, flooded: asyncio.Event, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> ScriptReturned | ScriptRaised | None:
+        """Serve requests. Raises `ScriptProtocolError` if the script writes too much error output."""
+        serving = asyncio.ensure_future(self._serve_requests(reader, writer))
+        watching = asyncio.ensure_future(flooded.wait())
+        try:
+            await asyncio.wait([serving, watching], return_when=asyncio.FIRST_COMPLETED)
+            if not serving.done():
+                raise ScriptProtocolError(f"it wrote more than {_MAX_ERROR_BYTES:,} bytes of error output")
+            return serving.result()
+        finally:
+            for task in (serving, watching):
+                task.cancel()
+            await asyncio.wait([serving, watching])
 
     @asynccontextmanager
     async def _start_process(
@@ -199,6 +225,8 @@ class ScriptHost:
             return
         except (TypeError, ValueError, WorkflowError) as error:
             answer = encode_step_error(request.id, "WorkflowError", str(error))
+        if writer.transport.is_closing():
+            return  # the script has ended
         try:
             writer.write(answer)
             await writer.drain()
@@ -209,6 +237,7 @@ class ScriptHost:
         steps = self._steps
         match request:
             case AgentStepRequest(agent=agent, prompt=prompt, schema=schema):
+                _refuse_patterns(schema)
                 answer = None if schema is None else OutputType.from_schema(schema)
                 options: Any = {
                     key: value
@@ -218,7 +247,8 @@ class ScriptHost:
                 value = await steps.run_agent(self._join_path(request.path), agent, prompt, answer, options)
                 return value["text"] if answer is None else value["answer"]
             case AskStepRequest(path=path, question=question, options=choices):
-                return await steps.ask_person(self._join_path(path), question, choices)
+                async with self._questions:
+                    return await steps.ask_person(self._join_path(path), question, choices)
             case ShellStepRequest(path=path, command=command, timeout=timeout):
                 result = await steps.run_command(self._join_path(path), command, timeout)
                 return {"exit_code": result.exit_code, "text": result.text}
@@ -240,6 +270,18 @@ class ScriptHost:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+
+
+def _refuse_patterns(schema: Any) -> None:
+    """Raise `WorkflowError` for regular expressions: one of a script could keep this process busy forever."""
+    if isinstance(schema, dict):
+        if isinstance(schema.get("pattern"), str) or "patternProperties" in schema:
+            raise WorkflowError("The schema of a script cannot use pattern or patternProperties. Use enum.")
+        for part in schema.values():
+            _refuse_patterns(part)
+    elif isinstance(schema, list):
+        for part in schema:
+            _refuse_patterns(part)
 
 
 async def _open_streams(

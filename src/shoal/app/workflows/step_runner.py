@@ -73,6 +73,7 @@ class StepRunner:
         self._log = log
         self._completions = completions
         self._max_steps = MAX_STEPS if max_steps is None else max_steps
+        self._phase_count = 0
         self._max_agents = max_agents
         self._agent_count = 0
         self.worktrees: list[RetainedWorktreeWork] = []
@@ -87,6 +88,8 @@ class StepRunner:
             self._quota_refusal = event.reason
 
     def start_phase(self, name: str) -> None:
+        self._phase_count += 1
+        self._refuse_endless_loop(self._phase_count)
         self.phase = name
         events = self._runtime.events
         events.emit_event(WorkflowPhaseStarted(agent=LEAD_ID, workflow=self.workflow, phase=name))
@@ -281,12 +284,15 @@ class StepRunner:
             )
 
     def _allocate_number(self) -> int:
-        if self._log.next_number > self._max_steps:
+        self._refuse_endless_loop(self._log.next_number)
+        return self._log.allocate_number()
+
+    def _refuse_endless_loop(self, count: int) -> None:
+        if count > self._max_steps:
             raise WorkflowError(
                 f"The workflow {self.workflow} asked for more than {self._max_steps:,} steps, so it probably "
                 "loops forever. End its loop, or split the work between several workflows."
             )
-        return self._log.allocate_number()
 
     def _refuse_after_quota_error(self, *, has_child: bool) -> None:
         if has_child and self._quota_refusal:

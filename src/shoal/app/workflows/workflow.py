@@ -8,7 +8,14 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from shoal.app.agents.agent import Agent
+from shoal.app.agents.agent import Agent, refuse_unknown_keywords
+from shoal.app.agents.argument_checks import (
+    check_count,
+    check_function,
+    check_prompts,
+    check_text,
+    describe_value,
+)
 from shoal.app.agents.program_agents import MAPPED_AGENTS, SpawnOptions, choose_output_type
 from shoal.app.workflows.step_runner import ShellStepResult, StepRunner
 from shoal.core.agents.subagents import RetainedWorktreeWork
@@ -133,14 +140,13 @@ class Workflow:
         If agents fail, the others continue. Then `map` raises the first `RunFailed`, or returns `default` in
         place of each missing answer.
         """
-        if isinstance(prompts, str):
-            raise TypeError("flow.map(): prompts: expected a list of strings. Write prompts=[...].")
+        remaining = check_prompts("flow.map()", prompts)
         path = self._build_path("map", agent)
 
         async def run_prompt(prompt: str) -> Any:
             return await self._run_agent(path, agent, prompt, output, options)
 
-        return await _run_for_each(prompts, run_prompt, at_once, default)
+        return await _run_for_each("flow.map()", remaining, run_prompt, at_once, default)
 
     async def pipeline(
         self, items: Iterable[ItemT], *stages: Callable[[Any], Awaitable[Any]], at_once: int = MAPPED_AGENTS
@@ -150,12 +156,15 @@ class Workflow:
         Items do not wait for each other between stages. A stage is an async function of one value.
         """
 
+        for stage in stages:
+            check_function("flow.pipeline()", "stages", stage)
+
         async def run_stages(item: Any) -> Any:
             for stage in stages:
                 item = await stage(item)
             return item
 
-        return await _run_for_each(items, run_stages, at_once, _NO_DEFAULT)
+        return await _run_for_each("flow.pipeline()", items, run_stages, at_once, _NO_DEFAULT)
 
     # Other steps
 
@@ -164,6 +173,10 @@ class Workflow:
 
         Raises `WorkflowError` if nobody answers.
         """
+        check_text("flow.ask()", "question", question)
+        given: Any = options
+        if isinstance(given, str) or not given or not all(isinstance(each, str) for each in given):
+            raise TypeError(f"flow.ask(): options: expected a list of texts, got {describe_value(given)}.")
         return await self._steps.ask_person(self._build_path("ask"), question, options)
 
     async def shell(self, command: str, *, timeout: float | None = None) -> ShellStepResult:
@@ -171,10 +184,14 @@ class Workflow:
 
         Raises `WorkflowError` if it is not permitted.
         """
+        check_text("flow.shell()", "command", command)
         return await self._steps.run_command(self._build_path("shell"), command, timeout)
 
     async def sleep(self, seconds: float) -> None:
         """Wait. A workflow that continues after a crash waits only for the remaining time."""
+        given: Any = seconds
+        if isinstance(given, bool) or not isinstance(given, int | float) or not given >= 0:
+            raise ValueError(f"flow.sleep(): seconds: expected a number of at least 0, got {given!r}.")
         await self._steps.sleep(self._build_path("sleep"), seconds)
 
     def now(self) -> datetime:
@@ -193,12 +210,17 @@ class Workflow:
         output: type[Any] | None,
         options: SpawnOptions,
     ) -> Any:
+        refuse_unknown_keywords("flow.agent()", options, SpawnOptions.__annotations__)
+        check_text("flow.agent()", "prompt", prompt)
         answer = choose_output_type(agent, output)
         value = await self._steps.run_agent(path, agent, prompt, answer, options)
         return value["text"] if answer is None else answer.convert(value["answer"])
 
     def _build_path(self, kind: str, agent: Agent[Any] | str | None = None) -> str:
         """Return the phase, the functions that lead to the step, and its kind."""
+        given: Any = agent
+        if given is not None and not isinstance(given, Agent | str):
+            raise TypeError(f"flow.{kind}(): agent: expected an Agent or a name, got {given!r:.80}.")
         name = "" if agent is None else f" {agent if isinstance(agent, str) else agent.name}"
         return "/".join(
             filter(None, (self._steps.phase, *reversed(list(self._iter_callers())), f"{kind}{name}"))
@@ -221,11 +243,10 @@ class Workflow:
 
 
 async def _run_for_each(
-    items: Iterable[Any], run: Callable[[Any], Awaitable[Any]], at_once: int, default: Any
+    function: str, items: Iterable[Any], run: Callable[[Any], Awaitable[Any]], at_once: int, default: Any
 ) -> list[Any]:
     """Run a function for each item, at most `at_once` at a time; failures are raised when all have ended."""
-    if at_once < 1:
-        raise ValueError(f"at_once: expected an integer of at least 1, got {at_once!r}.")
+    check_count(function, "at_once", at_once)
     results: dict[int, Any] = {}
     failures: dict[int, Exception] = {}
     remaining = enumerate(items)
@@ -239,9 +260,12 @@ async def _run_for_each(
                 if isinstance(error, WorkflowError):
                     return
 
-    async with asyncio.TaskGroup() as workers:
-        for _ in range(at_once):
-            workers.create_task(run_remaining())
+    try:
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(at_once):
+                workers.create_task(run_remaining())
+    except ExceptionGroup as group:  # a mistake of the program, such as a stage that raises
+        raise group.exceptions[0] from None
     # No default replaces these: the workflow itself cannot continue.
     fatal = [error for error in failures.values() if isinstance(error, WorkflowError)]
     if fatal or (failures and default is _NO_DEFAULT):

@@ -62,6 +62,7 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
 
         Raises what the function raises, and `WorkflowError`.
         """
+        _check_session(session)
         bound = self._get_signature().bind(*args, **kwargs)
         bound.apply_defaults()
         workflows = session.workflows
@@ -174,6 +175,11 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
             return path, sha256(Path(path).read_bytes()).hexdigest()
         except OSError:  # typed at a prompt
             return path, ""
+
+
+def _check_session(session: Any) -> None:
+    if not hasattr(session, "workflows"):  # one that is not open raises an error that says so
+        raise TypeError(f"workflow.run(): session: expected an open session, got {session!r:.80}.")
 
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
