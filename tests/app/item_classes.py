@@ -256,7 +256,7 @@ NOT_NARROWING = {
             "--continue --resume --fork-session --session-id --no-session-persistence --print --record"
             " --output-format --input-format --include-partial-messages --replay-user-messages --verbose"
             " --quiet --plain --debug --debug-file --debug-filter --include-hook-events --ide --name"
-            " --worktree --init --init-only --maintenance",
+            " --worktree --init --init-only --maintenance --no-chrome",
         )
         | _list_items(
             "option",

@@ -68,6 +68,44 @@ async def test_two_tenants_at_once_have_their_own_keys_homes_and_addresses(
 
 
 @pytest.mark.spec("API-09")
+async def test_a_session_with_its_own_environment_reads_nothing_of_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Except where the user of the process lives, and where temporary files are."""
+    reads: set[str] = set()
+    kind: Any = type(os.environ)
+    read_variable, list_variables = kind.__getitem__, kind.__iter__
+
+    def record_read(environ: Any, name: str) -> str:
+        reads.add(name)
+        return str(read_variable(environ, name))
+
+    def record_all(environ: Any) -> Any:
+        reads.add("all of them")
+        return list_variables(environ)
+
+    environ = {"PATH": os.environ["PATH"], "IS_SANDBOX": "1"}
+    replies = [make_tool_call("Bash", command="env", description="Show the variables"), "Done."]
+    monkeypatch.setattr(kind, "__getitem__", record_read)
+    monkeypatch.setattr(kind, "__iter__", record_all)
+    async with shoal.open(
+        cwd=tmp_path,
+        home=tmp_path / "home",
+        environ=environ,
+        model=shoal.ScriptedModel(replies),
+        allowed_tools=["Bash"],
+    ) as session:
+        await session.run("go")
+        await session.map("Plan", ["look around"])
+    assert reads <= {"HOME", "XDG_CONFIG_HOME", "TMPDIR", "TEMP", "TMP"}
+    reads.clear()
+    async with shoal.open(cwd=tmp_path, model=shoal.ScriptedModel(["ok"])):
+        pass
+    # Without environ= the variables of the process count, so the test notices reads.
+    assert "all of them" in reads or len(reads) > 5
+
+
+@pytest.mark.spec("API-09")
 async def test_a_session_without_the_key_in_its_environment_does_not_use_that_of_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

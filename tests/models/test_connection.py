@@ -128,7 +128,7 @@ async def test_a_proxy_tunnel_is_requested_with_the_proxy_credentials(
 
 async def test_a_proxy_that_refuses_is_named_in_the_error() -> None:
     async with serve_proxy([], refuse=True) as address:
-        with pytest.raises(ConnectionLost, match=r"proxy 127\.0\.0\.1 answered 407"):
+        with pytest.raises(ConnectionLost, match=r"proxy 127\.0\.0\.1 responded with 407"):
             await create_openai_model("http://localhost:9", proxy=address).generate_reply(
                 make_request("Hi."), ignore_stream_delta
             )

@@ -134,7 +134,7 @@ async def test_an_http_error_is_reported_with_its_text(
     url = server.add_page("/gone", "<p>It was here once", status="404 Not Found")
     outcome = await web_workbench.call_tool("WebFetch", url=url)
     assert outcome.is_error
-    assert "answered 404 Not Found.\nIt was here once" in get_text(outcome)
+    assert "responded with 404 Not Found.\nIt was here once" in get_text(outcome)
 
 
 async def test_a_fetched_page_is_cached(web_workbench: ShellWorkbench, server: PageServer) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 import shoal
 from shoal.app.workflows import script_host
+from shoal.backends.sandbox import script_process
 from shoal.backends.sandbox.landlock import LandlockSandboxDriver
 from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.conversation.model_requests import ModelRequest
@@ -297,6 +299,27 @@ async def test_system_calls_by_number_are_refused(tmp_path: Path) -> None:
     assert ended is not None
     assert ended.status == "completed", ended.detail
     assert set(map(tuple, ended.value.values())) == {(-1, 1)}
+
+
+HEADERS = {
+    "x86_64": Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"),
+    "aarch64": Path("/usr/include/asm-generic/unistd.h"),
+}
+CALLS = """
+read write close fstat lseek mmap mprotect munmap brk rt_sigaction rt_sigprocmask rt_sigreturn
+sched_yield mremap madvise getpid exit futex clock_gettime clock_getres clock_nanosleep exit_group
+epoll_ctl epoll_pwait gettid sigaltstack getrandom restart_syscall nanosleep getrusage
+"""
+
+
+@pytest.mark.spec("WFL-09")
+@pytest.mark.parametrize(("machine", "own"), [("x86_64", ["poll", "epoll_wait"]), ("aarch64", ["ppoll"])])
+def test_the_filter_of_each_machine_has_the_numbers_of_the_same_calls(machine: str, own: list[str]) -> None:
+    if not HEADERS[machine].exists():
+        pytest.skip("the headers of the kernel are not installed")
+    names = re.findall(r"#define __NR(?:3264)?_(\w+) (\d+)", HEADERS[machine].read_text())
+    numbers = {name: int(number) for name, number in names}
+    assert set(script_process.ALLOWED_CALLS[machine]) == {numbers[name] for name in (*CALLS.split(), *own)}
 
 
 @pytest.mark.spec("WFL-09")
