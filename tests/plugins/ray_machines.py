@@ -86,9 +86,17 @@ class RayMachine:
         self._reap()
 
     def stop(self) -> None:
-        if self._process is not None:
-            _send_signal(self._process.pid, signal.SIGTERM)
-            self._reap()
+        if self._process is None:
+            return
+        # To all of them: faketime stays between this process and the machine's, and would end alone.
+        pids = self.pids
+        for pid in pids & _list_group(self._process.pid):
+            _send_signal(pid, signal.SIGTERM)
+        self._reap()
+        deadline = time.monotonic() + 30
+        while any(map(_is_running, pids)):
+            assert time.monotonic() < deadline, "processes of the machine are left"
+            time.sleep(0.05)
 
     def write_settings(self, settings: dict[str, Any]) -> None:
         (self.home / "settings.json").write_text(json.dumps(settings))
@@ -181,6 +189,25 @@ def find_free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("", 0))
         return int(probe.getsockname()[1])
+
+
+def _list_group(group: int) -> set[int]:
+    """Return the processes of a process group, without the guardians' groups of other processes."""
+    found = set()
+    for pid in (int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit()):
+        try:
+            if os.getpgid(pid) == group:
+                found.add(pid)
+        except ProcessLookupError:
+            continue
+    return found
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def _send_signal(pid: int, number: signal.Signals) -> None:
