@@ -18,7 +18,13 @@ from app_session_helpers import (
 
 import shoal
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns, script_agents, spawn_agent
-from session_helpers import collect_events, get_last_result, map_agent_results, open_session
+from session_helpers import (
+    collect_events,
+    get_last_result,
+    list_lead_results,
+    map_agent_results,
+    open_session,
+)
 from shoal.core.conversation.messages import Message, ToolResultBlock
 from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.errors import StateFileError
@@ -581,3 +587,25 @@ async def test_a_resumed_agent_is_notified_of_an_end_it_missed(tmp_path: Path) -
         await session.send("smith", "go on")
         await run_all_turns(session, None)
     assert "<result>quickly found</result>" in map_agent_results(session)["middle"].text.replace("<\\", "<")
+
+
+@pytest.mark.spec("USR-01")
+async def test_a_failed_start_keeps_neither_its_name_nor_its_place(tmp_path: Path) -> None:
+    """The directory is no git repository, so the first start fails after its name is reserved."""
+    model = script_agents(
+        lead=[
+            spawn_agent("first", "c1", name="scout", isolation="worktree"),
+            spawn_agent("second", "c2", name="scout"),
+            "done",
+        ],
+        second=["here"],
+    )
+    limits = {"max_agents": 1, "max_concurrent": 1}
+    async with open_session(tmp_path, model, shoal_settings=limits) as session:
+        await collect_events(session.run("lead"))
+        await session.supervisor.wait_until_idle()
+        first, second = list_lead_results(session)[:2]
+        started = [event for event in read_events(session) if isinstance(event, AgentStarted)]
+    assert "git" in first
+    assert second.startswith("here"), second
+    assert [event.name for event in started] == ["scout"]

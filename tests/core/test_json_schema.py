@@ -182,9 +182,9 @@ def test_a_constant_is_compared_deeply():
 def test_a_long_valid_list_is_checked_quickly():
     value = [{"number": number} for number in range(30_000)]
     each = {"type": "object", "properties": {"number": {"type": "integer"}}}
-    since = time.perf_counter()
+    since = time.process_time()
     assert find_schema_violations(value, {"type": "array", "items": each, "uniqueItems": True}) == []
-    assert time.perf_counter() - since < 5
+    assert time.process_time() - since < 5
 
 
 def test_a_deeply_nested_value_is_compared():

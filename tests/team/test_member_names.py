@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -45,3 +46,21 @@ async def test_the_list_of_tool_names_is_that_of_a_session(tmp_path: Path) -> No
     async with shoal.open(cwd=tmp_path, model=ScriptedModel(record_tools)) as session:
         await run_all_turns(session)
     assert set(tools) <= TOOL_NAMES
+
+
+async def test_a_teammate_that_cannot_start_keeps_neither_its_place_nor_its_name(tmp_path: Path) -> None:
+    """The directory is no git repository, so there can be no worktree."""
+    model = script_team(
+        lead=[
+            call_tool("TeamCreate", team_name="crew"),
+            spawn_member("ann", isolation="worktree"),
+            spawn_member("ann"),
+            "end",
+        ],
+        ann=["here"],
+    )
+    settings = json.dumps({"shoal": {"max_agents": 1, "max_concurrent": 1, "teammate_mode": "in-process"}})
+    async with open_session(tmp_path, model, settings=settings) as session:
+        await run_all_turns(session)
+        members = [member["name"] for member in read_team_config("crew")["members"]]
+    assert members == ["team-lead", "ann"]

@@ -24,7 +24,14 @@ from shoal.core.clock import Clock
 from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.events import JournaledEvent
-from shoal.core.extensions.hooks import NO_DECISION, Hook, HookDecision, HookDispatcher, HookEvent
+from shoal.core.extensions.hooks import (
+    NO_DECISION,
+    Hook,
+    HookDecision,
+    HookDispatcher,
+    HookEvent,
+    HookServices,
+)
 from shoal.core.extensions.skills import Skill
 from shoal.core.ids import LEAD_ID, AgentId, IdGenerator, SessionId
 from shoal.core.ports import ProcessLauncher, Workspace
@@ -264,10 +271,11 @@ def create_hook_runner(
     clock: Clock,
     emit: Callable[[JournaledEvent], None],
     variables_directory: Path,
+    services: HookServices,
 ) -> HookRunner:
     directories = {"CLAUDE_PROJECT_DIR": str(project), "SHOAL_PROJECT_DIR": str(project)}
     env = build_command_environment(settings.tool_environment) | directories
     resources = HookRunResources(
         processes=processes, clock=clock, env=env, root=project, variables_directory=variables_directory
     )
-    return HookRunner(resources, emit)
+    return HookRunner(resources, emit, services)

@@ -31,6 +31,7 @@ from shoal.app.mcp.deferred_tools import ToolDeferral
 from shoal.app.mcp.mcp_servers import McpPromptCommands, SessionMcpServerManager
 from shoal.app.options import AgentExtras, Options
 from shoal.app.runtime.event_bus import EventBus
+from shoal.app.runtime.hook_services import SessionHookServices
 from shoal.app.runtime.plan_registry import AgentPlanRegistry
 from shoal.app.runtime.session_budget import open_session_budget
 from shoal.app.runtime.session_knowledge import load_skills_and_instructions
@@ -295,14 +296,28 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
     sandbox = create_sandbox(settings, workspace, store.directory, events.note, permissions.list_denied_paths)
     permissions.is_sandboxed = lambda _: sandbox.can_skip_permission_question
     queue, notice_ids = SharedInboxQueue(), ids.derive_generator()
-    notifier = BackgroundShellNotifier(queue, notice_ids, events.emit_event)
     shells = await _open_shell_supervisor(
-        config, store, processes, sandbox, exit_stack, notifier, events.note
+        config,
+        store,
+        processes,
+        sandbox,
+        exit_stack,
+        BackgroundShellNotifier(queue, notice_ids, events.emit_event),
+        events.note,
     )
-    hooks = _create_hook_registry(config, workspace, processes, events, store.directory)
-    hooks.review_settings_with_hooks(live_settings)
-    team_store = _open_team_store(config, events, exit_stack)
     running_agents, teams_by_leader = RunningAgents(), TeamsByLeader()
+    servers = create_mcp_servers(config, workspace, processes, store.directory, tools, events)
+    budget = open_session_budget(config, model, store, events)
+    hooks = _create_hook_registry(
+        config,
+        workspace,
+        processes,
+        events,
+        store.directory,
+        SessionHookServices(settings, choose_model, budget, tools, servers, running_agents),
+        live_settings,
+    )
+    team_store = _open_team_store(config, events, exit_stack)
     plan_registry = AgentPlanRegistry(settings, ids.derive_generator(), running_agents, events.emit_event)
     scheduler = await _open_scheduler(config, queue, hooks, events, exit_stack)
     acceptance = TaskAcceptanceCommandRunner(tools, running_agents.require_agent)
@@ -324,9 +339,7 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
         tools |= build_lead_worktree_tools(workspace, settings, options.clock, ids, is_hidden)
     web_search = create_web_search_tool(settings, model.card, tools, running_agents.require_agent)
     tools |= {} if web_search is None else {web_search.schema.name: web_search}
-    servers = await exit_stack.enter_async_context(
-        create_mcp_servers(config, workspace, processes, store.directory, tools, events)
-    )
+    await exit_stack.enter_async_context(servers)
     knowledge = load_skills_and_instructions(
         config, permissions, hooks, tools, running_agents, model.card.window, events
     )
@@ -339,7 +352,7 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
         store=store,
         team_store=team_store,
         choose_model=choose_model,
-        budget=open_session_budget(config, model, store, events),
+        budget=budget,
         question_broker=question_broker,
         hooks=hooks,
         tools=tools,
@@ -525,6 +538,8 @@ def _create_hook_registry(
     processes: GuardedProcessLauncher,
     events: EventBus,
     directory: Path,
+    services: SessionHookServices,
+    live_settings: AutoReloadingSettings,
 ) -> HookRegistry:
     options, settings, history = config.options, config.settings, config.history
     own_tools = (*options.tools, *(tool for each in options.agent_extras.values() for tool in each.tools))
@@ -542,6 +557,7 @@ def _create_hook_registry(
             options.clock,
             events.emit_event,
             directory / VARIABLES_DIRECTORY,
+            services,
         ),
         settings,
         session=history.session,
@@ -556,6 +572,7 @@ def _create_hook_registry(
             for hook in configured.hooks
         ):
             processes.start_guardian_early()
+    hooks.review_settings_with_hooks(live_settings)
     return hooks
 
 

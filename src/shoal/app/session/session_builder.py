@@ -38,7 +38,6 @@ from shoal.app.options import Options
 from shoal.app.run_access.run_handle import CrossSessionMessenger
 from shoal.app.runtime.runtime import Runtime, open_runtime
 from shoal.app.session.control_handler import handle_control_command
-from shoal.app.session.hook_services import SessionHookServices
 from shoal.app.session.lifecycle_hooks import SessionLifecycleHookRunner
 from shoal.app.settings.configured_rules import find_skipped_flag_rules
 from shoal.app.workflows.workflow_supervisor import WorkflowSupervisor
@@ -95,7 +94,6 @@ def route_hook_notices(session: Session) -> None:
     )
     runtime.hooks.set_background_hook_notifier(notifier)
     runtime.hooks.runner.background.add_change_listener(teams.notify_changed)
-    runtime.hooks.runner.services = SessionHookServices(runtime)
 
 
 class SessionTeamPermissions:

@@ -91,24 +91,18 @@ class _HookMovedToBackgroundException(Exception):
     """The hook continues in the background and is no longer awaited."""
 
 
-class NullHookServices:
-    async def ask_model(self, prompt: str, model: str, *, agent: AgentId, can_read: bool) -> str:
-        raise ShoalError("no model is available here")
-
-    async def call_mcp_tool(self, action: McpToolHookAction, *, agent: AgentId) -> str:
-        raise ShoalError("no MCP server is available here")
-
-
 class HookRunner:
     """Runs hooks for all agents of a session; `emit` records each run in the journal."""
 
-    def __init__(self, environment: HookRunResources, emit: Callable[[JournaledEvent], None]) -> None:
+    def __init__(
+        self, environment: HookRunResources, emit: Callable[[JournaledEvent], None], services: HookServices
+    ) -> None:
         self._environment = environment
         self._emit = emit
+        self._services = services
         self.background: BackgroundHookRunner[tuple[Hook, _HookInput]] = BackgroundHookRunner()
         """Every hook runs in the foreground until this context is entered."""
         self.notice_sink: HookNoticeSink = NullHookNoticeSink()
-        self.services: HookServices = NullHookServices()
 
     @property
     def clock(self) -> Clock:
@@ -210,7 +204,7 @@ class HookRunner:
                 return _HookResult(verdict=parse_hook_output_text(hook.event, answer))
             case ModelPromptHookAction() as action:
                 async with self._environment.clock.deadline(hook.seconds):
-                    answer = await self.services.ask_model(
+                    answer = await self._services.ask_model(
                         format_hook_prompt(action.prompt, hook_input.data),
                         action.model,
                         agent=hook_input.agent,
@@ -220,7 +214,7 @@ class HookRunner:
             case McpToolHookAction() as action:
                 action = fill_mcp_hook_input(action, decode_json(hook_input.data))
                 async with self._environment.clock.deadline(hook.seconds):
-                    answer = await self.services.call_mcp_tool(action, agent=hook_input.agent)
+                    answer = await self._services.call_mcp_tool(action, agent=hook_input.agent)
                 return _HookResult(verdict=parse_hook_output_text(hook.event, answer))
             case PythonCallbackHookAction(function=function):
                 async with self._environment.clock.deadline(hook.seconds):

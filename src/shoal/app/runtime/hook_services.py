@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from msgspec import to_builtins
 from msgspec.structs import replace
@@ -12,7 +11,11 @@ from shoal.agent.agent_runner import BYTES_PER_TOKEN, AgentLoopState, AgentRunne
 from shoal.agent.agent_texts import load_prompt
 from shoal.agent.model_call import ask_other_model, call_model
 from shoal.agent.tool_calls import run_tool_for_hook
+from shoal.app.config.session_config import ModelChooser
+from shoal.app.mcp.mcp_servers import SessionMcpServerManager
 from shoal.app.models.child_model import SubagentModelResolver, choose_background_model
+from shoal.app.settings.settings import Settings
+from shoal.core.budgets.budget import Budget
 from shoal.core.conversation.messages import Message, ToolResultBlock, ToolUseBlock, user_message
 from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.conversation.tools import Tool
@@ -22,11 +25,8 @@ from shoal.core.extensions.mcp_servers import format_mcp_tool_name
 from shoal.core.ids import AgentId
 from shoal.core.permissions.permission_decisions import AllowDecision
 from shoal.core.ports import Model
+from shoal.runs.running_agents import RunningAgents
 from shoal.wire.json_codec import encode_json
-
-if TYPE_CHECKING:
-    from shoal.app.runtime.runtime import Runtime
-
 
 _READ_TOOLS = ("Read", "Grep", "Glob")
 """Tools of a hook of type `agent`."""
@@ -38,15 +38,29 @@ class HookToolCallError(ShoalError):
 
 
 class SessionHookServices:
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
-        self._model_resolver = SubagentModelResolver(runtime.settings, runtime.choose_model)
+    """`tools` are those of the session, which grow while it runs."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        choose_model: ModelChooser,
+        budget: Budget,
+        tools: Mapping[str, Tool],
+        servers: SessionMcpServerManager,
+        running_agents: RunningAgents,
+    ) -> None:
+        self._settings = settings
+        self._model_resolver = SubagentModelResolver(settings, choose_model)
+        self._budget = budget
+        self._tools = tools
+        self._servers = servers
+        self._running_agents = running_agents
 
     async def ask_model(self, prompt: str, model: str, *, agent: AgentId, can_read: bool) -> str:
         runner = self._find_runner(agent)
-        name = choose_background_model(self._runtime.settings, runner.model.card, model)
+        name = choose_background_model(self._settings, runner.model.card, model)
         judge = await self._model_resolver.load_model(runner.model, name)
-        self._runtime.budget.require_priced_model(judge.card, runner.identity.kind)
+        self._budget.require_priced_model(judge.card, runner.identity.kind)
         if not can_read:
             return await ask_other_model(runner, judge, system=load_prompt("hook_judge"), text=prompt)
         tools = {name: tool for name in _READ_TOOLS if (tool := runner.tools.get(name)) is not None}
@@ -54,13 +68,13 @@ class SessionHookServices:
         return await _ask_model_with_tools(runner, judge, tools, system=system, text=prompt)
 
     async def call_mcp_tool(self, action: McpToolHookAction, *, agent: AgentId) -> str:
-        runtime, runner = self._runtime, self._find_runner(agent)
-        await runtime.servers.wait_until_ready()
+        runner = self._find_runner(agent)
+        await self._servers.wait_until_ready()
         name = format_mcp_tool_name(action.server, action.tool)
-        if name not in runtime.tools:
+        if name not in self._tools:
             # The first request does not wait for every server.
-            await runtime.servers.wait_until_settled()
-        tool = runtime.tools.get(name)
+            await self._servers.wait_until_settled()
+        tool = self._tools.get(name)
         if tool is None:
             raise HookToolCallError(
                 f"the MCP server {action.server} has no tool {action.tool} at the moment; `shoal mcp ls` "
@@ -74,7 +88,7 @@ class SessionHookServices:
 
     def _find_runner(self, agent: AgentId) -> AgentRunner:
         # An agent that has not started yet, or has ended, is not listed: the lead pays for its hooks.
-        return self._runtime.agents.running.find_agent(agent) or self._runtime.agents.running.lead
+        return self._running_agents.find_agent(agent) or self._running_agents.lead
 
 
 async def _ask_model_with_tools(
