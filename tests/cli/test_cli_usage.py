@@ -98,7 +98,7 @@ def test_help_and_version_load_nothing_heavy() -> None:
         (["-p", "hi", "--max-budget-usd", "nan"], "not a dollar amount"),
         (["-p", "hi", "--max-total-tokens", "0"], "--max-total-tokens"),
         (["-p", "hi", "--max-agents", "none"], "--max-agents"),
-        (["-p", "hi", "--deadline", "soon"], "90s, 10m, 2h"),
+        (["-p", "hi", "--deadline", "soon"], "90s, 10m or 2h"),
         pytest.param(
             ["-p", "hi", "--permission-mode", "yolo"],
             "'yolo' is not one of default, acceptEdits, plan, dontAsk, bypassPermissions",

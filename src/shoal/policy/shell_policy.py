@@ -54,6 +54,7 @@ from shoal.policy.shell.command_analysis import (
     SimpleShellCommand,
     analyze_shell_command,
 )
+from shoal.policy.shell.plain_lines import is_kept_command
 from shoal.policy.shell_file_rules import REMOVERS, ShellFileRuleChecker
 from shoal.policy.unpacked_files import find_unpacking_objection, unpacks_files
 from shoal.policy.unreadable_files import (
@@ -163,7 +164,7 @@ class ShellCommandPermissionDecider:
     def _keep_allowed_part(self, decision: ShellCommandPartDecision) -> None:
         """Keep the decision about a command that depends on its words alone."""
         part = decision.part
-        if decision.verdict == "allow" and decision.rule is None and part.argv and _has_no_files(part):
+        if decision.rule is None and is_kept_command(part) and _has_no_files(part):
             if len(self._allowed_parts) >= _MAX_ALLOWED_PARTS:
                 self._allowed_parts.clear()
             self._allowed_parts[id(part)] = part

@@ -123,6 +123,11 @@ def add_plain_line_commands(
         )
 
 
+def is_kept_command(part: SimpleShellCommand) -> bool:
+    """Return True if the same object stands for this command the next time."""
+    return _READONLY_COMMANDS.get(part.text) is part
+
+
 def _keep_readonly_command(text: str, part: SimpleShellCommand) -> None:
     """Keep a command that changes nothing for the ones after it, so that the same text is judged once."""
     if (
