@@ -481,7 +481,7 @@ def _check_members(
             raise SettingsError(f"{origin}: members: {error}") from None
         if agent.output is not None:
             raise SettingsError(
-                f"{origin}: members: {name} has output=, but members report by tasks and mail. Leave it out."
+                f"{origin}: members: {name} sets output=, but members report through tasks and mail. Remove output=."
             )
         if backend in _REMOTE_BACKENDS and agent.extras.tools:
             raise SettingsError(

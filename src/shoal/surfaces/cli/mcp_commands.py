@@ -296,7 +296,7 @@ def log_out_of_mcp_server(*, name: str, mcp_config: Sequence[str]) -> int:
     """Forget the login to a remote server."""
     was_logged_in = _open_mcp_server_admin(mcp_config).log_out_of_server(name)
     shown = strip_terminal_codes(name)
-    click.echo(f"Logged out of {shown}." if was_logged_in else f"There is no login to {shown}.")
+    click.echo(f"Logged out of {shown}." if was_logged_in else f"You are not logged in to {shown}.")
     return exit_codes.OK
 
 

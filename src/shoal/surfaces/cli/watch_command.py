@@ -45,7 +45,7 @@ _TASK_MARKS = {"pending": "☐", "in_progress": "◐", "completed": "☑", "dele
 
 @click.command(
     name="watch",
-    help="Follow the run with this id (or the beginning of it); default: the newest live run in this "
+    help="Follow the run with this id or id prefix; default: the newest live run in this "
     "directory.",
 )
 @click.argument("session", required=False)
