@@ -194,7 +194,7 @@ def test_a_module_that_starts_a_thread_is_refused(tmp_path: Path) -> None:
     finally:
         sys.path.remove(str(tmp_path))
     assert server.process.wait(timeout=20) == 1
-    assert "starts a thread on import" in (tmp_path / "log").read_text()
+    assert "starts a thread when imported" in (tmp_path / "log").read_text()
     server.close()
 
 

@@ -68,7 +68,7 @@ async def test_the_commands_of_claude_code_work(shoal: ShoalProgram, home: Path,
     assert "type is 'ws'" in listed.err
     assert "command" in (await shoal("mcp", "get", "plain")).text
     assert (await shoal("mcp", "add", "-s", "user", "far", "http://127.0.0.1:9/mcp")).code == 0
-    assert "There is no login to far" in (await shoal("mcp", "logout", "far")).text
+    assert "You are not logged in to far" in (await shoal("mcp", "logout", "far")).text
     (project / ".mcp.json").write_text('{"mcpServers": {"shared": {"command": "there"}}}')
     assert (await shoal("trust")).code == 0
     assert json.loads((await shoal("mcp", "get", "shared", "--json")).out)["enabled"]

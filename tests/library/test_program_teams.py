@@ -230,7 +230,7 @@ def look_up(key: str) -> str:
         ({"members": [ANA, ANA]}, "two members have the name 'ana'"),
         ({"members": ["ana"]}, "members: expected agents, got 'ana'"),
         ({"members": [shoal.Agent("team-lead", prompt="x")]}, "'team-lead' is reserved"),
-        ({"members": [shoal.Agent("a", prompt="x", output=int)]}, "members report by tasks and mail"),
+        ({"members": [shoal.Agent("a", prompt="x", output=int)]}, "members report through tasks and mail"),
         (
             {"members": [shoal.Agent("a", prompt="x", tools=[look_up])], "backend": "process"},
             "a has Python tools, which only exist in this process",

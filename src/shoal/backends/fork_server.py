@@ -239,7 +239,7 @@ def main() -> None:
             importlib.import_module(module)
         entry_function = import_child_entry_point(entry)
     if threading.active_count() > 1:
-        raise RuntimeError(f"A module of {', '.join(sys.argv[1:])} starts a thread on import.")
+        raise RuntimeError(f"One of these modules starts a thread when imported: {', '.join(sys.argv[1:])}.")
     gc.freeze()
     ForkServer(lead, set_up_child_reaping(), entry_function).serve()
 

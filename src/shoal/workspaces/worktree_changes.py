@@ -267,7 +267,7 @@ async def _create_uncommitted_work_commit(
     git: GitRunner, common: Path, record: WorktreeRecord, tree: str, parents: Sequence[str]
 ) -> str:
     parent_arguments = [word for parent in parents for word in ("-p", parent)]
-    message = f"Uncommitted work of {record.name}\n\nCommitted by Shoal as the agent had left it.\n"
+    message = f"Uncommitted work of {record.name}\n\nCommitted by Shoal as the agent left it.\n"
     settings = await get_default_committer_settings(git, common)
     result = await git(
         "commit-tree",

@@ -481,7 +481,8 @@ def _check_members(
             raise SettingsError(f"{origin}: members: {error}") from None
         if agent.output is not None:
             raise SettingsError(
-                f"{origin}: members: {name} sets output=, but members report through tasks and mail. Remove output=."
+                f"{origin}: members: {name} sets output=, but members report through tasks and mail. "
+                "Remove output=."
             )
         if backend in _REMOTE_BACKENDS and agent.extras.tools:
             raise SettingsError(

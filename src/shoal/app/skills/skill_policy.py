@@ -39,7 +39,8 @@ def load_skill_policy(documents: Sequence[SettingsDocument]) -> SkillPolicy:
         if not isinstance(found, Mapping):
             location = document.locate_key(("skillOverrides",))
             problems.append(
-                f"{location}: skillOverrides: expected an object with skill names as keys; it is ignored"
+                f"{location}: skillOverrides: expected an object with skill names as keys; "
+                "the value is ignored"
             )
             continue
         for name, value in found.items():

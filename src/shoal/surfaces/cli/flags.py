@@ -99,9 +99,17 @@ _RUN_FLAGS = (
         metavar="[NAME|#PR]",
         help="Work in a git worktree under .claude/worktrees; create it if it does not exist.",
     ),
-    Option(["--init", "init"], is_flag=True, help="First run the Setup hooks with the trigger init."),
+    Option(
+        ["--init", "init"],
+        is_flag=True,
+        help="Run the Setup hooks whose trigger is `init` before the session starts.",
+    ),
     Option(["--init-only"], is_flag=True, help="Run the Setup and SessionStart hooks, then exit."),
-    Option(["--maintenance"], is_flag=True, help="First run the Setup hooks with the trigger maintenance."),
+    Option(
+        ["--maintenance"],
+        is_flag=True,
+        help="Run the Setup hooks whose trigger is `maintenance` before the session starts.",
+    ),
     Option(["--fork-session", "fork"], is_flag=True, help="Continue in a copy of the resumed session."),
     Option(["--session-id"], type=parse_session_uuid, metavar="UUID", help="Give the new session this id."),
     Option(

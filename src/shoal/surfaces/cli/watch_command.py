@@ -45,8 +45,7 @@ _TASK_MARKS = {"pending": "☐", "in_progress": "◐", "completed": "☑", "dele
 
 @click.command(
     name="watch",
-    help="Follow the run with this id or id prefix; default: the newest live run in this "
-    "directory.",
+    help="Follow the run with this id or id prefix; default: the newest live run in this directory.",
 )
 @click.argument("session", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print the events, one JSON object per line.")

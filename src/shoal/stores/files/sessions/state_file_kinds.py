@@ -64,7 +64,7 @@ STATE_FILE_KINDS = (
         file="journal.jsonl",
         shape="lines",
         used="The events that can be read are used, and transcripts, mail and tasks are complete without it.",
-        lost="The other events are lost, with their costs and schedules.",
+        lost="The other events are lost, along with their costs and schedules.",
     ),
     StateFileKind(
         name="snapshot",
