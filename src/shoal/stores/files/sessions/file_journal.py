@@ -92,8 +92,8 @@ class FileJournal:
                 sync_file_data(fd)
         except OSError as error:
             raise StateFileError(
-                f"Cannot write to the journal {self.path}: {error.strerror}. Everything written so far is kept. "
-                "Free some space on that disk, then resume with --resume.",
+                f"Cannot write to the journal {self.path}: {error.strerror}. Everything written so far "
+                "is kept. Free some space on that disk, then resume with --resume.",
                 path=self.path,
             ) from error
 
