@@ -116,11 +116,10 @@ def test_invalid_entries_are_separated_and_the_others_are_delivered():
         "hello",
         None,
         {**LEAST, "text": 7},
-        {**LEAST, "read": "yes"},
-        {**LEAST, "summary": []},
     ]
-    found = parse_content([*wrong, LEAST])
-    assert [entry.mail.text for entry in found.entries] == ["hello"]
+    odd_fields = [{**LEAST, "read": "yes"}, {**LEAST, "summary": []}]
+    found = parse_content([*wrong, *odd_fields, LEAST])
+    assert [entry.mail.text for entry in found.entries] == ["hello", "hello", "hello"]
     assert [json.loads(rejected.raw) for rejected in found.rejected] == wrong
     assert all(rejected.reason for rejected in found.rejected)
 
