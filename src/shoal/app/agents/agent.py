@@ -43,7 +43,16 @@ class AgentResources(TypedDict, total=False):
     labels: Mapping[str, str]
 
 
-class AgentFields(TypedDict, total=False):
+class AgentPlacementFields(TypedDict, total=False):
+    """Optional fields of an agent about where it runs."""
+
+    isolation: Literal["worktree"]
+    """`worktree` gives each agent a separate git worktree."""
+    resources: AgentResources
+    """Share of a machine that a teammate needs, if it runs on a cluster."""
+
+
+class AgentFields(AgentPlacementFields, total=False):
     """Optional fields of an agent."""
 
     description: str
@@ -61,10 +70,6 @@ class AgentFields(TypedDict, total=False):
     """How much the model thinks: a level, or a number of tokens."""
     max_turns: int
     """Maximum number of model requests."""
-    isolation: Literal["worktree"]
-    """`worktree` gives each agent a separate git worktree."""
-    resources: AgentResources
-    """Share of a machine that a teammate needs, if it runs on a cluster."""
     accept: str
     """Shell command that must succeed before the work counts as done."""
     skills: Sequence[str]

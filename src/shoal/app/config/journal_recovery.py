@@ -153,6 +153,14 @@ class RecoveredMembers(Struct, frozen=True, kw_only=True):
     """Members that left their team and whose name has not been used since."""
 
 
+class UnreadableJournalParts(Struct, frozen=True, kw_only=True):
+    """Parts of a journal that this version of Shoal cannot read."""
+
+    event_types: tuple[str, ...] = ()
+    """Unknown types of events."""
+    damaged_lines: int = 0
+
+
 class RecoveredSessionState(Struct, frozen=True, kw_only=True):
     turns: int
     pending: dict[AgentId, list[InboxItem]]
@@ -176,10 +184,8 @@ class RecoveredSessionState(Struct, frozen=True, kw_only=True):
     members: RecoveredMembers = RecoveredMembers()
     cut_off_questions: tuple[PermissionQuestion, ...] = ()
     """Questions about calls without a result whose answers nobody received."""
-    unknown_event_types: tuple[str, ...] = ()
-    """Types of unreadable events, whose content is missing above."""
-    unreadable_lines: int = 0
-    """Number of damaged lines, whose content is missing above."""
+    unreadable: UnreadableJournalParts = UnreadableJournalParts()
+    """Parts of the journal whose content is missing above."""
     journaled_tasks: dict[str, PackedTaskMap[TaskChanged]] = {}
     """Last event of each task, by board."""
 
@@ -255,8 +261,9 @@ def recover_state_from_journal(
             former=frozenset(reader.former_members),
         ),
         cut_off_questions=reader.questions.find_cut_off_questions(deliveries.answered),
-        unknown_event_types=tuple(reader.unknown_types),
-        unreadable_lines=len(unreadable),
+        unreadable=UnreadableJournalParts(
+            event_types=tuple(reader.unknown_types), damaged_lines=len(unreadable)
+        ),
         journaled_tasks=reader.tasks,
     )
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
+import socket
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import asyncpg
@@ -19,8 +22,6 @@ from shoal.stores.postgres.database_errors import (
     build_unreachable_error,
     describe_refusal,
 )
-from shoal.stores.postgres.holder_identity import get_host_identity, get_process_identity, is_process_alive
-from shoal.stores.postgres.pooler_check import check_pooler
 from shoal.stores.postgres.schema import (
     MIN_SERVER_VERSION,
     SCHEMA_VERSION,
@@ -35,6 +36,7 @@ HintListener = Callable[[str | None], None]
 
 CONNECT_SECONDS = 10.0
 _MAX_CONNECTIONS = 4
+_POOLER_PROBES = 4
 _FIRST_PAUSE, _MAX_PAUSE = 0.05, 1.0
 _NOTIFY_PAUSE = 0.005
 """Seconds between two batches of notifications: a busy board sends one for many changes."""
@@ -151,7 +153,7 @@ class DatabaseWorker:
                 f"The store {self._shown_address} is PostgreSQL {raw.get_server_version().major}. Shoal "
                 f"needs version {MIN_SERVER_VERSION} or newer."
             )
-        await check_pooler(raw, self._connect_raw, self._shown_address)
+        await _check_pooler(raw, self._connect_raw, self._shown_address)
         version = await read_schema_version(raw)
         check_schema_is_known(version)
         if version == 0 or migrate:
@@ -168,8 +170,8 @@ class DatabaseWorker:
         epoch: int = await raw.fetchval(
             "INSERT INTO shoal.holders (host, process, renewed_at, expires_at) VALUES ($1, $2, "
             "clock_timestamp(), clock_timestamp() + $3 * interval '1 second') RETURNING epoch",
-            get_host_identity(),
-            get_process_identity(),
+            _get_host_identity(),
+            _get_process_identity(),
             self.timing.lease,
         )
         return epoch
@@ -382,10 +384,10 @@ class DatabaseWorker:
         async def find_and_end(raw: Any) -> list[Any]:
             rows = await raw.fetch(
                 "SELECT epoch, process FROM shoal.holders WHERE host = $1 AND epoch <> $2",
-                get_host_identity(),
+                _get_host_identity(),
                 self.epoch,
             )
-            dead = [row[0] for row in rows if not is_process_alive(row[1])]
+            dead = [row[0] for row in rows if not _is_process_alive(row[1])]
             return await raw.fetch(_END_HOLDERS, dead) if dead else []
 
         self._queue_board_hints(await self.execute(find_and_end))
@@ -468,3 +470,77 @@ class DatabaseWorker:
 def build_channel(kind: str, name: str) -> str:
     """Return a channel name, which has at most 63 bytes."""
     return f"shoal_{kind}_{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()[:24]}"
+
+
+def _get_host_identity() -> str:
+    """Return a name for the process ids that this process can see: those of one boot and one container."""
+    parts = [socket.gethostname()]
+    with suppress(OSError):
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+    with suppress(OSError):
+        parts.append(str(Path("/proc/self/ns/pid").stat().st_ino))
+    return " ".join(parts)
+
+
+def _get_process_identity() -> str:
+    pid = os.getpid()
+    return f"{pid} {_read_start_time(pid)}"
+
+
+def _is_process_alive(identity: str) -> bool:
+    """Return False if this process has ended; its id may be in use again."""
+    pid_text, _, started = identity.partition(" ")
+    pid = int(pid_text)
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return _read_start_time(pid) == started
+
+
+def _read_start_time(pid: int) -> str:
+    """Return the start of a process in clock ticks; empty if the kernel does not report it."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return ""
+    fields = stat.rpartition(b")")[2].split()
+    # A zombie has ended: its parent has only not noticed yet.
+    return "" if fields[0] == b"Z" else fields[19].decode()
+
+
+async def _check_pooler(raw: Any, connect: Callable[[], Awaitable[Any]], address: str) -> None:
+    """Raise `SettingsError` if a pooler is in transaction mode.
+
+    A pooler reports a made-up process id at the start of a connection. In transaction mode, another client
+    gets the server connection of one that is between two transactions.
+    """
+    if await raw.fetchval("SELECT pg_backend_pid()") == raw.get_server_pid():
+        return
+    other = await connect()
+    try:
+        for _ in range(_POOLER_PROBES):
+            before = await raw.fetchval("SELECT pg_backend_pid()")
+            async with other.transaction():
+                taken = await other.fetchval("SELECT pg_backend_pid()")
+                after = await raw.fetchval("SELECT pg_backend_pid()")
+            if taken in (before, after) or before != after:
+                raise _build_pooler_error(address)
+    except (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError) as error:
+        raise _build_pooler_error(address) from error
+    except asyncpg.PostgresConnectionError as error:
+        if "pooling mode" in str(error):
+            raise _build_pooler_error(address) from error
+        raise
+    finally:
+        await other.close()
+
+
+def _build_pooler_error(address: str) -> SettingsError:
+    return SettingsError(
+        f"The store {address} is behind a connection pooler in transaction or statement mode. Notifications "
+        "and prepared statements belong to one server connection, so Shoal cannot use it. Set "
+        "pool_mode = session in the pooler, or use the address of the server itself."
+    )
