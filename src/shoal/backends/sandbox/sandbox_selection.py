@@ -132,8 +132,8 @@ class DriverSelectingSandbox:
         found = await asyncio.to_thread(self._search.find_new, self._watched)
         if not self._search.is_complete:
             self._note_once(
-                "The project has too many directories for Shoal to check whether commands created files "
-                "there that git or other programs would run."
+                "The project has too many directories, so Shoal cannot check whether commands created files "
+                "that git or other programs would run."
             )
         texts = tuple(map(_describe_planted_file, found))
         for text in texts:
