@@ -69,7 +69,7 @@ under `shoal`, with its line. Project settings that are more permissive than you
 """
 _VARIABLES = (
     "Environment variables of the process. Provider variables can also be in `env` in your own settings.\n"
-    "The usual variables for proxies (`HTTPS_PROXY`, `NO_PROXY`), colours (`NO_COLOR`) and\n"
+    "The usual variables for proxies (`HTTPS_PROXY`, `NO_PROXY`), colors (`NO_COLOR`) and\n"
     "[telemetry](../telemetry.md) work as well."
 )
 

@@ -711,7 +711,7 @@ async def test_a_definition_limits_the_tools_and_the_calls_they_may_make(
         report = list_lead_results(session)[0]
     fine, date, secret, glob = report.split("\n--\n")
     assert fine == "fine"
-    assert "its definition allows Bash only as Bash(echo:*)" in date
+    assert "its definition allows only these Bash calls: Bash(echo:*)" in date
     assert "the rule Bash(echo secret:*) (its definition) forbids it" in secret
     assert "There is no tool named 'Glob'" in glob
     assert find_event(AgentStarted, read_events(session)).tools == ("Read", "Bash")
@@ -819,7 +819,7 @@ async def test_resuming_an_agent_does_not_widen_its_restrictions(tmp_path: Path)
         await run_all_turns(session)
     last = [event.completion for event in read_events(session) if isinstance(event, AgentEnded)][-1]
     assert last.name == "deep"
-    assert "its definition allows Bash only as Bash(echo:*)" in last.text
+    assert "its definition allows only these Bash calls: Bash(echo:*)" in last.text
     assert "the rule Bash(echo no:*) (its definition) forbids it" in last.text
 
 

@@ -400,8 +400,8 @@ def test_an_unknown_agent_type_is_reported_with_its_line(tmp_path: Path) -> None
     [
         ("    mode: bypassPermissions\n", "cannot use bypassPermissions"),
         ("    mode: acceptEdits\n", "cannot use acceptEdits if the session uses default"),
-        ("budget: {usd: 6}\n", "6 is more than the 5 in your settings"),
-        ("budget: {tokens: 1001}\n", "1001 is more than the 1000 in your settings"),
+        ("budget: {usd: 6}\n", "6 exceeds the limit of 5 in your settings"),
+        ("budget: {tokens: 1001}\n", "1001 exceeds the limit of 1000 in your settings"),
     ],
 )
 def test_a_project_template_cannot_widen_permissions(more: str, words: str, tmp_path: Path) -> None:

@@ -393,7 +393,7 @@ async def test_a_team_that_cannot_start_is_reported_in_a_sentence(shoal: ShoalPr
             ("team", "start", "rof", "x"): (1, "Did you mean roof?"),
             ("team", "start", "bad", "x"): (1, "bad.md:15: tasks[2].owner: there is no role 'eve'"),
             ("team", "start", "wide", "x"): (1, "wide.md:7: roles[2].mode: a project's template cannot use"),
-            ("team", "start", "rich", "x", *limit): (1, "rich.md:8: budget.usd: 50 is more than the 2"),
+            ("team", "start", "rich", "x", *limit): (1, "rich.md:8: budget.usd: 50 exceeds the limit of 2"),
             ("team", "start", "strange", "x"): (
                 1,
                 "strange.md:7: roles[2].type: There is no agent 'painter'",

@@ -112,5 +112,5 @@ async def test_a_torn_roster_is_restored_from_its_last_good_copy(home: Path) -> 
     assert [each.name for each in team.members] == ["team-lead", "ann"]
     assert config.read_bytes() == content
     (report,) = reports
-    assert "Its last good copy is used instead" in report
+    assert "Shoal uses its last good copy instead" in report
     assert len(list(config.parent.glob("config.json.corrupt-*"))) == 1

@@ -50,13 +50,13 @@ WRONG_OPTIONS: list[tuple[str, Any, str]] = [
     ("output_schema", {"type": "strnig"}, "output_schema.type: unknown value 'strnig'. Did you mean string"),
     ("settings", "", "settings is empty"),
     ("settings", {"permissionns": {"deny": ["Bash"]}}, "'permissionns'. Did you mean permissions"),
-    ("settings", {1: 2}, "settings: expected texts as keys, got 1"),
+    ("settings", {1: 2}, "settings: expected strings as keys, got 1"),
     ("fork", True, "fork: it needs a session to copy. Add resume=ID or continue_last=True"),
     ("trace", "x", "trace: expected a traceparent"),
     ("name", "", "name is empty"),
     ("team", "no/pe", "team: 'no/pe' is not a valid name"),
-    ("allowed_tools", [""], "allowed_tools: it contains an empty text"),
-    ("disallowed_tools", [" "], "disallowed_tools: it contains an empty text"),
+    ("allowed_tools", [""], "allowed_tools: an entry is empty"),
+    ("disallowed_tools", [" "], "disallowed_tools: an entry is empty"),
     ("add_dirs", ["nowhere"], r"add_dirs=: .*nowhere is not a directory"),
     ("mcp_config", [{"servers": {}}], 'mcp_config=: it has no "mcpServers"'),
     (
@@ -112,7 +112,7 @@ async def test_a_hook_object_belongs_under_its_own_event(tmp_path: Path) -> None
         (
             shoal.ModelReply(message="hello", usage=shoal.Usage(), stop_reason="end_turn", model="own"),  # type: ignore[arg-type]
             TypeError,
-            "whose message is no shoal.Message",
+            "whose message is not a shoal.Message",
         ),
         (KeyError("broken"), KeyError, "broken"),
     ],
@@ -142,7 +142,7 @@ async def test_the_mistake_of_an_own_model_is_raised_and_its_request_is_closed(
         (lambda session: session.spawn("Plan", "x", isolation="wt"), "isolation: unknown value 'wt'"),
         (
             lambda session: session.spawn("Plan", "x", name=3),
-            "name: expected a text that is not empty, got 3",
+            "name: expected a non-empty string, got 3",
         ),
         (lambda session: session.subscribe(3), "callback: expected a function, got 3"),
         (lambda session: session.send("lead", 3), r"session.send\(\): text: expected a string, got 3"),
@@ -295,7 +295,7 @@ STEPS: dict[str, tuple[Callable[[shoal.Workflow], Any], str]] = {
         lambda flow: flow.map("Plan", ["x"], at_once=0),
         "at_once: expected an integer of at least 1",
     ),
-    "options": (lambda flow: flow.ask("Continue?", "yes"), "options: expected a list of texts, got 'yes'"),
+    "options": (lambda flow: flow.ask("Continue?", "yes"), "options: expected a list of strings, got 'yes'"),
     "command": (lambda flow: flow.shell(""), r"flow.shell\(\): command"),
     "seconds": (lambda flow: flow.sleep(-1), "seconds: expected a number of at least 0, got -1"),
     "stage": (lambda flow: flow.pipeline([1], "x"), "stages: expected a function, got 'x'"),  # type: ignore[arg-type]

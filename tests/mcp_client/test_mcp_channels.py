@@ -117,7 +117,7 @@ async def test_the_server_of_an_agent_is_never_a_channel(tmp_path: Path) -> None
         notes = "\n".join(session.notes)
     assert list_queued_items(session) == []
     assert "The channel server:chat is not available" in notes
-    assert "it is not a channel" in join_notes(read_events(session))
+    assert "the server is not a channel" in join_notes(read_events(session))
 
 
 async def test_a_flood_of_pushes_is_bounded_and_the_lead_gets_the_number_of_dropped_ones(

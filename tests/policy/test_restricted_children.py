@@ -44,7 +44,7 @@ def test_a_tool_entry_with_a_pattern_allows_only_matching_calls(
     ):
         refused = decide_call(child, "Bash", command=command)
         assert isinstance(refused, DenyDecision), command
-        assert refused.reason == "its definition allows Bash only as Bash(git:*), Bash(npm test)."
+        assert refused.reason == "its definition allows only these Bash calls: Bash(git:*), Bash(npm test)."
         assert refused.source == "its definition"
     assert name_decision(decide_call(child, "Read", file_path="/etc/hosts")) == "allow"
     assert name_decision(decide_call(child, "WebFetch", url="https://a.example")) == "allow"

@@ -83,7 +83,7 @@ async def test_a_failed_activity_write_is_reported_and_retried(tmp_path: Path) -
     staged.mkdir()
     shown.set_member_active(NAMES[0], active=False)
     await shown.flush()
-    assert "that these members are working: m0" in reports[0]
+    assert "record the activity of m0 in the roster" in reports[0]
     staged.rmdir()
     await shown.flush()
     assert await read_active_flags(rosters) == [False] + [True] * 19

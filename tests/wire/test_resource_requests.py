@@ -60,9 +60,9 @@ def test_resources_are_numbers_sizes_and_labels(given: dict[str, Any], found: Re
         ({"memory": -4}, "memory: expected bytes"),
         ({"memory": 10**30}, "memory: expected bytes"),
         ({"labels": ["disk"]}, "labels: expected a mapping"),
-        ({"labels": {"disk": "!fast"}}, "is not a value"),
-        ({"labels": {"disk": 3}}, "is not a value"),
-        ({"labels": {"a b": "c"}}, "is not a name of a label"),
+        ({"labels": {"disk": "!fast"}}, "is not a label value"),
+        ({"labels": {"disk": 3}}, "is not a label value"),
+        ({"labels": {"a b": "c"}}, "is not a label name"),
     ],
 )
 def test_an_invalid_resource_is_an_error_that_names_it(given: Any, told: str) -> None:

@@ -286,7 +286,7 @@ async def test_a_directory_that_cannot_have_a_worktree_is_refused_with_the_reaso
     assert "no commit from which" in await get_refusal(plain)
     run_git(tmp_path, "clone", "-q", "--bare", str(repository.top), "bare.git")
     assert "is a bare repository" in await get_refusal(tmp_path / "bare.git")
-    assert "inside of a git repository" in await get_refusal(repository.top / ".git")
+    assert "inside a repository's git directory" in await get_refusal(repository.top / ".git")
     run_git(repository.top, "branch", "shoal/agent-a0123456")
     assert "already a branch under shoal/agent-a0123456" in await get_refusal(repository.top)
     run_git(repository.top, "branch", "-D", "shoal/agent-a0123456")

@@ -173,8 +173,8 @@ def _check_reply(model: Model, reply: Any) -> ModelReply:
     usage: Any = reply.usage
     if not isinstance(message, Message) or not isinstance(usage, Usage):
         raise TypeError(
-            f"The model {model.card.id} returned a ModelReply whose message is no shoal.Message, or whose "
-            "usage is no shoal.Usage."
+            f"The model {model.card.id} returned a ModelReply whose message is not a shoal.Message, or "
+            "whose usage is not a shoal.Usage."
         )
     return reply
 

@@ -176,7 +176,7 @@ def explain_wait(nodes: list[dict[str, Any]], resources: Mapping[str, Any]) -> s
         node["address"] for node in map(describe_node, nodes) if node["is_alive"] and _fits(node, resources)
     ]
     return (
-        f"it waits until a machine has {describe_request(resources)} free. Machines that can have that: "
+        f"it waits until a machine has {describe_request(resources)} free. Suitable machines: "
         f"{', '.join(suitable) or 'none'}"
     )
 

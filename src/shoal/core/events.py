@@ -83,7 +83,7 @@ class ModelRequestSent(JournaledEvent, frozen=True, tag="request_sent"):
     request: RequestId
     model: str
     reserved_usd: float = 0.0
-    """Dollars that the request costs until it is settled; 0 if the price is unknown."""
+    """Dollars reserved for the request until it is settled; 0 if the price is unknown."""
     reserved_tokens: int = 0
 
 
@@ -376,7 +376,7 @@ class TaskChanged(JournaledEvent, frozen=True, tag="task_changed"):
 
 
 class WorkflowStarted(JournaledEvent, frozen=True, tag="workflow_started"):
-    """A workflow started, or continues after its process ended."""
+    """A workflow started, or continued after its process ended."""
 
     workflow: str
     """Id of the workflow in its session."""
@@ -496,7 +496,7 @@ class TextStreamed(LiveEvent, frozen=True, tag="heard"):
 
 
 class PartialReplyDiscarded(LiveEvent, frozen=True, tag="discarded"):
-    """The streamed part of the current answer was discarded because the request is retried."""
+    """The streamed part of the current answer was discarded because the request is being retried."""
 
     reason: str
     retry_in: float

@@ -112,7 +112,9 @@ class ToolPatternRestriction:
             return None
         rule_list = ", ".join(map(str, rules))
         return DenyDecision(
-            f"{DEFINITION_SOURCE} allows {call.name} only as {rule_list}.", rule_list, DEFINITION_SOURCE
+            f"{DEFINITION_SOURCE} allows only these {call.name} calls: {rule_list}.",
+            rule_list,
+            DEFINITION_SOURCE,
         )
 
     def _select_tool_rules(self, tool: str) -> tuple[ToolPermissionRule, ...]:

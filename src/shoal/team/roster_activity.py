@@ -60,10 +60,7 @@ class RosterActivityWriter:
             pass
         except (TeamStoreError, StateFileError) as error:
             names = ", ".join(changes)
-            self._report(
-                f"Could not record in the roster of {self._team} that these members are working: "
-                f"{names}: {error}"
-            )
+            self._report(f"Could not record the activity of {names} in the roster of {self._team}: {error}")
             return
         for name, active in changes.items():
             if self._pending.get(name) == active:

@@ -129,7 +129,7 @@ class TeamServices(Struct, frozen=True, kw_only=True):
             return await self.question_broker.ask_person_or_deny(question)
         except ShoalError as error:
             self.note(f"A question from {question.agent} could not be asked: {error}")
-            return DenyAnswer(reason=f"Could not ask anyone: {error}", by="policy")
+            return DenyAnswer(reason=f"The question could not be asked: {error}", by="policy")
 
     async def stop_agents_of(self, member: AgentId, why: str) -> None:
         """End the team that a member led and the agents that it started."""

@@ -134,7 +134,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--lenient", action="store_true", help="also answer requests that a real provider would reject"
     )
-    parser.add_argument("--with-parent", action="store_true", help="exit when standard input, a pipe, closes")
+    parser.add_argument("--with-parent", action="store_true", help="exit when standard input (a pipe) closes")
     options = parser.parse_args(argv)
     try:
         steps = read_model_script(options.script, MockServerScriptStep)

@@ -53,7 +53,7 @@ def _parse_share(key: str, value: Any) -> float:
         raise InvalidFrontMatterFieldError(f"{key}: expected a number such as 0.5 or 2, got {value!r}")
     if number > 1 and number != int(number):
         raise InvalidFrontMatterFieldError(
-            f"{key}: {value} is not possible because Ray shares only single {key}. Above 1, use an integer"
+            f"{key}: {value} is invalid because Ray allows fractions only below 1. Above 1, use an integer"
         )
     if 0 < number < _SMALLEST_SHARE:
         raise InvalidFrontMatterFieldError(f"{key}: {value} is less than {_SMALLEST_SHARE}")
@@ -86,10 +86,10 @@ def _parse_labels(value: Any) -> dict[str, str]:
         )
     for name, each in value.items():
         if not isinstance(name, str) or _LABEL_NAME.fullmatch(name) is None:
-            raise InvalidFrontMatterFieldError(f"labels: {name!r} is not a name of a label")
+            raise InvalidFrontMatterFieldError(f"labels: {name!r} is not a label name")
         if not isinstance(each, str) or _LABEL_VALUE.fullmatch(each) is None:
             # A value such as !fast would be an operator to Ray.
             raise InvalidFrontMatterFieldError(
-                f"labels: {name}: {each!r} is not a value; write text of letters, digits, '-', '_' and '.'"
+                f"labels: {name}: {each!r} is not a label value; use letters, digits, '-', '_' and '.'"
             )
     return dict(value)

@@ -166,12 +166,12 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     agent_type_limits: dict[str, AgentLimitSettings] = {}
     """Limits for all agents of a type together; seconds apply to each agent."""
     max_repeated_calls: Count | None = 5
-    """Number of times in a row that an agent may make the same tool call with the same result. After that
+    """Number of times in a row that an agent may make the same tool call with the same result. After that,
     Shoal warns the agent once, then pauses it with a question. None turns the check off. Calls of 10 seconds
     or more do not count."""
     max_unproductive_messages: Count | None = 20
     """Number of messages that an agent may send to one other agent without a change to a task or a file.
-    After that Shoal warns the agent once, then pauses it with a question. None turns the check off."""
+    After that, Shoal warns the agent once, then pauses it with a question. None turns the check off."""
     fan_out_preview: Count | None = 8
     """Number of agents that may start at once without asking a person first; None never asks."""
     theme: Literal["dark", "light", "ansi"] | None = None
@@ -342,7 +342,7 @@ class PerFileSettingsSchema(Struct, frozen=True, kw_only=True, rename="camel"):
     """Backend for teammates: `in-process`, `auto`, `tmux` or `iterm2`; `shoal.teammate_mode` overrides it."""
     api_key_helper: Any = None
     """Shell command that prints the key for Anthropic's API, if no variable sets a key. It runs again after
-    five minutes, and when the key is refused. In a project's file it needs trust."""
+    five minutes, and when the key is refused. In a project's file, it needs trust."""
     hooks: Any = None
     """Hooks by event."""
     output_style: Any = None

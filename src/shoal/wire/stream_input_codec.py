@@ -54,7 +54,7 @@ def _parse_name_list(body: Mapping[str, Any], key: str) -> tuple[str, ...] | Non
     if names is None or names == "all":
         return None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise InvalidInputStreamLineError(f'"{key}" of initialize must be a list of names')
+        raise InvalidInputStreamLineError(f'"{key}" in initialize must be a list of names')
     return tuple(names)
 
 

@@ -44,7 +44,7 @@ async def find_git_checkout(git: GitRunner, directory: Path) -> GitCheckout:
         raise WorktreeError(f"Cannot use the git repository for {directory}: {result.error}")
     is_bare, is_inside, common, entry = result.text.split("\n")
     if is_inside != "true":
-        description = "a bare repository" if is_bare == "true" else "the inside of a git repository"
+        description = "a bare repository" if is_bare == "true" else "inside a repository's git directory"
         raise WorktreeError(
             f"{directory} is {description}, so there is no checkout to work from. Start in a working tree."
         )

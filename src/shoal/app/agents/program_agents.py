@@ -133,7 +133,7 @@ def _has_same_definition(first: Agent[Any], second: Agent[Any]) -> bool:
 def _check_spawn_options(options: SpawnOptions) -> None:
     for name, value in options.items():
         if value is not None and (not isinstance(value, str | PathLike) or not str(value).strip()):
-            raise TypeError(f"session.spawn(): {name}: expected a text that is not empty, got {value!r:.80}.")
+            raise TypeError(f"session.spawn(): {name}: expected a non-empty string, got {value!r:.80}.")
     isolation: object = options.get("isolation")
     if isolation not in (None, "worktree"):
         raise ValueError(

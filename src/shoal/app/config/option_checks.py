@@ -96,7 +96,7 @@ def _check_texts(options: Options) -> Iterator[str]:
     """Check texts whose types are right."""
     for name in _RULE_LISTS:
         if any(not each.strip() for each in getattr(options, name) or ()):
-            yield f"{name}: it contains an empty text. Write the name of a tool, or leave it out."
+            yield f"{name}: an entry is empty. Write the name of a tool, or leave the entry out."
     if options.settings is not None and not options.settings.strip():
         yield "settings is empty. Pass a mapping, JSON or the path of a file, or leave it out."
     if options.trace and not _TRACE_PARENT.fullmatch(options.trace):

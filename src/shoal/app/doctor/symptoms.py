@@ -20,7 +20,7 @@ SYMPTOMS: dict[str, tuple[str, SymptomCheck]] = {
         "a message does not reach its recipient",
         run_symptoms.explain_recipient_not_found,
     ),
-    "tool-missing": ("an agent says that it has no such tool", setup_symptoms.explain_tool_missing),
+    "tool-missing": ("an agent says that a tool is missing", setup_symptoms.explain_tool_missing),
     "permission-unexpected": (
         "a call is unexpectedly refused or needs approval",
         run_symptoms.explain_permission_unexpected,

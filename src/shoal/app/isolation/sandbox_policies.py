@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _PROJECT_CONFIG_FILES = (".claude", ".mcp.json", ".envrc")
 WEAK_GUARD_ADVICE = (
     "Or rely on permission rules alone and accept that an allowed command can leave the worktree: "
-    '{"shoal": {"worktree_guard": "weak"}} in your settings.json.'
+    'put {"shoal": {"worktree_guard": "weak"}} in your settings.json.'
 )
 _SOCKET_DIRECTORIES = (".X11-unix", ".ICE-unix")
 # fmt: off

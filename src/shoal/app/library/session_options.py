@@ -228,7 +228,7 @@ def _refuse_misspelled_settings(settings: Mapping[Any, Any]) -> None:
     """Raise `SettingsError` for a key that is probably one that narrows; others may be another program's."""
     for key in settings:
         if not isinstance(key, str):
-            raise SettingsError(f"shoal.open: settings: expected texts as keys, got {key!r}.")
+            raise SettingsError(f"shoal.open: settings: expected strings as keys, got {key!r}.")
         if key not in _GUARDING_KEYS and (close := get_close_matches(key, _GUARDING_KEYS, n=1, cutoff=0.8)):
             raise SettingsError(f"shoal.open: settings: unknown key {key!r}. Did you mean {close[0]}?")
 

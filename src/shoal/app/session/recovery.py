@@ -74,9 +74,9 @@ async def start_or_recover_session(session: Session) -> None:
 def _describe_journal_damage(recovered: RecoveredSessionState, journal: str) -> Iterator[str]:
     if count := recovered.unreadable.damaged_lines:
         yield (
-            f"The journal {journal} is damaged: {count} of its lines cannot be read. The other events are "
-            "used. What these lines recorded is lost: it may be missing in the view, the cost and the list "
-            "of running agents."
+            f"The journal {journal} is damaged: {count} of its lines cannot be read. Shoal uses the other "
+            "events. What these lines recorded is lost: it may be missing from the view, the cost and the "
+            "list of running agents."
         )
     if recovered.unreadable.event_types:
         types = to_one_line(", ".join(recovered.unreadable.event_types))[:PREVIEW_LENGTH]

@@ -234,7 +234,7 @@ def check_relayed_server(settings: Settings, server: McpServerStatus) -> McpServ
     """Return the status of a server of the program that drives the session; the same lists apply to it."""
     if is_mcp_server_permitted(settings.documents, server.name, (), ""):
         return server
-    reason = "allowedMcpServers or deniedMcpServers of the settings does not permit it"
+    reason = "allowedMcpServers or deniedMcpServers in the settings does not permit it"
     return replace(server, status="disabled", detail=reason, tools=())
 
 

@@ -165,6 +165,7 @@ def _find_limit_escalations(
     ):
         if requested is not None and limit is not None and requested > limit:
             what = (
-                f"{requested:g} is more than the {limit:g} in your settings; lower it, {alternative} ({flag})"
+                f"{requested:g} exceeds the limit of {limit:g} in your settings; lower the value, "
+                f"{alternative} ({flag})"
             )
             yield TeamTemplateProblem(what=what, source=template.source, field_path=("budget", key))

@@ -176,7 +176,7 @@ class Workflow:
         check_text("flow.ask()", "question", question)
         given: Any = options
         if isinstance(given, str) or not given or not all(isinstance(each, str) for each in given):
-            raise TypeError(f"flow.ask(): options: expected a list of texts, got {describe_value(given)}.")
+            raise TypeError(f"flow.ask(): options: expected a list of strings, got {describe_value(given)}.")
         return await self._steps.ask_person(self._build_path("ask"), question, options)
 
     async def shell(self, command: str, *, timeout: float | None = None) -> ShellStepResult:

@@ -20,8 +20,8 @@ from shoal.core.ports import ProcessLaunchSpec
 from shoal.core.text.filenames import escape_filename
 
 DISABLE_HINT = (
-    'Or run without a sandbox, so that commands can do everything that you can: {"shoal": '
-    '{"sandbox": {"enabled": false}}} in your settings.json.'
+    "Or run without a sandbox, so that commands can do everything that you can: put "
+    '{"shoal": {"sandbox": {"enabled": false}}} in your settings.json.'
 )
 
 
@@ -132,8 +132,8 @@ class DriverSelectingSandbox:
         found = await asyncio.to_thread(self._search.find_new, self._watched)
         if not self._search.is_complete:
             self._note_once(
-                "The project has too many directories for Shoal to check whether commands created files "
-                "there that git or other programs would run."
+                "The project has too many directories, so Shoal cannot check whether commands created files "
+                "that git or other programs would run."
             )
         texts = tuple(map(_describe_planted_file, found))
         for text in texts:
@@ -173,8 +173,8 @@ def _describe_planted_file(path: Path) -> str:
     place = escape_filename(path)
     if path.name in (".git", "HEAD", "commondir", "config.worktree"):
         return (
-            f"A command created {place}. Git runs programs named in such a repository; Shoal does not. "
-            f"Check its config and hooks before you use git there."
+            f"A command created {place}. Git runs programs from the config and hooks there; Shoal does not. "
+            f"Check them before you use git there."
         )
     return (
         f"A command created {place}, which other programs read and act on. Check it before you use those "

@@ -54,6 +54,6 @@ class RestoredConversation(Struct, frozen=True, kw_only=True):
         if not clauses:
             return ""
         return (
-            f"The conversation {path} is damaged: {', and '.join(clauses)}. The lines that can be read are "
-            "used. The rest of the conversation is lost."
+            f"The conversation {path} is damaged: {', and '.join(clauses)}. Shoal uses the lines that "
+            "it can read. The rest of the conversation is lost."
         )

@@ -23,7 +23,7 @@ class AskDecision(Struct, frozen=True):
     rule: str | None = None
     source: str | None = None
     suggestions: tuple[PermissionSuggestion, ...] = ()
-    """Permission changes that avoid the same question in future."""
+    """Permission changes that avoid the same question in the future."""
     needs_person: bool = False
     """True if only a person may answer, not a hook."""
 

@@ -25,7 +25,7 @@ class PermissionQuestion(Struct, frozen=True, kw_only=True, tag_field="type", ta
     rule: str = ""
     """Rule that an answer for the whole session would add; empty if it would allow only this call."""
     suggestions: tuple[PermissionSuggestion, ...] = ()
-    """Permission changes that avoid the same question in future."""
+    """Permission changes that avoid the same question in the future."""
 
     def allow(
         self,

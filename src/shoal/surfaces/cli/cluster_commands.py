@@ -48,7 +48,7 @@ label_option = click.option(
 def cluster_commands() -> None:
     """Run teammates on several machines with Ray.
 
-    The cluster is set by --address or the setting shoal.cluster.address.
+    Choose the cluster with --address or the setting shoal.cluster.address.
     """
 
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 def export_command(*, session: str | None, html: bool, output: str | None, as_json: bool) -> int:
     """Export RUN (the beginning of its id; default: the latest run in this directory) as one file.
 
-    With --html the file is a page that anybody can open, without Shoal or a network connection:
-    `shoal export --html` writes shoal-RUN.html. Otherwise Shoal prints JSON to standard output.
+    With --html, the file is a page that anybody can open, without Shoal or a network connection:
+    `shoal export --html` writes shoal-RUN.html. Otherwise, Shoal prints JSON to standard output.
     """
     run = _find_run(session)
     content = render_run_export(run, html=html)

@@ -205,8 +205,8 @@ def add_mcp_server(  # noqa: PLR0913 - the options of the command
     scope: str | None,
     project: bool,
 ) -> int:
-    """Add a server: a command with its arguments, or a URL. Options come before COMMAND, or `--` separates
-    them from it. Without --scope, the server is added to your settings for this project.
+    """Add a server: a command with its arguments, or a URL. Put options before COMMAND, or separate
+    them from it with `--`. Without --scope, the server is added to your settings for this project.
 
     Write ${VARIABLE} in place of a key, and set the variable in Shoal's environment.
     """
@@ -293,7 +293,7 @@ mcp_commands.add_command(copy(show_mcp_server), "get")
 @config_option
 @debug_option
 def log_out_of_mcp_server(*, name: str, mcp_config: Sequence[str]) -> int:
-    """Forget the login to a remote server."""
+    """Delete the stored login for a remote server."""
     was_logged_in = _open_mcp_server_admin(mcp_config).log_out_of_server(name)
     shown = strip_terminal_codes(name)
     click.echo(f"Logged out of {shown}." if was_logged_in else f"You are not logged in to {shown}.")

@@ -182,7 +182,7 @@ def _reject_unused_answer_options(
     from shoal.core.permissions.questions import AllowAnswer, ChoiceAnswer, DenyAnswer
 
     if reason is not None and not isinstance(answer, DenyAnswer):
-        raise click.UsageError("--reason works only with `no`: an approved agent gets no message.")
+        raise click.UsageError("--reason works only with `no`: with `yes`, the agent gets no message.")
     if choices and not isinstance(answer, ChoiceAnswer):
         raise click.UsageError("--choice works only for a question with choices, and not with `no`.")
     if remember != "once" and not isinstance(answer, AllowAnswer):

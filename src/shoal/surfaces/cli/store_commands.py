@@ -25,7 +25,7 @@ store_option = click.option(
 def store_commands() -> None:
     """Manage a PostgreSQL store that several machines share.
 
-    The store is set by --store, SHOAL_STORE or the setting shoal.store.
+    Choose the store with --store, SHOAL_STORE or the setting shoal.store.
     """
 
 

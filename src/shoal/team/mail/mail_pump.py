@@ -127,7 +127,7 @@ class MailVerifier:
                 ChoiceQuestion(id=self._services.ids.new_short_id(), agent=agent, choices=(choice,))
             )
         except ShoalError as error:
-            self._services.note(f"Could not ask anybody about mail for {owner}: {error}")
+            self._services.note(f"Could not ask whether to accept mail for {owner}: {error}")
             return False
         return isinstance(answer, ChoiceAnswer) and answer.answers.get(question) == OBEY
 

@@ -183,8 +183,8 @@ class ManagedMcpServer:
             self._on_push(self.server.name, push)
             return
         self.note_once(
-            f"it pushes messages, but Shoal drops them because it is not a channel. To accept them, use "
-            f"--channels server:{self.server.name} or shoal.channels in your own settings."
+            f"it pushes messages, but Shoal drops them because the server is not a channel. To accept them, "
+            f"use --channels server:{self.server.name} or shoal.channels in your own settings."
         )
 
     async def refresh_features(self) -> None:

@@ -475,8 +475,8 @@ class FileMailbox:
             entries = inbox.entries
         self._report_problem(
             f"The mailbox of {self.owner} is damaged: {reason}. It is kept as "
-            f"{self._directories.inboxes.path / backup_name}; {len(entries)} of its messages could be read "
-            f"and are used. The others are lost."
+            f"{self._directories.inboxes.path / backup_name}. Shoal recovered {len(entries)} of its "
+            f"messages. The others are lost."
         )
         repaired = build_inbox_file(tuple(entries))
         self._replace_inbox_file(repaired)

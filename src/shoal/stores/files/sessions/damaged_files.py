@@ -49,14 +49,14 @@ def _report_damage(home: Path, names: dict[str, tuple[str, ...]], now: int) -> t
     reports: list[str] = []
     for pattern in FOLLOWED_DIRECTORIES:
         reports.extend(
-            f"The directory {path} is damaged: {damage}. The link is followed. Nothing is lost."
+            f"The directory {path} is damaged: {damage}. Shoal follows the link. Nothing is lost."
             for path in _expand_pattern(home, pattern, names)
             if (damage := _find_directory_damage(path)) is not None
         )
     for pattern in STATE_DIRECTORIES:
         reports.extend(
-            f"The directory {path} is damaged: {damage}. It was renamed to {_rename_aside(path, now)}. A new "
-            "one is created. The files in it are lost unless you put the directory back."
+            f"The directory {path} is damaged: {damage}. It was renamed to {_rename_aside(path, now)}. Shoal "
+            "creates a new one. The files in the old one are lost unless you put it back."
             for path in _expand_pattern(home, pattern, names)
             if (damage := _find_directory_damage(path)) is not None
         )

@@ -19,7 +19,7 @@ class StateFileKind(Struct, frozen=True, kw_only=True):
     file: str
     """Pattern for the names of the files."""
     shape: StateFileShape
-    used: str = "A new one is created."
+    used: str = "Shoal creates a new one."
     """Sentence about the replacement of a damaged file."""
     lost: str = "Nothing is lost."
     start: bytes = b""
@@ -39,7 +39,7 @@ STATE_FILE_KINDS = (
         directory="projects/*",
         file="{session}.jsonl",
         shape="lines",
-        used="The lines that can be read are used.",
+        used="Shoal uses the lines that it can read.",
         lost="The rest of the conversation is lost.",
     ),
     StateFileKind(
@@ -47,7 +47,7 @@ STATE_FILE_KINDS = (
         directory="projects/*/{session}/subagents",
         file="agent-*.jsonl",
         shape="lines",
-        used="The lines that can be read are used.",
+        used="Shoal uses the lines that it can read.",
         lost="The rest of the conversation is lost.",
     ),
     StateFileKind(
@@ -63,7 +63,7 @@ STATE_FILE_KINDS = (
         directory=_RUN,
         file="journal.jsonl",
         shape="lines",
-        used="The events that can be read are used, and transcripts, mail and tasks are complete without it.",
+        used="Shoal uses the events that it can read. Transcripts, mail and tasks do not need the journal.",
         lost="The other events are lost, along with their costs and schedules.",
     ),
     StateFileKind(
@@ -71,14 +71,14 @@ STATE_FILE_KINDS = (
         directory=_RUN,
         file="snapshot-*",
         shape="entry",
-        used="The journal or the conversation itself is read instead.",
+        used="Shoal reads the journal or the conversation itself instead.",
     ),
     StateFileKind(
         name="list of file checkpoints",
         directory=f"{_RUN}/checkpoints",
         file="index.jsonl",
         shape="lines",
-        used="The entries that can be read are used.",
+        used="Shoal uses the entries that it can read.",
         lost="The other changes cannot be undone.",
     ),
     StateFileKind(
@@ -113,7 +113,7 @@ STATE_FILE_KINDS = (
         directory=f"{_RUN}/results",
         file=".sizes",
         shape="words",
-        used="The lines that can be read are used.",
+        used="Shoal uses the lines that it can read.",
         lost="Shoal cannot tell whether the other results are complete.",
     ),
     StateFileKind(
@@ -121,7 +121,7 @@ STATE_FILE_KINDS = (
         directory=f"{_RUN}/results",
         file="*",
         shape="text",
-        used="The excerpt in the conversation is used.",
+        used="Shoal uses the excerpt in the conversation.",
         lost="The full text is lost.",
     ),
     StateFileKind(
@@ -138,7 +138,7 @@ STATE_FILE_KINDS = (
         directory=f"{_RUN}/tasks",
         file="*.output",
         shape="entry",
-        lost="The output so far is lost; the conversation of an agent contains it too.",
+        lost="The output so far is lost; an agent's conversation still contains its output.",
     ),
     StateFileKind(
         name="log of a process", directory=f"{_RUN}/logs", file="*", shape="entry", lost="The log is lost."
@@ -152,7 +152,7 @@ STATE_FILE_KINDS = (
         directory=_OWN_TEAM,
         file="roster.copy",
         shape="object",
-        used="The roster itself is used.",
+        used="Shoal uses the roster itself.",
         is_set_aside=True,
     ),
     StateFileKind(name="working copy of a roster", directory=_OWN_TEAM, file="roster.staged", shape="entry"),
@@ -163,7 +163,7 @@ STATE_FILE_KINDS = (
         file="spawned",
         shape="number",
         size=18,
-        used="The number of members in the roster is used.",
+        used="Shoal uses the number of members in the roster.",
         lost="A color may be used twice.",
         is_set_aside=True,
     ),
@@ -173,7 +173,7 @@ STATE_FILE_KINDS = (
         file="members",
         shape="words",
         start=b"# members",
-        used="All members of the roster are used.",
+        used="Shoal uses all members in the roster.",
         is_set_aside=True,
     ),
     StateFileKind(
@@ -201,14 +201,14 @@ STATE_FILE_KINDS = (
         directory=f"{_OWN_TEAM}/foreign",
         file="*",
         shape="entry",
-        lost="Unsigned mail from this member is refused until the lead writes to it.",
+        lost="Shoal refuses unsigned mail from this member until the lead writes to it.",
     ),
     StateFileKind(
         name="mail that is waiting for space",
         directory=f"{_OWN_TEAM}/overflow",
         file="*.jsonl",
         shape="lines",
-        used="The messages that can be read are used.",
+        used="Shoal uses the messages that it can read.",
         lost="The other messages are lost.",
     ),
     StateFileKind(
@@ -217,7 +217,7 @@ STATE_FILE_KINDS = (
         file="*.state",
         shape="number",
         size=96,
-        used="The waiting mail is read from its start. Messages that were delivered before are skipped.",
+        used="Shoal reads the waiting mail from its start and skips messages that were already delivered.",
         is_set_aside=True,
     ),
     StateFileKind(
@@ -225,7 +225,7 @@ STATE_FILE_KINDS = (
         directory=f"{_OWN_TEAM}/archive",
         file="*.jsonl",
         shape="lines",
-        used="The messages that can be read are used.",
+        used="Shoal uses the messages that it can read.",
         lost="Other messages, which were delivered long ago, are lost.",
     ),
     StateFileKind(name="task", directory="tasks/{board}", file="[0-9]*.json", shape="reader"),
@@ -235,7 +235,7 @@ STATE_FILE_KINDS = (
         directory="tasks/{board}",
         file=".highwatermark",
         shape="number",
-        used="The highest number of an existing task is used.",
+        used="Shoal uses the highest number of an existing task.",
         lost="The number of a deleted task may be used again.",
         is_set_aside=True,
     ),
@@ -260,7 +260,7 @@ STATE_FILE_KINDS = (
         file="*",
         shape="entry",
         used="Nothing replaces it.",
-        lost="Programs of that run that are still running are not found.",
+        lost="Shoal cannot find that run's programs if they are still running.",
     ),
     StateFileKind(name="lock file", directory="shoal", file="teams.lock", shape="entry"),
     StateFileKind(name="marker of the last cleanup", directory="shoal", file="swept", shape="entry"),

@@ -287,7 +287,7 @@ class FileRosterStore:
             return None
         directory.replace_file(ROSTER_FILE, copy.content)
         self._cached_files[name] = copy
-        self._report_problem(f"{headline} Its last good copy is used instead. Nothing else is lost.")
+        self._report_problem(f"{headline} Shoal uses its last good copy instead. Nothing else is lost.")
         return copy
 
     def _read_roster_copy_for_view(

@@ -78,7 +78,7 @@ def _create_tutorial_and_print_steps() -> int:
             f"{TUTORIAL_DIRECTORY} already exists. Use it, or remove it and try again."
         ) from None
     click.echo(
-        f"{TUTORIAL_DIRECTORY} contains a small project and {SCRIPT_FILE}, which replaces a model. Next:"
+        f"{TUTORIAL_DIRECTORY} contains a small project and {SCRIPT_FILE}, which stands in for a model. Next:"
     )
     click.echo(f"  cd {TUTORIAL_DIRECTORY}")
     click.echo(f"  export SHOAL_MODEL=scripted:$PWD/{SCRIPT_FILE}")

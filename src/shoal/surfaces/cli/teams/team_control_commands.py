@@ -129,7 +129,7 @@ async def deliver_user_message(
 @json_option
 @debug_option
 def stop_team(*, words: tuple[str, ...], now: bool, as_json: bool) -> int:
-    """Stop a team, or only its member MEMBER.
+    """Stop a team, or only MEMBER.
 
     Shoal asks each member to finish and stops it after `shoal.shutdown_grace` seconds; a member that is shut
     down leaves the team. Without MEMBER, the lead's run ends too. With --now, a run ends immediately, and its
@@ -368,8 +368,9 @@ resume_command = click.Command(
     callback=_resume_team,
     short_help="Resume a team whose lead has ended or died.",
     help=(
-        "Resume a team whose lead has ended or died: its session, members, mail and tasks.\n\n    At a "
-        "terminal you talk to the lead; with -p the team runs headless. The flags of `shoal` apply here too."
+        "Resume a team whose lead has ended or died: its session, members, mail and tasks.\n\n    In a "
+        "terminal, you talk to the lead; with -p, the team runs headless. The flags of `shoal` apply here "
+        "too."
     ),
     params=[
         click.Argument(["name"], required=False),

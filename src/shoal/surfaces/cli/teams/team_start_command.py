@@ -53,7 +53,7 @@ start_command = click.Command(
     short_help="Start a team from a template, and lead it.",
     help=(
         "Start a team from TEMPLATE for GOAL, and lead it.\n\n    Shoal creates the team, its tasks and "
-        "its members before the lead's first turn. At a terminal you talk to the\n    lead; with -p, or "
+        "its members before the lead's first turn. In a terminal, you talk to the\n    lead; with -p, or "
         "without a terminal, the team runs headless and prints the result. If GOAL is `-`, Shoal reads "
         "it\n    "
         "from "
