@@ -1,7 +1,7 @@
 # Each target does its own setup; `make help` prints the text after ##.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-all test-pythons check check-all mutants bench chaos fuzz load spec reference walks web lint fmt types layers setup-run setup-test clean
+.PHONY: help demo test test-samples test-long test-all test-pythons check check-all mutants bench chaos fuzz load spec reference walks web lint fmt types layers setup-run setup-test clean
 
 # The first Python that is new enough; only the targets that need one look for it.
 PYTHON = $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -23,6 +23,10 @@ demo: setup-run ## a team repairs a small project, offline, in about 30 seconds
 
 test: setup-test ## run the tests of every change, in about 15 minutes (ARGS="-k name" for some of them)
 	@$(VENV)/python -m pytest -n auto $(ARGS)
+
+test-samples: setup-test ## run all variations of the tests that `make test` samples
+	@TEST_ALL=1 $(VENV)/python -m pytest -n auto -m sampled $(ARGS)
+	@TEST_ALL=1 $(VENV)/python -m pytest -n auto tests/app/test_narrowing_items.py $(ARGS)
 
 test-long: setup-test ## run only the tests that take long
 	@TEST_ALL=1 $(VENV)/python -m pytest -n auto -m exhaustive $(ARGS)
