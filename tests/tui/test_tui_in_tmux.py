@@ -34,7 +34,7 @@ class TmuxTerminal:
         environment = build_environment(root / "home", SHOAL_PLAIN="0", **env)
         command = ["env", "-i", *(f"{name}={value}" for name, value in environment.items())]
         command += [sys.executable, str(TERMINAL_PROGRAM), str(script), "default", "0.02", ""]
-        shell_line = f"stty -g; {shlex.join(command)}; echo status=$?; stty -g; cat"
+        shell_line = f"stty -g; {shlex.join(command)}; status=$?; stty -g; echo status=$status; cat"
         tmux("new-session", "-d", "-s", "person", "-c", str(self.project), "-x", "80", "-y", "24", shell_line)
 
     def press_keys(self, *keys: str) -> None:
