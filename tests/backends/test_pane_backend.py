@@ -151,7 +151,7 @@ async def test_members_survive_a_killed_tmux_server_and_one_note_says_so(
         tmux("kill-server")
         async with asyncio.timeout(20):
             told = await notes.get()
-        assert told == "tmux ended with all its panes. The teammates continue without them."
+        assert told == "tmux exited and closed all its panes. The teammates keep running without panes."
         assert all(map(backend.is_process_alive, members))
         # The next one is not lost either.
         late = await backend.spawn_member(make_pane_launch(tmp_path, "dave"))

@@ -207,7 +207,9 @@ class PaneBackend:
         end = await self._panes.wait_for_pane_exit(pane)
         if end.all_gone and not self._loss_reported:
             self._loss_reported = True
-            self._note(f"{self.type} ended with all its panes. The teammates continue without them.")
+            self._note(
+                f"{self.type} exited and closed all its panes. The teammates keep running without panes."
+            )
         elif end.status:
             self._note(f"The pane that shows {name} failed: {describe_pane_exit(end)}. {name} continues.")
 

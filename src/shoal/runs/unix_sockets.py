@@ -82,4 +82,4 @@ def _remove_stale_socket(path: Path, name: str) -> None:
             with suppress(FileNotFoundError):
                 path.unlink()
             return
-    raise StateFileError(f"Another process is already listening at {path}.", path=path)
+    raise StateFileError(f"Another process is already listening on {path}.", path=path)
