@@ -519,7 +519,7 @@ async def test_a_person_restarts_a_member_that_is_down(
         logs.with_suffix(".away").rename(logs)
         assert (await shoal("team", "restart", "roof", "alice")).text == "Restarting alice.\n"
         async with asyncio.timeout(TIMEOUT):
-            while b"It continues in a new process" not in await process.stderr.readline():
+            while b"continues in a new process" not in await process.stderr.readline():
                 pass
         assert (await shoal("team", "restart")).text == "No member of the team roof is down.\n"
         assert map_member_states(await show_team(shoal))["alice"] != "down"

@@ -144,7 +144,7 @@ async def test_a_member_whose_process_hangs_continues_in_a_new_one(
         assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead", "ann"]
         notes = "\n".join(event.text for event in read_events(session) if isinstance(event, NoteAdded))
     assert "ann has not answered for 1 s" in notes
-    assert "it had not answered for 1 s). It continues in a new process" in notes
+    assert "it had not answered for 1 s). ann continues in a new process" in notes
 
 
 async def test_the_death_of_a_member_that_waits_for_a_slot_is_noticed_within_two_seconds(

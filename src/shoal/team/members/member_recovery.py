@@ -92,8 +92,8 @@ class MemberRecovery:
                 continue
             if is_restarted:
                 self._services.note(
-                    f"The process of {down_member.name} died ({outcome.detail}). It continues in a new "
-                    "process."
+                    f"The process of {down_member.name} died ({outcome.detail}). {down_member.name} "
+                    "continues in a new process."
                     if has_died
                     else f"{down_member.name} failed ({outcome.detail}) and was restarted."
                 )
