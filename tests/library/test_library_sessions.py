@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from pathlib import Path
 from typing import Any, NotRequired, get_args, get_origin, get_type_hints
@@ -11,7 +12,7 @@ import pytest
 
 import shoal
 from shoal.app.options import Options
-from shoal.core.conversation.model_requests import ModelRequest
+from shoal.core.conversation.model_requests import ModelRequest, TextDelta
 from shoal.core.errors import BadRequest, SettingsError
 from shoal.core.events import RunFinished, TurnEnded
 from shoal.core.extensions.hook_events import HOOK_EVENT_DESCRIPTIONS
@@ -21,12 +22,15 @@ from shoal.wire.hook_output_codec import InvalidHookOutputError, parse_hook_outp
 class HangingModel(shoal.ScriptedModel):
     """Hangs on the prompt `hang`, and answers every other one."""
 
-    def __init__(self) -> None:
+    def __init__(self, says_first: str = "") -> None:
         super().__init__(lambda request: f"heard {request.messages[-1].text.split()[-1]}")
+        self.says_first = says_first
         self.was_cancelled = False
 
     async def generate_reply(self, request: ModelRequest, on_delta: Any) -> Any:
         if request.messages[-1].text.endswith("hang"):
+            if self.says_first:
+                await on_delta(TextDelta(self.says_first))
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
@@ -90,6 +94,52 @@ async def test_leaving_the_loop_early_ends_the_turn_and_the_next_one_starts_at_o
 async def read_and_raise(turn: shoal.Turn[Any]) -> None:
     async for _ in turn:
         raise ZeroDivisionError
+
+
+@pytest.mark.spec("API-05")
+async def test_leaving_the_loop_over_the_text_ends_the_turn_and_the_next_one_starts_at_once(
+    tmp_path: Path,
+) -> None:
+    model, ends = HangingModel(says_first="one moment"), []
+    async with asyncio.timeout(20), shoal.open(cwd=tmp_path, model=model) as session:
+        session.subscribe(lambda event: ends.append(event) if isinstance(event, TurnEnded) else None)
+        async for piece in session.run("hang").text():
+            assert piece == "one moment"
+            break
+        assert (await session.run("again")).text == "heard again"
+        assert model.was_cancelled
+        with pytest.raises(ZeroDivisionError):
+            await read_text_and_raise(session.run("hang"))
+        assert (await session.run("more")).text == "heard more"
+        # Also while the exception that ended the wait for the next piece is handled.
+        try:
+            await read_text_until_canceled(session.run("hang"))
+        except asyncio.CancelledError:
+            assert (await session.run("last")).text == "heard last"
+        text: Any = session.run("hang").text()
+        async with contextlib.aclosing(text):
+            assert await anext(text) == "one moment"
+        assert (await session.run("closed")).text == "heard closed"
+        # A reader that never read ends nothing.
+        turn = session.run("unread")
+        turn.text()
+        assert (await turn).text == "heard unread"
+    assert [end.reason for end in ends] == [*["interrupted", "done"] * 4, "done"]
+
+
+async def read_text_and_raise(turn: shoal.Turn[Any]) -> None:
+    async for _ in turn.text():
+        raise ZeroDivisionError
+
+
+async def read_text_until_canceled(turn: shoal.Turn[Any]) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    try:
+        async for _ in turn.text():
+            task.cancel()
+    finally:
+        task.uncancel()
 
 
 @pytest.mark.spec("API-05")

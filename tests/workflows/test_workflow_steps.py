@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -174,37 +176,86 @@ async def test_now_random_shell_and_answers_are_the_same_after_a_resume(tmp_path
     assert (tmp_path / "log.txt").read_text() == "ran\n"
 
 
+class StartsAfterRefusal:
+    """Agents that were started after the provider first refused for quota."""
+
+    def __init__(self) -> None:
+        self.is_refused = False
+        self.before = 0
+        self.after: list[AgentStarted] = []
+
+    def count(self, event: Event) -> None:
+        self.is_refused = self.is_refused or (isinstance(event, ModelRequestFailed) and event.quota)
+        if isinstance(event, AgentStarted):
+            if self.is_refused:
+                self.after.append(event)
+            else:
+                self.before += 1
+
+
+async def gather_and_raise_refusal(flow: shoal.Workflow, prompts: list[str]) -> list[str]:
+    agents = (flow.agent(editor, prompt) for prompt in prompts)
+    answers = await asyncio.gather(*agents, return_exceptions=True)
+    raise next(answer for answer in answers if isinstance(answer, WorkflowError))
+
+
 @pytest.mark.spec("WFL-04")
-@pytest.mark.parametrize("at_once", [1, 4])
+@pytest.mark.parametrize(
+    ("run_agents", "most_at_once"),
+    [
+        (lambda flow, prompts: flow.map(editor, prompts, at_once=1), 1),
+        (lambda flow, prompts: flow.map(editor, prompts, at_once=4), 4),
+        # More than the places for running agents: the others wait for one.
+        (lambda flow, prompts: flow.map(editor, prompts, at_once=1000), 20),
+        (lambda flow, prompts: flow.pipeline(prompts, partial(flow.agent, editor), at_once=50), 20),
+        (gather_and_raise_refusal, 20),
+    ],
+    ids=["map-1", "map-4", "map-1000", "pipeline-50", "gather"],
+)
 async def test_no_agent_is_started_after_the_provider_refused_for_quota(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    run_agents: Callable[[shoal.Workflow, list[str]], Awaitable[list[str]]],
+    most_at_once: int,
 ) -> None:
     @shoal.workflow
     async def edit_all(flow: shoal.Workflow) -> list[str]:
-        return await flow.map(editor, [f"{number}" for number in range(1000)], at_once=at_once)
+        return await run_agents(flow, [f"{number}" for number in range(1000)])
 
     refusal = HttpErrorFault(status=400, message="Your credit balance is too low")
     replies = iter(["one", "two", *[refusal] * 1000])
     async with messages_server(lambda request: next(replies)) as server:
         monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-for-tests")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
-        started_after: list[AgentStarted] = []
-        is_refused = False
-
-        def count_starts(event: Event) -> None:
-            nonlocal is_refused
-            is_refused = is_refused or (isinstance(event, ModelRequestFailed) and event.quota)
-            if is_refused and isinstance(event, AgentStarted):
-                started_after.append(event)
-
+        starts = StartsAfterRefusal()
         async with shoal.open(cwd=tmp_path, model="anthropic:claude-haiku-4-5") as session:
-            session.subscribe(count_starts)
+            session.subscribe(starts.count)
             with pytest.raises(WorkflowError, match=r"quota is exhausted \(.*credit balance"):
                 await edit_all.run(session)
-        assert is_refused
-        assert started_after == []
+        assert starts.is_refused
+        assert starts.after == []
         # Those that ran already may be refused too.
-        assert 3 <= server.request_count <= 2 + at_once
+        assert 3 <= server.request_count <= 2 + most_at_once
+
+
+@pytest.mark.spec("WFL-04")
+@pytest.mark.parametrize("at_once", [1, 1000])
+async def test_no_agent_is_started_after_an_own_model_refused_for_quota(tmp_path: Path, at_once: int) -> None:
+    class BrokeModel(shoal.ScriptedModel):
+        async def generate_reply(self, request: ModelRequest, on_delta: Any) -> Any:
+            raise QuotaExceeded("credit balance is too low", provider="test", model="m")
+
+    @shoal.workflow
+    async def edit_all(flow: shoal.Workflow) -> list[str | None]:
+        return await flow.map(editor, [f"{number}" for number in range(1000)], at_once=at_once, default=None)
+
+    starts = StartsAfterRefusal()
+    async with shoal.open(cwd=tmp_path, model=BrokeModel([])) as session:
+        session.subscribe(starts.count)
+        with pytest.raises(WorkflowError, match=r"quota is exhausted \(.*credit balance"):
+            await edit_all.run(session)
+    assert 1 <= starts.before <= min(at_once, 20)
+    assert starts.after == []
 
 
 @pytest.mark.spec("WFL-04")

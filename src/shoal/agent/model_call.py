@@ -113,7 +113,8 @@ class _ModelStreamListener:
     async def report_request_failure(
         self, reason: str, *, billed: bool, retry_in: float | None, quota: bool = False
     ) -> None:
-        if not self.request:
+        # A program's own model may raise before it reports an attempt; a workflow must still see the refusal.
+        if not self.request and not quota:
             return
         if billed:
             self.agent.budget.write_off(self.reservation)

@@ -134,23 +134,31 @@ class AgentSupervisor:
         return await self._wait_for_run(run, request, prepared)
 
     async def start_agent_for_program(
-        self, request: SpawnRequest, output: OutputType[Any] | None = None, agent: AgentId | None = None
+        self,
+        request: SpawnRequest,
+        output: OutputType[Any] | None = None,
+        agent: AgentId | None = None,
+        check_start: Callable[[], None] | None = None,
     ) -> AgentRun:
         """Start an agent that no model asked for, as a child of the lead; wait for a free slot. Only the
         program that opened the session is notified of its end. `agent` is its id, by default a new one.
-        Raises `AgentRequestRefused`.
+        Raises `AgentRequestRefused`, and what `check_start` raises: it is called after each wait.
         """
         parent, agent = self._running_agents.lead, agent or self._ids.new_agent_id()
         request = replace(request, kind=request.kind or self.policy.default_kind)
         slot = await self._wait_for_agent_slot(request.kind or "", parent.identity.depth + 1)
         try:
+            if check_start is not None:
+                check_start()
             name = self._registry.reserve_agent_name(request.name) if request.name else ""
         except BaseException:
             self._budget.close_agent_slot(slot, was_started=False)
             raise
         self._program_agents[agent] = output
         new_agent = self._build_preparation_request(agent, parent, PROGRAM_CALL)
-        run, _ = await self._launch_agent(replace(request, name=name or None), new_agent, slot)
+        run, _ = await self._launch_agent(
+            replace(request, name=name or None), new_agent, slot, check_start=check_start
+        )
         return run
 
     async def send_message(
@@ -298,6 +306,7 @@ class AgentSupervisor:
         slot: AgentSlot,
         *,
         is_fork: bool = False,
+        check_start: Callable[[], None] | None = None,
     ) -> tuple[AgentRun, PreparedAgent]:
         """Prepare and begin an agent; if that fails, nothing of it is left."""
         try:
@@ -310,6 +319,8 @@ class AgentSupervisor:
                 prepared = replace(prepared, started=replace(prepared.started, background=False))
             try:
                 prepared = await add_subagent_start_hook_context(prepared)
+                if check_start is not None:
+                    check_start()
                 return self._begin_run(prepared, new_agent, slot), prepared
             except BaseException:
                 await prepared.clean_up()

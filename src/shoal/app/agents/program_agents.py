@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -62,10 +62,11 @@ class ProgramAgents:
         answer: OutputType[Any] | None,
         options: SpawnOptions,
         agent_id: AgentId | None = None,
+        check_start: Callable[[], None] | None = None,
     ) -> AgentRun:
         """Start an agent, with this id if one is given; wait for a free slot.
 
-        Raises `AgentRequestRefused`.
+        Raises `AgentRequestRefused`, and what `check_start` raises: it is called after each wait.
         """
         _check_prompt(prompt)
         _check_spawn_options(options)
@@ -80,7 +81,7 @@ class ProgramAgents:
             isolation=options.get("isolation"),
             cwd=None if (cwd := options.get("cwd")) is None else str(cwd),
         )
-        return await self.supervisor.start_agent_for_program(request, answer, agent_id)
+        return await self.supervisor.start_agent_for_program(request, answer, agent_id, check_start)
 
     def make_resumable(self) -> None:
         """Start the lead's transcript: agents of a session without one could not be found again."""

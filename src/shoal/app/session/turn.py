@@ -78,16 +78,23 @@ class Turn(AsyncIterator[Event], Generic[AnswerT_co]):
             raise RuntimeError("The turn was closed, so it has no result.")
         return build_turn_result(self._finished, self._output)
 
-    async def text(self) -> AsyncIterator[str]:
+    def text(self) -> AsyncIterator[str]:
         """Yield the pieces of the lead's text as the model writes it.
 
-        Raises `RunFailed` if the turn fails.
+        Raises `RunFailed` if the turn fails. The turn ends if the `async for` is left early.
         """
-        async for event in self:
+        return _TextReader(self, self._read_text)
+
+    async def _read_text(self) -> str:
+        while True:
+            try:
+                event = await self.__anext__()
+            except StopAsyncIteration:
+                if self._finished is not None:
+                    build_turn_result(self._finished, self._output).raise_if_failed()
+                raise
             if isinstance(event, TextStreamed) and event.kind == "text" and event.agent == LEAD_ID:
-                yield event.text
-        if self._finished is not None:
-            build_turn_result(self._finished, self._output).raise_if_failed()
+                return event.text
 
     async def aclose(self) -> None:
         self._channel.close()
@@ -116,6 +123,27 @@ class _TurnReader(AsyncIterator[Event]):
         event = await self._turn.__anext__()
         self._has_read = True
         return event
+
+    def __del__(self) -> None:
+        if self._has_read:
+            self._turn.abandon()
+
+
+class _TextReader(AsyncIterator[str]):
+    """Reader of the text of a turn in an `async for`; it is deleted when that ends, as `_TurnReader` is."""
+
+    def __init__(self, turn: Turn[Any], read_text: Callable[[], Coroutine[Any, Any, str]]) -> None:
+        self._turn = turn
+        self._read_text = read_text
+        self._has_read = False
+
+    def __anext__(self) -> Coroutine[Any, Any, str]:
+        self._has_read = True
+        # Not a coroutine of the reader: the traceback of a canceled one would keep the reader alive.
+        return self._read_text()
+
+    async def aclose(self) -> None:
+        await self._turn.aclose()
 
     def __del__(self) -> None:
         if self._has_read:

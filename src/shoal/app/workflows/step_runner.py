@@ -115,7 +115,9 @@ class StepRunner:
         async def run_to_end(step: StepRecord) -> Any:
             spawn_options: SpawnOptions = {"description": self._describe(prompt), **options}
             try:
-                run = await self._agents.start_agent(agent, prompt, answer, spawn_options, step.child)
+                run = await self._agents.start_agent(
+                    agent, prompt, answer, spawn_options, step.child, self._refuse_after_quota_error
+                )
             except AgentRequestRefused as refusal:
                 raise WorkflowError(str(refusal)) from refusal
             try:
@@ -216,7 +218,8 @@ class StepRunner:
         elif step.child is not None and (value := self._find_agent_value(step.child)) is not None:
             self._record_result(step, value)
             return value
-        self._refuse_after_quota_error(has_child=has_child)
+        if has_child:
+            self._refuse_after_quota_error()
         step = StepRecord(
             number=self._allocate_number() if step is None else step.number,
             path=path,
@@ -294,8 +297,8 @@ class StepRunner:
                 "loops forever. End its loop, or split the work between several workflows."
             )
 
-    def _refuse_after_quota_error(self, *, has_child: bool) -> None:
-        if has_child and self._quota_refusal:
+    def _refuse_after_quota_error(self) -> None:
+        if self._quota_refusal:
             raise WorkflowError(
                 "No further agent is started: the provider refused a request because the quota is exhausted "
                 f"({self._quota_refusal}). Resume the workflow when quota is available again."
