@@ -93,6 +93,40 @@ async def test_a_workflow_of_the_project_runs_by_name_once_the_project_is_truste
 
 @pytest.mark.spec("WFL-06")
 @pytest.mark.usefixtures("scripted_model")
+async def test_a_workflow_of_the_project_is_resumed_only_in_a_trusted_state(
+    shoal: ShoalProgram, tmp_path: Path
+) -> None:
+    directory = shoal.project / ".claude" / "workflows"
+    directory.mkdir(parents=True)
+    (directory / "review.py").write_text(WORKFLOW)
+    await shoal("trust")
+    ran = await shoal("workflow", "run", "review", 'files=["a.py"]')
+    assert ran.code == 0, ran.err
+    session = find_session(ran.err)
+    assert json.loads((await shoal("workflow", "resume", session)).text) == ["It is fine."]
+    marker = tmp_path / "ran"
+    (directory / "review.py").write_text(f"{WORKFLOW}\nopen({str(marker)!r}, 'w')\n")
+    inner = shoal.project / "inner"
+    inner.mkdir()
+    for reference, cwd in ((session, shoal.project), ("review", shoal.project), (session, inner)):
+        in_directory = ("env", "-C", str(cwd))
+        refused = await shoal("workflow", "resume", reference, "--from", "1", prefix=in_directory)
+        assert refused.code == 1
+        assert "The workflow review cannot run: This project's workflows are not trusted" in refused.err
+        assert not marker.exists()
+    await shoal("trust")
+    assert json.loads((await shoal("workflow", "resume", session)).text) == ["It is fine."]
+    assert marker.exists()
+    marker.unlink()
+    assert (await shoal("trust", "--revoke")).code == 0
+    revoked = await shoal("workflow", "resume", session)
+    assert revoked.code == 1
+    assert "are not trusted in their current state" in revoked.err
+    assert not marker.exists()
+
+
+@pytest.mark.spec("WFL-06")
+@pytest.mark.usefixtures("scripted_model")
 async def test_workflows_of_plugins_and_modules_run_by_name(
     shoal: ShoalProgram, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

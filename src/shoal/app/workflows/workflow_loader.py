@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from shoal.app.definitions.workflow_files import NO_JAVASCRIPT, UNTRUSTED, WorkflowFiles
+from shoal.app.definitions.workflow_files import NO_JAVASCRIPT, UNTRUSTED, WorkflowFiles, find_listing_project
 from shoal.app.workflows.workflow_definition import WorkflowDefinition
 from shoal.core.errors import WorkflowError
 from shoal.core.extensions.skills import WorkflowCommand
@@ -46,6 +46,17 @@ def load_workflow_command(command: WorkflowCommand, files: WorkflowFiles) -> Wor
     if command.problem:
         raise WorkflowError(f"The workflow {command.name} cannot run: {command.problem}")
     return load_workflow_file(command.path, command.function, files)
+
+
+def load_recorded_workflow(source: Path, name: str, home: Path) -> WorkflowDefinition[Any, Any]:
+    """Load the file of a workflow that ran before.
+
+    A file that a project lists needs trust in its current state, whatever directory the caller is in and
+    however the workflow was started. Raises `WorkflowError`.
+    """
+    project = find_listing_project(source)
+    trusted_in = None if project is None else WorkflowFiles(home=home, project=project)
+    return load_workflow_file(source, name, trusted_in)
 
 
 def load_workflow_file(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from shoal.app.library.library_session import LibrarySession
     from shoal.app.run_access.run_handle import RunHandle
     from shoal.app.workflows.step_log import WorkflowRecord
+    from shoal.app.workflows.workflow_definition import WorkflowDefinition
     from shoal.core.events import Event
 
 _WORKFLOW_HELP = "the beginning of a session's id, or the id or name of a workflow"
@@ -81,14 +82,13 @@ def _run_workflow(workflow: str, arguments: tuple[str, ...], **flag_values: Any)
 def _resume_workflow(workflow: str, **flag_values: Any) -> int:
     as_json, rerun_from = flag_values.pop("as_json"), flag_values.pop("rerun_from")
     run, record = _find_recorded_workflow(workflow)
+    definition = None if record.started.script else _load_recorded_workflow(record)
 
     async def resume(session: LibrarySession[Any]) -> Any:
         from shoal.app.session.session_changes import resume_script_workflow
-        from shoal.app.workflows.workflow_loader import load_workflow_file
 
-        if record.started.script:
+        if definition is None:
             return await resume_script_workflow(session, record.started.workflow, rerun_from)
-        definition = load_workflow_file(Path(record.started.source), record.started.name)
         return await definition.resume(session, record.started.workflow, rerun_from=rerun_from)
 
     return _run_in_session(resume, flag_values, resume=run.session, as_json=as_json)
@@ -228,6 +228,15 @@ def _find_recorded_workflow(reference: str) -> tuple[RunHandle, WorkflowRecord]:
     from shoal.app.workflows.workflow_runs import find_recorded_workflow
 
     return find_recorded_workflow(find_process_shoal_home(), reference)
+
+
+def _load_recorded_workflow(record: WorkflowRecord) -> WorkflowDefinition[Any, Any]:
+    from shoal.app.settings.settings import load_settings
+    from shoal.app.workflows.workflow_loader import load_recorded_workflow
+
+    project = Path.cwd().resolve()
+    home = load_settings(cwd=project).home
+    return load_recorded_workflow(project / record.started.source, record.started.name, home)
 
 
 def _run_in_session(
