@@ -227,6 +227,52 @@ async def test_what_cannot_be_run_is_refused_with_the_reason(
     assert expected in ran.err
 
 
+RAISING = """
+import asyncio
+import pathlib
+import shoal
+
+
+@shoal.workflow
+async def check(flow: shoal.Workflow, in_group: bool = False) -> str:
+    await flow.shell("echo first")
+    if in_group:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(find_gate())
+    else:
+        await find_gate()
+    return "open"
+
+
+async def find_gate() -> None:
+    if not pathlib.Path("gate").exists():
+        raise ValueError("not yet")
+"""
+
+
+@pytest.mark.spec("WFL-06")
+@pytest.mark.usefixtures("scripted_model")
+@pytest.mark.parametrize("in_group", ["false", "true"])
+async def test_an_error_of_the_program_is_reported_with_its_line_and_can_be_resumed(
+    shoal: ShoalProgram, in_group: str
+) -> None:
+    file = shoal.project / "check.py"
+    file.write_text(RAISING)
+    line = RAISING[: RAISING.index("raise ValueError")].count("\n") + 1
+    flags = ("--permission-mode", "bypassPermissions")
+    failed = await shoal("workflow", "run", "check.py", f"in_group={in_group}", *flags)
+    session = find_session(failed.err)
+    resumed = await shoal("workflow", "resume", session, *flags)
+    for ran in (failed, resumed):
+        assert ran.code == 1
+        assert f"The workflow check raised ValueError: not yet ({file}:{line})." in ran.err
+        assert ran.err.endswith(f"run: shoal workflow resume {session}\n")
+        assert "bug" not in ran.err
+    (shoal.project / "gate").touch()
+    finished = await shoal("workflow", "resume", session, *flags)
+    assert (finished.code, finished.text) == (0, "open\n"), finished.err
+
+
 SCRIPT = """
 async def main(flow):
     first = await flow.map("general-purpose", ["one", "two", "three"], at_once=1)
