@@ -273,6 +273,36 @@ async def test_an_error_of_the_program_is_reported_with_its_line_and_can_be_resu
     assert (finished.code, finished.text) == (0, "open\n"), finished.err
 
 
+@pytest.mark.spec("WFL-06")
+@pytest.mark.usefixtures("scripted_model")
+async def test_a_workflow_of_a_package_with_relative_imports_is_resumed(
+    shoal: ShoalProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "modules" / "company"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("from .flows import review\n")
+    (package / "names.py").write_text('PHASE = "review"\n')
+    relative = WORKFLOW.replace("import shoal", "import shoal\nfrom .names import PHASE", 1)
+    (package / "flows.py").write_text(relative.replace('flow.phase("review")', "flow.phase(PHASE)"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "modules"))
+    ran = await shoal("workflow", "run", "company:review", 'files=["a.py"]')
+    assert ran.code == 0, ran.err
+    session = find_session(ran.err)
+    for _ in range(2):
+        resumed = await shoal("workflow", "resume", session, "--from", "1")
+        assert resumed.code == 0, resumed.err
+        assert "phase: review" in resumed.err
+    # Another package with the same name is not the program that ran.
+    other = tmp_path / "other" / "company"
+    other.mkdir(parents=True)
+    (other / "__init__.py").write_text("open('ran', 'w')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "other"))
+    refused = await shoal("workflow", "resume", session, "--from", "1")
+    assert refused.code == 1
+    assert "flows.py cannot be run: ImportError" in refused.err
+    assert not (shoal.project / "ran").exists()
+
+
 SCRIPT = """
 async def main(flow):
     first = await flow.map("general-purpose", ["one", "two", "three"], at_once=1)

@@ -142,6 +142,7 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
             digest=digest,
             resumed=log is not None,
             rerun_from=rerun_from,
+            module=self.__module__,
         )
 
         async def run_function(steps: StepRunner) -> ReturnT_co:

@@ -239,9 +239,8 @@ def _load_recorded_workflow(record: WorkflowRecord) -> WorkflowDefinition[Any, A
     from shoal.app.settings.settings import load_settings
     from shoal.app.workflows.workflow_loader import load_recorded_workflow
 
-    project = Path.cwd().resolve()
-    home = load_settings(cwd=project).home
-    return load_recorded_workflow(project / record.started.source, record.started.name, home)
+    cwd = Path.cwd().resolve()
+    return load_recorded_workflow(record.started, load_settings(cwd=cwd).home, cwd)
 
 
 @contextmanager
