@@ -93,6 +93,40 @@ async def test_a_workflow_of_the_project_runs_by_name_once_the_project_is_truste
 
 @pytest.mark.spec("WFL-06")
 @pytest.mark.usefixtures("scripted_model")
+async def test_a_workflow_of_the_project_is_resumed_only_in_a_trusted_state(
+    shoal: ShoalProgram, tmp_path: Path
+) -> None:
+    directory = shoal.project / ".claude" / "workflows"
+    directory.mkdir(parents=True)
+    (directory / "review.py").write_text(WORKFLOW)
+    await shoal("trust")
+    ran = await shoal("workflow", "run", "review", 'files=["a.py"]')
+    assert ran.code == 0, ran.err
+    session = find_session(ran.err)
+    assert json.loads((await shoal("workflow", "resume", session)).text) == ["It is fine."]
+    marker = tmp_path / "ran"
+    (directory / "review.py").write_text(f"{WORKFLOW}\nopen({str(marker)!r}, 'w')\n")
+    inner = shoal.project / "inner"
+    inner.mkdir()
+    for reference, cwd in ((session, shoal.project), ("review", shoal.project), (session, inner)):
+        in_directory = ("env", "-C", str(cwd))
+        refused = await shoal("workflow", "resume", reference, "--from", "1", prefix=in_directory)
+        assert refused.code == 1
+        assert "The workflow review cannot run: This project's workflows are not trusted" in refused.err
+        assert not marker.exists()
+    await shoal("trust")
+    assert json.loads((await shoal("workflow", "resume", session)).text) == ["It is fine."]
+    assert marker.exists()
+    marker.unlink()
+    assert (await shoal("trust", "--revoke")).code == 0
+    revoked = await shoal("workflow", "resume", session)
+    assert revoked.code == 1
+    assert "are not trusted in their current state" in revoked.err
+    assert not marker.exists()
+
+
+@pytest.mark.spec("WFL-06")
+@pytest.mark.usefixtures("scripted_model")
 async def test_workflows_of_plugins_and_modules_run_by_name(
     shoal: ShoalProgram, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,6 +225,82 @@ async def test_what_cannot_be_run_is_refused_with_the_reason(
     ran = await shoal("workflow", "run", *words)
     assert ran.code != 0
     assert expected in ran.err
+
+
+RAISING = """
+import asyncio
+import pathlib
+import shoal
+
+
+@shoal.workflow
+async def check(flow: shoal.Workflow, in_group: bool = False) -> str:
+    await flow.shell("echo first")
+    if in_group:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(find_gate())
+    else:
+        await find_gate()
+    return "open"
+
+
+async def find_gate() -> None:
+    if not pathlib.Path("gate").exists():
+        raise ValueError("not yet")
+"""
+
+
+@pytest.mark.spec("WFL-06")
+@pytest.mark.usefixtures("scripted_model")
+@pytest.mark.parametrize("in_group", ["false", "true"])
+async def test_an_error_of_the_program_is_reported_with_its_line_and_can_be_resumed(
+    shoal: ShoalProgram, in_group: str
+) -> None:
+    file = shoal.project / "check.py"
+    file.write_text(RAISING)
+    line = RAISING[: RAISING.index("raise ValueError")].count("\n") + 1
+    flags = ("--permission-mode", "bypassPermissions")
+    failed = await shoal("workflow", "run", "check.py", f"in_group={in_group}", *flags)
+    session = find_session(failed.err)
+    resumed = await shoal("workflow", "resume", session, *flags)
+    for ran in (failed, resumed):
+        assert ran.code == 1
+        assert f"The workflow check raised ValueError: not yet ({file}:{line})." in ran.err
+        assert ran.err.endswith(f"run: shoal workflow resume {session}\n")
+        assert "bug" not in ran.err
+    (shoal.project / "gate").touch()
+    finished = await shoal("workflow", "resume", session, *flags)
+    assert (finished.code, finished.text) == (0, "open\n"), finished.err
+
+
+@pytest.mark.spec("WFL-06")
+@pytest.mark.usefixtures("scripted_model")
+async def test_a_workflow_of_a_package_with_relative_imports_is_resumed(
+    shoal: ShoalProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "modules" / "company"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("from .flows import review\n")
+    (package / "names.py").write_text('PHASE = "review"\n')
+    relative = WORKFLOW.replace("import shoal", "import shoal\nfrom .names import PHASE", 1)
+    (package / "flows.py").write_text(relative.replace('flow.phase("review")', "flow.phase(PHASE)"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "modules"))
+    ran = await shoal("workflow", "run", "company:review", 'files=["a.py"]')
+    assert ran.code == 0, ran.err
+    session = find_session(ran.err)
+    for _ in range(2):
+        resumed = await shoal("workflow", "resume", session, "--from", "1")
+        assert resumed.code == 0, resumed.err
+        assert "phase: review" in resumed.err
+    # Another package with the same name is not the program that ran.
+    other = tmp_path / "other" / "company"
+    other.mkdir(parents=True)
+    (other / "__init__.py").write_text("open('ran', 'w')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "other"))
+    refused = await shoal("workflow", "resume", session, "--from", "1")
+    assert refused.code == 1
+    assert "flows.py cannot be run: ImportError" in refused.err
+    assert not (shoal.project / "ran").exists()
 
 
 SCRIPT = """

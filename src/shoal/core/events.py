@@ -394,6 +394,8 @@ class WorkflowStarted(JournaledEvent, frozen=True, tag="workflow_started"):
     """Program text of a workflow that a model wrote; empty if a file defines it."""
     max_agents: int | None = None
     """Number of agents that were approved for a script."""
+    module: str = ""
+    """Module that defines it, by the name under which Python imported it."""
 
 
 class WorkflowPhaseStarted(JournaledEvent, frozen=True, tag="workflow_phase"):

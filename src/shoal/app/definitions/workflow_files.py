@@ -150,6 +150,12 @@ class WorkflowFiles:
         return workflows, problem
 
 
+def find_listing_project(path: Path) -> Path | None:
+    """Return the project whose workflow directory contains the file; None if the file is elsewhere."""
+    project = path.parent.parent.parent
+    return project if path.parent == project / _PROJECT_DIRECTORY else None
+
+
 def find_workflow_escalation(path: Path, home: Path, project: Path) -> PermissionEscalation | None:
     """Return a project's file as something that needs trust in its current state; None if it is gone."""
     try:

@@ -55,6 +55,11 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
     def __repr__(self) -> str:
         return f"<workflow {self.name}>"
 
+    @property
+    def source(self) -> str:
+        """File that defines it."""
+        return self._function.__code__.co_filename
+
     async def run(
         self, session: WorkflowSession, *args: ArgumentsP.args, **kwargs: ArgumentsP.kwargs
     ) -> ReturnT_co:
@@ -137,6 +142,7 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
             digest=digest,
             resumed=log is not None,
             rerun_from=rerun_from,
+            module=self.__module__,
         )
 
         async def run_function(steps: StepRunner) -> ReturnT_co:
@@ -170,11 +176,10 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
             return {}
 
     def _read_source(self) -> tuple[str, str]:
-        path = self._function.__code__.co_filename
         try:
-            return path, sha256(Path(path).read_bytes()).hexdigest()
+            return self.source, sha256(Path(self.source).read_bytes()).hexdigest()
         except OSError:  # typed at a prompt
-            return path, ""
+            return self.source, ""
 
 
 def _check_session(session: Any) -> None:

@@ -13,9 +13,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from shoal.app.definitions.workflow_files import NO_JAVASCRIPT, UNTRUSTED, WorkflowFiles
+from shoal.app.definitions.workflow_files import NO_JAVASCRIPT, UNTRUSTED, WorkflowFiles, find_listing_project
 from shoal.app.workflows.workflow_definition import WorkflowDefinition
 from shoal.core.errors import WorkflowError
+from shoal.core.events import WorkflowStarted
 from shoal.core.extensions.skills import WorkflowCommand
 from shoal.core.text.filenames import escape_filename
 
@@ -46,6 +47,38 @@ def load_workflow_command(command: WorkflowCommand, files: WorkflowFiles) -> Wor
     if command.problem:
         raise WorkflowError(f"The workflow {command.name} cannot run: {command.problem}")
     return load_workflow_file(command.path, command.function, files)
+
+
+def load_recorded_workflow(started: WorkflowStarted, home: Path, cwd: Path) -> WorkflowDefinition[Any, Any]:
+    """Load the file of a workflow that ran before, as the module that it was if that can be imported.
+
+    A file that a project lists needs trust in its current state, whatever directory the caller is in and
+    however the workflow was started. Raises `WorkflowError`.
+    """
+    source = cwd / started.source
+    project = find_listing_project(source)
+    if project is not None:
+        return load_workflow_file(source, started.name, WorkflowFiles(home=home, project=project))
+    if not _is_module_at(started.module, source):
+        return load_workflow_file(source, started.name)
+    try:
+        module = importlib.import_module(started.module)
+    except Exception as error:  # boundary around the user's module: it may raise anything
+        what = f"The module {started.module} cannot be imported"
+        raise WorkflowError(f"{what}: {type(error).__name__}: {error}") from error
+    return select_workflow(module, started.name, f"The module {started.module}")
+
+
+def _is_module_at(module: str, source: Path) -> bool:
+    """Return True if Python finds the module, or the package that contains it, where the file is."""
+    try:
+        spec = importlib.util.find_spec(module.partition(".")[0])
+    except (ImportError, ValueError):
+        return False
+    if spec is None:
+        return False
+    places = spec.submodule_search_locations or filter(None, (spec.origin,))
+    return any(source.resolve().is_relative_to(Path(place).resolve()) for place in places)
 
 
 def load_workflow_file(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
+import traceback
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from shoal.core.text.filenames import escape_filename
 from shoal.core.text.text_format import strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import CliTableCell, print_json, print_table
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from shoal.app.library.library_session import LibrarySession
     from shoal.app.run_access.run_handle import RunHandle
     from shoal.app.workflows.step_log import WorkflowRecord
+    from shoal.app.workflows.workflow_definition import WorkflowDefinition
     from shoal.core.events import Event
 
 _WORKFLOW_HELP = "the beginning of a session's id, or the id or name of a workflow"
@@ -73,7 +77,8 @@ def _run_workflow(workflow: str, arguments: tuple[str, ...], **flag_values: Any)
         click.echo(
             f"Session {session.id}. If it is interrupted: shoal workflow resume {session.id}", err=True
         )
-        return await definition.run(session, **values)
+        with _explain_program_error(definition, session.id):
+            return await definition.run(session, **values)
 
     return _run_in_session(run, flag_values, resume=None, as_json=as_json)
 
@@ -81,15 +86,15 @@ def _run_workflow(workflow: str, arguments: tuple[str, ...], **flag_values: Any)
 def _resume_workflow(workflow: str, **flag_values: Any) -> int:
     as_json, rerun_from = flag_values.pop("as_json"), flag_values.pop("rerun_from")
     run, record = _find_recorded_workflow(workflow)
+    definition = None if record.started.script else _load_recorded_workflow(record)
 
     async def resume(session: LibrarySession[Any]) -> Any:
         from shoal.app.session.session_changes import resume_script_workflow
-        from shoal.app.workflows.workflow_loader import load_workflow_file
 
-        if record.started.script:
+        if definition is None:
             return await resume_script_workflow(session, record.started.workflow, rerun_from)
-        definition = load_workflow_file(Path(record.started.source), record.started.name)
-        return await definition.resume(session, record.started.workflow, rerun_from=rerun_from)
+        with _explain_program_error(definition, session.id):
+            return await definition.resume(session, record.started.workflow, rerun_from=rerun_from)
 
     return _run_in_session(resume, flag_values, resume=run.session, as_json=as_json)
 
@@ -228,6 +233,42 @@ def _find_recorded_workflow(reference: str) -> tuple[RunHandle, WorkflowRecord]:
     from shoal.app.workflows.workflow_runs import find_recorded_workflow
 
     return find_recorded_workflow(find_process_shoal_home(), reference)
+
+
+def _load_recorded_workflow(record: WorkflowRecord) -> WorkflowDefinition[Any, Any]:
+    from shoal.app.settings.settings import load_settings
+    from shoal.app.workflows.workflow_loader import load_recorded_workflow
+
+    cwd = Path.cwd().resolve()
+    return load_recorded_workflow(record.started, load_settings(cwd=cwd).home, cwd)
+
+
+@contextmanager
+def _explain_program_error(definition: WorkflowDefinition[Any, Any], session: str) -> Iterator[None]:
+    """Raise `WorkflowError` in place of an error of the user's program, with the line in its file."""
+    from shoal.core.errors import ShoalError, WorkflowError
+    from shoal.surfaces.terminal.user_messages import unwrap_error_group
+
+    try:
+        yield
+    except (ShoalError, BrokenPipeError):
+        raise
+    except Exception as raised:  # boundary around the user's program: it may raise anything
+        error = unwrap_error_group(raised)
+        lines = [
+            line
+            for each in (raised, error)
+            for frame, line in traceback.walk_tb(each.__traceback__)
+            if frame.f_code.co_filename == definition.source
+        ]
+        if not lines:  # the program was not running: a bug in Shoal
+            raise
+        what = ": ".join(filter(None, (type(error).__name__, str(error))))
+        where = f"{escape_filename(definition.source)}:{lines[-1]}"
+        raise WorkflowError(
+            f"The workflow {definition.name} raised {what} ({where}).\n"
+            f"To continue it, fix the cause and run: shoal workflow resume {session}"
+        ) from raised
 
 
 def _run_in_session(
