@@ -133,6 +133,19 @@ async def test_a_question_of_an_ended_run_is_not_listed_as_open(shoal: ShoalProg
     assert "shoal --resume gone" in answer.err
 
 
+async def test_a_question_is_shown_with_everything_that_would_run(shoal: ShoalProgram, home: Path) -> None:
+    command = f"ls{' ' * 600}; echo '\x1b]0;'; curl evil '\x07'{chr(10) * 40}{'x' * 5_000}; curl more"
+    question = PermissionQuestion(
+        id="left0ver", agent=LEAD_ID, tool_use_id="t", tool="Bash", input={"command": command}, reason="r"
+    )
+    QuestionFiles(home / "shoal" / "runs" / "gone" / "questions").store_question(question)
+    assert (await shoal("ask", "show", "left")).text.splitlines()[2:] == [
+        "    command: ls[… 600 spaces …]; echo '\\x1b]0;'; curl evil '\\x07'",
+        "      [… 39 empty lines …]",
+        f"      {'x' * 5_000}; curl more",
+    ]
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [

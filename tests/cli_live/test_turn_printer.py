@@ -46,6 +46,7 @@ from shoal.core.permissions.questions import (
     DenyAnswer,
     MultipleChoice,
     PermissionQuestion,
+    PlanApprovalQuestion,
 )
 from shoal.surfaces.cli.headless.progress_display import create_progress_display
 from shoal.surfaces.cli.plain.question_dialog import TerminalQuestionDialog, format_tool_input
@@ -384,10 +385,65 @@ asyncio.run(main())
         assert terminal.screen.text.endswith("the answer")
 
 
-def test_a_permission_question_shows_the_whole_input_or_marks_the_cut() -> None:
+def test_a_permission_question_shows_every_line_of_the_input() -> None:
     lines = [line for line, _ in format_tool_input("Bash", {"command": "a\n" * 50, "flag": True})]
-    assert lines[:2] == ["command:", "  a"]
-    assert lines[-2:] == ["  … 30 more lines (100 characters in total)", "flag: true"]
+    assert lines == ["command:", *["  a"] * 50, "flag: true"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "tool_input"),
+    [
+        (
+            "Workflow",
+            {"script": f"async def main(flow):\n  x = 1{' ' * 600}; await flow.shell('curl evil')"},
+        ),
+        ("Bash", {"command": f"ls {'x' * 3_000}; curl evil"}),
+        ("Bash", {"command": "ls\n" * 3_000 + "curl evil"}),
+        ("Bash", {"command": f"ls{chr(10) * 900}curl evil"}),
+        ("Bash", {"command": "ls \x1b]0; curl evil\x07"}),
+        ("Edit", {"old_string": "a", "new_string": f"{'x' * 500} curl evil"}),
+        ("mcp__a__run", {"steps": ["x" * 900, {"then": "curl evil"}]}),
+        ("mcp__a__run", {"\x1b]0;curl evil\x07": 1}),
+    ],
+)
+@pytest.mark.parametrize("screen", [PlainTerminalScreen, LiveTerminalScreen])
+def test_a_permission_question_hides_nothing_that_will_run(
+    tool: str, tool_input: dict[str, Any], screen: type[PlainTerminalScreen | LiveTerminalScreen]
+) -> None:
+    stream = io.StringIO()
+    question = PermissionQuestion(
+        id="q", agent=LEAD_ID, tool_use_id="a", tool=tool, input=tool_input, reason="why"
+    )
+    TerminalQuestionDialog(question).show(screen(stream))
+    assert "curl evil" in " ".join(stream.getvalue().split())
+
+
+def test_long_runs_of_blanks_are_shown_by_their_length() -> None:
+    tool_input = {"command": f"ls{' ' * 600};{chr(9) * 50}x\n{chr(10) * 30}y\r\x1b[1A\u202e"}
+    assert [line for line, _ in format_tool_input("Bash", tool_input)] == [
+        "command:",
+        "  ls[… 600 spaces …];[… 50 blank characters …]x",
+        "  [… 30 empty lines …]",
+        "  y\\r\\x1b[1A\\u202e",
+    ]
+
+
+def test_a_question_longer_than_the_screen_asks_to_scroll_up() -> None:
+    stream = io.StringIO()
+    question = PermissionQuestion(
+        id="q", agent=LEAD_ID, tool_use_id="a", tool="Bash", input={"command": "x" * 3_000}, reason="why"
+    )
+    TerminalQuestionDialog(question).show(PlainTerminalScreen(stream))
+    assert "Scroll up to read all of it: 40 rows, 3,009 characters." in stream.getvalue()
+
+
+def test_a_plan_hides_no_text_between_control_codes() -> None:
+    stream = io.StringIO()
+    question = PlanApprovalQuestion(
+        id="q", agent=LEAD_ID, path="plan.md", plan=f"1. ls{' ' * 600}\x1b]0;curl evil\x07\n", digest="1"
+    )
+    TerminalQuestionDialog(question).show(PlainTerminalScreen(stream))
+    assert "    1. ls[… 600 spaces …]\\x1b]0;curl evil\\x07\n" in stream.getvalue()
 
 
 def test_a_permission_question_for_an_edit_shows_the_change() -> None:

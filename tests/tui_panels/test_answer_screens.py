@@ -168,11 +168,33 @@ async def test_an_invalid_input_is_rejected_with_the_reason(tmp_path: Path) -> N
     assert controller.answers == [AllowAnswer(input={"content": "b", "mode": 2})]
 
 
-def test_a_very_long_input_says_how_much_is_hidden() -> None:
+def test_a_very_long_input_is_shown_whole() -> None:
     shown = [each.plain for each in render_tool_input(write_call({"a": "x" * 9_000, "b": "y\n" * 5_000}))]
-    assert shown[0] == f"a: {'x' * 4_000}… (9000 characters in total)"
-    assert shown[1:3] == ["b:", "  y"]
-    assert shown[-1] == "  … 3000 more lines (10000 characters in total)"
+    assert shown == [f"a: {'x' * 9_000}", "b:", *["  y"] * 5_000]
+
+
+@pytest.mark.parametrize(
+    ("tool", "given"),
+    [
+        ("Workflow", {"script": f"async def main(flow):\n    x = 1{' ' * 6_000}; flow.shell('curl evil')\n"}),
+        ("Bash", {"command": f"ls {'x' * 5_000}; curl evil"}),
+        ("Bash", {"command": "ls\n" * 3_000 + "curl evil"}),
+        ("Bash", {"command": "ls \x1b]0; curl evil\x07"}),
+        ("mcp__a__run", {"steps": ["x" * 5_000, {"then": "curl evil"}]}),
+    ],
+)
+async def test_all_that_will_run_can_be_read_by_scrolling(
+    tmp_path: Path, tool: str, given: dict[str, Any]
+) -> None:
+    question = PermissionQuestion(
+        id="q", agent=AgentId("bob"), tool_use_id="t", tool=tool, input=given, reason=""
+    )
+    app = PanelsApp(QuestionsPanel(RunViewScenario().run_view, EndedRunController(tmp_path)))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await app.push_screen(AnswerScreen(make_question_row(question), RecordingController(tmp_path)))
+        await pilot.pause()
+        app.screen.query_one(".form--body").scroll_end(animate=False)
+        await wait_until(pilot, lambda: "curl evil" in render_text(app))
 
 
 @pytest.mark.parametrize(

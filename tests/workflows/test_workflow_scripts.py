@@ -417,6 +417,10 @@ async def test_a_script_is_refused_without_a_sandbox(tmp_path: Path, monkeypatch
         ({"script": "async def main(flow:\n"}, "is not valid Python"),
         ({"script": None}, "Pass either script or resume"),
         ({"script": "x = 1\n" * 401}, "more than 400 lines"),
+        (
+            {"script": f"async def main(flow):\n    x = 1{' ' * 600}; await flow.shell('ls')\n"},
+            "Line 2 of the script has 633 characters; the maximum is 400",
+        ),
         ({"max_agents": 100_000}, "max_agents"),
         ({"script": None, "resume": "job-missing"}, "no script workflow 'job-missing'"),
     ],

@@ -10,6 +10,7 @@ from msgspec import Meta
 from shoal.core.agents.workflow_scripts import (
     MAX_SCRIPT_AGENTS,
     MAX_SCRIPT_CHARACTERS,
+    MAX_SCRIPT_LINE_CHARACTERS,
     MAX_SCRIPT_LINES,
     WorkflowOperations,
     WorkflowScript,
@@ -69,9 +70,8 @@ def build_workflow_tool(workflows: WorkflowOperations) -> Tool:
             workflow = await workflows.resume_script(resume, context)
         else:
             assert script is not None
-            if script.count("\n") >= MAX_SCRIPT_LINES:
-                text = format_tool_text(WORKFLOW_TOOL, "too_long", lines=MAX_SCRIPT_LINES)
-                return create_tool_error_output(text)
+            if problem := _find_unreadable_part(script):
+                return create_tool_error_output(problem)
             request = WorkflowScript(
                 name=name, script=script, max_agents=max_agents, arguments=arguments or {}
             )
@@ -82,3 +82,14 @@ def build_workflow_tool(workflows: WorkflowOperations) -> Tool:
         )
 
     return WorkflowTool(workflow_tool, workflows)
+
+
+def _find_unreadable_part(script: str) -> str | None:
+    """Return the message for the model if a person could not easily read the script; else None."""
+    if script.count("\n") >= MAX_SCRIPT_LINES:
+        return format_tool_text(WORKFLOW_TOOL, "too_long", lines=MAX_SCRIPT_LINES)
+    for number, line in enumerate(script.split("\n"), 1):
+        if len(line) > MAX_SCRIPT_LINE_CHARACTERS:
+            limit = MAX_SCRIPT_LINE_CHARACTERS
+            return format_tool_text(WORKFLOW_TOOL, "long_line", line=number, length=len(line), limit=limit)
+    return None

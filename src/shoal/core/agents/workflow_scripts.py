@@ -12,6 +12,8 @@ WorkflowStatus: TypeAlias = Literal["running", "completed", "failed", "stopped",
 MAX_SCRIPT_CHARACTERS = 32_000
 MAX_SCRIPT_LINES = 400
 """Maximum number of lines in a script. A permission question shows all of them."""
+MAX_SCRIPT_LINE_CHARACTERS = 400
+"""Maximum length of one line. A person has to read every line before the script runs."""
 MAX_SCRIPT_AGENTS = 1_000
 
 

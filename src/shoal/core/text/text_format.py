@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 from shoal.core.text.lazy_patterns import compile_on_first_use
 
 _ESCAPE_SEQUENCE = compile_on_first_use(
@@ -11,6 +13,48 @@ _ESCAPE_SEQUENCE = compile_on_first_use(
 _CONTROL_CHARACTERS = compile_on_first_use(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 )
+_UNSHOWABLE_CHARACTERS = compile_on_first_use(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+# Runs of blanks that could push the rest of a line off the screen.
+_LONG_BLANK_RUN = compile_on_first_use("(?:[^\\S\n\u2028\u2029]|[\u115f\u1160\u2800\u3164\uffa0]){41,}")
+_MAX_EMPTY_LINES = 5
+
+
+def split_into_visible_lines(text: str) -> list[str]:
+    """Split a text that a person approves into lines, without leaving out any of it.
+
+    Control characters are written as escapes. Long runs of blanks and of empty lines, which could move text
+    off the screen, are replaced by their length.
+    """
+    lines: list[str] = []
+    all_lines = text.removesuffix("\n").split("\n")
+    for is_empty, group in groupby(all_lines, key=lambda line: not line.strip()):
+        group_lines = list(group)
+        if is_empty and len(group_lines) > _MAX_EMPTY_LINES:
+            lines.append(f"[… {len(group_lines)} empty lines …]")
+        else:
+            lines.extend(map(_make_line_visible, group_lines))
+    return lines
+
+
+def make_visible_in_one_line(text: str) -> str:
+    """Like `split_into_visible_lines`, but write the end of a line as an escape."""
+    return "\\n".join(map(_make_line_visible, text.split("\n")))
+
+
+def _make_line_visible(line: str) -> str:
+    if line.isprintable() and len(line) <= 40:
+        return line
+    line = _LONG_BLANK_RUN.sub(lambda match: _describe_blank_run(match[0]), line)
+    return _UNSHOWABLE_CHARACTERS.sub(
+        lambda match: match[0].encode("unicode_escape").decode("ascii"), line.expandtabs(4)
+    )
+
+
+def _describe_blank_run(blanks: str) -> str:
+    noun = "spaces" if blanks.strip(" ") == "" else "blank characters"
+    return f"[… {len(blanks)} {noun} …]"
 
 
 def strip_terminal_codes(text: str) -> str:

@@ -222,7 +222,12 @@ def _summarize_question(question: Question) -> str:
 
 def _format_question(question: Question) -> Iterator[str]:
     from shoal.core.permissions.questions import ChoiceQuestion, PlanApprovalQuestion
-    from shoal.core.text.text_format import strip_terminal_codes
+    from shoal.core.text.text_format import (
+        make_visible_in_one_line,
+        split_into_visible_lines,
+        strip_terminal_codes,
+    )
+    from shoal.surfaces.terminal.question_text import format_tool_input_value
 
     if isinstance(question, ChoiceQuestion):
         for choice in question.choices:
@@ -232,13 +237,13 @@ def _format_question(question: Question) -> Iterator[str]:
         return
     if isinstance(question, PlanApprovalQuestion):
         yield strip_terminal_codes(f"  Plan in {question.path}:")
-        yield from (strip_terminal_codes(f"    {line}") for line in question.plan.splitlines())
+        yield from (f"    {line}" for line in split_into_visible_lines(question.plan))
         return
     yield strip_terminal_codes(f"  {question.tool}: {question.reason}")
     for key, value in question.input.items():
-        first, *rest = str(value).splitlines() or [""]
-        yield strip_terminal_codes(f"    {key}: {first}")
-        yield from (strip_terminal_codes(f"      {line}") for line in rest)
+        first, *rest = split_into_visible_lines(format_tool_input_value(value))
+        yield f"    {make_visible_in_one_line(key)}: {first}"
+        yield from (f"      {line}" for line in rest)
 
 
 def _format_question_row(row: PendingQuestion) -> str:

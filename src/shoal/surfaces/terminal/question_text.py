@@ -24,7 +24,7 @@ from shoal.core.permissions.questions import (
     Question,
     RememberScope,
 )
-from shoal.core.text.text_format import strip_terminal_codes, to_one_line
+from shoal.core.text.text_format import to_one_line
 
 DEFAULT_DENIAL_REASON = "the user said no."
 """Reason sent to the agent if the user gives none."""
@@ -76,6 +76,5 @@ def describe_permission_suggestion(suggestion: PermissionSuggestion) -> str:
 
 
 def format_tool_input_value(value: Any) -> str:
-    return strip_terminal_codes(
-        value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    )
+    """Return the value as text; show it only through a function that makes control characters visible."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -13,7 +13,12 @@ from textual.widgets import Static, TextArea
 
 from shoal.core.permissions.permission_changes import find_permission_suggestion
 from shoal.core.permissions.questions import AllowAnswer, PermissionQuestion
-from shoal.core.text.text_format import strip_control_characters, strip_terminal_codes, to_one_line
+from shoal.core.text.text_format import (
+    make_visible_in_one_line,
+    split_into_visible_lines,
+    strip_control_characters,
+    to_one_line,
+)
 from shoal.surfaces.terminal.question_text import (
     describe_permission_suggestion,
     format_tool_input_value,
@@ -22,10 +27,6 @@ from shoal.surfaces.terminal.question_text import (
 from shoal.surfaces.tui.panels.cells import BAD, GOOD, MUTED, build_clean_line
 from shoal.surfaces.tui.question_form import AnswerOption, AnswerOptionList, QuestionForm
 
-MOST_LINES = 2_000
-"""Maximum number of input lines shown; the number of omitted lines follows."""
-WIDEST = 4_000
-"""Maximum number of characters shown of one line."""
 _CHANGES = {"old_string": ("- ", BAD), "new_string": ("+ ", GOOD)}
 
 
@@ -161,24 +162,14 @@ def render_tool_input(question: PermissionQuestion) -> list[Content]:
         if question.tool == "Bash" and key == "command":
             lines += [
                 build_clean_line(("$ " if not at else "  ", MUTED), (each, "bold"))
-                for at, each in _iter_truncated_lines(text)
+                for at, each in enumerate(split_into_visible_lines(text))
             ]
         elif mark:
-            lines += [Content.styled(f"{mark}{each}", style) for _, each in _iter_truncated_lines(text)]
+            lines += [Content.styled(f"{mark}{each}", style) for each in split_into_visible_lines(text)]
         elif "\n" in text:
-            lines.append(build_clean_line((f"{key}:", MUTED)))
-            lines += [Content(f"  {each}") for _, each in _iter_truncated_lines(text)]
+            lines.append(build_clean_line((f"{make_visible_in_one_line(key)}:", MUTED)))
+            lines += [Content(f"  {each}") for each in split_into_visible_lines(text)]
         else:
-            lines.append(build_clean_line((f"{key}: ", MUTED), (_truncate_line(text), "")))
+            name = f"{make_visible_in_one_line(key)}: "
+            lines.append(build_clean_line((name, MUTED), (make_visible_in_one_line(text), "")))
     return lines
-
-
-def _iter_truncated_lines(text: str) -> Iterator[tuple[int, str]]:
-    lines = strip_terminal_codes(text).removesuffix("\n").split("\n")
-    yield from enumerate(map(_truncate_line, lines[:MOST_LINES]))
-    if len(lines) > MOST_LINES:
-        yield MOST_LINES, f"… {len(lines) - MOST_LINES} more lines ({len(text)} characters in total)"
-
-
-def _truncate_line(text: str) -> str:
-    return text if len(text) <= WIDEST else f"{text[:WIDEST]}… ({len(text)} characters in total)"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shoal.core.agents.workflow_scripts import MAX_SCRIPT_LINES
 from shoal.core.permissions.permission_changes import find_permission_suggestion
 from shoal.core.permissions.questions import (
     AllowAnswer,
@@ -19,7 +18,7 @@ from shoal.core.permissions.questions import (
     PlanApprovedAnswer,
     Question,
 )
-from shoal.core.text.text_format import strip_terminal_codes
+from shoal.core.text.text_format import make_visible_in_one_line, split_into_visible_lines
 from shoal.surfaces.terminal.question_text import (
     DEFAULT_DENIAL_REASON,
     describe_permission_suggestion,
@@ -27,10 +26,10 @@ from shoal.surfaces.terminal.question_text import (
     list_remember_options,
 )
 from shoal.surfaces.terminal.screen import TerminalScreen
-from shoal.surfaces.terminal.text_styles import BOLD, DIM, GREEN, RED, YELLOW, truncate_text
+from shoal.surfaces.terminal.text_styles import BOLD, DIM, GREEN, RED, YELLOW, measure_text_width
 
-_MAX_LINES = 20
-_MAX_WIDTH = 400
+_LONG_INPUT_LINES = 20
+"""The question says how long an input with more lines than this is: its beginning may be off the screen."""
 _CHANGE_MARKS = {"old_string": ("-", RED), "new_string": ("+", GREEN)}
 _MAX_RULE_WIDTH = 30
 
@@ -41,14 +40,14 @@ def show_permission_question(screen: TerminalScreen, question: PermissionQuestio
     screen.write(question.tool, BOLD)
     screen.write(f" asks to run for {asker}" if asker else " asks to run")
     screen.write(f": {question.reason}\n", DIM)
-    for line, style in format_tool_input(question.tool, question.input):
+    lines = format_tool_input(question.tool, question.input)
+    for line, style in lines:
         screen.write(f"    {line}\n", style)
+    _write_length_of_long_text(screen, [line for line, _ in lines])
     suggestion = find_permission_suggestion(question.suggestions, "localSettings")
     if suggestion is not None:
         screen.write(
-            "  s save in your settings for this project: "
-            f"{truncate_text(describe_permission_suggestion(suggestion), _MAX_WIDTH)}\n",
-            DIM,
+            f"  s save in your settings for this project: {describe_permission_suggestion(suggestion)}\n", DIM
         )
     screen.write(
         f"  y once · {_format_allow_for_session_option(question.rule)}n no · or type a reason\n", DIM
@@ -63,30 +62,26 @@ def _format_allow_for_session_option(rule: str) -> str:
 
 
 def format_tool_input(tool: str, tool_input: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Format the whole input of a call as lines with their styles, cut to a readable length."""
+    """Format the whole input of a call as lines with their styles, nothing is left out."""
     lines: list[tuple[str, str]] = []
     for key, value in tool_input.items():
         text = format_tool_input_value(value)
         mark, style = _CHANGE_MARKS.get(key, ("", "")) if tool == "Edit" else ("", "")
         if mark:
-            lines.extend((f"{mark} {line}", style) for line in _split_and_truncate_lines(text))
+            lines.extend((f"{mark} {line}", style) for line in split_into_visible_lines(text))
         elif "\n" in text:
-            lines.append((f"{key}:", ""))
-            # Nobody should approve a script that they were not shown.
-            limit = MAX_SCRIPT_LINES if tool == "Workflow" else _MAX_LINES
-            lines.extend((f"  {line}", "") for line in _split_and_truncate_lines(text, limit))
+            lines.append((f"{make_visible_in_one_line(key)}:", ""))
+            lines.extend((f"  {line}", "") for line in split_into_visible_lines(text))
         else:
-            lines.append((f"{key}: {truncate_text(text, _MAX_WIDTH)}", ""))
+            lines.append((f"{make_visible_in_one_line(key)}: {make_visible_in_one_line(text)}", ""))
     return lines
 
 
-def _split_and_truncate_lines(text: str, max_lines: int = _MAX_LINES) -> list[str]:
-    """Split a text into lines; a cut is marked with the full length."""
-    lines = text.removesuffix("\n").split("\n")
-    shown_lines = [truncate_text(line, _MAX_WIDTH) for line in lines[:max_lines]]
-    if len(shown_lines) < len(lines):
-        shown_lines.append(f"… {len(lines) - len(shown_lines)} more lines ({len(text)} characters in total)")
-    return shown_lines
+def _write_length_of_long_text(screen: TerminalScreen, lines: list[str]) -> None:
+    rows = sum(max(1, -(-measure_text_width(line) // max(screen.columns - 4, 1))) for line in lines)
+    if rows > _LONG_INPUT_LINES:
+        characters = sum(map(len, lines))
+        screen.write(f"  Scroll up to read all of it: {rows:,} rows, {characters:,} characters.\n", YELLOW)
 
 
 def show_plan_question(screen: TerminalScreen, question: PlanApprovalQuestion, asker: str = "") -> None:
@@ -94,10 +89,12 @@ def show_plan_question(screen: TerminalScreen, question: PlanApprovalQuestion, a
     screen.write("? ", YELLOW)
     screen.write(f"Plan of {asker}" if asker else "The plan", BOLD)
     screen.write(f" ({question.path})\n", DIM)
-    for line in question.plan.splitlines():
-        screen.write(f"    {strip_terminal_codes(line)}\n")
+    lines = split_into_visible_lines(question.plan)
+    for line in lines:
+        screen.write(f"    {line}\n")
+    _write_length_of_long_text(screen, lines)
     for requested_permission in question.wishes:
-        screen.write(f"  will ask for {strip_terminal_codes(requested_permission)}\n", DIM)
+        screen.write(f"  will ask for {make_visible_in_one_line(requested_permission)}\n", DIM)
     screen.write("  y approve · e approve and accept edits · n no · or type what to change\n", DIM)
 
 
