@@ -19,8 +19,8 @@ import shoal
 from agent_scripts import call_tool
 from server_scripts import approve_shutdown, join_text, run_provider
 from shoal.app.run_access.run_handle import list_all_live_runs
+from shoal.core.text.model_texts import ModelTexts
 from shoal.stores.files.locks.pid_locks import find_session_pid
-from shoal.wire.model_texts import ModelTexts
 from team_scripts import get_home, open_session, read_inbox, read_team_config, script_team, send_message
 
 pytest.importorskip("mcp")
@@ -272,8 +272,8 @@ async def test_wrong_arguments_owners_and_states_are_refused(tmp_path: Path) -> 
         first = (await call("task_create", subject="first"))["id"]
         second = (await call("task_create", subject="second", blocked_by=[first]))["id"]
         assert "'nobody' is not a member" in await call("task_update", task=first, owner="nobody")
-        assert "needs a subject" in await call("task_create", subject="  ")
-        assert "needs a subject" in await call("task_update", task=first, subject=" ")
+        assert "has no subject" in await call("task_create", subject="  ")
+        assert "has no subject" in await call("task_update", task=first, subject=" ")
         for status in ("in_progress", "completed"):
             refused = await call("task_update", task=second, status=status)
             assert "is waiting for 1" in refused or "waits for #1" in refused
