@@ -272,8 +272,8 @@ async def test_wrong_arguments_owners_and_states_are_refused(tmp_path: Path) -> 
         first = (await call("task_create", subject="first"))["id"]
         second = (await call("task_create", subject="second", blocked_by=[first]))["id"]
         assert "'nobody' is not a member" in await call("task_update", task=first, owner="nobody")
-        assert "has no subject" in await call("task_create", subject="  ")
-        assert "has no subject" in await call("task_update", task=first, subject=" ")
+        assert "needs a subject" in await call("task_create", subject="  ")
+        assert "needs a subject" in await call("task_update", task=first, subject=" ")
         for status in ("in_progress", "completed"):
             refused = await call("task_update", task=second, status=status)
             assert "is waiting for 1" in refused or "waits for #1" in refused
