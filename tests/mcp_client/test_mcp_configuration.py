@@ -197,7 +197,7 @@ async def test_agents_refer_to_servers_or_define_them_and_project_servers_need_t
             return list_result_texts(session)
 
     sly, fair, lost = await run()
-    assert "start programs only after you trust it" in sly
+    assert "start programs only if it is trusted" in sly
     assert "shoal trust" in sly
     assert "common / own" in fair
     assert "mcp__other__echo" not in fair

@@ -26,7 +26,7 @@ from shoal.core.names import parse_teammate_name
 from shoal.core.teams.member_backends import MemberLaunchArgs
 from shoal.core.teams.roster import NewMember, RosterEntry, TeamRoster
 from shoal.core.teams.tasks import TaskDraft
-from shoal.core.text.model_texts import ModelTexts
+from shoal.core.text.model_texts import ModelTexts, fill_template
 from shoal.wire.launch_args_codec import build_member_launch_flags
 
 Given = ParamSpec("Given")
@@ -210,16 +210,12 @@ class TeamMcpServerTools:
         team: _TeamName = None,
     ) -> Data:
         if name is not None and template is not None:
-            raise AgentRequestRefused(
-                "`name` starts a member, and `template` starts a team. Pass only one of them."
-            )
+            raise AgentRequestRefused(_TEXTS["text:name_and_template"])
         if name is not None:
             identity = self._external_member.get_identity(team)
             return await self._start_member(identity, name, prompt, agent_type, max_budget_usd)
         if agent_type is not None:
-            raise AgentRequestRefused(
-                "`agent_type` needs a `name` because it applies to a member of your team. Pass both."
-            )
+            raise AgentRequestRefused(_TEXTS["text:agent_type_without_name"])
         if template is not None:
             run = self._runs.start_team_run(template, prompt, max_budget_usd=max_budget_usd)
         else:
@@ -235,9 +231,7 @@ class TeamMcpServerTools:
 
     async def run_result(self, id: str, wait_seconds: _Wait = 0.0) -> Data:  # noqa: A002
         if "@" in id:
-            raise AgentRequestRefused(
-                f"{id} is a member of your team and sends you messages. Use message_take."
-            )
+            raise AgentRequestRefused(fill_template(_TEXTS["text:result_of_member"], id=id))
         outcome = await self._runs.wait_for_result(id, wait=wait_seconds)
         data = {name: getattr(outcome, name) for name in outcome.__struct_fields__}
         return {**data, "text": _truncate_text(outcome.text)}
@@ -251,10 +245,7 @@ class TeamMcpServerTools:
         max_budget_usd: float | None,
     ) -> Data:
         if self._model is None:
-            raise AgentRequestRefused(
-                "No model is configured for members. Start this server with --model NAME, or set one in "
-                "settings."
-            )
+            raise AgentRequestRefused(_TEXTS["text:no_model"])
         flags = self._runs.flags
         new_member = NewMember(
             name=parse_teammate_name(name),
@@ -370,8 +361,12 @@ class TeamMcpServer(MCPServer[Any]):
             known = tool.parameters.get("properties", {})
             if unknown := sorted(arguments.keys() - known.keys()):
                 raise ToolError(
-                    f"{name} has no argument {', '.join(map(repr, unknown))}. Its arguments: "
-                    f"{', '.join(known) or 'none'}."
+                    fill_template(
+                        _TEXTS["text:unknown_argument"],
+                        tool=name,
+                        names=", ".join(map(repr, unknown)),
+                        known=", ".join(known) or "none",
+                    )
                 )
         return await super().call_tool(name, arguments, *rest, **options)
 
