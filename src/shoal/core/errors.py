@@ -57,6 +57,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal.core.budgets.limits import BudgetRefusal
+from shoal.core.core_texts import format_core_notice
 
 if TYPE_CHECKING:
     from shoal.core.agents.agent_definitions import DefinitionProblem
@@ -219,8 +220,12 @@ class InvalidAgentDefinition(ShoalError):
 
 class UnknownAgentType(ShoalError):
     def __init__(self, name: str, *, available: Sequence[str], similar: Sequence[str] = ()) -> None:
-        suggestion = f" Did you mean {' or '.join(similar)}?" if similar else ""
-        super().__init__(f"There is no agent {name!r}.{suggestion} Available: {', '.join(available)}.")
+        suggestion = f" {_suggest(similar)}" if similar else ""
+        super().__init__(
+            format_core_notice(
+                "unknown_agent_type", name=repr(name), suggestion=suggestion, names=", ".join(available)
+            )
+        )
         self.name = name
         self.available = tuple(available)
         self.similar = tuple(similar)
@@ -238,10 +243,9 @@ class UnknownSkill(ShoalError):
         noun: str = "skill",
         advice: str = "",
     ) -> None:
-        suggestion = f" Did you mean {' or '.join(similar)}?" if similar else ""
-        listing = f" Available: {', '.join(available)}." if available else " None is available."
-        ending = f" {advice}" if advice else f"{suggestion}{listing}"
-        super().__init__(f"There is no {noun} {name!r}.{ending}")
+        suggestion = f"{_suggest(similar)} " if similar else ""
+        ending = advice or f"{suggestion}{_list_available(available)}"
+        super().__init__(format_core_notice("unknown_skill", noun=noun, name=repr(name), advice=ending))
         self.name = name
         self.advice = advice
         self.available = tuple(available)
@@ -270,7 +274,7 @@ class CompactionBlockedByHook(ShoalError): ...
 
 class MissingPackageExtra(ShoalError):
     def __init__(self, need: str, extra: str) -> None:
-        super().__init__(f"{need} needs an optional package. Install it: pip install 'shoal[{extra}]'")
+        super().__init__(format_core_notice("missing_extra", need=need, extra=extra))
         self.extra = extra
 
 
@@ -317,3 +321,13 @@ class WorkflowChanged(WorkflowError):
     def __init__(self, message: str, *, step: int) -> None:
         super().__init__(message)
         self.step = step
+
+
+def _suggest(names: Sequence[str]) -> str:
+    return format_core_notice("suggestion", names=" or ".join(names))
+
+
+def _list_available(names: Sequence[str]) -> str:
+    if not names:
+        return format_core_notice("none_available")
+    return format_core_notice("available", names=", ".join(names))

@@ -31,6 +31,7 @@ from shoal.core.errors import ShoalError, StateFileError
 from shoal.core.output_type import OutputType, uses_pydantic
 from shoal.core.text.model_texts import unwrap_lines
 from shoal.tools.tool_arguments import FunctionToolParameter, parse_tool_arguments_leniently
+from shoal.tools.tool_texts import load_tool_text
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -411,7 +412,7 @@ def _to_tool_output(result: Any) -> ToolOutput:
     if isinstance(result, ToolOutput):
         return result
     if result is None:
-        return ToolOutput(content="Done; there is no result to show.")
+        return ToolOutput(content=load_tool_text("function", "no_result"))
     data = msgspec.to_builtins(result, enc_hook=_encode_pydantic_model)
     text = msgspec.json.encode(data).decode()
     return ToolOutput(content=text, data=data if isinstance(data, Mapping) else {"result": data})

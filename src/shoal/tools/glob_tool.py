@@ -12,10 +12,11 @@ from msgspec import Struct
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.text.absolute_globs import split_absolute_glob
 from shoal.core.text.filenames import escape_filename
-from shoal.tools.builtin_tool import builtin_tool, format_tool_text
+from shoal.tools.builtin_tool import builtin_tool
 from shoal.tools.glob_patterns import InvalidGlobError, compile_glob
 from shoal.tools.missing_paths import report_missing_path, stat_path
 from shoal.tools.ripgrep import NEVER_SEARCHED, find_ripgrep, run_ripgrep
+from shoal.tools.tool_texts import format_tool_text
 
 MAX_FILES = 100
 _MAX_WALKED_FILES = 200_000
@@ -41,7 +42,9 @@ async def glob_tool(
     try:
         matches = compile_glob(pattern)
     except InvalidGlobError as error:
-        return create_tool_error_output(f"Cannot search for {pattern[:200]!r}: {error}.")
+        return create_tool_error_output(
+            format_tool_text("Glob", "invalid_pattern", pattern=repr(pattern[:200]), error=error)
+        )
     listing = await _list_files_matching_glob(
         context, top, _build_readable_match_predicate(matches, top, context)
     )

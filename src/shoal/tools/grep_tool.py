@@ -11,10 +11,11 @@ from msgspec.structs import replace
 
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.text.filenames import escape_filename
-from shoal.tools.builtin_tool import builtin_tool, format_tool_text, load_tool_text
+from shoal.tools.builtin_tool import builtin_tool
 from shoal.tools.function_tool import ToolParameterName
 from shoal.tools.missing_paths import report_missing_path, stat_path
 from shoal.tools.ripgrep import NEVER_SEARCHED, RipgrepResult, find_ripgrep, run_ripgrep
+from shoal.tools.tool_texts import format_tool_text, load_tool_text
 
 MAX_ENTRIES = 250
 _MAX_SEARCH_BYTES = 4 * 1024 * 1024

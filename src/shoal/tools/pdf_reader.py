@@ -9,7 +9,7 @@ from typing import BinaryIO
 from shoal.core.conversation.tools import ToolOutput, create_tool_error_output
 from shoal.core.errors import MissingPackageExtra
 from shoal.core.text.filenames import escape_filename
-from shoal.tools.builtin_tool import format_tool_text
+from shoal.tools.tool_texts import format_tool_text
 
 MAX_PAGES = 20
 _MAX_OUTPUT_CHARACTERS = 100_000

@@ -26,9 +26,10 @@ from shoal.core.teams.tasks import (
     select_tasks_affected_by_completion,
 )
 from shoal.core.teams.team_storage import ClaimAttempts, TaskBoard
-from shoal.tools.builtin_tool import builtin_tool, format_tool_text, load_tool_text
+from shoal.tools.builtin_tool import builtin_tool
 from shoal.tools.function_tool import FunctionTool, ToolParameterName
 from shoal.tools.task_format import explain_failed_claim, format_task_details, format_task_line, task_to_dict
+from shoal.tools.tool_texts import format_tool_text, load_tool_text
 
 BoardLookup: TypeAlias = Callable[[AgentIdentity], TaskBoard]
 AssignmentNotifier: TypeAlias = Callable[[AgentIdentity, AgentName, Task], Awaitable[None]]
@@ -355,7 +356,9 @@ class _TaskToolActions:
         self, board: TaskBoard, request: _TaskUpdateRequest, task: Task, caller: AgentName, *, claimed: bool
     ) -> ToolOutput:
         if request.status == "deleted":
-            return ToolOutput(content=f"Task {task.id} was deleted.", data={"deleted": task.id})
+            return ToolOutput(
+                content=format_tool_text("TaskUpdate", "deleted", task=task.id), data={"deleted": task.id}
+            )
         tasks = await board.get_live_task_mapping()
         sentences = [load_tool_text("TaskUpdate", "yours") if claimed else ""]
         if request.status == "completed":

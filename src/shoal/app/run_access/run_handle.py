@@ -359,5 +359,8 @@ class CrossSessionMessenger:
         if len(found) == 1:
             return found[0]
         listed = ", ".join(run.session for run in live[:_MAX_LISTED]) or "no other"
-        key = "several_sessions" if found else "no_session"
-        raise AgentRequestRefused(format_session_notice(key, name=repr(name), sessions=listed))
+        raise AgentRequestRefused(
+            format_session_notice(
+                "several_sessions" if found else "no_session", name=repr(name), sessions=listed
+            )
+        )

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from shoal.app.model_notices import format_session_notice
 from shoal.core.agents.subagents import AgentResult
 from shoal.core.errors import WorkflowError
 from shoal.core.events import (
@@ -60,7 +61,7 @@ class WorkflowRecords:
         if not found:
             known = ", ".join(f"{key} ({each.started.name})" for key, each in self.workflows.items())
             raise WorkflowError(
-                f"The session has no workflow {workflow or name!r}. It has: {known or 'none'}."
+                format_session_notice("no_workflow", workflow=repr(workflow or name), names=known or "none")
             )
         return found[-1]
 

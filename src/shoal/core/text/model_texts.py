@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
 _HEADING = re.compile(r"^# (\S+)\n", re.MULTILINE)
@@ -62,6 +63,16 @@ def fill_template(template: str, /, **values: object) -> str:
 
     Raises `KeyError` for a placeholder without a value and for a value without a placeholder.
     """
-    if unused := values.keys() - set(_PLACEHOLDER.findall(template)):
+    parts, names = _parse_template(template)
+    if unused := values.keys() - names:
         raise KeyError(f"no placeholder for {', '.join(sorted(unused))}")
-    return _PLACEHOLDER.sub(lambda match: str(values[match[1]]), template)
+    filled = list(parts)
+    filled[1::2] = [str(values[name]) for name in parts[1::2]]
+    return "".join(filled)
+
+
+@lru_cache(maxsize=512)
+def _parse_template(template: str) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Return the parts of a template, texts and names in turn, and the names of its placeholders."""
+    parts = _PLACEHOLDER.split(template)
+    return tuple(parts), frozenset(parts[1::2])
