@@ -519,7 +519,7 @@ async def start_ray_driver(
     try:
         reason = await client.wait_until_connected()
     except TimeoutError:
-        reason = f"no answer within {DRIVER_TIMEOUT:g} s"
+        reason = format_backend_notice("no_answer", seconds=f"{DRIVER_TIMEOUT:g}")
     except BaseException:
         await client.aclose()
         raise

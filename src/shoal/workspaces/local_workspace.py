@@ -252,11 +252,10 @@ class LocalWorkspace:
     ) -> None:
         read_state = self._read_states.get(real)
         if read_state is None:
-            message = (
-                f"{escape_filename(real)} exists and has not been read. Nothing was written; read it first."
-            )
+            message = format_workspace_notice("unread_file", path=escape_filename(real))
             if intended is not None:
-                message += f" The write would change:\n{_format_content_difference(content, intended)}"
+                diff = _format_content_difference(content, intended)
+                message += f" {format_workspace_notice('would_change', diff=diff)}"
             raise WorkspaceError(message)
         is_fresh = (
             read_state.is_unchanged(state)
@@ -265,16 +264,14 @@ class LocalWorkspace:
         )
         if is_fresh:
             return
-        message = (
-            f"{escape_filename(real)} has changed since you read it. Nothing was written; read it again "
-            f"and repeat the change."
-        )
+        message = format_workspace_notice("stale_file", path=escape_filename(real))
         cached = self._contents.get(real)
         if cached is not None:
-            message += f" What changed:\n{_format_content_difference(cached, content)}"
+            diff = _format_content_difference(cached, content)
+            message += f" {format_workspace_notice('what_changed', diff=diff)}"
         elif intended is not None:
-            difference = _format_content_difference(content, intended)
-            message += f" The write would now change:\n{difference}"
+            diff = _format_content_difference(content, intended)
+            message += f" {format_workspace_notice('would_now_change', diff=diff)}"
         raise WorkspaceError(message)
 
 

@@ -210,7 +210,7 @@ class WorkflowSupervisor:
             await asyncio.wait([running.task])
             raise
         if running.task.cancelled():
-            reason = running.stop_reason or "its program was canceled"
+            reason = running.stop_reason or format_session_notice("workflow_canceled")
             raise WorkflowStopped(
                 format_session_notice("workflow_stopped", workflow=running.id, reason=reason), reason=reason
             )

@@ -34,7 +34,7 @@ from shoal.tools.mcp.client_context import (
     McpRequestRefused,
     McpServerFeatures,
 )
-from shoal.tools.tool_texts import format_tool_text
+from shoal.tools.tool_texts import format_tool_text, load_tool_text
 from shoal.wire.json_codec import decode_json
 from shoal.wire.mcp_codec import InvalidMcpServerConfigError, expand_mcp_server_variables
 
@@ -326,7 +326,7 @@ class ManagedMcpServer:
         while self.status == "pending":
             await self._status_changed.wait()
         if self._connection is None:
-            raise McpConnectionLost(self.detail or "its connection closed")
+            raise McpConnectionLost(self.detail or load_tool_text("mcp", "closed"))
         return self._connection
 
     @contextmanager

@@ -16,7 +16,7 @@ from shoal.core.conversation.messages import ImageBlock, TextBlock
 from shoal.core.conversation.tools import ToolContext, ToolOutput
 from shoal.core.ports import ResultStore
 from shoal.tools.images import image_from_base64
-from shoal.tools.tool_texts import format_tool_text
+from shoal.tools.tool_texts import format_tool_text, load_tool_text
 
 MAX_IMAGES = 10
 
@@ -39,7 +39,8 @@ def convert_mcp_resource_result(result: mcp_types.ReadResourceResult, context: T
     converter = _McpResultContentConverter(context.results, context.call_id)
     embedded = [mcp_types.EmbeddedResource(type="resource", resource=each) for each in result.contents]
     return ToolOutput(
-        content=_simplify_single_text_block(converter.convert_blocks(embedded)) or "The resource is empty."
+        content=_simplify_single_text_block(converter.convert_blocks(embedded))
+        or load_tool_text("mcp", "empty_resource")
     )
 
 
