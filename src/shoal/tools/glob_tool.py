@@ -12,6 +12,7 @@ from msgspec import Struct
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.text.absolute_globs import split_absolute_glob
 from shoal.core.text.filenames import escape_filename
+from shoal.core.text.text_format import format_count_with_noun
 from shoal.tools.builtin_tool import builtin_tool
 from shoal.tools.glob_patterns import InvalidGlobError, compile_glob
 from shoal.tools.missing_paths import report_missing_path, stat_path
@@ -116,7 +117,11 @@ def _format_glob_listing(top: Path, pattern: str, listing: _GlobMatchListing) ->
         )
     notes = []
     if len(newest) > MAX_FILES:
-        notes.append(format_tool_text("Glob", "more", count=f"{len(newest) - MAX_FILES:,}"))
+        notes.append(
+            format_tool_text(
+                "Glob", "more", count=format_count_with_noun(len(newest) - MAX_FILES, "older file")
+            )
+        )
     if listing.ignored:
         notes.append(format_tool_text("Glob", "ignored"))
     if listing.truncated:

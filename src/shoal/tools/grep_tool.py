@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.text.filenames import escape_filename
+from shoal.core.text.text_format import format_count_with_noun
 from shoal.tools.builtin_tool import builtin_tool
 from shoal.tools.function_tool import ToolParameterName
 from shoal.tools.missing_paths import report_missing_path, stat_path
@@ -148,7 +149,7 @@ def _format_grep_results(result: RipgrepResult, mode: _OutputMode, page: _GrepRe
         notes.append(format_tool_text("Grep", "unreadable", count=f"{result.left_out:,}"))
     if not page_entries:
         message = (
-            format_tool_text("Grep", "beyond_end", count=len(entries))
+            format_tool_text("Grep", "beyond_end", count=format_count_with_noun(len(entries), "result"))
             if entries
             else load_tool_text("Grep", "no_match")
         )

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.text.filenames import escape_filename
+from shoal.core.text.text_format import format_count_with_noun
 from shoal.tools.builtin_tool import builtin_tool
 from shoal.tools.missing_paths import report_missing_path, stat_path
 from shoal.tools.notebook_reader import get_notebook_cell_id
@@ -86,7 +87,11 @@ def _find_notebook_cell(cells: list[dict[str, Any]], cell_id: str | None) -> int
     )
     raise _NotebookEditRefusedError(
         format_tool_text(
-            "NotebookEdit", "unknown_cell", id=repr(cell_id[:80]), count=len(cells), names=names or "none"
+            "NotebookEdit",
+            "unknown_cell",
+            id=repr(cell_id[:80]),
+            count=format_count_with_noun(len(cells), "cell"),
+            names=names or "none",
         )
     )
 

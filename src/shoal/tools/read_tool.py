@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 from shoal.core.conversation.messages import Base64ImageSource, ImageBlock, TextBlock
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.text.filenames import escape_filename
+from shoal.core.text.text_format import format_count_with_noun
 from shoal.tools.builtin_tool import builtin_tool
 from shoal.tools.images import MAX_IMAGE_BYTES, MAX_INPUT_BYTES, detect_image_type
 from shoal.tools.missing_paths import report_missing_path, stat_path
@@ -214,7 +215,11 @@ async def _read_line_range(path: Path, file: BinaryIO, size: int, requested: _Fi
 
 def _describe_missing_line(path: Path, count: int, line: int) -> str:
     return format_tool_text(
-        "Read", "missing_line", path=escape_filename(path), count=f"{count:,}", line=f"{line:,}"
+        "Read",
+        "missing_line",
+        path=escape_filename(path),
+        lines=format_count_with_noun(count, "line"),
+        line=f"{line:,}",
     )
 
 
@@ -265,7 +270,7 @@ def _refuse_directory(path: Path) -> ToolOutput:
             "Read",
             "directory",
             path=escape_filename(path),
-            count=f"{len(names):,}",
+            entries="1 entry" if len(names) == 1 else f"{len(names):,} entries",
             listing=listing + rest,
         )
     )
