@@ -13,7 +13,6 @@ from msgspec import Meta, Struct
 from shoal.core.conversation.messages import Base64ImageSource, ImageBlock, TextBlock
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.text.filenames import escape_filename
-from shoal.core.text.text_format import format_count_with_noun
 from shoal.tools.builtin_tool import builtin_tool
 from shoal.tools.images import MAX_IMAGE_BYTES, MAX_INPUT_BYTES, detect_image_type
 from shoal.tools.missing_paths import report_missing_path, stat_path
@@ -218,7 +217,7 @@ def _describe_missing_line(path: Path, count: int, line: int) -> str:
         "Read",
         "missing_line",
         path=escape_filename(path),
-        lines=format_count_with_noun(count, "line"),
+        lines="1 line" if count == 1 else f"{count:,} lines",
         line=f"{line:,}",
     )
 
