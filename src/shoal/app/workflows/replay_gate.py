@@ -1,5 +1,4 @@
-"""Order of a resumed workflow: a step runs only after the program asked again for all steps that finished
-before it."""
+"""Order of a resumed workflow: a step runs after the program asked again for all steps finished before it."""
 
 from __future__ import annotations
 
