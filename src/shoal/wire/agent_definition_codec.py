@@ -59,7 +59,7 @@ class ParsedAgentDefinition(Struct, frozen=True, kw_only=True):
     definition: AgentDefinition
     warnings: tuple[str, ...] = ()
     unused_parts: tuple[str, ...] = ()
-    """Those warnings that name a part without effect."""
+    """Subset of the warnings, about parts without effect."""
     has_replaced_bytes: bool = False
 
     @property

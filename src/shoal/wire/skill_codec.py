@@ -56,7 +56,7 @@ class ParsedSkill(Struct, frozen=True, kw_only=True):
     skill: Skill
     warnings: tuple[str, ...] = ()
     unused_parts: tuple[str, ...] = ()
-    """Those warnings that name a part without effect."""
+    """Subset of the warnings, about parts without effect."""
     has_replaced_bytes: bool = False
 
     @property

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from shoal.app.settings.file_stamps import FileStamp, FileStampSet, is_file_unchanged, stamp_file
 from shoal.core.agents.agent_definitions import DefinitionProblem, DefinitionSource, DefinitionSourceKind
 from shoal.core.errors import InvalidAgentDefinition, SettingsError
-from shoal.core.text.text_decoding import REPLACEMENT, decode_text, describe_replaced_bytes
+from shoal.core.text.decoded_text import REPLACEMENT, decode_text, describe_replaced_bytes
 from shoal.policy.permission_rules import parse_permission_rule
 from shoal.wire.agent_definition_codec import ParsedAgentDefinition, parse_agent_definition
 from shoal.wire.front_matter import InvalidFrontMatterError, split_front_matter

@@ -16,8 +16,8 @@ from shoal.app.model_notices import format_session_notice
 from shoal.app.settings import settings as settings_files
 from shoal.core.extensions.instruction_files import InstructionLoadReason
 from shoal.core.text.control_tags import escape_control_tags
+from shoal.core.text.decoded_text import REPLACEMENT, decode_text, describe_replaced_bytes
 from shoal.core.text.filenames import escape_filename
-from shoal.core.text.text_decoding import REPLACEMENT, decode_text, describe_replaced_bytes
 
 MAX_FILE_CHARS = 50_000
 MAX_TOTAL_CHARS = 100_000

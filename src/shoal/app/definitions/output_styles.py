@@ -13,8 +13,8 @@ from shoal.app.definitions.project_directories import iter_project_directories
 from shoal.app.model_notices import format_session_notice
 from shoal.app.settings.settings import Settings
 from shoal.core.text.control_tags import escape_control_tags
+from shoal.core.text.decoded_text import decode_text, describe_replaced_bytes
 from shoal.core.text.filenames import escape_filename
-from shoal.core.text.text_decoding import decode_text, describe_replaced_bytes
 
 DEFAULT_STYLE = "default"
 _DIRECTORY = "output-styles"
