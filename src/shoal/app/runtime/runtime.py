@@ -26,7 +26,7 @@ from shoal.app.hooks.agent_hooks import VARIABLES_DIRECTORY, HookRegistry, creat
 from shoal.app.hooks.hook_sources import load_configured_hooks
 from shoal.app.isolation.agent_workspace import AgentFileWriteLeases, WorkspaceAllocator
 from shoal.app.isolation.lead_worktree import build_lead_worktree_tools
-from shoal.app.isolation.sandbox_policies import create_sandbox
+from shoal.app.isolation.sandbox_policies import create_sandbox_selection
 from shoal.app.mcp.deferred_tools import ToolDeferral
 from shoal.app.mcp.mcp_servers import McpPromptCommands, SessionMcpServerManager
 from shoal.app.options import AgentExtras, Options
@@ -45,6 +45,7 @@ from shoal.app.skills.knowledge import SkillsAndInstructions
 from shoal.app.teams.team_store import TeamStore
 from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.backends.guardian import end_leftover_processes
+from shoal.backends.sandbox.sandbox_selection import DriverSelectingSandbox
 from shoal.core.agents.agent_definitions import THINKING_TOKENS_BY_EFFORT
 from shoal.core.agents.background_shells import BackgroundShellObserver
 from shoal.core.agents.identity import AgentIdentity
@@ -60,7 +61,7 @@ from shoal.core.ids import LEAD_ID, AgentId, IdGenerator
 from shoal.core.permissions.permission_changes import PermissionSuggestion, resolve_permission_mode
 from shoal.core.permissions.permission_decisions import AllowDecision
 from shoal.core.permissions.questions import PermissionQuestion, Question
-from shoal.core.permissions.sandbox import Sandbox
+from shoal.core.permissions.sandbox import Sandbox, SandboxStatus
 from shoal.core.ports import Model, Workspace
 from shoal.core.text.filenames import escape_filename
 from shoal.core.text.text_format import format_count_with_noun
@@ -292,9 +293,11 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
     processes, process_notes = _create_process_launcher(config)
     exit_stack.push_async_callback(processes.aclose)
     live_settings = _create_live_settings(config, workspace, events)
-    permissions = _create_lead_permissions(config, workspace, store.directory, live_settings, events)
-    sandbox = create_sandbox(settings, workspace, store.directory, events.note, permissions.list_denied_paths)
-    permissions.is_sandboxed = lambda _: sandbox.can_skip_permission_question
+    selection = create_sandbox_selection(settings, workspace, store.directory, events.note)
+    permissions = _create_lead_permissions(
+        config, workspace, store.directory, live_settings, events, selection
+    )
+    sandbox = DriverSelectingSandbox(selection, permissions.list_denied_paths)
     queue, notice_ids = SharedInboxQueue(), ids.derive_generator()
     shells = await _open_shell_supervisor(
         config,
@@ -427,6 +430,7 @@ def _create_lead_permissions(
     directory: Path,
     live_settings: AutoReloadingSettings,
     events: EventBus,
+    sandbox: SandboxStatus,
 ) -> PermissionEngine:
     options, settings = config.options, config.settings
     mode = resolve_permission_mode(options.mode) or settings.permissions.entries.default_mode or "default"
@@ -445,7 +449,6 @@ def _create_lead_permissions(
         workspace,
         mode=mode,
         rules=AgentDenialRuleProvider(live_settings, denied_rules) if denied_rules else live_settings,
-        readable=[directory / "results", find_bundled_docs_directory()],
         home=settings.home,
         answers=_create_permission_answers(settings, workspace.root, events),
         can_bypass=settings.permissions.bypass_ban is None
@@ -454,7 +457,9 @@ def _create_lead_permissions(
             or options.allow_bypass
             or settings.permissions.entries.default_mode == "bypassPermissions"
         ),
+        sandbox=sandbox,
     )
+    engine.allow_reading(directory / "results", find_bundled_docs_directory())
     for tools in () if membership is None else membership.only_tools:
         engine.restrict_to_tool_patterns(tools)
     lead_tools = () if config.lead_agent is None else config.lead_agent.capabilities.tools or ()
