@@ -117,7 +117,7 @@ class AgentWorkspace(Struct, frozen=True, kw_only=True):
     parent_sandbox: Sandbox | None = None
     """Sandbox of its parent's commands; None for the session's."""
     sandbox_selection: SandboxSelection | None = None
-    """Selection of a sandbox of its own, for an agent in a worktree."""
+    """Selection of a separate sandbox, for an agent in a worktree."""
     main_checkout: Path | None = None
     """Checkout that its worktree was made from, which it must not change."""
     name: str = ""
