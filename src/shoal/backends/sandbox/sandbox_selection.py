@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shoal.backends.sandbox.bubblewrap import BubblewrapSandboxDriver
 from shoal.backends.sandbox.landlock import LandlockSandboxDriver
@@ -137,7 +138,7 @@ class DriverSelectingSandbox:
     async def detect_availability(self) -> None:
         await self._selection.detect_availability()
 
-    async def wrap_launch(self, launch: ProcessLaunchSpec) -> ProcessLaunchSpec:
+    async def wrap_launch(self, launch: ProcessLaunchSpec, scratch: Path | None = None) -> ProcessLaunchSpec:
         preferences = self._selection.preferences
         if not preferences.enabled:
             return launch
@@ -149,6 +150,10 @@ class DriverSelectingSandbox:
             if kind.needs_placeholders:
                 await self._placeholders.acquire(policy.uncreatable)
             self._running.append(kind.needs_placeholders)
+            if scratch is not None:
+                policy = replace(policy, writable=(*policy.writable, scratch))
+                if policy.has_private_temp:
+                    launch = replace(launch, env={**launch.env, "TMPDIR": str(scratch)})
             return kind.wrap_launch(launch, policy)
         if preferences.insists:
             raise ProcessError(
