@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable
 from functools import partial, wraps
 from pathlib import Path
@@ -27,8 +28,8 @@ from shoal.core.names import parse_teammate_name
 from shoal.core.teams.member_backends import MemberLaunchArgs
 from shoal.core.teams.roster import NewMember, RosterEntry, TeamRoster
 from shoal.core.teams.tasks import TaskDraft
+from shoal.core.text.model_texts import ModelTexts, fill_template
 from shoal.wire.launch_args_codec import build_member_launch_flags
-from shoal.wire.model_texts import ModelTexts
 
 Given = ParamSpec("Given")
 Data: TypeAlias = dict[str, Any]
@@ -374,10 +375,14 @@ class TeamMcpServer(MCPServer[Any]):
         # Many clients send null for an argument that they leave out.
         given = {key: value for key, value in arguments.items() if value is not None or key in required}
         known = tool.parameters.get("properties", {})
-        if unknown := sorted(given.keys() - known.keys()):
+        if unknown := sorted(arguments.keys() - known.keys()):
             raise ToolError(
-                f"{name} has no argument {', '.join(map(repr, unknown))}. Its arguments: "
-                f"{', '.join(known) or 'none'}."
+                fill_template(
+                    _TEXTS["error:unknown_argument"],
+                    tool=name,
+                    unknown=", ".join(map(repr, unknown)),
+                    known=", ".join(known) or "none",
+                )
             )
         try:
             tool.fn_metadata.validate_arguments(given)
@@ -391,19 +396,19 @@ class TeamMcpServer(MCPServer[Any]):
 
 
 def _describe_wrong_arguments(tool: str, error: ValidationError) -> str:
-    problems = []
+    sentences = []
     for problem in error.errors(include_url=False):
-        argument = ".".join(map(str, problem["loc"]))
+        values = {"tool": tool, "argument": repr(".".join(map(str, problem["loc"])))}
+        kind = "wrong_argument"
         if problem["type"] == "missing":
-            problems.append(f"{tool} needs the argument {argument!r}.")
-        elif problem["type"] == "string_pattern_mismatch" or problem.get("input") == "":
-            problems.append(f"The argument {argument!r} of {tool} must not be empty.")
+            kind = "missing_argument"
+        elif problem["type"] == "string_pattern_mismatch" or problem["input"] == "":
+            kind = "empty_argument"
         else:
-            message = problem["msg"].replace("Input should", "must").replace("String should", "must")
-            problems.append(
-                f"The argument {argument!r} of {tool} {message}, not {json.dumps(problem['input'])[:80]}."
-            )
-    return " ".join(problems)
+            values["expected"] = re.sub("^(Input|String) should", "must", problem["msg"])
+            values["given"] = json.dumps(problem["input"])[:80]
+        sentences.append(fill_template(_TEXTS[f"error:{kind}"], **values))
+    return " ".join(sentences)
 
 
 def create_mcp_server(tools: TeamMcpServerTools) -> MCPServer[Any]:
