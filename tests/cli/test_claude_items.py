@@ -332,3 +332,29 @@ async def test_a_server_is_listed_with_its_own_problem(shoal: ShoalProgram, home
     assert "type is 'ws'" in advice["mcpServers.b"]
     assert "allowedMcpServers" in advice["mcpServers.er"]
     assert advice["mcpServers.wiki"] == "" or "not installed" in advice["mcpServers.wiki"]
+
+
+@pytest.mark.spec("CMP-027")
+async def test_the_switch_of_the_sandbox_is_listed_as_used_only_where_it_has_an_effect(
+    shoal: ShoalProgram, project: Path, home: Path
+) -> None:
+    on, off = {"sandbox": {"enabled": True}}, {"sandbox": {"enabled": False}}
+    own_off = {"shoal": {"sandbox": {"enabled": False}}}
+    settings, shared = project / ".claude/settings.json", home / "settings.json"
+
+    async def list_uses(own: dict[str, Any], of_project: dict[str, Any]) -> list[tuple[str, str]]:
+        write_json(shared, own)
+        write_json(settings, of_project)
+        items = json.loads((await shoal("doctor", "--claude", "--json")).out)["items"]
+        by_file = {each["file"]: each for each in items}
+        found = [by_file.get(str(path)) for path in (shared, settings)]
+        return [(each["use"], each["advice"]) for each in found if each is not None]
+
+    used = ("used", "true turns the network off; false keeps the sandbox of agents in worktrees")
+    own_first = ("not used", "the settings under shoal.sandbox take precedence")
+    assert await list_uses(off, {}) == [used]
+    assert await list_uses({}, off) == [("not used", "only your own files can turn the sandbox off")]
+    assert await list_uses(off, on) == [("not used", f"{settings}:3 takes precedence"), used]
+    assert await list_uses(on | own_off, {}) == [own_first]
+    assert await list_uses(own_off, on) == [own_first]
+    assert await list_uses(off | {"shoal": {"sandbox": {"network": False}}}, {}) == [own_first]

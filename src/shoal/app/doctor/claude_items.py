@@ -242,11 +242,28 @@ def _find_other_reason(settings: Settings, document: SettingsDocument, name: str
     is_sandbox_part = name.startswith("sandbox.") and name != "sandbox.enabled"
     if is_sandbox_part and not is_sandbox_key_enabled(settings.documents):
         return "sandbox.enabled is not true"
+    if name == "sandbox.enabled":
+        return _find_sandbox_switch_reason(settings, document, value)
     if name in _STRONGEST_COUNTS:
         first = next(each for each in settings.documents if has_settings_key(each, name.split(".")))
         if first is not document:
             return f"{first.name} sets it too and takes precedence"
     return _find_stronger_item(settings, document, name)
+
+
+def _find_sandbox_switch_reason(settings: Settings, document: SettingsDocument, value: Any) -> str | None:
+    """Return the reason why a value of `sandbox.enabled` has no effect."""
+    if value is False and not document.is_user_controlled:
+        return "only your own files can turn the sandbox off"
+    effective = {True: True, "worktrees": False}.get(settings.own.sandbox.enabled)
+    if value is effective:
+        return None
+    keys = ("sandbox", "enabled")
+    for other in settings.documents if effective is not None else ():
+        is_counted = other.is_user_controlled or effective
+        if is_counted and has_settings_key(other, keys) and other.raw["sandbox"]["enabled"] is effective:
+            return f"{other.locate_key(keys)} takes precedence"
+    return "the settings under shoal.sandbox take precedence"
 
 
 def _find_stronger_item(settings: Settings, document: SettingsDocument, name: str) -> str | None:

@@ -24,6 +24,7 @@ from shoal.tools.command_environment import is_provider_secret_variable
 from shoal.wire.settings_codec import (
     SandboxSettings,
     convert_to_settings_schema,
+    has_settings_key,
     merge_settings_documents,
 )
 from shoal.workspaces.git_paths import iter_git_control_paths, iter_paths_written_by_git_commit
@@ -83,7 +84,7 @@ def create_sandbox(
     environ = settings.tool_environment
     return DriverSelectingSandbox(
         SandboxPreferences(
-            enabled=bool(preferences.enabled),
+            enabled=_is_session_sandboxed(preferences),
             insists=_is_sandbox_required(preferences),
             auto_allow=preferences.auto_allow,
         ),
@@ -109,10 +110,11 @@ def build_sandbox_policy(
         _resolve_sandbox_setting_path(text, user_home, workspace.root) for text in preferences.writable
     ]
     read_only = [*_iter_matching_paths(preferences.read_only, user_home, workspace.root)]
+    temporary = [] if preferences.private_temp else [*_iter_temporary_directories(environ)]
     return SandboxPolicy(
         writable=(
             *work,
-            *_iter_temporary_directories(environ),
+            *temporary,
             *iter_paths_written_by_git_commit(workspace.root),
             *named_writable,
         ),
@@ -129,13 +131,12 @@ def build_sandbox_policy(
             *_iter_matching_paths(preferences.hidden, user_home, workspace.root),
         ),
         hidden_if_possible=tuple(
-            _filter_hideable_paths(
-                unreadable, [*work, *_iter_temporary_directories(environ), *named_writable], user_home
-            )
+            _filter_hideable_paths(unreadable, [*work, *temporary, *named_writable], user_home)
         ),
         hidden_sockets=_exclude_user_writable_paths([*_iter_socket_paths(environ)], named_writable),
         readable=(session_directory / "results", session_directory / VARIABLES_DIRECTORY),
         network=preferences.network,
+        has_private_temp=preferences.private_temp,
         always_read_only=tuple(read_only),
         uncreatable=(
             *_exclude_user_writable_paths(
@@ -217,8 +218,12 @@ def build_worktree_sandbox_policy(
 def diagnose_sandbox(settings: Settings) -> tuple[DiagnosticState, str, str]:
     """Return state, description and advice for `shoal doctor`."""
     preferences = settings.own.sandbox
-    if not preferences.enabled:
-        return "none", f"turned off ({settings.find_setting_origin('shoal.sandbox.enabled')})", ""
+    if not _is_session_sandboxed(preferences):
+        own_key, key = "shoal.sandbox.enabled", "sandbox.enabled"
+        has_own_key = any(has_settings_key(each, own_key.split(".")) for each in settings.documents)
+        origin = settings.find_setting_origin(own_key if has_own_key else key)
+        remark = "" if preferences.enabled is False else ", except for agents in worktrees"
+        return "none", f"turned off{remark} ({origin})", ""
     detected = detect_sandbox_driver(list_sandbox_drivers(settings.environ.get("PATH", os.defpath)))
     problems = "; ".join(detected.problems)
     is_required = _is_sandbox_required(preferences)
@@ -245,15 +250,16 @@ def diagnose_sandbox(settings: Settings) -> tuple[DiagnosticState, str, str]:
 def check_sandbox_settings(settings: Settings, cwd: Path) -> list[str]:
     """Return notes on the sandbox settings. Raises `SettingsError` if they contradict each other."""
     preferences, user_home = settings.own.sandbox, Path(settings.tool_environment.get("HOME") or "/")
-    if not preferences.enabled:
+    if not _is_session_sandboxed(preferences):
+        state = str(preferences.enabled).lower()
         for name, is_set in (
             ("network: false", not preferences.network),
             ("autoAllow: true", preferences.auto_allow),
         ):
             if is_set:
                 raise SettingsError(
-                    f"shoal.sandbox: {name} needs the sandbox, but enabled: false turns it off. Remove one "
-                    "of them."
+                    f"shoal.sandbox: {name} needs the sandbox, but enabled: {state} "
+                    "turns it off. Remove one of them."
                 )
     hidden = {_resolve_sandbox_setting_path(text, user_home, cwd): text for text in preferences.hidden}
     own_hidden = _list_own_hidden_paths(settings) if hidden else ()
@@ -284,6 +290,11 @@ def _list_own_hidden_paths(settings: Settings) -> tuple[str, ...]:
 
 def _is_inside_any_directory(path: Path, directories: Sequence[Path]) -> bool:
     return any(path.is_relative_to(directory) for directory in directories)
+
+
+def _is_session_sandboxed(settings: SandboxSettings) -> bool:
+    """Return True if commands outside worktrees run in a sandbox too."""
+    return settings.enabled not in (False, "worktrees")
 
 
 def _is_sandbox_required(settings: SandboxSettings) -> bool:

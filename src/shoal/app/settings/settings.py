@@ -551,12 +551,13 @@ def _restrict_sandbox(
         trusted,
         enabled=trusted.enabled if merged.enabled is not True else True,
         network=trusted.network and merged.network,
+        private_temp=trusted.private_temp or merged.private_temp,
         hidden=tuple(dict.fromkeys((*trusted.hidden, *merged.hidden))),
         read_only=tuple(dict.fromkeys((*trusted.read_only, *merged.read_only))),
         withheld_variables=tuple(dict.fromkeys((*trusted.withheld_variables, *merged.withheld_variables))),
     )
     loosens = (
-        (not merged.enabled and bool(trusted.enabled))
+        (merged.enabled in (False, "worktrees") and trusted.enabled not in (False, merged.enabled))
         or (merged.auto_allow and not trusted.auto_allow)
         or merged.writable != trusted.writable
     )

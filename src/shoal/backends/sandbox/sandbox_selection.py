@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shoal.backends.sandbox.bubblewrap import BubblewrapSandboxDriver
 from shoal.backends.sandbox.landlock import LandlockSandboxDriver
@@ -93,7 +94,7 @@ class DriverSelectingSandbox:
 
             await asyncio.to_thread(self._detect_driver)
 
-    async def wrap_launch(self, launch: ProcessLaunchSpec) -> ProcessLaunchSpec:
+    async def wrap_launch(self, launch: ProcessLaunchSpec, scratch: Path | None = None) -> ProcessLaunchSpec:
         if not self._preferences.enabled:
             return launch
         kind, policy, reason = self._select_driver()
@@ -104,6 +105,10 @@ class DriverSelectingSandbox:
             if kind.needs_placeholders:
                 await self._placeholders.acquire(policy.uncreatable)
             self._running.append(kind.needs_placeholders)
+            if scratch is not None:
+                policy = replace(policy, writable=(*policy.writable, scratch))
+                if policy.has_private_temp:
+                    launch = replace(launch, env={**launch.env, "TMPDIR": str(scratch)})
             return kind.wrap_launch(launch, policy)
         if self._preferences.insists:
             raise ProcessError(

@@ -29,6 +29,8 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
     readable: tuple[Path, ...] = ()
     """Readable paths inside hidden ones."""
     network: bool = True
+    has_private_temp: bool = False
+    """True if $TMPDIR of a command is the scratch directory of its launch."""
     uncreatable: tuple[Path, ...] = ()
     """Paths that commands must not create, as far as the sandbox can prevent it; no effect if they exist."""
     watched: tuple[Path, ...] = ()
@@ -57,8 +59,10 @@ class Sandbox(Protocol):
         """Detect availability without blocking the event loop."""
         ...
 
-    async def wrap_launch(self, launch: ProcessLaunchSpec) -> ProcessLaunchSpec:
+    async def wrap_launch(self, launch: ProcessLaunchSpec, scratch: Path | None = None) -> ProcessLaunchSpec:
         """Return the confined launch; unchanged if the sandbox is optional and unavailable.
+
+        The command can write to the directory `scratch`.
 
         Raises `ProcessError` if the requested policy cannot be enforced. Call `finish_command` after the
         command has ended, or if it was not started.
