@@ -15,6 +15,7 @@ from msgspec.structs import fields
 from shoal.core.text.name_suggestions import find_similar_names
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+ClassT = TypeVar("ClassT", bound=type)
 _LISTED_NAMES = 12
 """Maximum number of keywords that an error lists although it names the nearest one."""
 
@@ -53,6 +54,17 @@ def check_keywords(label: str, *options: type) -> Callable[[FunctionT], Function
             else:
                 checked._is_coroutine = asyncio.coroutines._is_coroutine  # type: ignore[attr-defined]
         return checked  # type: ignore[no-any-return]
+
+    return decorate
+
+
+def check_method_keywords(label: str, *names: str) -> Callable[[ClassT], ClassT]:
+    """Check the keywords of methods that a class inherits; `label` is how programs name an instance."""
+
+    def decorate(checked: ClassT) -> ClassT:
+        for name in names:
+            setattr(checked, name, check_keywords(f"{label}.{name}()")(getattr(checked, name)))
+        return checked
 
     return decorate
 

@@ -26,7 +26,7 @@ from shoal.core.budgets.shared_budget import SharedBudget
 from shoal.core.conversation.messages import Message
 from shoal.core.errors import AgentRequestRefused, ShoalError
 from shoal.core.events import Event
-from shoal.core.keyword_checks import check_keywords
+from shoal.core.keyword_checks import check_keywords, check_method_keywords
 from shoal.core.output_type import AnswerT_co
 from shoal.runs.event_channel import EventChannel
 
@@ -44,6 +44,11 @@ _NOT_OPEN = (
 )
 
 
+@check_method_keywords(
+    "session",
+    *("ask_side_question", "compact", "move_to_background", "queue_message", "set_delegate_mode", "set_mode"),
+    *("set_model", "steer", "stop_agents", "stop_task", "undo"),
+)
 class LibrarySession(Session, Generic[AnswerT_co]):
     """A session. Enter it with `async with`, or call `open` and `close`, for example in a notebook."""
 

@@ -53,7 +53,6 @@ from shoal.core.events import (
     TurnStarted,
 )
 from shoal.core.ids import LEAD_ID, AgentId, SessionId
-from shoal.core.keyword_checks import check_keywords
 from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.core.task_groups import exit_task_group_without_wrapping, race_coroutines, uncancel_current_task
 from shoal.core.text.text_format import to_one_line
@@ -402,7 +401,6 @@ class Session:
             seen_count = queue.count_waking_items(LEAD_ID)
             await race_coroutines(self._tasks, self.wait_agents_idle(), clock.sleep(GATHER_INTERVAL))
 
-    @check_keywords("session.steer()")
     def steer(self, message: str | Message) -> None:
         """Send a message to the working lead; it receives it at the next tool-round boundary."""
         self.queue_message(user_message(message) if isinstance(message, str) else message, by="person")
@@ -411,7 +409,6 @@ class Session:
         """Queue a message from an agent of another session; it wakes the lead like its own agents do."""
         self.queue_message(user_message(format_mail_message(sender, text, summary=summary)), by="agent")
 
-    @check_keywords("session.queue_message()")
     def queue_message(
         self,
         message: Message,
@@ -466,13 +463,11 @@ class Session:
         await asyncio.wait([task])
         return True
 
-    @check_keywords("session.compact()")
     async def compact(self, instructions: str = "") -> None:
         """Replace the conversation with a summary of itself."""
         self._require_no_running_turn()
         await compaction.compact_conversation(self.agent, "manual", instructions=instructions)
 
-    @check_keywords("session.ask_side_question()")
     async def ask_side_question(self, question: str) -> str:
         """Return the lead's answer to a question that never enters its conversation, even while it works."""
         return await ask_model_outside_conversation(self.agent, f"{load_prompt('aside')}\n{question}")
@@ -486,14 +481,12 @@ class Session:
         ).strip()
         return "" if suggestion.strip(".") == NO_SUGGESTION else suggestion
 
-    @check_keywords("session.set_model()")
     async def set_model(self, name: str | None) -> None:
         """Use another model from the next request on; None means the model that the session started with."""
         model = await self.runtime.choose_model(name or self._options.model)
         self.agent.budget.require_priced_model(model.card)
         self.agent.model = model
 
-    @check_keywords("session.set_mode()")
     def set_mode(self, mode: PermissionMode) -> None:
         """Set the permission mode. Raises `SettingsError` if skipping permissions is not enabled."""
         permissions = self.runtime.lead.permissions
@@ -505,7 +498,6 @@ class Session:
         )
         self.emit_event(PermissionModeChanged(agent=LEAD_ID, mode=mode))
 
-    @check_keywords("session.set_delegate_mode()")
     def set_delegate_mode(self, *, enabled: bool) -> None:
         """Restrict the lead to delegation, or restore all its tools, from its next call on."""
         from shoal.app.session.delegate_mode import set_delegate_mode
@@ -516,7 +508,6 @@ class Session:
         """Return the turns that can be undone, oldest first; none if nothing is stored."""
         return () if self.undo_history is None else self.undo_history.list_undoable_turns()
 
-    @check_keywords("session.undo()")
     async def undo(self, turn: int | None = None, *, conversation: bool = False) -> FileUndoReport:
         """Restore files, optionally the conversation, to before a turn (default: the last with changes)."""
         from shoal.app.session.session_changes import undo_turn
@@ -525,12 +516,10 @@ class Session:
             self._require_no_running_turn()
         return await undo_turn(self, turn, conversation=conversation)
 
-    @check_keywords("session.move_to_background()")
     def move_to_background(self, agent: str | None = None) -> tuple[AgentId, ...]:
         """Move an agent, or all, to the background; the same run continues. Return the moved agents."""
         return self.supervisor.move_to_background(None if agent is None else AgentId(agent))
 
-    @check_keywords("session.stop_task()")
     async def stop_task(self, task: str) -> str:
         """Stop an agent, a shell or a workflow; return its description. Raises `AgentRequestRefused`."""
         shell = self.runtime.processes.shells.find_shell(task)
@@ -543,7 +532,6 @@ class Session:
             return f"workflow {task}"
         return (await self.supervisor.stop_running_agent(task, STOPPED_BY_PERSON_REASON)).description
 
-    @check_keywords("session.stop_agents()")
     async def stop_agents(self, reason: str = STOPPED_BY_PERSON_REASON) -> tuple[AgentStatusSnapshot, ...]:
         """Stop every agent except the lead; return those that were working."""
         return await self.supervisor.stop_all_agents(reason)
