@@ -37,8 +37,8 @@ from shoal.core.output_type import (
     describe_schema_error,
     uses_pydantic,
 )
+from shoal.core.text.model_texts import unwrap_lines
 from shoal.tools.tool_arguments import FunctionToolParameter, parse_tool_arguments_leniently
-from shoal.wire.model_texts import unwrap_lines
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)

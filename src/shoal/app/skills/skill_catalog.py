@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
-from shoal.app.definitions.agent_files import DefinitionFileCache
+from shoal.app.definitions.agent_files import DefinitionFileCache, describe_replaced_definition_bytes
 from shoal.app.definitions.precedence_index import DefinitionPrecedenceIndex
 from shoal.app.definitions.project_directories import exclude_directory, iter_project_directories
 from shoal.app.skills.claude_commands import explain_claude_command
@@ -88,6 +88,22 @@ class SkillCatalog:
     @property
     def warnings(self) -> tuple[str, ...]:
         return tuple(self._refresh_index().warnings)
+
+    @property
+    def unused_parts(self) -> tuple[str, ...]:
+        """Warnings about parts of usable files that have no effect."""
+        return tuple(
+            sentence
+            for source in self._sources
+            for each in source.results
+            if not isinstance(each, DefinitionProblem)
+            for sentence in each.unused_parts
+        )
+
+    def describe_replaced_bytes(self) -> tuple[str, ...]:
+        """Return a sentence about files that are not UTF-8 text, if there are any."""
+        results = (each for source in self._sources for each in source.results)
+        return describe_replaced_definition_bytes(self._noun, results)
 
     @property
     def shadowed(self) -> tuple[tuple[Skill, Skill | DefinitionProblem], ...]:
@@ -173,13 +189,18 @@ class SkillAndCommandLibrary:
         )
 
     def describe_skill_file_problems(self) -> tuple[str, ...]:
-        """Return a sentence about unusable skill files for the user, if there are any."""
+        """Return sentences about unusable and damaged skill files for the user, if there are any."""
         found = (*self.skills.problems, *self.commands.problems)
+        others = (
+            *self.skills.describe_replaced_bytes(),
+            *self.commands.describe_replaced_bytes(),
+            *self.policy.problems,
+        )
         if not found:
-            return self.policy.problems
+            return others
         files = "One skill or command file" if len(found) == 1 else f"{len(found)} skill or command files"
         problem = f"{files} cannot be used ({found[0]}). Run `shoal skills validate` for details."
-        return (problem, *self.policy.problems)
+        return (problem, *others)
 
 
 def load_skills(
