@@ -26,6 +26,7 @@ from shoal.app.settings.settings_trust import merge_user_controlled_documents, s
 from shoal.app.settings.settings_writer import find_settings_path
 from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.core.clock import SystemClock
+from shoal.core.conversation.tools import ToolRegistry
 from shoal.core.errors import MissingPackageExtra, SettingsError
 from shoal.core.extensions.mcp_servers import McpHttpConfig, McpServerConfig, McpServerStatus, McpStdioConfig
 from shoal.stores.files.home.trust_file import ProjectTrustFile
@@ -113,7 +114,7 @@ class McpServerAdmin:
                 async with SessionMcpServerManager(
                     probed,
                     host,
-                    {},
+                    ToolRegistry(),
                     startup_wait=2 * CONNECT_TIMEOUT,
                     is_trusted=lambda _: False,
                     is_permitted=lambda _: False,

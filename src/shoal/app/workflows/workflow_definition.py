@@ -99,7 +99,7 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
             workflows,
             record.started.workflow,
             arguments,
-            log=StepLog(steps),
+            log=StepLog(steps, records.completions),
             records=records,
             rerun_from=rerun_from,
         )
@@ -156,7 +156,6 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
             run=run_function,
             convert_value=self._convert_returned_value,
             log=log or StepLog(),
-            records=records,
         )
         returned, _ = await workflows.execute(launch)
         return cast("ReturnT_co", returned)
