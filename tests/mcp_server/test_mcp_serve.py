@@ -19,8 +19,8 @@ import shoal
 from agent_scripts import call_tool
 from server_scripts import approve_shutdown, join_text, run_provider
 from shoal.app.run_access.run_handle import list_all_live_runs
+from shoal.core.text.model_texts import ModelTexts
 from shoal.stores.files.locks.pid_locks import find_session_pid
-from shoal.wire.model_texts import ModelTexts
 from team_scripts import get_home, open_session, read_inbox, read_team_config, script_team, send_message
 
 pytest.importorskip("mcp")

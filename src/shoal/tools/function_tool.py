@@ -29,8 +29,8 @@ from shoal.core.conversation.model_requests import ToolSchema
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.errors import ShoalError, StateFileError
 from shoal.core.output_type import OutputType, uses_pydantic
+from shoal.core.text.model_texts import unwrap_lines
 from shoal.tools.tool_arguments import FunctionToolParameter, parse_tool_arguments_leniently
-from shoal.wire.model_texts import unwrap_lines
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)

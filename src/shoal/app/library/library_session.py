@@ -145,14 +145,10 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         """Start a turn: await it for its `Result`, or read its events or its `text()`."""
         self._require_open()
         check_prompt("session.run()", prompt)
-        last = self._last_turn
-        if last is not None and last.is_abandoned and self.is_busy:
-            turn = self._run_after_current_turn(prompt)
-        else:
-            turn = super().run(prompt)
-        loop = asyncio.get_running_loop()
-        turn.on_abandoned = lambda: self._end_abandoned_turn(loop)
-        self._last_turn = turn
+        last, loop = self._last_turn, asyncio.get_running_loop()
+        is_after_abandoned = last is not None and last.is_abandoned and self.is_busy
+        start_turn = self._run_after_current_turn if is_after_abandoned else self._start_turn
+        turn = self._last_turn = start_turn(prompt, lambda: self._end_abandoned_turn(loop))
         return cast("Turn[AnswerT_co]", turn)
 
     def subscribe(self, callback: Callable[[Event], None]) -> Callable[[], None]:
@@ -328,16 +324,17 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         with suppress(RuntimeError):  # the loop is closed, and the turn with it
             loop.call_soon_threadsafe(interrupt_soon)
 
-    def _run_after_current_turn(self, prompt: str | Message | SlashCommandInvocation | None) -> Turn[Any]:
+    def _run_after_current_turn(
+        self, prompt: str | Message | SlashCommandInvocation | None, on_abandoned: Callable[[], None]
+    ) -> Turn[Any]:
         """Start a turn as soon as the abandoned one has ended."""
         abandoned, channel = self._running, EventChannel()
-        start_turn = super().run
 
         async def run_and_forward() -> None:
             try:
                 if abandoned is not None:
                     await asyncio.wait([abandoned])
-                async for event in start_turn(prompt):
+                async for event in self._start_turn(prompt):
                     await channel.put(event)
             finally:
                 channel.close()
@@ -348,4 +345,4 @@ class LibrarySession(Session, Generic[AnswerT_co]):
             await self.interrupt()
 
         task = self._tasks.create_task(run_and_forward())
-        return Turn(channel, task, interrupt_forwarded, self._options.output)
+        return Turn(channel, task, interrupt_forwarded, self._options.output, on_abandoned)

@@ -42,6 +42,8 @@ class ConfiguredMcpServers(Struct, frozen=True, kw_only=True):
     """Managed file that alone defines the servers; empty if there is none."""
     channel_names: frozenset[str] = frozenset()
     """Servers that may push messages to the lead."""
+    relayed: tuple[McpServerStatus, ...] = ()
+    """Servers of the program that drives the session, which provides their tools itself."""
 
     def __bool__(self) -> bool:
         return bool(self.servers or self.disabled or self.untrusted or self.problems)

@@ -207,7 +207,8 @@ class SkillInvoker:
                 "CLAUDE_EFFORT": effort,
             },
         )
-        if arguments and skips_first_argument(skill.body) and skill.name not in self._noted:
+        is_ambiguous = bool(arguments) and skips_first_argument(skill.body, skill.argument_names)
+        if is_ambiguous and skill.name not in self._noted:
             self._noted.add(skill.name)
             self._note(f"/{skill.name} uses $1 but not $0; $0 is the first argument and $1 the second.")
         parts: list[str] = []

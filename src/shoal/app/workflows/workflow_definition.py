@@ -97,7 +97,7 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
             workflows,
             record.started.workflow,
             arguments,
-            log=StepLog(steps),
+            log=StepLog(steps, records.completions),
             records=records,
             rerun_from=rerun_from,
         )
@@ -154,7 +154,6 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
             run=run_function,
             convert_value=self._convert_returned_value,
             log=log or StepLog(),
-            records=records,
         )
         returned, _ = await workflows.execute(launch)
         return cast("ReturnT_co", returned)

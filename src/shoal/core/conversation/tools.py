@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
@@ -102,3 +102,10 @@ class Tool(Protocol):
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         """Run a call. Invalid arguments give an error output that names them, not an exception."""
         ...
+
+
+class ToolRegistry(dict[str, Tool]):
+    """Tools of a session by name. Each part registers its own; MCP servers do so while the session runs."""
+
+    def register(self, tools: Iterable[Tool]) -> None:
+        self.update((tool.schema.name, tool) for tool in tools)

@@ -272,16 +272,6 @@ class BackgroundHookNotice(Struct, frozen=True, kw_only=True):
     """True if it wakes the agent; else it is delivered with an item that does."""
 
 
-class HookNoticeSink(Protocol):
-    """Delivers hook notices to agents."""
-
-    def deliver_notice(self, notice: BackgroundHookNotice) -> None: ...
-
-
-class NullHookNoticeSink:
-    def deliver_notice(self, notice: BackgroundHookNotice) -> None: ...
-
-
 class HookServices(Protocol):
     """Services of a session that some hooks use. Both methods raise `ShoalError`."""
 

@@ -26,8 +26,8 @@ from shoal.core.names import parse_teammate_name
 from shoal.core.teams.member_backends import MemberLaunchArgs
 from shoal.core.teams.roster import NewMember, RosterEntry, TeamRoster
 from shoal.core.teams.tasks import TaskDraft
+from shoal.core.text.model_texts import ModelTexts
 from shoal.wire.launch_args_codec import build_member_launch_flags
-from shoal.wire.model_texts import ModelTexts
 
 Given = ParamSpec("Given")
 Data: TypeAlias = dict[str, Any]
