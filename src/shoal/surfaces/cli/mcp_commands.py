@@ -309,8 +309,8 @@ def reset_mcp_project_choices() -> int:
     remaining = _open_mcp_server_admin(()).forget_project_choices()
     if remaining:
         click.echo(
-            "Shoal forgot your decisions on the servers in .mcp.json, but these settings of yours still "
-            f"decide on them in all projects: {', '.join(map(strip_terminal_codes, remaining))}."
+            "Shoal forgot your decisions on the servers in .mcp.json. Your settings still decide on them in "
+            f"all projects: {', '.join(map(strip_terminal_codes, remaining))}."
         )
     else:
         click.echo("Shoal asks again before it starts the servers in .mcp.json.")
