@@ -356,3 +356,25 @@ async def test_a_killed_script_continues_without_repeating_its_agents(
     assert finished.err.count("completed: general-purpose") == 1
     again = await shoal("workflow", "resume", "job", "--json", *flags)
     assert json.loads(again.text) == value
+
+
+@pytest.mark.spec("WFL-03", "WFL-06")
+@pytest.mark.usefixtures("scripted_model")
+async def test_a_changed_workflow_is_refused_with_the_command_that_runs_a_step_again(
+    shoal: ShoalProgram,
+) -> None:
+    file = shoal.project / "check.py"
+    file.write_text(RAISING)
+    flags = ("--permission-mode", "bypassPermissions")
+    session = find_session((await shoal("workflow", "run", "check.py", *flags)).err)
+    file.write_text(RAISING.replace("echo first", "echo other > ran"))
+    refused = await shoal("workflow", "resume", session, *flags)
+    assert refused.code == 1
+    assert "command: recorded 'echo first', now 'echo other > ran'" in refused.err
+    assert f"run: shoal workflow resume {session} --from 1" in refused.err
+    assert "rerun_from" not in refused.err
+    assert not (shoal.project / "ran").exists()
+    (shoal.project / "gate").touch()
+    again = await shoal("workflow", "resume", session, "--from", "1", *flags)
+    assert (again.code, again.text) == (0, "open\n"), again.err
+    assert (shoal.project / "ran").exists()

@@ -70,7 +70,7 @@ class ScriptWorkflows:
         return WorkflowSnapshot(
             workflow=workflow,
             status="running" if ended is None else ended.status,
-            phase=steps.phase,
+            phase=steps.latest_phase,
             finished_steps=steps.finished_count,
             open_steps=max(0, steps.started_count - steps.finished_count),
             detail="" if ended is None else ended.detail,
@@ -119,14 +119,13 @@ class ScriptWorkflows:
             rerun_from=rerun_from,
         )
         steps = [step for n, step in record.steps.items() if rerun_from is None or n < rerun_from]
-        return self._build_launch(start, driver, StepLog(steps), records)
+        return self._build_launch(start, driver, StepLog(steps, records.completions))
 
     def _build_launch(
         self,
         start: WorkflowStarted,
         driver: SandboxDriver,
         log: StepLog,
-        records: WorkflowRecords | None = None,
     ) -> WorkflowLaunch:
         async def run_script(steps: StepRunner) -> Any:
             return await ScriptHost(self._runtime, steps, driver).run(start.script, start.arguments)
@@ -136,7 +135,6 @@ class ScriptWorkflows:
             run=run_script,
             convert_value=lambda value: value,
             log=log,
-            records=records,
             max_steps=MAX_SCRIPT_STEPS,
         )
 

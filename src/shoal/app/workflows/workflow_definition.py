@@ -16,6 +16,7 @@ from shoal.app.workflows.workflow_supervisor import WorkflowLaunch, WorkflowSess
 from shoal.core.errors import WorkflowError
 from shoal.core.events import WorkflowStarted
 from shoal.core.ids import LEAD_ID
+from shoal.core.keyword_checks import check_keywords
 from shoal.core.text.text_format import to_one_line
 
 ArgumentsP = ParamSpec("ArgumentsP")
@@ -73,6 +74,7 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
         workflows = session.workflows
         return await self._execute(workflows, workflows.create_id(self.name), dict(bound.arguments))
 
+    @check_keywords("workflow.resume()")
     async def resume(
         self, session: WorkflowSession, workflow: str | None = None, *, rerun_from: int | None = None
     ) -> ReturnT_co:
@@ -97,7 +99,7 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
             workflows,
             record.started.workflow,
             arguments,
-            log=StepLog(steps),
+            log=StepLog(steps, records.completions),
             records=records,
             rerun_from=rerun_from,
         )
@@ -154,7 +156,6 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
             run=run_function,
             convert_value=self._convert_returned_value,
             log=log or StepLog(),
-            records=records,
         )
         returned, _ = await workflows.execute(launch)
         return cast("ReturnT_co", returned)

@@ -44,8 +44,6 @@ class WorkflowLaunch(Struct, frozen=True, kw_only=True):
     convert_value: Callable[[Any], Any]
     """Checks the JSON value that the workflow returns. Raises `WorkflowError`."""
     log: StepLog
-    records: WorkflowRecords | None = None
-    """Records of the session if the workflow is resumed."""
     max_steps: int | None = None
 
 
@@ -166,7 +164,6 @@ class WorkflowSupervisor:
             self.agents,
             workflow=start.workflow,
             log=launch.log,
-            completions={} if launch.records is None else launch.records.completions,
             max_steps=launch.max_steps,
             max_agents=start.max_agents,
         )
@@ -195,7 +192,12 @@ class WorkflowSupervisor:
         return returned, value
 
     async def _run_program(self, launch: WorkflowLaunch, steps: StepRunner) -> tuple[Any, Any]:
-        returned = await launch.run(steps)
+        try:
+            returned = await launch.run(steps)
+        except Exception:
+            steps.refuse_changed()  # a task group of the program would hide this error
+            raise
+        await steps.finish()
         value = to_json_value(returned, f"The value that {launch.start.name} returns")
         launch.convert_value(value)
         return returned, value
@@ -232,6 +234,6 @@ class WorkflowSupervisor:
         """Tell the user that the program differs from the one that ran before."""
         if record.started.digest != digest:
             self.agents.runtime.events.note(
-                f"The file of the workflow {record.started.workflow} changed since it ran. Shoal uses the "
-                "results of finished steps that still match."
+                f"The file of the workflow {record.started.workflow} changed since it ran. All its finished "
+                "steps must still match."
             )
