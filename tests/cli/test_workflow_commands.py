@@ -378,3 +378,12 @@ async def test_a_changed_workflow_is_refused_with_the_command_that_runs_a_step_a
     again = await shoal("workflow", "resume", session, "--from", "1", *flags)
     assert (again.code, again.text) == (0, "open\n"), again.err
     assert (shoal.project / "ran").exists()
+
+
+@pytest.mark.spec("WFL-11")
+@pytest.mark.usefixtures("scripted_model")
+async def test_the_deadline_of_the_command_ends_the_workflow(shoal: ShoalProgram) -> None:
+    (shoal.project / "wait.py").write_text(BLOCKED)
+    late = await shoal("workflow", "run", "wait.py", "--deadline", "2s")
+    assert late.code == 4, late.err
+    assert "the deadline of 2 s has passed" in late.err
