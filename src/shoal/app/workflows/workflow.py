@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from shoal.app.agents.agent import Agent, refuse_unknown_keywords
+from shoal.app.agents.agent import Agent
 from shoal.app.agents.argument_checks import (
     check_count,
     check_function,
@@ -22,6 +22,7 @@ from shoal.app.agents.program_agents import MAPPED_AGENTS, SpawnOptions, choose_
 from shoal.app.workflows.step_runner import ShellStepResult, StepRunner
 from shoal.core.agents.subagents import RetainedWorktreeWork
 from shoal.core.errors import RunFailed, WorkflowError
+from shoal.core.keyword_checks import check_keywords
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
 AgentT = TypeVar("AgentT")
 ItemT = TypeVar("ItemT")
 DefaultT = TypeVar("DefaultT")
-_PACKAGE = __name__.rpartition(".")[0]
-_MAP_OPTIONS = {"output": type, "at_once": int, "default": object}
+FirstT = TypeVar("FirstT")
+SecondT = TypeVar("SecondT")
+ThirdT = TypeVar("ThirdT")
+_PACKAGE = __name__.partition(".")[0] + "."
 
 
 class _NoDefault:
@@ -76,6 +79,7 @@ class Workflow:
     async def agent(
         self, agent: Agent[Any] | str, prompt: str, *, output: type[AgentT], **options: Unpack[SpawnOptions]
     ) -> AgentT: ...
+    @check_keywords("flow.agent()", SpawnOptions)
     async def agent(
         self,
         agent: Agent[Any] | str,
@@ -121,6 +125,26 @@ class Workflow:
     @overload
     async def map(
         self,
+        agent: Agent[None] | str,
+        prompts: Iterable[str],
+        *,
+        default: DefaultT,
+        at_once: int = MAPPED_AGENTS,
+        **options: Unpack[SpawnOptions],
+    ) -> list[str | DefaultT]: ...
+    @overload
+    async def map(
+        self,
+        agent: Agent[AgentT],
+        prompts: Iterable[str],
+        *,
+        default: DefaultT,
+        at_once: int = MAPPED_AGENTS,
+        **options: Unpack[SpawnOptions],
+    ) -> list[AgentT | DefaultT]: ...
+    @overload
+    async def map(
+        self,
         agent: Agent[Any] | str,
         prompts: Iterable[str],
         *,
@@ -129,6 +153,7 @@ class Workflow:
         at_once: int = MAPPED_AGENTS,
         **options: Unpack[SpawnOptions],
     ) -> list[AgentT | DefaultT]: ...
+    @check_keywords("flow.map()", SpawnOptions)
     async def map(
         self,
         agent: Agent[Any] | str,
@@ -147,15 +172,48 @@ class Workflow:
         remaining = check_prompts("flow.map()", prompts)
         path = self._build_path("map", agent)
 
-        refuse_unknown_keywords("flow.map()", options, {**SpawnOptions.__annotations__, **_MAP_OPTIONS})
-
         async def run_prompt(prompt: str) -> Any:
             return await self._run_agent(path, agent, prompt, output, options)
 
         return await _run_for_each("flow.map()", remaining, run_prompt, at_once, default)
 
+    @overload
     async def pipeline(
-        self, items: Iterable[ItemT], *stages: Callable[[Any], Awaitable[Any]], at_once: int = MAPPED_AGENTS
+        self,
+        items: Iterable[ItemT],
+        stage: Callable[[ItemT], Awaitable[FirstT]],
+        /,
+        *,
+        at_once: int = MAPPED_AGENTS,
+    ) -> list[FirstT]: ...
+    @overload
+    async def pipeline(
+        self,
+        items: Iterable[ItemT],
+        first: Callable[[ItemT], Awaitable[FirstT]],
+        second: Callable[[FirstT], Awaitable[SecondT]],
+        /,
+        *,
+        at_once: int = MAPPED_AGENTS,
+    ) -> list[SecondT]: ...
+    @overload
+    async def pipeline(
+        self,
+        items: Iterable[ItemT],
+        first: Callable[[ItemT], Awaitable[FirstT]],
+        second: Callable[[FirstT], Awaitable[SecondT]],
+        third: Callable[[SecondT], Awaitable[ThirdT]],
+        /,
+        *,
+        at_once: int = MAPPED_AGENTS,
+    ) -> list[ThirdT]: ...
+    @overload
+    async def pipeline(
+        self, items: Iterable[Any], *stages: Callable[[Any], Awaitable[Any]], at_once: int = MAPPED_AGENTS
+    ) -> list[Any]: ...
+    @check_keywords("flow.pipeline()")
+    async def pipeline(
+        self, items: Iterable[Any], *stages: Callable[[Any], Awaitable[Any]], at_once: int = MAPPED_AGENTS
     ) -> list[Any]:
         """Pass each item through all stages, and return the last results in order.
 
@@ -186,6 +244,7 @@ class Workflow:
 
     # Other steps
 
+    @check_keywords("flow.ask()")
     async def ask(self, question: str, options: Sequence[str]) -> str:
         """Ask a person, and return one of the options or their own words.
 
@@ -197,6 +256,7 @@ class Workflow:
             raise TypeError(f"flow.ask(): options: expected a list of strings, got {describe_value(given)}.")
         return await self._steps.ask_person(self._build_path("ask"), question, options)
 
+    @check_keywords("flow.shell()")
     async def shell(self, command: str, *, timeout: float | None = None) -> ShellStepResult:
         """Run a shell command with the permissions of the lead.
 
@@ -207,6 +267,7 @@ class Workflow:
             check_seconds("flow.shell()", "timeout", timeout, minimum=0.001)
         return await self._steps.run_command(self._build_path("shell"), command, timeout)
 
+    @check_keywords("flow.sleep()")
     async def sleep(self, seconds: float) -> None:
         """Wait. A workflow that continues after a crash waits only for the remaining time."""
         check_seconds("flow.sleep()", "seconds", seconds)
@@ -228,7 +289,6 @@ class Workflow:
         output: type[Any] | None,
         options: SpawnOptions,
     ) -> Any:
-        refuse_unknown_keywords("flow.agent()", options, SpawnOptions.__annotations__)
         check_text("flow.agent()", "prompt", prompt)
         answer = choose_output_type(agent, output)
         value = await self._steps.run_agent(path, agent, prompt, answer, options)

@@ -16,6 +16,7 @@ from shoal.app.workflows.workflow_supervisor import WorkflowLaunch, WorkflowSess
 from shoal.core.errors import WorkflowError
 from shoal.core.events import WorkflowStarted
 from shoal.core.ids import LEAD_ID
+from shoal.core.keyword_checks import check_keywords
 from shoal.core.output_type import OutputType
 from shoal.core.text.text_format import to_one_line
 
@@ -79,6 +80,7 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
         workflows = session.workflows
         return await self._execute(workflows, workflows.create_id(self.name), dict(bound.arguments))
 
+    @check_keywords("workflow.resume()")
     async def resume(
         self, session: WorkflowSession, workflow: str | None = None, *, rerun_from: int | None = None
     ) -> ReturnT_co:
