@@ -55,9 +55,9 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
     "pipeline empty": (lambda flow: flow.pipeline([1]), TypeError, "pass at least one stage"),
     "pipeline items": (lambda flow: flow.pipeline(3, add_one), TypeError, "items: expected a list, got 3."),
     "map option": (
-        lambda flow: flow.map(editor, ["a"], defalt=None),
+        lambda flow: flow.map(editor, ["a"], fallback=None),
         TypeError,
-        "flow.map() got an unknown option 'defalt'.",
+        "flow.map() got an unknown option 'fallback'.",
     ),
 }
 
