@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import click
 from click import Option
-from msgspec import Struct
 
 _NOTES_KEY = "shoal.comfort_flags"
 _SWITCH_VALUES = ("true", "false", "1", "0", "on", "off", "yes", "no")
 _OFF_VALUES = frozenset({"false", "0", "off", "no"})
 
 
-class ComfortFlag(Struct, frozen=True):
+class ComfortFlag(NamedTuple):
     name: str
     advice: str
     value: Literal["none", "required", "switch"] = "none"
