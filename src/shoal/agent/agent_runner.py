@@ -136,7 +136,7 @@ class AgentContextSources(Struct, kw_only=True):
     """Sources of text that is added to an agent's conversation next to its messages."""
 
     build_briefing: Callable[[], Awaitable[str]] | None = None
-    """Builds the text that is repeated after each compaction, whatever the summary leaves out."""
+    """Builds the text that is repeated after each compaction; empty if there is nothing to repeat."""
     path_instructions: PathInstructions | None = None
     """Instructions about files that it uses; None if it gets no instructions."""
     save_memory: Callable[[AgentRunner, list[Message]], Awaitable[str]] | None = None

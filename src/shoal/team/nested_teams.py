@@ -8,7 +8,6 @@ A team ends with its lead.
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterator
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -32,9 +31,6 @@ from shoal.team.session_teams import SessionTeams
 from shoal.team.team_prompts import format_team_notice
 from shoal.team.team_services import TeamServices
 
-if TYPE_CHECKING:
-    from shoal.team.members.local_member import LocalMember
-
 
 class TeamsByLeader:
     """Nested teams by the member that leads them."""
@@ -54,6 +50,10 @@ class TeamsByLeader:
         if nested is None or nested.led_team_name != team:
             return None
         return replace(agent, name=LEAD_NAME, team=team)
+
+    async def build_briefing_of(self, agent: AgentId) -> str:
+        nested = self.teams.get(agent)
+        return "" if nested is None else await nested.build_lead_briefing()
 
     async def end_team_of(self, agent: AgentId) -> None:
         nested = self.teams.pop(agent, None)
@@ -183,14 +183,15 @@ class NestedTeams(SessionTeams):
             if (team := await rosters.read_team_roster(each)) is not None
         ]
         remaining = [team for team in remaining if team.lead_session_id == session and team.name != name]
-        while roster := next((team for team in remaining if self._find_team_leader(team) is not None), None):
+        while roster := next((team for team in remaining if self._has_local_leader(team)), None):
             remaining.remove(roster)
-            member = self._find_team_leader(roster)
-            assert member is not None
-            parent_teams = self._find_teams_containing_agent(member.id)
+            leader = AgentId(roster.lead_agent_id)
+            parent_teams = self._find_teams_containing_agent(leader)
+            handle = None if parent_teams is None else parent_teams.find_member_handle(leader)
             assert parent_teams is not None
-            nested = self._nested_teams[member.id] = self._create_nested_teams(member.id, parent_teams)
-            await nested.resume_led_team(roster, member.prepared.delivered)
+            assert handle is not None
+            nested = self._nested_teams[leader] = self._create_nested_teams(leader, parent_teams)
+            await nested.resume_led_team(roster, handle.member.delivered)
         return name
 
     # Nested teams
@@ -211,13 +212,9 @@ class NestedTeams(SessionTeams):
         """Return the teams of which the agent is a member."""
         return next((each for each in self._iter_teams() if each.find_member_handle(agent) is not None), None)
 
-    def _find_team_leader(self, team: TeamRoster) -> LocalMember | None:
-        from shoal.team.members.local_member import LocalMember
-
-        agent = AgentId(team.lead_agent_id)
-        parent_teams = self._find_teams_containing_agent(agent)
-        handle = None if parent_teams is None else parent_teams.find_member_handle(agent)
-        return handle.member if handle is not None and isinstance(handle.member, LocalMember) else None
+    def _has_local_leader(self, team: TeamRoster) -> bool:
+        """Return True if a member in this process leads the team."""
+        return self.find_agent(AgentId(team.lead_agent_id)) is not None
 
     def _create_nested_teams(self, leader: AgentId, parent_teams: SessionTeams) -> SessionTeams:
         depth = self._compute_nesting_depth(parent_teams) + 1

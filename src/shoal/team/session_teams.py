@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Container, Sequence
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -152,7 +151,6 @@ class SessionTeams:
         """End all members and delete the team."""
         await self.end_team(resumable=False)
         lead = self._services.lead()
-        lead.context.build_briefing = None
         if self._identity_before_team is not None:
             lead.identity = self._identity_before_team
             assume_identity(lead.identity)
@@ -368,11 +366,7 @@ class SessionTeams:
     def find_agent(self, agent: AgentId) -> AgentRunner | None:
         """Return the runner of a teammate in this process."""
         handle = self.find_member_handle(agent)
-        if handle is None:
-            return None
-        from shoal.team.members.local_member import LocalMember
-
-        return handle.member.agent if isinstance(handle.member, LocalMember) else None
+        return None if handle is None else handle.member.agent
 
     def on_item_entered(self, item: InboxItem) -> None:
         if self._supervisor is not None:
@@ -473,12 +467,16 @@ class SessionTeams:
 
         supervisor = self._supervisor = TeamSupervisor(self._services, team, self._tasks, self._on_changed)
         lead = self._services.lead()
-        lead.context.build_briefing = partial(supervisor.briefer.build_briefing, LEAD_NAME)
         if lead.identity.is_lead:
             self._identity_before_team = lead.identity
             lead.identity = replace(lead.identity, name=LEAD_NAME, team=team.name)
             assume_identity(lead.identity)
         return supervisor
+
+    async def build_lead_briefing(self) -> str:
+        """Build the summary of the team for its lead; empty if there is no team."""
+        supervisor = self._supervisor
+        return "" if supervisor is None else await supervisor.briefer.build_briefing(LEAD_NAME)
 
     async def _queue_team_briefing(self, supervisor: TeamSupervisor) -> None:
         """Queue a briefing for the lead's next turn: what it knew before may be outdated."""
@@ -547,15 +545,13 @@ class SessionTeams:
         *,
         fyi: bool,
     ) -> TeamMessagePostReceipt:
-        from shoal.team.members.local_member import LocalMember
-
         receipt = await supervisor.mail_sender.post_text(sender, to, text, summary=summary, fyi=fyi)
         supervisor.request_restart(to)
         if not fyi:
-            supervisor.members.set_foreign_idle(to, idle=False)
+            supervisor.members.on_foreign_mail(to, is_idle=False)
         handle = supervisor.members.find_handle(supervisor.members.get_agent_id(sender))
-        if handle is not None and isinstance(handle.member, LocalMember) and to != LEAD_NAME:
-            handle.member.last_message_summary = format_peer_message_summary(to, summary)
+        if handle is not None and to != LEAD_NAME:
+            handle.member.on_message_sent(format_peer_message_summary(to, summary))
         return TeamMessagePostReceipt(
             sender=sender, to=to, color=supervisor.get_member_color(to), standing=receipt.standing
         )

@@ -90,6 +90,10 @@ class LedTeams(Protocol):
 
     def is_leading_working_team(self, agent: AgentId) -> bool: ...
 
+    async def build_briefing_of(self, agent: AgentId) -> str:
+        """Build the summary of the team that a member leads; empty if it leads none."""
+        ...
+
     async def end_team_of(self, agent: AgentId) -> None:
         """End the team that an ended member led."""
         ...

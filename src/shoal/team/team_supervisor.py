@@ -21,7 +21,6 @@ from shoal.team.mail.lead_inbox import LeadInbox
 from shoal.team.mail.mail_authentication import ForeignMemberNameLookup, MailSenderAuthenticator
 from shoal.team.mail.mail_pump import MailPump, MailVerifier
 from shoal.team.mail.mail_sender import TeamMailPoster
-from shoal.team.members.local_member import LocalMember
 from shoal.team.members.member_admission import (
     AdmittedMember,
     MemberAdmission,
@@ -32,7 +31,6 @@ from shoal.team.members.member_recovery import MemberRecovery
 from shoal.team.members.member_results import LostMember, build_member_snapshot
 from shoal.team.members.member_shutdown import MemberShutdown
 from shoal.team.members.member_table import MemberHandle, MemberTable
-from shoal.team.members.remote_member import RemoteMember
 from shoal.team.roster_activity import RosterActivityWriter
 from shoal.team.team_briefing import TeamBriefer
 from shoal.team.team_prompts import format_unknown_member_error
@@ -240,8 +238,7 @@ class TeamSupervisor:
     def send_permission_to_remote_members(self, update: PermissionSuggestion) -> None:
         """Send a session-wide permission to the members in other processes."""
         for handle in self.members.handles.values():
-            if isinstance(handle.member, RemoteMember):
-                handle.member.send_permission_update(update)
+            handle.member.send_permission_update(update)
 
     async def close(self, *, resumable: bool) -> tuple[AgentStatusSnapshot, ...]:
         """End all members and background tasks; return the members that were working. `resumable` keeps
@@ -303,7 +300,7 @@ class TeamSupervisor:
     def _start_member_mail(self, handle: MemberHandle, admitted: AdmittedMember) -> None:
         """Start delivering mail to a member in this process; a remote one takes its mail itself."""
         member = admitted.member
-        if isinstance(member, LocalMember):
+        if member.agent is not None:
             pump_coroutine = self._mail_verifier.pump_and_verify_inbox(
                 member.name, member.id, member.deliver_mail, admitted.delivered
             )

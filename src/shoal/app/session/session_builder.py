@@ -133,7 +133,7 @@ async def build_session_parts(options: Options, exit_stack: AsyncExitStack) -> S
     await exit_stack.enter_async_context(supervisor)
     await exit_stack.enter_async_context(teams)
     await exit_stack.enter_async_context(workflows)
-    lead = _create_lead(runtime)
+    lead = _create_lead(runtime, teams)
     runtime.agents.running.set_lead(lead)
     runtime.servers.subscribe_to_tool_changes(lambda: lead.set_tools(*_select_lead_tools(runtime)))
     return SessionParts(
@@ -283,7 +283,7 @@ def _choose_plan_approver(runtime: Runtime) -> PlanApprover:
     return "lead" if approver == "user" and not can_ask else approver
 
 
-def _create_lead(runtime: Runtime) -> AgentRunner:
+def _create_lead(runtime: Runtime, teams: SessionTeams | MemberHost) -> AgentRunner:
     config, options = runtime.config, runtime.options
     tools, deferred = _select_lead_tools(runtime)
     replacement = load_replacement_system_prompt(options, coordinator=config.coordinator)
@@ -337,6 +337,7 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
         budget=runtime.budget.get_or_create_agent_budget(LEAD_ID, LEAD_KIND),
         inbox=runtime.inbox.queue.open_inbox(LEAD_ID),
         context=AgentContextSources(
+            build_briefing=teams.build_lead_briefing,
             save_memory=_create_session_memory(runtime),
             read_mentions=runtime.knowledge.mentions.read_mentions,
             path_instructions=runtime.knowledge.create_path_instructions(

@@ -149,7 +149,7 @@ class LeadInbox:
             mail.id, self._services.lead_id
         )
         self._reported.discard(mail.sender)
-        self._members.set_foreign_idle(mail.sender, idle=True)
+        self._members.on_foreign_mail(mail.sender, is_idle=True)
         if body.idle_reason == "failed":
             self._queue_item_for_lead(item)
         else:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Container, Coroutine
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec import Struct
 
 from shoal.agent.hook_points import emit_note, run_agent_hooks
 from shoal.agent.loop import LoopResult, run_agent_loop
@@ -21,6 +21,7 @@ from shoal.core.events import AgentStarted, MemberWentIdle, MemberWoken
 from shoal.core.extensions.hooks import MAX_WAKES_IN_A_ROW
 from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, AgentName, TaskId
+from shoal.core.permissions.permission_changes import PermissionSuggestion
 from shoal.core.permissions.questions import PermissionQuestion
 from shoal.core.task_groups import uncancel_current_task
 from shoal.core.teams.mail_bodies import (
@@ -30,11 +31,12 @@ from shoal.core.teams.mail_bodies import (
     PlanApprovalResponseMail,
     ShutdownRequestMail,
 )
+from shoal.core.teams.roster import RosterEntry
 from shoal.core.teams.tasks import Task, extract_stable_claim_attempt_part
 from shoal.core.teams.team_operations import MemberState, TeammateStatusSnapshot
 from shoal.core.teams.team_storage import TaskBoard
 from shoal.core.text.control_tags import escape_control_tags
-from shoal.runs.prepared_agent import PreparedAgent
+from shoal.runs.prepared_agent import AgentPreparationRequest, PreparedAgent
 from shoal.runs.progress_monitor import ProgressMonitor
 from shoal.runs.run_outcome import AgentRunOutcome, find_last_assistant_text, outcome_from_loop_result
 from shoal.runs.stored_report import excerpt_and_store_long_report
@@ -42,6 +44,7 @@ from shoal.team.channel.mail_question_broker import MailQuestionBroker
 from shoal.team.mail.mail_authentication import InboundMail
 from shoal.team.mail.mail_sender import TeamMailPoster
 from shoal.team.mail.rendered_mail import RenderedMail, render_claimed_task, render_mail, render_mail_text
+from shoal.team.members.down_member import DownMember
 from shoal.team.members.member_protocol import MemberObserver
 from shoal.team.members.stall_detector import MemberStallDetector, MemberStalledError
 from shoal.team.team_prompts import format_team_notice
@@ -52,14 +55,25 @@ _RETRY_DELAY = 1.0
 """Seconds before a board that could not be read or written is retried."""
 
 
+class MemberPreparation(Struct, frozen=True, kw_only=True):
+    """Request to prepare the agent of a member, and the parts that the agent shares with the member."""
+
+    request: AgentPreparationRequest
+    question_broker: MailQuestionBroker
+    stall_detector: MemberStallDetector
+
+
 class LocalMember:
+    is_foreign = reads_own_mail = False
+    death_cause = ""
+
     def __init__(
         self,
         services: TeamServices,
         prepared: PreparedAgent,
         slot: AgentSlot | None,
         *,
-        question_broker: MailQuestionBroker,
+        preparation: MemberPreparation,
         mail_sender: TeamMailPoster,
         board: TaskBoard,
         observer: MemberObserver,
@@ -71,7 +85,7 @@ class LocalMember:
         self._board = board
         self._observer = observer
         self.prepared = prepared
-        self.question_broker = question_broker
+        self.question_broker = preparation.question_broker
         self.agent = prepared.agent
         self.id: AgentId = prepared.agent.identity.agent
         self.name = AgentName(prepared.agent.identity.name)
@@ -79,23 +93,14 @@ class LocalMember:
         self.is_claiming = False
         self.claims_tasks = True
         """True if it claims tasks on its own; False after a failure until somebody writes to it."""
-        self.last_message_summary = ""
+        self._last_message_summary = ""
         """Recipient and summary of its last message to anybody but the lead."""
         self.stop_reason = ""
         """Reason why it is being ended; empty if it is not."""
         self.resumable = self.has_finished_work = False
         self.shutdown_request: ShutdownRequestMail | None = None
         """Shutdown request that is not answered yet."""
-        self._stall_detector = MemberStallDetector(
-            services.clock,
-            services.policy.stall_after,
-            self.agent.tools,
-            lambda: question_broker.has_unanswered_questions,
-        )
-        self.agent.environment = replace(
-            self.agent.environment, emit=self._stall_detector.wrap_emit(self.agent.environment.emit)
-        )
-        question_broker.subscribe(self._stall_detector.reset_stall_timer)
+        self._stall_detector = preparation.stall_detector
         self._run_task: asyncio.Task[Any] | None = None
         self._in_turn = self._is_interrupting = False
         self._has_started_idle = asyncio.Event()
@@ -114,6 +119,10 @@ class LocalMember:
     @property
     def monitor(self) -> ProgressMonitor | None:
         return self.prepared.monitor
+
+    @property
+    def delivered(self) -> Container[str]:
+        return self.prepared.delivered
 
     @property
     def pane(self) -> str:
@@ -301,6 +310,21 @@ class LocalMember:
             render_claimed_task(task).to_inbox_item(_build_task_claim_notice_id(task), self.id)
         )
 
+    def on_message_sent(self, summary: str) -> None:
+        self._last_message_summary = summary
+
+    def on_foreign_mail(self, *, is_idle: bool) -> None:
+        return
+
+    def send_permission_update(self, update: PermissionSuggestion) -> None:
+        return  # its permissions are those of this process
+
+    def create_placeholder(self, entry: RosterEntry, cause: str) -> DownMember:
+        return DownMember(entry, cause, self)
+
+    def expect_restart(self) -> bool:
+        return False
+
     def interrupt_turn(self) -> bool:
         if not self._in_turn or self._run_task is None:
             return False
@@ -377,7 +401,7 @@ class LocalMember:
         self.state = "running"
         self._services.events.emit_event(MemberWoken(agent=self.id))
         self._observer.set_roster_activity(self.name, active=True)
-        self.last_message_summary = ""
+        self._last_message_summary = ""
         reason: IdleReason = "available"
         self._in_turn = True
         try:
@@ -432,7 +456,7 @@ class LocalMember:
     async def _run_turn_with_stall_retry(self, prompt: Message | None) -> LoopResult:
         """Run a turn, restarted once from its history. Raises `MemberStalledError` at the second stall."""
         try:
-            async with self._stall_detector.watch_turn_for_stall():
+            async with self._stall_detector.watch_turn_for_stall(self.agent.tools):
                 return await run_agent_loop(self.agent, prompt, by="runtime")
         except MemberStalledError as error:
             self._close_interrupted_tool_calls()
@@ -441,7 +465,7 @@ class LocalMember:
             self._services.queue.put(
                 restart_notice.to_inbox_item(f"stalled-{self._services.ids.new_short_id()}", self.id)
             )
-        async with self._stall_detector.watch_turn_for_stall():
+        async with self._stall_detector.watch_turn_for_stall(self.agent.tools):
             return await run_agent_loop(self.agent, None)
 
     @property
@@ -472,7 +496,7 @@ class LocalMember:
                 sender=self.name,
                 timestamp=format_iso_time(self._services.clock.now()),
                 idle_reason=reason,
-                summary=self.last_message_summary or None,
+                summary=self._last_message_summary or None,
                 completed_task_id=completed_task,
                 completed_status=None if completed_task is None else "completed",
                 failure_reason=outcome.detail or reason if reason == "failed" else None,

@@ -27,12 +27,13 @@ from shoal.team.mail.lead_inbox import LeadInbox
 from shoal.team.mail.mail_authentication import MailSenderAuthenticator
 from shoal.team.mail.mail_sender import TeamMailPoster
 from shoal.team.members.down_member import DownMember
-from shoal.team.members.local_member import LocalMember
+from shoal.team.members.local_member import LocalMember, MemberPreparation
 from shoal.team.members.member_protocol import Member
 from shoal.team.members.member_results import LostMember
 from shoal.team.members.member_shutdown import MemberShutdown
 from shoal.team.members.member_table import MemberTable
 from shoal.team.members.remote_member import RemoteMember
+from shoal.team.members.stall_detector import MemberStallDetector
 from shoal.team.roster_activity import RosterActivityWriter
 from shoal.team.team_briefing import TeamBriefer
 from shoal.team.team_prompts import build_team_prompt_section, format_team_notice
@@ -252,8 +253,8 @@ class MemberAdmission:
         slot: AgentSlot,
     ) -> AdmittedMember:
         """Restore a member in this process, from its transcript."""
-        prepared = await self._restore_local_agent(entry)
-        member = self._create_local_member(prepared, slot)
+        preparation, prepared = await self._restore_local_agent(entry)
+        member = self._create_local_member(preparation, prepared, slot)
         await member.continue_after_restart(claimed_tasks, lead_mail_ids)
         if member.state == "idle" and entry.is_active:
             self._observer.set_roster_activity(member.name, active=False)
@@ -265,9 +266,10 @@ class MemberAdmission:
         prepared: PreparedAgent | None = None
         try:
             request = replace(request, name=entry.name, kind=entry.agent_type)
-            new_agent = await self._build_preparation_request(
+            preparation = await self._prepare_member(
                 entry, parse_teammate_permission_mode(request.mode), call
             )
+            new_agent = preparation.request
             prepared = attach_progress_monitor(
                 await self._services.agent_factory.prepare_new_agent(request, new_agent), new_agent.monitor
             )
@@ -279,7 +281,7 @@ class MemberAdmission:
                 await prepared.clean_up()
             raise
         return AdmittedMember(
-            member=self._create_local_member(prepared, slot),
+            member=self._create_local_member(preparation, prepared, slot),
             entry=entry,
             slot=slot,
             prompt=request.prompt if prepared.prompt is None else prepared.prompt.text,
@@ -305,22 +307,22 @@ class MemberAdmission:
             raise
         return AdmittedMember(member=member, entry=entry, slot=slot, prompt=member.ready.prompt)
 
-    def _create_local_member(self, prepared: PreparedAgent, slot: AgentSlot) -> LocalMember:
-        question_broker = prepared.agent.environment.question_broker
-        assert isinstance(question_broker, MailQuestionBroker)
+    def _create_local_member(
+        self, preparation: MemberPreparation, prepared: PreparedAgent, slot: AgentSlot
+    ) -> LocalMember:
         return LocalMember(
             self._services,
             prepared,
             slot,
-            question_broker=question_broker,
+            preparation=preparation,
             mail_sender=self._mail_sender,
             board=self._board,
             observer=self._observer,
         )
 
-    async def _build_preparation_request(
+    async def _prepare_member(
         self, entry: RosterEntry, mode: PermissionMode | None, call: str
-    ) -> AgentPreparationRequest:
+    ) -> MemberPreparation:
         question_broker = MailQuestionBroker(
             entry.name,
             self._team.name,
@@ -328,7 +330,7 @@ class MemberAdmission:
             self._services.question_broker,
             self._observer.on_request_withdrawn,
         )
-        return await build_agent_preparation_request(
+        return await prepare_member(
             self._services,
             self._team,
             entry,
@@ -352,9 +354,10 @@ class MemberAdmission:
         ident = _build_first_prompt_mail_id(entry)
         await self._mail_sender.post_lead_prompt(entry.name, text, ident, fyi=fyi)
 
-    async def _restore_local_agent(self, entry: RosterEntry) -> PreparedAgent:
+    async def _restore_local_agent(self, entry: RosterEntry) -> tuple[MemberPreparation, PreparedAgent]:
         """Restore the agent of an in-process member from its transcript."""
-        new_agent = await self._build_preparation_request(entry, resolve_first_permission_mode(entry), "")
+        preparation = await self._prepare_member(entry, resolve_first_permission_mode(entry), "")
+        new_agent = preparation.request
         prepared = attach_progress_monitor(
             await self._services.agent_factory.prepare_resumed_agent(new_agent), new_agent.monitor
         )
@@ -365,14 +368,18 @@ class MemberAdmission:
         except BaseException:
             await prepared.clean_up()
             raise
-        return prepared
+        return preparation, prepared
 
     async def restore_remote_member(
-        self, entry: RosterEntry, backend: BackendType, slot: AgentSlot
+        self,
+        entry: RosterEntry,
+        backend: BackendType,
+        slot: AgentSlot,
+        monitor: ProgressMonitor | None = None,
     ) -> RemoteMember:
-        """Restore a member in a new process, from its transcript."""
+        """Restore a member in a new process, from its transcript; `monitor` has counted its usage."""
         await self._open_inbox(entry)
-        member = await self._launch_remote_member(entry, None, slot, "")
+        member = await self._launch_remote_member(entry, None, slot, "", monitor)
         try:
             await self._update_roster_backend(entry, backend, member.pane)
             await self._ensure_first_prompt_posted(entry)
@@ -426,7 +433,12 @@ class MemberAdmission:
         await self._services.store.open_mailboxes(self._team.name).open_inbox(entry.name, foreign=foreign)
 
     async def _launch_remote_member(
-        self, entry: RosterEntry, request: SpawnRequest | None, slot: AgentSlot, call: str
+        self,
+        entry: RosterEntry,
+        request: SpawnRequest | None,
+        slot: AgentSlot,
+        call: str,
+        monitor: ProgressMonitor | None = None,
     ) -> RemoteMember:
         mode = (
             resolve_first_permission_mode(entry)
@@ -435,7 +447,7 @@ class MemberAdmission:
         )
         process = await self._services.launcher.launch_member(entry, request, mode=mode, call=call)
         return await RemoteMember.connect(
-            self._services, entry, request, process, slot=slot, observer=self._observer
+            self._services, entry, request, process, slot=slot, observer=self._observer, monitor=monitor
         )
 
     async def _update_roster_entry(
@@ -460,7 +472,7 @@ class MemberAdmission:
             await self._post_first_prompt(entry, entry.prompt or "")
 
 
-async def build_agent_preparation_request(
+async def prepare_member(
     services: TeamServices,
     team: TeamRoster,
     entry: RosterEntry,
@@ -469,15 +481,20 @@ async def build_agent_preparation_request(
     mode: PermissionMode | None,
     question_broker: MailQuestionBroker,
     call: str,
-) -> AgentPreparationRequest:
+) -> MemberPreparation:
     """Build the request to prepare the agent of a member, in whatever process it runs."""
     agent = AgentId(format_agent_id(entry.name, team.name))
     current_team = await services.store.rosters.read_team_roster(team.name) or team
-    return AgentPreparationRequest(
+    monitor = services.agent_factory.create_progress_monitor(agent)
+    stall_detector = MemberStallDetector(
+        services.clock, services.policy.stall_after, question_broker, monitor.record_and_forward_event
+    )
+    request = AgentPreparationRequest(
         agent=agent,
         parent=services.lead(),
         call=call,
-        monitor=services.agent_factory.create_progress_monitor(agent),
+        monitor=monitor,
+        emit=stall_detector.observe_and_forward_event,
         assignment=TeammateMembership(
             team=team.name,
             name=entry.name,
@@ -485,11 +502,20 @@ async def build_agent_preparation_request(
             mode=mode,
             section=build_team_prompt_section(current_team, entry.name),
             question_broker=question_broker,
-            build_briefing=partial(briefer.build_briefing, entry.name),
+            build_briefing=partial(_build_member_briefing, services, briefer, entry.name, agent),
             form=services.policy.form,
             can_lead=services.policy.allows_nested_teams,
         ),
     )
+    return MemberPreparation(request=request, question_broker=question_broker, stall_detector=stall_detector)
+
+
+async def _build_member_briefing(
+    services: TeamServices, briefer: TeamBriefer, name: AgentName, agent: AgentId
+) -> str:
+    """Build the summaries of the member's team, and of the team that it leads."""
+    led_team = "" if services.led_teams is None else await services.led_teams.build_briefing_of(agent)
+    return "\n\n".join(filter(None, (await briefer.build_briefing(name), led_team)))
 
 
 async def find_unanswered_shutdown_request(

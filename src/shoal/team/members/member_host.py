@@ -45,8 +45,8 @@ from shoal.team.mail.mail_sender import TeamMailPoster
 from shoal.team.members.local_member import LocalMember
 from shoal.team.members.member_admission import (
     attach_progress_monitor,
-    build_agent_preparation_request,
     find_unanswered_shutdown_request,
+    prepare_member,
 )
 from shoal.team.members.member_results import build_shutdown_approval
 from shoal.team.roster_activity import RosterActivityWriter
@@ -337,6 +337,9 @@ class MemberHost:
             return teammate_statuses_from_roster(self._last_roster)
         return () if self._member is None else (self._member.to_teammate_status(),)
 
+    async def build_lead_briefing(self) -> str:
+        return ""  # the lead is in another process
+
     async def wait_until_idle(self) -> None:
         return
 
@@ -381,7 +384,7 @@ class MemberHost:
             name, team.name, self._mail_sender, services.question_broker, self._send_request_withdrawal
         )
         request, board = self._membership.spawn_request, services.store.open_board(team.name)
-        new_agent = await build_agent_preparation_request(
+        preparation = await prepare_member(
             services,
             team,
             entry,
@@ -390,6 +393,7 @@ class MemberHost:
             question_broker=question_broker,
             call=self._membership.call,
         )
+        new_agent = preparation.request
         if request is None:
             prepared = await services.agent_factory.prepare_resumed_agent(new_agent)
         else:
@@ -404,7 +408,7 @@ class MemberHost:
             services,
             prepared,
             slot,
-            question_broker=question_broker,
+            preparation=preparation,
             mail_sender=self._mail_sender,
             board=board,
             observer=self,
@@ -503,7 +507,7 @@ class MemberHost:
     ) -> TeamMessagePostReceipt:
         receipt = await self._mail_sender.post_text(sender, to, text, summary=summary, fyi=fyi)
         if self._member is not None and to != LEAD_NAME:
-            self._member.last_message_summary = format_peer_message_summary(to, summary)
+            self._member.on_message_sent(format_peer_message_summary(to, summary))
         entry = team.find_member(to)
         color = None if entry is None else entry.color
         return TeamMessagePostReceipt(sender=sender, to=to, color=color, standing=receipt.standing)

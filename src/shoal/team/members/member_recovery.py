@@ -13,11 +13,10 @@ from shoal.core.teams.team_storage import TaskBoard
 from shoal.runs.run_outcome import AgentRunOutcome
 from shoal.team.mail.mail_sender import TeamMailPoster
 from shoal.team.members.down_member import DownMember
-from shoal.team.members.local_member import LocalMember
 from shoal.team.members.member_admission import AdmittedMember, MemberAdmission
+from shoal.team.members.member_protocol import Member
 from shoal.team.members.member_results import build_member_end_notice
 from shoal.team.members.member_table import MemberHandle, MemberTable
-from shoal.team.members.remote_member import RemoteMember
 from shoal.team.roster_activity import RosterActivityWriter
 from shoal.team.team_prompts import format_team_notice
 from shoal.team.team_services import TeamServices
@@ -59,9 +58,8 @@ class MemberRecovery:
         cannot be started, or that cannot store its state, is never given up.
         """
         failed_member = handle.member
-        has_died = isinstance(failed_member, RemoteMember) and bool(failed_member.death_cause)
-        is_foreign = isinstance(failed_member, RemoteMember) and failed_member.is_foreign
-        if not (has_died or outcome.is_passing) or is_foreign or failed_member.stop_reason:
+        has_died = bool(failed_member.death_cause)
+        if not (has_died or outcome.is_passing) or failed_member.is_foreign or failed_member.stop_reason:
             return False
         if handle.approved_request is not None:
             return False
@@ -72,17 +70,15 @@ class MemberRecovery:
             return False
         handle.restarts += has_died
         handle.failed_starts += not has_died
-        await self._mark_down(handle, outcome)
-        could_not_resume = isinstance(failed_member, DownMember)
+        could_not_resume = failed_member.state == "down"
+        down_member = await self._mark_down(handle, outcome)
         while True:
-            down_member = handle.member
-            assert isinstance(down_member, DownMember)
             has_failed_often = could_not_resume or handle.failed_starts >= max(max_restarts, 1)
             if has_failed_often and down_member.is_restart_expected:
                 await self._stop_waiting_for_restart(handle, down_member)
             await self._wait_for_next_attempt(handle, handle.restarts + handle.failed_starts - has_died)
             try:
-                is_restarted = await self._start_member_again(handle)
+                is_restarted = await self._start_member_again(handle, down_member)
             except AgentTranscriptMissing:
                 return False
             except (ShoalError, OSError) as error:
@@ -102,9 +98,8 @@ class MemberRecovery:
     def request_restart(self, name: AgentName) -> bool:
         """Make the next attempt to restart a down member now; return False if it is not down."""
         handle = self._members.handles.get(name)
-        if handle is None or not isinstance(handle.member, DownMember):
+        if handle is None or not handle.member.expect_restart():
             return False
-        handle.member.is_restart_expected = True
         handle.restart_requested.set()
         self._members.notify_changed()
         return True
@@ -113,13 +108,12 @@ class MemberRecovery:
         lifetime = self._services.clock.monotonic() - handle.restarted_at
         return handle.member.has_finished_work or lifetime >= STABLE_AFTER
 
-    async def _mark_down(self, handle: MemberHandle, outcome: AgentRunOutcome) -> None:
+    async def _mark_down(self, handle: MemberHandle, outcome: AgentRunOutcome) -> DownMember:
         """Replace the member with a placeholder, and show in the roster and in the journal that it is
         down."""
         failed_member = handle.member
-        if not isinstance(failed_member, DownMember):
-            handle.member = DownMember(handle.entry, outcome.detail, failed_member)
-        if isinstance(failed_member, LocalMember):
+        down_member = handle.member = failed_member.create_placeholder(handle.entry, outcome.detail)
+        if failed_member.agent is not None:
             await self._release_local_member(handle, failed_member)
         # Its claimed tasks stay its own while the team waits for the restart.
         with suppress(ShoalError):
@@ -134,8 +128,9 @@ class MemberRecovery:
         await self._remember_unread_mail(handle)
         self._services.emit_or_note(MemberWentDown(agent=failed_member.id, cause=outcome.detail))
         self._members.notify_changed()
+        return down_member
 
-    async def _release_local_member(self, handle: MemberHandle, member: LocalMember) -> None:
+    async def _release_local_member(self, handle: MemberHandle, member: Member) -> None:
         """Release what a member in this process uses. Its unread mail is delivered again."""
         if handle.mail_task is not None:
             handle.mail_task.cancel()
@@ -187,9 +182,8 @@ class MemberRecovery:
             unread = await mailboxes.take_unread(handle.member.name, limit=_MAX_KNOWN_MAIL)
             handle.known_mail = frozenset(mail.id for mail in unread)
 
-    async def _start_member_again(self, handle: MemberHandle) -> bool:
+    async def _start_member_again(self, handle: MemberHandle, down_member: DownMember) -> bool:
         """Start the member from its transcript; return False if it is no longer in the roster."""
-        down_member = handle.member
         claimed_tasks = await self._board.reclaim_owner_tasks(down_member.name)
         team = await self._services.store.rosters.read_team_roster(self._members.team)
         entry = None if team is None else team.find_member(down_member.name)
@@ -204,9 +198,9 @@ class MemberRecovery:
             self._start_mail(handle, admitted)
             handle.member = admitted.member
         else:
-            remote_member = await self._admission.restore_remote_member(entry, backend, handle.slot)
-            remote_member.monitor = down_member.monitor or remote_member.monitor
-            handle.member = remote_member
+            handle.member = await self._admission.restore_remote_member(
+                entry, backend, handle.slot, down_member.monitor
+            )
         handle.member.shutdown_request = down_member.shutdown_request
         handle.restarted_at, handle.down_reported = self._services.clock.monotonic(), False
         self._services.emit_or_note(handle.member.agent_started_event)

@@ -22,8 +22,7 @@ from shoal.team.members.member_results import (
     format_member_termination,
     infer_backend_from_pane,
 )
-from shoal.team.members.member_table import MemberHandle, MemberTable, is_foreign_program_member
-from shoal.team.members.remote_member import RemoteMember
+from shoal.team.members.member_table import MemberHandle, MemberTable
 from shoal.team.roster_activity import RosterActivityWriter
 from shoal.team.team_prompts import format_team_notice
 from shoal.team.team_services import TeamServices
@@ -64,9 +63,9 @@ class MemberShutdown:
         handle.grace_task = self._tasks.create_task(self._end_member_after_grace(handle))
 
     def start_remote_grace(self, name: AgentName, request: ShutdownRequestMail) -> None:
-        """Start the grace of a remote member, which takes its mail in its own process."""
+        """Start the grace of a member that takes its mail in its own process."""
         handle = self._members.handles.get(name)
-        if handle is not None and isinstance(handle.member, RemoteMember):
+        if handle is not None and handle.member.reads_own_mail:
             self.start_grace(name, request)
 
     async def answer_shutdown(
@@ -175,11 +174,7 @@ class MemberShutdown:
         with self._report_cleanup_errors(name), suppress(TeamNotFound):
             await rosters.remove_member(self._members.team, name)
             was_removed = True
-        if (
-            was_removed
-            and handle.approved_request is not None
-            and not is_foreign_program_member(handle.member)
-        ):
+        if was_removed and handle.approved_request is not None and not handle.member.is_foreign:
             # Posted after it is gone, so that a reader of the approval finds it gone.
             pane = handle.member.pane
             body = build_shutdown_approval(
