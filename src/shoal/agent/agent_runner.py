@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeAlias
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from shoal.agent.conversation import Conversation
 from shoal.agent.repetition_guard import RepetitionGuard
@@ -184,6 +185,14 @@ class AgentRunner(Struct, kw_only=True):
     def __post_init__(self) -> None:
         self._select_sent_schemas(self.schemas.deferred, self.schemas.loaded)
         self.reestimate_context_tokens()
+
+    def set_model(self, model: Model) -> None:
+        """Use another model from the next request on."""
+        self.model = model
+
+    def set_thinking_tokens(self, tokens: int | None) -> None:
+        """Set the thinking budget from the next request on; None leaves it to models that can decide."""
+        self.limits = replace(self.limits, thinking_tokens=tokens or 0, adaptive_thinking=tokens is None)
 
     def set_tools(self, tools: Mapping[str, Tool], deferred: frozenset[str] = frozenset()) -> None:
         """Replace the tools from the next request on; running calls keep theirs.

@@ -37,8 +37,12 @@ class TeamsByLeader:
 
     def __init__(self) -> None:
         self.teams: dict[AgentId, SessionTeams] = {}
-        self.is_closing = False
+        self._is_closing = False
         """True if they end with the session and can be resumed with it."""
+
+    def keep_for_resume(self) -> None:
+        """Let the teams end so that they can be resumed with the session."""
+        self._is_closing = True
 
     def is_leading_working_team(self, agent: AgentId) -> bool:
         nested = self.teams.get(agent)
@@ -58,7 +62,7 @@ class TeamsByLeader:
     async def end_team_of(self, agent: AgentId) -> None:
         nested = self.teams.pop(agent, None)
         if nested is not None:
-            await nested.end_team(resumable=self.is_closing)
+            await nested.end_team(resumable=self._is_closing)
 
 
 class NestedTeams(SessionTeams):
@@ -176,7 +180,7 @@ class NestedTeams(SessionTeams):
         idle_members: Collection[AgentId] = (),
     ) -> TeamName | None:
         name = await super().resume_team(session, delivered, active_members, idle_members)
-        rosters = self._services.store.rosters
+        rosters = self._services.runtime.team_store.rosters
         remaining = [
             team
             for each in await rosters.list_teams()
@@ -243,5 +247,5 @@ class NestedTeams(SessionTeams):
         return depth
 
     async def close(self) -> tuple[AgentStatusSnapshot, ...]:
-        self._by_leader.is_closing = True
+        self._by_leader.keep_for_resume()
         return await super().close()

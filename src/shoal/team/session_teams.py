@@ -123,7 +123,7 @@ class SessionTeams:
             requested_name = parse_team_name(name)
         except InvalidName as error:
             raise AgentRequestRefused(str(error)) from error
-        team = await self._services.store.rosters.create_team(
+        team = await self._services.runtime.team_store.rosters.create_team(
             requested_name,
             lead=lead_member,
             session=lead.identity.session,
@@ -160,8 +160,8 @@ class SessionTeams:
         supervisor = self._require_team_supervisor()
         await supervisor.close(resumable=resumable)
         if not resumable:
-            await self._services.store.rosters.delete_team(supervisor.name)
-            await self._services.store.close_team_stores(supervisor.name)
+            await self._services.runtime.team_store.rosters.delete_team(supervisor.name)
+            await self._services.runtime.team_store.close_team_stores(supervisor.name)
         self._supervisor = None
 
     async def spawn_teammate(self, request: SpawnRequest, context: ToolContext) -> TeammateSpawnResult | None:
@@ -204,7 +204,7 @@ class SessionTeams:
         """
         from shoal.team.members.member_results import LostMember, build_member_end_notice
 
-        rosters = self._services.store.rosters
+        rosters = self._services.runtime.team_store.rosters
         roster_ids: set[AgentId] = set()
         known_ids = {*idle_members, *(started.agent for started in active_members)}
 
@@ -213,8 +213,8 @@ class SessionTeams:
                 end_event = lost.to_agent_ended_event(
                     self._services.ids.new_short_id(), self._services.lead_id
                 )
-                self._services.events.emit_event(end_event)
-                self._services.queue.put(
+                self._services.runtime.events.emit_event(end_event)
+                self._services.runtime.inbox.queue.put(
                     build_member_end_notice(self._services.lead_id, end_event.completion.id, end_event.notice)
                 )
 
@@ -355,7 +355,7 @@ class SessionTeams:
         if handle.member.state == "down":
             return True
         try:
-            async with self._services.clock.deadline(self._services.policy.grace):
+            async with self._services.runtime.clock.deadline(self._services.policy.grace):
                 await handle.gone.wait()
         except TimeoutError:
             await supervisor.shutdown.end_member(
@@ -484,7 +484,7 @@ class SessionTeams:
 
         text = format_system_reminder(await supervisor.briefer.build_briefing(LEAD_NAME))
         rendered = RenderedMail(rank=0, by="runtime", text=text, wakes=False)
-        self._services.queue.put(
+        self._services.runtime.inbox.queue.put(
             rendered.to_inbox_item(self._services.ids.new_short_id(), self._services.lead_id)
         )
 
@@ -494,7 +494,7 @@ class SessionTeams:
         from shoal.team.members.member_admission import build_shutdown_mail_id_prefix
 
         name = handle.member.name
-        request = format_shutdown_request_id(self._services.clock.now(), name)
+        request = format_shutdown_request_id(self._services.runtime.clock.now(), name)
         body = ShutdownRequestMail(
             request_id=request,
             sender=LEAD_NAME,

@@ -121,7 +121,9 @@ class SessionParts(Struct, frozen=True, kw_only=True):
     teams: SessionTeams | MemberHost
     lifecycle_hooks: SessionLifecycleHookRunner
     recovered: RecoveredSessionState | None
+    """State that an earlier process of this session left unfinished."""
     undo_history: SessionUndoHistory | None
+    """Turns that can be undone; None if nothing is stored."""
     workflows: WorkflowSupervisor
 
 
@@ -237,6 +239,7 @@ def _create_teams_or_member_host(
     """Create the teams that the session leads or, in a teammate's process, the member host."""
     settings, membership = runtime.settings.own, runtime.options.membership
     team_services = TeamServices(
+        runtime=runtime,
         policy=TeamPolicy(
             default_kind=supervisor.policy.default_kind,
             plan_approver=_choose_plan_approver(runtime),
@@ -248,13 +251,8 @@ def _create_teams_or_member_host(
             max_restarts=settings.teammate_restarts,
             form="in-process" if membership is None else "process",
         ),
-        store=runtime.team_store,
         agent_factory=agent_factory,
-        queue=runtime.inbox.queue,
-        budget=runtime.budget,
-        clock=runtime.clock,
         ids=runtime.agents.ids.derive_generator(),
-        events=runtime.events,
         lead=lambda: runtime.agents.running.lead,
         permissions=SessionTeamPermissions(runtime.agents.running),
         agents=supervisor,

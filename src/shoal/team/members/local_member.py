@@ -133,7 +133,7 @@ class LocalMember:
         """True if work or its end is still pending."""
         if self.state in ("running", "created") or self.is_claiming or self.shutdown_request is not None:
             return True
-        return bool(self._services.queue.count_waking_items(self.id))
+        return bool(self._services.runtime.inbox.queue.count_waking_items(self.id))
 
     @property
     def can_claim_task(self) -> bool:
@@ -184,7 +184,7 @@ class LocalMember:
             case _:
                 self.claims_tasks = self.claims_tasks or not mail.fyi
         rendered = render_mail(mail, body) if received.trusted else render_mail_text(mail, trusted=False)
-        self._services.queue.put(rendered.to_inbox_item(mail.id, self.id))
+        self._services.runtime.inbox.queue.put(rendered.to_inbox_item(mail.id, self.id))
         if self.state == "created" and not rendered.wakes:
             self._start_idle()
         self._observer.notify_changed()
@@ -194,7 +194,7 @@ class LocalMember:
         """Become idle without a working period: its first prompt gives it no work yet."""
         self.state = "idle"
         self._observer.set_roster_activity(self.name, active=False)
-        self._services.events.emit_event(MemberWentIdle(agent=self.id, reason="available"))
+        self._services.runtime.events.emit_event(MemberWentIdle(agent=self.id, reason="available"))
         self._has_started_idle.set()
 
     async def _accept_late_permission(self, item_id: str, body: PermissionResponseMail) -> bool:
@@ -217,7 +217,7 @@ class LocalMember:
             reason="",
         )
         text = format_late_permission_notice(question, answer, requester="")
-        self._services.queue.put(
+        self._services.runtime.inbox.queue.put(
             InboxItem(
                 id=item_id,
                 to=self.id,
@@ -260,7 +260,10 @@ class LocalMember:
             )
 
     async def continue_after_restart(
-        self, claimed_tasks: tuple[TaskId, ...], lead_mail_ids: Container[str]
+        self,
+        claimed_tasks: tuple[TaskId, ...],
+        lead_mail_ids: Container[str],
+        shutdown_request: ShutdownRequestMail | None = None,
     ) -> None:
         """Restore the idle state, or queue a notice that it was cut off at work in an earlier process.
 
@@ -269,7 +272,7 @@ class LocalMember:
         await self._requeue_task_claim_notices(claimed_tasks)
         if self._was_cut_off_at_work:
             rendered = RenderedMail(rank=0, by="runtime", text=format_team_notice("process_restarted"))
-            self._services.queue.put(
+            self._services.runtime.inbox.queue.put(
                 rendered.to_inbox_item(f"again-{self._services.ids.new_short_id()}", self.id)
             )
         elif self.agent.conversation.messages:
@@ -281,16 +284,19 @@ class LocalMember:
                 )
         else:
             await self._requeue_read_prompt()
+        self.shutdown_request = shutdown_request
 
     async def _requeue_read_prompt(self) -> None:
         """Queue its first prompt again if it was read and the conversation that contained it is lost."""
-        mailboxes = self._services.store.open_mailboxes(self.agent.identity.team or "")
+        mailboxes = self._services.runtime.team_store.open_mailboxes(self.agent.identity.team or "")
         history = await mailboxes.read_history(self.name)
         if not history or not all(mail.read for mail in history):
             return
         prompt = next((mail.text for mail in history if mail.sender == LEAD_NAME), "")
         rendered = RenderedMail(rank=0, by="runtime", text=format_team_notice("history_lost", prompt=prompt))
-        self._services.queue.put(rendered.to_inbox_item(f"lost-{self._services.ids.new_short_id()}", self.id))
+        self._services.runtime.inbox.queue.put(
+            rendered.to_inbox_item(f"lost-{self._services.ids.new_short_id()}", self.id)
+        )
 
     async def _requeue_task_claim_notices(self, claimed_tasks: tuple[TaskId, ...]) -> None:
         """Queue notices of tasks that it claimed just before its process ended and is not aware of."""
@@ -306,7 +312,7 @@ class LocalMember:
         return bool(messages) and (messages[-1].role == "user" or bool(messages[-1].tool_uses))
 
     def _queue_task_claim_notice(self, task: Task) -> None:
-        self._services.queue.put(
+        self._services.runtime.inbox.queue.put(
             render_claimed_task(task).to_inbox_item(_build_task_claim_notice_id(task), self.id)
         )
 
@@ -334,7 +340,7 @@ class LocalMember:
 
     async def _wait_for_item_or_claim_task(self) -> None:
         """Wait until an item is queued for it or it has claimed a task."""
-        queue = self._services.queue
+        queue = self._services.runtime.inbox.queue
         while not queue.count_waking_items(self.id):
             if self.state == "created":
                 await _run_both_until_first_ends(
@@ -362,12 +368,12 @@ class LocalMember:
         if str(error) != self._board_error:
             self._board_error = str(error)
             self._services.note(f"{self.name} cannot claim tasks now and will retry: {error}")
-        await self._services.clock.sleep(_RETRY_DELAY)
+        await self._services.runtime.clock.sleep(_RETRY_DELAY)
 
     async def _claim_next_board_task(self) -> None:
         # Acquired first: a claimed task must be one that somebody works on.
         await self._acquire_work_slot()
-        if self._services.queue.count_waking_items(self.id):
+        if self._services.runtime.inbox.queue.count_waking_items(self.id):
             return
         # Set before the next await: a team whose last open task is being claimed is not quiet.
         self.is_claiming = True
@@ -378,7 +384,7 @@ class LocalMember:
                 self._board_error = ""
             if claim is not None and claim.success and claim.task is not None:
                 self._claimed_task = claim.task.id
-                self._services.store.attempts[self.id, claim.task.id] = claim.attempt or ""
+                self._services.runtime.team_store.attempts[self.id, claim.task.id] = claim.attempt or ""
                 self._queue_task_claim_notice(claim.task)
         except (LockUnavailable, StateFileError) as error:
             await self._note_board_error_and_wait(error)
@@ -391,15 +397,15 @@ class LocalMember:
     async def _acquire_work_slot(self) -> None:
         """Wait for a slot among the members that may work at once."""
         if self._slot is not None:
-            await self._services.budget.activate_agent_slot(self._slot)
+            await self._services.runtime.budget.activate_agent_slot(self._slot)
 
     def _release_work_slot(self) -> None:
         if self._slot is not None:
-            self._services.budget.deactivate_agent_slot(self._slot)
+            self._services.runtime.budget.deactivate_agent_slot(self._slot)
 
     async def _run_working_period(self) -> None:
         self.state = "running"
-        self._services.events.emit_event(MemberWoken(agent=self.id))
+        self._services.runtime.events.emit_event(MemberWoken(agent=self.id))
         self._observer.set_roster_activity(self.name, active=True)
         self._last_message_summary = ""
         reason: IdleReason = "available"
@@ -462,7 +468,7 @@ class LocalMember:
             self._close_interrupted_tool_calls()
             self._services.note(f"{self.name} stalled, so its turn is being restarted: {error}.")
             restart_notice = RenderedMail(rank=0, by="runtime", text=format_team_notice("turn_restarted"))
-            self._services.queue.put(
+            self._services.runtime.inbox.queue.put(
                 restart_notice.to_inbox_item(f"stalled-{self._services.ids.new_short_id()}", self.id)
             )
         async with self._stall_detector.watch_turn_for_stall(self.agent.tools):
@@ -494,7 +500,7 @@ class LocalMember:
             LEAD_NAME,
             IdleNotificationMail(
                 sender=self.name,
-                timestamp=format_iso_time(self._services.clock.now()),
+                timestamp=format_iso_time(self._services.runtime.clock.now()),
                 idle_reason=reason,
                 summary=self._last_message_summary or None,
                 completed_task_id=completed_task,
@@ -505,7 +511,9 @@ class LocalMember:
             ident=self._idle_notice_id,
         )
         self._observer.set_roster_activity(self.name, active=False)
-        self._services.events.emit_event(MemberWentIdle(agent=self.id, reason=reason, detail=outcome.detail))
+        self._services.runtime.events.emit_event(
+            MemberWentIdle(agent=self.id, reason=reason, detail=outcome.detail)
+        )
         self.state, self.has_finished_work = "idle", True
         self._observer.notify_changed()
 

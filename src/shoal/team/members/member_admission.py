@@ -183,15 +183,15 @@ class MemberAdmission:
                 return await self._admit_local_member(request, slot, call)
             return await self._admit_remote_member(request, backend, slot, call)
         except BaseException:
-            self._services.budget.close_agent_slot(slot, was_started=False)
+            self._services.runtime.budget.close_agent_slot(slot, was_started=False)
             raise
 
     async def _undo_admission(self, admitted: AdmittedMember) -> None:
         member, entry = admitted.member, admitted.entry
-        self._services.budget.close_agent_slot(admitted.slot, was_started=False)
+        self._services.runtime.budget.close_agent_slot(admitted.slot, was_started=False)
         try:
             await member.discard()
-            await self._services.store.rosters.remove_member(entry.team, entry.name)
+            await self._services.runtime.team_store.rosters.remove_member(entry.team, entry.name)
         except ShoalError as error:
             self._services.note(f"{entry.name} could not be cleaned up completely: {error}")
 
@@ -215,7 +215,7 @@ class MemberAdmission:
                 return AdmittedMember(member=DownMember(entry, str(error)), entry=entry, slot=slot)
             reason, leaves_roster = f"it cannot be resumed now; the next start will retry: {error}", False
         if slot is not None:
-            self._services.budget.close_agent_slot(slot)
+            self._services.runtime.budget.close_agent_slot(slot)
         self._services.note(f"The teammate {entry.name} is not available: {reason}")
         agent = AgentId(entry.agent_id)
         return LostMember(
@@ -276,7 +276,7 @@ class MemberAdmission:
             prepared = await add_subagent_start_hook_context(prepared)
             entry = await self._update_roster_entry(entry, prepared.resolved)
         except BaseException:
-            await self._services.store.rosters.remove_member(self._team.name, entry.name)
+            await self._services.runtime.team_store.rosters.remove_member(self._team.name, entry.name)
             if prepared is not None:
                 await prepared.clean_up()
             raise
@@ -300,7 +300,7 @@ class MemberAdmission:
             entry = await self._update_roster_entry(entry, member.resolved, member.pane)
         except BaseException:
             try:
-                await self._services.store.rosters.remove_member(self._team.name, entry.name)
+                await self._services.runtime.team_store.rosters.remove_member(self._team.name, entry.name)
             finally:
                 if member is not None:
                     await member.discard()
@@ -343,7 +343,7 @@ class MemberAdmission:
     def _reserve_agent_slot(self, kind: str, *, is_resumed: bool = False) -> AgentSlot:
         """Reserve a slot; a member uses it only while it works, a foreign program always."""
         idle = not self._services.launcher.is_foreign_agent_type(kind)
-        match self._services.budget.open_agent_slot(kind, 1, is_resumed=is_resumed, idle=idle):
+        match self._services.runtime.budget.open_agent_slot(kind, 1, is_resumed=is_resumed, idle=idle):
             case BudgetRefusal(sentence=sentence):
                 raise AgentRequestRefused(format_team_notice("member_not_started", reason=sentence))
             case slot:
@@ -389,7 +389,7 @@ class MemberAdmission:
         return member
 
     async def _update_roster_backend(self, entry: RosterEntry, backend: BackendType, pane: str) -> None:
-        rosters = self._services.store.rosters
+        rosters = self._services.runtime.team_store.rosters
         await rosters.update_member(
             self._team.name, entry.name, backend_type=backend, tmux_pane_id=pane, is_down=False
         )
@@ -409,18 +409,18 @@ class MemberAdmission:
             tmux_pane_id=backend,
             resources=request.resources,
         )
-        entry = await self._services.store.rosters.add_member(self._team.name, new_member)
+        entry = await self._services.runtime.team_store.rosters.add_member(self._team.name, new_member)
         try:
             await self._open_inbox(entry)
             await self._mark_stale_requests_read(entry)
         except BaseException:
-            await self._services.store.rosters.remove_member(self._team.name, entry.name)
+            await self._services.runtime.team_store.rosters.remove_member(self._team.name, entry.name)
             raise
         return entry
 
     async def _mark_stale_requests_read(self, entry: RosterEntry) -> None:
         """Mark prompts and shutdown requests that a former member of that name left unread as read."""
-        mailboxes = self._services.store.open_mailboxes(self._team.name)
+        mailboxes = self._services.runtime.team_store.open_mailboxes(self._team.name)
         unread_ids = [mail.id for mail in await mailboxes.read_history(entry.name) if not mail.read]
         if stale_ids := [
             ident for ident in unread_ids if ident.startswith((_PROMPT_PREFIX, _SHUTDOWN_PREFIX))
@@ -430,7 +430,9 @@ class MemberAdmission:
     async def _open_inbox(self, entry: RosterEntry) -> None:
         """Open its inbox; mark it if a foreign program uses it, so that its unsigned mail is trusted."""
         foreign = self._services.launcher.is_foreign_agent_type(entry.agent_type)
-        await self._services.store.open_mailboxes(self._team.name).open_inbox(entry.name, foreign=foreign)
+        await self._services.runtime.team_store.open_mailboxes(self._team.name).open_inbox(
+            entry.name, foreign=foreign
+        )
 
     async def _launch_remote_member(
         self,
@@ -453,7 +455,7 @@ class MemberAdmission:
     async def _update_roster_entry(
         self, entry: RosterEntry, resolved: ResolvedAgentSettings, pane: str = "in-process"
     ) -> RosterEntry:
-        return await self._services.store.rosters.update_member(
+        return await self._services.runtime.team_store.rosters.update_member(
             self._team.name,
             entry.name,
             agent_type=resolved.kind,
@@ -464,7 +466,7 @@ class MemberAdmission:
 
     async def _ensure_first_prompt_posted(self, entry: RosterEntry) -> None:
         await self._open_inbox(entry)
-        mailboxes = self._services.store.open_mailboxes(self._team.name)
+        mailboxes = self._services.runtime.team_store.open_mailboxes(self._team.name)
         if not any(
             mail.id == _build_first_prompt_mail_id(entry) for mail in await mailboxes.read_history(entry.name)
         ):
@@ -484,10 +486,10 @@ async def prepare_member(
 ) -> MemberPreparation:
     """Build the request to prepare the agent of a member, in whatever process it runs."""
     agent = AgentId(format_agent_id(entry.name, team.name))
-    current_team = await services.store.rosters.read_team_roster(team.name) or team
+    current_team = await services.runtime.team_store.rosters.read_team_roster(team.name) or team
     monitor = services.agent_factory.create_progress_monitor(agent)
     stall_detector = MemberStallDetector(
-        services.clock, services.policy.stall_after, question_broker, monitor.record_and_forward_event
+        services.runtime.clock, services.policy.stall_after, question_broker, monitor.record_and_forward_event
     )
     request = AgentPreparationRequest(
         agent=agent,
@@ -522,7 +524,7 @@ async def find_unanswered_shutdown_request(
     services: TeamServices, authenticator: MailSenderAuthenticator, entry: RosterEntry
 ) -> ShutdownRequestMail | None:
     """Return its unanswered shutdown request, ignoring those to a former member of that name."""
-    mailboxes = services.store.open_mailboxes(entry.team)
+    mailboxes = services.runtime.team_store.open_mailboxes(entry.team)
     read_body, prefix = authenticator.read_trusted_body, build_shutdown_mail_id_prefix(entry)
     requests = [mail for mail in await mailboxes.read_history(entry.name) if mail.id.startswith(prefix)]
     answer_bodies = [read_body(mail, LEAD_NAME) for mail in await mailboxes.read_history(LEAD_NAME)]

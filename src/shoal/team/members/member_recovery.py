@@ -105,7 +105,7 @@ class MemberRecovery:
         return True
 
     def _is_stable(self, handle: MemberHandle) -> bool:
-        lifetime = self._services.clock.monotonic() - handle.restarted_at
+        lifetime = self._services.runtime.clock.monotonic() - handle.restarted_at
         return handle.member.has_finished_work or lifetime >= STABLE_AFTER
 
     async def _mark_down(self, handle: MemberHandle, outcome: AgentRunOutcome) -> DownMember:
@@ -120,7 +120,7 @@ class MemberRecovery:
             await self._board.reclaim_owner_tasks(failed_member.name)
         self._activity_writer.set_member_active(failed_member.name, active=False)
         try:
-            await self._services.store.rosters.update_member(
+            await self._services.runtime.team_store.rosters.update_member(
                 self._members.team, failed_member.name, is_active=False, is_down=True
             )
         except ShoalError as error:
@@ -135,8 +135,8 @@ class MemberRecovery:
         if handle.mail_task is not None:
             handle.mail_task.cancel()
             handle.mail_task = None
-        self._services.queue.discard_agent_items(member.id)
-        self._services.budget.deactivate_agent_slot(handle.slot)
+        self._services.runtime.inbox.queue.discard_agent_items(member.id)
+        self._services.runtime.budget.deactivate_agent_slot(handle.slot)
         try:
             await self._services.stop_agents_of(member.id, "the teammate that started it is down")
             await member.clean_up()
@@ -152,7 +152,9 @@ class MemberRecovery:
             handle.down_reported = True
             text = format_team_notice("member_down", name=down_member.name, cause=down_member.cause)
             ident = self._services.ids.new_short_id()
-            self._services.queue.put(build_member_end_notice(self._services.lead_id, ident, text))
+            self._services.runtime.inbox.queue.put(
+                build_member_end_notice(self._services.lead_id, ident, text)
+            )
         self._members.notify_changed()
 
     async def _wait_for_next_attempt(self, handle: MemberHandle, attempts: int) -> None:
@@ -162,14 +164,17 @@ class MemberRecovery:
             async with asyncio.TaskGroup() as tasks:
                 mail_watch = tasks.create_task(self._request_restart_on_mail(handle))
                 with suppress(TimeoutError):
-                    async with self._services.clock.deadline(delay):
+                    async with self._services.runtime.clock.deadline(delay):
                         await handle.restart_requested.wait()
                 mail_watch.cancel()
         handle.restart_requested.clear()
         await self._remember_unread_mail(handle)
 
     async def _request_restart_on_mail(self, handle: MemberHandle) -> None:
-        name, mailboxes = handle.member.name, self._services.store.open_mailboxes(self._members.team)
+        name, mailboxes = (
+            handle.member.name,
+            self._services.runtime.team_store.open_mailboxes(self._members.team),
+        )
         # If its inbox cannot be read, the member is retried after the delay.
         with suppress(ShoalError, OSError):
             await mailboxes.wait_for_mail(name, beyond=handle.known_mail)
@@ -177,7 +182,7 @@ class MemberRecovery:
 
     async def _remember_unread_mail(self, handle: MemberHandle) -> None:
         """Remember the mail that the next attempt covers, so that it does not cause another attempt."""
-        mailboxes = self._services.store.open_mailboxes(self._members.team)
+        mailboxes = self._services.runtime.team_store.open_mailboxes(self._members.team)
         with suppress(ShoalError, OSError):
             unread = await mailboxes.take_unread(handle.member.name, limit=_MAX_KNOWN_MAIL)
             handle.known_mail = frozenset(mail.id for mail in unread)
@@ -185,7 +190,7 @@ class MemberRecovery:
     async def _start_member_again(self, handle: MemberHandle, down_member: DownMember) -> bool:
         """Start the member from its transcript; return False if it is no longer in the roster."""
         claimed_tasks = await self._board.reclaim_owner_tasks(down_member.name)
-        team = await self._services.store.rosters.read_team_roster(self._members.team)
+        team = await self._services.runtime.team_store.rosters.read_team_roster(self._members.team)
         entry = None if team is None else team.find_member(down_member.name)
         if entry is None:
             return False
@@ -201,8 +206,8 @@ class MemberRecovery:
             handle.member = await self._admission.restore_remote_member(
                 entry, backend, handle.slot, down_member.monitor
             )
-        handle.member.shutdown_request = down_member.shutdown_request
-        handle.restarted_at, handle.down_reported = self._services.clock.monotonic(), False
+        handle.set_shutdown_request(down_member.shutdown_request)
+        handle.restarted_at, handle.down_reported = self._services.runtime.clock.monotonic(), False
         self._services.emit_or_note(handle.member.agent_started_event)
         self._members.notify_changed()
         return True

@@ -59,7 +59,7 @@ class MemberShutdown:
         if handle is None:  # it ended while the request was on its way
             return
         handle.clear_shutdown_request_and_grace()
-        handle.member.shutdown_request = request
+        handle.set_shutdown_request(request)
         handle.grace_task = self._tasks.create_task(self._end_member_after_grace(handle))
 
     def start_remote_grace(self, name: AgentName, request: ShutdownRequestMail) -> None:
@@ -101,20 +101,11 @@ class MemberShutdown:
         """End a member whatever it is doing; it is gone when this returns."""
         # A task that is canceled before its first step never runs, and would never report its end.
         await asyncio.sleep(0)
-        if handle.run_task is not None:
-            is_already_ending, handle.member.stop_reason = (
-                bool(handle.member.stop_reason),
-                handle.member.stop_reason or why,
-            )
-            handle.silent, handle.member.resumable = (
-                handle.silent or quietly,
-                handle.member.resumable or resumable,
-            )
-            if not is_already_ending:
-                # Only once: a second cancel would interrupt its end report.
-                handle.run_task.cancel()
+        if handle.run_task is not None and handle.mark_ending(why, quietly=quietly, resumable=resumable):
+            # Only once: a second cancel would interrupt its end report.
+            handle.run_task.cancel()
         try:
-            async with self._services.clock.deadline(KILL_TIMEOUT):
+            async with self._services.runtime.clock.deadline(KILL_TIMEOUT):
                 await handle.gone.wait()
         except TimeoutError:
             self._services.note(
@@ -127,11 +118,11 @@ class MemberShutdown:
     async def wait_until_end_announced(self, handle: MemberHandle) -> None:
         """Wait until the end of a member that is already ending is announced."""
         with suppress(TimeoutError):
-            async with self._services.clock.deadline(KILL_TIMEOUT):
+            async with self._services.runtime.clock.deadline(KILL_TIMEOUT):
                 await handle.gone.wait()
 
     async def _end_member_after_grace(self, handle: MemberHandle) -> None:
-        await self._services.clock.sleep(self._services.policy.grace)
+        await self._services.runtime.clock.sleep(self._services.policy.grace)
         await self.end_member(
             handle, f"it did not answer the request to shut down within {self._services.policy.grace:g} s"
         )
@@ -154,8 +145,8 @@ class MemberShutdown:
             with self._report_cleanup_errors(member.name):
                 work = await member.clean_up()
         finally:
-            self._services.budget.close_agent_slot(handle.slot)
-            self._services.queue.discard_agent_items(member.id)
+            self._services.runtime.budget.close_agent_slot(handle.slot)
+            self._services.runtime.inbox.queue.discard_agent_items(member.id)
             self._announce_member_end(handle, outcome, work)
             self._members.leaving.discard(handle)
             handle.gone.set()
@@ -164,7 +155,7 @@ class MemberShutdown:
                 handle.clear_shutdown_request_and_grace()
 
     async def _remove_member_from_store(self, handle: MemberHandle) -> None:
-        name, rosters = handle.member.name, self._services.store.rosters
+        name, rosters = handle.member.name, self._services.runtime.team_store.rosters
         if handle.member.resumable:
             self._activity_writer.set_member_active(name, active=False)
             return
@@ -206,4 +197,6 @@ class MemberShutdown:
             self._services.emit_or_note(WorktreeWorkRetained(agent=member.id, work=work))
         if notice:
             self._lead_inbox.release_held_idle_notices()
-            self._services.queue.put(build_member_end_notice(self._services.lead_id, result.id, notice))
+            self._services.runtime.inbox.queue.put(
+                build_member_end_notice(self._services.lead_id, result.id, notice)
+            )

@@ -43,8 +43,20 @@ class MemberHandle:
         """True if the lead knows that it is down."""
         self.gone = asyncio.Event()
 
+    def set_shutdown_request(self, request: ShutdownRequestMail | None) -> None:
+        self.member.shutdown_request = request
+
+    def mark_ending(self, why: str, *, quietly: bool, resumable: bool) -> bool:
+        """Record why it is being ended; return False if it already was."""
+        member = self.member
+        is_first = not member.stop_reason
+        member.stop_reason = member.stop_reason or why
+        member.resumable = member.resumable or resumable
+        self.silent = self.silent or quietly
+        return is_first
+
     def clear_shutdown_request_and_grace(self) -> None:
-        self.member.shutdown_request = None
+        self.set_shutdown_request(None)
         if self.grace_task is not None:
             self.grace_task.cancel()
             self.grace_task = None

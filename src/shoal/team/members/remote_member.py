@@ -136,12 +136,12 @@ class RemoteMember:
                 return cls(services, entry, connection, observer=observer, monitor=monitor)
             channel = MemberChannelServer(
                 process.channel,
-                budget=services.budget,
+                budget=services.runtime.budget,
                 slot=slot,
                 ask_person=services.ask_person_or_deny,
-                clock=services.clock,
+                clock=services.runtime.clock,
             )
-            async with services.clock.deadline(START_TIMEOUT):
+            async with services.runtime.clock.deadline(START_TIMEOUT):
                 ready = await channel.wait_until_ready()
                 exit_text = "" if ready is not None else await process.wait_until_exit()
         except (TimeoutError, ValueError):
@@ -194,9 +194,9 @@ class RemoteMember:
         """Return True if its process answers a ping as idle; a process that does not answer is ended."""
         if self._channel is None:
             try:
-                return not await self._services.store.open_mailboxes(self._entry.team).take_unread(
-                    self.name, limit=1
-                )
+                return not await self._services.runtime.team_store.open_mailboxes(
+                    self._entry.team
+                ).take_unread(self.name, limit=1)
             except (TeamStoreError, StateFileError):
                 return True  # unknown; only the foreign program reads this inbox
         busy = await self._channel.ping()
@@ -307,7 +307,7 @@ class RemoteMember:
             stop_message = MemberStopRequestedMessage(why=self.stop_reason, stays=self.resumable)
             self._channel.send_message(stop_message)
         try:
-            async with self._services.clock.deadline(LEAVE_TIMEOUT):
+            async with self._services.runtime.clock.deadline(LEAVE_TIMEOUT):
                 await self._listen_to_channel()
                 await self._process.wait_until_exit()
         except TimeoutError:
@@ -348,7 +348,7 @@ class RemoteMember:
                 )
                 self._observer.notify_changed()
             case MemberEventForwardedMessage(line=line):
-                self._services.events.publish_remote_journal_line(bytes(line))
+                self._services.runtime.events.publish_remote_journal_line(bytes(line))
                 self._count_usage_of_journal_line(bytes(line))
             case MailRequestWithdrawnMessage(request=request):
                 self._observer.on_request_withdrawn(request)
@@ -401,7 +401,7 @@ def _build_foreign_member_ready_message(
 async def _list_mail_ids_unread_by_lead(services: TeamServices, entry: RosterEntry) -> frozenset[str]:
     """Return the ids of the member's mail that the lead has not read."""
     try:
-        unread = await services.store.open_mailboxes(entry.team).take_unread(LEAD_NAME)
+        unread = await services.runtime.team_store.open_mailboxes(entry.team).take_unread(LEAD_NAME)
     except (TeamStoreError, StateFileError):
         return frozenset()
     return frozenset(mail.id for mail in unread if mail.sender == entry.name)
