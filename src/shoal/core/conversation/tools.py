@@ -13,6 +13,7 @@ from shoal.core.conversation.messages import ImageBlock, TextBlock, ToolUseBlock
 from shoal.core.conversation.model_requests import ToolSchema
 from shoal.core.extensions.hooks import NO_HOOKS, HookDispatcher
 from shoal.core.ids import IdGenerator
+from shoal.core.keyword_checks import CheckedStruct
 from shoal.core.permissions.sandbox import Sandbox
 from shoal.core.ports import ProcessLauncher, QuestionBroker, ResultStore, Workspace
 
@@ -23,7 +24,7 @@ TOOL_ALIASES = {"Task": "Agent"}
 """Other names that models use for tools, mapped to the names here."""
 
 
-class ToolOutput(Struct, frozen=True, kw_only=True):
+class ToolOutput(CheckedStruct, frozen=True, kw_only=True):
     """Output of a tool: text (and images) for the model, `data` for programs."""
 
     content: str | tuple[TextBlock | ImageBlock, ...]
