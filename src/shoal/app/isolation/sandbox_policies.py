@@ -13,8 +13,8 @@ from shoal.app.hooks.agent_hooks import VARIABLES_DIRECTORY
 from shoal.app.settings.settings import Settings
 from shoal.backends.sandbox.sandbox_selection import (
     DISABLE_HINT,
-    DriverSelectingSandbox,
     SandboxPreferences,
+    SandboxSelection,
     detect_sandbox_driver,
     list_sandbox_drivers,
 )
@@ -68,28 +68,23 @@ them."""
 # fmt: on
 
 
-def create_sandbox(
-    settings: Settings,
-    workspace: LocalWorkspace,
-    session_directory: Path,
-    note: Callable[[str], None],
-    list_unreadable: Callable[[], Sequence[Path]] = tuple,
-) -> DriverSelectingSandbox:
-    """Create the sandbox of a session.
+def create_sandbox_selection(
+    settings: Settings, workspace: LocalWorkspace, session_directory: Path, note: Callable[[str], None]
+) -> SandboxSelection:
+    """Create the selection of a session's sandbox.
 
-    Commands can read only the results and the variables in `session_directory`. `list_unreadable` returns
-    the paths that rules exclude from reading.
+    Commands can read only the results and the variables in `session_directory`.
     """
     preferences = settings.own.sandbox
     environ = settings.tool_environment
-    return DriverSelectingSandbox(
+    return SandboxSelection(
         SandboxPreferences(
             enabled=_is_session_sandboxed(preferences),
             insists=_is_sandbox_required(preferences),
             auto_allow=preferences.auto_allow,
         ),
-        get_policy=lambda: build_sandbox_policy(
-            settings, environ, workspace, session_directory, list_unreadable()
+        build_policy=lambda unreadable: build_sandbox_policy(
+            settings, environ, workspace, session_directory, unreadable
         ),
         drivers=list_sandbox_drivers(settings.environ.get("PATH", os.defpath)),
         note=note,
@@ -148,39 +143,38 @@ def build_sandbox_policy(
     )
 
 
-async def create_worktree_sandbox(
+async def create_worktree_sandbox_selection(
     settings: Settings,
     worktree: Worktree,
     workspace: WorktreeWorkspace,
     session_directory: Path,
     note: Callable[[str], None],
-    list_unreadable: Callable[[], Sequence[Path]] = tuple,
-) -> DriverSelectingSandbox:
-    """Create the sandbox that confines an agent's commands to its worktree; otherwise as `create_sandbox`.
+) -> SandboxSelection:
+    """Create the selection of a sandbox that confines an agent's commands to its worktree.
 
     Raises `WorktreeError` if no sandbox can, unless the settings allow the weak guard: then rules judge
     commands, as they do without a sandbox, and only the file tools are confined to the worktree.
     """
     preferences, is_weak = settings.own.sandbox, settings.own.worktree_guard == "weak"
-    sandbox = DriverSelectingSandbox(
+    selection = SandboxSelection(
         SandboxPreferences(
             enabled=bool(preferences.enabled),
             insists=not is_weak or _is_sandbox_required(preferences),
             auto_allow=preferences.auto_allow,
         ),
-        get_policy=lambda: build_worktree_sandbox_policy(
-            settings, worktree, workspace, session_directory, list_unreadable()
+        build_policy=lambda unreadable: build_worktree_sandbox_policy(
+            settings, worktree, workspace, session_directory, unreadable
         ),
         drivers=list_sandbox_drivers(settings.environ.get("PATH", os.defpath)),
         note=note,
     )
-    await sandbox.detect_availability()
-    if not sandbox.is_active and not is_weak:
+    await selection.detect_availability()
+    if selection.get_driver() is None and not is_weak:
         raise WorktreeError(
             f"An agent in a worktree needs a sandbox that confines its commands to the worktree: "
-            f"{sandbox.problem}. {WEAK_GUARD_ADVICE}"
+            f"{selection.problem}. {WEAK_GUARD_ADVICE}"
         )
-    return sandbox
+    return selection
 
 
 def build_worktree_sandbox_policy(

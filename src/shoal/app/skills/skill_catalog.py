@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
 from shoal.app.definitions.agent_files import DefinitionFileCache, describe_replaced_definition_bytes
+from shoal.app.definitions.plugin_set import PluginSet
 from shoal.app.definitions.precedence_index import DefinitionPrecedenceIndex
-from shoal.app.definitions.project_directories import exclude_directory, iter_project_directories
+from shoal.app.settings.project_directories import exclude_directory, iter_project_directories
 from shoal.app.skills.claude_commands import explain_claude_command
 from shoal.app.skills.skill_files import (
     SKILL_FILE_NAMES,
@@ -141,13 +142,21 @@ class SkillAndCommandLibrary:
         self.skills = skills
         self.commands = commands
         self.policy = policy
-        self.plugin_data_directories: Mapping[Path, Path] = {}
+        self.plugin_data_directories: dict[Path, Path] = {}
         """Directory in which each plug-in may keep files, by the plug-in's own directory."""
+
+    def add_plugins(self, plugins: PluginSet) -> None:
+        """Add plug-ins with their skills, commands and directories."""
+        self.plugin_data_directories |= {plugin.root: plugin.data for plugin in plugins.all}
+        for namespace, directory in plugins.list_skill_dirs():
+            self.add_plugin_skills(namespace, skills=directory)
+        for namespace, directory in plugins.list_command_dirs():
+            self.add_plugin_skills(namespace, commands=directory)
 
     def add_plugin_skills(
         self, namespace: str, *, skills: Path | None = None, commands: Path | None = None
     ) -> None:
-        """Add a plug-in; its skills and commands are named `namespace:name`."""
+        """Add the skills and commands of a plug-in, named `namespace:name`."""
         if skills is not None:
             self.skills.add_source(create_skill_cache(skills, "plugin", namespace))
         if commands is not None:

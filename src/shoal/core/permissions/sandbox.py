@@ -37,17 +37,19 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
     """Directories that are searched after a command for files that make other programs run something."""
 
 
-class Sandbox(Protocol):
+class SandboxStatus(Protocol):
+    @property
+    def can_skip_permission_question(self) -> bool:
+        """True if the settings allow confined commands to run without a question."""
+        ...
+
+
+class Sandbox(SandboxStatus, Protocol):
     """Confines commands; availability is detected on first use and then cached."""
 
     @property
     def is_active(self) -> bool:
         """True if commands are confined. The first access tests it, which takes some milliseconds."""
-        ...
-
-    @property
-    def can_skip_permission_question(self) -> bool:
-        """True if the settings allow confined commands to run without a question."""
         ...
 
     @property
