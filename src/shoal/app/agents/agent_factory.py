@@ -499,14 +499,8 @@ class AgentFactory:
     ) -> ToolSelection:
         toolset = self._toolset_cache.resolve_toolset(definition, agent_tools)
         if toolset.missing and not toolset.names:
-            raise AgentRequestRefused(
-                format_session_notice(
-                    "only_missing_tools",
-                    name=definition.name,
-                    source=definition.source,
-                    tools=", ".join(toolset.missing),
-                )
-            )
+            agent, tools = f"{definition.name} ({definition.source})", ", ".join(toolset.missing)
+            raise AgentRequestRefused(format_session_notice("only_missing_tools", agent=agent, tools=tools))
         location = definition.source.locate_field("disallowed_tools") or str(definition.source)
         try:
             refuse_misspelled_rules(location, toolset.never, agent_tools.tools)
