@@ -6,11 +6,12 @@ import ast
 import asyncio
 import json
 import os
+import re
 import runpy
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from inspect import isawaitable
 from pathlib import Path
 from typing import Any
@@ -267,27 +268,125 @@ shoal.Agent("a", prompt="x", tools=["Grepx"])
 shoal.Agent("a", prompt="x", isolation="vm")
 shoal.Team("t", members=[], backend="processx")
 shoal.run_sync("hi", output=int).output.upper()
+shoal.Budget(usdd=1)
+shoal.DenyAnswer(reasons="no")
+shoal.Agent("a", prompt="x", outputt=int)
+shoal.run_sync("hi", outpt=int)
+shoal.Team("t", members=[], leed=None)
+shoal.ModelCard(id="a", provider="b", prise=None)
+"""
+
+TYPES = """
+from typing import assert_type
+
+import shoal
+
+writer = shoal.Agent("writer", prompt="You write.")
+counter = shoal.Agent("counter", prompt="You count.", output=int)
+
+
+async def use_session(session: shoal.Session[str]) -> None:
+    assert_type(await session.run("x"), shoal.Result[str])
+    assert_type((await session.run("x")).output, str)
+    assert_type(await session.spawn(writer, "x"), shoal.AgentHandle[None])
+    assert_type(await (await session.spawn(counter, "x")), shoal.Result[int])
+    assert_type(await session.map(counter, ["x"]), list[shoal.Result[int]])
+    assert_type(await session.map("general-purpose", ["x"], output=float), list[shoal.Result[float]])
+
+
+@shoal.tool
+def weigh(ship: str, *, unit: str = "t") -> int:
+    return len(ship + unit)
+
+
+@shoal.workflow
+async def plan(flow: shoal.Workflow, files: list[str]) -> int:
+    assert_type(await flow.agent(writer, "x"), str)
+    assert_type(await flow.agent(counter, "x"), int)
+    assert_type(await flow.agent("general-purpose", "x", output=float), float)
+    assert_type(await flow.map(writer, files), list[str])
+    assert_type(await flow.map(writer, files, default=None), list[str | None])
+    assert_type(await flow.map(counter, files, default=None), list[int | None])
+    assert_type(await flow.map(counter, files, default="x"), list[int | str])
+    assert_type(await flow.map("general-purpose", files, default=None), list[str | None])
+    assert_type(await flow.map(writer, files, output=float, default=None), list[float | None])
+
+    async def count(name: str) -> int:
+        return len(name)
+
+    async def halve(number: int) -> float:
+        return number / 2
+
+    async def format_number(number: float) -> str:
+        return str(number)
+
+    assert_type(await flow.pipeline(files, count), list[int])
+    assert_type(await flow.pipeline(files, count, halve), list[float])
+    assert_type(await flow.pipeline(files, count, halve, format_number), list[str])
+    assert_type((await flow.shell("ls")).exit_code, int)
+    return 3
+
+
+async def use_others(session: shoal.Session, question: shoal.PermissionQuestion) -> None:
+    assert_type(await plan.run(session, ["a"]), int)
+    assert_type(await plan.resume(session), int)
+    assert_type(weigh("boat", unit="kg"), int)
+    assert_type(question.allow(remember="session"), shoal.AllowAnswer)
+    async with shoal.open(output=int) as opened:
+        assert_type((await opened.run("x")).output, int)
+    async with shoal.Team("repair", members=[writer]) as team:
+        assert_type(await team.add_task("x", owner="ana"), shoal.Task)
+        assert_type(await team.finished(), shoal.TeamReport)
 """
 
 
-@pytest.mark.spec("API-07")
-def test_unknown_options_events_modes_and_tools_are_type_errors(tmp_path: Path) -> None:
-    (tmp_path / "wrong.py").write_text(WRONG)
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "mypy",
-            "--strict",
-            "--cache-dir",
-            str(EXAMPLES.parent / ".mypy_cache"),
-            str(tmp_path / "wrong.py"),
+def run_mypy(path: Path) -> str:
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(EXAMPLES.parent / ".mypy_cache")]
+    return subprocess.run(
+        [*command, str(path)],
+        capture_output=True, text=True, check=False, cwd=EXAMPLES.parent, timeout=170,
+    ).stdout  # fmt: skip
+
+
+def run_pyright(path: Path) -> str:
+    program = find_pyright()
+    assert program is not None
+    return subprocess.run(
+        [program, "--pythonpath", sys.executable, str(path)],
+        capture_output=True, text=True, check=False, cwd=EXAMPLES.parent, timeout=170,
+    ).stdout  # fmt: skip
+
+
+CHECKERS = [
+    pytest.param(run_mypy, r"wrong\.py:(\d+)", id="mypy"),
+    pytest.param(
+        run_pyright,
+        r"wrong\.py:(\d+)",
+        id="pyright",
+        marks=[
+            pytest.mark.exhaustive,
+            pytest.mark.skipif(find_pyright() is None, reason="pyright is not installed"),
         ],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=EXAMPLES.parent,
-        timeout=170,
-    )
-    lines = {int(line.split(":")[1]) for line in done.stdout.splitlines() if ": error:" in line}
-    assert lines == set(range(4, 12)), done.stdout
+    ),
+]
+
+
+@pytest.mark.spec("API-07")
+@pytest.mark.parametrize(("check_types", "location"), CHECKERS)
+def test_unknown_options_events_modes_and_tools_are_type_errors(
+    tmp_path: Path, check_types: Callable[[Path], str], location: str
+) -> None:
+    (tmp_path / "wrong.py").write_text(WRONG)
+    output = check_types(tmp_path / "wrong.py")
+    found = [re.search(location, line) for line in output.splitlines() if "error" in line]
+    assert {int(match[1]) for match in found if match} == set(range(4, 1 + len(WRONG.splitlines()))), output
+
+
+@pytest.mark.spec("API-07")
+@pytest.mark.parametrize(("check_types", "location"), CHECKERS)
+def test_answers_have_the_types_that_were_asked_for(
+    tmp_path: Path, check_types: Callable[[Path], str], location: str
+) -> None:
+    (tmp_path / "right.py").write_text(TYPES)
+    output = check_types(tmp_path / "right.py")
+    assert "Success" in output or "0 errors" in output, output

@@ -20,7 +20,11 @@ from shoal.agent.agent_runner import LoopLimits
 from shoal.agent.conversation import Conversation
 from shoal.agent.loop import run_agent_loop
 from shoal.agent.tool_calls import preview_tool_call
-from shoal.backends.sandbox.sandbox_selection import DriverSelectingSandbox, SandboxPreferences
+from shoal.backends.sandbox.sandbox_selection import (
+    DriverSelectingSandbox,
+    SandboxPreferences,
+    SandboxSelection,
+)
 from shoal.core.agents.identity import current_identity
 from shoal.core.budgets.limits import BudgetLimits
 from shoal.core.budgets.usage import ModelCard, TokenPrice, Usage
@@ -110,9 +114,10 @@ async def test_tools_get_the_workspace_and_sandbox_of_their_agent() -> None:
         return "seen"
 
     harness = create_harness([make_call("look"), "done"], tools=[look])
-    own = DriverSelectingSandbox(
-        SandboxPreferences(), get_policy=lambda: SandboxPolicy(writable=()), drivers=(), note=print
+    selection = SandboxSelection(
+        SandboxPreferences(), build_policy=lambda _: SandboxPolicy(writable=()), drivers=(), note=print
     )
+    own = DriverSelectingSandbox(selection)
     harness.agent.environment = msgspec.structs.replace(harness.agent.environment, sandbox=own)
     await harness.run_prompt()
     (tool_context,) = seen

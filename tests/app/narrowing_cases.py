@@ -79,6 +79,9 @@ CONNECT: Call = (
 )  # fmt: skip
 SHOW_ADDRESS: Call = ("Bash", {"command": 'test -n "$ANTHROPIC_BASE_URL" && touch made'})
 ESCAPE: Call = ("Bash", {"command": "touch .git/hooks/made"})
+USE_SHARED_TEMP: Call = (
+    "Bash", {"command": "file=$(mktemp /tmp/shoal-narrowing-XXXXXX) && rm $file && touch made"}
+)  # fmt: skip
 IDLE: Call = ("Bash", {"command": "true"})
 _ALLOW = make_answer(permissionDecision="allow")
 _BLOCK = make_command_hook("exit 2")
@@ -306,6 +309,11 @@ ITEMS = {
     ),
     "sandbox.failIfUnavailable": _sandbox_item(
         _make_sandbox_key(failIfUnavailable=True), ESCAPE, "foreign failIfUnavailable", "foreign sandbox"
+    ),
+    "sandbox.enabled, for the network": _sandbox_item(_make_sandbox_key(), CONNECT),
+    "sandbox.enabled, for temporary files": _sandbox_item(_make_sandbox_key(), USE_SHARED_TEMP),
+    "shoal.sandbox.privateTemp": _sandbox_item(
+        _make_own_sandbox(privateTemp=True), USE_SHARED_TEMP, "settings shoal.sandbox.privateTemp"
     ),
     # MCP servers
     "CMP-088": NarrowingItem(

@@ -288,6 +288,27 @@ def test_unreadable_definition_files_are_reported_without_hanging(places: Defini
     assert "not a file" in problems["pipe"]
 
 
+@pytest.mark.spec("CMP-120")
+def test_prose_with_bytes_of_another_encoding_is_used_but_a_damaged_tool_list_is_not(
+    places: DefinitionPlaces,
+):
+    places.near.mkdir(parents=True, exist_ok=True)
+    text = format_definition("waiter").replace("description: ", "description: café ") + "Serve café."
+    assert "café" in text.partition("Serve")[0]
+    for name in ("one", "two"):
+        renamed = text.replace("name: waiter", f"name: {name}")
+        (places.near / f"{name}.md").write_bytes(renamed.encode("latin-1"))
+    narrow = format_definition("narrow").replace("---\n", "---\ndisallowedTools: Bäsh\n", 1)
+    (places.near / "narrow.md").write_bytes(narrow.encode("latin-1"))
+    definitions = places.load_catalog()
+    assert list_own_names(definitions) == ["one", "two"]
+    assert "caf\ufffd" in definitions.find("one").description
+    assert definitions.find("one").prompt.endswith("Serve caf\ufffd.")
+    problem, note = definitions.describe_agent_file_problems()
+    assert "narrow.md:2: disallowedTools: not UTF-8 text" in problem
+    assert note.startswith(f"2 agent files, such as {places.near / 'one.md'}, are not UTF-8 text")
+
+
 def test_an_agents_directory_that_is_a_file_is_reported(places: DefinitionPlaces):
     places.write(places.cwd / ".claude", "agents", "x")
     assert [problem.what for problem in places.load_catalog().problems] == ["cannot be read: Not a directory"]

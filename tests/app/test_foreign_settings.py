@@ -107,7 +107,49 @@ def test_the_sandbox_key_restricts_and_only_user_files_open_it(project: Path) ->
     assert (own.enabled, own.network, own.writable) == (True, False, ())
     required = {"sandbox": {"enabled": True, "failIfUnavailable": True}}
     assert load(project, project=required).own.sandbox.enabled is True
-    assert load(project, project={"sandbox": {"enabled": True}}).own.sandbox.enabled == "auto"
+    assert load(project, project={"sandbox": {"enabled": True}}).own.sandbox.enabled is True
+
+
+@pytest.mark.spec("CMP-027")
+def test_the_enabled_sandbox_has_no_network_unless_the_user_opens_it(project: Path) -> None:
+    enabled, opened = {"sandbox": {"enabled": True}}, {"shoal": {"sandbox": {"network": True}}}
+    for parts in ({"user": enabled}, {"project": enabled}, {"managed": enabled}):
+        own = load(project, **{"user": {}, "project": {}, "managed": {}} | parts).own.sandbox
+        assert (own.enabled, own.network, own.private_temp) == (True, False, True)
+    none: dict[str, Any] = {"project": {}, "managed": {}}
+    assert load(project, user=enabled | opened, **none).own.sandbox.network
+    assert load(project, user=opened, project=enabled, managed={}).own.sandbox.network
+    # Neither a project nor a list of domains leaves it open, and a managed file wins.
+    assert not load(project, user=enabled, project=opened, managed={}).own.sandbox.network
+    assert not load(project, user=opened, managed=enabled, project={}).own.sandbox.network
+    assert load(project, user={}, managed=enabled | opened, project={}).own.sandbox.network
+    listed = {"sandbox": {"enabled": True, "network": {"allowedDomains": ["a.com"]}}}
+    assert not load(project, user=listed | opened, **none).own.sandbox.network
+
+
+@pytest.mark.spec("CMP-027")
+def test_only_the_user_turns_the_sandbox_off(project: Path) -> None:
+    off, on = {"sandbox": {"enabled": False}}, {"sandbox": {"enabled": True}}
+    own_off: dict[str, Any] = {"shoal": {"sandbox": {"enabled": False}}}
+
+    def find_state(**parts: Any) -> bool | str:
+        return load(project, **{"user": {}, "project": {}, "managed": {}} | parts).own.sandbox.enabled
+
+    assert find_state() == "auto"
+    assert find_state(user=off) == "worktrees"
+    assert find_state(project=off) == "auto"
+    assert find_state(user=off, project=on) is True
+    assert find_state(user=off, managed=on) is True
+    assert find_state(user=on, managed=off) == "worktrees"
+    # The settings under `shoal` win, but not over a managed file.
+    assert find_state(user=off | {"shoal": {"sandbox": {"enabled": "auto"}}}) == "auto"
+    for needed in ({"network": False}, {"hidden": ["x"]}, {"readOnly": ["x"]}, {"autoAllow": True}):
+        assert find_state(user=off | {"shoal": {"sandbox": needed}}) == "auto"
+    assert find_state(user=on | own_off) is False
+    assert find_state(user=own_off, project=on) is False
+    assert find_state(user=own_off, managed=on) is True
+    assert find_state(user=off, project={"shoal": {"sandbox": {"network": False}}}) == "auto"
+    assert find_state(project={"shoal": {"sandbox": {"enabled": "worktrees"}}}) == "auto"
 
 
 @pytest.mark.spec("CMP-027")

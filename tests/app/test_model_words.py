@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from request_recorder import count_bytes, extract_protocol, extract_schemas, record_session
 
-from shoal.wire.model_texts import ModelTexts
+from shoal.core.text.model_texts import ModelTexts
 
 ROOT = Path(__file__).parents[2]
 

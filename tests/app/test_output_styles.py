@@ -93,3 +93,14 @@ async def test_a_project_style_that_links_outside_the_project_is_not_read(projec
     lead, _, notes = await read_prompts(project, "leak")
     assert "SECRET" not in lead
     assert len(notes) == 1
+
+
+@pytest.mark.spec("CMP-120")
+async def test_a_style_with_bytes_of_another_encoding_is_used_with_a_note(project: Path) -> None:
+    path = project / ".claude/output-styles/cafe.md"
+    path.parent.mkdir(parents=True)
+    path.write_bytes("---\nname: Loud\n---\nCafé style.".encode("latin-1"))
+    path.with_name("other.md").write_bytes("Caf\xe9.".encode("latin-1"))
+    lead, _, notes = await read_prompts(project, "loud")
+    assert "Caf\ufffd style." in lead
+    assert notes == [f"{path} is not UTF-8 text, so unreadable bytes are replaced with \ufffd."]

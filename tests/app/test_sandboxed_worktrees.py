@@ -14,10 +14,11 @@ import pytest
 
 from git_repository import GitRepository, run_git
 from shoal.app.isolation.repository_worktrees import open_worktrees
-from shoal.app.isolation.sandbox_policies import create_worktree_sandbox
+from shoal.app.isolation.sandbox_policies import create_worktree_sandbox_selection
 from shoal.app.settings.settings import Settings, load_settings
 from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.backends.sandbox.landlock import LandlockSandboxDriver
+from shoal.backends.sandbox.sandbox_selection import DriverSelectingSandbox
 from shoal.core.agents.worktrees import RetainedWorktree
 from shoal.core.clock import SystemClock
 from shoal.core.errors import WorkspaceError, WorktreeError
@@ -42,9 +43,10 @@ class WorktreeAgent:
 
     async def create_sandbox(self) -> Sandbox:
         record = self.settings.home / "shoal/runs/s"
-        return await create_worktree_sandbox(
+        selection = await create_worktree_sandbox_selection(
             self.settings, self.worktree, self.workspace, record, self.notes.append
         )
+        return DriverSelectingSandbox(selection)
 
     async def run_command(self, command: str) -> tuple[int, str]:
         read, write = os.pipe()

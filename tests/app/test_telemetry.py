@@ -25,7 +25,7 @@ import shoal
 from agent_scripts import ToolGate, call_tool, run_all_turns, script_agents, spawn_agent
 from otlp_collector import run_collector
 from session_helpers import collect_events, open_session
-from shoal.app.session.session_telemetry import is_content_capture_enabled, is_telemetry_enabled
+from shoal.app.runtime.session_telemetry import is_content_capture_enabled, is_telemetry_enabled
 from shoal.app.settings.settings import load_settings
 from shoal.app.telemetry.otlp_export import TelemetryPipeline
 from shoal.app.telemetry.span_recorder import TelemetrySpanRecorder

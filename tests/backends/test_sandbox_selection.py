@@ -12,6 +12,7 @@ from shoal.backends.sandbox.sandbox_driver import SandboxDriver
 from shoal.backends.sandbox.sandbox_selection import (
     DriverSelectingSandbox,
     SandboxPreferences,
+    SandboxSelection,
     detect_sandbox_driver,
 )
 from shoal.backends.sandbox.seatbelt import SeatbeltSandboxDriver, build_seatbelt_profile
@@ -31,9 +32,10 @@ def write_failing_bwrap(directory: Path, said: str) -> BubblewrapSandboxDriver:
 def select_sandbox(
     *kinds: SandboxDriver, policy: SandboxPolicy, notes: list[str], **wish: bool
 ) -> DriverSelectingSandbox:
-    return DriverSelectingSandbox(
-        SandboxPreferences(**wish), get_policy=lambda: policy, drivers=kinds, note=notes.append
+    selection = SandboxSelection(
+        SandboxPreferences(**wish), build_policy=lambda _: policy, drivers=kinds, note=notes.append
     )
+    return DriverSelectingSandbox(selection)
 
 
 @pytest.fixture

@@ -332,3 +332,57 @@ async def test_a_server_is_listed_with_its_own_problem(shoal: ShoalProgram, home
     assert "type is 'ws'" in advice["mcpServers.b"]
     assert "allowedMcpServers" in advice["mcpServers.er"]
     assert advice["mcpServers.wiki"] == "" or "not installed" in advice["mcpServers.wiki"]
+
+
+async def test_prose_that_is_no_valid_yaml_is_used_and_only_fields_without_effect_are_not(
+    shoal: ShoalProgram, home: Path
+) -> None:
+    prose = "description: Use it when: asked. Example: bar"
+    texts = {
+        "agents/colon.md": f"---\nname: colon\n{prose}\ncolor: teal\n---\nGo.",
+        "skills/bare/SKILL.md": f"---\n{prose}\neffort: huge\n---\nGo.",
+        "skills/plain/SKILL.md": "Only text.",
+    }
+    for name, text in texts.items():
+        path = home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    ran = await shoal("doctor", "--claude", "--json")
+    found = [(each["item"], each["use"], each["advice"]) for each in json.loads(ran.out)["items"]]
+    colors = "use blue, green, yellow, purple, orange, pink, cyan, red or #rrggbb"
+    effort = (
+        "3: effort: 'huge' is not one of low, medium, high, xhigh, max or a number of tokens; it is ignored"
+    )
+    assert sorted(found) == [
+        ("agent colon", "used", ""),
+        ("part of the agent", "not used", f"4: color: 'teal' is not a known color; {colors}"),
+        ("part of the skill", "not used", effort),
+        ("skill bare", "used", ""),
+        ("skill plain", "used", ""),
+    ]
+
+
+@pytest.mark.spec("CMP-027")
+async def test_the_switch_of_the_sandbox_is_listed_as_used_only_where_it_has_an_effect(
+    shoal: ShoalProgram, project: Path, home: Path
+) -> None:
+    on, off = {"sandbox": {"enabled": True}}, {"sandbox": {"enabled": False}}
+    own_off = {"shoal": {"sandbox": {"enabled": False}}}
+    settings, shared = project / ".claude/settings.json", home / "settings.json"
+
+    async def list_uses(own: dict[str, Any], of_project: dict[str, Any]) -> list[tuple[str, str]]:
+        write_json(shared, own)
+        write_json(settings, of_project)
+        items = json.loads((await shoal("doctor", "--claude", "--json")).out)["items"]
+        by_file = {each["file"]: each for each in items}
+        found = [by_file.get(str(path)) for path in (shared, settings)]
+        return [(each["use"], each["advice"]) for each in found if each is not None]
+
+    used = ("used", "true turns the network off; false keeps the sandbox of agents in worktrees")
+    own_first = ("not used", "the settings under shoal.sandbox take precedence")
+    assert await list_uses(off, {}) == [used]
+    assert await list_uses({}, off) == [("not used", "only your own files can turn the sandbox off")]
+    assert await list_uses(off, on) == [("not used", f"{settings}:3 takes precedence"), used]
+    assert await list_uses(on | own_off, {}) == [own_first]
+    assert await list_uses(own_off, on) == [own_first]
+    assert await list_uses(off | {"shoal": {"sandbox": {"network": False}}}, {}) == [own_first]

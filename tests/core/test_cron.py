@@ -168,6 +168,6 @@ def test_an_invalid_expression_is_refused_with_the_name_of_its_field(expression:
 @pytest.mark.parametrize("expression", ["", "* * * *", "* * * * * *", "@daily"])
 def test_an_expression_without_five_fields_is_refused_with_their_names(expression: str) -> None:
     with pytest.raises(
-        InvalidCronExpression, match="instead of five \\(minute, hour, day of month, month, day of week"
+        InvalidCronExpression, match=r"Write five, .*: minute, hour, day of month, month, day of week"
     ):
         parse_cron(expression)

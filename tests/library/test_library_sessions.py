@@ -319,7 +319,7 @@ def _is_understood(event: Any, answer: dict[str, Any]) -> bool:
 
 @pytest.mark.spec("API-07")
 def test_the_keywords_of_open_are_the_options_that_a_program_may_set() -> None:
-    internal = {"agent_extras", "begun", "membership", "output"}
+    internal = {"agent_extras", "begun", "membership", "output", "relayed_servers"}
     assert set(shoal.SessionOptions.__annotations__) == {*Options.__struct_fields__} - internal
 
 

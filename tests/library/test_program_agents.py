@@ -294,7 +294,7 @@ async def test_a_stopped_agent_has_a_result_that_says_so(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"tols": []}, r"shoal.Agent\('a'\) got an unknown option 'tols'. Did you mean tools\?"),
+        ({"tols": []}, r"shoal.Agent\(\) got an unknown option 'tols'. Did you mean tools\?"),
         ({"tools": "Read"}, r"tools: expected a list .* Write tools=\['Read'\]"),
         ({"tools": [print]}, "Make a tool from a function with @shoal.tool"),
         ({"mode": "plaan"}, "mode: 'plaan' is not one of .*did you mean plan"),

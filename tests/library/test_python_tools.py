@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+from uuid import UUID
 
+import msgspec
 import pydantic
 import pytest
 
@@ -111,3 +117,138 @@ async def test_the_tool_of_a_class_is_refused_with_advice(tmp_path: Path) -> Non
         shoal.Agent("seller", prompt="Sell.", tools=[Shop.quote])
     with pytest.raises(TypeError, match="is a method"):
         await shoal.open(cwd=tmp_path, model=shoal.ScriptedModel([]), tools=[Shop.quote]).__aenter__()
+
+
+class Color(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@dataclass
+class Target:
+    path: Path
+
+
+@shoal.tool(reads_only=True)
+def describe(
+    *,
+    path: Path,
+    color: Color,
+    size: Literal["s", "m"],
+    day: date,
+    id: UUID,  # noqa: A002 - a usual name
+    price: Decimal,
+    count: Annotated[int, pydantic.Field(ge=1, description="how many")],
+    target: Annotated[Target | None, "where to"] = None,
+    output: Annotated[Path, "a file"] = Path("out.txt"),
+    order: Annotated[Order, "the order"] = Order(item="tea", count=1),  # noqa: B008 - never changed
+) -> list[str]:
+    """Describe arguments."""
+    return [repr(each) for each in (path, color, size, day, id, price, count, target, output, order)]
+
+
+GOOD: dict[str, Any] = {
+    "path": "src/a.py", "color": "red", "size": "m", "day": "2030-01-02", "price": "1.50", "count": 2,
+    "id": "00000000-0000-0000-0000-000000000001",
+}  # fmt: skip
+
+
+@pytest.mark.spec("API-12")
+def test_common_annotations_become_json_schema() -> None:
+    properties = describe.schema.input_schema["properties"]
+    assert properties["path"] == {"type": "string", "format": "path"}
+    assert properties["color"]["enum"] == ["blue", "red"]
+    assert properties["count"] == {"type": "integer", "minimum": 1, "description": "how many"}
+    assert properties["target"]["description"] == "where to"
+    assert properties["output"]["description"] == "a file"
+    assert properties["order"]["description"] == "the order"
+    assert describe.schema.input_schema["required"] == [*list(GOOD)[:4], "id", "price", "count"]
+
+
+@pytest.mark.spec("API-12")
+async def test_arguments_with_common_annotations_are_converted(tmp_path: Path) -> None:
+    output = await run_tool(tmp_path, describe, **GOOD, target={"path": "b"}, output="c")
+    assert msgspec.json.decode(output) == [
+        "PosixPath('src/a.py')", "<Color.RED: 'red'>", "'m'", "datetime.date(2030, 1, 2)",
+        "UUID('00000000-0000-0000-0000-000000000001')", "Decimal('1.50')", "2",
+        "Target(path=PosixPath('b'))", "PosixPath('c')", "Order(item='tea', count=1)",
+    ]  # fmt: skip
+    assert "'out.txt'" in await run_tool(tmp_path, describe, **GOOD)
+
+
+@pytest.mark.spec("API-12")
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        ({"path": 3}, "`path`: expected a string, got 3"),
+        ({"count": 0}, "greater than or equal to 1"),
+        ({"color": "green"}, '`color`: expected one of "blue", "red"'),
+    ],
+)
+async def test_wrong_arguments_with_common_annotations_are_refused(
+    tmp_path: Path, wrong: dict[str, Any], problem: str
+) -> None:
+    assert problem in await run_tool(tmp_path, describe, **{**GOOD, **wrong})
+
+
+async def run_tool(tmp_path: Path, tool: shoal.PythonTool[..., Any], **arguments: Any) -> str:
+    """Return the text that the model reads after it has called the tool."""
+    seen: list[str] = []
+
+    def reply(request: ModelRequest) -> ReplyLike:
+        if len(request.messages) == 1:
+            return [make_tool_call(tool.schema.name, **arguments)]
+        (block,) = request.messages[-1].content
+        assert isinstance(block, shoal.ToolResultBlock)
+        seen.append(str(block.content))
+        return "done"
+
+    await shoal.run("go", cwd=tmp_path, model=shoal.ScriptedModel(reply), tools=[tool], allowed_tools=[tool])
+    return seen[0]
+
+
+def take_any_number(*names: str) -> str:
+    return " ".join(names)
+
+
+def take_keywords(**names: str) -> str:
+    return " ".join(names)
+
+
+def take_by_position(name: str, /) -> str:
+    return name
+
+
+def take_field(count: int = pydantic.Field(3, ge=1)) -> str:
+    return str(count)
+
+
+def take_function(on_end: Callable[[], None]) -> str:
+    return str(on_end)
+
+
+def take_complex(number: complex) -> str:
+    return str(number)
+
+
+@pytest.mark.spec("API-12")
+@pytest.mark.parametrize(
+    ("function", "problem"),
+    [
+        (take_any_number, r"take_any_number cannot take the parameter `\*names: .*Name each argument"),
+        (take_keywords, r"take_keywords cannot take the parameter `\*\*names"),
+        (take_by_position, r"take_by_position cannot take the positional-only parameter `name"),
+        (take_field, r"the default of count is a pydantic Field. Put it into the annotation"),
+        (take_function, r"take_function: the parameter on_end cannot be described to a model: .*Callable"),
+        (
+            take_complex,
+            r"take_complex: the parameter number cannot .*'complex'> is not supported",
+        ),
+    ],
+)
+def test_a_parameter_that_a_model_cannot_pass_is_refused_by_the_decorator(
+    function: Callable[..., Any], problem: str
+) -> None:
+    with pytest.raises(TypeError, match=problem) as caught:
+        shoal.tool(function)
+    assert "schema_hook" not in str(caught.value)

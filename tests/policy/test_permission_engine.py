@@ -264,7 +264,8 @@ def test_stored_results_of_the_agent_can_be_read(tmp_path: Path) -> None:
     results = tmp_path / "results"
     project = tmp_path / "project"
     project.mkdir()
-    rules = PermissionEngine(LocalWorkspace(project), readable=[results])
+    rules = PermissionEngine(LocalWorkspace(project))
+    rules.allow_reading(results)
     assert isinstance(decide_call(rules, "Read", file_path=str(results / "x.txt")), AllowDecision)
     assert isinstance(decide_call(rules, "Write", file_path=str(results / "x.txt")), AskDecision)
 
@@ -542,8 +543,21 @@ def test_an_answer_for_settings_is_passed_on_to_be_stored(tmp_path: Path) -> Non
 
 
 def test_a_sandboxed_command_does_not_ask(tmp_path: Path) -> None:
-    rules = create_engine(tmp_path, ask="Bash(git push:*)")
-    rules.is_sandboxed = lambda call: "unsafe" not in call.input
+    class SandboxWithSetting:
+        def __init__(self, *, auto_allow: bool) -> None:
+            self.can_skip_permission_question = auto_allow
+
+    def create_sandboxed_engine(*, auto_allow: bool) -> PermissionEngine:
+        sandbox = SandboxWithSetting(auto_allow=auto_allow)
+        rules = parse_rules(ask="Bash(git push:*)")
+        return PermissionEngine(LocalWorkspace(tmp_path), rules=rules, sandbox=sandbox)
+
+    rules = create_sandboxed_engine(auto_allow=True)
     assert decide_command(rules, "make") == "allow"
     assert decide_command(rules, "git push") == "ask"
-    assert name_decision(decide_call(rules, "Bash", command="make", unsafe=True)) == "ask"
+    assert decide_command(create_sandboxed_engine(auto_allow=False), "make") == "ask"
+    child = rules.create_child(LocalWorkspace(tmp_path), mode="default")
+    assert decide_command(child, "make") == "allow"
+    own_sandbox = SandboxWithSetting(auto_allow=False)
+    child = rules.create_child(LocalWorkspace(tmp_path), mode="default", sandbox=own_sandbox)
+    assert decide_command(child, "make") == "ask"

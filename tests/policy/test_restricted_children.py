@@ -152,7 +152,8 @@ def test_stored_results_of_a_restricted_agent_stay_readable(tmp_path: Path) -> N
     results, main, tree = (tmp_path / name for name in ("results", "main", "tree"))
     for directory in (results, main, tree):
         directory.mkdir()
-    lead = PermissionEngine(LocalWorkspace(main), readable=[results])
+    lead = PermissionEngine(LocalWorkspace(main))
+    lead.allow_reading(results)
     child = lead.create_child(
         LocalWorkspace(tree), mode="default", main_checkout=main, allowed_tools=["Read(src/**)"]
     )

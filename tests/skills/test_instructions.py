@@ -50,6 +50,27 @@ def test_files_are_read_from_the_home_and_from_the_root_down(repository: Path, h
     assert positions == sorted(positions)
 
 
+@pytest.mark.spec("CMP-120")
+def test_instructions_and_rules_with_bytes_of_another_encoding_are_read_with_one_note_each(
+    repository: Path, home: Path
+) -> None:
+    page, rule = repository / "CLAUDE.md", repository / ".claude/rules/cafe.md"
+    narrow = rule.with_name("narrow.md")
+    rule.parent.mkdir(parents=True)
+    page.write_bytes("Meet in the café.".encode("latin-1"))
+    rule.write_bytes("Drink café.".encode("latin-1"))
+    narrow.write_bytes('---\npaths: "caf\xe9/**"\n---\nNo milk.'.encode("latin-1"))
+    instructions = load_instructions_in(repository, home)
+    for words in ("Meet in the caf\ufffd.", "Drink caf\ufffd.", "No milk."):
+        assert words in instructions.text
+    for path in (page, rule, narrow):
+        sentence = f"{path} is not UTF-8 text, so unreadable bytes are replaced with \ufffd."
+        assert instructions.notes.count(sentence) == 1
+    assert f"{narrow}: its front matter is invalid (`paths` is not UTF-8 text); it applies to all files." in (
+        instructions.notes
+    )
+
+
 def test_an_imported_file_is_read_once_even_in_a_cycle(repository: Path, home: Path) -> None:
     write_file(repository / "CLAUDE.md", "See @AGENTS.md and @docs/style.md and @nowhere.md, mail a@b.c")
     write_file(repository / "AGENTS.md", "Back to @CLAUDE.md.\n```\n@code.md\n```\nor `@span.md`")

@@ -99,9 +99,9 @@ def test_unusable_skill_files_are_reported_and_skipped(repository: Path, home: P
     good = write_skill(root, "good")
     for name, content in {
         "binary": b"---\nname: binary\ndescription: d\n---\n\0\1\2",
-        "latin": "---\nname: latin\ndescription: ä\n---\nx".encode("latin-1"),
+        "latin": "---\nname: latin\ndescription: d\nallowed-tools: Read(ä)\n---\nx".encode("latin-1"),
         "huge": b"---\nname: huge\ndescription: d\n---\n" + b"x" * 2_000_000,
-        "bare": b"nothing in front",
+        "bare": b"---\nname: bare\n---\n",
         "rule": b"---\nname: rule\ndescription: d\nallowed-tools: Bash()\n---\nx",
     }.items():
         (root / name).mkdir()
@@ -116,9 +116,9 @@ def test_unusable_skill_files_are_reported_and_skipped(repository: Path, home: P
     problems = "\n".join(map(str, library.skills.problems))
     for each in (
         "binary/SKILL.md: not a text file",
-        "latin/SKILL.md: not UTF-8",
+        "latin/SKILL.md:4: allowed-tools: not UTF-8",
         "huge/SKILL.md: 2,000,",
-        "bare/SKILL.md:1: there is no front matter",
+        "bare/SKILL.md:1: description: missing",
         "rule/SKILL.md:4: allowed-tools: ",
         "dangling/SKILL.md: cannot be read",
         "skills/SKILL.md: it is not in its own directory",
@@ -128,6 +128,24 @@ def test_unusable_skill_files_are_reported_and_skipped(repository: Path, home: P
     with pytest.raises(InvalidAgentDefinition, match="huge"):
         library.skills.find("huge")
     assert "8 skill or command files cannot be used" in library.describe_skill_file_problems()[0]
+
+
+@pytest.mark.spec("CMP-120")
+def test_skills_and_commands_with_bytes_of_another_encoding_are_used_with_one_note(
+    repository: Path, home: Path
+) -> None:
+    skill, command = home / "skills/cafe/SKILL.md", home / "commands/bar.md"
+    for path in (skill, command):
+        path.parent.mkdir(parents=True)
+        path.write_bytes("---\ndescription: A café\n---\nDrink café.".encode("latin-1"))
+    library = load_skills_in(repository, home)
+    (found,) = library.skills.all()
+    assert (found.name, found.description, found.body) == ("cafe", "A caf\ufffd", "Drink caf\ufffd.")
+    assert library.commands.find("bar").body == "Drink caf\ufffd."
+    assert library.describe_skill_file_problems() == tuple(
+        f"{path} is not UTF-8 text, so unreadable bytes are replaced with \ufffd."
+        for path in (skill, command)
+    )
 
 
 def test_the_skill_list_stays_within_its_limit_and_mentions_omissions(repository: Path, home: Path) -> None:

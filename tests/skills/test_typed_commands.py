@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from msgspec.structs import force_setattr
 
 import shoal
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns
@@ -262,7 +263,7 @@ class ServedPrompts:
 async def test_prompts_of_mcp_servers_are_slash_commands(project: Path) -> None:
     script = RecordingScript(lead=[join_conversation])
     async with open_session(project, script.model) as session:
-        session.runtime.knowledge.prompts.append(ServedPrompts())
+        force_setattr(session.runtime.knowledge, "prompts", (ServedPrompts(),))
         prompt_text = await run_typed_line(session, "/mcp__files__tidy the attic")
         assert [command.name for command in session.runtime.knowledge.list_slash_commands()] == [
             "mcp__files__tidy"

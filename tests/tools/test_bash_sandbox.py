@@ -27,7 +27,7 @@ class NamedSandbox:
     async def finish_command(self) -> tuple[str, ...]:
         return ()
 
-    async def wrap_launch(self, launch: ProcessLaunchSpec) -> ProcessLaunchSpec:
+    async def wrap_launch(self, launch: ProcessLaunchSpec, scratch: Path | None = None) -> ProcessLaunchSpec:
         return replace(launch, env={**launch.env, "HELD_BY": self.name})
 
 

@@ -156,7 +156,7 @@ async def test_an_undocumented_input_is_still_accepted():
 
 
 def test_functions_that_cannot_be_tools_are_refused_when_defined():
-    with pytest.raises(TypeError, match="name each argument"):
+    with pytest.raises(TypeError, match="Name each argument"):
 
         @tool
         async def loose(*words: str) -> str: ...

@@ -68,10 +68,9 @@ def test_every_field_is_read() -> None:
     ("text", "told"),
     [
         ("", ":1: the file is empty"),
-        ("no front matter", ":1: there is no front matter"),
         ("---\nname: pdf\n", ":1: the front matter does not end"),
-        ("---\nname: pdf\n---\nx", ":1: description: missing"),
-        ("---\nname: pdf\ndescription:\n---\nx", ":1: description: missing"),
+        ("---\nname: pdf\n---\n", ":1: description: missing"),
+        ("---\nname: pdf\ndescription:\n---\n", ":1: description: missing"),
         ("---\nname: a/b\ndescription: d\n---\nx", ":2: name: 'a/b' is not a valid name"),
         ("---\nname: ../up\ndescription: d\n---\nx", ":2: name: '../up' is not a valid name"),
         ("---\nname: a:b\ndescription: d\n---\nx", ":1: name: 'a:b' is not a valid name"),
@@ -97,6 +96,7 @@ def test_an_invalid_skill_is_refused_with_file_and_line(text: str, told: str) ->
     ("text", "told"),
     [
         ("---\ndescription: d\n---\nx", ":1: name: missing"),
+        ("---\nname: pdf\n---\nx", ":1: description: missing; the first paragraph"),
         ("---\nname: Pdf_Two\ndescription: d\n---\nx", ":2: name: other programs may reject it"),
         ("---\nname: other\ndescription: d\n---\nx", ":2: name: other programs expect"),
         (f"---\nname: pdf\ndescription: {'d' * 2_000}\n---\nx", ":3: description: it has more than 1,024"),
@@ -108,6 +108,39 @@ def test_an_invalid_skill_is_refused_with_file_and_line(text: str, told: str) ->
 def test_fields_that_other_programs_refuse_give_only_a_warning(text: str, told: str) -> None:
     (warning, *_) = parse_text(text).warnings
     assert told in warning
+
+
+@pytest.mark.spec("CMP-119")
+@pytest.mark.parametrize(
+    ("text", "description"),
+    [
+        ("Fills in\nforms: $ARGUMENTS\n\nMore.", "Fills in forms: $ARGUMENTS"),
+        ("\ufeff\n# PDF\nFills in forms.\n", "Fills in forms."),
+        ("# Only a heading\n", "Only a heading"),
+        ("---\nname: pdf\n---\n\n# PDF\n\nFills in forms.", "Fills in forms."),
+        ("---\nname: pdf\ndescription:\n---\nFills in forms.", "Fills in forms."),
+    ],
+)
+def test_a_skill_without_a_description_is_described_by_its_first_paragraph(
+    text: str, description: str
+) -> None:
+    skill = parse_text(text).skill
+    assert (skill.name, skill.description) == ("pdf", description)
+
+
+@pytest.mark.spec("CMP-070")
+@pytest.mark.parametrize(
+    ("text", "is_warned"),
+    [
+        ("To $1.", True),
+        ("From $ARGUMENTS[0] to $1.", False),
+        ("To $ARGUMENTS[1].", False),
+        ("---\narguments: [left, right]\n---\n$left, then $1", False),
+    ],
+)
+def test_only_a_bare_second_argument_may_have_been_counted_from_one(text: str, is_warned: bool) -> None:
+    warnings = parse_slash_command_file(text, WHERE, name="go").warnings
+    assert any("it uses $1 but not $0" in each for each in warnings) == is_warned
 
 
 def test_a_command_needs_no_front_matter_and_is_named_after_its_file() -> None:

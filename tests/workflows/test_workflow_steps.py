@@ -137,7 +137,7 @@ async def test_a_changed_program_is_refused_with_the_difference(tmp_path: Path) 
     names[1] = "c"
     model.prompts.clear()
     async with model.open(tmp_path, resume=ident) as session:
-        with pytest.raises(WorkflowChanged, match=r"'Migrate b', and now it has 'Migrate c'.*rerun_from=2"):
+        with pytest.raises(WorkflowChanged, match=r"recorded 'Migrate b', now 'Migrate c'\n.*rerun_from=2\."):
             await changing.resume(session)
     assert model.prompts == []
 

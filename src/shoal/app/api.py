@@ -11,6 +11,7 @@ from shoal.app.agents.argument_checks import check_function, check_prompt
 from shoal.app.library.library_session import LibrarySession
 from shoal.app.library.session_options import SessionOptions, build_session_options
 from shoal.core.events import Event
+from shoal.core.keyword_checks import check_keywords
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -29,6 +30,7 @@ def open(  # noqa: A001 - used as shoal.open
 def open(  # noqa: A001 - used as shoal.open
     *, output: type[OutputT], **options: Unpack[SessionOptions]
 ) -> LibrarySession[OutputT]: ...
+@check_keywords("shoal.open()", SessionOptions)
 def open(  # noqa: A001 - used as shoal.open
     *, output: type[Any] | None = None, **options: Unpack[SessionOptions]
 ) -> LibrarySession[Any]:
@@ -53,6 +55,7 @@ async def run(
     on_event: Callable[[Event], object] | None = None,
     **options: Unpack[SessionOptions],
 ) -> Result[OutputT]: ...
+@check_keywords("shoal.run()", SessionOptions)
 async def run(
     prompt: str,
     *,
@@ -98,6 +101,7 @@ def run_sync(
     on_event: Callable[[Event], object] | None = None,
     **options: Unpack[SessionOptions],
 ) -> Result[OutputT]: ...
+@check_keywords("shoal.run_sync()", SessionOptions)
 def run_sync(
     prompt: str,
     *,

@@ -423,6 +423,8 @@ class WorkflowStepStarted(JournaledEvent, frozen=True, tag="workflow_step_starte
     """Agent that runs the step; None if no agent does."""
     until: int | None = None
     """Unix time in milliseconds at which a waiting step ends."""
+    input: dict[str, str | int] = {}
+    """Parts of its input, shortened if they are long. A number refers to the step that has the same text."""
 
 
 class WorkflowStepFinished(JournaledEvent, frozen=True, tag="workflow_step_finished"):

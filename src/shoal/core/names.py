@@ -6,6 +6,7 @@ import re
 import unicodedata
 from typing import NewType
 
+from shoal.core.core_texts import format_core_notice
 from shoal.core.errors import InvalidName
 
 TeamName = NewType("TeamName", str)
@@ -39,10 +40,7 @@ def parse_safe_name(text: str) -> str:
     """Parse a name: fold compatibility forms, then allow only letters, digits, `_` and `-`."""
     folded = unicodedata.normalize("NFKC", text).strip()
     if _NAME.fullmatch(folded) is None:
-        raise InvalidName(
-            f"{text[:80]!r} is not a valid name: use 1 to 64 letters, digits, '_' or '-', and start with a "
-            "letter or digit."
-        )
+        raise InvalidName(format_core_notice("invalid_name", name=repr(text[:80])))
     return folded
 
 
@@ -65,9 +63,9 @@ def parse_teammate_name(text: str) -> AgentName:
     """Parse the name for a new teammate in Shoal, which names neither the runtime nor a tool."""
     name = parse_agent_name(text)
     if name in RESERVED_NAMES:
-        raise InvalidName(f"{name!r} is reserved. Choose another name.")
+        raise InvalidName(format_core_notice("reserved_name", name=repr(name)))
     if name in TOOL_NAMES:
-        raise InvalidName(f"{name!r} is the name of a tool. Choose another name.")
+        raise InvalidName(format_core_notice("tool_name", name=repr(name)))
     return name
 
 
@@ -84,7 +82,7 @@ def map_to_inbox_name(name: str) -> AgentName:
 def parse_task_id(text: str) -> TaskId:
     """Parse a task id: a decimal number without leading zeros."""
     if _TASK_ID.fullmatch(text) is None:
-        raise InvalidName(f"{text[:80]!r} is not a task id. Ids are integers greater than 0.")
+        raise InvalidName(format_core_notice("invalid_task_id", task=repr(text[:80])))
     return TaskId(text)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Generic, get_args, get_type_hints, is_typeddict
 
 import msgspec
@@ -35,11 +36,12 @@ class OutputType(Generic[OutputT]):
                 self._adapter = sys.modules["pydantic"].TypeAdapter(python_type)
                 schema = self._adapter.json_schema()
             else:
-                schema = msgspec.json.schema(python_type)
+                schema = msgspec.json.schema(python_type, schema_hook=describe_path_type)
         except Exception as error:  # a type may fail in any way while its schema is built
             raise TypeError(
-                f"output={_describe_type(python_type)} cannot be described as JSON Schema: {error}. Use a "
-                "pydantic model, a dataclass, a TypedDict, a msgspec Struct, or a list of those."
+                f"output={_describe_type(python_type)} cannot be described as JSON Schema: "
+                f"{describe_schema_error(error)}. Use a pydantic model, a dataclass, a TypedDict, a msgspec "
+                "Struct, or a list of those."
             ) from error
         self.schema: dict[str, Any] = _inline_top_reference(schema)
 
@@ -58,7 +60,26 @@ class OutputType(Generic[OutputT]):
         if self._adapter is not None:
             converted: OutputT = self._adapter.validate_python(answer)
             return converted
-        return msgspec.convert(answer, self.python_type)
+        return msgspec.convert(answer, self.python_type, dec_hook=convert_path)
+
+
+def describe_path_type(python_type: Any) -> dict[str, Any]:
+    """Return the JSON Schema of a path, a type that msgspec does not know. Raises `NotImplementedError`."""
+    if isinstance(python_type, type) and issubclass(python_type, PurePath):
+        return {"type": "string", "format": "path"}
+    raise NotImplementedError
+
+
+def convert_path(python_type: Any, value: Any) -> Any:
+    """Return a text as a path; `dec_hook` of msgspec."""
+    if isinstance(python_type, type) and issubclass(python_type, PurePath) and isinstance(value, str):
+        return python_type(value)
+    raise ValueError("Expected `str` that is a path")
+
+
+def describe_schema_error(error: BaseException) -> str:
+    """Return the reason why a type has no schema, in one line and without advice about msgspec."""
+    return str(error).rpartition("\n")[2].rstrip(".")
 
 
 def _describe_type(python_type: Any) -> str:
@@ -71,8 +92,9 @@ def uses_pydantic(python_type: Any) -> bool:
     if pydantic is None:
         return False
     return any(
-        (isinstance(part, type) and issubclass(part, pydantic.BaseModel))
-        or hasattr(part, "__pydantic_validator__")
+        hasattr(part, "__pydantic_validator__")
+        or hasattr(part, "__get_pydantic_core_schema__")
+        or isinstance(part, pydantic.fields.FieldInfo)
         for part in _iter_type_parts(python_type, set())
     )
 

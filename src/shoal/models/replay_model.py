@@ -31,6 +31,7 @@ from shoal.core.conversation.model_requests import (
     ignore_stream_delta,
 )
 from shoal.core.errors import ReplayMismatch, SettingsError, StateFileError
+from shoal.core.keyword_checks import check_keywords
 from shoal.core.ports import Model
 from shoal.models.placeholders import NO_PLACEHOLDERS, RecordingPlaceholderReplacer
 
@@ -138,6 +139,7 @@ class RecordingModel:
 class ReplayModel:
     """Replays the recorded reply to the same request; equal requests are answered in recorded order."""
 
+    @check_keywords("shoal.ReplayModel()")
     def __init__(self, path: Path, placeholders: RecordingPlaceholderReplacer = NO_PLACEHOLDERS) -> None:
         self._path = path
         self._placeholders = placeholders

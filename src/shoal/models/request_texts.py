@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from shoal.wire.model_texts import ModelTexts, fill_template
+from shoal.core.text.model_texts import ModelTexts, fill_template
 
 _TEXTS = ModelTexts(Path(__file__).parent / "prompts")
 

@@ -40,6 +40,7 @@ from shoal.core.conversation.model_requests import (
     ignore_stream_delta,
 )
 from shoal.core.errors import ModelError
+from shoal.core.keyword_checks import check_keywords
 from shoal.wire.model_script_codec import (
     ModelScriptMatchContext,
     ModelScriptStep,
@@ -75,6 +76,7 @@ ReplySource: TypeAlias = Callable[[ModelRequest], ReplyLike] | Sequence[ReplyLik
 class ScriptedModel:
     """Gives scripted replies. With a `pace`, it waits that many seconds per word on the clock."""
 
+    @check_keywords("shoal.ScriptedModel()")
     def __init__(
         self,
         replies: ReplySource,

@@ -29,6 +29,7 @@ from shoal.core.permissions.permission_decisions import (
     PermissionDecision,
 )
 from shoal.core.permissions.questions import AllowAnswer, Answer
+from shoal.core.permissions.sandbox import SandboxStatus
 from shoal.core.ports import Workspace
 from shoal.core.text.filenames import escape_filename
 from shoal.policy import rule_suggestions
@@ -82,9 +83,9 @@ _ONLY_READS = "plan mode allows no changes. Read what you need, then present a p
 class PermissionEngine:
     """Decides tool calls: deny beats ask beats allow, regardless of the source; then the mode decides.
 
-    `rules` are the rules of settings and flags, `readable` are directories outside the project that belong to
-    the agent, `home` is Shoal's own directory or, for a child, the paths of its parent; `can_bypass` is True
-    if the user enabled bypassing permissions.
+    `rules` are the rules of settings and flags, `home` is Shoal's own directory or, for a child, the paths of
+    its parent; `can_bypass` is True if the user enabled bypassing permissions; `sandbox` confines the
+    commands of the agent.
     """
 
     def __init__(
@@ -93,18 +94,18 @@ class PermissionEngine:
         *,
         mode: PermissionMode = "default",
         rules: PermissionRuleProvider | PermissionRuleSet | None = None,
-        readable: Iterable[Path] = (),
         home: Path | PathResolver | None = None,
         answers: RememberedPermissionAnswers | None = None,
         can_bypass: bool = False,
+        sandbox: SandboxStatus | None = None,
     ) -> None:
         if rules is None or isinstance(rules, PermissionRuleSet):
             rules = FixedPermissionRuleProvider(rules or PermissionRuleSet())
         self._rule_source = rules
         self._rules_unchanged = False
         self._workspace = workspace
-        self._readable_directories = tuple(readable)
-        self._readable_prefixes = tuple(f"{place}/" for place in self._readable_directories)
+        self._readable_directories: tuple[Path, ...] = ()
+        self._readable_prefixes: tuple[str, ...] = ()
         self._paths = PathResolver(workspace, home)
         self._roots: tuple[str, ...] = (self._paths.root,)
         self._tables: PermissionRuleTables | None = None
@@ -123,8 +124,7 @@ class PermissionEngine:
         self.plan_file: str | None = None
         """File that may be written in plan mode."""
         self.memory: AgentMemoryDirectory | None = None
-        self.is_sandboxed: Callable[[ToolUseBlock], bool] | None = None
-        """Returns True if a command runs in a sandbox, so that no question is needed."""
+        self._sandbox = sandbox
 
     @cached_property
     def _shell(self) -> ShellCommandPermissionDecider:
@@ -164,13 +164,15 @@ class PermissionEngine:
         denied_tools: Sequence[str] = (),
         main_checkout: Path | None = None,
         stored: StoredToolRestrictions | None = None,
+        sandbox: SandboxStatus | None = None,
     ) -> PermissionEngine:
         """Create permissions for a child agent: same rules and answers, its own workspace and mode.
 
         `allowed_tools` are the tools of its definition, whose patterns restrict them; `denied_tools` are
         those it denies. `main_checkout` is set for an agent in a worktree, whose file tools then stay in its
         working directories. The restrictions of this agent apply to the child too, as do the `stored`
-        restrictions of an agent that another one started. Raises `SettingsError` for an invalid entry.
+        restrictions of an agent that another one started. Without a `sandbox`, the child has that of this
+        agent. Raises `SettingsError` for an invalid entry.
         """
         denied_tools = (*map(str, self._turn_denials), *denied_tools)
         if stored is not None:
@@ -182,13 +184,14 @@ class PermissionEngine:
             rules=AgentDenialRuleProvider(self._rule_source, denied_rules)
             if denied_rules
             else self._rule_source,
-            readable=self._readable_directories,
             home=self._paths,
             answers=self.answers,
             can_bypass=self.can_bypass,
+            sandbox=sandbox or self._sandbox,
         )
+        child._readable_directories = self._readable_directories
+        child._readable_prefixes = self._readable_prefixes
         child._roots = (*child._roots, *self._roots)
-        child.is_sandboxed = self.is_sandboxed
         child._restrictions = self._restrictions.add_restrictions(allowed_tools, main_checkout)
         for tools in () if stored is None else stored.only:
             child._restrictions = child._restrictions.add_restrictions(tools, None)
@@ -233,11 +236,10 @@ class PermissionEngine:
         if self._turn_rules or self._turn_denials:
             self._turn_rules, self._turn_denials, self._tables = (), (), None
 
-    def allow_reading(self, directory: Path) -> None:
-        """Allow this agent, and agents it starts from now on, to read below a directory."""
-        if directory not in self._readable_directories:
-            self._readable_directories = (*self._readable_directories, directory)
-            self._readable_prefixes = tuple(f"{place}/" for place in self._readable_directories)
+    def allow_reading(self, *directories: Path) -> None:
+        """Allow this agent, and agents it starts from now on, to read below directories."""
+        self._readable_directories = tuple(dict.fromkeys((*self._readable_directories, *directories)))
+        self._readable_prefixes = tuple(f"{place}/" for place in self._readable_directories)
 
     @property
     def inherited_denials(self) -> tuple[str, ...]:
@@ -460,7 +462,7 @@ class PermissionEngine:
             return decision
         if self.mode == "plan":
             return DenyDecision(f"{decision.reason}, and {_ONLY_READS}")
-        if self.is_sandboxed is not None and self.is_sandboxed(call):
+        if self._sandbox is not None and self._sandbox.can_skip_permission_question:
             return AllowDecision("it runs in the sandbox")
         return decision
 

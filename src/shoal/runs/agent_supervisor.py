@@ -193,7 +193,9 @@ class AgentSupervisor:
         """Stop an agent. Raises `AgentRequestRefused` if it does not exist or is not running."""
         run = self._registry.find_run(agent)
         if run.completion is not None:
-            raise AgentRequestRefused(f"Agent {agent} is not running: it {_describe_run_end(run)}.")
+            raise AgentRequestRefused(
+                format_run_notice("not_running", agent=agent, end=_describe_run_end(run))
+            )
         await self._stop_run(run, why)
         return run.take_snapshot(self._clock.monotonic())
 
@@ -229,7 +231,9 @@ class AgentSupervisor:
         """Ask a running agent for its progress; the question does not enter its conversation."""
         run = self._registry.find_run(agent)
         if run.agent is None:
-            raise AgentRequestRefused(f"Agent {agent} is not running: it {_describe_run_end(run)}.")
+            raise AgentRequestRefused(
+                format_run_notice("not_running", agent=agent, end=_describe_run_end(run))
+            )
         if not run.agent.conversation.messages:
             return run.facts.description
         return await ask_model_outside_conversation(run.agent, load_prompt("progress"))
@@ -591,7 +595,7 @@ class AgentSupervisor:
 
 def _require_agent_slot(slot: AgentSlot | BudgetRefusal) -> AgentSlot:
     if isinstance(slot, BudgetRefusal):
-        raise AgentRequestRefused(f"The agent was not started: {slot.sentence}.")
+        raise AgentRequestRefused(format_run_notice("no_slot", reason=slot.sentence))
     return slot
 
 

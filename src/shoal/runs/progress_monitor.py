@@ -43,13 +43,13 @@ class ProgressMonitor:
         "_emit",
         "_failed",
         "_files",
+        "_first_shell_listeners",
         "_is_kept",
         "_previews",
         "_progress",
         "_unwritten",
         "_written",
         "activity",
-        "before_shell",
         "output",
         "requests",
         "usage",
@@ -63,8 +63,7 @@ class ProgressMonitor:
         self.requests = 0
         self.activity = ""
         self.used_shell = False
-        self.before_shell: Callable[[], None] | None = None
-        """Callback before the agent's first shell command."""
+        self._first_shell_listeners: tuple[Callable[[], None], ...] = ()
         self._emit = emit
         self._is_kept = is_kept
         self._progress: ReportProgress | None = None
@@ -98,6 +97,10 @@ class ProgressMonitor:
         """Stop reporting, because nobody waits for the agent any longer; write the file instead."""
         self._progress = None
         self.flush_output()
+
+    def subscribe_to_first_shell_command(self, listener: Callable[[], None]) -> None:
+        """Call the listener once, before the agent's next shell command."""
+        self._first_shell_listeners = (*self._first_shell_listeners, listener)
 
     def count_remote_event(self, event: Event) -> None:
         """Count an event of an agent in another process, which writes the output file itself."""
@@ -184,9 +187,9 @@ class ProgressMonitor:
 
     def _remember_started_shell_command(self, call: str, preview: str) -> None:
         self._previews[call] = preview
-        if self.before_shell is not None:
-            callback, self.before_shell = self.before_shell, None
-            callback()
+        listeners, self._first_shell_listeners = self._first_shell_listeners, ()
+        for listener in listeners:
+            listener()
 
     def _record_shell_command(self, command: str, data: object) -> None:
         self.used_shell = True

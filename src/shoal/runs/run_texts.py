@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from shoal.wire.model_texts import ModelTexts
+from shoal.core.text.model_texts import ModelTexts
 
 _TEXTS = ModelTexts(Path(__file__).parent / "prompts")
 

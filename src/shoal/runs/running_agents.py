@@ -7,6 +7,7 @@ from typing import Protocol
 from shoal.agent.agent_runner import AgentRunner
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.ids import LEAD_ID, AgentId
+from shoal.runs.run_texts import format_run_notice
 
 
 class RunningAgentSource(Protocol):
@@ -40,5 +41,5 @@ class RunningAgents:
         """Return a running agent. Raises `AgentRequestRefused`."""
         runner = self.find_agent(agent)
         if runner is None:
-            raise AgentRequestRefused(f"Agent {agent} has ended.")
+            raise AgentRequestRefused(format_run_notice("agent_ended", agent=agent))
         return runner

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from shoal.core.names import AgentName, TeamName
 from shoal.core.teams.roster import TeamRoster
-from shoal.wire.model_texts import ModelTexts, fill_template
+from shoal.core.text.model_texts import ModelTexts, fill_template
 
 MAX_NAMED_MEMBERS = 50
 """Maximum number of members named in the prompt; others become known by their messages."""

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from shoal.core.text.model_texts import ModelTexts, unwrap_lines
 from shoal.tools.function_tool import FunctionTool
-from shoal.wire.model_texts import ModelTexts, unwrap_lines
 
 _TEXTS = ModelTexts(Path(__file__).parent / "prompts")
 _TEXT_PREFIX = "text:"

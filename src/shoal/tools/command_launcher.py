@@ -35,6 +35,10 @@ exit $__shoal_status
 """
 
 
+_LAST_DIRECTORY_PREFIX = ".shoal-directory-"
+"""Commands may put files of their own next to these."""
+
+
 class ShellProcess:
     """Process of a command; its sandbox cleans up when it has ended."""
 
@@ -143,7 +147,7 @@ class ShellCommandLauncher:
         if sandbox is not None:
             await sandbox.detect_availability()
             await sandbox.begin_command()
-            launch = await sandbox.wrap_launch(launch)
+            launch = await sandbox.wrap_launch(launch, self._prepare_directory())
         try:
             return ShellProcess(await context.processes.start_process(launch), sandbox)
         except BaseException:
@@ -185,6 +189,11 @@ class ShellCommandLauncher:
 
     def allocate_last_directory_file(self) -> Path:
         """Return a new path for a command to write its last directory to."""
+        self._command_count += 1
+        return self._prepare_directory() / f"{_LAST_DIRECTORY_PREFIX}{self._command_count}"
+
+    def _prepare_directory(self) -> Path:
+        """Return the directory for temporary files of this process's commands."""
         if self._directory is None:
             self._directory = self._default_directory
             try:
@@ -194,8 +203,7 @@ class ShellCommandLauncher:
                 from tempfile import mkdtemp
 
                 self._directory = Path(mkdtemp(prefix=f"{self._default_directory.name}-"))
-        self._command_count += 1
-        return self._directory / str(self._command_count)
+        return self._directory
 
     @property
     def _default_directory(self) -> Path:

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import PurePath
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -28,9 +29,16 @@ from msgspec.structs import replace
 from shoal.core.conversation.model_requests import ToolSchema
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.errors import ShoalError, StateFileError
-from shoal.core.output_type import OutputType, uses_pydantic
+from shoal.core.keyword_checks import check_keywords
+from shoal.core.output_type import (
+    OutputType,
+    convert_path,
+    describe_path_type,
+    describe_schema_error,
+    uses_pydantic,
+)
+from shoal.core.text.model_texts import unwrap_lines
 from shoal.tools.tool_arguments import FunctionToolParameter, parse_tool_arguments_leniently
-from shoal.wire.model_texts import unwrap_lines
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -41,7 +49,7 @@ _NULL = {"type": "null"}
 
 
 def build_tool_argument_schema(arguments: type[msgspec.Struct]) -> dict[str, Any]:
-    schema = msgspec.json.schema(arguments)
+    schema = msgspec.json.schema(arguments, schema_hook=describe_path_type)
     definitions = schema.pop("$defs", {})
     inlined = _inline_schema_references(schema, definitions, ())
     inlined.pop("description", None)
@@ -137,18 +145,28 @@ def _parse_tool_signature(
     function: Callable[..., Any], name: str, input_texts: Mapping[str, str]
 ) -> _ToolFunctionSignature:
     parameters = _parse_tool_parameters(function)
-    pydantic_types = {each.field: OutputType(each.type) for each in parameters if uses_pydantic(each.type)}
+    pydantic_types = {
+        each.field: _describe_pydantic_parameter(function, each)
+        for each in parameters
+        if uses_pydantic(each.type)
+    }
     parameters = [
         msgspec.structs.replace(each, type=Any) if each.field in pydantic_types else each
         for each in parameters
     ]
     arguments = _define_arguments_struct(name, parameters)
-    schema = build_tool_argument_schema(arguments)
+    try:
+        schema = build_tool_argument_schema(arguments)
+    except (TypeError, NotImplementedError):
+        for each in parameters:
+            _refuse_unusable_parameter(function, each)
+        raise
     for each in parameters:
         if each.field in pydantic_types:
             own = dict(pydantic_types[each.field].schema)
             inlined = _inline_schema_references(own, own.pop("$defs", {}), ())
-            schema["properties"][each.name] = {**schema["properties"][each.name], **inlined}
+            described = _find_description(pydantic_types[each.field].python_type)
+            schema["properties"][each.name] = {**schema["properties"][each.name], **inlined, **described}
     for path, text in input_texts.items():
         _describe_input(schema, path, text, name)
     return _ToolFunctionSignature(
@@ -157,6 +175,45 @@ def _parse_tool_signature(
         arguments=arguments,
         schema=schema,
         pydantic_types=pydantic_types,
+    )
+
+
+def _describe_pydantic_parameter(
+    function: Callable[..., Any], parameter: FunctionToolParameter
+) -> OutputType[Any]:
+    try:
+        return OutputType(parameter.type)
+    except TypeError as error:
+        raise _build_parameter_error(function, parameter, error.__cause__ or error) from None
+
+
+def _find_description(annotation: Any) -> dict[str, str]:
+    """Return the description that was a string in `Annotated`; pydantic does not know it."""
+    notes = getattr(annotation, "__metadata__", ())
+    texts = [each.description for each in notes if isinstance(each, msgspec.Meta) and each.description]
+    return {"description": texts[-1]} if texts else {}
+
+
+def _refuse_unusable_parameter(function: Callable[..., Any], parameter: FunctionToolParameter) -> None:
+    """Raise `TypeError` if the type or the default of a parameter cannot be described to a model."""
+    if type(parameter.default).__module__.startswith("pydantic."):
+        raise TypeError(
+            f"@shoal.tool: {function.__qualname__}: the default of {parameter.field} is a pydantic Field. "
+            f"Put it into the annotation: `{parameter.field}: Annotated[int, Field(ge=1)] = 1`."
+        )
+    try:
+        msgspec.json.schema(parameter.type, schema_hook=describe_path_type)
+    except (TypeError, NotImplementedError) as error:
+        raise _build_parameter_error(function, parameter, error) from None
+
+
+def _build_parameter_error(
+    function: Callable[..., Any], parameter: FunctionToolParameter, error: BaseException
+) -> TypeError:
+    return TypeError(
+        f"@shoal.tool: {function.__qualname__}: the parameter {parameter.field} cannot be described to a "
+        f"model: {describe_schema_error(error)}. Use a JSON type, Path, Enum, Literal, datetime, UUID or "
+        "Decimal, a pydantic model, a dataclass, a TypedDict, a msgspec Struct, or a list of those."
     )
 
 
@@ -193,6 +250,7 @@ class FunctionTool:
         self._wants_context = signature.wants_context
         self._arguments = signature.arguments
         self._pydantic_types = signature.pydantic_types
+        self._defaults = {each.field: each.default for each in signature.parameters.values()}
         self._call = _make_awaitable(function)
         self.schema = ToolSchema(name=name, description=description, input_schema=signature.schema)
 
@@ -201,13 +259,17 @@ class FunctionTool:
 
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         try:
-            keywords = msgspec.structs.asdict(msgspec.convert(arguments, self._arguments))
+            keywords = msgspec.structs.asdict(
+                msgspec.convert(arguments, self._arguments, dec_hook=convert_path)
+            )
         except msgspec.ValidationError:
             parsed = parse_tool_arguments_leniently(self.schema, self._parameters, arguments)
             if isinstance(parsed, str):
                 return create_tool_error_output(parsed)
             keywords = parsed
         for field, output_type in self._pydantic_types.items():
+            if field in self._defaults and keywords[field] is self._defaults[field]:
+                continue
             try:
                 keywords[field] = output_type.convert(keywords[field])
             except Exception as error:  # noqa: BLE001 - validators of the program may raise anything
@@ -292,6 +354,7 @@ def tool(
     deadline: float | None = 120,
     concurrent: bool = False,
 ) -> ToolDecorator: ...
+@check_keywords("shoal.tool()")
 def tool(
     function: Callable[..., Any] | None = None,
     /,
@@ -354,7 +417,11 @@ def _parse_tool_parameters(function: Callable[..., Any]) -> list[FunctionToolPar
         if parameter.name == _CONTEXT_PARAMETER:
             continue
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            raise TypeError(f"the tool {function.__qualname__} cannot take `{parameter}`; name each argument")
+            kind = "positional-only " if parameter.kind is parameter.POSITIONAL_ONLY else ""
+            raise TypeError(
+                f"@shoal.tool: {function.__qualname__} cannot take the {kind}parameter `{parameter}`, "
+                "because models pass each argument by its name. Name each argument."
+            )
         name, annotation = _resolve_parameter_annotation(parameter.name, hints.get(parameter.name, Any))
         default = msgspec.NODEFAULT if parameter.default is parameter.empty else parameter.default
         found.append(FunctionToolParameter(name=name, field=parameter.name, type=annotation, default=default))
@@ -392,6 +459,9 @@ def _define_arguments_struct(tool_name: str, parameters: list[FunctionToolParame
 def _build_struct_field_default(default: Any) -> dict[str, Any]:
     if isinstance(default, (list, dict, set)):
         return {"default_factory": default.copy}
+    if isinstance(default, PurePath) or hasattr(default, "__pydantic_validator__"):
+        # The schema has no default: these values have no JSON that msgspec can write.
+        return {"default_factory": lambda: default}
     return {"default": default}
 
 
@@ -412,13 +482,15 @@ def _to_tool_output(result: Any) -> ToolOutput:
         return result
     if result is None:
         return ToolOutput(content="Done; there is no result to show.")
-    data = msgspec.to_builtins(result, enc_hook=_encode_pydantic_model)
+    data = msgspec.to_builtins(result, enc_hook=_encode_custom_value)
     text = msgspec.json.encode(data).decode()
     return ToolOutput(content=text, data=data if isinstance(data, Mapping) else {"result": data})
 
 
-def _encode_pydantic_model(value: Any) -> Any:
-    """Return a pydantic model as JSON values; pydantic is never imported for this."""
+def _encode_custom_value(value: Any) -> Any:
+    """Return a pydantic model or a path as JSON values; pydantic is never imported for this."""
+    if isinstance(value, PurePath):
+        return str(value)
     if (dump := getattr(value, "model_dump", None)) is None:
         raise NotImplementedError(f"a tool cannot return {type(value).__name__}")
     return dump(mode="json")

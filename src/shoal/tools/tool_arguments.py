@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from shoal.core.conversation.model_requests import ToolSchema
+from shoal.core.output_type import convert_path
 
 _ERROR_LOCATION = re.compile(r"(?P<what>.*?)(?: - at `\$(?P<where>.*)`)?$", re.DOTALL)
 _MAX_VALUE_CHARACTERS = 60
@@ -75,17 +76,17 @@ def parse_tool_arguments_leniently(
 
 def _convert_argument_value(value: Any, parameter: FunctionToolParameter, schema: Mapping[str, Any]) -> Any:
     try:
-        return msgspec.convert(value, parameter.type)
+        return msgspec.convert(value, parameter.type, dec_hook=convert_path)
     except msgspec.ValidationError as strict_error:
         conversion_error = strict_error
     try:
-        return msgspec.convert(value, parameter.type, strict=False)
+        return msgspec.convert(value, parameter.type, strict=False, dec_hook=convert_path)
     except msgspec.ValidationError:
         pass
     # Some models send lists and objects as a JSON string.
     if isinstance(value, str) and schema.get("type") in ("array", "object"):
         try:
-            return msgspec.json.decode(value, type=parameter.type)
+            return msgspec.json.decode(value, type=parameter.type, dec_hook=convert_path)
         except msgspec.DecodeError:
             pass
     raise _InvalidToolArgumentError(

@@ -58,6 +58,13 @@ class ParsedAgentDefinition(Struct, frozen=True, kw_only=True):
 
     definition: AgentDefinition
     warnings: tuple[str, ...] = ()
+    unused_parts: tuple[str, ...] = ()
+    """Subset of the warnings, about parts without effect."""
+    has_replaced_bytes: bool = False
+
+    @property
+    def source(self) -> DefinitionSource:
+        return self.definition.source
 
 
 class _AgentDefinitionFieldSpec(NamedTuple):
@@ -148,6 +155,7 @@ class _AgentDefinitionBuilder:
         self._prefix = prefix
         self._lines: dict[str, int] = {}
         self.warnings: list[str] = []
+        self._unused_parts: list[str] = []
 
     def build_error(self, what: str, *, line: int | None, field: str) -> InvalidAgentDefinition:
         problem = DefinitionProblem(what=what, name=self._name, source=self._source, line=line, field=field)
@@ -176,15 +184,13 @@ class _AgentDefinitionBuilder:
                     refuse_misspelled_field(key, _NARROWING_FIELDS)
                 except InvalidFrontMatterFieldError as error:
                     raise self.build_error(str(error), line=line, field=self._prefix + key) from None
-                self.warnings.append(
-                    self.describe_problem(line, key, describe_unknown_field(key, known_fields))
-                )
+                self._add_unused_part(line, key, describe_unknown_field(key, known_fields))
             elif field.attribute == "color" and value is not None and _parse_agent_color(value) is None:
                 # Nothing depends on a color: an unknown one must not make the agent unusable.
                 warning = f"{value!r} is not a known color; use {', '.join(MEMBER_COLORS)} or #rrggbb"
-                self.warnings.append(self.describe_problem(line, key, warning))
+                self._add_unused_part(line, key, warning)
             elif field.attribute == "permission_mode" and value == AUTO_MODE:
-                self.warnings.append(self.describe_problem(line, key, _AUTO_MODE_WARNING))
+                self._add_unused_part(line, key, _AUTO_MODE_WARNING)
             elif value is not None:
                 self._lines[field.attribute] = line or 0
                 try:
@@ -192,6 +198,11 @@ class _AgentDefinitionBuilder:
                 except InvalidFrontMatterFieldError as error:
                     raise self.build_error(str(error), line=line, field=self._prefix + key) from None
         return values
+
+    def _add_unused_part(self, line: int | None, key: str, what: str) -> None:
+        sentence = self.describe_problem(line, key, what)
+        self.warnings.append(sentence)
+        self._unused_parts.append(sentence)
 
     def build(self, values: Mapping[str, Any], *, line: int | None) -> ParsedAgentDefinition:
         for required in ("name", "description", "prompt"):
@@ -205,7 +216,11 @@ class _AgentDefinitionBuilder:
             run=AgentRunRules(**run),
             source=replace(self._source, lines=self._lines),
         )
-        return ParsedAgentDefinition(definition=definition, warnings=tuple(self.warnings))
+        return ParsedAgentDefinition(
+            definition=definition,
+            warnings=tuple(self.warnings),
+            unused_parts=tuple(self._unused_parts),
+        )
 
 
 def _select_fields(values: Mapping[str, Any], kind: type[Struct]) -> dict[str, Any]:

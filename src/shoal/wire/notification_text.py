@@ -14,8 +14,8 @@ from shoal.core.extensions.mcp_servers import McpChannelMessage
 from shoal.core.permissions.questions import AllowAnswer, PermissionQuestion
 from shoal.core.text.control_tags import escape_control_tags
 from shoal.core.text.lazy_patterns import compile_on_first_use
+from shoal.core.text.model_texts import ModelTexts
 from shoal.wire.json_codec import encode_json
-from shoal.wire.model_texts import ModelTexts
 
 _TEXTS = ModelTexts(Path(__file__).parent / "prompts")
 _ATTRIBUTE_ESCAPES = str.maketrans(

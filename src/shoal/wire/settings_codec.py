@@ -65,9 +65,9 @@ class AgentLimitSettings(Struct, frozen=True, kw_only=True):
 class SandboxSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     """Sandbox for shell commands."""
 
-    enabled: bool | Literal["auto"] = "auto"
+    enabled: bool | Literal["auto", "worktrees"] = "auto"
     """`auto` uses a sandbox if the machine supports it; with `true`, Shoal refuses to run commands without a
-    sandbox."""
+    sandbox; `worktrees` uses a sandbox only for agents in worktrees."""
     network: bool = True
     """True if sandboxed commands may use the network."""
     auto_allow: bool = False
@@ -81,6 +81,9 @@ class SandboxSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     """Paths that sandboxed commands cannot write to, even inside writable paths; `*` and `**` match names."""
     withheld_variables: tuple[str, ...] = ()
     """Environment variables that shell commands do not get."""
+    private_temp: bool = False
+    """True if sandboxed commands write temporary files only to a directory of the session, and not to the
+    shared one."""
 
 
 class TelemetrySettings(Struct, frozen=True, kw_only=True):

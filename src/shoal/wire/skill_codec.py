@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -55,20 +55,30 @@ class ParsedSkill(Struct, frozen=True, kw_only=True):
 
     skill: Skill
     warnings: tuple[str, ...] = ()
+    unused_parts: tuple[str, ...] = ()
+    """Subset of the warnings, about parts without effect."""
+    has_replaced_bytes: bool = False
+
+    @property
+    def source(self) -> DefinitionSource:
+        return self.skill.source
 
 
 def parse_skill(text: str, source: DefinitionSource, *, name: str) -> ParsedSkill:
-    """Parse a skill; `name` is its directory name.
+    """Parse a skill; `name` is its directory name. Front matter is optional.
 
     Raises `InvalidAgentDefinition` with file, line and field.
     """
     builder = _SkillBuilder(source, name)
-    page = builder.parse_front_matter_page(text)
+    page = builder.parse_optional_front_matter(text)
     values = builder.parse_field_values(page.entries, "skill")
     if not values.get("description"):
-        raise builder.build_error(
-            "missing; describe what the skill does and when to use it", 1, "description"
-        )
+        values["description"] = _find_first_paragraph(page.body)
+        if not values["description"]:
+            raise builder.build_error(
+                "missing; describe what the skill does and when to use it", 1, "description"
+            )
+        builder.add_warning(1, "description", "missing; the first paragraph of the text is used")
     builder.check_or_default_name(values, name)
     builder.warn_about_long_fields(values)
     if not page.body:
@@ -79,14 +89,7 @@ def parse_skill(text: str, source: DefinitionSource, *, name: str) -> ParsedSkil
 def parse_slash_command_file(text: str, source: DefinitionSource, *, name: str) -> ParsedSkill:
     """Parse a command invoked by `name`; front matter is optional. Raises `InvalidAgentDefinition`."""
     builder = _SkillBuilder(source, name)
-    first_line = next((line for line in text.removeprefix("\ufeff").splitlines() if line.strip()), "")
-    if not first_line:
-        raise builder.build_error("the file is empty", 1, None)
-    page = (
-        builder.parse_front_matter_page(text)
-        if first_line.rstrip() == "---"
-        else FrontMatterDocument(entries=(), body=text.strip())
-    )
+    page = builder.parse_optional_front_matter(text)
     if problem := find_skill_name_problem(name):
         raise builder.build_error(problem, None, None)
     values = builder.parse_field_values(page.entries, "command")
@@ -107,10 +110,24 @@ def find_skill_name_problem(name: str) -> str | None:
     return None
 
 
-def skips_first_argument(body: str) -> bool:
-    """Return True if a body numbers its arguments and does not use the first, `$0`."""
-    numbers = {int(match[1] or match[2]) for match in _NUMBERED_ARGUMENT.finditer(body)}
-    return bool(numbers) and 0 not in numbers
+def skips_first_argument(body: str, argument_names: Sequence[str] = ()) -> bool:
+    """Return True if a body with `$1` but without the first argument may count its arguments from 1.
+
+    `$ARGUMENTS[1]` and `argument_names` always count from 0.
+    """
+    matches = [*_NUMBERED_ARGUMENT.finditer(body)]
+    uses_first = any(int(match[1] or match[2]) == 0 for match in matches)
+    return not argument_names and not uses_first and any(match[2] for match in matches)
+
+
+def _find_first_paragraph(body: str) -> str:
+    """Return the first paragraph on one line; a heading counts only if there is nothing else."""
+    lines = [line.strip() for line in body.splitlines()]
+    start = next((number for number, line in enumerate(lines) if line and not line.startswith("#")), None)
+    if start is None:
+        return body.strip().partition("\n")[0].lstrip("# ")[:MAX_DESCRIPTION_LENGTH]
+    end = next((number for number in range(start, len(lines)) if not lines[number]), len(lines))
+    return " ".join(lines[start:end])[:MAX_DESCRIPTION_LENGTH]
 
 
 class _SkillBuilder:
@@ -121,8 +138,18 @@ class _SkillBuilder:
         self._name = name
         self._lines: dict[str, int] = {}
         self.warnings: list[str] = []
+        self._unused_parts: list[str] = []
 
-    def parse_front_matter_page(self, text: str) -> FrontMatterDocument:
+    def parse_optional_front_matter(self, text: str) -> FrontMatterDocument:
+        text = text.removeprefix("\ufeff")
+        first_line = next((line for line in text.splitlines() if line.strip()), "")
+        if not first_line:
+            raise self.build_error("the file is empty", 1, None)
+        if first_line.rstrip() == "---":
+            return self._parse_front_matter_page(text)
+        return FrontMatterDocument(entries=(), body=text.strip())
+
+    def _parse_front_matter_page(self, text: str) -> FrontMatterDocument:
         try:
             page = parse_front_matter(_ARGUMENT_HINT.sub(_quote_argument_hint, text, count=1), tuple(_FIELDS))
         except InvalidFrontMatterError as error:
@@ -137,6 +164,10 @@ class _SkillBuilder:
     def add_warning(self, line: int | None, field: str | None, what: str) -> None:
         self.warnings.append(str(self._build_problem(what, line, field)))
 
+    def _add_unused_part(self, entry: FrontMatterEntry, what: str) -> None:
+        self.add_warning(entry.line, entry.key, what)
+        self._unused_parts.append(self.warnings[-1])
+
     def parse_field_values(self, entries: Iterable[FrontMatterEntry], kind: SkillKind) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for entry in entries:
@@ -149,14 +180,14 @@ class _SkillBuilder:
                 except InvalidFrontMatterFieldError as error:
                     raise self.build_error(str(error), entry.line, entry.key) from None
             if field is None or (kind == "command" and entry.key == "name"):
-                self.add_warning(entry.line, entry.key, describe_unknown_field(entry.key, _FIELDS))
+                self._add_unused_part(entry, describe_unknown_field(entry.key, _FIELDS))
             elif entry.value is not None:
                 attribute, parse = field
                 try:
                     values[attribute] = parse(entry.value)
                 except InvalidFrontMatterFieldError as error:
                     if entry.key == "effort":
-                        self.add_warning(entry.line, entry.key, f"{error}; it is ignored")
+                        self._add_unused_part(entry, f"{error}; it is ignored")
                         continue
                     raise self.build_error(str(error), entry.line, entry.key) from None
                 self._lines[attribute] = entry.line
@@ -199,7 +230,7 @@ class _SkillBuilder:
         }
         if when_to_use := fields.pop("when_to_use", ""):
             fields["description"] = f"{fields['description']} {when_to_use}"
-        if skips_first_argument(body):
+        if skips_first_argument(body, values.get("argument_names", ())):
             self.add_warning(None, None, "it uses $1 but not $0, which is the first argument")
         skill = Skill(
             **fields,
@@ -209,7 +240,7 @@ class _SkillBuilder:
             source=replace(self._source, lines=self._lines),
             digest=hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
         )
-        return ParsedSkill(skill=skill, warnings=tuple(self.warnings))
+        return ParsedSkill(skill=skill, warnings=tuple(self.warnings), unused_parts=tuple(self._unused_parts))
 
     def _build_problem(self, problem: str, line: int | None, field: str | None) -> DefinitionProblem:
         return DefinitionProblem(what=problem, name=self._name, source=self._source, line=line, field=field)

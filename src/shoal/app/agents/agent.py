@@ -10,6 +10,7 @@ from shoal.app.options import AgentExtras
 from shoal.core.agents.agent_definitions import FORMER_TOOL_NAMES, MemoryScope
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import InvalidAgentDefinition, SettingsError
+from shoal.core.keyword_checks import check_keywords
 from shoal.core.names import TOOL_NAMES
 from shoal.core.output_type import AnswerT_co, OutputType
 from shoal.core.permissions.permission_changes import PermissionMode
@@ -91,13 +92,13 @@ class Agent(Generic[AnswerT_co]):
     def __init__(
         self: Agent[AnswerT], name: str, *, prompt: str, output: type[AnswerT], **fields: Unpack[AgentFields]
     ) -> None: ...
+    @check_keywords("shoal.Agent()", AgentFields)
     def __init__(
         self, name: str, *, prompt: str, output: type[Any] | None = None, **fields: Unpack[AgentFields]
     ) -> None:
         """Check all fields. Raises `SettingsError`, or `TypeError` for an unknown field or output type."""
         given: dict[str, Any] = dict(fields)
         _check_field_types(name, prompt, given)
-        refuse_unknown_keywords(f"shoal.Agent({name!r})", given, AgentFields.__annotations__)
         self.name = name
         self.prompt = prompt
         tools = given.pop("tools", None)
@@ -169,13 +170,6 @@ def restore_agent(name: str, fields: Mapping[str, Any]) -> Agent[None]:
     python_names = {json_name: field for field, json_name in _FIELD_NAMES.items()}
     given: Any = {python_names.get(key, key): value for key, value in fields.items()}
     return Agent(name, **given)
-
-
-def refuse_unknown_keywords(function: str, given: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-    """Raise `TypeError` with the nearest name for a keyword that does not exist."""
-    for name in given:
-        if name not in known:
-            raise TypeError(f"{function} got an unknown option {name!r}.{suggest_name(name, tuple(known))}")
 
 
 def refuse_unknown_tools(agent: Agent[Any], session_tools: Collection[str]) -> None:

@@ -76,6 +76,7 @@ def build_agent_permissions(blueprint: AgentBlueprint) -> PermissionEngine:
         denied_tools=() if resumed else toolset.never,
         main_checkout=agent_workspace.main_checkout,
         stored=StoredToolRestrictions(only=stored.narrowed, never=stored.denied) if resumed else None,
+        sandbox=agent_workspace.sandbox_selection,
     )
     _lend_permissions(permissions, blueprint.request, blueprint.preloaded)
     if not resumed:
@@ -86,10 +87,6 @@ def build_agent_permissions(blueprint: AgentBlueprint) -> PermissionEngine:
     if stored.memory:
         permissions.memory = AgentMemoryDirectory(directory=stored.memory, only=stored.memory_tools)
         agent_workspace.workspace.allow_writes(Path(stored.memory))
-    if agent_workspace.unreadable is not None and agent_workspace.sandbox is not None:
-        sandbox = agent_workspace.sandbox
-        agent_workspace.unreadable.list_paths = permissions.list_denied_paths
-        permissions.is_sandboxed = lambda _: sandbox.can_skip_permission_question
     return permissions
 
 
@@ -97,8 +94,8 @@ def _lend_permissions(
     permissions: PermissionEngine, request: SpawnRequest | None, preloaded: PreloadedSkills
 ) -> None:
     """Lend permissions while the agent works; a resumed agent has to ask."""
-    for directory in preloaded.directories:
-        permissions.allow_reading(directory)
+    if preloaded.directories:
+        permissions.allow_reading(*preloaded.directories)
     if request is not None and request.lent:
         permissions.grant_allow_rules(
             (parse_permission_rule(entry, request.description) for entry in request.lent), lasting=True

@@ -566,7 +566,7 @@ class AgentFactory:
                 clock=runtime.clock,
                 ids=runtime.agents.ids.derive_generator(),
                 emit=blueprint.new_agent.monitor.record_and_forward_event,
-                sandbox=blueprint.agent_workspace.sandbox,
+                sandbox=blueprint.agent_workspace.create_sandbox(permissions.list_denied_paths),
                 journal=environment.journal,
             ),
             permissions=permissions,
@@ -647,7 +647,7 @@ class AgentFactory:
             acceptance_check=self._create_acceptance_check(
                 blueprint.definition.run.acceptance, agent, blueprint.new_agent.monitor
             ),
-            list_commits=blueprint.agent_workspace.list_commits,
+            list_commits=blueprint.agent_workspace.commits.list_commits,
             clean_up=release_agent_resources,
         )
 

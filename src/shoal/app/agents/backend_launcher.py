@@ -301,7 +301,9 @@ class BackendMemberLauncher:
                 mode=mode,
                 call=call,
                 session=lead.identity.session,
-                trace=runtime.agents.trace_parents.find_trace_parent(AgentId(entry.agent_id), call),
+                trace=""
+                if runtime.agents.telemetry is None
+                else runtime.agents.telemetry.hand_off_agent_trace(AgentId(entry.agent_id), call),
                 run=str(runtime.store.directory),
                 transcript=str(runtime.config.history.store.get_transcript_path(LEAD_ID) or ""),
                 snapshot=str(runtime.processes.shells.launcher.shell_snapshot_path or ""),

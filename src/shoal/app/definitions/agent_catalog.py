@@ -13,12 +13,13 @@ from msgspec.structs import replace
 from shoal.app.definitions.agent_files import (
     AgentDefinitionFileCache,
     DefinitionResult,
+    describe_replaced_definition_bytes,
     read_agent_file,
     validate_agent_tool_rules,
 )
 from shoal.app.definitions.bundled_docs import find_bundled_docs_directory, find_bundled_docs_index
 from shoal.app.definitions.precedence_index import DefinitionPrecedenceIndex
-from shoal.app.definitions.project_directories import exclude_directory, iter_project_directories
+from shoal.app.settings.project_directories import exclude_directory, iter_project_directories
 from shoal.app.settings.settings import MANAGED_FILES
 from shoal.core.agents.agent_definitions import AgentDefinition, DefinitionProblem, DefinitionSource
 from shoal.core.errors import InvalidAgentDefinition, UnknownAgentType
@@ -108,16 +109,34 @@ class AgentCatalog:
     def warnings(self) -> tuple[str, ...]:
         return tuple(self._refresh_index().warnings)
 
+    @property
+    def unused_parts(self) -> tuple[str, ...]:
+        """Warnings about parts of usable files that have no effect."""
+        return tuple(
+            sentence
+            for source in self._sources
+            for each in source.results
+            if not isinstance(each, DefinitionProblem)
+            for sentence in each.unused_parts
+        )
+
+    def describe_replaced_bytes(self) -> tuple[str, ...]:
+        """Return a sentence about files that are not UTF-8 text, if there are any."""
+        results = (each for source in self._sources for each in source.results)
+        return describe_replaced_definition_bytes("agent", results)
+
     def describe_agent_file_problems(self) -> tuple[str, ...]:
-        """Return a sentence about unusable agent files for the user, if there are any.
+        """Return sentences about unusable and damaged agent files for the user, if there are any.
 
         A file without front matter, such as a README.md, is not meant to be an agent.
         """
         found = [problem for problem in self.problems if not problem.is_plain_text]
+        replaced = self.describe_replaced_bytes()
         if not found:
-            return ()
+            return replaced
         files = "One agent file" if len(found) == 1 else f"{len(found)} agent files"
-        return (f"{files} cannot be used ({found[0]}). Run `shoal agents validate` for details.",)
+        problem = f"{files} cannot be used ({found[0]}). Run `shoal agents validate` for details."
+        return (problem, *replaced)
 
     def _refresh_index(self) -> DefinitionPrecedenceIndex[AgentDefinition]:
         changed = [source.refresh() for source in self._sources]

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shoal.app.settings.file_stamps import FileStamp, FileStampSet, is_file_unchanged, stamp_file
 from shoal.core.agents.agent_definitions import DefinitionProblem, DefinitionSource, DefinitionSourceKind
 from shoal.core.errors import InvalidAgentDefinition, SettingsError
+from shoal.core.text.decoded_text import REPLACEMENT, decode_text, describe_replaced_bytes
 from shoal.policy.permission_rules import parse_permission_rule
 from shoal.wire.agent_definition_codec import ParsedAgentDefinition, parse_agent_definition
+from shoal.wire.front_matter import InvalidFrontMatterError, split_front_matter
 
 DefinitionResult: TypeAlias = ParsedAgentDefinition | DefinitionProblem
 Item = TypeVar("Item")
@@ -22,6 +26,8 @@ Item = TypeVar("Item")
 MAX_FILE_BYTES = 1_000_000
 """Maximum size of a definition file."""
 _MAX_FILES = 2_000
+_PROSE_FIELDS = frozenset({"description", "when_to_use", "argument-hint"})
+"""Fields that still mean the same if a character is replaced."""
 
 
 class _CachedDefinitionFile(Struct, Generic[Item], frozen=True):
@@ -145,18 +151,33 @@ class AgentDefinitionFileCache(DefinitionFileCache[ParsedAgentDefinition]):
 
 def read_agent_file(path: Path, kind: DefinitionSourceKind) -> DefinitionResult:
     """Return the definition in one file, or the problem with it."""
-    text = read_definition_text(path, kind)
-    if isinstance(text, DefinitionProblem):
-        return text
+    file = read_definition_text(path, kind)
+    if isinstance(file, DefinitionProblem):
+        return file
     try:
-        return validate_agent_tool_rules(
-            parse_agent_definition(text, DefinitionSource(kind=kind, path=path), name=path.stem)
+        parsed = validate_agent_tool_rules(
+            parse_agent_definition(file.text, DefinitionSource(kind=kind, path=path), name=path.stem)
         )
     except InvalidAgentDefinition as error:
         return error.problem
+    return replace(parsed, has_replaced_bytes=True) if file.has_replaced_bytes else parsed
 
 
-def read_definition_text(path: Path, kind: DefinitionSourceKind) -> str | DefinitionProblem:
+class ParsedDefinition(Protocol):
+    @property
+    def source(self) -> DefinitionSource: ...
+
+    @property
+    def has_replaced_bytes(self) -> bool: ...
+
+
+class DefinitionText(Struct, frozen=True):
+    text: str
+    has_replaced_bytes: bool = False
+    """True if the file is not UTF-8, and unreadable bytes of its prose were replaced."""
+
+
+def read_definition_text(path: Path, kind: DefinitionSourceKind) -> DefinitionText | DefinitionProblem:
     """Return the text of a file, or the problem with it."""
     try:
         status = path.stat()
@@ -168,12 +189,45 @@ def read_definition_text(path: Path, kind: DefinitionSourceKind) -> str | Defini
                 "bytes"
             )
             return _make_file_problem(path, kind, what)
-        text = path.read_bytes().decode("utf-8-sig")
+        text, has_replaced_bytes = decode_text(path.read_bytes())
     except OSError as error:
         return _make_file_problem(path, kind, f"cannot be read: {error.strerror}")
-    except UnicodeDecodeError:
-        return _make_file_problem(path, kind, "not UTF-8 text")
-    return _make_file_problem(path, kind, "not a text file: it contains NUL bytes") if "\0" in text else text
+    if "\0" in text:
+        return _make_file_problem(path, kind, "not a text file: it contains NUL bytes")
+    if has_replaced_bytes and (damaged := _find_damaged_field(text)) is not None:
+        line, field = damaged
+        return replace(_make_file_problem(path, kind, "not UTF-8 text"), line=line, field=field or None)
+    return DefinitionText(text, has_replaced_bytes)
+
+
+def _find_damaged_field(text: str) -> tuple[int, str] | None:
+    """Return the line and the name of the first field that must not be read with replaced bytes."""
+    try:
+        header, start, _ = split_front_matter(text)
+    except InvalidFrontMatterError:
+        return None
+    field = ""
+    for number, line in enumerate(header):
+        if key := re.match(r"([^\s:#]+):", line):
+            field = key[1]
+        if REPLACEMENT in line and field not in _PROSE_FIELDS:
+            return start + number, field
+    return None
+
+
+def describe_replaced_definition_bytes(
+    noun: str, results: Iterable[ParsedDefinition | DefinitionProblem]
+) -> tuple[str, ...]:
+    """Return a sentence about the files that were read with replaced bytes, if there are any."""
+    paths = [
+        str(each.source.path)
+        for each in results
+        if not isinstance(each, DefinitionProblem) and each.has_replaced_bytes
+    ]
+    if not paths:
+        return ()
+    files = f"{paths[0]} is" if len(paths) == 1 else f"{len(paths)} {noun} files, such as {paths[0]}, are"
+    return (describe_replaced_bytes(files),)
 
 
 def validate_agent_tool_rules(parsed: ParsedAgentDefinition) -> ParsedAgentDefinition:

@@ -11,11 +11,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from shoal.app.definitions.project_directories import iter_project_directories
 from shoal.app.model_notices import format_session_notice
 from shoal.app.settings import settings as settings_files
+from shoal.app.settings.project_directories import iter_project_directories
 from shoal.core.extensions.instruction_files import InstructionLoadReason
 from shoal.core.text.control_tags import escape_control_tags
+from shoal.core.text.decoded_text import REPLACEMENT, decode_text, describe_replaced_bytes
 from shoal.core.text.filenames import escape_filename
 
 MAX_FILE_CHARS = 50_000
@@ -297,18 +298,15 @@ class InstructionReader:
                 return None
             with path.open("rb") as file:
                 content = file.read(_MAX_FILE_BYTES)
-            text = content.decode(
-                "utf-8-sig", errors="strict" if status.st_size <= _MAX_FILE_BYTES else "ignore"
-            )
         except OSError as error:
             self._note_omission(path, f"it cannot be read: {error.strerror}")
             return None
-        except UnicodeDecodeError:
-            self._note_omission(path, "it is not UTF-8 text")
-            return None
+        text, has_replaced_bytes = decode_text(content, is_truncated=status.st_size > _MAX_FILE_BYTES)
         if "\0" in text:
             self._note_omission(path, "it is not a text file: it contains NUL bytes")
             return None
+        if has_replaced_bytes:
+            self._notes.append(describe_replaced_bytes(f"{escape_filename(path)} is"))
         return text
 
     def _truncate_instruction_text(self, path: Path, text: str) -> str:
@@ -347,6 +345,8 @@ def _expand_rule_patterns(value: Any) -> tuple[str, ...]:
     texts = re.findall(r"(?:\{[^{}]*\}|[^,{])+", value) if isinstance(value, str) else value
     if not isinstance(texts, list) or not all(isinstance(each, str) for each in texts):
         raise ValueError("`paths` must be a list of patterns")
+    if any(REPLACEMENT in each for each in texts):
+        raise ValueError("`paths` is not UTF-8 text")
     pending = [each.strip() for each in texts if each.strip()]
     patterns: list[str] = []
     while pending and len(patterns) + len(pending) <= _MAX_PATTERNS:

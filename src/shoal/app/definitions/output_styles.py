@@ -9,10 +9,11 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.app.definitions.project_directories import iter_project_directories
 from shoal.app.model_notices import format_session_notice
+from shoal.app.settings.project_directories import iter_project_directories
 from shoal.app.settings.settings import Settings
 from shoal.core.text.control_tags import escape_control_tags
+from shoal.core.text.decoded_text import decode_text, describe_replaced_bytes
 from shoal.core.text.filenames import escape_filename
 
 DEFAULT_STYLE = "default"
@@ -28,6 +29,8 @@ class OutputStyle(Struct, frozen=True, kw_only=True):
     body: str
     keeps_coding_instructions: bool = False
     """True if the usual instructions about work and answers stay in the prompt."""
+    note: str = ""
+    """Sentence about the file, for the user who chose the style."""
 
     def format_prompt_section(self) -> str:
         return format_session_notice("output_style", name=self.name, body=self.body)
@@ -69,10 +72,10 @@ def choose_output_style(
     for path in _iter_style_files(settings.home, cwd):
         style = _load_style_file(path, notes)
         if style is not None and isinstance(name, str) and style.name.lower() == name.strip().lower():
-            return ChosenOutputStyle(style=style, notes=tuple(notes))
+            return ChosenOutputStyle(style=style, notes=(*notes, *filter(None, (style.note,))))
     for style in _iter_plugin_styles(plugins, notes):
         if isinstance(name, str) and style.name.lower() == name.strip().lower():
-            return ChosenOutputStyle(style=style, notes=tuple(notes))
+            return ChosenOutputStyle(style=style, notes=(*notes, *filter(None, (style.note,))))
     location = document.locate_key(("outputStyle",))
     notes.append(f"{location}: outputStyle: there is no output style {name!r}; the default style is used.")
     return ChosenOutputStyle(notes=tuple(notes))
@@ -134,13 +137,15 @@ def _load_style_file(path: Path, notes: list[str]) -> OutputStyle | None:
     from shoal.wire.front_matter import InvalidFrontMatterError, parse_front_matter
 
     try:
-        with path.open(encoding="utf-8-sig") as file:
-            text = file.read(_MAX_CHARS)
+        with path.open("rb") as file:
+            content = file.read(4 * _MAX_CHARS)
+        text, has_replaced_bytes = decode_text(content, is_truncated=len(content) == 4 * _MAX_CHARS)
+        text = text[:_MAX_CHARS]
         fields, body = {}, text
         if text.startswith("---"):
             document = parse_front_matter(text, _FIELDS)
             fields, body = {entry.key: entry.value for entry in document.entries}, document.body
-    except (OSError, UnicodeDecodeError, InvalidFrontMatterError) as error:
+    except (OSError, InvalidFrontMatterError) as error:
         notes.append(f"{escape_filename(path)} is not used as an output style: {error}.")
         return None
     if not body.strip():
@@ -150,4 +155,5 @@ def _load_style_file(path: Path, notes: list[str]) -> OutputStyle | None:
         name=str(fields.get("name") or path.stem),
         body=escape_control_tags(body.strip()),
         keeps_coding_instructions=keeps,
+        note=describe_replaced_bytes(f"{escape_filename(path)} is") if has_replaced_bytes else "",
     )

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from shoal.app.definitions.agent_catalog import load_agent_catalog
-from shoal.app.definitions.agent_files import read_definition_text
+from shoal.app.definitions.agent_files import DefinitionText, read_definition_text
 from shoal.app.definitions.agent_trust import find_project_escalations
 from shoal.app.definitions.instructions import (
     InstructionReader,
@@ -21,7 +21,6 @@ from shoal.app.definitions.instructions import (
 )
 from shoal.app.definitions.output_styles import choose_output_style, list_output_style_files
 from shoal.app.definitions.plugin_set import PluginSet, load_plugins
-from shoal.app.definitions.project_directories import iter_project_directories
 from shoal.app.definitions.project_memory import read_instruction_exclusions
 from shoal.app.hooks.hook_sources import are_settings_hooks_disabled, parse_document_hooks
 from shoal.app.reports.permission_report import create_permission_engine
@@ -30,6 +29,7 @@ from shoal.app.settings.claude_keys import CLAUDE_KEYS, KeyUse, find_claude_key,
 from shoal.app.settings.foreign_settings import is_sandbox_key_enabled
 from shoal.app.settings.managed_switches import PLUGIN_ONLY_KEY, SWITCHES, is_plugin_only
 from shoal.app.settings.mcp_files import load_mcp_servers
+from shoal.app.settings.project_directories import iter_project_directories
 from shoal.app.settings.provider_credentials import PROVIDER_VARIABLES
 from shoal.app.settings.settings import (
     Settings,
@@ -242,11 +242,28 @@ def _find_other_reason(settings: Settings, document: SettingsDocument, name: str
     is_sandbox_part = name.startswith("sandbox.") and name != "sandbox.enabled"
     if is_sandbox_part and not is_sandbox_key_enabled(settings.documents):
         return "sandbox.enabled is not true"
+    if name == "sandbox.enabled":
+        return _find_sandbox_switch_reason(settings, document, value)
     if name in _STRONGEST_COUNTS:
         first = next(each for each in settings.documents if has_settings_key(each, name.split(".")))
         if first is not document:
             return f"{first.name} sets it too and takes precedence"
     return _find_stronger_item(settings, document, name)
+
+
+def _find_sandbox_switch_reason(settings: Settings, document: SettingsDocument, value: Any) -> str | None:
+    """Return the reason why a value of `sandbox.enabled` has no effect."""
+    if value is False and not document.is_user_controlled:
+        return "only your own files can turn the sandbox off"
+    effective = {True: True, "worktrees": False}.get(settings.own.sandbox.enabled)
+    if value is effective:
+        return None
+    keys = ("sandbox", "enabled")
+    for other in settings.documents if effective is not None else ():
+        is_counted = other.is_user_controlled or effective
+        if is_counted and has_settings_key(other, keys) and other.raw["sandbox"]["enabled"] is effective:
+            return f"{other.locate_key(keys)} takes precedence"
+    return "the settings under shoal.sandbox take precedence"
 
 
 def _find_stronger_item(settings: Settings, document: SettingsDocument, name: str) -> str | None:
@@ -343,7 +360,7 @@ def _list_agent_items(settings: Settings, cwd: Path, plugins: PluginSet) -> Iter
             yield _make_definition_item(
                 shadowed.definition.source, item, "another file with this name takes precedence"
             )
-    yield from _list_definition_problems("agent", catalog.problems, catalog.warnings)
+    yield from _list_definition_problems("agent", catalog.problems, catalog.unused_parts)
 
 
 def _list_skill_items(settings: Settings, cwd: Path) -> Iterator[ClaudeItem]:
@@ -364,15 +381,15 @@ def _list_catalog_items(
         yield _make_definition_item(
             skill.source, f"{noun} {skill.name}", "another file with this name takes precedence"
         )
-    yield from _list_definition_problems(noun, catalog.problems, catalog.warnings)
+    yield from _list_definition_problems(noun, catalog.problems, catalog.unused_parts)
 
 
 def _list_unused_skill_fields(noun: str, source: DefinitionSource) -> Iterator[ClaudeItem]:
-    text = None if source.path is None else read_definition_text(source.path, source.kind)
-    if not isinstance(text, str):
+    file = None if source.path is None else read_definition_text(source.path, source.kind)
+    if not isinstance(file, DefinitionText):
         return
     try:
-        entries = parse_front_matter(text, UNUSED_SKILL_FIELDS).entries
+        entries = parse_front_matter(file.text, UNUSED_SKILL_FIELDS).entries
     except InvalidFrontMatterError:
         return
     for entry in entries:
@@ -387,15 +404,15 @@ def _make_definition_item(source: DefinitionSource, item: str, reason: str = "")
 
 
 def _list_definition_problems(
-    noun: str, problems: Iterable[DefinitionProblem], warnings: Iterable[str]
+    noun: str, problems: Iterable[DefinitionProblem], unused_parts: Iterable[str]
 ) -> Iterator[ClaudeItem]:
     for problem in problems:
         item = f"{noun} {problem.name}"
         yield ClaudeItem(
             file=str(problem.source.path or problem.source), item=item, use="not used", advice=str(problem)
         )
-    for warning in warnings:
-        file, _, rest = warning.partition(":")
+    for sentence in unused_parts:
+        file, _, rest = sentence.partition(":")
         yield ClaudeItem(file=file, item=f"part of the {noun}", use="not used", advice=rest.strip())
 
 

@@ -39,7 +39,6 @@ from shoal.policy.hooks.hook_matcher import select_matching_hooks
 from shoal.policy.hooks.hook_process import HookRunResources
 from shoal.policy.hooks.hook_runner import HookRunner
 from shoal.policy.permission_engine import PermissionEngine
-from shoal.runs.hook_notifier import HookNotifier
 from shoal.tools.command_environment import build_command_environment
 from shoal.wire.hook_codec import ParsedHooks
 
@@ -86,7 +85,7 @@ class HookRegistry:
         """Sentences about configured hooks that cannot be used."""
         self.unused_parts = configured.unused
         """Sentences about parts of configured hooks that are only a convenience."""
-        self.notifier: HookNotifier | None = None
+        self._prompt_listeners: tuple[Callable[[AgentId], None], ...] = ()
         self._settings = settings
         self.project = project
         self._skill_digests: set[str] = set()
@@ -101,9 +100,9 @@ class HookRegistry:
         for hook in hooks:
             self.by_event[hook.event] = (*self.by_event.get(hook.event, ()), hook)
 
-    def set_background_hook_notifier(self, notifier: HookNotifier) -> None:
-        """Send the notices of background hooks to this notifier."""
-        self.notifier = self.runner.notice_sink = notifier
+    def subscribe_to_prompts(self, listener: Callable[[AgentId], None]) -> None:
+        """Call the listener with each agent to which the user sends a prompt."""
+        self._prompt_listeners = (*self._prompt_listeners, listener)
 
     @property
     def prompt_id(self) -> str:
@@ -128,15 +127,13 @@ class HookRegistry:
         """Called after a queued item has entered an agent's conversation."""
         if item.by == "person" and item.to == LEAD_ID and "UserPromptSubmit" not in self.by_event:
             self._start_prompt()
-        if self.notifier is not None:
-            self.notifier.on_item_delivered(item)
 
     def on_prompt(self, agent: AgentId) -> None:
         """Called after the user has sent a prompt to the agent."""
         if agent == LEAD_ID:
             self._start_prompt()
-        if self.notifier is not None:
-            self.notifier.reset_wake_count(agent)
+        for listener in self._prompt_listeners:
+            listener(agent)
 
     def create_agent_hooks(self, subject: HookSubjectAgent, own: Iterable[Hook] = ()) -> AgentHookDispatcher:
         return AgentHookDispatcher(self, subject, own)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -14,9 +14,10 @@ from msgspec.structs import replace
 
 from shoal.app.agent_permissions import get_permission_engine
 from shoal.app.isolation.repository_worktrees import open_worktrees, read_worktree_options
-from shoal.app.isolation.sandbox_policies import create_worktree_sandbox
+from shoal.app.isolation.sandbox_policies import create_worktree_sandbox_selection
 from shoal.app.model_notices import format_session_notice
 from shoal.app.settings.settings import Settings
+from shoal.backends.sandbox.sandbox_selection import DriverSelectingSandbox, SandboxSelection
 from shoal.core.agents.subagents import RetainedWorktreeWork
 from shoal.core.agents.worktrees import RemovedWorktree, RetainedWorktree
 from shoal.core.clock import Clock
@@ -84,20 +85,39 @@ async def _retain_no_worktree_work() -> RetainedWorktreeWork | None:
     return None
 
 
-class UnreadablePaths(Struct, kw_only=True):
-    """Paths that rules exclude from reading; set later, because the rules are created after the workspace."""
+class AgentCommits:
+    """Commits in a checkout since the agent first used a shell there, or since `base`."""
 
-    list_paths: Callable[[], Sequence[Path]] = tuple
+    __slots__ = ("_base", "_clock", "_environ", "_root")
 
-    def get_paths(self) -> Sequence[Path]:
-        return self.list_paths()
+    def __init__(self, root: Path, base: str, environ: Mapping[str, str], clock: Clock) -> None:
+        self._root = root
+        self._base = base
+        self._environ = environ
+        self._clock = clock
+
+    def remember_head_commit(self) -> None:
+        self._base = self._base or read_head_commit_without_git(self._root) or ""
+
+    async def list_commits(self) -> tuple[str, ...]:
+        if not self._base or read_head_commit_without_git(self._root) == self._base:
+            return ()
+        from shoal.workspaces.git_runner import GitRunner
+
+        git = GitRunner(self._environ, self._clock)
+        try:
+            log = await git("log", f"-{_MAX_COMMITS}", "--format=%h %s", f"{self._base}..HEAD", at=self._root)
+        except WorktreeError:
+            return ()
+        return tuple(log.text.splitlines())
 
 
 class AgentWorkspace(Struct, frozen=True, kw_only=True):
     workspace: LocalWorkspace
-    sandbox: Sandbox | None = None
-    """Sandbox for its commands, in place of the session's."""
-    unreadable: UnreadablePaths | None = None
+    parent_sandbox: Sandbox | None = None
+    """Sandbox of its parent's commands; None for the session's."""
+    sandbox_selection: SandboxSelection | None = None
+    """Selection of a separate sandbox, for an agent in a worktree."""
     main_checkout: Path | None = None
     """Checkout that its worktree was made from, which it must not change."""
     name: str = ""
@@ -105,7 +125,13 @@ class AgentWorkspace(Struct, frozen=True, kw_only=True):
     """Text about the workspace for the agent's prompt."""
     notes: tuple[str, ...] = ()
     finish: Callable[[], Awaitable[RetainedWorktreeWork | None]] = _retain_no_worktree_work
-    list_commits: Callable[[], Awaitable[tuple[str, ...]]]
+    commits: AgentCommits
+
+    def create_sandbox(self, list_unreadable: Callable[[], Sequence[Path]]) -> Sandbox | None:
+        """Return the sandbox for its commands; None for the session's."""
+        if self.sandbox_selection is None:
+            return self.parent_sandbox
+        return DriverSelectingSandbox(self.sandbox_selection, list_unreadable)
 
 
 class WorkspaceAllocator:
@@ -143,8 +169,8 @@ class WorkspaceAllocator:
         workspace.set_checkpoint_turn(self._turn())
         return AgentWorkspace(
             workspace=workspace,
-            sandbox=new_agent.parent.environment.sandbox,
-            list_commits=self._make_commit_lister(new_agent, workspace.root),
+            parent_sandbox=new_agent.parent.environment.sandbox,
+            commits=self._track_commits(new_agent, workspace.root),
         )
 
     async def allocate_worktree_workspace(
@@ -171,8 +197,7 @@ class WorkspaceAllocator:
                 on_change=self._make_file_change_handler(new_agent, worktree.path),
                 write_guard=self.leases.create_write_guard(new_agent.agent),
             )
-            unreadable = UnreadablePaths()
-            sandbox = await self._create_sandbox_for_worktree(new_agent, worktree, workspace, unreadable)
+            selection = await self._select_sandbox_for_worktree(new_agent, worktree, workspace)
         except WorktreeError as error:
             raise AgentRequestRefused(
                 f"The agent was not started because Shoal could not create its worktree. {error}"
@@ -187,8 +212,7 @@ class WorkspaceAllocator:
 
         return AgentWorkspace(
             workspace=workspace,
-            sandbox=sandbox,
-            unreadable=unreadable,
+            sandbox_selection=selection,
             main_checkout=worktree.record.checkout,
             name=worktree.name,
             agent_notice=describe_external_worktree(external)
@@ -196,7 +220,7 @@ class WorkspaceAllocator:
             else (describe_worktree_to_fork if is_fork else describe_worktree)(worktree),
             notes=worktree.notes,
             finish=finish_worktree,
-            list_commits=self._make_commit_lister(new_agent, workspace.root, worktree.record.base or None),
+            commits=self._track_commits(new_agent, workspace.root, worktree.record.base or ""),
         )
 
     async def finish_orphaned_worktree(self, root: Path, path: Path) -> RetainedWorktreeWork | None:
@@ -267,16 +291,12 @@ class WorkspaceAllocator:
             notes += (f"Untracked files are missing in the worktree: {error}",)
         return replace(worktree, notes=(*worktree.notes, *notes)), worktrees
 
-    async def _create_sandbox_for_worktree(
-        self,
-        new_agent: AgentPreparationRequest,
-        worktree: Worktree,
-        workspace: WorktreeWorkspace,
-        unreadable: UnreadablePaths,
-    ) -> Sandbox:
+    async def _select_sandbox_for_worktree(
+        self, new_agent: AgentPreparationRequest, worktree: Worktree, workspace: WorktreeWorkspace
+    ) -> SandboxSelection:
         try:
-            return await create_worktree_sandbox(
-                self._settings, worktree, workspace, self._session_directory, self._note, unreadable.get_paths
+            return await create_worktree_sandbox_selection(
+                self._settings, worktree, workspace, self._session_directory, self._note
             )
         except BaseException:
             await self._discard_worktree(new_agent, worktree)
@@ -319,31 +339,11 @@ class WorkspaceAllocator:
 
         return on_file_changed
 
-    def _make_commit_lister(
-        self, new_agent: AgentPreparationRequest, root: Path, base: str | None = None
-    ) -> Callable[[], Awaitable[tuple[str, ...]]]:
-        """Return a function that lists the checkout's commits since the agent first used a shell."""
-        start: list[str | None] = [base]
-
-        def remember_head_commit() -> None:
-            start[0] = start[0] or read_head_commit_without_git(root)
-
-        new_agent.monitor.before_shell = remember_head_commit
-
-        async def list_agent_commits() -> tuple[str, ...]:
-            since = start[0]
-            if since is None or read_head_commit_without_git(root) == since:
-                return ()
-            from shoal.workspaces.git_runner import GitRunner
-
-            git = GitRunner(self._settings.environ, self._clock)
-            try:
-                log = await git("log", f"-{_MAX_COMMITS}", "--format=%h %s", f"{since}..HEAD", at=root)
-            except WorktreeError:
-                return ()
-            return tuple(log.text.splitlines())
-
-        return list_agent_commits
+    def _track_commits(self, new_agent: AgentPreparationRequest, root: Path, base: str = "") -> AgentCommits:
+        commits = AgentCommits(root, base, self._settings.environ, self._clock)
+        if not base:
+            new_agent.monitor.subscribe_to_first_shell_command(commits.remember_head_commit)
+        return commits
 
 
 def _to_retained_worktree_work(retained: RetainedWorktree) -> RetainedWorktreeWork:

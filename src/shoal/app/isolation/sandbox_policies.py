@@ -13,8 +13,8 @@ from shoal.app.hooks.agent_hooks import VARIABLES_DIRECTORY
 from shoal.app.settings.settings import Settings
 from shoal.backends.sandbox.sandbox_selection import (
     DISABLE_HINT,
-    DriverSelectingSandbox,
     SandboxPreferences,
+    SandboxSelection,
     detect_sandbox_driver,
     list_sandbox_drivers,
 )
@@ -24,6 +24,7 @@ from shoal.tools.command_environment import is_provider_secret_variable
 from shoal.wire.settings_codec import (
     SandboxSettings,
     convert_to_settings_schema,
+    has_settings_key,
     merge_settings_documents,
 )
 from shoal.workspaces.git_paths import iter_git_control_paths, iter_paths_written_by_git_commit
@@ -67,28 +68,23 @@ them."""
 # fmt: on
 
 
-def create_sandbox(
-    settings: Settings,
-    workspace: LocalWorkspace,
-    session_directory: Path,
-    note: Callable[[str], None],
-    list_unreadable: Callable[[], Sequence[Path]] = tuple,
-) -> DriverSelectingSandbox:
-    """Create the sandbox of a session.
+def create_sandbox_selection(
+    settings: Settings, workspace: LocalWorkspace, session_directory: Path, note: Callable[[str], None]
+) -> SandboxSelection:
+    """Create the selection of a session's sandbox.
 
-    Commands can read only the results and the variables in `session_directory`. `list_unreadable` returns
-    the paths that rules exclude from reading.
+    Commands can read only the results and the variables in `session_directory`.
     """
     preferences = settings.own.sandbox
     environ = settings.tool_environment
-    return DriverSelectingSandbox(
+    return SandboxSelection(
         SandboxPreferences(
-            enabled=bool(preferences.enabled),
+            enabled=_is_session_sandboxed(preferences),
             insists=_is_sandbox_required(preferences),
             auto_allow=preferences.auto_allow,
         ),
-        get_policy=lambda: build_sandbox_policy(
-            settings, environ, workspace, session_directory, list_unreadable()
+        build_policy=lambda unreadable: build_sandbox_policy(
+            settings, environ, workspace, session_directory, unreadable
         ),
         drivers=list_sandbox_drivers(settings.environ.get("PATH", os.defpath)),
         note=note,
@@ -109,10 +105,11 @@ def build_sandbox_policy(
         _resolve_sandbox_setting_path(text, user_home, workspace.root) for text in preferences.writable
     ]
     read_only = [*_iter_matching_paths(preferences.read_only, user_home, workspace.root)]
+    temporary = [] if preferences.private_temp else [*_iter_temporary_directories(environ)]
     return SandboxPolicy(
         writable=(
             *work,
-            *_iter_temporary_directories(environ),
+            *temporary,
             *iter_paths_written_by_git_commit(workspace.root),
             *named_writable,
         ),
@@ -129,13 +126,12 @@ def build_sandbox_policy(
             *_iter_matching_paths(preferences.hidden, user_home, workspace.root),
         ),
         hidden_if_possible=tuple(
-            _filter_hideable_paths(
-                unreadable, [*work, *_iter_temporary_directories(environ), *named_writable], user_home
-            )
+            _filter_hideable_paths(unreadable, [*work, *temporary, *named_writable], user_home)
         ),
         hidden_sockets=_exclude_user_writable_paths([*_iter_socket_paths(environ)], named_writable),
         readable=(session_directory / "results", session_directory / VARIABLES_DIRECTORY),
         network=preferences.network,
+        has_private_temp=preferences.private_temp,
         always_read_only=tuple(read_only),
         uncreatable=(
             *_exclude_user_writable_paths(
@@ -147,39 +143,38 @@ def build_sandbox_policy(
     )
 
 
-async def create_worktree_sandbox(
+async def create_worktree_sandbox_selection(
     settings: Settings,
     worktree: Worktree,
     workspace: WorktreeWorkspace,
     session_directory: Path,
     note: Callable[[str], None],
-    list_unreadable: Callable[[], Sequence[Path]] = tuple,
-) -> DriverSelectingSandbox:
-    """Create the sandbox that confines an agent's commands to its worktree; otherwise as `create_sandbox`.
+) -> SandboxSelection:
+    """Create the selection of a sandbox that confines an agent's commands to its worktree.
 
     Raises `WorktreeError` if no sandbox can, unless the settings allow the weak guard: then rules judge
     commands, as they do without a sandbox, and only the file tools are confined to the worktree.
     """
     preferences, is_weak = settings.own.sandbox, settings.own.worktree_guard == "weak"
-    sandbox = DriverSelectingSandbox(
+    selection = SandboxSelection(
         SandboxPreferences(
             enabled=bool(preferences.enabled),
             insists=not is_weak or _is_sandbox_required(preferences),
             auto_allow=preferences.auto_allow,
         ),
-        get_policy=lambda: build_worktree_sandbox_policy(
-            settings, worktree, workspace, session_directory, list_unreadable()
+        build_policy=lambda unreadable: build_worktree_sandbox_policy(
+            settings, worktree, workspace, session_directory, unreadable
         ),
         drivers=list_sandbox_drivers(settings.environ.get("PATH", os.defpath)),
         note=note,
     )
-    await sandbox.detect_availability()
-    if not sandbox.is_active and not is_weak:
+    await selection.detect_availability()
+    if selection.get_driver() is None and not is_weak:
         raise WorktreeError(
             f"An agent in a worktree needs a sandbox that confines its commands to the worktree: "
-            f"{sandbox.problem}. {WEAK_GUARD_ADVICE}"
+            f"{selection.problem}. {WEAK_GUARD_ADVICE}"
         )
-    return sandbox
+    return selection
 
 
 def build_worktree_sandbox_policy(
@@ -217,8 +212,12 @@ def build_worktree_sandbox_policy(
 def diagnose_sandbox(settings: Settings) -> tuple[DiagnosticState, str, str]:
     """Return state, description and advice for `shoal doctor`."""
     preferences = settings.own.sandbox
-    if not preferences.enabled:
-        return "none", f"turned off ({settings.find_setting_origin('shoal.sandbox.enabled')})", ""
+    if not _is_session_sandboxed(preferences):
+        own_key, key = "shoal.sandbox.enabled", "sandbox.enabled"
+        has_own_key = any(has_settings_key(each, own_key.split(".")) for each in settings.documents)
+        origin = settings.find_setting_origin(own_key if has_own_key else key)
+        remark = "" if preferences.enabled is False else ", except for agents in worktrees"
+        return "none", f"turned off{remark} ({origin})", ""
     detected = detect_sandbox_driver(list_sandbox_drivers(settings.environ.get("PATH", os.defpath)))
     problems = "; ".join(detected.problems)
     is_required = _is_sandbox_required(preferences)
@@ -245,15 +244,16 @@ def diagnose_sandbox(settings: Settings) -> tuple[DiagnosticState, str, str]:
 def check_sandbox_settings(settings: Settings, cwd: Path) -> list[str]:
     """Return notes on the sandbox settings. Raises `SettingsError` if they contradict each other."""
     preferences, user_home = settings.own.sandbox, Path(settings.tool_environment.get("HOME") or "/")
-    if not preferences.enabled:
+    if not _is_session_sandboxed(preferences):
+        state = str(preferences.enabled).lower()
         for name, is_set in (
             ("network: false", not preferences.network),
             ("autoAllow: true", preferences.auto_allow),
         ):
             if is_set:
                 raise SettingsError(
-                    f"shoal.sandbox: {name} needs the sandbox, but enabled: false turns it off. Remove one "
-                    "of them."
+                    f"shoal.sandbox: {name} needs the sandbox, but enabled: {state} "
+                    "turns it off. Remove one of them."
                 )
     hidden = {_resolve_sandbox_setting_path(text, user_home, cwd): text for text in preferences.hidden}
     own_hidden = _list_own_hidden_paths(settings) if hidden else ()
@@ -284,6 +284,11 @@ def _list_own_hidden_paths(settings: Settings) -> tuple[str, ...]:
 
 def _is_inside_any_directory(path: Path, directories: Sequence[Path]) -> bool:
     return any(path.is_relative_to(directory) for directory in directories)
+
+
+def _is_session_sandboxed(settings: SandboxSettings) -> bool:
+    """Return True if commands outside worktrees run in a sandbox too."""
+    return settings.enabled not in (False, "worktrees")
 
 
 def _is_sandbox_required(settings: SandboxSettings) -> bool:

@@ -9,6 +9,7 @@ from shoal.app.agents.argument_checks import check_text
 from shoal.app.agents.result import Result, build_agent_result
 from shoal.core.agents.subagents import AgentRunStatus
 from shoal.core.events import AgentEnded, Event
+from shoal.core.keyword_checks import check_keywords
 from shoal.core.output_type import AnswerT_co, OutputType
 from shoal.runs.event_channel import EventChannel
 
@@ -58,11 +59,14 @@ class AgentHandle(Generic[AnswerT_co]):
         budget = self._session.budget.find_agent_budget(run.id)
         return build_agent_result(run.completion, budget, self._output)
 
+    @check_keywords("handle.send()")
     async def send(self, text: str) -> None:
         """Send a message. A running agent gets it at its next step; an ended agent is resumed with it."""
         check_text("handle.send()", "text", text)
+        self._session.workflows.agents.refuse_start()
         await self._session.supervisor.send_user_message(self.id, text)
 
+    @check_keywords("handle.stop()")
     async def stop(self, reason: str = STOPPED_BY_PROGRAM) -> Result[AnswerT_co]:
         """Stop the agent, if it is running, and return its result."""
         await self._session.supervisor.stop_run_if_running(self._find_run(), reason)

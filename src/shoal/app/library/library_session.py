@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast, overload
 
-from shoal.app.agents.agent import Agent, refuse_unknown_keywords
+from shoal.app.agents.agent import Agent
 from shoal.app.agents.argument_checks import (
     check_count,
     check_function,
@@ -20,12 +20,14 @@ from shoal.app.agents.program_agents import MAPPED_AGENTS, SpawnOptions, choose_
 from shoal.app.agents.result import Result
 from shoal.app.library.agent_handle import AgentHandle
 from shoal.app.library.question_answerer import answer_questions
+from shoal.app.library.session_deadline import find_time_limit, stop_work_at_time_limit
 from shoal.app.session.session import Session
 from shoal.app.session.turn import Turn
 from shoal.core.budgets.shared_budget import SharedBudget
 from shoal.core.conversation.messages import Message
 from shoal.core.errors import AgentRequestRefused, ShoalError
 from shoal.core.events import Event
+from shoal.core.keyword_checks import check_keywords, check_method_keywords
 from shoal.core.output_type import AnswerT_co
 from shoal.runs.event_channel import EventChannel
 
@@ -43,6 +45,11 @@ _NOT_OPEN = (
 )
 
 
+@check_method_keywords(
+    "session",
+    *("ask_side_question", "compact", "move_to_background", "queue_message", "set_delegate_mode", "set_mode"),
+    *("set_model", "steer", "stop_agents", "stop_task", "undo"),
+)
 class LibrarySession(Session, Generic[AnswerT_co]):
     """A session. Enter it with `async with`, or call `open` and `close`, for example in a notebook."""
 
@@ -67,6 +74,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         self._closing = asyncio.Event()
         self._last_turn: Turn[Any] | None = None
         self._question_answerer: asyncio.Task[None] | None = None
+        self._deadline_watcher: asyncio.Task[None] | None = None
 
     if not TYPE_CHECKING:
 
@@ -90,12 +98,16 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         except BaseException:
             await super().__aexit__(None, None, None)
             raise
+        if (limit := find_time_limit(self, self._options.deadline)) is not None:
+            self._deadline_watcher = self._tasks.create_task(stop_work_at_time_limit(self, limit))
         if (handler := self._options.on_question) is not None:
             self._question_answerer = self._tasks.create_task(answer_questions(self, handler))
         return self
 
     async def __aexit__(self, *exc: Any) -> None:
         self._is_closed = True
+        if self._deadline_watcher is not None:
+            self._deadline_watcher.cancel()
         try:
             await self._end_turn_before_questions()
         finally:
@@ -141,20 +153,18 @@ class LibrarySession(Session, Generic[AnswerT_co]):
                 raise
             opened.set_exception(error)
 
+    @check_keywords("session.run()")
     def run(self, prompt: str | Message | SlashCommandInvocation | None) -> Turn[AnswerT_co]:
         """Start a turn: await it for its `Result`, or read its events or its `text()`."""
         self._require_open()
         check_prompt("session.run()", prompt)
-        last = self._last_turn
-        if last is not None and last.is_abandoned and self.is_busy:
-            turn = self._run_after_current_turn(prompt)
-        else:
-            turn = super().run(prompt)
-        loop = asyncio.get_running_loop()
-        turn.on_abandoned = lambda: self._end_abandoned_turn(loop)
-        self._last_turn = turn
+        last, loop = self._last_turn, asyncio.get_running_loop()
+        is_after_abandoned = last is not None and last.is_abandoned and self.is_busy
+        start_turn = self._run_after_current_turn if is_after_abandoned else self._start_turn
+        turn = self._last_turn = start_turn(prompt, lambda: self._end_abandoned_turn(loop))
         return cast("Turn[AnswerT_co]", turn)
 
+    @check_keywords("session.subscribe()")
     def subscribe(self, callback: Callable[[Event], None]) -> Callable[[], None]:
         """Subscribe to all events, in turns and between them; return a function that unsubscribes.
 
@@ -164,14 +174,17 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         check_function("session.subscribe()", "callback", callback)
         return super().subscribe(callback)
 
+    @check_keywords("session.send()")
     async def send(self, to: str, text: str) -> AgentMessageDeliveryReceipt:
         """Send a person's text to any agent. The lead receives it as steering, or in a new turn."""
         self._require_open()
         check_text("session.send()", "to", to)
         check_text("session.send()", "text", text)
+        self.workflows.agents.refuse_start()
         with self._errors_in_python():
             return await super().send(to, text)
 
+    @check_keywords("session.next_turn()")
     async def next_turn(self, *, wait_for_input: bool = False) -> Turn[AnswerT_co] | None:
         return cast("Turn[AnswerT_co] | None", await super().next_turn(wait_for_input=wait_for_input))
 
@@ -190,6 +203,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         output: type[AgentT],
         **options: Unpack[SpawnOptions],
     ) -> AgentHandle[AgentT]: ...
+    @check_keywords("session.spawn()", SpawnOptions)
     async def spawn(
         self,
         agent: Agent[Any] | str,
@@ -203,7 +217,6 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         `agent` is an `Agent`, or the name of one from a file. `output` overrides the type of its answer.
         Raises `AgentRequestRefused`.
         """
-        refuse_unknown_keywords("session.spawn()", options, SpawnOptions.__annotations__)
         self._require_open()
         answer = choose_output_type(agent, output)
         with self._errors_in_python():
@@ -238,6 +251,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         at_once: int = MAPPED_AGENTS,
         **options: Unpack[SpawnOptions],
     ) -> list[Result[AgentT]]: ...
+    @check_keywords("session.map()", SpawnOptions)
     async def map(
         self,
         agent: Agent[Any] | str,
@@ -253,7 +267,6 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         its agents.
         """
         self._require_open()
-        refuse_unknown_keywords("session.map()", options, {**SpawnOptions.__annotations__, "at_once": int})
         check_count("session.map()", "at_once", at_once)
         results: dict[int, Result[Any]] = {}
         remaining = enumerate(check_prompts("session.map()", prompts))
@@ -328,16 +341,17 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         with suppress(RuntimeError):  # the loop is closed, and the turn with it
             loop.call_soon_threadsafe(interrupt_soon)
 
-    def _run_after_current_turn(self, prompt: str | Message | SlashCommandInvocation | None) -> Turn[Any]:
+    def _run_after_current_turn(
+        self, prompt: str | Message | SlashCommandInvocation | None, on_abandoned: Callable[[], None]
+    ) -> Turn[Any]:
         """Start a turn as soon as the abandoned one has ended."""
         abandoned, channel = self._running, EventChannel()
-        start_turn = super().run
 
         async def run_and_forward() -> None:
             try:
                 if abandoned is not None:
                     await asyncio.wait([abandoned])
-                async for event in start_turn(prompt):
+                async for event in self._start_turn(prompt):
                     await channel.put(event)
             finally:
                 channel.close()
@@ -348,4 +362,4 @@ class LibrarySession(Session, Generic[AnswerT_co]):
             await self.interrupt()
 
         task = self._tasks.create_task(run_and_forward())
-        return Turn(channel, task, interrupt_forwarded, self._options.output)
+        return Turn(channel, task, interrupt_forwarded, self._options.output, on_abandoned)

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypedDict
 
-from shoal.app.agents.agent import Agent, EffortLevel, name_tools, refuse_unknown_keywords
+from shoal.app.agents.agent import Agent, EffortLevel, name_tools
 from shoal.app.agents.option_words import name_options_in_error
 from shoal.app.options import Options, QuestionHandler
 from shoal.core.budgets.shared_budget import SharedBudget
@@ -161,9 +161,8 @@ def build_session_options(
 ) -> tuple[Options, tuple[Agent[Any], ...]]:
     """Return the options and the agents that the program passed.
 
-    Raises `TypeError` for an unknown option, and `SettingsError` for a wrong value.
+    Raises `SettingsError`.
     """
-    refuse_unknown_keywords(function, given, SessionOptions.__annotations__)
     try:
         return _convert_options(given, output)
     except SettingsError as error:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from shoal.app.agents.agent import Agent, refuse_unknown_keywords, restore_agent
+from shoal.app.agents.agent import Agent, restore_agent
 from shoal.app.agents.argument_checks import check_text
 from shoal.app.config.session_config import resolve_environment
 from shoal.app.library.library_session import LibrarySession
@@ -34,6 +34,7 @@ from shoal.app.teams.journaled_board import JournaledTaskBoard
 from shoal.core.agents.subagents import SpawnRequest
 from shoal.core.errors import AgentRequestRefused, InvalidName, SettingsError, TeamNotFound
 from shoal.core.events import AgentStarted, Event
+from shoal.core.keyword_checks import check_keywords
 from shoal.core.names import LEAD_NAME, AgentName, TaskId, TeamName, parse_team_name, parse_teammate_name
 from shoal.core.teams.tasks import Task, TaskDraft
 from shoal.core.teams.team_operations import TeammateStatusSnapshot
@@ -62,6 +63,7 @@ class Team:
     stays on disk: `Team.resume` continues it, even after a crash.
     """
 
+    @check_keywords("shoal.Team()", SharedOptions)
     def __init__(
         self,
         name: str,
@@ -75,7 +77,6 @@ class Team:
 
         Raises `SettingsError`, and `TypeError` for an unknown option.
         """
-        refuse_unknown_keywords(f"shoal.Team({name!r})", options, _list_option_names())
         self.name = name
         self._members = _check_members(name, members, lead, backend)
         self._lead = lead
@@ -95,6 +96,7 @@ class Team:
         return f"<team {self.name}: {', '.join(self._members)}>"
 
     @classmethod
+    @check_keywords("shoal.Team.resume()", SharedOptions)
     def resume(
         cls,
         name: str,
@@ -108,7 +110,6 @@ class Team:
         Agents and options are those of the earlier process. Objects of the program, such as a model or
         Python tools, must be passed again. Raises `TeamNotFound`.
         """
-        refuse_unknown_keywords(f"shoal.Team.resume({name!r})", options, _list_option_names())
         return TeamResumption(name, members, lead, options)
 
     @classmethod
@@ -175,6 +176,7 @@ class Team:
         """Return all tasks of the board by number."""
         return tuple(await self._require_session().open_board(self.name).list_tasks())
 
+    @check_keywords("team.add_task()")
     async def add_task(
         self,
         subject: str,
@@ -228,6 +230,7 @@ class Team:
         session = self._require_session()
         if self._is_started:
             return
+        session.workflows.agents.refuse_start(f"The team {self.name!r}")
         self._is_started = True
         known = _list_started_members(session, self.name)
         missing = [name for name in self._members if name not in known]
@@ -237,6 +240,7 @@ class Team:
             await self._require_teams(session).add_members(requests)
         self._continue_work(session)
 
+    @check_keywords("team.send()")
     async def send(self, to: str, text: str) -> None:
         """Send a message to a member, or to the lead as `lead`.
 
@@ -256,6 +260,7 @@ class Team:
         await session.send(to, text)
         self._continue_work(session)
 
+    @check_keywords("team.run()")
     def run(self, prompt: str) -> Turn[Any]:
         """Start a turn of the lead."""
         if self._lead is None:
@@ -291,7 +296,9 @@ class Team:
         self._last_report = TeamReport(
             team=self.name,
             tasks=tasks,
-            reasons=explain_unfinished_tasks(self.name, tasks, self.members, self._endings),
+            reasons=explain_unfinished_tasks(
+                self.name, tasks, self.members, self._endings, session.workflows.agents.start_refusal
+            ),
             messages=tuple(
                 mail
                 for mail in await mailboxes.read_history(LEAD_NAME)
@@ -445,10 +452,6 @@ def _get_task_id(task: Any) -> TaskId:
     if not isinstance(task, str | Task):
         raise TypeError(f"team.add_task(): blocked_by: expected tasks or their ids, got {task!r:.80}.")
     return TaskId(task if isinstance(task, str) else task.id)
-
-
-def _list_option_names() -> Mapping[str, Any]:
-    return {**SharedOptions.__annotations__, "members": Any, "lead": Any, "backend": Any}
 
 
 def _check_members(

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from shoal.app.settings.mcp_files import ConfiguredMcpServers
 from shoal.core.agents.agent_definitions import AgentDefinition, ToolSelection
-from shoal.core.conversation.tools import Tool
+from shoal.core.conversation.tools import Tool, ToolRegistry
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.extensions.mcp_servers import (
     MCP_PREFIX,
@@ -79,7 +79,7 @@ class SessionMcpServerManager:
         self,
         configured: ConfiguredMcpServers,
         host: McpClientContext,
-        tools: dict[str, Tool],
+        tools: ToolRegistry,
         *,
         startup_wait: float,
         is_trusted: Callable[[AgentDefinition], bool],
@@ -92,10 +92,8 @@ class SessionMcpServerManager:
         takes a second, which would delay that request.
         """
         self.configured = configured
-        self.relayed_servers: tuple[McpServerStatus, ...] = ()
-        """Servers of the program that drives the session; their tools are provided by the caller."""
         self._host = host
-        self._tools = tools
+        self.tools = tools
         self._startup_wait = startup_wait
         self._is_trusted = is_trusted
         self._is_permitted = is_permitted
@@ -205,7 +203,7 @@ class SessionMcpServerManager:
         unstarted = [server for server in self.configured.servers if server.name not in started_names]
         return (
             *(managed.status_info for managed in self._servers),
-            *self.relayed_servers,
+            *self.configured.relayed,
             *(_make_unstarted_server_status(server, "pending", "") for server in unstarted),
             *(
                 _make_unstarted_server_status(server, "disabled", DISABLED_REASON)
@@ -267,15 +265,13 @@ class SessionMcpServerManager:
             *(name for each in patterns for name in self._list_driving_program_tool_names(each)),
         )
         if not own_servers:
-            return AgentTools(tools=self._tools, extra_names=extra_names)
+            return AgentTools(tools=self.tools, extra_names=extra_names)
 
         async def close_own_servers() -> None:
             await self._stop_servers(own_servers)
 
         own_tools = {tool.schema.name: tool for managed in own_servers for tool in managed.tools}
-        return AgentTools(
-            tools={**self._tools, **own_tools}, extra_names=extra_names, close=close_own_servers
-        )
+        return AgentTools(tools={**self.tools, **own_tools}, extra_names=extra_names, close=close_own_servers)
 
     def _read_agent_servers(self, definition: AgentDefinition) -> Iterable[McpServerConfig]:
         """Yield the servers that the definition itself describes."""
@@ -356,7 +352,7 @@ class SessionMcpServerManager:
     def _list_driving_program_tool_names(self, entry: str) -> tuple[str, ...]:
         return tuple(
             name
-            for each in self.relayed_servers
+            for each in self.configured.relayed
             if matches_mcp_server_pattern(entry, each.name)
             for name in each.tools
         )
@@ -421,7 +417,7 @@ class SessionMcpServerManager:
         if any(managed.features.resources for managed in self._servers):
             self._resource_tools = self._resource_tools or _create_resource_tools(lambda: self._servers)
             published |= {tool.schema.name: tool for tool in self._resource_tools}
-        previous = {name: self._tools[name] for name in self._published}
+        previous = {name: self.tools[name] for name in self._published}
         if self._settled:
             published = {**previous, **published}
         else:
@@ -429,8 +425,8 @@ class SessionMcpServerManager:
         if list(published.items()) == list(previous.items()):
             return False
         for name in self._published:
-            del self._tools[name]
-        self._tools |= published
+            del self.tools[name]
+        self.tools |= published
         self._published = list(published)
         self._notify_listeners()
         return True

@@ -67,14 +67,18 @@ def is_same_model(requested: str, answered: str) -> bool:
 
 
 class EventBus:
-    def __init__(self, journal: Journal) -> None:
+    """The debug log gets every event of this process, and the notes that are meant for it alone."""
+
+    def __init__(self, journal: Journal, write_to_debug_log: EventCallback | None = None) -> None:
         self._journal = journal
         self._turn_channel: EventChannel | None = None
         self._substitution_detector = ModelSubstitutionDetector()
-        self._observers: tuple[EventCallback, ...] = ()
+        self._observers: tuple[EventCallback, ...] = (
+            () if write_to_debug_log is None else (write_to_debug_log,)
+        )
         self._remote_observers: tuple[EventCallback, ...] = ()
         self._subscribers: dict[EventCallback, None] = {}
-        self._write_to_debug_log: EventCallback | None = None
+        self._write_to_debug_log = write_to_debug_log
         self.turn = 0
         """Number of the running turn, or of the last one."""
 
@@ -83,11 +87,6 @@ class EventBus:
         self._observers = (*self._observers, observe)
         if remote_events:
             self._remote_observers = (*self._remote_observers, observe)
-
-    def attach_debug_log(self, write: EventCallback) -> None:
-        """Write every event of this process to the debug log, and the notes that are meant for it alone."""
-        self._write_to_debug_log = write
-        self.add_observer(write, remote_events=False)
 
     def note_in_debug_log(self, text: str) -> None:
         if self._write_to_debug_log is not None:

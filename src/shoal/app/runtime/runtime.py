@@ -26,16 +26,17 @@ from shoal.app.hooks.agent_hooks import VARIABLES_DIRECTORY, HookRegistry, creat
 from shoal.app.hooks.hook_sources import load_configured_hooks
 from shoal.app.isolation.agent_workspace import AgentFileWriteLeases, WorkspaceAllocator
 from shoal.app.isolation.lead_worktree import build_lead_worktree_tools
-from shoal.app.isolation.sandbox_policies import create_sandbox
+from shoal.app.isolation.sandbox_policies import create_sandbox_selection
 from shoal.app.mcp.deferred_tools import ToolDeferral
-from shoal.app.mcp.mcp_servers import McpPromptCommands, SessionMcpServerManager
+from shoal.app.mcp.mcp_servers import SessionMcpServerManager
 from shoal.app.options import AgentExtras, Options
-from shoal.app.runtime.event_bus import EventBus
+from shoal.app.runtime.event_bus import EventBus, EventCallback
 from shoal.app.runtime.hook_services import SessionHookServices
 from shoal.app.runtime.plan_registry import AgentPlanRegistry
 from shoal.app.runtime.session_budget import open_session_budget
 from shoal.app.runtime.session_knowledge import load_skills_and_instructions
 from shoal.app.runtime.session_servers import create_mcp_servers
+from shoal.app.runtime.session_telemetry import open_telemetry
 from shoal.app.settings.configured_rules import add_permission_flag_rules
 from shoal.app.settings.live_settings import AutoReloadingSettings
 from shoal.app.settings.mcp_files import select_permitted_mcp_tools
@@ -45,6 +46,7 @@ from shoal.app.skills.knowledge import SkillsAndInstructions
 from shoal.app.teams.team_store import TeamStore
 from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.backends.guardian import end_leftover_processes
+from shoal.backends.sandbox.sandbox_selection import DriverSelectingSandbox
 from shoal.core.agents.agent_definitions import THINKING_TOKENS_BY_EFFORT
 from shoal.core.agents.background_shells import BackgroundShellObserver
 from shoal.core.agents.identity import AgentIdentity
@@ -52,7 +54,7 @@ from shoal.core.agents.subagents import ShellCommandResult
 from shoal.core.budgets.budget import Budget
 from shoal.core.clock import Clock
 from shoal.core.conversation.messages import ToolUseBlock
-from shoal.core.conversation.tools import Tool
+from shoal.core.conversation.tools import Tool, ToolRegistry
 from shoal.core.errors import ShoalError
 from shoal.core.events import FileChanged
 from shoal.core.extensions.hooks import ShellCommandHookAction
@@ -60,7 +62,7 @@ from shoal.core.ids import LEAD_ID, AgentId, IdGenerator
 from shoal.core.permissions.permission_changes import PermissionSuggestion, resolve_permission_mode
 from shoal.core.permissions.permission_decisions import AllowDecision
 from shoal.core.permissions.questions import PermissionQuestion, Question
-from shoal.core.permissions.sandbox import Sandbox
+from shoal.core.permissions.sandbox import Sandbox, SandboxStatus
 from shoal.core.ports import Model, Workspace
 from shoal.core.text.filenames import escape_filename
 from shoal.core.text.text_format import format_count_with_noun
@@ -94,19 +96,6 @@ COMMAND_TIMEOUT_MS = 600_000
 _TAIL_LENGTH = 2_000
 _EARLY_HOOK_EVENTS = frozenset(("InstructionsLoaded", "SessionStart", "Setup", "UserPromptSubmit"))
 """Events before the first request, whose commands need the guardian."""
-
-
-class SessionTraceParents:
-    def __init__(self) -> None:
-        self._recorder: TelemetrySpanRecorder | None = None
-
-    def use_recorder(self, recorder: TelemetrySpanRecorder) -> None:
-        """Take trace parents from this recorder from now on."""
-        self._recorder = recorder
-
-    def find_trace_parent(self, agent: AgentId, call: str) -> str:
-        """Return the trace parent for an agent in another process; empty without telemetry."""
-        return "" if self._recorder is None else self._recorder.hand_off_agent_trace(agent, call)
 
 
 class TaskAcceptanceCommandRunner:
@@ -212,7 +201,7 @@ class AgentServices(Struct, frozen=True, kw_only=True):
     plans: AgentPlanRegistry
     workspaces: WorkspaceAllocator
     acceptance: TaskAcceptanceCommandRunner
-    trace_parents: SessionTraceParents
+    telemetry: TelemetrySpanRecorder | None
     deferral: ToolDeferral
     """MCP tools that an agent has to search for."""
     ids: IdGenerator
@@ -247,7 +236,7 @@ class Runtime(Struct, frozen=True, kw_only=True):
     budget: Budget
     question_broker: SessionQuestionBroker
     hooks: HookRegistry
-    tools: dict[str, Tool]
+    tools: ToolRegistry
     """Tools from which agents get their own."""
     servers: SessionMcpServerManager
     knowledge: SkillsAndInstructions
@@ -275,12 +264,12 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
     choose_model = create_model_chooser(config, exit_stack, (model_notes := list[str]()).append)
     model = await choose_model(options.model)
     store = open_session_store(config, exit_stack)
-    events = EventBus(store.journal)
+    events = EventBus(store.journal, _open_debug_log(config, exit_stack))
     identity = AgentIdentity(session=config.history.session, name=options.name, team=options.team)
     granted = (*options.add_dirs, *settings.permissions.rules.directories)
     workspaces = _create_workspace_allocator(config, store, events, exit_stack)
     workspace = _create_lead_workspace(config, store, granted, events, workspaces.leases)
-    tools: dict[str, Tool] = {}
+    tools = ToolRegistry()
     question_broker = SessionQuestionBroker(
         store.questions,
         clock=options.clock,
@@ -292,9 +281,11 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
     processes, process_notes = _create_process_launcher(config)
     exit_stack.push_async_callback(processes.aclose)
     live_settings = _create_live_settings(config, workspace, events)
-    permissions = _create_lead_permissions(config, workspace, store.directory, live_settings, events)
-    sandbox = create_sandbox(settings, workspace, store.directory, events.note, permissions.list_denied_paths)
-    permissions.is_sandboxed = lambda _: sandbox.can_skip_permission_question
+    selection = create_sandbox_selection(settings, workspace, store.directory, events.note)
+    permissions = _create_lead_permissions(
+        config, workspace, store.directory, live_settings, events, selection
+    )
+    sandbox = DriverSelectingSandbox(selection, permissions.list_denied_paths)
     queue, notice_ids = SharedInboxQueue(), ids.derive_generator()
     shells = await _open_shell_supervisor(
         config,
@@ -341,11 +332,10 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
     tools |= {} if web_search is None else {web_search.schema.name: web_search}
     await exit_stack.enter_async_context(servers)
     knowledge = load_skills_and_instructions(
-        config, permissions, hooks, tools, running_agents, model.card.window, events
+        config, permissions, hooks, servers, running_agents, model.card.window, events
     )
-    knowledge.prompts.append(McpPromptCommands(servers))
     deferral = ToolDeferral(settings, model.card.window, servers, running_agents.require_agent)
-    _open_debug_log(config, events, exit_stack)
+    telemetry, telemetry_notes = open_telemetry(config, events, running_agents, identity, exit_stack)
     return Runtime(
         config=config,
         events=events,
@@ -372,13 +362,16 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
             plans=plan_registry,
             workspaces=workspaces,
             acceptance=acceptance,
-            trace_parents=SessionTraceParents(),
+            telemetry=telemetry,
             deferral=deferral,
             ids=ids.derive_generator(),
             extras=dict(options.agent_extras),
         ),
         processes=ProcessServices(
-            launcher=processes, shells=shells, sandbox=sandbox, startup_notes=(*process_notes, *model_notes)
+            launcher=processes,
+            shells=shells,
+            sandbox=sandbox,
+            startup_notes=(*process_notes, *model_notes, *telemetry_notes),
         ),
         inbox=InboxServices(queue=queue, scheduler=scheduler, notice_ids=notice_ids),
     )
@@ -427,6 +420,7 @@ def _create_lead_permissions(
     directory: Path,
     live_settings: AutoReloadingSettings,
     events: EventBus,
+    sandbox: SandboxStatus,
 ) -> PermissionEngine:
     options, settings = config.options, config.settings
     mode = resolve_permission_mode(options.mode) or settings.permissions.entries.default_mode or "default"
@@ -445,7 +439,6 @@ def _create_lead_permissions(
         workspace,
         mode=mode,
         rules=AgentDenialRuleProvider(live_settings, denied_rules) if denied_rules else live_settings,
-        readable=[directory / "results", find_bundled_docs_directory()],
         home=settings.home,
         answers=_create_permission_answers(settings, workspace.root, events),
         can_bypass=settings.permissions.bypass_ban is None
@@ -454,7 +447,9 @@ def _create_lead_permissions(
             or options.allow_bypass
             or settings.permissions.entries.default_mode == "bypassPermissions"
         ),
+        sandbox=sandbox,
     )
+    engine.allow_reading(directory / "results", find_bundled_docs_directory())
     for tools in () if membership is None else membership.only_tools:
         engine.restrict_to_tool_patterns(tools)
     lead_tools = () if config.lead_agent is None else config.lead_agent.capabilities.tools or ()
@@ -639,10 +634,10 @@ def _create_workspace_allocator(
     return allocator
 
 
-def _open_debug_log(config: SessionConfig, events: EventBus, exit_stack: AsyncExitStack) -> None:
+def _open_debug_log(config: SessionConfig, exit_stack: AsyncExitStack) -> EventCallback | None:
     options, settings = config.options, config.settings
     if not options.debug or options.lead_channel is not None:
-        return
+        return None
     from shoal.stores.files.sessions.debug_log import DebugLog
 
     log = DebugLog(
@@ -654,4 +649,4 @@ def _open_debug_log(config: SessionConfig, events: EventBus, exit_stack: AsyncEx
         event_filter=options.debug_filter,
     )
     exit_stack.callback(log.close)
-    events.attach_debug_log(log.write_event)
+    return log.write_event

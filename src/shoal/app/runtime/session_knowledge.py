@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from shoal.app.config.session_config import SessionConfig
@@ -20,6 +19,7 @@ from shoal.app.definitions.project_memory import (
 )
 from shoal.app.definitions.workflow_files import WorkflowFiles
 from shoal.app.hooks.agent_hooks import HookRegistry
+from shoal.app.mcp.mcp_servers import McpPromptCommands, SessionMcpServerManager
 from shoal.app.model_notices import format_session_notice
 from shoal.app.runtime.event_bus import EventBus
 from shoal.app.settings.managed_switches import is_plugin_only
@@ -31,7 +31,6 @@ from shoal.app.skills.skill_catalog import SkillAndCommandLibrary, load_skills, 
 from shoal.app.skills.skill_invoker import SkillInvoker
 from shoal.app.skills.skill_policy import load_skill_policy
 from shoal.app.skills.skill_trust import SkillTrustDecisionStore
-from shoal.core.conversation.tools import Tool
 from shoal.core.text.filenames import escape_filename
 from shoal.policy.permission_engine import PermissionEngine
 from shoal.runs.running_agents import RunningAgents
@@ -41,7 +40,7 @@ def load_skills_and_instructions(
     config: SessionConfig,
     permissions: PermissionEngine,
     hooks: HookRegistry,
-    tools: Mapping[str, Tool],
+    servers: SessionMcpServerManager,
     running_agents: RunningAgents,
     window: int,
     events: EventBus,
@@ -77,7 +76,7 @@ def load_skills_and_instructions(
         invoker=SkillInvoker(
             skills,
             trust,
-            tools=tools,
+            tools=servers.tools,
             running_agents=running_agents,
             cwd=cwd,
             hooks=hooks,
@@ -85,10 +84,11 @@ def load_skills_and_instructions(
         ),
         catalog_changes=AgentAndSkillChangeReporter(config.definitions, skills),
         instructions=instructions,
-        mentions=MentionExpander(tools, config.definitions.resolve_agent_name),
+        mentions=MentionExpander(servers.tools, config.definitions.resolve_agent_name),
         path_instructions=path_instructions,
         output_style=choose_output_style(settings, cwd, config.plugins.list_style_dirs()),
         memory=memory,
+        prompts=(McpPromptCommands(servers),),
         workflows=_find_workflow_files(config, cwd),
     )
 
@@ -111,7 +111,7 @@ def _load_project_memory(settings: Settings, cwd: Path, permissions: PermissionE
 
 
 def _load_session_skills(config: SessionConfig, cwd: Path) -> SkillAndCommandLibrary:
-    options, plugins = config.options, config.plugins
+    options = config.options
     if not options.slash_commands:
         return load_skills_from_paths(())
     policy = load_skill_policy(config.settings.documents)
@@ -120,11 +120,7 @@ def _load_session_skills(config: SessionConfig, cwd: Path) -> SkillAndCommandLib
         if options.bare or is_plugin_only(config.settings.documents, "skills")
         else load_skills(cwd=cwd, home=config.settings.home, policy=policy, sources=options.setting_sources)
     )
-    skills.plugin_data_directories = {plugin.root: plugin.data for plugin in plugins.all}
-    for namespace, directory in plugins.list_skill_dirs():
-        skills.add_plugin_skills(namespace, skills=directory)
-    for namespace, directory in plugins.list_command_dirs():
-        skills.add_plugin_skills(namespace, commands=directory)
+    skills.add_plugins(config.plugins)
     if options.skills is not None:
         skills.skills.restrict_to_names(options.skills)
     return skills

@@ -15,9 +15,9 @@ from shoal.app.mcp.mcp_channels import parse_mcp_channel_names
 from shoal.app.mcp.mcp_host import create_mcp_client_context
 from shoal.app.mcp.mcp_servers import SessionMcpServerManager
 from shoal.app.runtime.event_bus import EventBus
-from shoal.app.settings.mcp_files import is_server_permitted, load_mcp_servers
+from shoal.app.settings.mcp_files import check_relayed_server, is_server_permitted, load_mcp_servers
 from shoal.backends.guarded_processes import GuardedProcessLauncher
-from shoal.core.conversation.tools import Tool
+from shoal.core.conversation.tools import ToolRegistry
 from shoal.core.extensions.mcp_servers import McpServerConfig
 from shoal.workspaces.local_workspace import LocalWorkspace
 
@@ -30,7 +30,7 @@ def create_mcp_servers(
     workspace: LocalWorkspace,
     processes: GuardedProcessLauncher,
     directory: Path,
-    tools: dict[str, Tool],
+    tools: ToolRegistry,
     events: EventBus,
 ) -> SessionMcpServerManager:
     """Create the servers. Raises `SettingsError` for an unusable flag."""
@@ -46,7 +46,11 @@ def create_mcp_servers(
         cwd=workspace.root,
         plugins=config.plugins.build_mcp_documents(),
     )
-    configured = replace(configured, channel_names=_parse_channel_names(config))
+    configured = replace(
+        configured,
+        channel_names=_parse_channel_names(config),
+        relayed=tuple(check_relayed_server(settings, each) for each in options.relayed_servers),
+    )
     client_context = create_mcp_client_context(
         settings,
         root=workspace.root,

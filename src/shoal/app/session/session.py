@@ -19,7 +19,6 @@ from shoal.app.options import Options
 from shoal.app.session import (
     person_notifier,
     session_cleanup,
-    session_telemetry,
     snapshot_update,
     typed_commands,
 )
@@ -31,7 +30,6 @@ from shoal.app.session.turn import (
     run_structured_turn,
 )
 from shoal.app.session.typed_commands import SlashCommandInvocation
-from shoal.app.settings.mcp_files import check_relayed_server
 from shoal.core.agents.identity import assume_identity
 from shoal.core.agents.subagents import AgentMessageDeliveryReceipt, AgentStatusSnapshot
 from shoal.core.conversation.inbox_items import InboxItem
@@ -195,11 +193,6 @@ class Session:
     async def wait_for_mcp_servers(self) -> None:
         await self.runtime.servers.wait_until_ready()
 
-    def add_relayed_mcp_servers(self, servers: tuple[McpServerStatus, ...]) -> None:
-        """Add the servers of the program that drives the session, which provides their tools itself."""
-        settings = self.config.settings
-        self.runtime.servers.relayed_servers = tuple(check_relayed_server(settings, each) for each in servers)
-
     def is_slash_command(self, prompt: str | Message) -> bool:
         return typed_commands.is_slash_command(self.runtime, prompt)
 
@@ -274,7 +267,6 @@ class Session:
             self._ids = self.agent.ids.derive_generator()
             self._tasks = await asyncio.TaskGroup().__aenter__()
             await connect_session(self, self._exit)
-            session_telemetry.attach_telemetry(self, self._exit, trace=self._options.trace)
             self._exit.push_async_exit(self._exit_task_group_unwrapping_errors)
             self._exit.callback(self.questions.late_answers.close)
             await start_or_recover_session(self)
@@ -334,11 +326,18 @@ class Session:
 
     def run(self, prompt: str | Message | SlashCommandInvocation | None) -> Turn[Any]:
         """Start a turn and return its events. Without a prompt it handles the queued items."""
+        return self._start_turn(prompt)
+
+    def _start_turn(
+        self,
+        prompt: str | Message | SlashCommandInvocation | None,
+        on_abandoned: Callable[[], None] | None = None,
+    ) -> Turn[Any]:
         self._require_no_running_turn()
         message = user_message(prompt) if isinstance(prompt, str) else prompt
         channel = self._channel = self.runtime.events.open_turn_channel()
         task = self._running = self._tasks.create_task(self._run_turn(message, channel))
-        return Turn(channel, task, self.interrupt, self._options.output)
+        return Turn(channel, task, self.interrupt, self._options.output, on_abandoned)
 
     def _require_no_running_turn(self) -> None:
         if self._running is not None:
@@ -357,7 +356,7 @@ class Session:
             # No agent is working that the deadline could cut off.
             await queue.wait_for_waking_item(LEAD_ID)
         try:
-            async with self.agent.clock.deadline(self._seconds_until_deadline()):
+            async with self.agent.clock.deadline(self.seconds_until_deadline):
                 if not queue.count_waking_items(LEAD_ID):
                     idle_waits = (
                         () if is_assistant and wait_for_input else (self._wait_until_agents_and_hooks_idle(),)
@@ -635,7 +634,7 @@ class Session:
             self.supervisor.announce_missed_results(
                 LEAD_ID, self.agent.conversation.add_interrupted_call_results()
             )
-            async with self.agent.clock.deadline(self._seconds_until_deadline()):
+            async with self.agent.clock.deadline(self.seconds_until_deadline):
                 if (stopped := await self.lifecycle_hooks.add_start_hook_context()) is not None:
                     return stopped, None
                 await self.runtime.servers.wait_until_ready()
@@ -674,9 +673,10 @@ class Session:
     @property
     def is_past_deadline(self) -> bool:
         """True if the deadline has passed."""
-        return self._seconds_until_deadline() <= 0
+        return self.seconds_until_deadline <= 0
 
-    def _seconds_until_deadline(self) -> float:
+    @property
+    def seconds_until_deadline(self) -> float:
         if self._options.deadline is None:
             return float("inf")
         return self.runtime.config.started_at + self._options.deadline - self.agent.clock.monotonic()

@@ -92,7 +92,9 @@ def route_hook_notices(session: Session) -> None:
         find_recipient=find_notice_recipient,
         is_idle=is_agent_idle,
     )
-    runtime.hooks.set_background_hook_notifier(notifier)
+    runtime.hooks.runner.subscribe_to_notices(notifier.deliver_notice)
+    runtime.hooks.subscribe_to_prompts(notifier.reset_wake_count)
+    runtime.inbox.queue.add_delivery_listener(notifier.on_item_delivered)
     runtime.hooks.runner.background.add_change_listener(teams.notify_changed)
 
 
@@ -187,7 +189,7 @@ def _create_supervisor_and_teams(
         *([build_workflow_tool(workflows.scripts)] if runtime.settings.own.workflow_tool else ()),
         runtime.knowledge.create_skill_tool(supervisor),
     )
-    runtime.tools.update({tool.schema.name: tool for tool in agent_tools})
+    runtime.tools.register(agent_tools)
     return supervisor, teams, workflows
 
 

@@ -41,14 +41,15 @@ class Turn(AsyncIterator[Event], Generic[AnswerT_co]):
         task: asyncio.Task[None],
         interrupt: Callable[[], Awaitable[object]],
         output: OutputType[Any] | None = None,
+        on_abandoned: Callable[[], None] | None = None,
     ) -> None:
+        """`on_abandoned` is called, maybe from another thread, if the reader left the `async for` early."""
         self._channel = channel
         self._task = task
         self._interrupt = interrupt
         self._output = output
         self._finished: RunFinished | None = None
-        self.on_abandoned: Callable[[], None] | None = None
-        """Called, maybe from another thread, if the reader left the `async for` early."""
+        self._on_abandoned = on_abandoned
         self.is_abandoned = False
 
     def __aiter__(self) -> AsyncIterator[Event]:
@@ -103,9 +104,9 @@ class Turn(AsyncIterator[Event], Generic[AnswerT_co]):
 
     def abandon(self) -> None:
         """End the turn soon because it has no reader."""
-        if self._finished is None and self.on_abandoned is not None and not self._task.done():
+        if self._finished is None and self._on_abandoned is not None and not self._task.done():
             self.is_abandoned = True
-            self.on_abandoned()
+            self._on_abandoned()
 
 
 class _TurnReader(AsyncIterator[Event]):

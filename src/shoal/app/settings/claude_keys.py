@@ -23,6 +23,7 @@ class ClaudeKey(Struct, frozen=True):
     """What differs, or what to do."""
 
 
+_SANDBOX_REMARK = "true turns the network off; false keeps the sandbox of agents in worktrees"
 CLAUDE_KEYS = (
     ClaudeKey("agent", "used"),
     ClaudeKey("allowedHttpHookUrls", "used", "the lists in all files must permit a URL"),
@@ -103,8 +104,8 @@ CLAUDE_KEYS = (
     ClaudeKey("permissions.deny", "used", "an invalid rule keeps Shoal from starting"),
     ClaudeKey("permissions.disableAutoMode", "used", "auto mode always behaves like default mode"),
     ClaudeKey("permissions.disableBypassPermissionsMode", "used"),
-    ClaudeKey("sandbox.enabled", "used"),
-    ClaudeKey("sandbox.failIfUnavailable", "used"),
+    ClaudeKey("sandbox.enabled", "used", _SANDBOX_REMARK),
+    ClaudeKey("sandbox.failIfUnavailable", "used", "false has no effect: Shoal refuses commands instead"),
     ClaudeKey("sandbox.allowUnsandboxedCommands", "not used", "no command leaves the sandbox"),
     ClaudeKey("sandbox.autoAllowBashIfSandboxed", "not used", "set shoal.sandbox.autoAllow"),
     ClaudeKey("sandbox.excludedCommands", "not used", "no command leaves the sandbox"),

@@ -55,16 +55,42 @@ def is_sandbox_key_enabled(documents: Sequence[SettingsDocument]) -> bool:
 
 
 def apply_sandbox_key(documents: Sequence[SettingsDocument], own: SandboxSettings) -> SandboxSettings:
-    """Return the sandbox with the restrictions of the key `sandbox`; the lists of all files are joined.
+    """Return the sandbox with the effect of the key `sandbox`; the lists of all files are joined.
 
     Only user files can make it more permissive.
     """
     if not is_sandbox_key_enabled(documents):
+        return replace(own, enabled="worktrees") if _is_sandbox_turned_off(documents, own) else own
+    if own.enabled is False and _has_user_choice(documents, "enabled"):
         return own
+    # Commands could reach every domain, while Claude Code asks for each one that is not listed.
+    has_network = own.network and _has_user_choice(documents, "network")
+    own = replace(own, enabled=True, network=has_network, private_temp=True)
     for document in reversed(documents):
         if raw := _read_sandbox_section(document):
             own = _restrict_sandbox_by_key(document, raw, own)
     return own
+
+
+def _is_sandbox_turned_off(documents: Sequence[SettingsDocument], own: SandboxSettings) -> bool:
+    """Return True if the user turns the sandbox off, and nothing under `shoal` needs it."""
+    choices = (_read_sandbox_section(each).get("enabled") for each in documents if each.is_user_controlled)
+    is_needed = own.auto_allow or own.hidden or own.read_only or not own.network or own.enabled != "auto"
+    return (
+        next((choice for choice in choices if choice is not None), None) is False
+        and not is_needed
+        and not _has_user_choice(documents, "enabled")
+    )
+
+
+def _has_user_choice(documents: Sequence[SettingsDocument], key: str) -> bool:
+    """Return True if the user sets a key under `shoal.sandbox`, and no managed file overrides it."""
+    for document in documents:
+        if document.is_user_controlled and has_settings_key(document, ("shoal", "sandbox", key)):
+            return True
+        if document.kind == "managed" and _read_sandbox_section(document).get("enabled"):
+            return False
+    return False
 
 
 def _read_sandbox_section(document: SettingsDocument) -> dict[str, Any]:
@@ -91,10 +117,8 @@ def _restrict_sandbox_by_key(
     read_only = _list_paths(document, files, "filesystem", "denyWrite")
     has_domains = any(network.get(key) for key in _DOMAIN_KEYS)
     writable = _list_paths(document, files, "filesystem", "allowWrite") if document.is_user_controlled else ()
-    is_required = raw.get("failIfUnavailable") is True or bool(hidden or read_only) or has_domains
     return replace(
         own,
-        enabled=True if is_required else own.enabled,
         network=own.network and not has_domains,
         hidden=_join(own.hidden, hidden),
         read_only=_join(own.read_only, read_only),

@@ -26,7 +26,7 @@ from shoal.app.settings.managed_switches import check_managed_switches
 from shoal.app.settings.mcp_files import (
     collect_mcp_server_variables,
     read_managed_mcp_files,
-    read_project_mcp_file,
+    read_project_mcp_files,
 )
 from shoal.app.settings.provider_credentials import (
     ACCESS_VARIABLES,
@@ -332,7 +332,7 @@ def load_settings(
     """
     environ = dict(os.environ if environ is None else environ)
     home = resolve_shoal_home(environ, cwd)
-    servers, server_problems = read_project_mcp_file(cwd)
+    servers, server_problems = read_project_mcp_files(cwd)
     claude_json = read_claude_json(home, cwd)
     managed = MANAGED_FILES if managed is None else managed
     files = list_settings_files(home, cwd, given, managed)
@@ -551,12 +551,13 @@ def _restrict_sandbox(
         trusted,
         enabled=trusted.enabled if merged.enabled is not True else True,
         network=trusted.network and merged.network,
+        private_temp=trusted.private_temp or merged.private_temp,
         hidden=tuple(dict.fromkeys((*trusted.hidden, *merged.hidden))),
         read_only=tuple(dict.fromkeys((*trusted.read_only, *merged.read_only))),
         withheld_variables=tuple(dict.fromkeys((*trusted.withheld_variables, *merged.withheld_variables))),
     )
     loosens = (
-        (not merged.enabled and bool(trusted.enabled))
+        (merged.enabled in (False, "worktrees") and trusted.enabled not in (False, merged.enabled))
         or (merged.auto_allow and not trusted.auto_allow)
         or merged.writable != trusted.writable
     )

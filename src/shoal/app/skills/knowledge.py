@@ -23,7 +23,7 @@ from shoal.runs.agent_supervisor import AgentSupervisor
 from shoal.tools.skill_tool import build_skill_tool, format_skill_list
 
 
-class SkillsAndInstructions(Struct, kw_only=True):
+class SkillsAndInstructions(Struct, frozen=True, kw_only=True):
     skills: SkillAndCommandLibrary
     invoker: SkillInvoker
     catalog_changes: AgentAndSkillChangeReporter
@@ -34,7 +34,7 @@ class SkillsAndInstructions(Struct, kw_only=True):
     memory: str = ""
     """Notes about the project from earlier sessions, for the prompt of the lead."""
     output_style: ChosenOutputStyle = ChosenOutputStyle()
-    prompts: list[ExternalSlashPromptSource] = []
+    prompts: tuple[ExternalSlashPromptSource, ...] = ()
     """Sources of additional commands."""
     workflows: WorkflowFiles | None = None
     """Workflows that can be typed as commands; None if commands are off."""

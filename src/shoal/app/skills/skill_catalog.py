@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
-from shoal.app.definitions.agent_files import DefinitionFileCache
+from shoal.app.definitions.agent_files import DefinitionFileCache, describe_replaced_definition_bytes
+from shoal.app.definitions.plugin_set import PluginSet
 from shoal.app.definitions.precedence_index import DefinitionPrecedenceIndex
-from shoal.app.definitions.project_directories import exclude_directory, iter_project_directories
+from shoal.app.settings.project_directories import exclude_directory, iter_project_directories
 from shoal.app.skills.claude_commands import explain_claude_command
 from shoal.app.skills.skill_files import (
     SKILL_FILE_NAMES,
@@ -90,6 +91,22 @@ class SkillCatalog:
         return tuple(self._refresh_index().warnings)
 
     @property
+    def unused_parts(self) -> tuple[str, ...]:
+        """Warnings about parts of usable files that have no effect."""
+        return tuple(
+            sentence
+            for source in self._sources
+            for each in source.results
+            if not isinstance(each, DefinitionProblem)
+            for sentence in each.unused_parts
+        )
+
+    def describe_replaced_bytes(self) -> tuple[str, ...]:
+        """Return a sentence about files that are not UTF-8 text, if there are any."""
+        results = (each for source in self._sources for each in source.results)
+        return describe_replaced_definition_bytes(self._noun, results)
+
+    @property
     def shadowed(self) -> tuple[tuple[Skill, Skill | DefinitionProblem], ...]:
         return tuple(self._refresh_index().shadowed)
 
@@ -125,13 +142,21 @@ class SkillAndCommandLibrary:
         self.skills = skills
         self.commands = commands
         self.policy = policy
-        self.plugin_data_directories: Mapping[Path, Path] = {}
+        self.plugin_data_directories: dict[Path, Path] = {}
         """Directory in which each plug-in may keep files, by the plug-in's own directory."""
+
+    def add_plugins(self, plugins: PluginSet) -> None:
+        """Add plug-ins with their skills, commands and directories."""
+        self.plugin_data_directories |= {plugin.root: plugin.data for plugin in plugins.all}
+        for namespace, directory in plugins.list_skill_dirs():
+            self.add_plugin_skills(namespace, skills=directory)
+        for namespace, directory in plugins.list_command_dirs():
+            self.add_plugin_skills(namespace, commands=directory)
 
     def add_plugin_skills(
         self, namespace: str, *, skills: Path | None = None, commands: Path | None = None
     ) -> None:
-        """Add a plug-in; its skills and commands are named `namespace:name`."""
+        """Add the skills and commands of a plug-in, named `namespace:name`."""
         if skills is not None:
             self.skills.add_source(create_skill_cache(skills, "plugin", namespace))
         if commands is not None:
@@ -173,13 +198,18 @@ class SkillAndCommandLibrary:
         )
 
     def describe_skill_file_problems(self) -> tuple[str, ...]:
-        """Return a sentence about unusable skill files for the user, if there are any."""
+        """Return sentences about unusable and damaged skill files for the user, if there are any."""
         found = (*self.skills.problems, *self.commands.problems)
+        others = (
+            *self.skills.describe_replaced_bytes(),
+            *self.commands.describe_replaced_bytes(),
+            *self.policy.problems,
+        )
         if not found:
-            return self.policy.problems
+            return others
         files = "One skill or command file" if len(found) == 1 else f"{len(found)} skill or command files"
         problem = f"{files} cannot be used ({found[0]}). Run `shoal skills validate` for details."
-        return (problem, *self.policy.problems)
+        return (problem, *others)
 
 
 def load_skills(

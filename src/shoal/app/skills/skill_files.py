@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from shoal.app.definitions.agent_files import DefinitionFileCache, read_definition_text
+from shoal.app.definitions.agent_files import DefinitionFileCache, DefinitionText, read_definition_text
 from shoal.core.agents.agent_definitions import DefinitionProblem, DefinitionSource, DefinitionSourceKind
 from shoal.core.errors import InvalidAgentDefinition, SettingsError
 from shoal.policy.permission_rules import parse_permission_rule
@@ -45,13 +45,15 @@ def read_skill_file(
     path: Path, kind: DefinitionSourceKind, *, root: Path | None = None, namespace: str = ""
 ) -> SkillResult:
     directory = path.parent.name
-    text = read_definition_text(path, kind)
-    if isinstance(text, DefinitionProblem):
-        return replace(text, name=_add_plugin_namespace(namespace, directory))
+    file = read_definition_text(path, kind)
+    if isinstance(file, DefinitionProblem):
+        return replace(file, name=_add_plugin_namespace(namespace, directory))
     if path.parent == root:
         what = "it is not in its own directory; move it to a directory with the skill's name"
         return DefinitionProblem(what=what, name=directory, source=DefinitionSource(kind=kind, path=path))
-    return _parse_skill_file(lambda source: parse_skill(text, source, name=directory), path, kind, namespace)
+    return _parse_skill_file(
+        lambda source: _parse_decoded(parse_skill, file, source, directory), path, kind, namespace
+    )
 
 
 def read_slash_command_file(
@@ -59,12 +61,19 @@ def read_slash_command_file(
 ) -> SkillResult:
     relative = path.name if root is None else path.relative_to(root)
     name = ":".join(Path(relative).with_suffix("").parts)
-    text = read_definition_text(path, kind)
-    if isinstance(text, DefinitionProblem):
-        return replace(text, name=_add_plugin_namespace(namespace, name))
+    file = read_definition_text(path, kind)
+    if isinstance(file, DefinitionProblem):
+        return replace(file, name=_add_plugin_namespace(namespace, name))
     return _parse_skill_file(
-        lambda source: parse_slash_command_file(text, source, name=name), path, kind, namespace
+        lambda source: _parse_decoded(parse_slash_command_file, file, source, name), path, kind, namespace
     )
+
+
+def _parse_decoded(
+    parse: Callable[..., ParsedSkill], file: DefinitionText, source: DefinitionSource, name: str
+) -> ParsedSkill:
+    parsed = parse(file.text, source, name=name)
+    return replace(parsed, has_replaced_bytes=True) if file.has_replaced_bytes else parsed
 
 
 def _parse_skill_file(

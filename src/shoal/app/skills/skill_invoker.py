@@ -11,9 +11,9 @@ from msgspec import Struct
 from shoal.agent.agent_runner import AgentRunner
 from shoal.agent.tool_calls import run_unrecorded_tool_call
 from shoal.app.agent_permissions import get_permission_engine
-from shoal.app.definitions.project_directories import iter_project_directories
 from shoal.app.hooks.agent_hooks import HookRegistry
 from shoal.app.model_notices import format_session_notice
+from shoal.app.settings.project_directories import iter_project_directories
 from shoal.app.skills.skill_catalog import SkillAndCommandLibrary
 from shoal.app.skills.skill_text import (
     SkillTextPart,
@@ -207,7 +207,8 @@ class SkillInvoker:
                 "CLAUDE_EFFORT": effort,
             },
         )
-        if arguments and skips_first_argument(skill.body) and skill.name not in self._noted:
+        is_ambiguous = bool(arguments) and skips_first_argument(skill.body, skill.argument_names)
+        if is_ambiguous and skill.name not in self._noted:
             self._noted.add(skill.name)
             self._note(f"/{skill.name} uses $1 but not $0; $0 is the first argument and $1 the second.")
         parts: list[str] = []

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from shoal.app.model_notices import format_session_notice
 from shoal.app.teams.team_store import TeamStore
 from shoal.core.errors import TaskUpdateRefused, TeamStoreError
 from shoal.core.names import AgentName, TaskId, TeamName
@@ -19,7 +20,7 @@ async def add_board_task(
     tasks = store.open_board(board)
     for other in blocked_by:
         if await tasks.get(other) is None:
-            raise TaskUpdateRefused(f"Nothing was added because there is no task {other} to wait for.")
+            raise TaskUpdateRefused(format_session_notice("unknown_blocker", task=other))
     # Blocked from the start: a member may be waiting for the next free task.
     task = await tasks.create(replace(draft, blocked_by=tuple(blocked_by)))
     if not blocked_by:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from shoal.app.model_notices import format_session_notice
 from shoal.app.teams.team_lookup import find_team_name
 from shoal.app.teams.team_store import TeamStore
 from shoal.core.clock import Clock, format_iso_time
@@ -82,8 +83,7 @@ class ExternalMember:
             await self._add_to_roster(identity)
         elif entry.agent_type != EXTERNAL_MEMBER_TYPE:
             raise AgentRequestRefused(
-                f"The name {identity.name} belongs to a member of {identity.team} that Shoal runs. "
-                "Choose another name."
+                format_session_notice("name_of_agent", name=identity.name, team=identity.team)
             )
         self._identities[identity.team] = identity
         await self._reclaim_tasks(identity)
@@ -91,19 +91,17 @@ class ExternalMember:
 
     def get_identity(self, team: str | None) -> ExternalMemberIdentity:
         """Return the identity in the named team, or in the only one. Raises `AgentRequestRefused`."""
-        if team is None and len(self._identities) == 1:
+        is_named = team is not None and bool(team.strip())
+        if not is_named and len(self._identities) == 1:
             return next(iter(self._identities.values()))
         teams = ", ".join(self._identities) or "none"
-        if team is None:
-            raise AgentRequestRefused(f"Specify a team. Your teams: {teams}.")
+        if team is None or not is_named:
+            raise AgentRequestRefused(format_session_notice("which_team", teams=teams))
         identity = self._identities.get(TeamName(team)) or self._identities.get(
             TeamName(map_to_inbox_name(team).lower())
         )
         if identity is None:
-            raise AgentRequestRefused(
-                f"You are not in the team {team}. You are in: {teams}. Use team_create to create a team "
-                f"that you lead. To join one, start this server with --team NAME --as NAME."
-            )
+            raise AgentRequestRefused(format_session_notice("not_in_team", team=team, teams=teams))
         return identity
 
     def list_identities(self) -> tuple[ExternalMemberIdentity, ...]:
@@ -126,13 +124,13 @@ class ExternalMember:
         roster = None if found is None else await self._store.rosters.read_team_roster(found)
         if roster is None:
             teams = ", ".join(await self._store.rosters.list_teams()) or "none"
-            raise TeamNotFound(f"There is no team {name}. Teams: {teams}.")
+            raise TeamNotFound(format_session_notice("unknown_team", team=name, teams=teams))
         return roster
 
     async def delete_team(self, identity: ExternalMemberIdentity) -> None:
         """Delete the team. Raises `TeamHasActiveMembers`, and `AgentRequestRefused` for other members."""
         if not identity.is_lead:
-            raise AgentRequestRefused(f"Only the lead can delete the team {identity.team}.")
+            raise AgentRequestRefused(format_session_notice("lead_deletes_team", team=identity.team))
         await self._store.rosters.delete_team(identity.team)
         await self._store.close_team_stores(identity.team)
         del self._identities[identity.team]
@@ -141,7 +139,7 @@ class ExternalMember:
     async def add_member(self, identity: ExternalMemberIdentity, new_member: NewMember) -> RosterEntry:
         """Add a member that Shoal will run; its prompt is its first message."""
         if not identity.is_lead:
-            raise AgentRequestRefused(f"Only the lead can start members of the team {identity.team}.")
+            raise AgentRequestRefused(format_session_notice("lead_starts_members", team=identity.team))
         return await self._store.add_member(identity.team, new_member)
 
     async def remove_member(self, team: TeamName, name: AgentName) -> None:
@@ -160,7 +158,9 @@ class ExternalMember:
         recipients = others if to == "*" else [] if named is None else [named.name]
         if not set(recipients) <= set(others) or not recipients:
             raise AgentRequestRefused(
-                f"There is no recipient {to!r}. Members of {team.name}: {', '.join(others)}."
+                format_session_notice(
+                    "unknown_recipient", recipient=repr(to), team=team.name, names=", ".join(others)
+                )
             )
         entry = team.find_member(identity.name)
         color = None if entry is None else entry.color
@@ -171,17 +171,19 @@ class ExternalMember:
             try:
                 receipts.append(await self._store.post_mail(team.name, recipient, mail))
             except InboxNotFound as error:
-                raise AgentRequestRefused(f"{recipient} has no mailbox in {team.name}: {error}") from error
+                raise AgentRequestRefused(
+                    format_session_notice("no_mailbox", recipient=recipient, team=team.name, error=error)
+                ) from error
         return tuple(receipts)
 
     async def request_shutdown(self, identity: ExternalMemberIdentity, to: str, reason: str) -> str:
         """Ask a member to shut down; return the request id. The answer comes by mail."""
         if not identity.is_lead:
-            raise AgentRequestRefused("Only the lead can ask members to shut down.")
+            raise AgentRequestRefused(format_session_notice("lead_asks_for_shutdown"))
         team = await self.read_team(identity.team)
         entry = team.resolve_member(to)
         if entry is None:
-            raise AgentRequestRefused(f"The team {team.name} has no member {to}.")
+            raise AgentRequestRefused(format_session_notice("unknown_member", team=team.name, name=to))
         name = entry.name
         body = ShutdownRequestMail(
             request_id=f"shutdown-{self._ids.new_short_id()}@{name}",
@@ -262,10 +264,7 @@ class ExternalMember:
 
     def _refuse_live_led_team(self, team: TeamRoster) -> None:
         if is_session_running(self._home, SessionId(team.lead_session_id)):
-            raise AgentRequestRefused(
-                f"A live Shoal session leads the team {team.name}. Join it under another name, or stop it "
-                f"first: shoal team stop {team.name}"
-            )
+            raise AgentRequestRefused(format_session_notice("lead_is_running", team=team.name))
 
     async def _add_to_roster(self, identity: ExternalMemberIdentity) -> None:
         new_member = NewMember(
@@ -281,7 +280,7 @@ class ExternalMember:
         if member.name != identity.name:
             await self._store.rosters.remove_member(identity.team, member.name)
             raise AgentRequestRefused(
-                f"Another member named {identity.name} has just joined the team {identity.team}."
+                format_session_notice("name_taken", name=identity.name, team=identity.team)
             )
         # It never keeps a lead from deleting the team: nobody can tell whether the program is running.
         await self._store.rosters.update_member(identity.team, identity.name, is_active=False)

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
+from shoal.app.model_notices import format_session_notice
 from shoal.app.teams.board_changes import add_board_task
 from shoal.app.teams.external_member import ExternalMember, ExternalMemberIdentity
 from shoal.app.teams.team_store import TeamStore
@@ -56,7 +57,7 @@ class ExternalMemberBoardAccess:
     async def get(self, identity: ExternalMemberIdentity, task: str) -> Task:
         found = await self._store.open_board(identity.team).get(parse_task_id(task))
         if found is None:
-            raise TaskUpdateRefused(f"There is no task {task}. Use task_list to list the tasks.")
+            raise TaskUpdateRefused(format_session_notice("unknown_task", task=task))
         return found
 
     async def update(
@@ -84,7 +85,7 @@ class ExternalMemberBoardAccess:
         if change != TaskUpdate(attempt=attempt):
             _, after = await board.update(before.id, change, by=identity.name)
         elif not is_claim:
-            raise TaskUpdateRefused("There is nothing to change. Pass a status, an owner, or another field.")
+            raise TaskUpdateRefused(format_session_notice("no_task_change"))
         if request.status not in (None, "in_progress"):
             self._member.attempts.pop(key, None)
         await self._notify_affected_owners(identity, board, before, after, request)
@@ -98,7 +99,9 @@ class ExternalMemberBoardAccess:
         entry = team.resolve_member(owner)
         if entry is None:
             names = ", ".join(member.name for member in team.members)
-            raise TaskUpdateRefused(f"{owner!r} is not a member of {team.name}. Members: {names}.")
+            raise TaskUpdateRefused(
+                format_session_notice("unknown_owner", owner=repr(owner), team=team.name, names=names)
+            )
         return entry.name
 
     def _check_update_allowed(
@@ -107,15 +110,11 @@ class ExternalMemberBoardAccess:
         command = task.metadata.get("acceptance")
         if request.status == "completed" and isinstance(command, str):
             raise TaskUpdateRefused(
-                f"Task {task.id} is done when its acceptance command (`{command}`) passes, and only Shoal "
-                f"agents can run it. Tell the lead that the task is ready."
+                format_session_notice("acceptance_elsewhere", task=task.id, command=command)
             )
         is_held = task.status == "in_progress" and task.owner not in (None, identity.name)
         if is_held and not identity.is_lead and request.status in ("completed", "pending", "deleted"):
-            raise TaskUpdateRefused(
-                f"Task {task.id} was not changed because {task.owner} is working on it. Message "
-                f"{task.owner} or the lead."
-            )
+            raise TaskUpdateRefused(format_session_notice("task_of_other", task=task.id, owner=task.owner))
 
     async def _notify_affected_owners(
         self,

@@ -185,6 +185,10 @@ class ScriptHost:
             match message:
                 case None | ScriptReturned() | ScriptRaised():
                     return message
+                case PhaseRequest(id=request, name=name):
+                    # In this task, so that it applies to all later requests.
+                    self._steps.start_phase(name)
+                    writer.write(encode_step_result(request, None))
                 case _:
                     if len(self._open) >= _MAX_OPEN_REQUESTS:
                         raise ScriptProtocolError(f"it has more than {_MAX_OPEN_REQUESTS:,} open requests")
@@ -258,8 +262,6 @@ class ScriptHost:
                 return steps.get_time(self._join_path(path))
             case RandomStepRequest(path=path):
                 return steps.get_random_number(self._join_path(path))
-            case PhaseRequest(name=name):
-                return steps.start_phase(name)
 
     def _join_path(self, path: str) -> str:
         return f"{self._steps.phase}/{path}" if self._steps.phase else path

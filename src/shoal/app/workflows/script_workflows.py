@@ -57,6 +57,7 @@ class ScriptWorkflows:
     async def resume_in_foreground(self, workflow: str, rerun_from: int | None = None) -> Any:
         """Continue a script and return its value. Raises `WorkflowError`."""
         record = self._find_record(self._supervisor.read_records(), workflow)
+        record.select_steps(rerun_from)
         if record.ended is not None and record.ended.status == "completed" and rerun_from is None:
             return record.ended.value
         _, value = await self._supervisor.execute(await self._prepare_resume(workflow, rerun_from))
@@ -70,7 +71,7 @@ class ScriptWorkflows:
         return WorkflowSnapshot(
             workflow=workflow,
             status="running" if ended is None else ended.status,
-            phase=steps.phase,
+            phase=steps.latest_phase,
             finished_steps=steps.finished_count,
             open_steps=max(0, steps.started_count - steps.finished_count),
             detail="" if ended is None else ended.detail,
@@ -118,15 +119,14 @@ class ScriptWorkflows:
             resumed=True,
             rerun_from=rerun_from,
         )
-        steps = [step for n, step in record.steps.items() if rerun_from is None or n < rerun_from]
-        return self._build_launch(start, driver, StepLog(steps), records)
+        steps = record.select_steps(rerun_from)
+        return self._build_launch(start, driver, StepLog(steps, records.completions))
 
     def _build_launch(
         self,
         start: WorkflowStarted,
         driver: SandboxDriver,
         log: StepLog,
-        records: WorkflowRecords | None = None,
     ) -> WorkflowLaunch:
         async def run_script(steps: StepRunner) -> Any:
             return await ScriptHost(self._runtime, steps, driver).run(start.script, start.arguments)
@@ -136,7 +136,6 @@ class ScriptWorkflows:
             run=run_script,
             convert_value=lambda value: value,
             log=log,
-            records=records,
             max_steps=MAX_SCRIPT_STEPS,
         )
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
 
+from shoal.app.workflows.step_input import RecordedInput
 from shoal.core.agents.subagents import AgentResult
 from shoal.core.errors import WorkflowError
 from shoal.core.events import (
@@ -30,6 +31,7 @@ class StepRecord(Struct, kw_only=True):
     phase: str = ""
     child: AgentId | None = None
     until: int | None = None
+    input: RecordedInput = {}
     is_finished: bool = False
     value: Any = None
 
@@ -41,6 +43,21 @@ class WorkflowRecord(Struct, kw_only=True):
     steps: dict[int, StepRecord] = {}
     phases: list[str] = []
     ended: WorkflowEnded | None = None
+
+    def select_steps(self, rerun_from: int | None) -> list[StepRecord]:
+        """Return the steps before the first one that runs again. Raises `TypeError` and `WorkflowError`."""
+        given: object = rerun_from
+        if given is None:
+            return list(self.steps.values())
+        if isinstance(given, bool) or not isinstance(given, int):
+            raise TypeError(f"rerun_from: expected the number of a step, got {given!r:.80}.")
+        if given not in self.steps:
+            known = f"It has the steps 1 to {max(self.steps)}" if self.steps else "It has no steps"
+            raise WorkflowError(
+                f"The workflow {self.started.workflow} has no step {given}. {known}. `shoal workflow show` "
+                "lists them."
+            )
+        return [step for number, step in self.steps.items() if number < given]
 
 
 class WorkflowRecords:
@@ -80,6 +97,7 @@ class WorkflowRecords:
                     phase=event.phase,
                     child=event.child,
                     until=event.until,
+                    input=event.input,
                 )
             case WorkflowStepFinished(workflow=workflow, step=number, value=value):
                 record_found = self.workflows.get(workflow)
@@ -110,17 +128,21 @@ class StepLog:
     interchangeable, so they are taken in the order in which they started.
     """
 
-    def __init__(self, steps: Iterable[StepRecord] = ()) -> None:
+    def __init__(
+        self, steps: Iterable[StepRecord] = (), completions: Mapping[AgentId, AgentResult] | None = None
+    ) -> None:
+        """`completions` are the ends of agents: a step whose agent completed its work has a result."""
+        self.completions = completions or {}
+        self._steps = {step.number: step for step in sorted(steps, key=lambda each: each.number)}
         self._remaining: dict[tuple[str, str], deque[StepRecord]] = {}
-        self._finished_by_path: dict[str, dict[int, StepRecord]] = {}
-        self.next_number = 1
+        self._results = [step for step in self._steps.values() if self._has_result(step)]
+        self._unclaimed = deque(self._results)
+        self._claimed: set[int] = set()
+        self.next_number = 1 + max(self._steps, default=0)
         self.taken = 0
         """Number of recorded steps that the program asked for."""
-        for step in steps:
+        for step in self._steps.values():
             self._remaining.setdefault((step.path, step.digest), deque()).append(step)
-            if step.is_finished:
-                self._finished_by_path.setdefault(step.path, {})[step.number] = step
-            self.next_number = max(self.next_number, step.number + 1)
 
     def take(self, path: str, digest: str) -> StepRecord | None:
         """Return the next record of this step; None if the program never asked for it before."""
@@ -128,7 +150,7 @@ class StepLog:
         if not waiting:
             return None
         step = waiting.popleft()
-        self._finished_by_path.get(path, {}).pop(step.number, None)
+        self._claimed.add(step.number)
         self.taken += 1
         return step
 
@@ -136,6 +158,31 @@ class StepLog:
         self.next_number += 1
         return self.next_number - 1
 
-    def find_unclaimed_result(self, path: str) -> StepRecord | None:
-        """Return a finished step with this path that the program has not asked for."""
-        return next(iter(self._finished_by_path.get(path, {}).values()), None)
+    def find_first_result(self) -> StepRecord | None:
+        """Return the first step with a result that the program has not asked for."""
+        while self._unclaimed and self._unclaimed[0].number in self._claimed:
+            self._unclaimed.popleft()
+        return self._unclaimed[0] if self._unclaimed else None
+
+    def has_result_before(self, number: int | None) -> bool:
+        """Return True if the program did not ask yet for all results of steps before this one, or of all."""
+        first = self.find_first_result()
+        return first is not None and (number is None or first.number < number)
+
+    def count_results_from(self, number: int) -> int:
+        return sum(step.number >= number for step in self._results)
+
+    def resolve_input(self, step: StepRecord) -> dict[str, str]:
+        """Return the parts of a recorded input; texts that another step stored are looked up there."""
+        parts: dict[str, str] = {}
+        for name, text in step.input.items():
+            owner = self._steps.get(text) if isinstance(text, int) else step
+            found = None if owner is None else owner.input.get(name)
+            parts[name] = found if isinstance(found, str) else "(not stored)"
+        return parts
+
+    def _has_result(self, step: StepRecord) -> bool:
+        if step.is_finished:
+            return True
+        completion = None if step.child is None else self.completions.get(step.child)
+        return completion is not None and completion.status == "completed"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any, cast
 
 import msgspec
@@ -14,10 +16,12 @@ from shoal.app.agents.agent import Agent
 from shoal.app.agents.program_agents import ProgramAgents, SpawnOptions
 from shoal.app.agents.result import build_agent_result, read_full_report
 from shoal.app.workflows.json_values import compute_digest, convert_json_value, to_json_value
+from shoal.app.workflows.replay_gate import ReplayGate, RequestedStep
+from shoal.app.workflows.step_input import StepInputWriter
 from shoal.app.workflows.step_log import StepLog, StepRecord
 from shoal.core.agents.subagents import AgentResult, RetainedWorktreeWork
 from shoal.core.conversation.messages import ToolUseBlock
-from shoal.core.errors import AgentRequestRefused, WorkflowChanged, WorkflowError
+from shoal.core.errors import AgentRequestRefused, WorkflowError
 from shoal.core.events import (
     PREVIEW_LENGTH,
     Event,
@@ -33,8 +37,9 @@ from shoal.core.text.text_format import to_one_line
 
 MAX_STEPS = 100_000
 """Maximum number of steps in one workflow; a program that asks for more is in an endless loop."""
-_IDLE_ROUNDS = 5
-"""Rounds of the event loop without a replayed step after which a difference is certain."""
+_phases: ContextVar[Mapping[str, str]] = ContextVar(
+    "phase of each workflow in this task", default=MappingProxyType({})
+)
 _DESCRIPTION_LENGTH = 60
 
 
@@ -62,16 +67,18 @@ class StepRunner:
         *,
         workflow: str,
         log: StepLog,
-        completions: dict[AgentId, AgentResult],
         max_steps: int | None = None,
         max_agents: int | None = None,
     ) -> None:
         self.workflow = workflow
-        self.phase = ""
+        self.latest_phase = ""
         self._agents = agents
         self._runtime = agents.runtime
         self._log = log
-        self._completions = completions
+        self._gate = ReplayGate(workflow, log, self._runtime.clock, self._runtime.events.note)
+        self._inputs = StepInputWriter()
+        self._unrecorded: list[tuple[StepRecord, Any]] = []
+        """Times and random numbers that are recorded when the recorded steps are replayed."""
         self._max_steps = MAX_STEPS if max_steps is None else max_steps
         self._phase_count = 0
         self._max_agents = max_agents
@@ -87,10 +94,16 @@ class StepRunner:
         if isinstance(event, ModelRequestFailed) and event.quota:
             self._quota_refusal = event.reason
 
+    @property
+    def phase(self) -> str:
+        """Phase of the current task. Branches that run at the same time have independent phases."""
+        return _phases.get().get(self.workflow, "")
+
     def start_phase(self, name: str) -> None:
         self._phase_count += 1
         self._refuse_endless_loop(self._phase_count)
-        self.phase = name
+        _phases.set({**_phases.get(), self.workflow: name})
+        self.latest_phase = name
         events = self._runtime.events
         events.emit_event(WorkflowPhaseStarted(agent=LEAD_ID, workflow=self.workflow, phase=name))
 
@@ -207,52 +220,90 @@ class StepRunner:
         *,
         has_child: bool = False,
     ) -> Any:
-        """Return the recorded result of the step, or execute it and record its result."""
-        digest = compute_digest(given)
-        step = self._log.take(path, digest)
+        """Return the recorded result of the step, or execute it and record its result.
+
+        Raises `WorkflowChanged` if the program does not ask for the recorded steps.
+        """
+        self._gate.refuse_changed()
+        requested = RequestedStep(path=path, preview=preview, digest=compute_digest(given), given=given)
+        recorded = self._log.take(path, requested.digest)
         self._count_agent(has_child=has_child)
-        if step is None:
-            await self._refuse_changed_step(path, preview)
-        elif step.is_finished:
-            return step.value
-        elif step.child is not None and (value := self._find_agent_value(step.child)) is not None:
-            self._record_result(step, value)
-            return value
+        if recorded is not None and recorded.is_finished:
+            return recorded.value
+        if recorded is not None and recorded.child is not None:
+            value = self._find_agent_value(recorded.child)
+            if value is not None:
+                self._record_result(recorded, value)
+                return value
+        await self._gate.wait_for_turn(None if recorded is None else recorded.number, requested)
+        if self._agents.start_refusal:
+            raise WorkflowError(f"The step {path} was not started: {self._agents.start_refusal}.")
         if has_child:
             self._refuse_after_quota_error()
+        number = self._allocate_number() if recorded is None else recorded.number
         step = StepRecord(
-            number=self._allocate_number() if step is None else step.number,
+            number=number,
             path=path,
-            digest=digest,
+            digest=requested.digest,
             preview=to_one_line(preview)[:PREVIEW_LENGTH],
             child=self._agents.lead.ids.new_agent_id() if has_child else None,
-            until=until if step is None or step.until is None else step.until,
+            until=until if recorded is None or recorded.until is None else recorded.until,
+            input=self._inputs.encode(number, given),
         )
         self._record_start(step)
-        value = await execute(step)
-        self._record_result(step, value)
+        with self._gate.execute_step():
+            value = await execute(step)
+            self._record_result(step, value)
         return value
+
+    def refuse_changed(self) -> None:
+        """Raise `WorkflowChanged` if the program was found to differ."""
+        self._gate.refuse_changed()
+
+    async def finish(self) -> None:
+        """Check at the end of the program that it asked for all finished steps. Raises `WorkflowChanged`."""
+        await self._gate.wait_for_turn(None, None)
+        self._record_held_values()
 
     def _find_agent_value(self, child: AgentId) -> Any:
         """Return the answer of an agent that completed its work before the crash."""
-        completion = self._completions.get(child)
+        completion = self._log.completions.get(child)
         if completion is None or completion.status != "completed":
             return None
         return _encode_agent_value(completion)
 
     def _get_recorded_value(self, path: str, compute: Callable[[], Any]) -> Any:
+        self._gate.refuse_changed()
         digest = compute_digest(None)
         step = self._log.take(path, digest)
         if step is not None and step.is_finished:
             return step.value
-        if step is None:
-            step = StepRecord(number=self._allocate_number(), path=path, digest=digest, preview="")
-            self._record_start(step)
         value = compute()
-        self._record_result(step, value)
+        if step is not None:
+            self._record_result(step, value)
+            return value
+        step = StepRecord(number=self._allocate_number(), path=path, digest=digest, preview="")
+        if self._log.has_result_before(None):
+            # A changed program must leave no new step in the journal, and this call cannot wait.
+            self._unrecorded.append((step, value))
+        else:
+            self._record_value(step, value)
         return value
 
+    def _record_held_values(self) -> None:
+        """Record the times and random numbers of the replay, in order."""
+        if not self._log.has_result_before(None):
+            held, self._unrecorded = self._unrecorded, []
+            for step, value in held:
+                self._record_value(step, value)
+
+    def _record_value(self, step: StepRecord, value: Any) -> None:
+        self._record_start(step)
+        self._record_result(step, value)
+
     def _record_start(self, step: StepRecord) -> None:
+        if self._unrecorded:
+            self._record_held_values()
         self.started_count += 1
         self._runtime.events.emit_event(
             WorkflowStepStarted(
@@ -265,6 +316,7 @@ class StepRunner:
                 preview=step.preview,
                 child=step.child,
                 until=step.until,
+                input=step.input,
             )
         )
 
@@ -302,23 +354,6 @@ class StepRunner:
             raise WorkflowError(
                 "No further agent is started: the provider refused a request because the quota is exhausted "
                 f"({self._quota_refusal}). Resume the workflow when quota is available again."
-            )
-
-    async def _refuse_changed_step(self, path: str, preview: str) -> None:
-        """Raise `WorkflowChanged` if the program asks for a new step instead of a recorded one."""
-        taken, idle_rounds = self._log.taken, 0
-        # Other branches of the program may still ask for their recorded steps.
-        while self._log.find_unclaimed_result(path) is not None and idle_rounds < _IDLE_ROUNDS:
-            await asyncio.sleep(0)
-            idle_rounds = idle_rounds + 1 if self._log.taken == taken else 0
-            taken = self._log.taken
-        recorded = self._log.find_unclaimed_result(path)
-        if recorded is not None:
-            raise WorkflowChanged(
-                f"The workflow {self.workflow} changed since it ran: step {recorded.number} ({path}) had the "
-                f"input {recorded.preview!r}, and now it has {to_one_line(preview)[:PREVIEW_LENGTH]!r}. Undo "
-                f"the change, or run that step and all later steps again: use rerun_from={recorded.number}.",
-                step=recorded.number,
             )
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from shoal.app.agents.agent import Agent, refuse_unknown_keywords
+from shoal.app.agents.agent import Agent
 from shoal.app.agents.argument_checks import (
     check_count,
     check_function,
     check_prompts,
+    check_seconds,
     check_text,
     describe_value,
 )
@@ -20,6 +22,7 @@ from shoal.app.agents.program_agents import MAPPED_AGENTS, SpawnOptions, choose_
 from shoal.app.workflows.step_runner import ShellStepResult, StepRunner
 from shoal.core.agents.subagents import RetainedWorktreeWork
 from shoal.core.errors import RunFailed, WorkflowError
+from shoal.core.keyword_checks import check_keywords
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -28,7 +31,10 @@ if TYPE_CHECKING:
 AgentT = TypeVar("AgentT")
 ItemT = TypeVar("ItemT")
 DefaultT = TypeVar("DefaultT")
-_PACKAGE = __name__.rpartition(".")[0]
+FirstT = TypeVar("FirstT")
+SecondT = TypeVar("SecondT")
+ThirdT = TypeVar("ThirdT")
+_PACKAGE = __name__.partition(".")[0] + "."
 
 
 class _NoDefault:
@@ -60,6 +66,7 @@ class Workflow:
 
     def phase(self, name: str) -> None:
         """Start a phase, which names the following steps for people."""
+        check_text("flow.phase()", "name", name)
         self._steps.start_phase(name)
 
     # Agents
@@ -72,6 +79,7 @@ class Workflow:
     async def agent(
         self, agent: Agent[Any] | str, prompt: str, *, output: type[AgentT], **options: Unpack[SpawnOptions]
     ) -> AgentT: ...
+    @check_keywords("flow.agent()", SpawnOptions)
     async def agent(
         self,
         agent: Agent[Any] | str,
@@ -117,6 +125,26 @@ class Workflow:
     @overload
     async def map(
         self,
+        agent: Agent[None] | str,
+        prompts: Iterable[str],
+        *,
+        default: DefaultT,
+        at_once: int = MAPPED_AGENTS,
+        **options: Unpack[SpawnOptions],
+    ) -> list[str | DefaultT]: ...
+    @overload
+    async def map(
+        self,
+        agent: Agent[AgentT],
+        prompts: Iterable[str],
+        *,
+        default: DefaultT,
+        at_once: int = MAPPED_AGENTS,
+        **options: Unpack[SpawnOptions],
+    ) -> list[AgentT | DefaultT]: ...
+    @overload
+    async def map(
+        self,
         agent: Agent[Any] | str,
         prompts: Iterable[str],
         *,
@@ -125,6 +153,7 @@ class Workflow:
         at_once: int = MAPPED_AGENTS,
         **options: Unpack[SpawnOptions],
     ) -> list[AgentT | DefaultT]: ...
+    @check_keywords("flow.map()", SpawnOptions)
     async def map(
         self,
         agent: Agent[Any] | str,
@@ -148,26 +177,74 @@ class Workflow:
 
         return await _run_for_each("flow.map()", remaining, run_prompt, at_once, default)
 
+    @overload
     async def pipeline(
-        self, items: Iterable[ItemT], *stages: Callable[[Any], Awaitable[Any]], at_once: int = MAPPED_AGENTS
+        self,
+        items: Iterable[ItemT],
+        stage: Callable[[ItemT], Awaitable[FirstT]],
+        /,
+        *,
+        at_once: int = MAPPED_AGENTS,
+    ) -> list[FirstT]: ...
+    @overload
+    async def pipeline(
+        self,
+        items: Iterable[ItemT],
+        first: Callable[[ItemT], Awaitable[FirstT]],
+        second: Callable[[FirstT], Awaitable[SecondT]],
+        /,
+        *,
+        at_once: int = MAPPED_AGENTS,
+    ) -> list[SecondT]: ...
+    @overload
+    async def pipeline(
+        self,
+        items: Iterable[ItemT],
+        first: Callable[[ItemT], Awaitable[FirstT]],
+        second: Callable[[FirstT], Awaitable[SecondT]],
+        third: Callable[[SecondT], Awaitable[ThirdT]],
+        /,
+        *,
+        at_once: int = MAPPED_AGENTS,
+    ) -> list[ThirdT]: ...
+    @overload
+    async def pipeline(
+        self, items: Iterable[Any], *stages: Callable[[Any], Awaitable[Any]], at_once: int = MAPPED_AGENTS
+    ) -> list[Any]: ...
+    @check_keywords("flow.pipeline()")
+    async def pipeline(
+        self, items: Iterable[Any], *stages: Callable[[Any], Awaitable[Any]], at_once: int = MAPPED_AGENTS
     ) -> list[Any]:
         """Pass each item through all stages, and return the last results in order.
 
         Items do not wait for each other between stages. A stage is an async function of one value.
         """
 
+        function = "flow.pipeline()"
+        if not stages:
+            raise TypeError(f"{function}: pass at least one stage, an async function of one value.")
         for stage in stages:
-            check_function("flow.pipeline()", "stages", stage)
+            check_function(function, "stages", stage)
+        if isinstance(items, str | bytes) or not isinstance(items, Iterable):
+            raise TypeError(f"{function}: items: expected a list, got {describe_value(items)}.")
 
         async def run_stages(item: Any) -> Any:
             for stage in stages:
-                item = await stage(item)
+                result: Any = stage(item)
+                if not inspect.isawaitable(result):
+                    name = getattr(stage, "__name__", repr(stage))
+                    raise TypeError(
+                        f"{function}: the stage {name} returned {describe_value(result)}. Write it as "
+                        "`async def`."
+                    )
+                item = await result
             return item
 
-        return await _run_for_each("flow.pipeline()", items, run_stages, at_once, _NO_DEFAULT)
+        return await _run_for_each(function, items, run_stages, at_once, _NO_DEFAULT)
 
     # Other steps
 
+    @check_keywords("flow.ask()")
     async def ask(self, question: str, options: Sequence[str]) -> str:
         """Ask a person, and return one of the options or their own words.
 
@@ -179,19 +256,21 @@ class Workflow:
             raise TypeError(f"flow.ask(): options: expected a list of strings, got {describe_value(given)}.")
         return await self._steps.ask_person(self._build_path("ask"), question, options)
 
+    @check_keywords("flow.shell()")
     async def shell(self, command: str, *, timeout: float | None = None) -> ShellStepResult:
         """Run a shell command with the permissions of the lead.
 
         Raises `WorkflowError` if it is not permitted.
         """
         check_text("flow.shell()", "command", command)
+        if timeout is not None:
+            check_seconds("flow.shell()", "timeout", timeout, minimum=0.001)
         return await self._steps.run_command(self._build_path("shell"), command, timeout)
 
+    @check_keywords("flow.sleep()")
     async def sleep(self, seconds: float) -> None:
         """Wait. A workflow that continues after a crash waits only for the remaining time."""
-        given: Any = seconds
-        if isinstance(given, bool) or not isinstance(given, int | float) or not given >= 0:
-            raise ValueError(f"flow.sleep(): seconds: expected a number of at least 0, got {given!r}.")
+        check_seconds("flow.sleep()", "seconds", seconds)
         await self._steps.sleep(self._build_path("sleep"), seconds)
 
     def now(self) -> datetime:
@@ -210,7 +289,6 @@ class Workflow:
         output: type[Any] | None,
         options: SpawnOptions,
     ) -> Any:
-        refuse_unknown_keywords("flow.agent()", options, SpawnOptions.__annotations__)
         check_text("flow.agent()", "prompt", prompt)
         answer = choose_output_type(agent, output)
         value = await self._steps.run_agent(path, agent, prompt, answer, options)

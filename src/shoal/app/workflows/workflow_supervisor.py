@@ -44,8 +44,6 @@ class WorkflowLaunch(Struct, frozen=True, kw_only=True):
     convert_value: Callable[[Any], Any]
     """Checks the JSON value that the workflow returns. Raises `WorkflowError`."""
     log: StepLog
-    records: WorkflowRecords | None = None
-    """Records of the session if the workflow is resumed."""
     max_steps: int | None = None
 
 
@@ -138,8 +136,8 @@ class WorkflowSupervisor:
     async def stop_all(self, why: str) -> tuple[str, ...]:
         """Stop all workflows and return their ids."""
         running = tuple(self._running)
-        for workflow in running:
-            await self.stop(workflow, why)
+        # All at once: a program that does not end when it is canceled must not protect the others.
+        await asyncio.gather(*(self.stop(workflow, why) for workflow in running))
         return running
 
     def read_records(self) -> WorkflowRecords:
@@ -158,6 +156,8 @@ class WorkflowSupervisor:
             raise WorkflowError(
                 f"The workflow {start.name} cannot start itself: {' → '.join(_ancestors.get())}."
             )
+        if reason := self.agents.start_refusal:
+            raise WorkflowStopped(f"The workflow {start.workflow} was not started: {reason}.", reason=reason)
         if start.workflow in self._running:
             raise WorkflowError(f"The workflow {start.workflow} is already running in this session.")
         self.agents.make_resumable()
@@ -166,7 +166,6 @@ class WorkflowSupervisor:
             self.agents,
             workflow=start.workflow,
             log=launch.log,
-            completions={} if launch.records is None else launch.records.completions,
             max_steps=launch.max_steps,
             max_agents=start.max_agents,
         )
@@ -195,7 +194,12 @@ class WorkflowSupervisor:
         return returned, value
 
     async def _run_program(self, launch: WorkflowLaunch, steps: StepRunner) -> tuple[Any, Any]:
-        returned = await launch.run(steps)
+        try:
+            returned = await launch.run(steps)
+        except Exception:
+            steps.refuse_changed()  # a task group of the program would hide this error
+            raise
+        await steps.finish()
         value = to_json_value(returned, f"The value that {launch.start.name} returns")
         launch.convert_value(value)
         return returned, value
@@ -232,6 +236,6 @@ class WorkflowSupervisor:
         """Tell the user that the program differs from the one that ran before."""
         if record.started.digest != digest:
             self.agents.runtime.events.note(
-                f"The file of the workflow {record.started.workflow} changed since it ran. Shoal uses the "
-                "results of finished steps that still match."
+                f"The file of the workflow {record.started.workflow} changed since it ran. All its finished "
+                "steps must still match."
             )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shoal.backends.sandbox.bubblewrap import BubblewrapSandboxDriver
 from shoal.backends.sandbox.landlock import LandlockSandboxDriver
@@ -41,23 +42,79 @@ class DetectedSandboxDriver(Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
 
 
-class DriverSelectingSandbox:
-    """`get_policy` is called for each command: directories are granted while a session runs."""
+class SandboxSelection:
+    """Selects the driver. It exists before the permissions, which ask it whether a question is needed.
+
+    `build_policy` gets the unreadable paths. It is called for each command, because directories are granted
+    while a session runs. No driver is rejected because of unreadable paths: they are hidden if possible.
+    """
 
     def __init__(
         self,
         preferences: SandboxPreferences,
         *,
-        get_policy: Callable[[], SandboxPolicy],
+        build_policy: Callable[[Sequence[Path]], SandboxPolicy],
         drivers: Sequence[SandboxDriver],
         note: Callable[[str], None],
     ) -> None:
-        self._preferences = preferences
-        self._get_policy = get_policy
+        self.preferences = preferences
+        self.build_policy = build_policy
+        self.note = note
         self._drivers = drivers
-        self._note = note
         self._detected: DetectedSandboxDriver | None = None
         self._selected: tuple[SandboxDriver | None] | None = None
+
+    @property
+    def problem(self) -> str:
+        """Reason why commands are not confined; empty if they are."""
+        return self.select_driver(())[2]
+
+    @property
+    def can_skip_permission_question(self) -> bool:
+        if not self.preferences.auto_allow:
+            return False
+        kind = self.get_driver()
+        # Through a reachable socket a command could get its own questions answered.
+        return kind is not None and kind.blocks_sockets
+
+    async def detect_availability(self) -> None:
+        if self.preferences.enabled and self._detected is None:
+            import asyncio
+
+            await asyncio.to_thread(self.detect_driver)
+
+    def get_driver(self) -> SandboxDriver | None:
+        """Return the driver; cached, because it is needed for every call."""
+        if self._selected is None:
+            self._selected = (self.select_driver(())[0],)
+        return self._selected[0]
+
+    def select_driver(self, unreadable: Sequence[Path]) -> tuple[SandboxDriver | None, SandboxPolicy, str]:
+        """Return the driver and the policy for a command, or None and the reason."""
+        if not self.preferences.enabled:
+            return None, SandboxPolicy(writable=()), "the settings turn it off"
+        found, policy = self.detect_driver(), self.build_policy(unreadable)
+        if found.driver is None:
+            return None, policy, "; ".join(found.problems) or "none is available for this system"
+        unsupported = found.driver.find_unsupported_policy_part(policy)
+        if unsupported is not None:
+            return None, policy, "; ".join((unsupported, *found.problems))
+        return found.driver, policy, ""
+
+    def detect_driver(self) -> DetectedSandboxDriver:
+        if self._detected is None:
+            self._detected = detect_sandbox_driver(self._drivers)
+        return self._detected
+
+
+class DriverSelectingSandbox:
+    """`list_unreadable` returns the paths that permission rules exclude from reading."""
+
+    def __init__(
+        self, selection: SandboxSelection, list_unreadable: Callable[[], Sequence[Path]] = tuple
+    ) -> None:
+        self._selection = selection
+        self._list_unreadable = list_unreadable
         self._reported: set[str] = set()
         self._placeholders = SandboxPlaceholders()
         self._search = PlantedFileSearch()
@@ -67,45 +124,38 @@ class DriverSelectingSandbox:
 
     @property
     def is_active(self) -> bool:
-        return self._get_driver() is not None
-
-    @property
-    def problem(self) -> str:
-        """Reason why commands are not confined; empty if they are."""
-        return self._select_driver()[2]
+        return self._selection.get_driver() is not None
 
     @property
     def can_skip_permission_question(self) -> bool:
-        if not self._preferences.auto_allow:
-            return False
-        kind = self._get_driver()
-        # Through a reachable socket a command could get its own questions answered.
-        return kind is not None and kind.blocks_sockets
+        return self._selection.can_skip_permission_question
 
     @property
     def ends_all_processes(self) -> bool:
-        kind = self._get_driver()
+        kind = self._selection.get_driver()
         return kind is not None and kind.ends_all_processes
 
     async def detect_availability(self) -> None:
-        if self._preferences.enabled and self._detected is None:
-            import asyncio
+        await self._selection.detect_availability()
 
-            await asyncio.to_thread(self._detect_driver)
-
-    async def wrap_launch(self, launch: ProcessLaunchSpec) -> ProcessLaunchSpec:
-        if not self._preferences.enabled:
+    async def wrap_launch(self, launch: ProcessLaunchSpec, scratch: Path | None = None) -> ProcessLaunchSpec:
+        preferences = self._selection.preferences
+        if not preferences.enabled:
             return launch
-        kind, policy, reason = self._select_driver()
+        kind, policy, reason = self._selection.select_driver(self._list_unreadable())
         if kind is not None:
-            found = self._detect_driver()
+            found = self._selection.detect_driver()
             if kind.limits and found.problems:
                 self._note_once(f"Commands run in {kind.name} because {found.problems[0]}. {kind.limits}")
             if kind.needs_placeholders:
                 await self._placeholders.acquire(policy.uncreatable)
             self._running.append(kind.needs_placeholders)
+            if scratch is not None:
+                policy = replace(policy, writable=(*policy.writable, scratch))
+                if policy.has_private_temp:
+                    launch = replace(launch, env={**launch.env, "TMPDIR": str(scratch)})
             return kind.wrap_launch(launch, policy)
-        if self._preferences.insists:
+        if preferences.insists:
             raise ProcessError(
                 f"The settings require a sandbox that is not available: {reason}. {DISABLE_HINT}"
             )
@@ -117,7 +167,7 @@ class DriverSelectingSandbox:
             return
         import asyncio
 
-        self._watched = self._get_policy().watched
+        self._watched = self._selection.build_policy(()).watched
         # While another command runs, what appears is probably its doing.
         if not self._running:
             await asyncio.to_thread(self._search.remember_existing, self._watched)
@@ -137,36 +187,13 @@ class DriverSelectingSandbox:
             )
         texts = tuple(map(_describe_planted_file, found))
         for text in texts:
-            self._note(text)
+            self._selection.note(text)
         return texts
-
-    def _get_driver(self) -> SandboxDriver | None:
-        """Return the driver; cached, because it is needed for every call."""
-        if self._selected is None:
-            self._selected = (self._select_driver()[0],)
-        return self._selected[0]
-
-    def _select_driver(self) -> tuple[SandboxDriver | None, SandboxPolicy, str]:
-        """Return the driver and the policy for a command, or None and the reason."""
-        if not self._preferences.enabled:
-            return None, SandboxPolicy(writable=()), "the settings turn it off"
-        found, policy = self._detect_driver(), self._get_policy()
-        if found.driver is None:
-            return None, policy, "; ".join(found.problems) or "none is available for this system"
-        unsupported = found.driver.find_unsupported_policy_part(policy)
-        if unsupported is not None:
-            return None, policy, "; ".join((unsupported, *found.problems))
-        return found.driver, policy, ""
-
-    def _detect_driver(self) -> DetectedSandboxDriver:
-        if self._detected is None:
-            self._detected = detect_sandbox_driver(self._drivers)
-        return self._detected
 
     def _note_once(self, text: str) -> None:
         if text not in self._reported:
             self._reported.add(text)
-            self._note(text)
+            self._selection.note(text)
 
 
 def _describe_planted_file(path: Path) -> str:

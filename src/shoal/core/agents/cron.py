@@ -6,6 +6,7 @@ from datetime import datetime, timedelta, tzinfo
 
 from msgspec import Struct
 
+from shoal.core.core_texts import format_core_notice
 from shoal.core.errors import InvalidCronExpression
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -89,8 +90,7 @@ def parse_cron(text: str) -> CronExpression:
     words = text.split()
     if len(words) != len(_FIELDS):
         raise InvalidCronExpression(
-            f"{text!r} has {len(words)} fields instead of five (minute, hour, day of month, month, day of "
-            f"week), as in `*/5 * * * *`.",
+            format_core_notice("cron_fields", cron=repr(text), count=len(words)),
             field="",
         )
     minutes, hours, days, months, weekdays = (
@@ -114,7 +114,7 @@ def _parse_cron_list_item(part: str, field: _CronFieldSpec) -> range:
     span, slash, step_text = part.partition("/")
     step = _parse_cron_number(step_text, field, part) if slash else 1
     if step < 1:
-        raise _build_cron_field_error(part, field, "a step must be at least 1")
+        raise _build_cron_field_error("cron_step", part, field)
     if span == "*":
         # Weekday 7 is another name for 0.
         return range(field.lowest, min(field.highest, 6 if field.names == _DAYS else field.highest) + 1, step)
@@ -122,7 +122,7 @@ def _parse_cron_list_item(part: str, field: _CronFieldSpec) -> range:
     first = _parse_cron_value(first_text, field, part)
     last = _parse_cron_value(last_text, field, part) if dash else field.highest if slash else first
     if last < first:
-        raise _build_cron_field_error(part, field, "a range must go from the lower to the higher number")
+        raise _build_cron_field_error("cron_range", part, field)
     return range(first, last + 1, step)
 
 
@@ -131,15 +131,18 @@ def _parse_cron_value(text: str, field: _CronFieldSpec, part: str) -> int:
         return field.names.index(text.lower()) + field.lowest
     value = _parse_cron_number(text, field, part)
     if not field.lowest <= value <= field.highest:
-        raise _build_cron_field_error(part, field, f"it must be between {field.lowest} and {field.highest}")
+        raise _build_cron_field_error("cron_value", part, field, lowest=field.lowest, highest=field.highest)
     return value
 
 
 def _parse_cron_number(text: str, field: _CronFieldSpec, part: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 4):
-        raise _build_cron_field_error(part, field, f"{text!r} is not a number")
+        raise _build_cron_field_error("cron_number", part, field, text=repr(text))
     return int(text)
 
 
-def _build_cron_field_error(part: str, field: _CronFieldSpec, problem: str) -> InvalidCronExpression:
-    return InvalidCronExpression(f"The field {field.name} cannot be {part!r}: {problem}.", field=field.name)
+def _build_cron_field_error(
+    key: str, part: str, field: _CronFieldSpec, **values: object
+) -> InvalidCronExpression:
+    text = format_core_notice(key, field=field.name, part=repr(part), **values)
+    return InvalidCronExpression(text, field=field.name)

@@ -11,11 +11,12 @@ from typing import Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 from shoal.core.ids import LEAD_ID, AgentId, SessionId
+from shoal.core.keyword_checks import CheckedStruct, check_keywords
 
 TeammateForm: TypeAlias = Literal["in-process", "process"]
 
 
-class AgentIdentity(Struct, frozen=True, kw_only=True):
+class AgentIdentity(CheckedStruct, frozen=True, kw_only=True):
     """Identity of an agent: its session, its name and type, and its place in a team."""
 
     session: SessionId
@@ -87,6 +88,7 @@ def assume_identity(identity: AgentIdentity, workspace: HasCwd | None = None) ->
     _identity_context.set(_build_identity_context(identity, workspace))
 
 
+@check_keywords("shoal.acting_as()")
 @contextmanager
 def acting_as(identity: AgentIdentity, workspace: HasCwd | None = None) -> Iterator[None]:
     """Run the block, including the tasks it starts, as this agent."""

@@ -8,11 +8,13 @@ from collections import deque
 from typing import Any
 
 from shoal.core.budgets.limits import BudgetLimits, BudgetMeter, create_budget_meters
+from shoal.core.keyword_checks import check_keywords
 
 
 class SharedBudget:
     """Limits shared by all sessions opened with this budget in one event loop, and their spending so far."""
 
+    @check_keywords("shoal.Budget()")
     def __init__(
         self, *, usd: float | None = None, tokens: int | None = None, requests: int | None = None
     ) -> None:

@@ -6,6 +6,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from shoal.core.keyword_checks import CheckedStruct
+
 
 class Usage(Struct, frozen=True, kw_only=True, gc=False):
     """Tokens of one or more requests. `input_tokens` excludes tokens read from or written to the cache."""
@@ -70,7 +72,7 @@ class UsageAndCostTotals(Struct, frozen=True, kw_only=True):
         )
 
 
-class TokenPrice(Struct, frozen=True, kw_only=True):
+class TokenPrice(CheckedStruct, frozen=True, kw_only=True):
     """US dollars per million tokens."""
 
     input: float
@@ -100,7 +102,7 @@ class LongPromptPrice(Struct, frozen=True, kw_only=True):
     price: TokenPrice
 
 
-class ModelCard(Struct, frozen=True, kw_only=True):
+class ModelCard(CheckedStruct, frozen=True, kw_only=True):
     """Static facts about a model. `price` is None if it is unknown."""
 
     id: str

@@ -9,13 +9,14 @@ from msgspec import Struct
 
 from shoal.core.budgets.usage import Usage
 from shoal.core.conversation.messages import Message
+from shoal.core.keyword_checks import CheckedStruct
 
 StopReason: TypeAlias = Literal[
     "end_turn", "tool_use", "max_tokens", "stop_sequence", "refusal", "pause_turn"
 ]
 
 
-class ToolSchema(Struct, frozen=True, kw_only=True):
+class ToolSchema(CheckedStruct, frozen=True, kw_only=True):
     """Tool as a model sees it."""
 
     name: str
@@ -50,7 +51,7 @@ class ModelRequest(Struct, frozen=True, kw_only=True, gc=False):
     web_search: WebSearchOptions | None = None
 
 
-class ModelReply(Struct, frozen=True, kw_only=True, gc=False):
+class ModelReply(CheckedStruct, frozen=True, kw_only=True, gc=False):
     """Complete reply of a model, with its usage."""
 
     message: Message

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
@@ -13,6 +13,7 @@ from shoal.core.conversation.messages import ImageBlock, TextBlock, ToolUseBlock
 from shoal.core.conversation.model_requests import ToolSchema
 from shoal.core.extensions.hooks import NO_HOOKS, HookDispatcher
 from shoal.core.ids import IdGenerator
+from shoal.core.keyword_checks import CheckedStruct
 from shoal.core.permissions.sandbox import Sandbox
 from shoal.core.ports import ProcessLauncher, QuestionBroker, ResultStore, Workspace
 
@@ -23,7 +24,7 @@ TOOL_ALIASES = {"Task": "Agent"}
 """Other names that models use for tools, mapped to the names here."""
 
 
-class ToolOutput(Struct, frozen=True, kw_only=True):
+class ToolOutput(CheckedStruct, frozen=True, kw_only=True):
     """Output of a tool: text (and images) for the model, `data` for programs."""
 
     content: str | tuple[TextBlock | ImageBlock, ...]
@@ -102,3 +103,10 @@ class Tool(Protocol):
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         """Run a call. Invalid arguments give an error output that names them, not an exception."""
         ...
+
+
+class ToolRegistry(dict[str, Tool]):
+    """Tools of a session by name. Each part registers its own; MCP servers do so while the session runs."""
+
+    def register(self, tools: Iterable[Tool]) -> None:
+        self.update((tool.schema.name, tool) for tool in tools)

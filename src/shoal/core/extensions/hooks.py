@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar, get_args
 from msgspec import Struct
 
 from shoal.core.ids import AgentId
+from shoal.core.keyword_checks import CheckedStruct
 from shoal.core.permissions.permission_changes import PermissionSuggestion, RuleBehavior
 
 HookEvent: TypeAlias = Literal[
@@ -183,7 +184,7 @@ class HttpHookLimits(Struct, frozen=True, kw_only=True):
     """Variables that headers may contain, one list for each file that has one."""
 
 
-class Hook(Struct, frozen=True, kw_only=True):
+class Hook(CheckedStruct, frozen=True, kw_only=True):
     """A configured hook: its event, its matcher and its action."""
 
     event: HookEvent
@@ -219,7 +220,7 @@ class Hook(Struct, frozen=True, kw_only=True):
                 return getattr(function, "__qualname__", None) or type(function).__name__
 
 
-class HookDecision(Struct, frozen=True, kw_only=True):
+class HookDecision(CheckedStruct, frozen=True, kw_only=True):
     """Decision of hooks about an event."""
 
     blocked: str | None = None
@@ -270,16 +271,6 @@ class BackgroundHookNotice(Struct, frozen=True, kw_only=True):
     text: str
     wakes: bool
     """True if it wakes the agent; else it is delivered with an item that does."""
-
-
-class HookNoticeSink(Protocol):
-    """Delivers hook notices to agents."""
-
-    def deliver_notice(self, notice: BackgroundHookNotice) -> None: ...
-
-
-class NullHookNoticeSink:
-    def deliver_notice(self, notice: BackgroundHookNotice) -> None: ...
 
 
 class HookServices(Protocol):

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from shoal.core.ids import AgentId
+from shoal.core.keyword_checks import CheckedStruct, check_keywords
 from shoal.core.permissions.permission_changes import PermissionMode, PermissionSuggestion
 
 RememberScope: TypeAlias = Literal["once", "session", "settings"]
@@ -27,6 +28,7 @@ class PermissionQuestion(Struct, frozen=True, kw_only=True, tag_field="type", ta
     suggestions: tuple[PermissionSuggestion, ...] = ()
     """Permission changes that avoid the same question in the future."""
 
+    @check_keywords("question.allow()")
     def allow(
         self,
         *,
@@ -36,6 +38,7 @@ class PermissionQuestion(Struct, frozen=True, kw_only=True, tag_field="type", ta
         """Return the answer that allows the call, with another `input` if one is given."""
         return AllowAnswer(remember=remember, input=input)
 
+    @check_keywords("question.deny()")
     def deny(self, reason: str, *, ends_turn: bool = False) -> DenyAnswer:
         """Return the answer that refuses the call; the model reads the reason."""
         return DenyAnswer(reason=reason, ends_turn=ends_turn)
@@ -69,6 +72,7 @@ class ChoiceQuestion(Struct, frozen=True, kw_only=True, tag_field="type", tag="c
         pairs = zip(self.choices, labels, strict=True)
         return ChoiceAnswer(answers={choice.question: label for choice, label in pairs})
 
+    @check_keywords("question.deny()")
     def deny(self, reason: str) -> DenyAnswer:
         """Return the answer that refuses to choose; the model reads the reason."""
         return DenyAnswer(reason=reason)
@@ -86,10 +90,12 @@ class PlanApprovalQuestion(Struct, frozen=True, kw_only=True, tag_field="type", 
     wishes: tuple[str, ...] = ()
     """Permissions that the plan will need; approving the plan does not grant them."""
 
+    @check_keywords("question.approve()")
     def approve(self, *, mode: PermissionMode | None = None) -> PlanApprovedAnswer:
         """Return the answer that approves this plan."""
         return PlanApprovedAnswer(digest=self.digest, mode=mode)
 
+    @check_keywords("question.deny()")
     def deny(self, reason: str) -> DenyAnswer:
         """Return the answer that rejects the plan; the model reads the reason."""
         return DenyAnswer(reason=reason)
@@ -98,7 +104,7 @@ class PlanApprovalQuestion(Struct, frozen=True, kw_only=True, tag_field="type", 
 Question: TypeAlias = PermissionQuestion | ChoiceQuestion | PlanApprovalQuestion
 
 
-class AllowAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="allowed"):
+class AllowAnswer(CheckedStruct, frozen=True, kw_only=True, tag_field="type", tag="allowed"):
     """Answer that allows a tool call."""
 
     remember: RememberScope = "once"
@@ -108,7 +114,7 @@ class AllowAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="allo
     """Permission changes made with the answer; if empty, `remember` applies the suggested change."""
 
 
-class DenyAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="denied"):
+class DenyAnswer(CheckedStruct, frozen=True, kw_only=True, tag_field="type", tag="denied"):
     """Answer that refuses a tool call, a plan or a choice."""
 
     reason: str
@@ -117,14 +123,14 @@ class DenyAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="denie
     """True if the agent that asked must stop."""
 
 
-class ChoiceAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="chosen"):
+class ChoiceAnswer(CheckedStruct, frozen=True, kw_only=True, tag_field="type", tag="chosen"):
     """Answer that chooses an option for each question."""
 
     answers: Mapping[str, str]
     """Answer by question; several choices are joined with a comma."""
 
 
-class PlanApprovedAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="approved"):
+class PlanApprovedAnswer(CheckedStruct, frozen=True, kw_only=True, tag_field="type", tag="approved"):
     """Answer that approves a plan."""
 
     digest: str

@@ -29,23 +29,27 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
     readable: tuple[Path, ...] = ()
     """Readable paths inside hidden ones."""
     network: bool = True
+    has_private_temp: bool = False
+    """True if $TMPDIR of a command is the scratch directory of its launch."""
     uncreatable: tuple[Path, ...] = ()
     """Paths that commands must not create, as far as the sandbox can prevent it; no effect if they exist."""
     watched: tuple[Path, ...] = ()
     """Directories that are searched after a command for files that make other programs run something."""
 
 
-class Sandbox(Protocol):
+class SandboxStatus(Protocol):
+    @property
+    def can_skip_permission_question(self) -> bool:
+        """True if the settings allow confined commands to run without a question."""
+        ...
+
+
+class Sandbox(SandboxStatus, Protocol):
     """Confines commands; availability is detected on first use and then cached."""
 
     @property
     def is_active(self) -> bool:
         """True if commands are confined. The first access tests it, which takes some milliseconds."""
-        ...
-
-    @property
-    def can_skip_permission_question(self) -> bool:
-        """True if the settings allow confined commands to run without a question."""
         ...
 
     @property
@@ -57,8 +61,10 @@ class Sandbox(Protocol):
         """Detect availability without blocking the event loop."""
         ...
 
-    async def wrap_launch(self, launch: ProcessLaunchSpec) -> ProcessLaunchSpec:
+    async def wrap_launch(self, launch: ProcessLaunchSpec, scratch: Path | None = None) -> ProcessLaunchSpec:
         """Return the confined launch; unchanged if the sandbox is optional and unavailable.
+
+        The command can write to the directory `scratch`.
 
         Raises `ProcessError` if the requested policy cannot be enforced. Call `finish_command` after the
         command has ended, or if it was not started.

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 from msgspec import UNSET, Struct, UnsetType, structs
 
+from shoal.core.core_texts import format_core_notice
 from shoal.core.errors import TaskUpdateRefused
 from shoal.core.names import AgentName, TaskId
 from shoal.core.teams.packed_task_map import PackedTaskMap
@@ -210,7 +211,7 @@ def refuse_blank_subject(subject: str | UnsetType) -> None:
     """Raise `TaskUpdateRefused` for a subject without a visible character."""
     # Letters, marks, numbers, punctuation and symbols; not spaces, control and format characters.
     if subject is not UNSET and not any(unicodedata.category(each)[0] in "LMNPS" for each in subject):
-        raise TaskUpdateRefused("A task needs a subject: one line that describes the work.")
+        raise TaskUpdateRefused(format_core_notice("no_subject"))
 
 
 def refuse_blocked_status(
@@ -230,10 +231,7 @@ def refuse_blocked_status(
     if blockers:
         verb = "started" if change.status == "in_progress" else "completed"
         listing = ", ".join(f"#{blocker}" for blocker in dict.fromkeys(blockers))
-        raise TaskUpdateRefused(
-            f"Task {task.id} cannot be {verb}: it waits for {listing}. First complete or delete the tasks "
-            "that block it."
-        )
+        raise TaskUpdateRefused(format_core_notice("blocked_task", task=task.id, verb=verb, blockers=listing))
 
 
 def apply_task_update(task: Task, change: TaskUpdate) -> Task:
@@ -243,10 +241,7 @@ def apply_task_update(task: Task, change: TaskUpdate) -> Task:
     an owner has none.
     """
     if change.status is not UNSET and change.attempt not in (None, task.claim_attempt):
-        raise TaskUpdateRefused(
-            f"Task {task.id} is no longer held by this attempt: it was released or taken over. "
-            "Check it again before you continue."
-        )
+        raise TaskUpdateRefused(format_core_notice("lost_claim", task=task.id))
     refuse_blank_subject(change.subject)
     metadata = merge_task_metadata(task.metadata, change.metadata)
     changes = {
@@ -256,9 +251,7 @@ def apply_task_update(task: Task, change: TaskUpdate) -> Task:
     }
     status = changes.get("status", task.status)
     if not is_legal_task_status_transition(task.status, status):
-        raise TaskUpdateRefused(
-            f"Task {task.id} is completed. Set it back to pending before you work on it again."
-        )
+        raise TaskUpdateRefused(format_core_notice("completed_task", task=task.id))
     if status == "pending" != task.status:
         changes.setdefault("owner", None)
     if status == "pending" or changes.get("owner", task.owner) != task.owner:
@@ -285,19 +278,14 @@ def apply_added_task_dependencies(
         {end for pair in pairs for end in pair if end not in board}, key=lambda end: (len(end), end)
     )
     if unknown_ids:
-        raise TaskUpdateRefused(
-            f"There is no task {' or '.join(unknown_ids)}, so no task can wait for it or block it."
-        )
+        raise TaskUpdateRefused(format_core_notice("unknown_dependency", tasks=" or ".join(unknown_ids)))
     changed: dict[TaskId, Task] = {}
     updated_board = overlay_tasks_on_board(board, changed)
     for blocker, blocked in pairs:
         if blocker == blocked:
-            raise TaskUpdateRefused(f"Task {task} cannot wait for itself.")
+            raise TaskUpdateRefused(format_core_notice("self_dependency", task=task))
         if would_close_dependency_cycle(updated_board, blocker, blocked):
-            raise TaskUpdateRefused(
-                f"Task {blocked} cannot wait for task {blocker}, because {blocker} is already waiting for "
-                f"{blocked}: both would wait forever."
-            )
+            raise TaskUpdateRefused(format_core_notice("dependency_cycle", blocked=blocked, blocker=blocker))
         if blocker not in updated_board[blocked].blocked_by:
             changed[blocked] = _add_task_dependency(updated_board[blocked], "blocked_by", blocker)
         if blocked not in updated_board[blocker].blocks:

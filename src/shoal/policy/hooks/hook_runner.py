@@ -25,12 +25,10 @@ from shoal.core.extensions.hooks import (
     Hook,
     HookDecision,
     HookEvent,
-    HookNoticeSink,
     HookServices,
     HttpPostHookAction,
     McpToolHookAction,
     ModelPromptHookAction,
-    NullHookNoticeSink,
     PythonCallbackHookAction,
     ShellCommandHookAction,
     merge_hook_decisions,
@@ -102,7 +100,7 @@ class HookRunner:
         self._services = services
         self.background: BackgroundHookRunner[tuple[Hook, _HookInput]] = BackgroundHookRunner()
         """Every hook runs in the foreground until this context is entered."""
-        self.notice_sink: HookNoticeSink = NullHookNoticeSink()
+        self._notice_listeners: tuple[Callable[[BackgroundHookNotice], None], ...] = ()
 
     @property
     def clock(self) -> Clock:
@@ -146,6 +144,10 @@ class HookRunner:
             self._emit(NoteAdded(agent=agent, text=f"A {event} hook objected: {verdict.blocked}"))
             return replace(verdict, blocked=None)
         return verdict
+
+    def subscribe_to_notices(self, listener: Callable[[BackgroundHookNotice], None]) -> None:
+        """Call the listener with each notice of a background hook."""
+        self._notice_listeners = (*self._notice_listeners, listener)
 
     async def stop_background_hooks(self, why: str) -> None:
         """Stop all background hooks and record each one that was stopped."""
@@ -286,16 +288,16 @@ class HookRunner:
         verdict = result.verdict
         texts = (verdict.blocked,) if result.wakes else (verdict.message, verdict.context)
         if text := "\n\n".join(filter(None, texts)):
-            self.notice_sink.deliver_notice(
-                BackgroundHookNotice(
-                    agent=hook_input.agent,
-                    event=hook_input.event,
-                    hook=hook.name[:PREVIEW_LENGTH],
-                    origin=hook.origin,
-                    text=text,
-                    wakes=result.wakes,
-                )
+            notice = BackgroundHookNotice(
+                agent=hook_input.agent,
+                event=hook_input.event,
+                hook=hook.name[:PREVIEW_LENGTH],
+                origin=hook.origin,
+                text=text,
+                wakes=result.wakes,
             )
+            for listener in self._notice_listeners:
+                listener(notice)
 
     async def _invoke_background_hook(
         self, hook: Hook, hook_input: _HookInput, seconds: float, process: HookProcess | None

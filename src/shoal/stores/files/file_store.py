@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from shoal.core.clock import Clock
 from shoal.core.errors import SessionNotFound, StateFileError
 from shoal.core.ids import LEAD_ID, IdGenerator, SessionId
+from shoal.core.keyword_checks import check_keywords
 from shoal.core.names import TeamName
 from shoal.core.store import SessionStore, Store
 from shoal.stores.files.home.home_paths import get_project_state_directory, get_transcript_path
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 class FileStore:
     """Sessions and teams in files. Each part is imported when it is first opened."""
 
+    @check_keywords("shoal.FileStore()")
     def __init__(self, home: Path, *, durable: bool = False, read_only: bool = False) -> None:
         """With `read_only`, teams are only read: nothing is created, repaired, released or renamed."""
         self.home = home

@@ -25,6 +25,7 @@ from shoal.core.conversation.transcript_entries import TranscriptEntry, Transcri
 from shoal.core.errors import SessionNotFound, StateFileError
 from shoal.core.events import JournaledEvent, JournalRecord
 from shoal.core.ids import LEAD_ID, AgentId, IdGenerator, SessionId
+from shoal.core.keyword_checks import check_keywords
 from shoal.core.names import TeamName
 from shoal.core.permissions.questions import Answer, Question
 from shoal.core.store import SessionStore, Store
@@ -55,6 +56,7 @@ class MemoryStore:
 
     url = None
 
+    @check_keywords("shoal.MemoryStore()")
     def __init__(self, *, max_events: int | None = None) -> None:
         self._max_events = max_events
         self._sessions: dict[SessionId, MemorySessionStore] = {}

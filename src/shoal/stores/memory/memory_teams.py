@@ -45,6 +45,7 @@ from shoal.core.teams.tasks import (
     refuse_blocked_status,
     sort_tasks_by_number,
 )
+from shoal.stores.store_texts import format_store_notice
 
 
 class _MemoryInbox:
@@ -119,7 +120,7 @@ class MemoryMailboxes:
         inbox = self._inboxes.get(name)
         if inbox is None:
             known_owners = ", ".join(sorted(self._inboxes)) or "nobody"
-            raise InboxNotFound(f"{owner!r} has no inbox. Inboxes: {known_owners}.")
+            raise InboxNotFound(format_store_notice("unknown_inbox", owner=repr(owner), owners=known_owners))
         return inbox
 
 
@@ -333,7 +334,7 @@ class MemoryTaskBoard:
     def _require_task(self, task: TaskId) -> Task:
         current_task = self._tasks.get(task)
         if current_task is None:
-            raise TaskUpdateRefused(f"There is no task {task!r}: it was deleted or never existed.")
+            raise TaskUpdateRefused(format_store_notice("unknown_task", task=task))
         return current_task
 
     def _store_tasks(self, *tasks: Task) -> None:
@@ -436,12 +437,14 @@ class MemoryRosters:
 
     async def update_member(self, team: TeamName, name: AgentName, **fields: object) -> RosterEntry:
         if refused_fields := {"agent_id", "joined_at"} & fields.keys():
-            raise TeamStoreError(f"A member's {', '.join(sorted(refused_fields))} cannot be changed.")
+            raise TeamStoreError(
+                format_store_notice("immutable_fields", fields=", ".join(sorted(refused_fields)))
+            )
         roster = self._require_team(team)
         member = roster.find_member(name)
         if member is None:
             names = ", ".join(each.name for each in roster.members)
-            raise TeamStoreError(f"The team {team!r} has no member {name!r}. Members: {names}.")
+            raise TeamStoreError(format_store_notice("unknown_member", team=team, name=name, names=names))
         updated_member = replace(member, **fields)
         members = tuple(updated_member if each.name == name else each for each in roster.members)
         self._teams[team] = replace(roster, members=members)
@@ -468,7 +471,7 @@ class MemoryRosters:
         active_names = [member.name for member in members if member.is_active and member.name != LEAD_NAME]
         if active_names:
             raise TeamHasActiveMembers(
-                f"Team {team!r} still has working members: {', '.join(active_names)}. Shut them down first."
+                format_store_notice("active_members", team=team, names=", ".join(active_names))
             )
         del self._teams[team], self._spawned[team]
         if self._on_deleted is not None:
@@ -479,5 +482,5 @@ class MemoryRosters:
     def _require_team(self, team: TeamName) -> TeamRoster:
         roster = self._teams.get(team)
         if roster is None:
-            raise TeamNotFound(f"There is no team {team!r}.")
+            raise TeamNotFound(format_store_notice("unknown_team", team=team))
         return roster

@@ -43,6 +43,7 @@ from shoal.stores.postgres.task_rows import (
     parse_task_row,
     write_task,
 )
+from shoal.stores.store_texts import format_store_notice
 
 T = TypeVar("T")
 _RELEASED = "status = 'pending', owner = NULL, attempt = NULL, version = version + 1, "
@@ -589,4 +590,4 @@ def _require_row(row: TaskRow | None, task: TaskId) -> TaskRow:
 
 
 def _build_no_task_error(task: TaskId) -> TaskUpdateRefused:
-    return TaskUpdateRefused(f"There is no task {task!r}: it was deleted or never existed.")
+    return TaskUpdateRefused(format_store_notice("unknown_task", task=task))

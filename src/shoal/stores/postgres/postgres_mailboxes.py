@@ -15,6 +15,7 @@ from shoal.stores.postgres.database_client import DatabaseClient
 from shoal.stores.postgres.database_text import to_database_text
 from shoal.stores.postgres.database_worker import DatabaseWorker, build_channel
 from shoal.stores.postgres.postgres_hints import HintSubscription
+from shoal.stores.store_texts import format_store_notice
 from shoal.wire.foreign_json import RejectedFileEntry
 from shoal.wire.mail_codec import encode_inbox_entry, parse_inbox_entry
 
@@ -266,7 +267,9 @@ class PostgresMailboxes:
             return [row[0] for row in rows]
 
         owners = await self._client.call(lambda worker: worker.execute(list_owners))
-        return InboxNotFound(f"{owner!r} has no inbox. Inboxes: {', '.join(owners) or 'nobody'}.")
+        return InboxNotFound(
+            format_store_notice("unknown_inbox", owner=repr(owner), owners=", ".join(owners) or "nobody")
+        )
 
     async def _subscribe(self) -> None:
         async with self._subscribing:

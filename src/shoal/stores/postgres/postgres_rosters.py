@@ -12,6 +12,7 @@ from shoal.core.errors import StateFileError, TeamHasActiveMembers, TeamNotFound
 from shoal.core.names import LEAD_NAME, AgentName, TeamName, find_free_name, parse_safe_name
 from shoal.core.teams.roster import NewMember, RosterEntry, TeamRoster, format_agent_id
 from shoal.stores.postgres.database_client import DatabaseClient
+from shoal.stores.store_texts import format_store_notice
 from shoal.wire.foreign_json import InvalidFileContent
 from shoal.wire.roster_codec import ParsedTeamRosterFile, encode_new_team_roster, parse_team_roster
 
@@ -105,13 +106,15 @@ class PostgresRosters:
 
     async def update_member(self, team: TeamName, name: AgentName, **fields: object) -> RosterEntry:
         if immutable_fields := _IMMUTABLE_FIELDS & fields.keys():
-            raise TeamStoreError(f"A member's {', '.join(sorted(immutable_fields))} cannot be changed.")
+            raise TeamStoreError(
+                format_store_notice("immutable_fields", fields=", ".join(sorted(immutable_fields)))
+            )
 
         async def update(raw: Any, file: ParsedTeamRosterFile, _spawned: int) -> RosterEntry:
             old_entry = file.team.find_member(name)
             if old_entry is None:
                 names = ", ".join(member.name for member in file.team.members)
-                raise TeamStoreError(f"The team {team} has no member {name}. Its members are: {names}.")
+                raise TeamStoreError(format_store_notice("unknown_member", team=team, name=name, names=names))
             new_entry = replace(old_entry, **fields)
             if new_entry != old_entry:
                 members = tuple(new_entry if member is old_entry else member for member in file.team.members)
@@ -151,8 +154,7 @@ class PostgresRosters:
             active_names = [m.name for m in file.team.members if m.is_active and m.name != LEAD_NAME]
             if active_names:
                 raise TeamHasActiveMembers(
-                    f"The team {team} still has active members: {', '.join(active_names)}. Ask them to shut "
-                    "down, and delete the team when they have ended."
+                    format_store_notice("active_members", team=team, names=", ".join(active_names))
                 )
             for table, column in TEAM_TABLES.items():
                 await raw.execute(f"DELETE FROM shoal.{table} WHERE {column} = $1", file.team.name)
@@ -172,7 +174,7 @@ class PostgresRosters:
                 "SELECT document, spawned FROM shoal.teams WHERE name = $1 FOR UPDATE", name
             )
             if row is None:
-                raise TeamNotFound(f"There is no team {team}. List the teams: shoal team ls")
+                raise TeamNotFound(format_store_notice("unknown_team", team=team))
             return await change(raw, _parse_roster(row[0], name), row[1])
 
         return await self._client.call(lambda worker: worker.transact(change_locked_roster))

@@ -90,11 +90,17 @@ def _resume_workflow(workflow: str, **flag_values: Any) -> int:
 
     async def resume(session: LibrarySession[Any]) -> Any:
         from shoal.app.session.session_changes import resume_script_workflow
+        from shoal.core.errors import WorkflowChanged
 
-        if definition is None:
-            return await resume_script_workflow(session, record.started.workflow, rerun_from)
-        with _explain_program_error(definition, session.id):
-            return await definition.resume(session, record.started.workflow, rerun_from=rerun_from)
+        try:
+            if definition is None:
+                return await resume_script_workflow(session, record.started.workflow, rerun_from)
+            with _explain_program_error(definition, session.id):
+                return await definition.resume(session, record.started.workflow, rerun_from=rerun_from)
+        except WorkflowChanged as error:
+            command = f"run: shoal workflow resume {session.id} --from {error.step}"
+            text = str(error).replace(f"pass rerun_from={error.step}", command)
+            raise WorkflowChanged(text, step=error.step) from error
 
     return _run_in_session(resume, flag_values, resume=run.session, as_json=as_json)
 

@@ -370,7 +370,7 @@ class MemberHost:
         entry = None if team is None else team.resolve_member(self._membership.name)
         if team is None or entry is None:
             raise AgentRequestRefused(
-                f"The team {self._membership.team} has no member {self._membership.name}."
+                format_team_notice("left_team", team=self._membership.team, name=self._membership.name)
             )
         self._roster_name = entry.name
         return team, replace(entry, name=entry.inbox_name)
@@ -494,7 +494,7 @@ class MemberHost:
     async def _read_roster(self) -> TeamRoster:
         team = await self._services.store.rosters.read_team_roster(self._membership.team)
         if team is None:
-            raise AgentRequestRefused(f"The team {self._membership.team} is gone.")
+            raise AgentRequestRefused(format_team_notice("deleted_team", team=self._membership.team))
         self._last_roster = team
         return team
 

@@ -26,6 +26,7 @@ from shoal.team.members.down_member import (
     build_started_event_from_roster,
 )
 from shoal.team.members.member_protocol import RemoteMemberObserver
+from shoal.team.team_prompts import format_team_notice
 from shoal.team.team_services import TeamServices
 from shoal.wire.journal_codec import parse_journal_line
 from shoal.wire.member_channel_codec import (
@@ -136,7 +137,9 @@ class RemoteMember:
         await _close_and_stop_process(process)
         if ready is not None:
             raise AgentRequestRefused(ready.why)
-        raise AgentRequestRefused(f"The process of {entry.name} could not be started: {exit_text}.")
+        raise AgentRequestRefused(
+            format_team_notice("process_not_started", name=entry.name, reason=exit_text)
+        )
 
     @property
     def id(self) -> AgentId:

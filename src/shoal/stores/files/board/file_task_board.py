@@ -46,6 +46,7 @@ from shoal.stores.files.locks.process_leases import (
     remove_dead_process_leases,
 )
 from shoal.stores.files.locks.shared_file_lock import LOCK_TIMEOUT
+from shoal.stores.store_texts import format_store_notice
 from shoal.wire.task_codec import ParsedTaskFile
 
 RECOVERY_INTERVAL = 5.0
@@ -508,6 +509,4 @@ class FileTaskBoard:
 
 
 def _build_task_not_found(task: TaskId) -> TaskUpdateRefused:
-    return TaskUpdateRefused(
-        f"There is no task {task}; it may have been deleted. List the tasks to see their ids."
-    )
+    return TaskUpdateRefused(format_store_notice("unknown_task", task=task))

@@ -10,6 +10,7 @@ from shoal.core.errors import LockUnavailable
 from shoal.core.flock_queue import acquire_flock
 from shoal.stores.files.access.directory_handle import DirectoryHandle
 from shoal.stores.files.locks.flocks import try_flock
+from shoal.stores.store_texts import format_store_notice
 
 LOCK_FILE = ".lock"
 
@@ -65,8 +66,7 @@ class SharedDirectoryFlock:
                     os.close(fd)
         except TimeoutError:
             raise LockUnavailable(
-                "Nothing was written because another program holds the lock "
-                f"{self._directory.path / LOCK_FILE}. Try again."
+                format_store_notice("lock_held", lock=self._directory.path / LOCK_FILE)
             ) from None
 
     def _try_flock_file(self) -> bool:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from shoal.core.errors import LockUnavailable
 from shoal.stores.files.access.atomic_rename import rename_unless_target_exists
 from shoal.stores.files.access.directory_handle import DirectoryHandle, build_open_error
+from shoal.stores.store_texts import format_store_notice
 
 STALE_AFTER = 10.0
 """Seconds without a refresh after which anybody may take over the lock."""
@@ -68,9 +69,7 @@ class ForeignProgramLock:
     def confirm_held(self) -> None:
         """Raise LockUnavailable if somebody took over the lock while this process was suspended."""
         if not self._is_lock_still_held():
-            raise LockUnavailable(
-                f"Nothing was written because another program took over {self._directory.path / self._name}."
-            )
+            raise LockUnavailable(format_store_notice("lock_lost", lock=self._directory.path / self._name))
 
     def release(self) -> None:
         if self._timer is not None:
@@ -125,9 +124,7 @@ class ForeignProgramLock:
                 return
             if time.monotonic() >= deadline:
                 raise LockUnavailable(
-                    "Nothing was written because another program holds "
-                    f"{self._directory.path / self._name}. Try again, or remove that directory if no "
-                    "program is using it."
+                    format_store_notice("lock_directory_held", lock=self._directory.path / self._name)
                 )
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - spreads waiters
             pause = min(pause * 2, _LONGEST_PAUSE)

@@ -17,6 +17,7 @@ from shoal.stores.files.access.directory_handle import DirectoryHandle
 from shoal.stores.files.locks.directory_flock import SharedDirectoryFlock
 from shoal.stores.files.locks.flocks import try_flock
 from shoal.stores.files.locks.foreign_lock import ForeignProgramLock
+from shoal.stores.store_texts import format_store_notice
 
 LOCK_TIMEOUT = 15.0
 """Seconds until a lock counts as unavailable; longer than a foreign lock takes to become stale."""
@@ -46,8 +47,7 @@ class AsyncFlock:
                 await self._wait_for_lock()
         except TimeoutError:
             raise LockUnavailable(
-                "Nothing was written because another Shoal process holds "
-                f"{self._directory.path / self._name}. Try again."
+                format_store_notice("lock_held", lock=self._directory.path / self._name)
             ) from None
         self.deadline = deadline
         return self

@@ -36,6 +36,7 @@ from shoal.stores.files.mailboxes.inbox_file import (
 )
 from shoal.stores.files.mailboxes.inbox_overflow import InboxOverflow, MailInboxOverflowBatch
 from shoal.stores.files.teams.team_ownership import find_inbox_directory, is_led_by_shoal, read_team_facts
+from shoal.stores.store_texts import format_store_notice
 from shoal.wire.foreign_json import InvalidFileContent
 from shoal.wire.mail_codec import EMPTY_INBOX, MailInboxFileEntry, encode_inbox_entry, parse_inbox_entry
 
@@ -435,7 +436,11 @@ class FileMailbox:
         inbox = read_inbox_file(self._directories.inboxes, self._file, self._inbox)
         # The lead's inbox is created with the first message to it.
         if isinstance(inbox, MailInboxFileContent) and inbox.content is None and self.owner != LEAD_NAME:
-            raise InboxNotFound(f"{self.owner!r} has no mailbox. Mailboxes: {self._format_inbox_owners()}.")
+            raise InboxNotFound(
+                format_store_notice(
+                    "unknown_inbox", owner=repr(self.owner), owners=self._format_inbox_owners()
+                )
+            )
         return inbox
 
     def _format_inbox_owners(self) -> str:
@@ -605,5 +610,5 @@ def _fail_pending_posts(posts: list[_PendingMailPost], error: Exception) -> None
 def _get_mail_post_receipt(post: _PendingMailPost) -> MailPostReceipt:
     receipt = post.outcome.result()
     if receipt is None:
-        raise LockUnavailable("The message was not written.")
+        raise LockUnavailable(format_store_notice("message_not_written"))
     return receipt

@@ -16,6 +16,7 @@ from shoal.stores.files.access.file_watch import DirectoryWatch, FileWatch
 from shoal.stores.files.access.problem_reporter import ProblemReporter, ignore_problem
 from shoal.stores.files.locks.shared_file_lock import LOCK_TIMEOUT
 from shoal.stores.files.mailboxes.file_mailbox import FileMailbox, TeamMailDirectories
+from shoal.stores.store_texts import format_store_notice
 
 _MAX_POLLED = 64
 """Inboxes that are checked in one poll without an event."""
@@ -136,7 +137,7 @@ class FileMailboxStore:
     def _get_mailbox(self, owner: AgentName) -> FileMailbox:
         name = parse_inbox_name(owner)
         if self._directories is not None and self._directories.is_removed:
-            raise TeamNotFound(f"The team {self._team} was deleted.")
+            raise TeamNotFound(format_store_notice("deleted_team", team=self._team))
         if self._directories is None:
             with DirectoryHandle.open_root(self._home, durable=self._durable) as root:
                 self._directories = (
@@ -145,7 +146,7 @@ class FileMailboxStore:
                     else TeamMailDirectories.open_for_team(root, self._team)
                 )
             if self._directories is None:
-                raise InboxNotFound(f"The team {self._team} has no mailboxes.")
+                raise InboxNotFound(format_store_notice("no_inboxes", team=self._team))
         if name not in self._boxes:
             self._boxes[name] = FileMailbox(
                 self._directories,

@@ -28,6 +28,7 @@ from shoal.stores.files.teams.team_ownership import (
     is_led_by_shoal,
     read_team_facts,
 )
+from shoal.stores.store_texts import format_store_notice
 from shoal.wire.foreign_json import InvalidFileContent
 from shoal.wire.roster_codec import ParsedTeamRosterFile, encode_new_team_roster, parse_team_roster
 
@@ -159,12 +160,19 @@ class FileRosterStore:
 
     async def update_member(self, team: TeamName, name: AgentName, **fields: object) -> RosterEntry:
         if immutable_fields := _IMMUTABLE_FIELDS & fields.keys():
-            raise TeamStoreError(f"A member's {', '.join(sorted(immutable_fields))} cannot be changed.")
+            raise TeamStoreError(
+                format_store_notice("immutable_fields", fields=", ".join(sorted(immutable_fields)))
+            )
         async with self._lock_roster(team) as (file, write):
             old_entry = file.team.find_member(name)
             if old_entry is None:
                 raise TeamStoreError(
-                    f"The team {team} has no member {name}. {_format_member_list(file.team)}"
+                    format_store_notice(
+                        "unknown_member",
+                        team=team,
+                        name=name,
+                        names=", ".join(member.name for member in file.team.members),
+                    )
                 )
             new_entry = structs.replace(old_entry, **fields)
             if new_entry != old_entry:
@@ -195,8 +203,7 @@ class FileRosterStore:
                 active_members = [m.name for m in file.team.members if m.is_active and m.name != LEAD_NAME]
                 if active_members:
                     raise TeamHasActiveMembers(
-                        f"The team {team} still has active members: {', '.join(active_members)}. Ask them "
-                        "to shut down, and delete the team when they have ended."
+                        format_store_notice("active_members", team=team, names=", ".join(active_members))
                     )
                 # From here on the team is deleted, even if this process dies: the next one removes the rest.
                 with self._open_private_team_directory(file.team.name) as own_directory:
@@ -483,8 +490,4 @@ def _is_safe_name(text: str) -> bool:
 
 
 def _build_team_not_found(team: TeamName) -> TeamNotFound:
-    return TeamNotFound(f"There is no team {team}. List the teams: shoal team ls")
-
-
-def _format_member_list(team: TeamRoster) -> str:
-    return f"Its members are: {', '.join(member.name for member in team.members)}."
+    return TeamNotFound(format_store_notice("unknown_team", team=team))

@@ -102,7 +102,7 @@ async def _run_stream_json_job(
     async with DrivingProgramConnection(output.send_line, job.options.clock) as program:
         initialization = await process_initialize_request(program, output, job.options, job.relayed_servers)
         async with Session(initialization.options) as session:
-            initialization.register_relayed_mcp_servers(session)
+            initialization.apply_settings_to_tools(session)
             return await _HeadlessRun(
                 job, session, output, signals, InitializedDrivingProgram(program, initialization)
             ).run_turns()

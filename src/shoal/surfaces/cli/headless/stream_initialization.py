@@ -86,12 +86,9 @@ class StreamInitializationResult(Struct, frozen=True, kw_only=True):
     options: Options
     initialize_request: ControlRequestInputStreamLine | None
     """Request that is answered once the session is open."""
-    servers: tuple[McpServerStatus, ...] = ()
     tools: tuple[RelayedMcpTool, ...] = ()
 
-    def register_relayed_mcp_servers(self, session: Session) -> None:
-        """Register the program's servers with the session, and apply its settings to their tools."""
-        session.add_relayed_mcp_servers(self.servers)
+    def apply_settings_to_tools(self, session: Session) -> None:
         for tool in self.tools:
             tool.deadline = session.config.settings.own.mcp_deadline
 
@@ -119,9 +116,12 @@ async def process_initialize_request(
         names = (*options.available_tools, *(tool.schema.name for tool in tools))
         options = replace(options, available_tools=names)
     return StreamInitializationResult(
-        options=replace(options, tools=(*options.tools, *tools)),
+        options=replace(
+            options,
+            tools=(*options.tools, *tools),
+            relayed_servers=tuple(task.result()[0] for task in opened),
+        ),
         initialize_request=initialize_request,
-        servers=tuple(task.result()[0] for task in opened),
         tools=tools,
     )
 

@@ -39,7 +39,17 @@ class ModelTexts:
         return sections
 
     def fill_section(self, name: str, section: str, /, **values: object) -> str:
-        return fill_template(self.load_sections(name)[section], **values)
+        """Return a section with its placeholders filled in.
+
+        If the file cannot be read, for example because too many files are open, the text contains the name of
+        the section and the values, so that a refusal stays a refusal and keeps its reason.
+        """
+        try:
+            template = self.load_sections(name)[section]
+        except OSError as error:
+            details = "".join(f" {key}: {value}." for key, value in values.items())
+            return f"{section}.{details} (Shoal cannot read the text of this message: {error}.)"
+        return fill_template(template, **values)
 
 
 def unwrap_lines(text: str) -> str:

@@ -6,10 +6,14 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
+from shoal.app.config.session_config import SessionConfig
+from shoal.app.runtime.event_bus import EventBus
 from shoal.app.settings.settings import Settings
+from shoal.core.agents.identity import AgentIdentity
+from shoal.runs.running_agents import RunningAgents
 
 if TYPE_CHECKING:
-    from shoal.app.session.session import Session
+    from shoal.app.telemetry.span_recorder import TelemetrySpanRecorder
 
 INSTALL_COMMAND = "pip install 'shoal[otel]'"
 _OTEL_VARIABLES = (
@@ -37,35 +41,40 @@ def is_content_capture_enabled(settings: Settings) -> bool:
     return settings.own.telemetry.content or value in ("true", "1", "span_only", "span_and_event")
 
 
-def attach_telemetry(session: Session, exit_stack: AsyncExitStack, *, trace: str) -> None:
-    """Attach telemetry if it is enabled; `trace` is the parent of its trace."""
-    settings = session.runtime.settings
+def open_telemetry(
+    config: SessionConfig,
+    events: EventBus,
+    running_agents: RunningAgents,
+    lead: AgentIdentity,
+    exit_stack: AsyncExitStack,
+) -> tuple[TelemetrySpanRecorder | None, tuple[str, ...]]:
+    """Record the session's events if telemetry is enabled; return notes for the user too."""
+    options, settings = config.options, config.settings
     if not is_telemetry_enabled(settings):
-        return
+        return None, ()
     try:
         from shoal.app.telemetry.otlp_export import create_telemetry_pipeline
         from shoal.app.telemetry.span_recorder import TelemetrySpanRecorder
     except ImportError as error:
         # A note, not an error: the variables may be set for other programs.
-        session.notes.append(
+        return None, (
             f"OpenTelemetry is enabled but not installed ({error.name} is missing). Install it: "
-            f"{INSTALL_COMMAND}"
+            f"{INSTALL_COMMAND}",
         )
-        return
-    telemetry = create_telemetry_pipeline(session.id, settings.environ)
+    telemetry = create_telemetry_pipeline(lead.session, settings.environ)
     span_recorder = TelemetrySpanRecorder(
         telemetry,
-        session=session.id,
-        lead=session.agent.identity,
-        clock=session.agent.clock,
-        provider=_create_provider_lookup(session),
-        trace=trace or _read_trace_parent(settings.environ),
+        session=lead.session,
+        lead=lead,
+        clock=options.clock,
+        provider=_create_provider_lookup(running_agents),
+        trace=options.trace or _read_trace_parent(settings.environ),
         secrets=settings.secret_redactor if is_content_capture_enabled(settings) else None,
     )
     exit_stack.push_async_callback(telemetry.aclose)
     exit_stack.callback(span_recorder.close)
-    exit_stack.callback(session.subscribe(span_recorder.record_event))
-    session.runtime.agents.trace_parents.use_recorder(span_recorder)
+    exit_stack.callback(events.subscribe(span_recorder.record_event))
+    return span_recorder, ()
 
 
 def _read_trace_parent(environ: Mapping[str, str]) -> str:
@@ -73,7 +82,7 @@ def _read_trace_parent(environ: Mapping[str, str]) -> str:
     return environ.get("TRACEPARENT") or environ.get("traceparent") or ""
 
 
-def _create_provider_lookup(session: Session) -> Callable[[str], str]:
+def _create_provider_lookup(running_agents: RunningAgents) -> Callable[[str], str]:
     """Create a lookup of a model's provider: events contain the model name only."""
     from shoal.core.errors import ShoalError
     from shoal.models.catalogue import resolve_model
@@ -81,7 +90,7 @@ def _create_provider_lookup(session: Session) -> Callable[[str], str]:
     providers: dict[str, str] = {}
 
     def find_provider(model: str) -> str:
-        card = session.agent.model.card
+        card = running_agents.lead.model.card
         if model not in providers:
             try:
                 found = (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import shoal
-from shoal.wire.model_texts import ModelTexts, fill_template, unwrap_lines
+from shoal.core.text.model_texts import ModelTexts, fill_template, unwrap_lines
 
 PACKAGE = Path(shoal.__file__).parent
 CALL = re.compile(
@@ -21,6 +21,8 @@ NOTICES = {
     "team/prompts/notices.md": ("team", "format_team_notice"),
     "runs/prompts/notices.md": ("runs", "format_run_notice"),
     "app/prompts/notices.md": ("app", "format_session_notice"),
+    "stores/prompts/notices.md": ("stores", "format_store_notice"),
+    "workspaces/prompts/notices.md": ("workspaces", "format_workspace_notice"),
     "wire/prompts/notifications.md": ("wire", "_fill"),
 }
 
@@ -54,6 +56,11 @@ def test_sections_are_read_once_from_a_file(tmp_path: Path) -> None:
     }
     (tmp_path / "Tool.md").unlink()
     assert texts.fill_section("Tool", "text:gone", path="f") == "f is gone."
+
+
+def test_a_refusal_keeps_its_reason_if_its_file_cannot_be_read(tmp_path: Path) -> None:
+    text = ModelTexts(tmp_path).fill_section("notices", "not_started", reason="Too many open files")
+    assert text.startswith("not_started. reason: Too many open files. (Shoal cannot read the text")
 
 
 def test_lines_of_a_paragraph_are_joined_and_lists_kept() -> None:

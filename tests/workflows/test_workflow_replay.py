@@ -1,0 +1,372 @@
+"""Replay of resumed workflows: an unchanged program repeats nothing, a changed one is refused loudly."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from pathlib import Path
+from textwrap import indent
+from typing import Any
+
+import pytest
+
+import shoal
+from shoal.app.workflows import replay_gate
+from shoal.app.workflows.workflow_loader import load_workflow_file
+from shoal.core.conversation.model_requests import ModelRequest
+from shoal.core.errors import WorkflowChanged, WorkflowStopped
+from shoal.core.events import Event, NoteAdded, WorkflowStepFinished, WorkflowStepStarted
+
+HEAD = """
+import asyncio
+import shoal
+
+editor = shoal.Agent("editor", prompt="You edit.", tools=[])
+writer = shoal.Agent("writer", prompt="You edit.", tools=[])
+
+
+@shoal.workflow
+async def job(flow: shoal.Workflow):
+"""
+
+
+class EditedWorkflow:
+    """A workflow in a file that changes between two runs."""
+
+    def __init__(self, directory: Path, *failing: str) -> None:
+        self.directory = directory
+        self.prompts: list[str] = []
+        self.events: list[Event] = []
+        self.failing = set(failing)
+        self.session = ""
+
+    def write(self, body: str) -> Any:
+        path = self.directory / "job.py"
+        path.write_text(HEAD + indent(body, "    "))
+        return load_workflow_file(path, "job")
+
+    def open(self) -> shoal.Session[None]:
+        def reply(request: ModelRequest) -> Any:
+            prompt = request.messages[0].text
+            self.prompts.append(prompt)
+            if prompt in self.failing:
+                return shoal.errors.BadRequest("no")
+            return f"did {prompt}"
+
+        more: Any = {"resume": self.session} if self.session else {}
+        return shoal.open(
+            cwd=self.directory, model=shoal.ScriptedModel(reply), mode="bypassPermissions", **more
+        )
+
+    async def fail(self, body: str) -> None:
+        """Run the workflow until an agent fails."""
+        async with self.open() as session:
+            self.session = session.id
+            session.subscribe(self.events.append)
+            with pytest.raises(shoal.RunFailed):
+                await self.write(body).run(session)
+        self.failing.clear()
+
+    async def resume(self, body: str, **options: Any) -> Any:
+        """Resume the workflow; `prompts` and `events` are those of this run."""
+        self.prompts.clear()
+        self.events.clear()
+        async with self.open() as session:
+            session.subscribe(self.events.append)
+            async with asyncio.timeout(60):
+                return await self.write(body).resume(session, **options)
+
+
+EDIT = """
+flow.phase("edit")
+await flow.agent(editor, "one")
+await flow.agent(editor, "two")
+await flow.agent(editor, "stop")
+"""
+MAP = """
+await flow.map(editor, ["a", "b", "c"])
+await flow.agent(editor, "stop")
+"""
+GATHER = """
+await asyncio.gather(*[flow.agent(editor, name) for name in ("a", "b", "c")])
+await flow.agent(editor, "stop")
+"""
+HELPER = """
+async def help_edit(prompt):
+    return await flow.agent(editor, prompt)
+"""
+CAUGHT = """
+flow.phase("edits")
+for prompt in ("one", "two", "stop"):
+    try:
+        await flow.agent(editor, prompt)
+    except Exception:
+        pass
+"""
+GROUP = """
+async with asyncio.TaskGroup() as group:
+    for name in ("a", "b", "c"):
+        group.create_task(flow.agent(editor, name))
+await flow.agent(editor, "stop")
+"""
+WAIT = """
+await asyncio.wait([asyncio.ensure_future(flow.agent(editor, name)) for name in ("a", "b", "c")])
+await flow.agent(editor, "stop")
+"""
+PIPELINE = """
+async def edit(name):
+    return await flow.agent(editor, name)
+await flow.pipeline(["a", "b", "c"], edit)
+await flow.agent(editor, "stop")
+"""
+TIME = """
+flow.now()
+await flow.agent(editor, "one")
+await flow.agent(editor, "stop")
+"""
+TWO = 'await flow.agent(editor, "two")'
+CHANGES: dict[str, tuple[str, str, str, str]] = {
+    "phase renamed": (EDIT, EDIT.replace('"edit"', '"edits"'), "edit/agent editor", "edits/agent editor"),
+    "agent renamed": (EDIT, EDIT.replace('editor, "one"', 'writer, "one"'), "agent editor", "agent writer"),
+    "helper function": (EDIT, HELPER + EDIT.replace(TWO, 'await help_edit("two")'), "'two'", "help_edit/"),
+    "helper renamed": (
+        HELPER + EDIT.replace(TWO, 'await help_edit("two")'),
+        (HELPER + EDIT.replace(TWO, 'await help_edit("two")')).replace("help_edit", "edit_helper"),
+        "help_edit/",
+        "edit_helper/",
+    ),
+    "step removed": (EDIT, EDIT.replace(TWO, ""), "'two'", "'stop'"),
+    "step inserted": (EDIT, EDIT.replace(TWO, f'await flow.shell("touch new")\n{TWO}'), "'two'", "shell"),
+    "error caught": (EDIT, CAUGHT, "edit/agent editor", "edits/agent editor"),
+    "all removed": (EDIT, "return 'nothing'", "edit/agent editor", "the program ends"),
+    "map to gather": (MAP, GATHER, "map editor: 'a'", "agent editor: 'a'"),
+    "map to task group": (MAP, GROUP, "map editor: 'a'", "agent editor: 'a'"),
+    "map to wait": (MAP, WAIT, "map editor: 'a'", "agent editor: 'a'"),
+    "map to pipeline": (MAP, PIPELINE, "map editor: 'a'", "agent editor: 'a'"),
+    "map to agent": (MAP, 'for name in "abc":\n    await flow.agent(editor, name)\n', "map", "agent"),
+    "gather to map": (GATHER, MAP, "agent editor: 'a'", "map editor: 'a'"),
+    "prompt of a map": (MAP, MAP.replace('"b"', '"x"'), "'b'", "'x'"),
+    "now to random": (TIME, TIME.replace("now", "random"), "recorded: now", "'stop'"),
+}
+
+
+@pytest.mark.spec("WFL-03")
+@pytest.mark.parametrize("change", CHANGES)
+async def test_a_changed_program_starts_nothing_and_shows_the_difference(tmp_path: Path, change: str) -> None:
+    first, second, recorded, now = CHANGES[change]
+    workflow = EditedWorkflow(tmp_path, "stop")
+    await workflow.fail(first)
+    with pytest.raises(WorkflowChanged) as caught:
+        await workflow.resume(second)
+    lines = str(caught.value).splitlines()
+    assert recorded in lines[1], caught.value
+    assert now in lines[2], caught.value
+    assert f"pass rerun_from={caught.value.step}. This repeats" in lines[-1]
+    assert workflow.prompts == []
+    assert not (tmp_path / "new").exists()
+    # The journal has nothing of the changed program, so the old one still continues.
+    assert not any(isinstance(event, WorkflowStepStarted) for event in workflow.events)
+    await workflow.resume(first)
+    assert workflow.prompts == ["stop"]
+
+
+@pytest.mark.spec("WFL-03")
+async def test_the_step_that_the_error_names_runs_again_on_purpose(tmp_path: Path) -> None:
+    workflow = EditedWorkflow(tmp_path, "stop")
+    await workflow.fail(EDIT)
+    changed = EDIT.replace('"two"', '"three"')
+    with pytest.raises(WorkflowChanged) as caught:
+        await workflow.resume(changed)
+    await workflow.resume(changed, rerun_from=caught.value.step)
+    assert workflow.prompts == ["three", "stop"]
+
+
+@pytest.mark.spec("WFL-03")
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ('"one"', '"uno"', "prompt: recorded 'one', now 'uno'"),
+        ('"You edit."', '"You edit well."', "agent prompt: recorded 'You edit.', now 'You edit well.'"),
+        ("tools=[]", 'tools=["Read"]', "agent tools: recorded '[]', now '[\"Read\"]'"),
+        ('"one"', '"one", model="sonnet"', "options model: recorded nothing, now 'sonnet'"),
+        ('"one"', '"one", output=int', "output type: recorded nothing, now"),
+        ('"' + "x" * 900 + 'A"', '"' + "x" * 900 + 'B"', "xxxA', now …'xxx"),
+    ],
+    ids=["prompt", "agent's prompt", "agent's tools", "option", "output", "end of a long prompt"],
+)
+async def test_the_difference_names_the_part_of_the_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str, expected: str
+) -> None:
+    body = EDIT.replace('"one"', old) if "x" in old else EDIT
+    workflow = EditedWorkflow(tmp_path, "stop")
+    await workflow.fail(body)
+    monkeypatch.setattr(f"{__name__}.HEAD", HEAD.replace(old, new, 1))
+    with pytest.raises(WorkflowChanged) as caught:
+        await workflow.resume(body.replace(old, new))
+    assert expected in str(caught.value)
+    assert workflow.prompts == []
+
+
+@pytest.mark.spec("WFL-03")
+async def test_a_long_prompt_is_stored_once_and_compared_line_by_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "You edit files.\\n" + "Follow the rules.\\n" * 20
+    head = HEAD.replace("You edit.", text)
+    monkeypatch.setattr(f"{__name__}.HEAD", head)
+    workflow = EditedWorkflow(tmp_path, "stop")
+    await workflow.fail(MAP)
+    started = [event for event in workflow.events if isinstance(event, WorkflowStepStarted)]
+    assert [type(event.input["agent prompt"]) for event in started] == [str, int, int, int]
+    monkeypatch.setattr(f"{__name__}.HEAD", head.replace("edit files", "edit few files"))
+    with pytest.raises(WorkflowChanged) as caught:
+        await workflow.resume(MAP)
+    assert "    -You edit files.\n    +You edit few files.\n" in str(caught.value)
+
+
+# Legitimate replays
+
+BRANCHES = """
+async def pause():
+    await asyncio.to_thread(len, "")
+
+async def check(text):
+    await pause()
+    flow.phase("check")
+    return await flow.agent(writer, text)
+
+async def edit(name):
+    flow.phase(f"edit {name}")
+    text = await flow.agent(editor, name)
+    await pause()
+    return text
+
+async def count():
+    total = 0
+    for number in range(3):
+        await pause()
+        total += len(await flow.agent(editor, f"count {number}"))
+        flow.random()
+    return total
+
+async def try_twice():
+    try:
+        await flow.agent(editor, "bad")
+    except shoal.RunFailed:
+        pass
+    return await flow.agent(editor, "after bad")
+
+async with asyncio.TaskGroup() as group:
+    counted = group.create_task(count())
+    tried = group.create_task(try_twice())
+    checked = await flow.pipeline(["p", "q", "r"], edit, check, at_once=2)
+    mapped = await flow.map(editor, ["m", "n", "o", "bad"], at_once=2, default="none", output=None)
+    same = await asyncio.gather(*[flow.agent(editor, "same") for _ in range(3)])
+started = flow.now().isoformat()
+last = await flow.agent(writer, "last")
+return [counted.result(), tried.result(), checked, mapped, same, last]
+"""
+STEPS = 21
+
+
+class Stopper:
+    """Stops the workflow of a session when a number of its steps have finished."""
+
+    def __init__(self, session: shoal.Session[None], steps: int) -> None:
+        self._session = session
+        self._remaining = steps
+        self.tasks: list[asyncio.Task[Any]] = []
+
+    def count(self, event: Event) -> None:
+        if isinstance(event, WorkflowStepFinished):
+            self._remaining -= 1
+            if self._remaining == 0:
+                self.tasks.append(asyncio.ensure_future(self._session.workflows.stop_all("test")))
+
+
+@pytest.mark.spec("WFL-02", "WFL-03")
+@pytest.mark.parametrize("stop_after", range(1, STEPS, 3))
+async def test_branches_that_run_at_the_same_time_are_replayed(tmp_path: Path, stop_after: int) -> None:
+    """Each run stops after a few more steps. No run is refused, and no finished step runs again."""
+    workflow = EditedWorkflow(tmp_path, "bad")
+    calls: Counter[str] = Counter()
+    finished: list[int] = []
+    value = None
+    while value is None:
+        workflow.prompts.clear()
+        async with workflow.open() as session:
+            definition = workflow.write(BRANCHES)
+            stopper = Stopper(session, stop_after)
+            session.subscribe(stopper.count)
+            session.subscribe(
+                lambda event: finished.append(event.step) if isinstance(event, WorkflowStepFinished) else None
+            )
+            try:
+                async with asyncio.timeout(60):
+                    value = await (
+                        definition.resume(session) if workflow.session else definition.run(session)
+                    )
+            except WorkflowStopped:
+                await asyncio.wait(stopper.tasks)
+            workflow.session = session.id
+        calls.update(set(workflow.prompts))
+    assert value[1:] == [
+        "did after bad",
+        ["did did p", "did did q", "did did r"],
+        ["did m", "did n", "did o", "none"],
+        ["did same"] * 3,
+        "did last",
+    ]
+    assert len(finished) == len(set(finished)) == STEPS
+    assert calls["after bad"] == calls["last"] == calls["did p"] == 1
+
+
+@pytest.mark.spec("WFL-03")
+async def test_new_steps_wait_for_a_branch_that_is_busy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay_gate, "NOTE_SECONDS", 0.01)
+    workflow, may_continue = EditedWorkflow(tmp_path, "stop"), threading.Event()
+    monkeypatch.setattr(shoal, "may_continue", may_continue, raising=False)
+    body = """
+async def work_slowly():
+    await asyncio.to_thread(shoal.may_continue.wait, 30)
+    await flow.agent(editor, "slow")
+
+async def stop_after(task):
+    await task
+    await flow.agent(editor, "stop")
+
+slow = asyncio.create_task(work_slowly())
+await asyncio.gather(stop_after(slow), NEW)
+"""
+    may_continue.set()
+    await workflow.fail(body.replace("NEW", "flow.sleep(0)"))
+    may_continue.clear()
+
+    class Events(list[Event]):
+        def append(self, event: Event) -> None:
+            super().append(event)
+            if isinstance(event, NoteAdded) and "must ask again for step" in event.text:
+                may_continue.set()
+
+    workflow.events = Events()
+    await workflow.resume(body.replace("NEW", 'flow.sleep(0), flow.agent(editor, "new")'))
+    assert sorted(workflow.prompts) == ["new", "stop"]
+    notes = [event.text for event in workflow.events if isinstance(event, NoteAdded)]
+    assert any("starts no new step yet" in note and "agent editor" in note for note in notes)
+
+
+@pytest.mark.spec("WFL-03")
+async def test_a_branch_that_waits_for_something_else_for_too_long_is_a_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay_gate, "NOTE_SECONDS", 0.01)
+    monkeypatch.setattr(replay_gate, "PATIENCE_SECONDS", 0.01)
+    workflow = EditedWorkflow(tmp_path, "stop")
+    await workflow.fail(EDIT)
+    forever = "waiting = asyncio.create_task(asyncio.Event().wait())\n"
+    with pytest.raises(WorkflowChanged, match="does not ask for step 1"):
+        await workflow.resume(forever + EDIT.replace('"edit"', '"edits"'))
+    assert workflow.prompts == []
