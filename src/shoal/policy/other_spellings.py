@@ -47,9 +47,9 @@ def standardize_words(words: Sequence[str | None]) -> KnownWords:
     known: KnownWords = (*PROGRAM_NAMES.get(plain_name, (plain_name,)), *words[1:])
     name = known[0] or ""
     if name in _PIP_STARTERS and _PIP_STARTERS[name] in known[1:_MAX_PIP_POSITION]:
-        position = known.index(_PIP_STARTERS[name])
+        start = known.index(_PIP_STARTERS[name])
         # pipx takes the name of an environment before the words for pip.
-        known = ("pip", *known[1:position], *known[position + (2 if name == "pipx" else 1) :])
+        known = ("pip", *known[1:start], *known[start + (2 if name == "pipx" else 1) :])
         name = "pip"
     position = _find_subcommand(known)
     if position is None:
