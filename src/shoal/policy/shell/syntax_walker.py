@@ -461,8 +461,6 @@ class ShellSyntaxWalker:
                 words = self._decode_node_words(child)
                 flags += "".join(word.value or "" for word in words if word.may_be_flag)
                 self._record_declared_words(keyword.type, words)
-                if "i" in flags or "n" in flags:
-                    self._note_evaluated_names(words)
             elif child.type == "variable_name":
                 name = self._get_node_text(child)
             else:
@@ -473,12 +471,6 @@ class ShellSyntaxWalker:
             if not is_harmless:
                 self.note_trouble(f"{self._get_node_text(node)[:60]!r} changes how later commands behave")
         self._append_readonly_command(self._get_node_text(node), (), (), "sets display options")
-
-    def _note_evaluated_names(self, words: list[ShellWord]) -> None:
-        """Note variables whose values are expressions or names, as after `declare -i`."""
-        for word in words:
-            if word.value is None or not word.may_be_flag:
-                self.variables.add_expression(None if word.value is None else word.value.partition("=")[0])
 
     def _record_declared_words(self, keyword: str, words: list[ShellWord]) -> None:
         """Record the variables that quoted or unknown words of a declaration set."""
