@@ -7,11 +7,11 @@ from typing import Any, Generic, Literal, TypeAlias, cast
 
 from msgspec import Struct
 
-from shoal.app.agents.option_words import name_options_in_text
+from shoal.app.agents.option_words import name_options_in_error, name_options_in_text
 from shoal.core.agents.subagents import AgentResult, AgentWorkEvidence, RetainedWorktreeWork
 from shoal.core.budgets.agent_budgets import AgentBudget
 from shoal.core.budgets.usage import Usage
-from shoal.core.errors import RunFailed
+from shoal.core.errors import RunFailed, ShoalError
 from shoal.core.events import RunFinished, TurnEndReason
 from shoal.core.output_type import AnswerT_co, OutputType
 
@@ -65,6 +65,8 @@ class Result(Struct, Generic[AnswerT_co], frozen=True, kw_only=True):
 
 
 def build_turn_result(finished: RunFinished, output: OutputType[Any] | None) -> Result[Any]:
+    if isinstance(finished.error, ShoalError):
+        name_options_in_error(finished.error)
     return Result(
         reason=finished.reason,
         text=finished.text,

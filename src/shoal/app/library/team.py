@@ -236,7 +236,8 @@ class Team:
         if missing:
             tasks = await self.list_tasks()
             requests = [self._build_spawn_request(member, tasks) for member in missing]
-            await self._require_teams(session).add_members(requests)
+            with session.translate_errors():
+                await self._require_teams(session).add_members(requests)
         self._continue_work(session)
 
     @check_keywords("team.send()")
