@@ -30,9 +30,11 @@ class Result(Struct, Generic[AnswerT_co], frozen=True, kw_only=True):
     cost_usd: float | None = None
     """Cost in dollars; None if the price of a model is unknown."""
     usage: Usage = Usage()
+    """Tokens of all requests."""
     requests: int = 0
     """Number of model requests."""
     duration_ms: int = 0
+    """Time from the start to the end in milliseconds."""
     agent: str = ""
     """Id of the agent."""
     evidence: AgentWorkEvidence = AgentWorkEvidence()
@@ -44,6 +46,7 @@ class Result(Struct, Generic[AnswerT_co], frozen=True, kw_only=True):
     value: Any = None
     """Structured answer as the requested type; use `output`."""
     error: Exception | None = None
+    """Exception that ended the work, if there was one."""
 
     @property
     def ok(self) -> bool:

@@ -55,10 +55,13 @@ class SharedOptions(TypedDict, total=False):
     tools: Sequence[Tool]
     """Python tools, in addition to the built-in tools."""
     system_prompt: str
+    """Text that replaces the system prompt."""
     append_system_prompt: str
+    """Text that is added to the system prompt."""
     effort: EffortLevel
     """How much the lead's model thinks before it answers."""
     thinking_tokens: int
+    """Maximum number of tokens for thinking before an answer."""
     betas: Sequence[str]
     """Messages API betas to enable."""
     output_schema: Mapping[str, Any]
@@ -84,6 +87,7 @@ class SharedOptions(TypedDict, total=False):
     channels: Sequence[str]
     """MCP servers that may push messages to the lead, as `server:NAME`."""
     plugin_dirs: Sequence[PathText]
+    """Directories of plug-ins for this session."""
     skills: Sequence[str]
     """Names of the skills that agents can use; by default all."""
     slash_commands: bool
@@ -110,6 +114,7 @@ class SharedOptions(TypedDict, total=False):
     assistant: bool
     """True if the session stays open and all its agents run in the background."""
     session_id: str
+    """Id for the new session, a UUID."""
     title: str
     """Human-readable name by which the session can be resumed."""
     persist: bool
@@ -119,8 +124,11 @@ class SharedOptions(TypedDict, total=False):
     record: PathText
     """Path of the file in which every request and reply is recorded for `replay:`."""
     debug: bool
+    """True to write a debug log to the home directory."""
     debug_file: PathText
+    """Path of the debug log."""
     debug_filter: str
+    """Words, separated by commas, of which an event's name must contain one; `!word` excludes events."""
     setup: Literal["init", "maintenance"] | None
     """Trigger of the Setup hooks, which run before the session starts; they do not run if None."""
     trace: str
@@ -128,6 +136,7 @@ class SharedOptions(TypedDict, total=False):
     seed: int
     """Seed for ids and random numbers, so that a run can be reproduced."""
     clock: Clock
+    """Clock of the session, for tests."""
 
 
 class SessionOptions(SharedOptions, total=False):

@@ -78,6 +78,7 @@ class Team:
         Raises `SettingsError`, and `TypeError` for an unknown option.
         """
         self.name = name
+        """Name of the team."""
         self._members = _check_members(name, members, lead, backend)
         self._lead = lead
         self._backend = backend

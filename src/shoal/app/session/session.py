@@ -106,8 +106,7 @@ class Session:
     workflows: WorkflowSupervisor
 
     def __init__(self, options: Options) -> None:
-        self._options = options
-        self._exit = AsyncExitStack()
+        self._options, self._exit = options, AsyncExitStack()
         self._channel: EventChannel | None = None
         self._running: asyncio.Task[None] | None = None
         self._is_interrupted = self._reporting_end = False
@@ -123,6 +122,7 @@ class Session:
 
     @property
     def id(self) -> SessionId:
+        """Id of the session, by which it can be resumed."""
         return self.agent.identity.session
 
     @property
@@ -132,6 +132,7 @@ class Session:
 
     @property
     def is_busy(self) -> bool:
+        """True while a turn is running."""
         return self._running is not None
 
     @property
@@ -153,6 +154,7 @@ class Session:
 
     @property
     def budget(self) -> Budget:
+        """Spending and limits of the session with all its agents."""
         return self.runtime.budget
 
     @property
@@ -171,6 +173,7 @@ class Session:
 
     @property
     def permission_mode(self) -> PermissionMode:
+        """Current permission mode of the lead."""
         return self.runtime.lead.permissions.mode
 
     @property

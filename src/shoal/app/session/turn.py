@@ -106,6 +106,7 @@ class Turn(AsyncIterator[Event], Generic[AnswerT_co]):
                 return event.text
 
     async def aclose(self) -> None:
+        """End the turn if it is still running."""
         self._channel.close()
         if not self._task.done():
             await self._interrupt()
