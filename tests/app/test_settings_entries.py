@@ -74,11 +74,11 @@ async def test_settings_with_comments_and_trailing_commas_are_read(project: Path
     assert settings.env == {"A": "//x,]"}
     request, _ = await run_calls(project)
     assert "Write" not in {each.name for each in request.tools}
-    with pytest.raises(SettingsError, match="comments or trailing commas"):
-        save_permission_suggestion(
-            AddPermissionRulesSuggestion(rules=(SuggestedPermissionRule(tool_name="Read"),)), path
-        )
-    assert path.read_text() == text
+    save_permission_suggestion(
+        AddPermissionRulesSuggestion(rules=(SuggestedPermissionRule(tool_name="Read"),)), path
+    )
+    kept = text.replace('/* "Edit", */', '/* "Edit", */\n  "allow": [\n   "Read"\n  ],')
+    assert path.read_text() == kept
 
 
 @pytest.mark.spec("CMP-001")

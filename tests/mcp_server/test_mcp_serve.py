@@ -269,8 +269,18 @@ async def test_wrong_arguments_owners_and_states_are_refused(tmp_path: Path) -> 
     async with start_mcp_server(tmp_path, "--model", MODEL) as call:
         await call("team_create", name="roof")
         assert "has no argument 'colour'" in await call("team_create", name="wall", colour="red")
-        first = (await call("task_create", subject="first"))["id"]
-        second = (await call("task_create", subject="second", blocked_by=[first]))["id"]
+        wrong_type = await call("team_create", name={"a": 1}, description=3)
+        assert wrong_type == (
+            "The argument 'name' of team_create must be a valid string, not {\"a\": 1}. "
+            "The argument 'description' of team_create must be a valid string, not 3."
+        )
+        assert await call("message_send", to="ann", text=" ") == (
+            "The argument 'text' of message_send must not be empty."
+        )
+        assert await call("task_get") == "task_get needs the argument 'task'."
+        assert (await call("team_show", team=""))["name"] == "roof"
+        first = (await call("task_create", subject="first", description=None))["id"]
+        second = (await call("task_create", subject="second", blocked_by=[int(first)]))["id"]
         assert "'nobody' is not a member" in await call("task_update", task=first, owner="nobody")
         assert "needs a subject" in await call("task_create", subject="  ")
         assert "needs a subject" in await call("task_update", task=first, subject=" ")

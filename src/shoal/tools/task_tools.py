@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -254,7 +254,8 @@ class _TaskToolActions:
             parse_task_id(text),
         )
         key = (context.agent.agent, task_id)
-        if (refusal := await self._explain_update_refusal(board, task_id, request, context)) is not None:
+        known_task = await board.get(task_id)
+        if (refusal := await self._explain_update_refusal(known_task, request, context)) is not None:
             await _record_refused_completion(board, task_id, request, refusal, caller)
             return create_tool_error_output(refusal)
         claim: TaskClaimResult | None = None
@@ -267,10 +268,11 @@ class _TaskToolActions:
                     explain_failed_claim(task_id, claim, await board.get_live_task_mapping())
                 )
             self._attempts[key] = claim.attempt or ""
-        elif (
-            holder_problem := await self._check_task_holder(board, task_id, request, caller, context)
-        ) is not None:
-            return create_tool_error_output(holder_problem)
+        else:
+            if self._has_completion_checks(known_task, request, context):
+                known_task = await board.get(task_id)  # the checks took time
+            if (holder_problem := _check_task_holder(known_task, request, context)) is not None:
+                return create_tool_error_output(holder_problem)
         change = request.build_task_update(claimed=claim is not None, attempt=self._attempts.get(key))
         try:
             before, after = (
@@ -286,39 +288,57 @@ class _TaskToolActions:
             self._attempts.pop(key, None)
         if after.owner not in (None, before.owner, caller):
             await self._notify_assignee(context.agent, after.owner, after)
-        if request.status == "completed":
-            await self._notify_unblocked_owners(board, after, caller, context)
-        return await self._format_task_update(board, request, after, caller, claimed=claim is not None)
+        return await self._report_update(board, request, after, context, claimed=claim is not None)
+
+    async def _report_update(
+        self,
+        board: TaskBoard,
+        request: _TaskUpdateRequest,
+        after: Task,
+        context: ToolContext,
+        *,
+        claimed: bool,
+    ) -> ToolOutput:
+        caller = parse_agent_name(context.agent.name)
+        if request.status == "deleted":
+            return ToolOutput(content=f"Task {after.id} was deleted.", data={"deleted": after.id})
+        tasks = await board.get_live_task_mapping()
+        # Copied, because the mapping may change while owners are notified.
+        related = select_tasks_affected_by_completion(after, tasks) if request.status == "completed" else {}
+        blockers = find_open_blockers(after, tasks)
+        await self._notify_unblocked_owners(after, related, caller, context)
+        return _format_task_update(after, blockers, related, caller, claimed=claimed)
 
     async def _notify_unblocked_owners(
-        self, board: TaskBoard, completed: Task, caller: AgentName, context: ToolContext
+        self, completed: Task, related: Mapping[TaskId, Task], caller: AgentName, context: ToolContext
     ) -> None:
         """Notify owners of tasks this one blocked: nobody else will claim those."""
-        for task in find_owned_tasks_unblocked_by(
-            completed.id, select_tasks_affected_by_completion(completed, await board.get_live_task_mapping())
-        ):
+        for task in find_owned_tasks_unblocked_by(completed.id, related):
             if task.owner not in (None, caller):
                 await self._notify_assignee(context.agent, task.owner, task)
 
     async def _explain_update_refusal(
-        self, board: TaskBoard, task_id: TaskId, request: _TaskUpdateRequest, context: ToolContext
+        self, task: Task | None, request: _TaskUpdateRequest, context: ToolContext
     ) -> str | None:
         """Return why the update is not allowed, for any holder of the task."""
         if (
-            acceptance_problem := await _check_acceptance_change(board, task_id, request, context)
+            acceptance_problem := _check_acceptance_change(task, request, context)
         ) is not None or request.status != "completed":
             return acceptance_problem
-        return await self._run_acceptance_command(board, task_id, context) or await _run_task_completed_hook(
-            board, task_id, context
+        return await self._run_acceptance_command(task, context) or await _run_task_completed_hook(
+            task, context
         )
 
-    async def _run_acceptance_command(
-        self, board: TaskBoard, task_id: TaskId, context: ToolContext
-    ) -> str | None:
+    def _has_completion_checks(
+        self, task: Task | None, request: _TaskUpdateRequest, context: ToolContext
+    ) -> bool:
+        has_command = task is not None and "acceptance" in task.metadata
+        return request.status == "completed" and (has_command or context.hooks.has_hooks_for("TaskCompleted"))
+
+    async def _run_acceptance_command(self, task: Task | None, context: ToolContext) -> str | None:
         """Return why the task is not done, if its acceptance command fails."""
-        task_on_board = await board.get(task_id)
-        command = None if task_on_board is None else task_on_board.metadata.get("acceptance")
-        if self._run_acceptance is None or not isinstance(command, str):
+        command = None if task is None else task.metadata.get("acceptance")
+        if task is None or self._run_acceptance is None or not isinstance(command, str):
             return None
         result, output = await self._run_acceptance(command, context.agent)
         if result.exit_code == 0:
@@ -327,49 +347,44 @@ class _TaskToolActions:
             "did not finish in time" if result.exit_code is None else f"exited with status {result.exit_code}"
         )
         return format_tool_text(
-            "TaskUpdate", "not_accepted", task=task_id, command=command, outcome=outcome, output=output
+            "TaskUpdate", "not_accepted", task=task.id, command=command, outcome=outcome, output=output
         )
 
-    async def _check_task_holder(
-        self,
-        board: TaskBoard,
-        task_id: TaskId,
-        request: _TaskUpdateRequest,
-        caller: AgentName,
-        context: ToolContext,
-    ) -> str | None:
-        """Refuse to end another agent's task, unless the caller is the lead."""
-        if request.status not in ("completed", "pending") or context.agent.is_lead:
-            return None
-        task_on_board = await board.get(task_id)
-        if task_on_board is None or task_on_board.owner == caller:
-            return None
-        if task_on_board.status == request.status == "completed":
-            by = f" by {task_on_board.owner}" if task_on_board.owner else ""
-            return format_tool_text("TaskUpdate", "already_completed", task=task_id, by=by)
-        if task_on_board.status != "in_progress" or task_on_board.owner is None:
-            return None
-        return format_tool_text("TaskUpdate", "owned", task=task_id, owner=task_on_board.owner)
 
-    async def _format_task_update(
-        self, board: TaskBoard, request: _TaskUpdateRequest, task: Task, caller: AgentName, *, claimed: bool
-    ) -> ToolOutput:
-        if request.status == "deleted":
-            return ToolOutput(content=f"Task {task.id} was deleted.", data={"deleted": task.id})
-        tasks = await board.get_live_task_mapping()
-        sentences = [load_tool_text("TaskUpdate", "yours") if claimed else ""]
-        if request.status == "completed":
-            related = select_tasks_affected_by_completion(task, tasks)
-            unblocked = find_claimable_tasks_unblocked_by(task.id, related)
-            owned = find_owned_tasks_unblocked_by(task.id, related)
-            own_ids = [other.id for other in owned if other.owner == caller]
-            others = [f"{other.id} ({other.owner}, notified)" for other in owned if other.owner != caller]
-            free = [other.id for other in unblocked]
-            for key, found in (("free", free), ("own_unblocked", own_ids), ("unblocked", others)):
-                if found:
-                    sentences.append(format_tool_text("TaskUpdate", key, tasks=", ".join(found)))
-        text = " ".join(filter(None, (format_task_line(task, find_open_blockers(task, tasks)), *sentences)))
-        return ToolOutput(content=text, data={"task": task_to_dict(task)})
+def _check_task_holder(task: Task | None, request: _TaskUpdateRequest, context: ToolContext) -> str | None:
+    """Refuse to end another agent's task, unless the caller is the lead."""
+    if request.status not in ("completed", "pending") or context.agent.is_lead:
+        return None
+    if task is None or task.owner == parse_agent_name(context.agent.name):
+        return None
+    if task.status == request.status == "completed":
+        by = f" by {task.owner}" if task.owner else ""
+        return format_tool_text("TaskUpdate", "already_completed", task=task.id, by=by)
+    if task.status != "in_progress" or task.owner is None:
+        return None
+    return format_tool_text("TaskUpdate", "owned", task=task.id, owner=task.owner)
+
+
+def _format_task_update(
+    task: Task,
+    open_blockers: Sequence[TaskId],
+    related: Mapping[TaskId, Task],
+    caller: AgentName,
+    *,
+    claimed: bool,
+) -> ToolOutput:
+    """Format the result; `related` are the tasks that its completion affects."""
+    sentences = [load_tool_text("TaskUpdate", "yours") if claimed else ""]
+    unblocked = find_claimable_tasks_unblocked_by(task.id, related)
+    owned = find_owned_tasks_unblocked_by(task.id, related)
+    own_ids = [other.id for other in owned if other.owner == caller]
+    others = [f"{other.id} ({other.owner}, notified)" for other in owned if other.owner != caller]
+    free = [other.id for other in unblocked]
+    for key, found in (("free", free), ("own_unblocked", own_ids), ("unblocked", others)):
+        if found:
+            sentences.append(format_tool_text("TaskUpdate", key, tasks=", ".join(found)))
+    text = " ".join(filter(None, (format_task_line(task, open_blockers), *sentences)))
+    return ToolOutput(content=text, data={"task": task_to_dict(task)})
 
 
 async def _record_refused_completion(
@@ -385,35 +400,31 @@ async def _record_refused_completion(
         await board.update(task_id, TaskUpdate(metadata={REFUSAL_KEY: text}), by=caller)
 
 
-async def _check_acceptance_change(
-    board: TaskBoard, task_id: TaskId, request: _TaskUpdateRequest, context: ToolContext
+def _check_acceptance_change(
+    task: Task | None, request: _TaskUpdateRequest, context: ToolContext
 ) -> str | None:
     """Refuse a change of the acceptance command by anyone but the lead."""
     if context.agent.is_lead or "acceptance" not in request.metadata:
         return None
-    task_on_board = await board.get(task_id)
-    command = None if task_on_board is None else task_on_board.metadata.get("acceptance")
-    if command in (None, request.metadata["acceptance"]):
+    command = None if task is None else task.metadata.get("acceptance")
+    if task is None or command in (None, request.metadata["acceptance"]):
         return None
-    return format_tool_text("TaskUpdate", "acceptance_change", task=task_id, command=command)
+    return format_tool_text("TaskUpdate", "acceptance_change", task=task.id, command=command)
 
 
-async def _run_task_completed_hook(board: TaskBoard, task_id: TaskId, context: ToolContext) -> str | None:
+async def _run_task_completed_hook(task: Task | None, context: ToolContext) -> str | None:
     """Return a hook's objection to completing the task."""
-    if (
-        not context.hooks.has_hooks_for("TaskCompleted")
-        or (task_on_board := await board.get(task_id)) is None
-    ):
+    if task is None or not context.hooks.has_hooks_for("TaskCompleted"):
         return None
     hook_input = {
-        "task_id": task_id,
-        "task_subject": task_on_board.subject,
-        "task_description": task_on_board.description,
+        "task_id": task.id,
+        "task_subject": task.subject,
+        "task_description": task.description,
     }
     decision = await context.hooks.run_hooks("TaskCompleted", hook_input)
     if (reason := _find_objection(decision)) is None:
         return None
-    return format_tool_text("TaskUpdate", "hook_blocked", task=task_id, reason=reason)
+    return format_tool_text("TaskUpdate", "hook_blocked", task=task.id, reason=reason)
 
 
 def _find_objection(decision: HookDecision) -> str | None:

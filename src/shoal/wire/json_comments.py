@@ -17,6 +17,11 @@ def blank_json_comments(text: str) -> str:
     return _TRAILING_COMMA.sub(_blank_unless_string, _COMMENT.sub(_blank_unless_string, text))
 
 
+def find_json_comments(text: str) -> list[tuple[int, int]]:
+    """Return start and end of each comment."""
+    return [found.span() for found in _COMMENT.finditer(text) if not found[0].startswith('"')]
+
+
 def decode_commented_json(text: str) -> tuple[Any, str]:
     """Return the value, and the text without comments; raise ValueError with the line if it is invalid."""
     try:

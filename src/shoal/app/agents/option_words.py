@@ -23,7 +23,7 @@ _OPEN = "shoal.open"
 _HOME_VARIABLE = "SHOAL_HOME=DIRECTORY"
 _COMMAND = re.compile(r"shoal --resume ([\w-]+)|shoal --continue")
 _SETTINGS_LINE = "--settings:1:"
-"""A mapping is written as JSON in one line, whose number says nothing."""
+"""A mapping is written as JSON in one line, so the number of the line is always 1."""
 _FLAG = re.compile(r"(?<![\w-])--([a-zA-Z][\w-]*)")
 
 

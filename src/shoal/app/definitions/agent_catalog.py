@@ -19,7 +19,7 @@ from shoal.app.definitions.agent_files import (
 )
 from shoal.app.definitions.bundled_docs import find_bundled_docs_directory, find_bundled_docs_index
 from shoal.app.definitions.precedence_index import DefinitionPrecedenceIndex
-from shoal.app.definitions.project_directories import exclude_directory, iter_project_directories
+from shoal.app.settings.project_directories import exclude_directory, iter_project_directories
 from shoal.app.settings.settings import MANAGED_FILES
 from shoal.core.agents.agent_definitions import AgentDefinition, DefinitionProblem, DefinitionSource
 from shoal.core.errors import InvalidAgentDefinition, UnknownAgentType

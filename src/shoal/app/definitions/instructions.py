@@ -11,9 +11,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from shoal.app.definitions.project_directories import iter_project_directories
 from shoal.app.model_notices import format_session_notice
 from shoal.app.settings import settings as settings_files
+from shoal.app.settings.project_directories import iter_project_directories
 from shoal.core.extensions.instruction_files import InstructionLoadReason
 from shoal.core.text.control_tags import escape_control_tags
 from shoal.core.text.decoded_text import REPLACEMENT, decode_text, describe_replaced_bytes

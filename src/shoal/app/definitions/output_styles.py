@@ -9,8 +9,8 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.app.definitions.project_directories import iter_project_directories
 from shoal.app.model_notices import format_session_notice
+from shoal.app.settings.project_directories import iter_project_directories
 from shoal.app.settings.settings import Settings
 from shoal.core.text.control_tags import escape_control_tags
 from shoal.core.text.decoded_text import decode_text, describe_replaced_bytes

@@ -16,8 +16,8 @@ from shoal.app.definitions.instructions import (
     LoadedInstructionFiles,
     format_instruction_files,
 )
-from shoal.app.definitions.project_directories import iter_project_directories
 from shoal.app.model_notices import format_session_notice
+from shoal.app.settings.project_directories import iter_project_directories
 from shoal.core.errors import WorkspaceError
 from shoal.core.extensions.instruction_files import DeliveredInstructionFile
 from shoal.core.ports import Workspace

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from shoal.app.definitions.instructions import InstructionExclusions
-from shoal.app.definitions.project_directories import iter_project_directories
 from shoal.app.model_notices import format_session_notice
+from shoal.app.settings.project_directories import iter_project_directories
 from shoal.app.settings.settings import Settings
 from shoal.core.ids import slugify_project_path
 from shoal.core.text.control_tags import escape_control_tags

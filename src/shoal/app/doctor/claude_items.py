@@ -21,7 +21,6 @@ from shoal.app.definitions.instructions import (
 )
 from shoal.app.definitions.output_styles import choose_output_style, list_output_style_files
 from shoal.app.definitions.plugin_set import PluginSet, load_plugins
-from shoal.app.definitions.project_directories import iter_project_directories
 from shoal.app.definitions.project_memory import read_instruction_exclusions
 from shoal.app.hooks.hook_sources import are_settings_hooks_disabled, parse_document_hooks
 from shoal.app.reports.permission_report import create_permission_engine
@@ -30,6 +29,7 @@ from shoal.app.settings.claude_keys import CLAUDE_KEYS, KeyUse, find_claude_key,
 from shoal.app.settings.foreign_settings import is_sandbox_key_enabled
 from shoal.app.settings.managed_switches import PLUGIN_ONLY_KEY, SWITCHES, is_plugin_only
 from shoal.app.settings.mcp_files import load_mcp_servers
+from shoal.app.settings.project_directories import iter_project_directories
 from shoal.app.settings.provider_credentials import PROVIDER_VARIABLES
 from shoal.app.settings.settings import (
     Settings,

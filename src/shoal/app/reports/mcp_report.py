@@ -13,6 +13,12 @@ from msgspec.structs import replace
 from shoal.app.definitions.plugin_set import load_plugins
 from shoal.app.mcp.mcp_host import create_mcp_client_context, open_mcp_token_file
 from shoal.app.mcp.mcp_servers import DISABLED_REASON, UNTRUSTED_REASON, SessionMcpServerManager
+from shoal.app.settings.claude_json import (
+    SERVER_CHOICE_KEYS,
+    find_claude_json,
+    find_server_sections,
+    forget_server_choices,
+)
 from shoal.app.settings.mcp_files import (
     PROJECT_FILE,
     ConfiguredMcpServers,
@@ -20,21 +26,23 @@ from shoal.app.settings.mcp_files import (
     load_mcp_servers,
     set_or_remove_mcp_server,
 )
+from shoal.app.settings.project_directories import iter_project_directories
 from shoal.app.settings.settings import Settings, load_settings
 from shoal.app.settings.settings_listing import HIDDEN_VALUE, is_secret_variable_name
-from shoal.app.settings.settings_trust import merge_user_controlled_documents, save_trust_in_documents
-from shoal.app.settings.settings_writer import find_settings_path
+from shoal.app.settings.settings_trust import (
+    forget_mcp_trust,
+    merge_user_controlled_documents,
+    save_trust_in_documents,
+)
+from shoal.app.settings.settings_writer import edit_json_file, find_settings_path
 from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.core.clock import SystemClock
 from shoal.core.conversation.tools import ToolRegistry
 from shoal.core.errors import MissingPackageExtra, SettingsError
 from shoal.core.extensions.mcp_servers import McpHttpConfig, McpServerConfig, McpServerStatus, McpStdioConfig
-from shoal.stores.files.home.trust_file import ProjectTrustFile
 from shoal.tools.mcp.client_context import CONNECT_TIMEOUT
 from shoal.wire.mcp_codec import InvalidMcpServerConfigError, expand_mcp_server_variables, parse_mcp_server
-from shoal.wire.settings_codec import parse_settings_document
-
-_SCOPES = ("local", "user", "project")
+from shoal.wire.settings_codec import SettingsSourceKind, parse_settings_document
 
 
 class AddedMcpServer(Struct, frozen=True, kw_only=True):
@@ -43,6 +51,17 @@ class AddedMcpServer(Struct, frozen=True, kw_only=True):
     path: Path
     replaced: bool
     trusted: bool
+
+
+class _McpServerPlace(Struct, frozen=True, kw_only=True):
+    """Part of a file that can contain a server."""
+
+    scope: str
+    path: Path
+    kind: SettingsSourceKind | None = None
+    """Kind of a project's file, which needs trust; None for a file of the user."""
+    section: tuple[str, ...] = ()
+    """Path of the object that contains `mcpServers`."""
 
 
 class McpServerAdmin:
@@ -148,32 +167,55 @@ class McpServerAdmin:
             server = parse_mcp_server(name, given, str(path))
         except InvalidMcpServerConfigError as error:
             raise SettingsError(f"Cannot add the MCP server {name}: {error}.") from error
-        was_trusted = scope != "project" and not any(
-            each.document.path == path for each in self.settings.findings.untrusted_escalations
-        )
+        was_trusted = scope != "project" and self._is_trusted_file(path)
         replaced = set_or_remove_mcp_server(path, name, server)
         if was_trusted and scope == "local":
-            self._trust_local_settings(path)
+            self._trust_changed_file(path, "local")
         return AddedMcpServer(path=path, replaced=replaced, trusted=was_trusted)
 
     def remove_server(self, name: str, *, scope: str | None) -> tuple[Path, ...]:
-        """Remove a server from a file; return the file. Raises as `add_server` does.
+        """Remove a server from the files of one scope; return the files. Raises as `add_server` does.
 
-        Without a scope, raises `SettingsError` if several files have the server.
+        Without a scope, raises `SettingsError` if files of several scopes have the server.
         """
-        if scope is None and len(scopes := self._list_scopes_of_server(name)) > 1:
+        places = [each for each in self._list_places(name) if scope in (None, each.scope)]
+        if len(scopes := dict.fromkeys(each.scope for each in places)) > 1:
             choices = " or ".join(f"--scope {each}" for each in scopes)
             raise SettingsError(f"Several files have an MCP server {name!r}. Choose one: {choices}.")
-        paths = map(self._get_mcp_config_path, _SCOPES if scope is None else (scope,))
-        return tuple(
-            path
-            for path in dict.fromkeys(paths)
-            if path.exists() and set_or_remove_mcp_server(path, name, None)
-        )
+        for place in places:
+            was_trusted = any(
+                each.document.path == place.path and each.trust == "trusted"
+                for each in self.settings.findings.escalations
+            )
+            set_or_remove_mcp_server(place.path, name, None, section=place.section)
+            if was_trusted and place.kind is not None:
+                self._trust_changed_file(place.path, place.kind)
+        return tuple(dict.fromkeys(place.path for place in places))
 
-    def _list_scopes_of_server(self, name: str) -> list[str]:
-        scopes = {self._get_mcp_config_path(scope): scope for scope in _SCOPES}
-        return [scope for path, scope in scopes.items() if has_mcp_server(path, name)]
+    def _list_places(self, name: str) -> list[_McpServerPlace]:
+        """Return the places in files that have a server. Raises `SettingsError`."""
+        home, cwd = self.settings.home, self.cwd
+        settings = find_settings_path("projectSettings", self.settings, cwd)
+        files = {
+            settings: _McpServerPlace(scope="project", path=settings, kind="project"),
+            **{
+                path: _McpServerPlace(scope="project", path=path, kind="mcp")
+                for path in (directory / PROJECT_FILE for directory in iter_project_directories(cwd))
+            },
+        }
+        local, user = map(self._get_mcp_config_path, ("local", "user"))
+        files[local] = _McpServerPlace(scope="local", path=local, kind="local")
+        # In the home directory, the files of all scopes are the user's.
+        files[user] = _McpServerPlace(scope="user", path=user)
+        found = [place for path, place in files.items() if has_mcp_server(path, name)]
+        claude_json = find_claude_json(home)
+        if claude_json is not None:
+            found += (
+                _McpServerPlace(scope=scope, path=claude_json, section=section)
+                for scope, sections in find_server_sections(home, cwd, name).items()
+                for section in sections
+            )
+        return found
 
     def log_out_of_server(self, name: str) -> bool:
         """Remove the tokens of a server; return True if there were any. Raises `SettingsError`."""
@@ -186,14 +228,36 @@ class McpServerAdmin:
             raise SettingsError(f"The MCP server {name} is a local program, which needs no login.")
         return open_mcp_token_file(self.settings.home, name, connection.url).remove()
 
-    def forget_project_trust(self) -> None:
-        """Remove the decision on the project's `.mcp.json`. Raises `StateFileError`."""
-        ProjectTrustFile(self.settings.home).store_trust_decisions(self.cwd, {PROJECT_FILE: None})
+    def forget_project_choices(self) -> tuple[str, ...]:
+        """Remove the user's decisions on servers in `.mcp.json`; return the origins of those that remain.
 
-    def _trust_local_settings(self, path: Path) -> None:
+        Raises `SettingsError` and `StateFileError`.
+        """
+        home, cwd = self.settings.home, self.cwd
+        forget_mcp_trust(home, cwd)
+        forget_server_choices(home, cwd)
+        path = self._get_mcp_config_path("local")
+        if path.parent != home and path.exists():
+            edit_json_file(path, _remove_server_choices)
+        return tuple(
+            document.locate_key((key,))
+            for document in load_settings(cwd=cwd).documents
+            if document.is_user_controlled
+            for key in SERVER_CHOICE_KEYS
+            if document.raw.get(key)
+        )
+
+    def _is_trusted_file(self, path: Path) -> bool:
+        return not any(each.document.path == path for each in self.settings.findings.untrusted_escalations)
+
+    def _trust_changed_file(self, path: Path, kind: SettingsSourceKind) -> None:
         """Trust the user's own change, as they made it at the command line."""
-        document = parse_settings_document(path.read_text(), name=str(path), kind="local", path=path)
+        text = path.read_text(encoding="utf-8-sig")
+        document = parse_settings_document(text, name=str(path), kind=kind, path=path)
+        if kind == "mcp":
+            document = replace(document, raw={"mcpServers": document.raw.get("mcpServers") or {}})
         user = merge_user_controlled_documents(self.settings.documents)
+        # Written second: a crash in between asks about the file again.
         save_trust_in_documents(self.settings.home, self.cwd, [document], user)
 
     def _get_mcp_config_path(self, scope: str) -> Path:
@@ -202,6 +266,11 @@ class McpServerAdmin:
         return find_settings_path(
             "localSettings" if scope == "local" else "userSettings", self.settings, self.cwd
         )
+
+
+def _remove_server_choices(raw: dict[str, Any]) -> None:
+    for key in SERVER_CHOICE_KEYS:
+        raw.pop(key, None)
 
 
 def _hide_secrets(texts: Mapping[str, str]) -> dict[str, str]:

@@ -359,7 +359,7 @@ class Session:
             # No agent is working that the deadline could cut off.
             await queue.wait_for_waking_item(LEAD_ID)
         try:
-            async with self.agent.clock.deadline(self._seconds_until_deadline()):
+            async with self.agent.clock.deadline(self.seconds_until_deadline):
                 if not queue.count_waking_items(LEAD_ID):
                     idle_waits = (
                         () if is_assistant and wait_for_input else (self._wait_until_agents_and_hooks_idle(),)
@@ -637,7 +637,7 @@ class Session:
             self.supervisor.announce_missed_results(
                 LEAD_ID, self.agent.conversation.add_interrupted_call_results()
             )
-            async with self.agent.clock.deadline(self._seconds_until_deadline()):
+            async with self.agent.clock.deadline(self.seconds_until_deadline):
                 if (stopped := await self.lifecycle_hooks.add_start_hook_context()) is not None:
                     return stopped, None
                 await self.runtime.servers.wait_until_ready()
@@ -676,9 +676,10 @@ class Session:
     @property
     def is_past_deadline(self) -> bool:
         """True if the deadline has passed."""
-        return self._seconds_until_deadline() <= 0
+        return self.seconds_until_deadline <= 0
 
-    def _seconds_until_deadline(self) -> float:
+    @property
+    def seconds_until_deadline(self) -> float:
         if self._options.deadline is None:
             return float("inf")
         return self.runtime.config.started_at + self._options.deadline - self.agent.clock.monotonic()

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import codecs
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
+from shoal.app.settings.project_directories import iter_project_directories
 from shoal.core.unused_items import UnusedItem
 from shoal.wire.settings_codec import SettingsDocument
 
 _FILE = ".claude.json"
 _MAX_LOCATED_CHARS = 200_000
 """Maximum file size for which lines are looked up; the file also contains histories."""
+SERVER_CHOICE_KEYS = ("enabledMcpjsonServers", "disabledMcpjsonServers", "enableAllProjectMcpServers")
 _PROJECT_KEYS = ("mcpServers", "disabledMcpServers", "disabledMcpjsonServers", "enabledMcpjsonServers")
 
 
@@ -46,29 +49,92 @@ def read_claude_json(home: Path, cwd: Path) -> ClaudeJson:
     try:
         content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
         found = msgspec.json.decode(content, type=_ClaudeJsonContent)
-        entry = found.projects.get(str(cwd)) or found.projects.get(os.path.realpath(cwd))
-        project = {} if entry is None else msgspec.json.decode(entry)
+        entries = {
+            key: entry
+            for key in _list_project_keys(cwd)
+            if key in found.projects and isinstance(entry := msgspec.json.decode(found.projects[key]), dict)
+        }
     except (OSError, ValueError, RecursionError) as error:
         return ClaudeJson(problems=(f"Cannot read {path}, so its MCP servers are not available: {error}.",))
-    if not isinstance(project, dict):
-        project = {}
     text = content.decode(errors="replace") if len(content) <= _MAX_LOCATED_CHARS else ""
     documents = []
-    own = {key: project[key] for key in _PROJECT_KEYS if _is_usable(key, project.get(key))}
-    if own:
-        documents.append(SettingsDocument(name=str(path), kind="private", path=path, text="", raw=own))
+    for project in entries.values():
+        own = {key: project[key] for key in _PROJECT_KEYS if _is_usable(key, project.get(key))}
+        if own:
+            documents.append(SettingsDocument(name=str(path), kind="private", path=path, text="", raw=own))
     if _is_usable("mcpServers", found.mcp_servers):
         raw = {"mcpServers": found.mcp_servers}
         documents.append(SettingsDocument(name=str(path), kind="user", path=path, text=text, raw=raw))
-    unused: tuple[UnusedItem, ...] = ()
-    if project.get("allowedTools"):
-        reason = "Claude Code moved these rules to permissions.allow in settings files; copy them there"
-        unused = (UnusedItem(location=str(path), name=f"projects[{cwd}].allowedTools", reason=reason),)
+    reason = "Claude Code moved these rules to permissions.allow in settings files; copy them there"
+    unused = tuple(
+        UnusedItem(location=str(path), name=f"projects[{key}].allowedTools", reason=reason)
+        for key, project in entries.items()
+        if project.get("allowedTools")
+    )
     return ClaudeJson(
         documents=tuple(documents),
-        is_project_trusted=project.get("hasTrustDialogAccepted") is True,
+        is_project_trusted=any(each.get("hasTrustDialogAccepted") is True for each in entries.values()),
         unused=unused,
     )
+
+
+def _list_project_keys(cwd: Path) -> list[str]:
+    """Return the keys of the entries for a directory and its parents in the repository, nearest first."""
+    directories = (str(each) for each in iter_project_directories(cwd))
+    return [*dict.fromkeys(key for path in directories for key in (path, os.path.realpath(path)))]
+
+
+def find_server_sections(home: Path, cwd: Path, name: str) -> dict[str, list[tuple[str, ...]]]:
+    """Return the paths of the objects whose `mcpServers` has a server, by scope: local and user."""
+    found: dict[str, list[tuple[str, ...]]] = {"local": [], "user": []}
+    raw = _read_content(home)
+    for key in _list_project_keys(cwd):
+        section = ("projects", key)
+        if name in _get_section(raw, (*section, "mcpServers")):
+            found["local"].append(section)
+    if name in _get_section(raw, ("mcpServers",)):
+        found["user"].append(())
+    return found
+
+
+def forget_server_choices(home: Path, cwd: Path) -> bool:
+    """Remove the user's choices on servers of `.mcp.json`; return True if there were any.
+
+    Raises `SettingsError` and `StateFileError`.
+    """
+    from shoal.app.settings.settings_writer import edit_json_file
+
+    raw, path = _read_content(home), find_claude_json(home)
+    sections = [
+        key
+        for key in _list_project_keys(cwd)
+        if any(_get_section(raw, ("projects", key)).get(choice) for choice in SERVER_CHOICE_KEYS)
+    ]
+    if path is None or not sections:
+        return False
+
+    def remove_choices(content: dict[str, Any]) -> None:
+        for key in sections:
+            for choice in SERVER_CHOICE_KEYS:
+                content["projects"][key].pop(choice, None)
+
+    edit_json_file(path, remove_choices)
+    return True
+
+
+def _read_content(home: Path) -> Any:
+    """Return the content of the file; an empty object if it cannot be read."""
+    path = find_claude_json(home)
+    try:
+        return {} if path is None else msgspec.json.decode(path.read_bytes().removeprefix(codecs.BOM_UTF8))
+    except (OSError, ValueError, RecursionError):
+        return {}
+
+
+def _get_section(raw: Any, keys: Sequence[str]) -> dict[str, Any]:
+    for key in keys:
+        raw = raw.get(key) if isinstance(raw, dict) else None
+    return raw if isinstance(raw, dict) else {}
 
 
 def list_top_keys(path: Path) -> tuple[str, ...]:

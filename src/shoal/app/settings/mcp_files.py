@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from shoal.app.settings.foreign_settings import is_mcp_server_permitted
 from shoal.app.settings.managed_switches import is_plugin_only
+from shoal.app.settings.project_directories import iter_project_directories
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import SettingsError
 from shoal.core.extensions.mcp_servers import MCP_PREFIX, McpServerConfig, McpServerStatus, McpStdioConfig
@@ -48,9 +49,19 @@ class ConfiguredMcpServers(Struct, frozen=True, kw_only=True):
         return bool(self.servers or self.disabled or self.untrusted or self.problems)
 
 
-def read_project_mcp_file(cwd: Path) -> tuple[tuple[SettingsDocument, ...], tuple[str, ...]]:
+def read_project_mcp_files(cwd: Path) -> tuple[tuple[SettingsDocument, ...], tuple[str, ...]]:
+    """Return the `.mcp.json` of a directory and its parents in the repository, and the problems with them."""
+    documents: list[SettingsDocument] = []
+    problems: list[str] = []
+    for directory in iter_project_directories(cwd):
+        found, problem = _read_project_mcp_file(directory / PROJECT_FILE)
+        documents += found
+        problems += problem
+    return tuple(documents), tuple(problems)
+
+
+def _read_project_mcp_file(path: Path) -> tuple[tuple[SettingsDocument, ...], tuple[str, ...]]:
     """Return a project's `.mcp.json` as an untrusted document, or the problems with it."""
-    path = cwd / PROJECT_FILE
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             return (), (f"{path} is larger than {MAX_FILE_BYTES >> 20} MB, so it is ignored.",)
@@ -166,11 +177,18 @@ def has_mcp_server(path: Path, name: str) -> bool:
     return name in _parse_mcp_server_json(text, str(path))
 
 
-def set_or_remove_mcp_server(path: Path, name: str, server: McpServerConfig | None) -> bool:
-    """Put a server into a file, or remove it with None; return whether it existed. Raises `SettingsError`."""
+def set_or_remove_mcp_server(
+    path: Path, name: str, server: McpServerConfig | None, *, section: Sequence[str] = ()
+) -> bool:
+    """Put a server into a file, or remove it with None; return whether it existed. Raises `SettingsError`.
+
+    `section` is the path of the object that contains `mcpServers`; it must exist.
+    """
     from shoal.app.settings.settings_writer import edit_json_file
 
     def edit_servers(raw: dict[str, Any]) -> bool:
+        for key in section:
+            raw = raw[key]
         servers = raw.setdefault("mcpServers", {})
         if not isinstance(servers, dict):
             raise SettingsError(f"{path}: mcpServers is not an object. Fix it by hand.", path=path)

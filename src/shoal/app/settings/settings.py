@@ -26,7 +26,7 @@ from shoal.app.settings.managed_switches import check_managed_switches
 from shoal.app.settings.mcp_files import (
     collect_mcp_server_variables,
     read_managed_mcp_files,
-    read_project_mcp_file,
+    read_project_mcp_files,
 )
 from shoal.app.settings.provider_credentials import (
     ACCESS_VARIABLES,
@@ -332,7 +332,7 @@ def load_settings(
     """
     environ = dict(os.environ if environ is None else environ)
     home = resolve_shoal_home(environ, cwd)
-    servers, server_problems = read_project_mcp_file(cwd)
+    servers, server_problems = read_project_mcp_files(cwd)
     claude_json = read_claude_json(home, cwd)
     managed = MANAGED_FILES if managed is None else managed
     files = list_settings_files(home, cwd, given, managed)

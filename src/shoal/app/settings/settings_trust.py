@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.app.settings.project_directories import iter_project_directories
 from shoal.core.clock import SystemClock
 from shoal.core.errors import StateFileError
 from shoal.policy.mode_inheritance import is_wider_permission_mode
@@ -169,6 +170,7 @@ def merge_user_controlled_documents(documents: Sequence[SettingsDocument]) -> Se
     )
 
 
+_TrustKey: TypeAlias = tuple[Path, str]
 _EscalatingParts: TypeAlias = tuple[tuple[tuple[str, ...], Any], ...]
 
 
@@ -217,7 +219,7 @@ def read_document_trust(
     file: ProjectTrustFile, project: Path, document: SettingsDocument, parts: _EscalatingParts
 ) -> TrustState:
     """Return the stored trust. Raises `StateFileError` if it cannot be read."""
-    decision = file.get_trust_decision(project, _make_trust_document_key(document))
+    decision = file.get_trust_decision(*_make_trust_key(document, project))
     if decision is None or decision.digest != _hash_escalating_settings(parts):
         return "unasked"
     return "trusted" if decision.trusted else "refused"
@@ -227,13 +229,10 @@ def save_trust_in_documents(
     home: Path, project: Path, documents: Sequence[SettingsDocument], user: SettingsSchema
 ) -> None:
     """Store the user's trust in these project files in their current state. Raises `StateFileError`."""
-    parts_by_file = {
-        _make_trust_document_key(document): find_escalating_settings(document, user) for document in documents
+    found = {
+        _make_trust_key(document, project): find_escalating_settings(document, user) for document in documents
     }
-    ProjectTrustFile(home).store_trust_decisions(
-        project,
-        {name: _make_trust_decision(part, trusted=True) for name, part in parts_by_file.items() if part},
-    )
+    _store_trust_decisions(home, project, found, trusted=True)
 
 
 def save_project_trust_decision(
@@ -247,17 +246,41 @@ def save_project_trust_decision(
 
     It applies to the values in these settings, even if the files have changed since. Raises `StateFileError`.
     """
-    parts: dict[str, _EscalatingParts] = {}
+    parts: dict[_TrustKey, _EscalatingParts] = {}
     for escalation in settings.findings.escalations if escalations is None else escalations:
-        name = _make_trust_document_key(escalation.document)
-        parts[name] = (*parts.get(name, ()), (escalation.keys, escalation.value))
-    decisions = {name: _make_trust_decision(part, trusted=trusted) for name, part in parts.items()}
-    ProjectTrustFile(settings.home).store_trust_decisions(project, decisions)
+        key = _make_trust_key(escalation.document, project)
+        parts[key] = (*parts.get(key, ()), (escalation.keys, escalation.value))
+    _store_trust_decisions(settings.home, project, parts, trusted=trusted)
+
+
+def _store_trust_decisions(
+    home: Path, project: Path, parts: Mapping[_TrustKey, _EscalatingParts], *, trusted: bool
+) -> None:
+    decisions: dict[Path, dict[str, TrustDecision]] = {project: {}}
+    for (directory, name), part in parts.items():
+        if part:
+            decisions.setdefault(directory, {})[name] = _make_trust_decision(part, trusted=trusted)
+    for directory, by_file in decisions.items():
+        ProjectTrustFile(home).store_trust_decisions(directory, by_file)
 
 
 def forget_project_trust(home: Path, project: Path) -> None:
     """Remove all answers about a project. Raises `StateFileError`."""
     ProjectTrustFile(home).remove_project_decisions(project)
+    forget_mcp_trust(home, project)
+
+
+def forget_mcp_trust(home: Path, project: Path) -> None:
+    """Remove the answers about the `.mcp.json` of a project and of its parents. Raises `StateFileError`."""
+    for directory in iter_project_directories(project):
+        ProjectTrustFile(home).store_trust_decisions(directory, {_FILE_NAMES["mcp"]: None})
+
+
+def _make_trust_key(document: SettingsDocument, project: Path) -> _TrustKey:
+    """Return the directory and the name under which an answer about a file is stored."""
+    # A `.mcp.json` applies in the directories below it too, with one answer for all of them.
+    path = document.path if document.kind == "mcp" else None
+    return project if path is None else path.parent, _make_trust_document_key(document)
 
 
 def _make_trust_decision(parts: _EscalatingParts, *, trusted: bool) -> TrustDecision:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +25,8 @@ from shoal.core.permissions.permission_changes import (
 )
 from shoal.stores.files.home.home_paths import write_file_atomically
 from shoal.stores.files.home.trust_file import ProjectTrustFile
+from shoal.wire.json_comments import decode_commented_json
+from shoal.wire.json_text_edits import UneditableJsonError, detect_json_indent, edit_json_text
 from shoal.wire.settings_codec import SettingsDocument, SettingsSourceKind, parse_settings_document
 
 T = TypeVar("T")
@@ -105,11 +106,7 @@ def save_default_model(name: str | None, path: Path) -> None:
 def _parse_editable_settings(text: str, path: Path) -> dict[str, Any]:
     """Return all entries of a file, including those that Shoal does not use. Raises `SettingsError`."""
     parse_settings_document(text, name=str(path), kind="user", path=path)
-    try:
-        raw: dict[str, Any] = json.loads(text) if text.strip() else {}
-    except ValueError as error:
-        message = f"{path} has comments or trailing commas, which would be lost. Change it by hand."
-        raise SettingsError(message, path=path) from error
+    raw: dict[str, Any] = decode_commented_json(text)[0] if text.strip() else {}
     return raw
 
 
@@ -125,13 +122,13 @@ def _apply_permission_suggestion(raw: dict[str, Any], update: PermissionSuggesti
 
 
 def edit_json_file(path: Path, edit: Callable[[dict[str, Any]], T]) -> T:
-    """Let `edit` change the content of a JSON file; other content, indent and file mode stay.
+    """Let `edit` change the content of a JSON file; other content, comments, indent and file mode stay.
 
     Raises `SettingsError` if the file cannot be parsed, `StateFileError` if it cannot be written.
     """
     file = _EditableJsonFile(path)
     try:
-        raw = json.loads(file.text) if file.text.strip() else {}
+        raw = decode_commented_json(file.text)[0] if file.text.strip() else {}
     except ValueError as error:
         raise SettingsError(f"{path} is not valid JSON: {error}. Fix it by hand.", path=path) from error
     if not isinstance(raw, dict):
@@ -149,7 +146,7 @@ def _append_missing_rules(permissions: dict[str, Any], key: str, new: list[str])
 
 
 class _EditableJsonFile:
-    """JSON file of the user, with symlinks resolved: other content, indent and file mode stay."""
+    """JSON file of the user, with symlinks resolved: other content, comments, indent and file mode stay."""
 
     def __init__(self, path: Path) -> None:
         self._real_path = Path(path.resolve())
@@ -164,15 +161,20 @@ class _EditableJsonFile:
             raise SettingsError(f"Cannot read the settings in {path}: {error}.", path=path) from error
 
     def write(self, raw: dict[str, Any]) -> str:
-        """Write the content and return the new text."""
-        text = json.dumps(raw, indent=_detect_indent(self.text), ensure_ascii=False) + "\n"
+        """Write the content and return the new text. Raises `SettingsError` if comments would be lost."""
+        text = self._format_content(raw)
         write_file_atomically(self._real_path, text.encode())
         if self._mode is not None:
             self._real_path.chmod(self._mode)
         return text
 
-
-def _detect_indent(text: str) -> str | int:
-    """Return the indent that the file uses."""
-    match = re.search(r"\n([ \t]+)\S", text)
-    return match[1] if match else 2
+    def _format_content(self, raw: dict[str, Any]) -> str:
+        if self.text.strip():
+            try:
+                return edit_json_text(self.text, raw)
+            except UneditableJsonError as error:
+                if decode_commented_json(self.text)[1] != self.text:
+                    message = f"The comments in {self._real_path} would be lost. Change it by hand."
+                    raise SettingsError(message, path=self._real_path) from error
+        indent = detect_json_indent(self.text) or 2
+        return json.dumps(raw, indent=indent, ensure_ascii=False) + "\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 from shoal.app.definitions.agent_files import DefinitionFileCache, describe_replaced_definition_bytes
 from shoal.app.definitions.plugin_set import PluginSet
 from shoal.app.definitions.precedence_index import DefinitionPrecedenceIndex
-from shoal.app.definitions.project_directories import exclude_directory, iter_project_directories
+from shoal.app.settings.project_directories import exclude_directory, iter_project_directories
 from shoal.app.skills.claude_commands import explain_claude_command
 from shoal.app.skills.skill_files import (
     SKILL_FILE_NAMES,

@@ -11,9 +11,9 @@ from msgspec import Struct
 from shoal.agent.agent_runner import AgentRunner
 from shoal.agent.tool_calls import run_unrecorded_tool_call
 from shoal.app.agent_permissions import get_permission_engine
-from shoal.app.definitions.project_directories import iter_project_directories
 from shoal.app.hooks.agent_hooks import HookRegistry
 from shoal.app.model_notices import format_session_notice
+from shoal.app.settings.project_directories import iter_project_directories
 from shoal.app.skills.skill_catalog import SkillAndCommandLibrary
 from shoal.app.skills.skill_text import (
     SkillTextPart,

@@ -91,10 +91,11 @@ class ExternalMember:
 
     def get_identity(self, team: str | None) -> ExternalMemberIdentity:
         """Return the identity in the named team, or in the only one. Raises `AgentRequestRefused`."""
-        if team is None and len(self._identities) == 1:
+        is_named = team is not None and bool(team.strip())
+        if not is_named and len(self._identities) == 1:
             return next(iter(self._identities.values()))
         teams = ", ".join(self._identities) or "none"
-        if team is None:
+        if team is None or not is_named:
             raise AgentRequestRefused(format_session_notice("which_team", teams=teams))
         identity = self._identities.get(TeamName(team)) or self._identities.get(
             TeamName(map_to_inbox_name(team).lower())

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from shoal.app.definitions.agent_catalog import AgentCatalog
 from shoal.app.definitions.agent_files import MAX_FILE_BYTES
-from shoal.app.definitions.project_directories import exclude_directory, iter_project_directories
+from shoal.app.settings.project_directories import exclude_directory, iter_project_directories
 from shoal.core.agents.agent_definitions import DefinitionSourceKind
 from shoal.core.errors import InvalidAgentDefinition, InvalidTeamTemplate, SettingsError, UnknownAgentType
 from shoal.core.permissions.permission_decisions import PermissionMode

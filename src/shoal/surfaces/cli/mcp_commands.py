@@ -255,7 +255,8 @@ def _add_configured_server(name: str, server_config: dict[str, Any], scope: str)
 @project_option
 @debug_option
 def remove_mcp_server(*, name: str, scope: str | None, project: bool) -> int:
-    """Remove a server from the file that has it, or only from the file that --scope names."""
+    """Remove a server from the file that has it, or only from the files of a scope. Servers that Claude Code
+    keeps in .claude.json can be removed too."""
     paths = _open_mcp_server_admin(()).remove_server(name, scope="project" if project else scope)
     if not paths:
         raise click.ClickException(
@@ -300,12 +301,19 @@ def log_out_of_mcp_server(*, name: str, mcp_config: Sequence[str]) -> int:
     return exit_codes.OK
 
 
-@mcp_commands.command("reset-project-choices", short_help="Forget your decision to trust .mcp.json.")
+@mcp_commands.command("reset-project-choices", short_help="Forget your decisions on servers in .mcp.json.")
 @debug_option
 def reset_mcp_project_choices() -> int:
-    """Revoke your trust in the servers in the project's .mcp.json."""
-    _open_mcp_server_admin(()).forget_project_trust()
-    click.echo("Shoal asks again before it starts the servers in .mcp.json.")
+    """Forget which servers in the project's .mcp.json you trusted, approved or turned off, in Shoal and in
+    Claude Code."""
+    remaining = _open_mcp_server_admin(()).forget_project_choices()
+    if remaining:
+        click.echo(
+            "Shoal forgot your decisions on the servers in .mcp.json. Your settings still decide on them in "
+            f"all projects: {', '.join(map(strip_terminal_codes, remaining))}."
+        )
+    else:
+        click.echo("Shoal asks again before it starts the servers in .mcp.json.")
     return exit_codes.OK
 
 

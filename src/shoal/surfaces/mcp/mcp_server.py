@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Awaitable, Callable
 from functools import partial, wraps
 from pathlib import Path
@@ -9,7 +11,7 @@ from typing import Annotated, Any, Literal, ParamSpec, TypeAlias
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 import shoal
 from shoal.app.run_access.background_runs import BackgroundRunManager
@@ -26,7 +28,7 @@ from shoal.core.names import parse_teammate_name
 from shoal.core.teams.member_backends import MemberLaunchArgs
 from shoal.core.teams.roster import NewMember, RosterEntry, TeamRoster
 from shoal.core.teams.tasks import TaskDraft
-from shoal.core.text.model_texts import ModelTexts
+from shoal.core.text.model_texts import ModelTexts, fill_template
 from shoal.wire.launch_args_codec import build_member_launch_flags
 
 Given = ParamSpec("Given")
@@ -38,7 +40,8 @@ MOST_TASKS = 200
 MOST_MEMBERS = 200
 _TEXTS = ModelTexts(Path(__file__).parent / "prompts").load_sections("server")
 _TeamName: TypeAlias = Annotated[str | None, Field(description=_TEXTS["input:team"])]
-_TaskIds: TypeAlias = Annotated[list[str], Field(max_length=1000)]
+_TaskId: TypeAlias = Annotated[str, Field(coerce_numbers_to_str=True)]
+_TaskIds: TypeAlias = Annotated[list[_TaskId], Field(max_length=1000)]
 _Wait: TypeAlias = Annotated[float, Field(ge=0, le=LONGEST_WAIT, description=_TEXTS["input:wait_seconds"])]
 _Text: TypeAlias = Annotated[str, Field(min_length=1, max_length=1_000_000, pattern=r"\S")]
 
@@ -135,7 +138,7 @@ class TeamMcpServerTools:
         rows = [_drop_task_details(encode_task_with_attempt(task)) for task in matching_tasks[:MOST_TASKS]]
         return {"tasks": rows, "left_out": max(0, len(matching_tasks) - MOST_TASKS)}
 
-    async def task_get(self, task: str, team: _TeamName = None) -> Data:
+    async def task_get(self, task: _TaskId, team: _TeamName = None) -> Data:
         encoded_task = encode_task_with_attempt(
             await self._tasks.get(self._external_member.get_identity(team), task)
         )
@@ -143,7 +146,7 @@ class TeamMcpServerTools:
 
     async def task_update(  # noqa: PLR0913, PLR0917 - the inputs of the tool
         self,
-        task: str,
+        task: _TaskId,
         status: Literal["pending", "in_progress", "completed", "deleted"] | None = None,
         owner: Annotated[str | None, Field(description=_TEXTS["input:owner"])] = None,
         subject: str | None = None,
@@ -362,18 +365,50 @@ TOOLS = (
 
 
 class TeamMcpServer(MCPServer[Any]):
-    """Refuses arguments that a tool does not have, which the protocol's library would ignore."""
+    """Refuses wrong arguments with a sentence; the protocol's library ignores unknown ones."""
 
     async def call_tool(self, name: str, arguments: Data, *rest: Any, **options: Any) -> Any:
         tool = next((tool for tool in self._tool_manager.list_tools() if tool.name == name), None)
-        if tool is not None:
-            known = tool.parameters.get("properties", {})
-            if unknown := sorted(arguments.keys() - known.keys()):
-                raise ToolError(
-                    f"{name} has no argument {', '.join(map(repr, unknown))}. Its arguments: "
-                    f"{', '.join(known) or 'none'}."
+        if tool is None:
+            return await super().call_tool(name, arguments, *rest, **options)
+        required = tool.parameters.get("required", ())
+        # Many clients send null for an argument that they leave out.
+        given = {key: value for key, value in arguments.items() if value is not None or key in required}
+        known = tool.parameters.get("properties", {})
+        if unknown := sorted(arguments.keys() - known.keys()):
+            raise ToolError(
+                fill_template(
+                    _TEXTS["error:unknown_argument"],
+                    tool=name,
+                    unknown=", ".join(map(repr, unknown)),
+                    known=", ".join(known) or "none",
                 )
-        return await super().call_tool(name, arguments, *rest, **options)
+            )
+        try:
+            tool.fn_metadata.validate_arguments(given)
+        except ValidationError as error:
+            raise ToolError(_describe_wrong_arguments(name, error)) from error
+        try:
+            return await super().call_tool(name, given, *rest, **options)
+        except ToolError as error:
+            # The library puts "Error executing tool" before the sentence.
+            raise (error.__cause__ if isinstance(error.__cause__, ToolError) else error) from None
+
+
+def _describe_wrong_arguments(tool: str, error: ValidationError) -> str:
+    sentences = []
+    for problem in error.errors(include_url=False):
+        values = {"tool": tool, "argument": repr(".".join(map(str, problem["loc"])))}
+        kind = "wrong_argument"
+        if problem["type"] == "missing":
+            kind = "missing_argument"
+        elif problem["type"] == "string_pattern_mismatch" or problem["input"] == "":
+            kind = "empty_argument"
+        else:
+            values["expected"] = re.sub("^(Input|String) should", "must", problem["msg"])
+            values["given"] = json.dumps(problem["input"])[:80]
+        sentences.append(fill_template(_TEXTS[f"error:{kind}"], **values))
+    return " ".join(sentences)
 
 
 def create_mcp_server(tools: TeamMcpServerTools) -> MCPServer[Any]:

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-_BUFFER_SIZE = 1 << 18
+_BUFFER_SIZE = 1 << 14
+"""Python maps new memory for a larger one at each read, and most reads find nothing."""
 
 
 class InotifyDirectoryWatch:

@@ -1,4 +1,4 @@
-"""Directories of a project that are searched for agent files."""
+"""Directories of a project that are searched for its files."""
 
 from __future__ import annotations
 
