@@ -143,7 +143,6 @@ class Session:
 
     @property
     def id(self) -> SessionId:
-        """Id of the session, by which it can be resumed."""
         return self.agent.identity.session
 
     @property
@@ -153,7 +152,6 @@ class Session:
 
     @property
     def is_busy(self) -> bool:
-        """True while a turn is running."""
         return self._running is not None
 
     @property
@@ -175,7 +173,6 @@ class Session:
 
     @property
     def budget(self) -> Budget:
-        """Spending and limits of the session with all its agents."""
         return self.runtime.budget
 
     @property
@@ -194,7 +191,6 @@ class Session:
 
     @property
     def permission_mode(self) -> PermissionMode:
-        """Current permission mode of the lead."""
         return self.runtime.lead.permissions.mode
 
     @property
