@@ -17,6 +17,7 @@ ShoalError
 │   ├── BadReply                  an answer that cannot be parsed
 │   └── ReplayMismatch            a replayed run sent a different request
 ├── AgentRequestRefused           an agent cannot be started or reached; its text is for the model
+│   └── AgentTranscriptMissing    its conversation is no longer stored
 ├── NoModelConfigured             no model is configured
 ├── StateFileError                a session file cannot be written or read
 │   ├── SessionNotFound           no session has this id or name

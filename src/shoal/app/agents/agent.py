@@ -101,7 +101,7 @@ class Agent(Generic[AnswerT_co]):
     def __init__(
         self, name: str, *, prompt: str, output: type[Any] | None = None, **fields: Unpack[AgentFields]
     ) -> None:
-        """Check all fields. Raises `SettingsError`, or `TypeError` for an unknown field or output type."""
+        """Raises `SettingsError` for a wrong value, and `TypeError` for an unknown field or output type."""
         given: dict[str, Any] = dict(fields)
         _check_field_types(name, prompt, given)
         self.name = name

@@ -26,7 +26,7 @@ class AgentIdentity(CheckedStruct, frozen=True, kw_only=True):
     name: str = "lead"
     """Name of the agent."""
     team: str | None = None
-    """Name of its team; empty if it has none."""
+    """Name of its team; None if it has none."""
     color: str | None = None
     """Color of its name in user interfaces."""
     parent: AgentId | None = None
