@@ -17,17 +17,18 @@ ShoalError
 │   ├── BadReply                  an answer that cannot be parsed
 │   └── ReplayMismatch            a replayed run sent a different request
 ├── AgentRequestRefused           an agent cannot be started or reached; its text is for the model
+│   └── AgentTranscriptMissing    its conversation is no longer stored
 ├── NoModelConfigured             no model is configured
-├── StoreError                    a session file cannot be written or read
-│   ├── SessionNotFound
+├── StateFileError                a session file cannot be written or read
+│   ├── SessionNotFound           no session has this id or name
 │   └── RunUnresponsive           a run is live and does not answer
 ├── InvalidName                   text that cannot name a team, an agent or a task
 ├── TeamStoreError                mail, tasks or rosters refused an operation; its text is for the model
 │   ├── LockUnavailable           nothing was written
-│   ├── InboxNotFound
-│   ├── TeamNotFound
+│   ├── InboxNotFound             a member has no mailbox
+│   ├── TeamNotFound              no team has this name
 │   ├── TaskUpdateRefused         not found, a cycle, a stale attempt, an illegal transition
-│   └── TeamBusy                  a teammate is active
+│   └── TeamHasActiveMembers      a teammate is active
 ├── SettingsError                 a setting that cannot be used
 ├── InvalidCronExpression         an expression that matches no time
 ├── ScheduleRefused               a schedule that cannot be created or found; its text is for the model
@@ -37,8 +38,8 @@ ShoalError
 ├── InvalidTeamTemplate           a team template that cannot be used
 ├── BudgetError                   a budget that cannot be enforced, refused before it starts
 │   └── BudgetExhausted           a request is not sent because a limit is reached
-├── BlockedByHook                 a hook blocked what a person asked for
-├── MissingExtra                  an optional extra is not installed
+├── CompactionBlockedByHook       a hook blocked what a person asked for
+├── MissingPackageExtra           an optional extra is not installed
 ├── ProcessError                  a program could not be started, or was lost; its text is for the model
 ├── WorkspaceError                a file operation is refused; its text is for the model
 ├── WorktreeError                 a worktree cannot be created, merged or removed
@@ -186,7 +187,9 @@ class SettingsError(ShoalError):
     def __init__(self, message: str, *, path: Path | None = None, line: int | None = None) -> None:
         super().__init__(message)
         self.path = path
+        """File with the setting; None if it is not in a file."""
         self.line = line
+        """Line in the file."""
 
 
 class InvalidCronExpression(ShoalError):
@@ -302,6 +305,7 @@ class RunFailed(ShoalError):
     def __init__(self, message: str, *, result: Any) -> None:
         super().__init__(message)
         self.result = result
+        """`Result` of the work."""
 
 
 class WorkflowError(ShoalError): ...

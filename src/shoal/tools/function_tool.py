@@ -370,7 +370,8 @@ def tool(
 
     A parameter named `context` receives the call's `ToolContext` and is hidden from the model. A string in
     `Annotated` describes a parameter to the model. `concurrent` lets calls that change something run in
-    parallel. Arguments and results may be pydantic models, dataclasses and msgspec Structs.
+    parallel. Arguments and results may be JSON values, paths, enums, dates, pydantic models, dataclasses,
+    TypedDicts and msgspec Structs. A path is as the model wrote it: a relative one starts at `current_cwd`.
     """
 
     def make_tool(function: Callable[P, R_co]) -> PythonTool[P, R_co]:

@@ -34,8 +34,11 @@ class SpawnOptions(TypedDict, total=False):
     description: str
     """Short description for people; by default, the beginning of the prompt."""
     model: str
+    """Name or alias of the model."""
     isolation: Literal["worktree"]
+    """`worktree` gives the agent a separate git worktree."""
     cwd: str | PathLike[str]
+    """Directory in which it works."""
 
 
 class ProgramAgents:
