@@ -32,7 +32,14 @@ from shoal.core.events import (
 )
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.output_type import OutputType
-from shoal.core.permissions.questions import ChoiceAnswer, ChoiceOption, ChoiceQuestion, MultipleChoice
+from shoal.core.permissions.questions import (
+    Answer,
+    ChoiceAnswer,
+    ChoiceOption,
+    ChoiceQuestion,
+    DenyAnswer,
+    MultipleChoice,
+)
 from shoal.core.text.text_format import to_one_line
 
 MAX_STEPS = 100_000
@@ -41,6 +48,10 @@ _phases: ContextVar[Mapping[str, str]] = ContextVar(
     "phase of each workflow in this task", default=MappingProxyType({})
 )
 _DESCRIPTION_LENGTH = 60
+UNATTENDED = (
+    "this run is unattended. Run the workflow at a terminal, or set shoal.question_patience so that it waits "
+    "for an answer from `shoal ask` or the web view."
+)
 
 
 class ShellStepResult(Struct, frozen=True):
@@ -158,6 +169,7 @@ class StepRunner:
         )
 
         async def ask(step: StepRecord) -> Any:
+            is_unattended = not self._runtime.question_broker.can_wait_for_person
             answer = await self._runtime.question_broker.ask_person_or_deny(
                 ChoiceQuestion(
                     id=f"{self.workflow}-{step.number}-{self._agents.lead.ids.new_short_id()}",
@@ -166,12 +178,18 @@ class StepRunner:
                 )
             )
             if not isinstance(answer, ChoiceAnswer):
-                reason = getattr(answer, "reason", "")
+                reason = UNATTENDED if is_unattended else self._explain_missing_answer(answer)
                 raise WorkflowError(f"Nobody answered the question {question!r}: {reason}")
             return answer.answers[question]
 
         given = {"question": question, "options": list(options)}
         return str(await self.run_step(path, given, question, ask))
+
+    def _explain_missing_answer(self, answer: Answer) -> str:
+        seconds = self._runtime.question_broker.answer_timeout
+        if seconds is not None and isinstance(answer, DenyAnswer) and answer.by == "policy":
+            return f"the wait of {seconds:g} s (shoal.question_patience) has passed."
+        return getattr(answer, "reason", "")
 
     async def run_command(self, path: str, command: str, timeout: float | None) -> ShellStepResult:
         async def run(step: StepRecord) -> Any:
