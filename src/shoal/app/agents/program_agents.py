@@ -93,6 +93,10 @@ class ProgramAgents:
 
         return await self.supervisor.start_agent_for_program(request, answer, agent_id, check_again)
 
+    def stop_starting(self, reason: str) -> None:
+        """Start nothing more, for this reason."""
+        self.start_refusal = reason
+
     def refuse_start(self, what: str = "The agent") -> None:
         """Raise `AgentRequestRefused` if nothing more is started."""
         if self.start_refusal:

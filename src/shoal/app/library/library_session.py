@@ -79,7 +79,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            if name in Session.__annotations__ or name in {"_tasks", "_ids"}:
+            if name in {"parts", "_tasks", "_ids"}:
                 raise RuntimeError(_NOT_OPEN)
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 

@@ -40,7 +40,7 @@ def find_time_limit(session: Session, deadline: float | None) -> SessionTimeLimi
 async def stop_work_at_time_limit(session: Session, limit: SessionTimeLimit) -> None:
     """Wait for the limit, then stop all workflows, teammates and agents, and refuse new ones."""
     await session.clock.sleep(max(0.0, limit.seconds))
-    session.workflows.agents.start_refusal = limit.sentence
+    session.workflows.agents.stop_starting(limit.sentence)
     async with asyncio.TaskGroup() as group:
         # First: a program that sees its agents stop would report their end instead of the deadline.
         group.create_task(session.workflows.stop_all(limit.sentence))

@@ -121,7 +121,9 @@ class SessionParts(Struct, frozen=True, kw_only=True):
     teams: SessionTeams | MemberHost
     lifecycle_hooks: SessionLifecycleHookRunner
     recovered: RecoveredSessionState | None
+    """State that an earlier process of this session left unfinished."""
     undo_history: SessionUndoHistory | None
+    """Turns that can be undone; None if nothing is stored."""
     workflows: WorkflowSupervisor
 
 
@@ -133,7 +135,7 @@ async def build_session_parts(options: Options, exit_stack: AsyncExitStack) -> S
     await exit_stack.enter_async_context(supervisor)
     await exit_stack.enter_async_context(teams)
     await exit_stack.enter_async_context(workflows)
-    lead = _create_lead(runtime)
+    lead = _create_lead(runtime, teams)
     runtime.agents.running.set_lead(lead)
     runtime.servers.subscribe_to_tool_changes(lambda: lead.set_tools(*_select_lead_tools(runtime)))
     return SessionParts(
@@ -237,6 +239,7 @@ def _create_teams_or_member_host(
     """Create the teams that the session leads or, in a teammate's process, the member host."""
     settings, membership = runtime.settings.own, runtime.options.membership
     team_services = TeamServices(
+        runtime=runtime,
         policy=TeamPolicy(
             default_kind=supervisor.policy.default_kind,
             plan_approver=_choose_plan_approver(runtime),
@@ -248,13 +251,8 @@ def _create_teams_or_member_host(
             max_restarts=settings.teammate_restarts,
             form="in-process" if membership is None else "process",
         ),
-        store=runtime.team_store,
         agent_factory=agent_factory,
-        queue=runtime.inbox.queue,
-        budget=runtime.budget,
-        clock=runtime.clock,
         ids=runtime.agents.ids.derive_generator(),
-        events=runtime.events,
         lead=lambda: runtime.agents.running.lead,
         permissions=SessionTeamPermissions(runtime.agents.running),
         agents=supervisor,
@@ -283,7 +281,7 @@ def _choose_plan_approver(runtime: Runtime) -> PlanApprover:
     return "lead" if approver == "user" and not can_ask else approver
 
 
-def _create_lead(runtime: Runtime) -> AgentRunner:
+def _create_lead(runtime: Runtime, teams: SessionTeams | MemberHost) -> AgentRunner:
     config, options = runtime.config, runtime.options
     tools, deferred = _select_lead_tools(runtime)
     replacement = load_replacement_system_prompt(options, coordinator=config.coordinator)
@@ -337,6 +335,7 @@ def _create_lead(runtime: Runtime) -> AgentRunner:
         budget=runtime.budget.get_or_create_agent_budget(LEAD_ID, LEAD_KIND),
         inbox=runtime.inbox.queue.open_inbox(LEAD_ID),
         context=AgentContextSources(
+            build_briefing=teams.build_lead_briefing,
             save_memory=_create_session_memory(runtime),
             read_mentions=runtime.knowledge.mentions.read_mentions,
             path_instructions=runtime.knowledge.create_path_instructions(
