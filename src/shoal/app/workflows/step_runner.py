@@ -113,6 +113,8 @@ class StepRunner:
     def start_phase(self, name: str) -> None:
         self._phase_count += 1
         self._refuse_endless_loop(self._phase_count)
+        if name == self.phase:
+            return
         _phases.set({**_phases.get(), self.workflow: name})
         self.latest_phase = name
         events = self._runtime.events

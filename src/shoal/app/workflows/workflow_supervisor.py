@@ -196,6 +196,12 @@ class WorkflowSupervisor:
     async def _run_program(self, launch: WorkflowLaunch, steps: StepRunner) -> tuple[Any, Any]:
         try:
             returned = await launch.run(steps)
+        except SystemExit as error:
+            # It would end the session without a record of the workflow's end.
+            raise WorkflowError(
+                f"The workflow {launch.start.workflow} called sys.exit({error.code!r}). Return a value or "
+                "raise an error instead."
+            ) from error
         except Exception:
             steps.refuse_changed()  # a task group of the program would hide this error
             raise

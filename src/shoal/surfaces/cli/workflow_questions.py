@@ -103,5 +103,5 @@ class TypedLines:
 
 
 def _describe_agent(session: Session, agent: str) -> str:
-    found = next((each for each in session.supervisor.list_agents() if each.agent == agent), None)
+    found = next((each for each in session.list_subagents() if each.agent == agent), None)
     return agent if found is None else found.name or found.kind
