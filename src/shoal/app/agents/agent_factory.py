@@ -546,7 +546,7 @@ class AgentFactory:
             permissions.get_active_rules().deny,
         )
         tools, deferred = runtime.agents.deferral.select_tools(
-            available, blueprint.definition.capabilities.tools or (), rules=permissions.get_active_rules()
+            available, blueprint.definition.capabilities, rules=permissions.get_active_rules()
         )
         return AgentRunner(
             identity=hook_subject.identity,
