@@ -251,7 +251,7 @@ function ChoiceForm({ question, disabled, answer }: Form<ChoiceQuestion>) {
 }
 
 /** A plan. Its source is shown if Markdown would hide a part of it, such as a comment or the target of a link. */
-function PlanText({ text }: { text: string }) {
+function PlanView({ text }: { text: string }) {
   return hidesTextAsMarkdown(text)
     ? <pre class="plan-source" tabIndex={0} aria-label="Plan">{makeVisible(text)}</pre>
     : <Markdown text={text} />;
@@ -267,7 +267,7 @@ function PlanForm({ question, previous, disabled, answer }: Form<PlanApprovalQue
           options={[["plan", "The plan"], ["changes", "Changes since the last version"]]} />
       )}
       <div class="plan">
-        {tab === "plan" ? <PlanText text={question.plan} /> : <TextDiff before={makeVisible(previous)} after={makeVisible(question.plan)} label="Changes to the plan" />}
+        {tab === "plan" ? <PlanView text={question.plan} /> : <TextDiff before={makeVisible(previous)} after={makeVisible(question.plan)} label="Changes to the plan" />}
       </div>
       {!!question.wishes?.length && (
         <p class="soft">It will ask for: {question.wishes.map((wish) => <code key={wish}>{wish}</code>)}</p>
@@ -302,7 +302,7 @@ function PastQuestion({ row }: { row: QuestionRow }) {
           : <ToolInput input={question.input} />
       )}
       {question.type === "choice" && question.choices.map((each) => <p key={each.question}>{each.question}</p>)}
-      {question.type === "plan" && <details><summary>The plan</summary><PlanText text={question.plan} /></details>}
+      {question.type === "plan" && <details><summary>The plan</summary><PlanView text={question.plan} /></details>}
       <p class="answer-text">{row.answered ? describeAnswer(answer) : "Not answered yet at this point."}</p>
     </article>
   );

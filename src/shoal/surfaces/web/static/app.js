@@ -1,4 +1,4 @@
-/*! sources sha256:288a4ad69c488737dc726a0d690b95df1bee5826060df4152a95cb9da0591ab1
+/*! sources sha256:338455555cfdc548bcaadb123f1cfb8c32e0087e5a0cdd039ab5074dbda90dbb
 Shoal's web view, Apache-2.0. Built by `make web` from web/src; do not edit.
 
 It contains Preact:
