@@ -26,7 +26,14 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # The tiers first: the other marks import them.
-pytest_plugins = ["tier_marks", "needs_marks", "spec_marks", "tmux_server", "postgres_server"]
+pytest_plugins = [
+    "tier_marks",
+    "needs_marks",
+    "spec_marks",
+    "program_forks",
+    "tmux_server",
+    "postgres_server",
+]
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # In a background run: the programs that tests start would not receive Ctrl-C either.

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from docstring_references import find_dead_references
+from late_assignments import find_late_assignments
 from name_figures import is_bare_participle, is_gerund, measure_names
 
 ROOT = Path(__file__).parents[1]
@@ -81,6 +82,49 @@ def test_surfaces_use_the_session_and_not_its_parts():
     )
     users = [path for path in (PACKAGE / "surfaces").rglob("*.py") if parts.search(path.read_text())]
     assert users == []
+
+
+LATE_ASSIGNMENTS = {
+    # The task runs a method that needs the record in which the task is kept.
+    "runs/agent_supervisor.py run.task",
+    "team/team_supervisor.py handle.run_task",
+    # A handle and its member share one state; the member is replaced when it is restarted.
+    "team/members/member_table.py self.member.shutdown_request",
+    # A caller that waits for a running agent reports its activity, until it waits no longer.
+    "runs/progress_monitor.py ProgressMonitor.attach_progress_callback",
+}
+
+
+def test_no_object_is_completed_after_its_construction():
+    found = {
+        f"{each.module} {each.target}"
+        for each in find_late_assignments(PACKAGE, ("agent", "app", "runs", "team"))
+        # The state of a running loop, which exists to be changed.
+        if ".state." not in each.target
+    }
+    assert found == LATE_ASSIGNMENTS
+
+
+@pytest.mark.parametrize(
+    ("code", "target"),
+    [
+        ("def connect(self): self.hooks.runner.sink = self.notifier", "self.hooks.runner.sink"),
+        ("def connect(turn): turn.on_end = lambda: None", "turn.on_end"),
+        ("def connect(turn, f): turn.on_end = partial(f, turn)", "turn.on_end"),
+        ("def connect():\n    turn = Turn()\n    turn.limit = 3", "turn.limit"),
+        ("async def connect():\n    turn = await open_turn()\n    turn.limit = 3", "turn.limit"),
+        ("class Turn:\n  def attach(self, end: Callable[[], None]):\n    self._end = end", "Turn.attach"),
+    ],
+)
+def test_an_object_that_is_completed_late_is_found(tmp_path: Path, code: str, target: str):
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "turns.py").write_text(code)
+    assert [each.target for each in find_late_assignments(tmp_path, ("app",))] == [target]
+
+
+def test_nobody_asks_for_the_class_of_a_member():
+    checks = re.compile(r"(isinstance\([^)]*\b|\bcase |\bis )(Local|Remote|Down)Member\b")
+    assert [module_name(path) for path in MODULES if checks.search(path.read_text())] == []
 
 
 def test_no_file_names_the_machine_it_was_written_on():

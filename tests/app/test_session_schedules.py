@@ -38,8 +38,8 @@ async def test_a_due_schedule_starts_its_own_turn_and_is_not_user_input(tmp_path
         scheduled_prompt = session.agent.conversation.messages[-2].text
         assert scheduled_prompt.startswith("<scheduled-prompt ")
         assert "\nlook at the build\n" in scheduled_prompt
-        assert session.undo_history is not None
-        transcript = session.undo_history.store.read_transcript(LEAD_ID)
+        assert session.parts.undo_history is not None
+        transcript = session.parts.undo_history.store.read_transcript(LEAD_ID)
     # Nobody can go back to before it as to something that they said.
     assert [prompt.text for prompt in restore_transcript(transcript).prompts] == ["lead"]
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from shoal.backends import ray_settings
 from shoal.backends.ray_backend import RayBackend, RayBackendSettings
@@ -95,3 +98,14 @@ def test_a_teammate_that_waits_is_explained_with_the_machines_that_could_run_it(
     reason = explain_wait(nodes, {**ASKED, "labels": {"disk": "fast"}})
     assert "1 cpus, disk=fast" in reason
     assert reason.endswith(": 192.0.2.5")
+
+
+def test_the_manifest_for_kubernetes_sets_the_same_variables() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "run-on-several-machines.md").read_text()
+    block = next(
+        block for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "RayCluster" in block
+    )
+    spec = yaml.safe_load(textwrap.dedent(block))["spec"]
+    for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
+        (container,) = group["template"]["spec"]["containers"]
+        assert {each["name"]: each["value"] for each in container["env"]} == RAY_ENVIRONMENT

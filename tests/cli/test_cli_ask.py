@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shoal_process import MODEL, ShoalProgram, wait_for_result
+from shoal_process import MODEL, TIMEOUT, ShoalProgram, wait_for_result
 
 from shoal.core.ids import LEAD_ID
 from shoal.core.permissions.questions import PermissionQuestion
@@ -23,7 +23,7 @@ async def wait_for_question(shoal: ShoalProgram, run: asyncio.subprocess.Process
     """Wait until the run asks a question, and return it."""
     assert run.stdin is not None
     run.stdin.close()  # the prompt is whole
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(TIMEOUT):
         while True:
             rows = json.loads((await shoal("ask", "ls", "--json")).text)
             if rows:

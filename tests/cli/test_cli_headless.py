@@ -122,7 +122,7 @@ async def test_stream_json_messages_have_their_transcript_ids(
 
 
 async def test_partial_messages_add_up_to_the_answer(shoal: ShoalProgram) -> None:
-    async with messages_server([["one two three four", SlowStreamFault(seconds=0.02, size=200)]]) as server:
+    async with messages_server([["one two three four", SlowStreamFault(seconds=0.15, size=200)]]) as server:
         shoal.use_server(server)
         wanted = ("--output-format", "stream-json", "--include-partial-messages")
         ran = await shoal("-p", "count", "--model", MODEL, *wanted)

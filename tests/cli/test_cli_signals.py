@@ -18,6 +18,8 @@ from process_search import find_processes_in, wait_for_processes_in
 from shoal.testing import messages_server
 from shoal.testing.mock_replies import DelayedReplyFault, make_tool_call
 
+pytestmark = pytest.mark.fresh_interpreter
+
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 async def test_a_signal_ends_the_turn_saves_the_session_and_says_how_to_resume(

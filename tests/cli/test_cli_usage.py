@@ -14,6 +14,8 @@ from shoal.surfaces.cli import flags
 from shoal.surfaces.cli.command_registry import COMMANDS, load_subcommand
 from shoal.surfaces.cli.main import root_command, run_command_line
 
+pytestmark = pytest.mark.fresh_interpreter
+
 
 def test_help_shows_examples_commands_flags_and_exit_codes() -> None:
     help_result = CliRunner().invoke(root_command, ["--help"]).output

@@ -215,6 +215,8 @@ async def test_a_running_workflow_is_stopped_by_its_name(shoal: ShoalProgram, ho
         (("review.py", "files"), "Write NAME=VALUE"),
         (("review.py", "--args", "["), "--args is not JSON"),
         (("broken.py",), "cannot be run: ZeroDivisionError"),
+        (("old-one",), "The workflow old-one cannot run: Shoal runs only Python workflows."),
+        (("old.js",), "is not used: Shoal runs only Python workflows."),
     ],
 )
 async def test_what_cannot_be_run_is_refused_with_the_reason(
@@ -222,6 +224,8 @@ async def test_what_cannot_be_run_is_refused_with_the_reason(
 ) -> None:
     (shoal.project / "review.py").write_text(WORKFLOW)
     (shoal.project / "broken.py").write_text("1 / 0")
+    (shoal.project / ".claude" / "workflows").mkdir(parents=True, exist_ok=True)
+    (shoal.project / ".claude" / "workflows" / "old-one.js").write_text("export default 1")
     ran = await shoal("workflow", "run", *words)
     assert ran.code != 0
     assert expected in ran.err
@@ -378,3 +382,34 @@ async def test_a_changed_workflow_is_refused_with_the_command_that_runs_a_step_a
     again = await shoal("workflow", "resume", session, "--from", "1", *flags)
     assert (again.code, again.text) == (0, "open\n"), again.err
     assert (shoal.project / "ran").exists()
+
+
+@pytest.mark.spec("WFL-11")
+@pytest.mark.usefixtures("scripted_model")
+async def test_the_deadline_of_the_command_ends_the_workflow(shoal: ShoalProgram) -> None:
+    (shoal.project / "wait.py").write_text(BLOCKED)
+    late = await shoal("workflow", "run", "wait.py", "--deadline", "2s")
+    assert late.code == 4, late.err
+    assert "the deadline of 2 s has passed" in late.err
+
+
+@pytest.mark.spec("WFL-05", "WFL-06")
+@pytest.mark.usefixtures("scripted_model")
+@pytest.mark.parametrize(
+    ("step", "expected", "code"),
+    [
+        ("99", "has no step 99. It has the steps 1 to 1.", 1),
+        ("0", "Invalid value for '--from'", 2),
+        ("-1", "Invalid value for '--from'", 2),
+        ("1.5", "Invalid value for '--from'", 2),
+        ("x", "Invalid value for '--from'", 2),
+    ],
+)
+async def test_a_step_that_does_not_exist_is_refused(
+    shoal: ShoalProgram, step: str, expected: str, code: int
+) -> None:
+    (shoal.project / "review.py").write_text(WORKFLOW)
+    session = find_session((await shoal("workflow", "run", "review.py", 'files=["a.py"]')).err)
+    refused = await shoal("workflow", "resume", session, "--from", step)
+    assert refused.code == code
+    assert expected in refused.err

@@ -14,9 +14,12 @@ from typing import Any
 import pytest
 
 from cli_live.pty_terminal import PtyTerminal, build_environment
+from program_forks import fork_program
 
 TERMINAL_PROGRAM = Path(__file__).with_name("scripted_terminal.py")
 SHOAL_COMMAND = (sys.executable, "-c", "from shoal.surfaces.cli.main import main; main()")
+fork_program(str(TERMINAL_PROGRAM))
+fork_program(*SHOAL_COMMAND[1:])
 
 
 class CliProject:

@@ -17,6 +17,8 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from program_forks import OPEN_TERMINAL
+
 TIMEOUT = 60.0
 _CSI = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])")
 
@@ -112,7 +114,7 @@ class PtyTerminal:
         self._fd, terminal = pty.openpty()
         self.resize_screen(columns, rows)
         # Opened by the first process of a new session, a terminal becomes the one its Ctrl-C goes to.
-        opening = ["sh", "-c", 'exec "$@" <"$0"', os.ttyname(terminal), *argv]
+        opening = [*OPEN_TERMINAL, os.ttyname(terminal), *argv]
         self._process = subprocess.Popen(
             opening,
             cwd=cwd,

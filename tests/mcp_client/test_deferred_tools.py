@@ -129,6 +129,34 @@ async def test_the_first_request_does_not_wait_for_a_server_and_a_search_does(tm
     assert "hello" in echoed
 
 
+@pytest.mark.spec("CMP-111")
+@pytest.mark.needs("mcp")
+async def test_an_agent_whose_tools_are_listed_gets_no_search_while_a_server_connects(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    settings = {"mcpServers": {"slow": make_rogue_config("slow", str(pipe))}}
+    (get_home() / "settings.json").write_text(json.dumps(settings))
+    offered: dict[str, list[str]] = {}
+
+    def work(request: ModelRequest) -> str:
+        offered[request.messages[0].text.split()[-1]] = [each.name for each in request.tools]
+        return "done"
+
+    def make_agent(*tools: str) -> dict[str, Any]:
+        return {"description": "d", "prompt": "p", "tools": [*tools]}
+
+    agents = {"reader": make_agent("Read"), "helper": make_agent("*")}
+    spawns = [spawn_agent(name, name, subagent_type=name) for name in agents]
+    model = script_agents(lead=[*spawns, "done"], reader=[work], helper=[work])
+    async with shoal.open(cwd=tmp_path, model=model, agents=agents, skip_permissions=True) as session:
+        await run_all_turns(session)
+        assert map_statuses(session) == {"slow": "pending"}
+    assert offered["reader"] == ["Read"]
+    assert "ToolSearch" in offered["helper"]
+    async with shoal.open(cwd=tmp_path, model=model, agents=agents, agent="reader") as session:
+        assert [schema.name for schema in session.agent.schemas.sent] == ["Read"]
+
+
 @pytest.mark.spec("CMP-086", "CMP-111")
 @pytest.mark.needs("mcp")
 @pytest.mark.parametrize("is_always_loaded", [True, False])

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeAlias
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from shoal.agent.conversation import Conversation
 from shoal.agent.repetition_guard import RepetitionGuard
@@ -136,7 +137,7 @@ class AgentContextSources(Struct, kw_only=True):
     """Sources of text that is added to an agent's conversation next to its messages."""
 
     build_briefing: Callable[[], Awaitable[str]] | None = None
-    """Builds the text that is repeated after each compaction, whatever the summary leaves out."""
+    """Builds the text that is repeated after each compaction; empty if there is nothing to repeat."""
     path_instructions: PathInstructions | None = None
     """Instructions about files that it uses; None if it gets no instructions."""
     save_memory: Callable[[AgentRunner, list[Message]], Awaitable[str]] | None = None
@@ -184,6 +185,14 @@ class AgentRunner(Struct, kw_only=True):
     def __post_init__(self) -> None:
         self._select_sent_schemas(self.schemas.deferred, self.schemas.loaded)
         self.reestimate_context_tokens()
+
+    def set_model(self, model: Model) -> None:
+        """Use another model from the next request on."""
+        self.model = model
+
+    def set_thinking_tokens(self, tokens: int | None) -> None:
+        """Set the thinking budget from the next request on; None leaves it to models that can decide."""
+        self.limits = replace(self.limits, thinking_tokens=tokens or 0, adaptive_thinking=tokens is None)
 
     def set_tools(self, tools: Mapping[str, Tool], deferred: frozenset[str] = frozenset()) -> None:
         """Replace the tools from the next request on; running calls keep theirs.

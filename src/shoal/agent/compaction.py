@@ -58,8 +58,8 @@ async def compact_conversation(agent: AgentRunner, trigger: str, *, instructions
     if last_request:
         text += f"\n\n{LAST_REQUEST_HEADING}{last_request}"
     opening = user_message(text)
-    if agent.context.build_briefing is not None:
-        briefing = TextBlock(text=format_system_reminder(await agent.context.build_briefing()))
+    if agent.context.build_briefing is not None and (text := await agent.context.build_briefing()):
+        briefing = TextBlock(text=format_system_reminder(text))
         opening = Message(role="user", content=(*opening.content, briefing))
     agent.conversation.restart_from_summary(opening, trigger=trigger, tokens_before=tokens_before)
     agent.reestimate_context_tokens()

@@ -7,6 +7,7 @@ from shoal.agent.agent_texts import format_notice, load_prompt
 from shoal.agent.conversation import find_unanswered_tool_calls, merge_adjacent_messages
 from shoal.agent.model_call import call_model
 from shoal.core.conversation.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock, user_message
+from shoal.core.text.text_format import to_one_line
 
 NO_SUGGESTION = "NONE"
 """Answer of a model that has nothing to suggest."""
@@ -72,3 +73,9 @@ def _build_placeholder_tool_results(calls: tuple[ToolUseBlock, ...]) -> tuple[Me
     placeholder = format_notice("placeholder_result")
     results = tuple(ToolResultBlock(tool_use_id=call.id, content=placeholder) for call in calls)
     return (Message(role="user", content=results),)
+
+
+async def suggest_next_prompt(agent: AgentRunner) -> str:
+    """Suggest the user's next prompt in one line; empty if the model has no suggestion."""
+    suggestion = to_one_line(await ask_model_outside_conversation(agent, load_prompt("suggest"))).strip()
+    return "" if suggestion.strip(".") == NO_SUGGESTION else suggestion

@@ -22,6 +22,21 @@ async def exit_task_group_without_wrapping(
         await group.__aexit__(None, None, None)
 
 
+async def exit_task_group_unwrapping_one_error(
+    group: asyncio.TaskGroup,
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    trace: TracebackType | None,
+) -> None:
+    """Exit the group and unwrap a single exception, which callers expect as it was raised."""
+    try:
+        await exit_task_group_without_wrapping(group, kind, error, trace)
+    except BaseExceptionGroup as raised:
+        if len(raised.exceptions) > 1:
+            raise
+        raise raised.exceptions[0] from None
+
+
 async def race_coroutines(group: asyncio.TaskGroup, *awaited: Coroutine[Any, Any, None]) -> None:
     """Wait until one of the coroutines ends and cancel the others."""
     tasks = [group.create_task(each) for each in awaited]

@@ -236,6 +236,10 @@ class PermissionEngine:
         if self._turn_rules or self._turn_denials:
             self._turn_rules, self._turn_denials, self._tables = (), (), None
 
+    def use_memory_directory(self, memory: AgentMemoryDirectory) -> None:
+        """Allow the agent to write its own memory."""
+        self.memory = memory
+
     def allow_reading(self, *directories: Path) -> None:
         """Allow this agent, and agents it starts from now on, to read below directories."""
         self._readable_directories = tuple(dict.fromkeys((*self._readable_directories, *directories)))

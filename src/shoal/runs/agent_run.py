@@ -40,14 +40,15 @@ class AgentRun:
         agent: AgentRunner | None,
         *,
         started_at: float,
+        for_program: bool = False,
     ) -> None:
+        """`for_program` is True if a program started it and reads its result instead of the lead."""
         self.facts = facts
         self.monitor = monitor
         self.agent = agent
         self.report_to: AgentId = facts.parent
         self.background = facts.background
-        self.for_program = False
-        """True if a program started it and reads its result instead of the lead."""
+        self.for_program = for_program
         self.started_at = started_at
         self.completion: AgentResult | None = None
         self.is_live = True

@@ -350,9 +350,12 @@ class AgentSupervisor:
         self, prepared: PreparedAgent, new_agent: AgentPreparationRequest, slot: AgentSlot
     ) -> AgentRun:
         run = AgentRun(
-            prepared.started, new_agent.monitor, prepared.agent, started_at=self._clock.monotonic()
+            prepared.started,
+            new_agent.monitor,
+            prepared.agent,
+            started_at=self._clock.monotonic(),
+            for_program=new_agent.agent in self._program_agents,
         )
-        run.for_program = run.id in self._program_agents
         self._emit(prepared.started)
         self._registry.add_run(run)
         run.task = self._tasks.create_task(self._run_agent(run, prepared, slot))

@@ -22,7 +22,7 @@ from shoal.core.ids import AgentId
 from shoal.core.output_type import OutputType
 from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.core.ports import QuestionBroker
-from shoal.runs.progress_monitor import ProgressMonitor
+from shoal.runs.progress_monitor import EmitEvent, ProgressMonitor
 from shoal.tools.structured_output_tool import StructuredOutputTool
 
 AcceptanceCheck: TypeAlias = Callable[[], Awaitable[tuple[ShellCommandResult, str]]]
@@ -88,6 +88,8 @@ class AgentPreparationRequest(Struct, frozen=True, kw_only=True):
     parent: AgentRunner
     call: str
     monitor: ProgressMonitor
+    emit: EmitEvent | None = None
+    """Gets its events in place of the monitor, and passes them on to it."""
     assignment: TeammateMembership | None = None
     """Assignment of a teammate; None for an agent for one job."""
     output: OutputType[Any] | None = None

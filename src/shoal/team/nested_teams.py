@@ -8,7 +8,6 @@ A team ends with its lead.
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterator
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -32,17 +31,18 @@ from shoal.team.session_teams import SessionTeams
 from shoal.team.team_prompts import format_team_notice
 from shoal.team.team_services import TeamServices
 
-if TYPE_CHECKING:
-    from shoal.team.members.local_member import LocalMember
-
 
 class TeamsByLeader:
     """Nested teams by the member that leads them."""
 
     def __init__(self) -> None:
         self.teams: dict[AgentId, SessionTeams] = {}
-        self.is_closing = False
+        self._is_closing = False
         """True if they end with the session and can be resumed with it."""
+
+    def keep_for_resume(self) -> None:
+        """Let the teams end so that they can be resumed with the session."""
+        self._is_closing = True
 
     def is_leading_working_team(self, agent: AgentId) -> bool:
         nested = self.teams.get(agent)
@@ -55,10 +55,14 @@ class TeamsByLeader:
             return None
         return replace(agent, name=LEAD_NAME, team=team)
 
+    async def build_briefing_of(self, agent: AgentId) -> str:
+        nested = self.teams.get(agent)
+        return "" if nested is None else await nested.build_lead_briefing()
+
     async def end_team_of(self, agent: AgentId) -> None:
         nested = self.teams.pop(agent, None)
         if nested is not None:
-            await nested.end_team(resumable=self.is_closing)
+            await nested.end_team(resumable=self._is_closing)
 
 
 class NestedTeams(SessionTeams):
@@ -176,21 +180,22 @@ class NestedTeams(SessionTeams):
         idle_members: Collection[AgentId] = (),
     ) -> TeamName | None:
         name = await super().resume_team(session, delivered, active_members, idle_members)
-        rosters = self._services.store.rosters
+        rosters = self._services.runtime.team_store.rosters
         remaining = [
             team
             for each in await rosters.list_teams()
             if (team := await rosters.read_team_roster(each)) is not None
         ]
         remaining = [team for team in remaining if team.lead_session_id == session and team.name != name]
-        while roster := next((team for team in remaining if self._find_team_leader(team) is not None), None):
+        while roster := next((team for team in remaining if self._has_local_leader(team)), None):
             remaining.remove(roster)
-            member = self._find_team_leader(roster)
-            assert member is not None
-            parent_teams = self._find_teams_containing_agent(member.id)
+            leader = AgentId(roster.lead_agent_id)
+            parent_teams = self._find_teams_containing_agent(leader)
+            handle = None if parent_teams is None else parent_teams.find_member_handle(leader)
             assert parent_teams is not None
-            nested = self._nested_teams[member.id] = self._create_nested_teams(member.id, parent_teams)
-            await nested.resume_led_team(roster, member.prepared.delivered)
+            assert handle is not None
+            nested = self._nested_teams[leader] = self._create_nested_teams(leader, parent_teams)
+            await nested.resume_led_team(roster, handle.member.delivered)
         return name
 
     # Nested teams
@@ -211,13 +216,9 @@ class NestedTeams(SessionTeams):
         """Return the teams of which the agent is a member."""
         return next((each for each in self._iter_teams() if each.find_member_handle(agent) is not None), None)
 
-    def _find_team_leader(self, team: TeamRoster) -> LocalMember | None:
-        from shoal.team.members.local_member import LocalMember
-
-        agent = AgentId(team.lead_agent_id)
-        parent_teams = self._find_teams_containing_agent(agent)
-        handle = None if parent_teams is None else parent_teams.find_member_handle(agent)
-        return handle.member if handle is not None and isinstance(handle.member, LocalMember) else None
+    def _has_local_leader(self, team: TeamRoster) -> bool:
+        """Return True if a member in this process leads the team."""
+        return self.find_agent(AgentId(team.lead_agent_id)) is not None
 
     def _create_nested_teams(self, leader: AgentId, parent_teams: SessionTeams) -> SessionTeams:
         depth = self._compute_nesting_depth(parent_teams) + 1
@@ -246,5 +247,5 @@ class NestedTeams(SessionTeams):
         return depth
 
     async def close(self) -> tuple[AgentStatusSnapshot, ...]:
-        self._by_leader.is_closing = True
+        self._by_leader.keep_for_resume()
         return await super().close()

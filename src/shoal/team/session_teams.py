@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Container, Sequence
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -124,7 +123,7 @@ class SessionTeams:
             requested_name = parse_team_name(name)
         except InvalidName as error:
             raise AgentRequestRefused(str(error)) from error
-        team = await self._services.store.rosters.create_team(
+        team = await self._services.runtime.team_store.rosters.create_team(
             requested_name,
             lead=lead_member,
             session=lead.identity.session,
@@ -152,7 +151,6 @@ class SessionTeams:
         """End all members and delete the team."""
         await self.end_team(resumable=False)
         lead = self._services.lead()
-        lead.context.build_briefing = None
         if self._identity_before_team is not None:
             lead.identity = self._identity_before_team
             assume_identity(lead.identity)
@@ -162,8 +160,8 @@ class SessionTeams:
         supervisor = self._require_team_supervisor()
         await supervisor.close(resumable=resumable)
         if not resumable:
-            await self._services.store.rosters.delete_team(supervisor.name)
-            await self._services.store.close_team_stores(supervisor.name)
+            await self._services.runtime.team_store.rosters.delete_team(supervisor.name)
+            await self._services.runtime.team_store.close_team_stores(supervisor.name)
         self._supervisor = None
 
     async def spawn_teammate(self, request: SpawnRequest, context: ToolContext) -> TeammateSpawnResult | None:
@@ -206,7 +204,7 @@ class SessionTeams:
         """
         from shoal.team.members.member_results import LostMember, build_member_end_notice
 
-        rosters = self._services.store.rosters
+        rosters = self._services.runtime.team_store.rosters
         roster_ids: set[AgentId] = set()
         known_ids = {*idle_members, *(started.agent for started in active_members)}
 
@@ -215,8 +213,8 @@ class SessionTeams:
                 end_event = lost.to_agent_ended_event(
                     self._services.ids.new_short_id(), self._services.lead_id
                 )
-                self._services.events.emit_event(end_event)
-                self._services.queue.put(
+                self._services.runtime.events.emit_event(end_event)
+                self._services.runtime.inbox.queue.put(
                     build_member_end_notice(self._services.lead_id, end_event.completion.id, end_event.notice)
                 )
 
@@ -357,7 +355,7 @@ class SessionTeams:
         if handle.member.state == "down":
             return True
         try:
-            async with self._services.clock.deadline(self._services.policy.grace):
+            async with self._services.runtime.clock.deadline(self._services.policy.grace):
                 await handle.gone.wait()
         except TimeoutError:
             await supervisor.shutdown.end_member(
@@ -368,11 +366,7 @@ class SessionTeams:
     def find_agent(self, agent: AgentId) -> AgentRunner | None:
         """Return the runner of a teammate in this process."""
         handle = self.find_member_handle(agent)
-        if handle is None:
-            return None
-        from shoal.team.members.local_member import LocalMember
-
-        return handle.member.agent if isinstance(handle.member, LocalMember) else None
+        return None if handle is None else handle.member.agent
 
     def on_item_entered(self, item: InboxItem) -> None:
         if self._supervisor is not None:
@@ -473,12 +467,16 @@ class SessionTeams:
 
         supervisor = self._supervisor = TeamSupervisor(self._services, team, self._tasks, self._on_changed)
         lead = self._services.lead()
-        lead.context.build_briefing = partial(supervisor.briefer.build_briefing, LEAD_NAME)
         if lead.identity.is_lead:
             self._identity_before_team = lead.identity
             lead.identity = replace(lead.identity, name=LEAD_NAME, team=team.name)
             assume_identity(lead.identity)
         return supervisor
+
+    async def build_lead_briefing(self) -> str:
+        """Build the summary of the team for its lead; empty if there is no team."""
+        supervisor = self._supervisor
+        return "" if supervisor is None else await supervisor.briefer.build_briefing(LEAD_NAME)
 
     async def _queue_team_briefing(self, supervisor: TeamSupervisor) -> None:
         """Queue a briefing for the lead's next turn: what it knew before may be outdated."""
@@ -486,7 +484,7 @@ class SessionTeams:
 
         text = format_system_reminder(await supervisor.briefer.build_briefing(LEAD_NAME))
         rendered = RenderedMail(rank=0, by="runtime", text=text, wakes=False)
-        self._services.queue.put(
+        self._services.runtime.inbox.queue.put(
             rendered.to_inbox_item(self._services.ids.new_short_id(), self._services.lead_id)
         )
 
@@ -496,7 +494,7 @@ class SessionTeams:
         from shoal.team.members.member_admission import build_shutdown_mail_id_prefix
 
         name = handle.member.name
-        request = format_shutdown_request_id(self._services.clock.now(), name)
+        request = format_shutdown_request_id(self._services.runtime.clock.now(), name)
         body = ShutdownRequestMail(
             request_id=request,
             sender=LEAD_NAME,
@@ -547,15 +545,13 @@ class SessionTeams:
         *,
         fyi: bool,
     ) -> TeamMessagePostReceipt:
-        from shoal.team.members.local_member import LocalMember
-
         receipt = await supervisor.mail_sender.post_text(sender, to, text, summary=summary, fyi=fyi)
         supervisor.request_restart(to)
         if not fyi:
-            supervisor.members.set_foreign_idle(to, idle=False)
+            supervisor.members.on_foreign_mail(to, is_idle=False)
         handle = supervisor.members.find_handle(supervisor.members.get_agent_id(sender))
-        if handle is not None and isinstance(handle.member, LocalMember) and to != LEAD_NAME:
-            handle.member.last_message_summary = format_peer_message_summary(to, summary)
+        if handle is not None and to != LEAD_NAME:
+            handle.member.on_message_sent(format_peer_message_summary(to, summary))
         return TeamMessagePostReceipt(
             sender=sender, to=to, color=supervisor.get_member_color(to), standing=receipt.standing
         )

@@ -90,20 +90,46 @@ class LedTeams(Protocol):
 
     def is_leading_working_team(self, agent: AgentId) -> bool: ...
 
+    async def build_briefing_of(self, agent: AgentId) -> str:
+        """Build the summary of the team that a member leads; empty if it leads none."""
+        ...
+
     async def end_team_of(self, agent: AgentId) -> None:
         """End the team that an ended member led."""
         ...
 
 
+class TeamInbox(Protocol):
+    @property
+    def queue(self) -> SharedInboxQueue: ...
+
+
+class TeamRuntime(Protocol):
+    """Services of the session that its teams use."""
+
+    @property
+    def team_store(self) -> TeamStorage: ...
+
+    @property
+    def inbox(self) -> TeamInbox: ...
+
+    @property
+    def budget(self) -> Budget: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def events(self) -> TeamEventSink: ...
+
+
 class TeamServices(Struct, frozen=True, kw_only=True):
+    """The runtime of the session, and what was made from it for a team."""
+
+    runtime: TeamRuntime
     policy: TeamPolicy
-    store: TeamStorage
     agent_factory: AgentPreparer
-    queue: SharedInboxQueue
-    budget: Budget
-    clock: Clock
     ids: IdGenerator
-    events: TeamEventSink
     lead: Callable[[], AgentRunner]
     permissions: TeamPermissions
     agents: MemberAgents
@@ -114,12 +140,12 @@ class TeamServices(Struct, frozen=True, kw_only=True):
     def note(self, text: str) -> None:
         """Add a note for the user; a full disk must not end the caller over it."""
         with suppress(StateFileError):
-            self.events.emit_event(NoteAdded(agent=LEAD_ID, text=text))
+            self.runtime.events.emit_event(NoteAdded(agent=LEAD_ID, text=text))
 
     def emit_or_note(self, event: JournaledEvent) -> None:
         """Emit an event; if the journal cannot store it, add a note instead of failing."""
         try:
-            self.events.emit_event(event)
+            self.runtime.events.emit_event(event)
         except StateFileError as error:
             self.note(f"Could not record {type(event).__name__} from {event.agent} in the journal: {error}")
 

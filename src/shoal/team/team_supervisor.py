@@ -21,7 +21,6 @@ from shoal.team.mail.lead_inbox import LeadInbox
 from shoal.team.mail.mail_authentication import ForeignMemberNameLookup, MailSenderAuthenticator
 from shoal.team.mail.mail_pump import MailPump, MailVerifier
 from shoal.team.mail.mail_sender import TeamMailPoster
-from shoal.team.members.local_member import LocalMember
 from shoal.team.members.member_admission import (
     AdmittedMember,
     MemberAdmission,
@@ -32,7 +31,6 @@ from shoal.team.members.member_recovery import MemberRecovery
 from shoal.team.members.member_results import LostMember, build_member_snapshot
 from shoal.team.members.member_shutdown import MemberShutdown
 from shoal.team.members.member_table import MemberHandle, MemberTable
-from shoal.team.members.remote_member import RemoteMember
 from shoal.team.roster_activity import RosterActivityWriter
 from shoal.team.team_briefing import TeamBriefer
 from shoal.team.team_prompts import format_unknown_member_error
@@ -52,7 +50,10 @@ class TeamSupervisor:
         self.name = team.name
         self._services = services
         self._tasks = tasks
-        mailboxes, key = services.store.open_mailboxes(team.name), services.store.read_signing_key(team.name)
+        mailboxes, key = (
+            services.runtime.team_store.open_mailboxes(team.name),
+            services.runtime.team_store.read_signing_key(team.name),
+        )
         self._colors = {member.name: member.color for member in team.members}
         self._own_names = {member.name for member in team.members}
         """Names of the lead and of members that this session admitted or resumed."""
@@ -60,19 +61,23 @@ class TeamSupervisor:
         """Running admissions: meanwhile, new names in the roster may be those of own members."""
         self._opened_inboxes: set[AgentName] = set()
         self.mail_sender = TeamMailPoster(
-            mailboxes, self._colors, clock=services.clock, ids=services.ids, seal=MailSigner(team.name, key)
+            mailboxes,
+            self._colors,
+            clock=services.runtime.clock,
+            ids=services.ids,
+            seal=MailSigner(team.name, key),
         )
         self._authenticator = MailSenderAuthenticator(
             team.name, key, trusted=ForeignMemberNameLookup(mailboxes), policy=services.policy.trust_unsigned
         )
-        self._board = board = services.store.open_board(team.name)
+        self._board = board = services.runtime.team_store.open_board(team.name)
         self.members = members = MemberTable(team.name, on_changed)
-        self._mail_pump = MailPump(mailboxes, services.clock, services.note, members.notify_changed)
+        self._mail_pump = MailPump(mailboxes, services.runtime.clock, services.note, members.notify_changed)
         self._mail_verifier = MailVerifier(
             services, self._mail_pump, self._authenticator, members.notify_changed
         )
         self._activity_writer = RosterActivityWriter(
-            services.store.rosters, team.name, services.clock, services.note
+            services.runtime.team_store.rosters, team.name, services.runtime.clock, services.note
         )
         self._lead_inbox = LeadInbox(services, self.mail_sender, self._mail_pump, members, tasks)
         self.shutdown = MemberShutdown(
@@ -84,7 +89,9 @@ class TeamSupervisor:
             activity_writer=self._activity_writer,
             tasks=tasks,
         )
-        self.briefer = TeamBriefer(team, services.store.rosters, board, lambda _: members.list_statuses())
+        self.briefer = TeamBriefer(
+            team, services.runtime.team_store.rosters, board, lambda _: members.list_statuses()
+        )
         self._admission = MemberAdmission(
             services,
             team,
@@ -151,7 +158,9 @@ class TeamSupervisor:
         a transcript before they leave the team, and for members that the budget does not allow.
         """
         # Before anybody looks for a free task: claimed tasks stay with their owner.
-        other_names = await self._services.store.rosters.list_members_of_other_programs(self.name)
+        other_names = await self._services.runtime.team_store.rosters.list_members_of_other_programs(
+            self.name
+        )
         own_entries = [
             entry
             for entry in team.members
@@ -172,7 +181,7 @@ class TeamSupervisor:
             on_lost(lost)
             if lost.leaves_roster:
                 await self._board.release_owner_tasks(AgentName(lost.name))
-                await self._services.store.rosters.remove_member(self.name, AgentName(lost.name))
+                await self._services.runtime.team_store.rosters.remove_member(self.name, AgentName(lost.name))
 
     async def _resume_member(
         self, entry: RosterEntry, claimed_tasks: tuple[TaskId, ...], lead_mail_ids: Container[str]
@@ -195,7 +204,7 @@ class TeamSupervisor:
 
         Members that another program adds to the roster while this session leads the team are among them.
         """
-        team = await self._services.store.rosters.read_team_roster(self.name)
+        team = await self._services.runtime.team_store.rosters.read_team_roster(self.name)
         names: list[AgentName] = []
         for entry in () if team is None else team.members:
             if entry.agent_type == EXTERNAL_MEMBER_TYPE:
@@ -210,7 +219,7 @@ class TeamSupervisor:
         if name in self._opened_inboxes:
             return
         with suppress(InvalidName):
-            mailboxes = self._services.store.open_mailboxes(self.name)
+            mailboxes = self._services.runtime.team_store.open_mailboxes(self.name)
             await mailboxes.open_inbox(map_to_inbox_name(name), foreign=True)
             self._opened_inboxes.add(name)
 
@@ -240,8 +249,7 @@ class TeamSupervisor:
     def send_permission_to_remote_members(self, update: PermissionSuggestion) -> None:
         """Send a session-wide permission to the members in other processes."""
         for handle in self.members.handles.values():
-            if isinstance(handle.member, RemoteMember):
-                handle.member.send_permission_update(update)
+            handle.member.send_permission_update(update)
 
     async def close(self, *, resumable: bool) -> tuple[AgentStatusSnapshot, ...]:
         """End all members and background tasks; return the members that were working. `resumable` keeps
@@ -290,7 +298,7 @@ class TeamSupervisor:
                 await changed.wait()
 
     def _start_member(self, admitted: AdmittedMember) -> None:
-        member, started_at = admitted.member, self._services.clock.monotonic()
+        member, started_at = admitted.member, self._services.runtime.clock.monotonic()
         handle = self.members.handles[member.name] = MemberHandle(
             member, admitted.entry, admitted.slot, started_at=started_at
         )
@@ -303,7 +311,7 @@ class TeamSupervisor:
     def _start_member_mail(self, handle: MemberHandle, admitted: AdmittedMember) -> None:
         """Start delivering mail to a member in this process; a remote one takes its mail itself."""
         member = admitted.member
-        if isinstance(member, LocalMember):
+        if member.agent is not None:
             pump_coroutine = self._mail_verifier.pump_and_verify_inbox(
                 member.name, member.id, member.deliver_mail, admitted.delivered
             )

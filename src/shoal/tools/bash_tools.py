@@ -13,7 +13,7 @@ from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_
 from shoal.core.errors import ProcessError, ShoalError
 from shoal.core.ports import ChildProcessHandle
 from shoal.core.text.filenames import escape_filename
-from shoal.tools.builtin_tool import builtin_tool, format_tool_text
+from shoal.tools.builtin_tool import builtin_tool, format_tool_text, load_tool_description
 from shoal.tools.command_launcher import follow_command_directory
 from shoal.tools.command_output import CommandOutputCollector, CommandOutputPipe
 from shoal.tools.python_subprocess import PythonSubprocessTimeoutError, run_python_subprocess
@@ -95,19 +95,29 @@ def _build_bash_tool(shells: BackgroundShellSupervisor, limits: BashToolLimits) 
                 if not limits.allows_background:
                     return create_tool_error_output(format_tool_text("Bash", "no_background"))
                 return _format_background_shell_start(await shells.run_in_background(command, context))
-            return await _ForegroundCommandRun(shells, context, directory_note).run(command, timeout / 1000)
+            return await _ForegroundCommandRun(shells, context, directory_note, limits).run(
+                command, timeout / 1000
+            )
         except ProcessError as error:
             return create_tool_error_output(format_tool_text("Bash", "broken_off", error=error))
 
     # The schema has the configured limit, which an annotation in the source cannot name.
     bash_tool.__annotations__["timeout"] = Annotated[int, Meta(ge=1, le=max_timeout)]
-    return builtin_tool(name="Bash", deadline=None)(bash_tool)
+    if limits.allows_background:
+        return builtin_tool(name="Bash", deadline=None)(bash_tool)
+    description = load_tool_description("Bash", without="run_in_background")
+    tool = builtin_tool(name="Bash", description=description, deadline=None)(bash_tool)
+    tool.restrict_inputs(tool.get_inputs_without("run_in_background"))
+    return tool
 
 
 class _ForegroundCommandRun:
     """One command in the foreground."""
 
-    def __init__(self, shells: BackgroundShellSupervisor, context: ToolContext, note: str) -> None:
+    def __init__(
+        self, shells: BackgroundShellSupervisor, context: ToolContext, note: str, limits: BashToolLimits
+    ) -> None:
+        self._left_running_text = "left_running" if limits.allows_background else "left_running_unseen"
         self._launcher = shells.launcher
         self._context = context
         self._output = CommandOutputCollector(
@@ -135,7 +145,7 @@ class _ForegroundCommandRun:
             else:
                 self._notes.append(follow_command_directory(directory_file, self._context))
                 if is_still_open:
-                    self._notes.append(format_tool_text("Bash", "left_running"))
+                    self._notes.append(format_tool_text("Bash", self._left_running_text))
             return self._build_tool_output(status)
         finally:
             pipe.read_rest_and_close()

@@ -43,8 +43,10 @@ def builtin_tool(
     return make_tool
 
 
-def load_tool_description(name: str) -> str:
-    return unwrap_lines(_TEXTS.load_sections(name)[""])
+def load_tool_description(name: str, *, without: str = "") -> str:
+    """Return the description of a tool, without the lines that contain the given word."""
+    lines = _TEXTS.load_sections(name)[""].split("\n")
+    return unwrap_lines("\n".join(line for line in lines if not without or without not in line))
 
 
 def load_tool_text(name: str, key: str) -> str:

@@ -85,7 +85,9 @@ def build_agent_permissions(blueprint: AgentBlueprint) -> PermissionEngine:
             facts, restrictions=replace(stored, narrowed=found.only, denied=found.never)
         )
     if stored.memory:
-        permissions.memory = AgentMemoryDirectory(directory=stored.memory, only=stored.memory_tools)
+        permissions.use_memory_directory(
+            AgentMemoryDirectory(directory=stored.memory, only=stored.memory_tools)
+        )
         agent_workspace.workspace.allow_writes(Path(stored.memory))
     return permissions
 

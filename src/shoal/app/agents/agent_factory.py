@@ -546,7 +546,7 @@ class AgentFactory:
             permissions.get_active_rules().deny,
         )
         tools, deferred = runtime.agents.deferral.select_tools(
-            available, blueprint.definition.capabilities.tools or (), rules=permissions.get_active_rules()
+            available, blueprint.definition.capabilities, rules=permissions.get_active_rules()
         )
         return AgentRunner(
             identity=hook_subject.identity,
@@ -565,7 +565,7 @@ class AgentFactory:
                 env=environment.env,
                 clock=runtime.clock,
                 ids=runtime.agents.ids.derive_generator(),
-                emit=blueprint.new_agent.monitor.record_and_forward_event,
+                emit=blueprint.new_agent.emit or blueprint.new_agent.monitor.record_and_forward_event,
                 sandbox=blueprint.agent_workspace.create_sandbox(permissions.list_denied_paths),
                 journal=environment.journal,
             ),

@@ -7,6 +7,9 @@ from typing import Any
 
 from msgspec import Struct
 
+_MAX_SECONDS = 31_536_000
+"""A year, as in the scripts of models."""
+
 
 def check_text(function: str, name: str, value: Any) -> None:
     """Raise `TypeError` or `ValueError` unless the argument is a text that is not empty."""
@@ -50,6 +53,17 @@ def check_count(function: str, name: str, count: Any) -> None:
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise ValueError(
             f"{function}: {name}: expected an integer of at least 1, got {describe_value(count)}."
+        )
+
+
+def check_seconds(function: str, name: str, value: Any, *, minimum: float = 0) -> None:
+    """Raise `TypeError` or `ValueError` unless the argument is a length of time between the limits."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{function}: {name}: expected a number of seconds, got {describe_value(value)}.")
+    if not minimum <= value <= _MAX_SECONDS:
+        raise ValueError(
+            f"{function}: {name}: expected a number of seconds from {minimum:g} to {_MAX_SECONDS:,}, got "
+            f"{describe_value(value)}."
         )
 
 

@@ -10,6 +10,7 @@ from shoal.app.agents.agent import Agent, refuse_unknown_tools
 from shoal.app.model_notices import format_session_notice
 from shoal.core.agents.subagents import SpawnRequest
 from shoal.core.conversation.messages import user_message
+from shoal.core.errors import AgentRequestRefused
 from shoal.core.ids import AgentId
 from shoal.core.output_type import OutputType
 from shoal.core.text.text_format import to_one_line
@@ -44,6 +45,8 @@ class ProgramAgents:
         self.runtime = runtime
         self.supervisor = supervisor
         self._definitions: dict[str, Agent[Any]] = {}
+        self.start_refusal = ""
+        """Reason why nothing more is started; empty if there is none."""
 
     @property
     def lead(self) -> AgentRunner:
@@ -70,6 +73,7 @@ class ProgramAgents:
         """
         _check_prompt(prompt)
         _check_spawn_options(options)
+        self.refuse_start()
         kind = self._register_agent(agent)
         self.make_resumable()
         request = SpawnRequest(
@@ -81,7 +85,22 @@ class ProgramAgents:
             isolation=options.get("isolation"),
             cwd=None if (cwd := options.get("cwd")) is None else str(cwd),
         )
-        return await self.supervisor.start_agent_for_program(request, answer, agent_id, check_start)
+
+        def check_again() -> None:
+            self.refuse_start()
+            if check_start is not None:
+                check_start()
+
+        return await self.supervisor.start_agent_for_program(request, answer, agent_id, check_again)
+
+    def stop_starting(self, reason: str) -> None:
+        """Start nothing more, for this reason."""
+        self.start_refusal = reason
+
+    def refuse_start(self, what: str = "The agent") -> None:
+        """Raise `AgentRequestRefused` if nothing more is started."""
+        if self.start_refusal:
+            raise AgentRequestRefused(f"{what} was not started: {self.start_refusal}.")
 
     def make_resumable(self) -> None:
         """Start the lead's transcript: agents of a session without one could not be found again."""

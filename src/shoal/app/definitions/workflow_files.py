@@ -92,7 +92,8 @@ class WorkflowFiles:
     def list_commands(self) -> tuple[WorkflowCommand, ...]:
         """Return each workflow once, by its name; those that cannot run include the reason."""
         found: dict[str, WorkflowCommand] = {}
-        for file in self.list_files():
+        # A file that cannot run must not hide a workflow with its name.
+        for file in sorted(self.list_files(), key=lambda each: each.path.suffix == ".js"):
             for name, workflow in zip(file.names, file.workflows, strict=True):
                 command = WorkflowCommand(
                     name=name,
@@ -129,10 +130,10 @@ class WorkflowFiles:
         self, directory: Path, source: WorkflowSource, namespace: str = ""
     ) -> Iterator[WorkflowFileEntry]:
         for path in _list_paths(directory):
-            workflows: tuple[ParsedWorkflow, ...] = ()
-            problem = NO_JAVASCRIPT
             if path.suffix == ".py":
                 workflows, problem = self._parse_file(path)
+            else:
+                workflows, problem = _name_script(path), NO_JAVASCRIPT
             if not problem and source == "project":
                 escalation = find_workflow_escalation(path, self._home, self._project)
                 problem = "" if escalation is not None and escalation.trust == "trusted" else UNTRUSTED
@@ -175,6 +176,12 @@ def _build_escalation(path: Path, digest: str, home: Path, project: Path) -> Per
     except StateFileError:
         trust = "unasked"
     return PermissionEscalation(document=document, keys=key, value=value, trust=trust)
+
+
+def _name_script(path: Path) -> tuple[ParsedWorkflow, ...]:
+    """Return a JavaScript workflow by the name of its file, so that the reason is found under that name."""
+    is_name = path.stem.replace("-", "_").isidentifier()
+    return (ParsedWorkflow(name=path.stem, description="", parameters=""),) if is_name else ()
 
 
 def _list_paths(directory: Path) -> list[Path]:

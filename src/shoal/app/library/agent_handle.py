@@ -63,6 +63,7 @@ class AgentHandle(Generic[AnswerT_co]):
     async def send(self, text: str) -> None:
         """Send a message. A running agent gets it at its next step; an ended agent is resumed with it."""
         check_text("handle.send()", "text", text)
+        self._session.workflows.agents.refuse_start()
         await self._session.supervisor.send_user_message(self.id, text)
 
     @check_keywords("handle.stop()")

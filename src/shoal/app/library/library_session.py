@@ -20,6 +20,7 @@ from shoal.app.agents.program_agents import MAPPED_AGENTS, SpawnOptions, choose_
 from shoal.app.agents.result import Result
 from shoal.app.library.agent_handle import AgentHandle
 from shoal.app.library.question_answerer import answer_questions
+from shoal.app.library.session_deadline import find_time_limit, stop_work_at_time_limit
 from shoal.app.session.session import Session
 from shoal.app.session.turn import Turn
 from shoal.core.budgets.shared_budget import SharedBudget
@@ -73,11 +74,12 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         self._closing = asyncio.Event()
         self._last_turn: Turn[Any] | None = None
         self._question_answerer: asyncio.Task[None] | None = None
+        self._deadline_watcher: asyncio.Task[None] | None = None
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            if name in Session.__annotations__ or name in {"_tasks", "_ids"}:
+            if name in {"parts", "_tasks", "_ids"}:
                 raise RuntimeError(_NOT_OPEN)
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
@@ -96,12 +98,16 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         except BaseException:
             await super().__aexit__(None, None, None)
             raise
+        if (limit := find_time_limit(self, self._options.deadline)) is not None:
+            self._deadline_watcher = self._tasks.create_task(stop_work_at_time_limit(self, limit))
         if (handler := self._options.on_question) is not None:
             self._question_answerer = self._tasks.create_task(answer_questions(self, handler))
         return self
 
     async def __aexit__(self, *exc: Any) -> None:
         self._is_closed = True
+        if self._deadline_watcher is not None:
+            self._deadline_watcher.cancel()
         try:
             await self._end_turn_before_questions()
         finally:
@@ -174,6 +180,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         self._require_open()
         check_text("session.send()", "to", to)
         check_text("session.send()", "text", text)
+        self.workflows.agents.refuse_start()
         with self._errors_in_python():
             return await super().send(to, text)
 

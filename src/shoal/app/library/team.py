@@ -230,6 +230,7 @@ class Team:
         session = self._require_session()
         if self._is_started:
             return
+        session.workflows.agents.refuse_start(f"The team {self.name!r}")
         self._is_started = True
         known = _list_started_members(session, self.name)
         missing = [name for name in self._members if name not in known]
@@ -295,7 +296,9 @@ class Team:
         self._last_report = TeamReport(
             team=self.name,
             tasks=tasks,
-            reasons=explain_unfinished_tasks(self.name, tasks, self.members, self._endings),
+            reasons=explain_unfinished_tasks(
+                self.name, tasks, self.members, self._endings, session.workflows.agents.start_refusal
+            ),
             messages=tuple(
                 mail
                 for mail in await mailboxes.read_history(LEAD_NAME)

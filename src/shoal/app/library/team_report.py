@@ -78,9 +78,13 @@ class MemberEndings:
 
 
 def explain_unfinished_tasks(
-    team: str, tasks: Iterable[Task], members: Iterable[TeammateStatusSnapshot], endings: MemberEndings
+    team: str,
+    tasks: Iterable[Task],
+    members: Iterable[TeammateStatusSnapshot],
+    endings: MemberEndings,
+    stopped: str = "",
 ) -> dict[str, str]:
-    """Return the reason for each unfinished task, by its id."""
+    """Return the reason for each unfinished task, by its id. `stopped` is why the whole team was stopped."""
     board = {task.id: task for task in tasks}
     states = {member.name: member for member in members}
 
@@ -94,6 +98,8 @@ def explain_unfinished_tasks(
         return f"{name} has left the team" if member is None else ""
 
     def explain_task(task: Task) -> str:
+        if stopped:
+            return f"The team was stopped: {stopped}."
         if blockers := find_open_blockers(task, board):
             return f"It waits for {_join_tasks(blockers)}."
         refusal = task.metadata.get(REFUSAL_KEY)

@@ -82,6 +82,13 @@ class EventBus:
         self.turn = 0
         """Number of the running turn, or of the last one."""
 
+    def start_turn(self) -> None:
+        self.turn += 1
+
+    def resume_turns(self, turn: int) -> None:
+        """Continue the numbers of an earlier process."""
+        self.turn = turn
+
     def add_observer(self, observe: EventCallback, *, remote_events: bool) -> None:
         """Add a part of the runtime that gets every event before the subscribers; it must not raise."""
         self._observers = (*self._observers, observe)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -40,9 +41,8 @@ class SessionLifecycleHookRunner:
         self._start_task: asyncio.Task[HookDecision] | None = None
         self._idle_task: asyncio.Task[HookDecision] | None = None
         self._has_started = False
-        self._send_message: Callable[[str], None] | None = None
         self._is_turn_waiting = self._is_message_sent = False
-        self.end_reason = "other"
+        self._end_reason = "other"
         """Reason of the session end that hooks receive."""
 
     async def __aenter__(self) -> SessionLifecycleHookRunner:
@@ -63,7 +63,6 @@ class SessionLifecycleHookRunner:
         message of a hook.
         """
         self._has_started = True
-        self._send_message = send_message
         hooks = self._lead.hooks
         setup = self._options.setup if hooks.has_hooks_for("Setup") else None
         if setup is not None or hooks.has_hooks_for("SessionStart"):
@@ -72,7 +71,7 @@ class SessionLifecycleHookRunner:
                 source = "fork" if self._options.fork else "resume"
             self._start_task = self._tasks.create_task(self._run_start_hooks(setup, source))
             self._running.add(self._start_task)
-            self._start_task.add_done_callback(self._on_start_hooks_done)
+            self._start_task.add_done_callback(partial(self._on_start_hooks_done, send_message))
         if hooks.has_hooks_for("InstructionsLoaded"):
             for file in self._runtime.knowledge.instructions.files:
                 self._schedule_event_hooks("InstructionsLoaded", to_builtins(describe_instruction_file(file)))
@@ -114,20 +113,26 @@ class SessionLifecycleHookRunner:
             decisions.append(await self._run_event_hooks("SessionStart", fields, delay=0))
         return merge_hook_decisions(decisions)
 
-    def _on_start_hooks_done(self, task: asyncio.Task[HookDecision]) -> None:
+    def _on_start_hooks_done(
+        self, send_message: Callable[[str], None], task: asyncio.Task[HookDecision]
+    ) -> None:
         self._running.discard(task)
         if task.cancelled() or task.exception() is not None or self._is_turn_waiting:
             return
         message = task.result().initial_message
-        if message and self._options.attended and self._send_message is not None:
+        if message and self._options.attended:
             self._is_message_sent = True
-            self._send_message(message)
+            send_message(message)
+
+    def set_end_reason(self, reason: str) -> None:
+        """Set the reason that the SessionEnd hooks get."""
+        self._end_reason = reason
 
     async def run_session_end_hooks(self) -> None:
         for task in self._running:
             task.cancel()
         if self._has_started and self._lead.hooks.has_hooks_for("SessionEnd"):
-            await self._run_event_hooks("SessionEnd", {"reason": self.end_reason}, delay=0)
+            await self._run_event_hooks("SessionEnd", {"reason": self._end_reason}, delay=0)
 
     def _on_event(self, event: Event) -> None:
         match event:

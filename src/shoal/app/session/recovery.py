@@ -33,7 +33,7 @@ async def start_or_recover_session(session: Session) -> None:
     runtime, recovered = session.runtime, session.recovered
     turns_before = max(runtime.config.history.turns, 0 if recovered is None else recovered.turns)
     runtime.lead.permissions.answers.subscribe(session.teams.share_permission_across_processes)
-    runtime.events.turn = turns_before
+    runtime.events.resume_turns(turns_before)
     if runtime.options.lead_channel is not None:
         # The run belongs to the lead, which has already started it.
         return
@@ -55,7 +55,9 @@ async def start_or_recover_session(session: Session) -> None:
             model_named=runtime.options.model if isinstance(runtime.options.model, str) else "",
         )
     )
-    session.lifecycle_hooks.launch_session_start_hooks(resumed=bool(turns_before), send_message=session.steer)
+    session.parts.lifecycle_hooks.launch_session_start_hooks(
+        resumed=bool(turns_before), send_message=session.steer
+    )
     # Nobody is subscribed yet, so the user gets these notes with those about the start.
     unsubscribe = session.subscribe(
         lambda event: session.notes.append(event.text) if isinstance(event, NoteAdded) else None

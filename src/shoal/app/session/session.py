@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from msgspec import structs
 
 from shoal.agent import compaction
 from shoal.agent.agent_texts import load_prompt
-from shoal.agent.forks import NO_SUGGESTION, ask_model_outside_conversation
+from shoal.agent.forks import ask_model_outside_conversation, suggest_next_prompt
 from shoal.agent.loop import LoopResult
 from shoal.app.config.session_memory import SessionMemory
 from shoal.app.options import Options
@@ -52,8 +53,11 @@ from shoal.core.events import (
 )
 from shoal.core.ids import LEAD_ID, AgentId, SessionId
 from shoal.core.permissions.permission_changes import PermissionMode
-from shoal.core.task_groups import exit_task_group_without_wrapping, race_coroutines, uncancel_current_task
-from shoal.core.text.text_format import to_one_line
+from shoal.core.task_groups import (
+    exit_task_group_unwrapping_one_error,
+    race_coroutines,
+    uncancel_current_task,
+)
 from shoal.runs.agent_registry import LEAD_NAMES
 from shoal.runs.event_channel import EventChannel
 from shoal.team.session_teams import SessionTeams
@@ -63,9 +67,9 @@ if TYPE_CHECKING:
     from shoal.agent.agent_runner import AgentRunner
     from shoal.app.config.journal_recovery import RecoveredSessionState
     from shoal.app.config.session_config import SessionConfig
-    from shoal.app.config.undo_history import SessionUndoHistory, UndoableTurn
+    from shoal.app.config.undo_history import UndoableTurn
     from shoal.app.runtime.runtime import Runtime
-    from shoal.app.session.lifecycle_hooks import SessionLifecycleHookRunner
+    from shoal.app.session.session_builder import SessionParts
     from shoal.app.skills.knowledge import SkillsAndInstructions
     from shoal.app.workflows.workflow_supervisor import WorkflowSupervisor
     from shoal.core.budgets.budget import Budget
@@ -93,17 +97,8 @@ INTERRUPTED_TEXT = "[The user interrupted this turn.]"
 class Session:
     """A session, opened with `async with`; leaving the block ends everything it started."""
 
-    runtime: Runtime
-    supervisor: AgentSupervisor
-    teams: SessionTeams | MemberHost
-    agent: AgentRunner
-    """The lead."""
-    lifecycle_hooks: SessionLifecycleHookRunner
-    recovered: RecoveredSessionState | None
-    """State that an earlier process of this session left unfinished."""
-    undo_history: SessionUndoHistory | None
-    """Turns that can be undone; None if nothing is stored."""
-    workflows: WorkflowSupervisor
+    parts: SessionParts
+    """Parts of the open session."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -120,6 +115,32 @@ class Session:
         """True if a person or a driving program may still send input."""
         self.notes: list[str] = []
         """Notes for the user about the start of the session."""
+
+    @property
+    def runtime(self) -> Runtime:
+        return self.parts.runtime
+
+    @property
+    def agent(self) -> AgentRunner:
+        """The lead."""
+        return self.parts.lead
+
+    @property
+    def supervisor(self) -> AgentSupervisor:
+        return self.parts.supervisor
+
+    @property
+    def teams(self) -> SessionTeams | MemberHost:
+        return self.parts.teams
+
+    @property
+    def workflows(self) -> WorkflowSupervisor:
+        return self.parts.workflows
+
+    @property
+    def recovered(self) -> RecoveredSessionState | None:
+        """State that an earlier process of this session left unfinished."""
+        return self.parts.recovered
 
     @property
     def id(self) -> SessionId:
@@ -246,7 +267,7 @@ class Session:
 
     def set_end_reason(self, reason: str) -> None:
         """Set the reason that the SessionEnd hooks get."""
-        self.lifecycle_hooks.end_reason = reason
+        self.parts.lifecycle_hooks.set_end_reason(reason)
 
     @property
     def memory(self) -> SessionMemory | None:
@@ -258,16 +279,12 @@ class Session:
         from shoal.app.session.session_builder import build_session_parts, connect_session
 
         try:
-            parts = await build_session_parts(self._options, self._exit)
-            self.runtime, self.agent = parts.runtime, parts.lead
-            self.supervisor, self.teams = parts.supervisor, parts.teams
-            self.lifecycle_hooks, self.recovered = parts.lifecycle_hooks, parts.recovered
-            self.undo_history, self.workflows = parts.undo_history, parts.workflows
+            self.parts = await build_session_parts(self._options, self._exit)
             self._options = self.runtime.options
             self._ids = self.agent.ids.derive_generator()
             self._tasks = await asyncio.TaskGroup().__aenter__()
             await connect_session(self, self._exit)
-            self._exit.push_async_exit(self._exit_task_group_unwrapping_errors)
+            self._exit.push_async_exit(partial(exit_task_group_unwrapping_one_error, self._tasks))
             self._exit.callback(self.questions.late_answers.close)
             await start_or_recover_session(self)
             if self._options.lead_channel is None:
@@ -289,7 +306,7 @@ class Session:
             await self.supervisor.stop_all_agents(SESSION_ENDED_REASON)
             await self.runtime.processes.shells.stop_all(SESSION_ENDED_REASON)
             await self.runtime.hooks.runner.stop_background_hooks(SESSION_ENDED_REASON)
-            await self.lifecycle_hooks.run_session_end_hooks()
+            await self.parts.lifecycle_hooks.run_session_end_hooks()
             if self._options.lead_channel is None:
                 await self.publish_event(SessionEnded(agent=LEAD_ID))
         finally:
@@ -312,17 +329,6 @@ class Session:
     def note(self, text: str) -> None:
         """Publish a note for the user."""
         self.runtime.events.note(text)
-
-    async def _exit_task_group_unwrapping_errors(
-        self, kind: Any, error: BaseException | None, trace: Any
-    ) -> None:
-        """Leave the task group and unwrap a single exception, which callers expect as it was raised."""
-        try:
-            await exit_task_group_without_wrapping(self._tasks, kind, error, trace)
-        except BaseExceptionGroup as group:
-            if len(group.exceptions) > 1:
-                raise
-            raise group.exceptions[0] from None
 
     def run(self, prompt: str | Message | SlashCommandInvocation | None) -> Turn[Any]:
         """Start a turn and return its events. Without a prompt it handles the queued items."""
@@ -356,7 +362,7 @@ class Session:
             # No agent is working that the deadline could cut off.
             await queue.wait_for_waking_item(LEAD_ID)
         try:
-            async with self.agent.clock.deadline(self._seconds_until_deadline()):
+            async with self.agent.clock.deadline(self.seconds_until_deadline):
                 if not queue.count_waking_items(LEAD_ID):
                     idle_waits = (
                         () if is_assistant and wait_for_input else (self._wait_until_agents_and_hooks_idle(),)
@@ -473,18 +479,13 @@ class Session:
 
     async def suggest_prompt(self) -> str:
         """Suggest the user's next prompt in one line; empty if there is no suggestion."""
-        if not self.agent.conversation.messages:
-            return ""
-        suggestion = to_one_line(
-            await ask_model_outside_conversation(self.agent, load_prompt("suggest"))
-        ).strip()
-        return "" if suggestion.strip(".") == NO_SUGGESTION else suggestion
+        return await suggest_next_prompt(self.agent) if self.agent.conversation.messages else ""
 
     async def set_model(self, name: str | None) -> None:
         """Use another model from the next request on; None means the model that the session started with."""
         model = await self.runtime.choose_model(name or self._options.model)
         self.agent.budget.require_priced_model(model.card)
-        self.agent.model = model
+        self.agent.set_model(model)
 
     def set_mode(self, mode: PermissionMode) -> None:
         """Set the permission mode. Raises `SettingsError` if skipping permissions is not enabled."""
@@ -505,7 +506,8 @@ class Session:
 
     def list_undoable_turns(self) -> tuple[UndoableTurn, ...]:
         """Return the turns that can be undone, oldest first; none if nothing is stored."""
-        return () if self.undo_history is None else self.undo_history.list_undoable_turns()
+        undo_history = self.parts.undo_history
+        return () if undo_history is None else undo_history.list_undoable_turns()
 
     async def undo(self, turn: int | None = None, *, conversation: bool = False) -> FileUndoReport:
         """Restore files, optionally the conversation, to before a turn (default: the last with changes)."""
@@ -580,7 +582,7 @@ class Session:
         if prompt is not None:
             self.runtime.hooks.on_prompt(LEAD_ID)
         assume_identity(agent.identity, agent.environment.workspace)
-        self.runtime.events.turn += 1
+        self.runtime.events.start_turn()
         started_at, api_before, usage_before = agent.clock.monotonic(), agent.state.api_seconds, budget.usage
         replies_before = agent.state.reply_count
         error: Exception | None = None
@@ -634,8 +636,8 @@ class Session:
             self.supervisor.announce_missed_results(
                 LEAD_ID, self.agent.conversation.add_interrupted_call_results()
             )
-            async with self.agent.clock.deadline(self._seconds_until_deadline()):
-                if (stopped := await self.lifecycle_hooks.add_start_hook_context()) is not None:
+            async with self.agent.clock.deadline(self.seconds_until_deadline):
+                if (stopped := await self.parts.lifecycle_hooks.add_start_hook_context()) is not None:
                     return stopped, None
                 await self.runtime.servers.wait_until_ready()
                 return await run_structured_turn(self, prompt), None
@@ -673,9 +675,10 @@ class Session:
     @property
     def is_past_deadline(self) -> bool:
         """True if the deadline has passed."""
-        return self._seconds_until_deadline() <= 0
+        return self.seconds_until_deadline <= 0
 
-    def _seconds_until_deadline(self) -> float:
+    @property
+    def seconds_until_deadline(self) -> float:
         if self._options.deadline is None:
             return float("inf")
         return self.runtime.config.started_at + self._options.deadline - self.agent.clock.monotonic()

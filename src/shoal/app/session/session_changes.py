@@ -55,15 +55,13 @@ async def list_unclaimed_tasks(session: Session) -> tuple[Task, ...]:
 def set_thinking_tokens(session: Session, tokens: int | None) -> None:
     """Set the lead's thinking budget from the next request on; None means the configured value."""
     new_tokens = session.runtime.settings.own.thinking_tokens if tokens is None else tokens
-    session.agent.limits = replace(
-        session.agent.limits, thinking_tokens=new_tokens or 0, adaptive_thinking=new_tokens is None
-    )
+    session.agent.set_thinking_tokens(new_tokens)
 
 
 async def undo_turn(session: Session, turn: int | None, *, conversation: bool = False) -> FileUndoReport:
     """Restore files to before a turn, optionally the conversation. Raises `NothingToUndoError`."""
     report = undo_history.restore_before_turn(
-        session.undo_history, session.agent, turn, conversation=conversation
+        session.parts.undo_history, session.agent, turn, conversation=conversation
     )
     await session.publish_event(undo_history.build_turn_undone_event(report, conversation=conversation))
     return report
@@ -71,11 +69,11 @@ async def undo_turn(session: Session, turn: int | None, *, conversation: bool = 
 
 async def rewind_files_to_before_message(session: Session, message_id: str) -> FileUndoReport:
     """Restore files to before the turn that a message started. Raises `NothingToUndoError`."""
-    if session.undo_history is None:
+    if session.parts.undo_history is None:
         raise undo_history.NothingToUndoError(
             "This session stores nothing on disk, so Shoal cannot restore files."
         )
-    return await undo_turn(session, _find_turn_of_message(session.undo_history, message_id))
+    return await undo_turn(session, _find_turn_of_message(session.parts.undo_history, message_id))
 
 
 def _find_turn_of_message(history: undo_history.SessionUndoHistory, message_id: str) -> int:
@@ -123,7 +121,7 @@ async def run_start_hooks_only(options: Options) -> tuple[str, ...]:
 
 
 async def _wait_for_start_hooks(session: Session) -> tuple[str, ...]:
-    await session.lifecycle_hooks.wait_for_start_hooks()
+    await session.parts.lifecycle_hooks.wait_for_start_hooks()
     return tuple(session.notes)
 
 

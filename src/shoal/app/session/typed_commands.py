@@ -7,7 +7,6 @@ import re
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from shoal.agent.agent_runner import AgentRunner
 from shoal.agent.hook_points import add_hook_context_message, run_agent_hooks
@@ -185,7 +184,7 @@ async def _run_slash_invocation(
     limits = agent.limits
     if command.execution.effort is not None:
         tokens = parse_effort_thinking_tokens(command.execution.effort)
-        agent.limits = replace(limits, thinking_tokens=tokens, adaptive_thinking=False)
+        agent.set_thinking_tokens(tokens)
     try:
         return (
             await run_agent_loop(agent, message)

@@ -151,6 +151,8 @@ class Settings(Struct, frozen=True, kw_only=True):
                 found = [document for document in found if document.is_user_controlled]
             if keys[0] == "permissions" and keys[-1] != "defaultMode":
                 return ", ".join(document.locate_key(keys) for document in found) or "default"
+            if keys == ("permissions", "defaultMode"):
+                found = [document for document in found if not is_project_bypass_mode(document)]
             if found:
                 return found[0].locate_key(keys)
         if any(ACCESS_VARIABLES.get(key) in variables for variables in self.stored.values()):
@@ -528,6 +530,16 @@ def _read_boolean_variable(environ: Mapping[str, str], variables: Sequence[str],
                 raise SettingsError(f"The environment variable {variable} is {value!r}, but must be 1 or 0.")
             return _SWITCH_VALUES[value.lower()]
     return default
+
+
+def is_project_bypass_mode(document: SettingsDocument) -> bool:
+    """Return True if a project's file asks to skip permissions, which is ignored."""
+    permissions = document.raw.get("permissions")
+    return (
+        not document.is_user_controlled
+        and isinstance(permissions, Mapping)
+        and permissions.get("defaultMode") == "bypassPermissions"
+    )
 
 
 def _ignore_project_bypass_mode(

@@ -57,6 +57,7 @@ class ScriptWorkflows:
     async def resume_in_foreground(self, workflow: str, rerun_from: int | None = None) -> Any:
         """Continue a script and return its value. Raises `WorkflowError`."""
         record = self._find_record(self._supervisor.read_records(), workflow)
+        record.select_steps(rerun_from)
         if record.ended is not None and record.ended.status == "completed" and rerun_from is None:
             return record.ended.value
         _, value = await self._supervisor.execute(await self._prepare_resume(workflow, rerun_from))
@@ -118,7 +119,7 @@ class ScriptWorkflows:
             resumed=True,
             rerun_from=rerun_from,
         )
-        steps = [step for n, step in record.steps.items() if rerun_from is None or n < rerun_from]
+        steps = record.select_steps(rerun_from)
         return self._build_launch(start, driver, StepLog(steps, records.completions))
 
     def _build_launch(

@@ -44,6 +44,21 @@ class WorkflowRecord(Struct, kw_only=True):
     phases: list[str] = []
     ended: WorkflowEnded | None = None
 
+    def select_steps(self, rerun_from: int | None) -> list[StepRecord]:
+        """Return the steps before the first one that runs again. Raises `TypeError` and `WorkflowError`."""
+        given: object = rerun_from
+        if given is None:
+            return list(self.steps.values())
+        if isinstance(given, bool) or not isinstance(given, int):
+            raise TypeError(f"rerun_from: expected the number of a step, got {given!r:.80}.")
+        if given not in self.steps:
+            known = f"It has the steps 1 to {max(self.steps)}" if self.steps else "It has no steps"
+            raise WorkflowError(
+                f"The workflow {self.started.workflow} has no step {given}. {known}. `shoal workflow show` "
+                "lists them."
+            )
+        return [step for number, step in self.steps.items() if number < given]
+
 
 class WorkflowRecords:
     """All workflows of a session, and the ends of the agents that did their steps."""

@@ -236,6 +236,8 @@ class StepRunner:
                 self._record_result(recorded, value)
                 return value
         await self._gate.wait_for_turn(None if recorded is None else recorded.number, requested)
+        if self._agents.start_refusal:
+            raise WorkflowError(f"The step {path} was not started: {self._agents.start_refusal}.")
         if has_child:
             self._refuse_after_quota_error()
         number = self._allocate_number() if recorded is None else recorded.number

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ from shoal.app.agents.argument_checks import (
     check_count,
     check_function,
     check_prompts,
+    check_seconds,
     check_text,
     describe_value,
 )
@@ -32,7 +34,7 @@ DefaultT = TypeVar("DefaultT")
 FirstT = TypeVar("FirstT")
 SecondT = TypeVar("SecondT")
 ThirdT = TypeVar("ThirdT")
-_PACKAGE = __name__.rpartition(".")[0]
+_PACKAGE = __name__.partition(".")[0] + "."
 
 
 class _NoDefault:
@@ -64,6 +66,7 @@ class Workflow:
 
     def phase(self, name: str) -> None:
         """Start a phase, which names the following steps for people."""
+        check_text("flow.phase()", "name", name)
         self._steps.start_phase(name)
 
     # Agents
@@ -217,15 +220,27 @@ class Workflow:
         Items do not wait for each other between stages. A stage is an async function of one value.
         """
 
+        function = "flow.pipeline()"
+        if not stages:
+            raise TypeError(f"{function}: pass at least one stage, an async function of one value.")
         for stage in stages:
-            check_function("flow.pipeline()", "stages", stage)
+            check_function(function, "stages", stage)
+        if isinstance(items, str | bytes) or not isinstance(items, Iterable):
+            raise TypeError(f"{function}: items: expected a list, got {describe_value(items)}.")
 
         async def run_stages(item: Any) -> Any:
             for stage in stages:
-                item = await stage(item)
+                result: Any = stage(item)
+                if not inspect.isawaitable(result):
+                    name = getattr(stage, "__name__", repr(stage))
+                    raise TypeError(
+                        f"{function}: the stage {name} returned {describe_value(result)}. Write it as "
+                        "`async def`."
+                    )
+                item = await result
             return item
 
-        return await _run_for_each("flow.pipeline()", items, run_stages, at_once, _NO_DEFAULT)
+        return await _run_for_each(function, items, run_stages, at_once, _NO_DEFAULT)
 
     # Other steps
 
@@ -248,14 +263,14 @@ class Workflow:
         Raises `WorkflowError` if it is not permitted.
         """
         check_text("flow.shell()", "command", command)
+        if timeout is not None:
+            check_seconds("flow.shell()", "timeout", timeout, minimum=0.001)
         return await self._steps.run_command(self._build_path("shell"), command, timeout)
 
     @check_keywords("flow.sleep()")
     async def sleep(self, seconds: float) -> None:
         """Wait. A workflow that continues after a crash waits only for the remaining time."""
-        given: Any = seconds
-        if isinstance(given, bool) or not isinstance(given, int | float) or not given >= 0:
-            raise ValueError(f"flow.sleep(): seconds: expected a number of at least 0, got {given!r}.")
+        check_seconds("flow.sleep()", "seconds", seconds)
         await self._steps.sleep(self._build_path("sleep"), seconds)
 
     def now(self) -> datetime:

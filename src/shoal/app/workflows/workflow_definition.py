@@ -17,6 +17,7 @@ from shoal.core.errors import WorkflowError
 from shoal.core.events import WorkflowStarted
 from shoal.core.ids import LEAD_ID
 from shoal.core.keyword_checks import check_keywords
+from shoal.core.output_type import OutputType
 from shoal.core.text.text_format import to_one_line
 
 ArgumentsP = ParamSpec("ArgumentsP")
@@ -52,6 +53,7 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
                 f"@shoal.workflow: {self.name} takes any number of arguments as {unsupported[0]!r}. Name "
                 "each parameter, because the arguments are stored."
             )
+        self._check_returned_type()
 
     def __repr__(self) -> str:
         return f"<workflow {self.name}>"
@@ -69,7 +71,11 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
         Raises what the function raises, and `WorkflowError`.
         """
         _check_session(session)
-        bound = self._get_signature().bind(*args, **kwargs)
+        self._check_returned_type()
+        try:
+            bound = self._get_signature().bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{self.name}.run(): {error}.") from None
         bound.apply_defaults()
         workflows = session.workflows
         return await self._execute(workflows, workflows.create_id(self.name), dict(bound.arguments))
@@ -84,9 +90,12 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
         `rerun_from`, the step with that number and all later steps run again. Raises `WorkflowChanged` if the
         program now asks for other steps.
         """
+        _check_session(session)
+        self._check_returned_type()
         workflows = session.workflows
         records = workflows.read_records()
         record = records.find(self.name, workflow)
+        steps = record.select_steps(rerun_from)
         if record.ended is not None and record.ended.status == "completed" and rerun_from is None:
             return self._convert_returned_value(record.ended.value)
         hints = self._get_type_hints()
@@ -94,7 +103,6 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
             name: convert_json_value(value, hints.get(name, Any), f"The argument {name!r} of {self.name}")
             for name, value in record.started.arguments.items()
         }
-        steps = [step for n, step in record.steps.items() if rerun_from is None or n < rerun_from]
         return await self._execute(
             workflows,
             record.started.workflow,
@@ -159,6 +167,18 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
         )
         returned, _ = await workflows.execute(launch)
         return cast("ReturnT_co", returned)
+
+    def _check_returned_type(self) -> None:
+        """Raise `TypeError` if the returned value could not be stored. Types may be defined after a function,
+        so this is also checked at each start."""
+        returned_type = self._get_type_hints().get("return", Any)
+        if returned_type in (Any, None, type(None)):
+            return
+        try:
+            OutputType(returned_type)
+        except TypeError as error:
+            reason = str(error).removeprefix("output=")
+            raise TypeError(f"@shoal.workflow: the type that {self.name} returns: {reason}") from error
 
     def _convert_returned_value(self, value: Any) -> ReturnT_co:
         returned_type = self._get_type_hints().get("return", Any)

@@ -136,8 +136,8 @@ class WorkflowSupervisor:
     async def stop_all(self, why: str) -> tuple[str, ...]:
         """Stop all workflows and return their ids."""
         running = tuple(self._running)
-        for workflow in running:
-            await self.stop(workflow, why)
+        # All at once: a program that does not end when it is canceled must not protect the others.
+        await asyncio.gather(*(self.stop(workflow, why) for workflow in running))
         return running
 
     def read_records(self) -> WorkflowRecords:
@@ -156,6 +156,8 @@ class WorkflowSupervisor:
             raise WorkflowError(
                 f"The workflow {start.name} cannot start itself: {' → '.join(_ancestors.get())}."
             )
+        if reason := self.agents.start_refusal:
+            raise WorkflowStopped(f"The workflow {start.workflow} was not started: {reason}.", reason=reason)
         if start.workflow in self._running:
             raise WorkflowError(f"The workflow {start.workflow} is already running in this session.")
         self.agents.make_resumable()

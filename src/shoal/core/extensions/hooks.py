@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, get_args
 
@@ -10,6 +11,7 @@ from msgspec import Struct
 from shoal.core.ids import AgentId
 from shoal.core.keyword_checks import CheckedStruct
 from shoal.core.permissions.permission_changes import PermissionSuggestion, RuleBehavior
+from shoal.core.text.lazy_patterns import compile_on_first_use
 
 HookEvent: TypeAlias = Literal[
     "PreToolUse",
@@ -122,6 +124,21 @@ SESSION_END_HOOK_SECONDS = 5.0
 """Default timeout of a hook at the end of a session."""
 
 
+_QUOTED_PATH = r"(?:[\w@%+=:,./-]|'[^']*'|\"'\")+"
+_PLUGIN_VARIABLES = compile_on_first_use(
+    rf"\Aexport CLAUDE_PLUGIN_ROOT={_QUOTED_PATH} CLAUDE_PLUGIN_DATA={_QUOTED_PATH}; "
+    rf"(?:mkdir -p {_QUOTED_PATH}; )?"
+)
+"""What `add_plugin_variables` adds; the paths are quoted, so a match cannot hide a command."""
+
+
+def add_plugin_variables(command: str, root: str, data: str) -> str:
+    """Return a shell command of a plug-in with the variables that name the plug-in's directories."""
+    quoted_root, quoted_data = shlex.quote(root), shlex.quote(data)
+    make = f"mkdir -p {quoted_data}; " if "CLAUDE_PLUGIN_DATA" in command else ""
+    return f"export CLAUDE_PLUGIN_ROOT={quoted_root} CLAUDE_PLUGIN_DATA={quoted_data}; {make}{command}"
+
+
 class ShellCommandHookAction(Struct, frozen=True, kw_only=True):
     """Command that gets the event as JSON on its standard input."""
 
@@ -129,6 +146,12 @@ class ShellCommandHookAction(Struct, frozen=True, kw_only=True):
     args: tuple[str, ...] | None = None
     """Arguments of the program `command`, which then runs without a shell; None for a shell command."""
     shell: Literal["sh", "powershell"] = "sh"
+
+    @property
+    def shown_command(self) -> str:
+        """The command as its author wrote it, with its arguments."""
+        written = _PLUGIN_VARIABLES.sub("", self.command, count=1)
+        return written if self.args is None else " ".join((written, *self.args))
 
 
 class ModelPromptHookAction(Struct, frozen=True, kw_only=True):
@@ -208,8 +231,8 @@ class Hook(CheckedStruct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         match self.action:
-            case ShellCommandHookAction(command=command, args=args):
-                return " ".join(" ".join((command, *(args or ()))).split())
+            case ShellCommandHookAction() as action:
+                return " ".join(action.shown_command.split())
             case HttpPostHookAction(url=url):
                 return url
             case ModelPromptHookAction(prompt=prompt):

@@ -82,8 +82,8 @@ def judge_shell_command(name: str, words: Sequence[ShellWord], *, moved: bool) -
         return _add_output_files_to_verdict(
             name, words, build_not_proven_readonly_verdict(f"Shoal cannot tell whether {name} is read-only")
         )
-    if name == "kubectl":
-        return program_judges.judge_kubectl(words, reader)
+    if (table_judge := program_judges.TABLE_JUDGES.get(name)) is not None:
+        return table_judge(words, reader)
     verdict = _add_output_files_to_verdict(name, words, judge_readonly_usage(name, words, reader))
     return _add_other_reads(name, words, verdict) if name in _READING_MORE else verdict
 

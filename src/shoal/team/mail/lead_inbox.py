@@ -124,7 +124,7 @@ class LeadInbox:
         """Queue the held items for the lead; return True if there were any."""
         held, self._held_items = self._held_items, []
         for item in held:
-            self._services.queue.put(item)
+            self._services.runtime.inbox.queue.put(item)
         return bool(held)
 
     def cancel_withdrawn_request(self, request: str) -> None:
@@ -149,7 +149,7 @@ class LeadInbox:
             mail.id, self._services.lead_id
         )
         self._reported.discard(mail.sender)
-        self._members.set_foreign_idle(mail.sender, idle=True)
+        self._members.on_foreign_mail(mail.sender, is_idle=True)
         if body.idle_reason == "failed":
             self._queue_item_for_lead(item)
         else:
@@ -159,7 +159,7 @@ class LeadInbox:
     def _queue_item_for_lead(self, item: InboxItem) -> None:
         if item.wakes:
             self.release_held_idle_notices()
-        self._services.queue.put(item)
+        self._services.runtime.inbox.queue.put(item)
         self._members.notify_changed()
 
     def _start_answering_request(
@@ -205,7 +205,7 @@ class LeadInbox:
                 if not is_noted:
                     is_noted = True
                     self._services.note(f"The answer to {to} is delayed: {error}")
-                await self._services.clock.sleep(_PAUSE)
+                await self._services.runtime.clock.sleep(_PAUSE)
             else:
                 return
 

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
+from shoal.agent.agent_runner import AgentRunner
 from shoal.core.agents.subagents import ResolvedAgentSettings, RetainedWorktreeWork
 from shoal.core.events import AgentStarted
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.names import AgentName
+from shoal.core.permissions.permission_changes import PermissionSuggestion
 from shoal.core.teams.mail_bodies import ShutdownRequestMail
 from shoal.core.teams.roster import RosterEntry
 from shoal.core.teams.team_operations import MemberState, TeammateStatusSnapshot
 from shoal.runs.progress_monitor import ProgressMonitor
 from shoal.runs.run_outcome import AgentRunOutcome
+from shoal.team.mail.mail_authentication import InboundMail
 from shoal.team.members.member_protocol import Member
 
 
 class DownMember:
     """Takes the place of a member in its team until it is started again."""
+
+    agent: AgentRunner | None = None
+    delivered: Container[str] = ()
+    is_foreign = reads_own_mail = False
+    death_cause = ""
 
     def __init__(self, entry: RosterEntry, cause: str, failed_member: Member | None = None) -> None:
         """`failed_member` is None if the member could not be resumed."""
@@ -71,6 +81,26 @@ class DownMember:
 
     async def run(self) -> AgentRunOutcome:
         return AgentRunOutcome(status="failed", text="", detail=self.cause, is_passing=True)
+
+    async def deliver_mail(self, received: InboundMail) -> bool:
+        """Leave the mail unread for the restarted member."""
+        return False
+
+    def on_message_sent(self, summary: str) -> None:
+        return
+
+    def on_foreign_mail(self, *, is_idle: bool) -> None:
+        return
+
+    def send_permission_update(self, update: PermissionSuggestion) -> None:
+        return
+
+    def create_placeholder(self, entry: RosterEntry, cause: str) -> DownMember:
+        return self
+
+    def expect_restart(self) -> bool:
+        self.is_restart_expected = True
+        return True
 
     def interrupt_turn(self) -> bool:
         return False

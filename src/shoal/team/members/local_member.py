@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Container, Coroutine
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec import Struct
 
 from shoal.agent.hook_points import emit_note, run_agent_hooks
 from shoal.agent.loop import LoopResult, run_agent_loop
@@ -21,6 +21,7 @@ from shoal.core.events import AgentStarted, MemberWentIdle, MemberWoken
 from shoal.core.extensions.hooks import MAX_WAKES_IN_A_ROW
 from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, AgentName, TaskId
+from shoal.core.permissions.permission_changes import PermissionSuggestion
 from shoal.core.permissions.questions import PermissionQuestion
 from shoal.core.task_groups import uncancel_current_task
 from shoal.core.teams.mail_bodies import (
@@ -30,11 +31,12 @@ from shoal.core.teams.mail_bodies import (
     PlanApprovalResponseMail,
     ShutdownRequestMail,
 )
+from shoal.core.teams.roster import RosterEntry
 from shoal.core.teams.tasks import Task, extract_stable_claim_attempt_part
 from shoal.core.teams.team_operations import MemberState, TeammateStatusSnapshot
 from shoal.core.teams.team_storage import TaskBoard
 from shoal.core.text.control_tags import escape_control_tags
-from shoal.runs.prepared_agent import PreparedAgent
+from shoal.runs.prepared_agent import AgentPreparationRequest, PreparedAgent
 from shoal.runs.progress_monitor import ProgressMonitor
 from shoal.runs.run_outcome import AgentRunOutcome, find_last_assistant_text, outcome_from_loop_result
 from shoal.runs.stored_report import excerpt_and_store_long_report
@@ -42,6 +44,7 @@ from shoal.team.channel.mail_question_broker import MailQuestionBroker
 from shoal.team.mail.mail_authentication import InboundMail
 from shoal.team.mail.mail_sender import TeamMailPoster
 from shoal.team.mail.rendered_mail import RenderedMail, render_claimed_task, render_mail, render_mail_text
+from shoal.team.members.down_member import DownMember
 from shoal.team.members.member_protocol import MemberObserver
 from shoal.team.members.stall_detector import MemberStallDetector, MemberStalledError
 from shoal.team.team_prompts import format_team_notice
@@ -52,14 +55,25 @@ _RETRY_DELAY = 1.0
 """Seconds before a board that could not be read or written is retried."""
 
 
+class MemberPreparation(Struct, frozen=True, kw_only=True):
+    """Request to prepare the agent of a member, and the parts that the agent shares with the member."""
+
+    request: AgentPreparationRequest
+    question_broker: MailQuestionBroker
+    stall_detector: MemberStallDetector
+
+
 class LocalMember:
+    is_foreign = reads_own_mail = False
+    death_cause = ""
+
     def __init__(
         self,
         services: TeamServices,
         prepared: PreparedAgent,
         slot: AgentSlot | None,
         *,
-        question_broker: MailQuestionBroker,
+        preparation: MemberPreparation,
         mail_sender: TeamMailPoster,
         board: TaskBoard,
         observer: MemberObserver,
@@ -71,7 +85,7 @@ class LocalMember:
         self._board = board
         self._observer = observer
         self.prepared = prepared
-        self.question_broker = question_broker
+        self.question_broker = preparation.question_broker
         self.agent = prepared.agent
         self.id: AgentId = prepared.agent.identity.agent
         self.name = AgentName(prepared.agent.identity.name)
@@ -79,23 +93,14 @@ class LocalMember:
         self.is_claiming = False
         self.claims_tasks = True
         """True if it claims tasks on its own; False after a failure until somebody writes to it."""
-        self.last_message_summary = ""
+        self._last_message_summary = ""
         """Recipient and summary of its last message to anybody but the lead."""
         self.stop_reason = ""
         """Reason why it is being ended; empty if it is not."""
         self.resumable = self.has_finished_work = False
         self.shutdown_request: ShutdownRequestMail | None = None
         """Shutdown request that is not answered yet."""
-        self._stall_detector = MemberStallDetector(
-            services.clock,
-            services.policy.stall_after,
-            self.agent.tools,
-            lambda: question_broker.has_unanswered_questions,
-        )
-        self.agent.environment = replace(
-            self.agent.environment, emit=self._stall_detector.wrap_emit(self.agent.environment.emit)
-        )
-        question_broker.subscribe(self._stall_detector.reset_stall_timer)
+        self._stall_detector = preparation.stall_detector
         self._run_task: asyncio.Task[Any] | None = None
         self._in_turn = self._is_interrupting = False
         self._has_started_idle = asyncio.Event()
@@ -116,6 +121,10 @@ class LocalMember:
         return self.prepared.monitor
 
     @property
+    def delivered(self) -> Container[str]:
+        return self.prepared.delivered
+
+    @property
     def pane(self) -> str:
         return "in-process"
 
@@ -124,7 +133,7 @@ class LocalMember:
         """True if work or its end is still pending."""
         if self.state in ("running", "created") or self.is_claiming or self.shutdown_request is not None:
             return True
-        return bool(self._services.queue.count_waking_items(self.id))
+        return bool(self._services.runtime.inbox.queue.count_waking_items(self.id))
 
     @property
     def can_claim_task(self) -> bool:
@@ -175,7 +184,7 @@ class LocalMember:
             case _:
                 self.claims_tasks = self.claims_tasks or not mail.fyi
         rendered = render_mail(mail, body) if received.trusted else render_mail_text(mail, trusted=False)
-        self._services.queue.put(rendered.to_inbox_item(mail.id, self.id))
+        self._services.runtime.inbox.queue.put(rendered.to_inbox_item(mail.id, self.id))
         if self.state == "created" and not rendered.wakes:
             self._start_idle()
         self._observer.notify_changed()
@@ -185,7 +194,7 @@ class LocalMember:
         """Become idle without a working period: its first prompt gives it no work yet."""
         self.state = "idle"
         self._observer.set_roster_activity(self.name, active=False)
-        self._services.events.emit_event(MemberWentIdle(agent=self.id, reason="available"))
+        self._services.runtime.events.emit_event(MemberWentIdle(agent=self.id, reason="available"))
         self._has_started_idle.set()
 
     async def _accept_late_permission(self, item_id: str, body: PermissionResponseMail) -> bool:
@@ -208,7 +217,7 @@ class LocalMember:
             reason="",
         )
         text = format_late_permission_notice(question, answer, requester="")
-        self._services.queue.put(
+        self._services.runtime.inbox.queue.put(
             InboxItem(
                 id=item_id,
                 to=self.id,
@@ -251,7 +260,10 @@ class LocalMember:
             )
 
     async def continue_after_restart(
-        self, claimed_tasks: tuple[TaskId, ...], lead_mail_ids: Container[str]
+        self,
+        claimed_tasks: tuple[TaskId, ...],
+        lead_mail_ids: Container[str],
+        shutdown_request: ShutdownRequestMail | None = None,
     ) -> None:
         """Restore the idle state, or queue a notice that it was cut off at work in an earlier process.
 
@@ -260,7 +272,7 @@ class LocalMember:
         await self._requeue_task_claim_notices(claimed_tasks)
         if self._was_cut_off_at_work:
             rendered = RenderedMail(rank=0, by="runtime", text=format_team_notice("process_restarted"))
-            self._services.queue.put(
+            self._services.runtime.inbox.queue.put(
                 rendered.to_inbox_item(f"again-{self._services.ids.new_short_id()}", self.id)
             )
         elif self.agent.conversation.messages:
@@ -272,16 +284,19 @@ class LocalMember:
                 )
         else:
             await self._requeue_read_prompt()
+        self.shutdown_request = shutdown_request
 
     async def _requeue_read_prompt(self) -> None:
         """Queue its first prompt again if it was read and the conversation that contained it is lost."""
-        mailboxes = self._services.store.open_mailboxes(self.agent.identity.team or "")
+        mailboxes = self._services.runtime.team_store.open_mailboxes(self.agent.identity.team or "")
         history = await mailboxes.read_history(self.name)
         if not history or not all(mail.read for mail in history):
             return
         prompt = next((mail.text for mail in history if mail.sender == LEAD_NAME), "")
         rendered = RenderedMail(rank=0, by="runtime", text=format_team_notice("history_lost", prompt=prompt))
-        self._services.queue.put(rendered.to_inbox_item(f"lost-{self._services.ids.new_short_id()}", self.id))
+        self._services.runtime.inbox.queue.put(
+            rendered.to_inbox_item(f"lost-{self._services.ids.new_short_id()}", self.id)
+        )
 
     async def _requeue_task_claim_notices(self, claimed_tasks: tuple[TaskId, ...]) -> None:
         """Queue notices of tasks that it claimed just before its process ended and is not aware of."""
@@ -297,9 +312,24 @@ class LocalMember:
         return bool(messages) and (messages[-1].role == "user" or bool(messages[-1].tool_uses))
 
     def _queue_task_claim_notice(self, task: Task) -> None:
-        self._services.queue.put(
+        self._services.runtime.inbox.queue.put(
             render_claimed_task(task).to_inbox_item(_build_task_claim_notice_id(task), self.id)
         )
+
+    def on_message_sent(self, summary: str) -> None:
+        self._last_message_summary = summary
+
+    def on_foreign_mail(self, *, is_idle: bool) -> None:
+        return
+
+    def send_permission_update(self, update: PermissionSuggestion) -> None:
+        return  # its permissions are those of this process
+
+    def create_placeholder(self, entry: RosterEntry, cause: str) -> DownMember:
+        return DownMember(entry, cause, self)
+
+    def expect_restart(self) -> bool:
+        return False
 
     def interrupt_turn(self) -> bool:
         if not self._in_turn or self._run_task is None:
@@ -310,7 +340,7 @@ class LocalMember:
 
     async def _wait_for_item_or_claim_task(self) -> None:
         """Wait until an item is queued for it or it has claimed a task."""
-        queue = self._services.queue
+        queue = self._services.runtime.inbox.queue
         while not queue.count_waking_items(self.id):
             if self.state == "created":
                 await _run_both_until_first_ends(
@@ -338,12 +368,12 @@ class LocalMember:
         if str(error) != self._board_error:
             self._board_error = str(error)
             self._services.note(f"{self.name} cannot claim tasks now and will retry: {error}")
-        await self._services.clock.sleep(_RETRY_DELAY)
+        await self._services.runtime.clock.sleep(_RETRY_DELAY)
 
     async def _claim_next_board_task(self) -> None:
         # Acquired first: a claimed task must be one that somebody works on.
         await self._acquire_work_slot()
-        if self._services.queue.count_waking_items(self.id):
+        if self._services.runtime.inbox.queue.count_waking_items(self.id):
             return
         # Set before the next await: a team whose last open task is being claimed is not quiet.
         self.is_claiming = True
@@ -354,7 +384,7 @@ class LocalMember:
                 self._board_error = ""
             if claim is not None and claim.success and claim.task is not None:
                 self._claimed_task = claim.task.id
-                self._services.store.attempts[self.id, claim.task.id] = claim.attempt or ""
+                self._services.runtime.team_store.attempts[self.id, claim.task.id] = claim.attempt or ""
                 self._queue_task_claim_notice(claim.task)
         except (LockUnavailable, StateFileError) as error:
             await self._note_board_error_and_wait(error)
@@ -367,17 +397,17 @@ class LocalMember:
     async def _acquire_work_slot(self) -> None:
         """Wait for a slot among the members that may work at once."""
         if self._slot is not None:
-            await self._services.budget.activate_agent_slot(self._slot)
+            await self._services.runtime.budget.activate_agent_slot(self._slot)
 
     def _release_work_slot(self) -> None:
         if self._slot is not None:
-            self._services.budget.deactivate_agent_slot(self._slot)
+            self._services.runtime.budget.deactivate_agent_slot(self._slot)
 
     async def _run_working_period(self) -> None:
         self.state = "running"
-        self._services.events.emit_event(MemberWoken(agent=self.id))
+        self._services.runtime.events.emit_event(MemberWoken(agent=self.id))
         self._observer.set_roster_activity(self.name, active=True)
-        self.last_message_summary = ""
+        self._last_message_summary = ""
         reason: IdleReason = "available"
         self._in_turn = True
         try:
@@ -432,16 +462,16 @@ class LocalMember:
     async def _run_turn_with_stall_retry(self, prompt: Message | None) -> LoopResult:
         """Run a turn, restarted once from its history. Raises `MemberStalledError` at the second stall."""
         try:
-            async with self._stall_detector.watch_turn_for_stall():
+            async with self._stall_detector.watch_turn_for_stall(self.agent.tools):
                 return await run_agent_loop(self.agent, prompt, by="runtime")
         except MemberStalledError as error:
             self._close_interrupted_tool_calls()
             self._services.note(f"{self.name} stalled, so its turn is being restarted: {error}.")
             restart_notice = RenderedMail(rank=0, by="runtime", text=format_team_notice("turn_restarted"))
-            self._services.queue.put(
+            self._services.runtime.inbox.queue.put(
                 restart_notice.to_inbox_item(f"stalled-{self._services.ids.new_short_id()}", self.id)
             )
-        async with self._stall_detector.watch_turn_for_stall():
+        async with self._stall_detector.watch_turn_for_stall(self.agent.tools):
             return await run_agent_loop(self.agent, None)
 
     @property
@@ -470,9 +500,9 @@ class LocalMember:
             LEAD_NAME,
             IdleNotificationMail(
                 sender=self.name,
-                timestamp=format_iso_time(self._services.clock.now()),
+                timestamp=format_iso_time(self._services.runtime.clock.now()),
                 idle_reason=reason,
-                summary=self.last_message_summary or None,
+                summary=self._last_message_summary or None,
                 completed_task_id=completed_task,
                 completed_status=None if completed_task is None else "completed",
                 failure_reason=outcome.detail or reason if reason == "failed" else None,
@@ -481,7 +511,9 @@ class LocalMember:
             ident=self._idle_notice_id,
         )
         self._observer.set_roster_activity(self.name, active=False)
-        self._services.events.emit_event(MemberWentIdle(agent=self.id, reason=reason, detail=outcome.detail))
+        self._services.runtime.events.emit_event(
+            MemberWentIdle(agent=self.id, reason=reason, detail=outcome.detail)
+        )
         self.state, self.has_finished_work = "idle", True
         self._observer.notify_changed()
 

@@ -27,12 +27,13 @@ from shoal.team.mail.lead_inbox import LeadInbox
 from shoal.team.mail.mail_authentication import MailSenderAuthenticator
 from shoal.team.mail.mail_sender import TeamMailPoster
 from shoal.team.members.down_member import DownMember
-from shoal.team.members.local_member import LocalMember
+from shoal.team.members.local_member import LocalMember, MemberPreparation
 from shoal.team.members.member_protocol import Member
 from shoal.team.members.member_results import LostMember
 from shoal.team.members.member_shutdown import MemberShutdown
 from shoal.team.members.member_table import MemberTable
 from shoal.team.members.remote_member import RemoteMember
+from shoal.team.members.stall_detector import MemberStallDetector
 from shoal.team.roster_activity import RosterActivityWriter
 from shoal.team.team_briefing import TeamBriefer
 from shoal.team.team_prompts import build_team_prompt_section, format_team_notice
@@ -182,15 +183,15 @@ class MemberAdmission:
                 return await self._admit_local_member(request, slot, call)
             return await self._admit_remote_member(request, backend, slot, call)
         except BaseException:
-            self._services.budget.close_agent_slot(slot, was_started=False)
+            self._services.runtime.budget.close_agent_slot(slot, was_started=False)
             raise
 
     async def _undo_admission(self, admitted: AdmittedMember) -> None:
         member, entry = admitted.member, admitted.entry
-        self._services.budget.close_agent_slot(admitted.slot, was_started=False)
+        self._services.runtime.budget.close_agent_slot(admitted.slot, was_started=False)
         try:
             await member.discard()
-            await self._services.store.rosters.remove_member(entry.team, entry.name)
+            await self._services.runtime.team_store.rosters.remove_member(entry.team, entry.name)
         except ShoalError as error:
             self._services.note(f"{entry.name} could not be cleaned up completely: {error}")
 
@@ -214,7 +215,7 @@ class MemberAdmission:
                 return AdmittedMember(member=DownMember(entry, str(error)), entry=entry, slot=slot)
             reason, leaves_roster = f"it cannot be resumed now; the next start will retry: {error}", False
         if slot is not None:
-            self._services.budget.close_agent_slot(slot)
+            self._services.runtime.budget.close_agent_slot(slot)
         self._services.note(f"The teammate {entry.name} is not available: {reason}")
         agent = AgentId(entry.agent_id)
         return LostMember(
@@ -252,8 +253,8 @@ class MemberAdmission:
         slot: AgentSlot,
     ) -> AdmittedMember:
         """Restore a member in this process, from its transcript."""
-        prepared = await self._restore_local_agent(entry)
-        member = self._create_local_member(prepared, slot)
+        preparation, prepared = await self._restore_local_agent(entry)
+        member = self._create_local_member(preparation, prepared, slot)
         await member.continue_after_restart(claimed_tasks, lead_mail_ids)
         if member.state == "idle" and entry.is_active:
             self._observer.set_roster_activity(member.name, active=False)
@@ -265,21 +266,22 @@ class MemberAdmission:
         prepared: PreparedAgent | None = None
         try:
             request = replace(request, name=entry.name, kind=entry.agent_type)
-            new_agent = await self._build_preparation_request(
+            preparation = await self._prepare_member(
                 entry, parse_teammate_permission_mode(request.mode), call
             )
+            new_agent = preparation.request
             prepared = attach_progress_monitor(
                 await self._services.agent_factory.prepare_new_agent(request, new_agent), new_agent.monitor
             )
             prepared = await add_subagent_start_hook_context(prepared)
             entry = await self._update_roster_entry(entry, prepared.resolved)
         except BaseException:
-            await self._services.store.rosters.remove_member(self._team.name, entry.name)
+            await self._services.runtime.team_store.rosters.remove_member(self._team.name, entry.name)
             if prepared is not None:
                 await prepared.clean_up()
             raise
         return AdmittedMember(
-            member=self._create_local_member(prepared, slot),
+            member=self._create_local_member(preparation, prepared, slot),
             entry=entry,
             slot=slot,
             prompt=request.prompt if prepared.prompt is None else prepared.prompt.text,
@@ -298,29 +300,29 @@ class MemberAdmission:
             entry = await self._update_roster_entry(entry, member.resolved, member.pane)
         except BaseException:
             try:
-                await self._services.store.rosters.remove_member(self._team.name, entry.name)
+                await self._services.runtime.team_store.rosters.remove_member(self._team.name, entry.name)
             finally:
                 if member is not None:
                     await member.discard()
             raise
         return AdmittedMember(member=member, entry=entry, slot=slot, prompt=member.ready.prompt)
 
-    def _create_local_member(self, prepared: PreparedAgent, slot: AgentSlot) -> LocalMember:
-        question_broker = prepared.agent.environment.question_broker
-        assert isinstance(question_broker, MailQuestionBroker)
+    def _create_local_member(
+        self, preparation: MemberPreparation, prepared: PreparedAgent, slot: AgentSlot
+    ) -> LocalMember:
         return LocalMember(
             self._services,
             prepared,
             slot,
-            question_broker=question_broker,
+            preparation=preparation,
             mail_sender=self._mail_sender,
             board=self._board,
             observer=self._observer,
         )
 
-    async def _build_preparation_request(
+    async def _prepare_member(
         self, entry: RosterEntry, mode: PermissionMode | None, call: str
-    ) -> AgentPreparationRequest:
+    ) -> MemberPreparation:
         question_broker = MailQuestionBroker(
             entry.name,
             self._team.name,
@@ -328,7 +330,7 @@ class MemberAdmission:
             self._services.question_broker,
             self._observer.on_request_withdrawn,
         )
-        return await build_agent_preparation_request(
+        return await prepare_member(
             self._services,
             self._team,
             entry,
@@ -341,7 +343,7 @@ class MemberAdmission:
     def _reserve_agent_slot(self, kind: str, *, is_resumed: bool = False) -> AgentSlot:
         """Reserve a slot; a member uses it only while it works, a foreign program always."""
         idle = not self._services.launcher.is_foreign_agent_type(kind)
-        match self._services.budget.open_agent_slot(kind, 1, is_resumed=is_resumed, idle=idle):
+        match self._services.runtime.budget.open_agent_slot(kind, 1, is_resumed=is_resumed, idle=idle):
             case BudgetRefusal(sentence=sentence):
                 raise AgentRequestRefused(format_team_notice("member_not_started", reason=sentence))
             case slot:
@@ -352,9 +354,10 @@ class MemberAdmission:
         ident = _build_first_prompt_mail_id(entry)
         await self._mail_sender.post_lead_prompt(entry.name, text, ident, fyi=fyi)
 
-    async def _restore_local_agent(self, entry: RosterEntry) -> PreparedAgent:
+    async def _restore_local_agent(self, entry: RosterEntry) -> tuple[MemberPreparation, PreparedAgent]:
         """Restore the agent of an in-process member from its transcript."""
-        new_agent = await self._build_preparation_request(entry, resolve_first_permission_mode(entry), "")
+        preparation = await self._prepare_member(entry, resolve_first_permission_mode(entry), "")
+        new_agent = preparation.request
         prepared = attach_progress_monitor(
             await self._services.agent_factory.prepare_resumed_agent(new_agent), new_agent.monitor
         )
@@ -365,14 +368,18 @@ class MemberAdmission:
         except BaseException:
             await prepared.clean_up()
             raise
-        return prepared
+        return preparation, prepared
 
     async def restore_remote_member(
-        self, entry: RosterEntry, backend: BackendType, slot: AgentSlot
+        self,
+        entry: RosterEntry,
+        backend: BackendType,
+        slot: AgentSlot,
+        monitor: ProgressMonitor | None = None,
     ) -> RemoteMember:
-        """Restore a member in a new process, from its transcript."""
+        """Restore a member in a new process, from its transcript; `monitor` has counted its usage."""
         await self._open_inbox(entry)
-        member = await self._launch_remote_member(entry, None, slot, "")
+        member = await self._launch_remote_member(entry, None, slot, "", monitor)
         try:
             await self._update_roster_backend(entry, backend, member.pane)
             await self._ensure_first_prompt_posted(entry)
@@ -382,7 +389,7 @@ class MemberAdmission:
         return member
 
     async def _update_roster_backend(self, entry: RosterEntry, backend: BackendType, pane: str) -> None:
-        rosters = self._services.store.rosters
+        rosters = self._services.runtime.team_store.rosters
         await rosters.update_member(
             self._team.name, entry.name, backend_type=backend, tmux_pane_id=pane, is_down=False
         )
@@ -402,18 +409,18 @@ class MemberAdmission:
             tmux_pane_id=backend,
             resources=request.resources,
         )
-        entry = await self._services.store.rosters.add_member(self._team.name, new_member)
+        entry = await self._services.runtime.team_store.rosters.add_member(self._team.name, new_member)
         try:
             await self._open_inbox(entry)
             await self._mark_stale_requests_read(entry)
         except BaseException:
-            await self._services.store.rosters.remove_member(self._team.name, entry.name)
+            await self._services.runtime.team_store.rosters.remove_member(self._team.name, entry.name)
             raise
         return entry
 
     async def _mark_stale_requests_read(self, entry: RosterEntry) -> None:
         """Mark prompts and shutdown requests that a former member of that name left unread as read."""
-        mailboxes = self._services.store.open_mailboxes(self._team.name)
+        mailboxes = self._services.runtime.team_store.open_mailboxes(self._team.name)
         unread_ids = [mail.id for mail in await mailboxes.read_history(entry.name) if not mail.read]
         if stale_ids := [
             ident for ident in unread_ids if ident.startswith((_PROMPT_PREFIX, _SHUTDOWN_PREFIX))
@@ -423,10 +430,17 @@ class MemberAdmission:
     async def _open_inbox(self, entry: RosterEntry) -> None:
         """Open its inbox; mark it if a foreign program uses it, so that its unsigned mail is trusted."""
         foreign = self._services.launcher.is_foreign_agent_type(entry.agent_type)
-        await self._services.store.open_mailboxes(self._team.name).open_inbox(entry.name, foreign=foreign)
+        await self._services.runtime.team_store.open_mailboxes(self._team.name).open_inbox(
+            entry.name, foreign=foreign
+        )
 
     async def _launch_remote_member(
-        self, entry: RosterEntry, request: SpawnRequest | None, slot: AgentSlot, call: str
+        self,
+        entry: RosterEntry,
+        request: SpawnRequest | None,
+        slot: AgentSlot,
+        call: str,
+        monitor: ProgressMonitor | None = None,
     ) -> RemoteMember:
         mode = (
             resolve_first_permission_mode(entry)
@@ -435,13 +449,13 @@ class MemberAdmission:
         )
         process = await self._services.launcher.launch_member(entry, request, mode=mode, call=call)
         return await RemoteMember.connect(
-            self._services, entry, request, process, slot=slot, observer=self._observer
+            self._services, entry, request, process, slot=slot, observer=self._observer, monitor=monitor
         )
 
     async def _update_roster_entry(
         self, entry: RosterEntry, resolved: ResolvedAgentSettings, pane: str = "in-process"
     ) -> RosterEntry:
-        return await self._services.store.rosters.update_member(
+        return await self._services.runtime.team_store.rosters.update_member(
             self._team.name,
             entry.name,
             agent_type=resolved.kind,
@@ -452,7 +466,7 @@ class MemberAdmission:
 
     async def _ensure_first_prompt_posted(self, entry: RosterEntry) -> None:
         await self._open_inbox(entry)
-        mailboxes = self._services.store.open_mailboxes(self._team.name)
+        mailboxes = self._services.runtime.team_store.open_mailboxes(self._team.name)
         if not any(
             mail.id == _build_first_prompt_mail_id(entry) for mail in await mailboxes.read_history(entry.name)
         ):
@@ -460,7 +474,7 @@ class MemberAdmission:
             await self._post_first_prompt(entry, entry.prompt or "")
 
 
-async def build_agent_preparation_request(
+async def prepare_member(
     services: TeamServices,
     team: TeamRoster,
     entry: RosterEntry,
@@ -469,15 +483,20 @@ async def build_agent_preparation_request(
     mode: PermissionMode | None,
     question_broker: MailQuestionBroker,
     call: str,
-) -> AgentPreparationRequest:
+) -> MemberPreparation:
     """Build the request to prepare the agent of a member, in whatever process it runs."""
     agent = AgentId(format_agent_id(entry.name, team.name))
-    current_team = await services.store.rosters.read_team_roster(team.name) or team
-    return AgentPreparationRequest(
+    current_team = await services.runtime.team_store.rosters.read_team_roster(team.name) or team
+    monitor = services.agent_factory.create_progress_monitor(agent)
+    stall_detector = MemberStallDetector(
+        services.runtime.clock, services.policy.stall_after, question_broker, monitor.record_and_forward_event
+    )
+    request = AgentPreparationRequest(
         agent=agent,
         parent=services.lead(),
         call=call,
-        monitor=services.agent_factory.create_progress_monitor(agent),
+        monitor=monitor,
+        emit=stall_detector.observe_and_forward_event,
         assignment=TeammateMembership(
             team=team.name,
             name=entry.name,
@@ -485,18 +504,27 @@ async def build_agent_preparation_request(
             mode=mode,
             section=build_team_prompt_section(current_team, entry.name),
             question_broker=question_broker,
-            build_briefing=partial(briefer.build_briefing, entry.name),
+            build_briefing=partial(_build_member_briefing, services, briefer, entry.name, agent),
             form=services.policy.form,
             can_lead=services.policy.allows_nested_teams,
         ),
     )
+    return MemberPreparation(request=request, question_broker=question_broker, stall_detector=stall_detector)
+
+
+async def _build_member_briefing(
+    services: TeamServices, briefer: TeamBriefer, name: AgentName, agent: AgentId
+) -> str:
+    """Build the summaries of the member's team, and of the team that it leads."""
+    led_team = "" if services.led_teams is None else await services.led_teams.build_briefing_of(agent)
+    return "\n\n".join(filter(None, (await briefer.build_briefing(name), led_team)))
 
 
 async def find_unanswered_shutdown_request(
     services: TeamServices, authenticator: MailSenderAuthenticator, entry: RosterEntry
 ) -> ShutdownRequestMail | None:
     """Return its unanswered shutdown request, ignoring those to a former member of that name."""
-    mailboxes = services.store.open_mailboxes(entry.team)
+    mailboxes = services.runtime.team_store.open_mailboxes(entry.team)
     read_body, prefix = authenticator.read_trusted_body, build_shutdown_mail_id_prefix(entry)
     requests = [mail for mail in await mailboxes.read_history(entry.name) if mail.id.startswith(prefix)]
     answer_bodies = [read_body(mail, LEAD_NAME) for mail in await mailboxes.read_history(LEAD_NAME)]

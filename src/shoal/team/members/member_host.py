@@ -45,8 +45,8 @@ from shoal.team.mail.mail_sender import TeamMailPoster
 from shoal.team.members.local_member import LocalMember
 from shoal.team.members.member_admission import (
     attach_progress_monitor,
-    build_agent_preparation_request,
     find_unanswered_shutdown_request,
+    prepare_member,
 )
 from shoal.team.members.member_results import build_shutdown_approval
 from shoal.team.roster_activity import RosterActivityWriter
@@ -116,13 +116,19 @@ class MemberHost:
         self._run_task: asyncio.Task[AgentRunOutcome] | None = None
         self._last_status: MemberStateReportedMessage | None = None
         self._task_group: asyncio.TaskGroup | None = None
-        mailboxes = services.store.open_mailboxes(membership.team)
-        self._mail_pump = MailPump(mailboxes, services.clock, services.note, self._resend_member_status)
+        mailboxes = services.runtime.team_store.open_mailboxes(membership.team)
+        self._mail_pump = MailPump(
+            mailboxes, services.runtime.clock, services.note, self._resend_member_status
+        )
         self._activity_writer = RosterActivityWriter(
-            services.store.rosters, membership.team, services.clock, services.note
+            services.runtime.team_store.rosters, membership.team, services.runtime.clock, services.note
         )
         # A foreign program that started this process is its lead, but has none of our keys.
-        key = None if membership.channel is None else services.store.read_signing_key(membership.team)
+        key = (
+            None
+            if membership.channel is None
+            else services.runtime.team_store.read_signing_key(membership.team)
+        )
         self._authenticator = MailSenderAuthenticator(
             membership.team,
             key,
@@ -133,7 +139,7 @@ class MemberHost:
         self._mail_sender = TeamMailPoster(
             mailboxes,
             self._colors,
-            clock=services.clock,
+            clock=services.runtime.clock,
             ids=services.ids,
             seal=None if key is None else MailSigner(membership.team, key),
         )
@@ -190,7 +196,9 @@ class MemberHost:
                 return  # the lead tells it what to do
             try:
                 await self._read_roster()
-                await self._services.store.open_mailboxes(self._membership.team).open_inbox(member.name)
+                await self._services.runtime.team_store.open_mailboxes(self._membership.team).open_inbox(
+                    member.name
+                )
             except ShoalError as error:
                 self._services.note(f"{member.name} ends because its team is gone: {error}")
                 self.request_member_end("its lead deleted the team")
@@ -337,6 +345,9 @@ class MemberHost:
             return teammate_statuses_from_roster(self._last_roster)
         return () if self._member is None else (self._member.to_teammate_status(),)
 
+    async def build_lead_briefing(self) -> str:
+        return ""  # the lead is in another process
+
     async def wait_until_idle(self) -> None:
         return
 
@@ -366,7 +377,7 @@ class MemberHost:
         return True
 
     async def _read_own_roster_entry(self) -> tuple[TeamRoster, RosterEntry]:
-        team = await self._services.store.rosters.read_team_roster(self._membership.team)
+        team = await self._services.runtime.team_store.rosters.read_team_roster(self._membership.team)
         entry = None if team is None else team.resolve_member(self._membership.name)
         if team is None or entry is None:
             raise AgentRequestRefused(
@@ -380,16 +391,17 @@ class MemberHost:
         question_broker = MailQuestionBroker(
             name, team.name, self._mail_sender, services.question_broker, self._send_request_withdrawal
         )
-        request, board = self._membership.spawn_request, services.store.open_board(team.name)
-        new_agent = await build_agent_preparation_request(
+        request, board = self._membership.spawn_request, services.runtime.team_store.open_board(team.name)
+        preparation = await prepare_member(
             services,
             team,
             entry,
-            TeamBriefer(team, services.store.rosters, board, teammate_statuses_from_roster),
+            TeamBriefer(team, services.runtime.team_store.rosters, board, teammate_statuses_from_roster),
             mode=self._membership.mode,
             question_broker=question_broker,
             call=self._membership.call,
         )
+        new_agent = preparation.request
         if request is None:
             prepared = await services.agent_factory.prepare_resumed_agent(new_agent)
         else:
@@ -404,16 +416,17 @@ class MemberHost:
             services,
             prepared,
             slot,
-            question_broker=question_broker,
+            preparation=preparation,
             mail_sender=self._mail_sender,
             board=board,
             observer=self,
         )
         if request is None:
             lead_mail_ids = await self._mail_sender.list_received_mail_ids(LEAD_NAME)
-            await member.continue_after_restart(await board.reclaim_owner_tasks(name), lead_mail_ids)
-            member.shutdown_request = await find_unanswered_shutdown_request(
-                services, self._authenticator, entry
+            await member.continue_after_restart(
+                await board.reclaim_owner_tasks(name),
+                lead_mail_ids,
+                await find_unanswered_shutdown_request(services, self._authenticator, entry),
             )
             if member.state == "idle" and entry.is_active:
                 # Its earlier process died before it wrote this.
@@ -454,7 +467,7 @@ class MemberHost:
     def _has_work(self, member: LocalMember) -> bool:
         is_working = member.state in ("running", "created") or member.is_claiming
         has_pending_input = (
-            bool(self._services.queue.count_waking_items(member.id))
+            bool(self._services.runtime.inbox.queue.count_waking_items(member.id))
             or self._mail_verifier.open_questions > 0
             or self._has_pending_hooks()
         )
@@ -492,7 +505,7 @@ class MemberHost:
             await self._mail_sender.post_mail_body(member.name, LEAD_NAME, body)
 
     async def _read_roster(self) -> TeamRoster:
-        team = await self._services.store.rosters.read_team_roster(self._membership.team)
+        team = await self._services.runtime.team_store.rosters.read_team_roster(self._membership.team)
         if team is None:
             raise AgentRequestRefused(format_team_notice("deleted_team", team=self._membership.team))
         self._last_roster = team
@@ -503,7 +516,7 @@ class MemberHost:
     ) -> TeamMessagePostReceipt:
         receipt = await self._mail_sender.post_text(sender, to, text, summary=summary, fyi=fyi)
         if self._member is not None and to != LEAD_NAME:
-            self._member.last_message_summary = format_peer_message_summary(to, summary)
+            self._member.on_message_sent(format_peer_message_summary(to, summary))
         entry = team.find_member(to)
         color = None if entry is None else entry.color
         return TeamMessagePostReceipt(sender=sender, to=to, color=color, standing=receipt.standing)

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Container
+from typing import TYPE_CHECKING, Protocol
 
+from shoal.agent.agent_runner import AgentRunner
 from shoal.core.agents.subagents import ResolvedAgentSettings, RetainedWorktreeWork
 from shoal.core.events import AgentStarted
 from shoal.core.ids import AgentId
 from shoal.core.names import AgentName
+from shoal.core.permissions.permission_changes import PermissionSuggestion
 from shoal.core.teams.mail_bodies import ShutdownRequestMail
+from shoal.core.teams.roster import RosterEntry
 from shoal.core.teams.team_operations import MemberState, TeammateStatusSnapshot
 from shoal.runs.progress_monitor import ProgressMonitor
 from shoal.runs.run_outcome import AgentRunOutcome
+from shoal.team.mail.mail_authentication import InboundMail
+
+if TYPE_CHECKING:
+    from shoal.team.members.down_member import DownMember
 
 
 class Member(Protocol):
@@ -46,6 +54,31 @@ class Member(Protocol):
         ...
 
     @property
+    def is_foreign(self) -> bool:
+        """True if it is a program that is not Shoal."""
+        ...
+
+    @property
+    def agent(self) -> AgentRunner | None:
+        """Its agent, if that runs in this process."""
+        ...
+
+    @property
+    def delivered(self) -> Container[str]:
+        """Ids of the items that its transcript contained when this process started its agent."""
+        ...
+
+    @property
+    def reads_own_mail(self) -> bool:
+        """True if its own process takes its mail."""
+        ...
+
+    @property
+    def death_cause(self) -> str:
+        """Cause of an unexpected end of its process, if it had one."""
+        ...
+
+    @property
     def is_busy(self) -> bool:
         """True if work or its end is still pending."""
         ...
@@ -65,6 +98,30 @@ class Member(Protocol):
 
     async def run(self) -> AgentRunOutcome:
         """Run until it is ended; expected ends and crashes are returned as values."""
+        ...
+
+    async def deliver_mail(self, received: InboundMail) -> bool:
+        """Handle mail that this process took for it; return True if it is settled."""
+        ...
+
+    def on_message_sent(self, summary: str) -> None:
+        """Handle that it sent a message to a member other than the lead."""
+        ...
+
+    def on_foreign_mail(self, *, is_idle: bool) -> None:
+        """Infer the state of a foreign program from its mail, which is all that is known about it."""
+        ...
+
+    def send_permission_update(self, update: PermissionSuggestion) -> None:
+        """Send a session-wide answer to its process, if it has one."""
+        ...
+
+    def create_placeholder(self, entry: RosterEntry, cause: str) -> DownMember:
+        """Return what takes its place in the team after it failed, until it is started again."""
+        ...
+
+    def expect_restart(self) -> bool:
+        """Let the team wait for its restart; return False if it is not down."""
         ...
 
     def interrupt_turn(self) -> bool:

@@ -13,11 +13,10 @@ from shoal.core.teams.team_storage import TaskBoard
 from shoal.runs.run_outcome import AgentRunOutcome
 from shoal.team.mail.mail_sender import TeamMailPoster
 from shoal.team.members.down_member import DownMember
-from shoal.team.members.local_member import LocalMember
 from shoal.team.members.member_admission import AdmittedMember, MemberAdmission
+from shoal.team.members.member_protocol import Member
 from shoal.team.members.member_results import build_member_end_notice
 from shoal.team.members.member_table import MemberHandle, MemberTable
-from shoal.team.members.remote_member import RemoteMember
 from shoal.team.roster_activity import RosterActivityWriter
 from shoal.team.team_prompts import format_team_notice
 from shoal.team.team_services import TeamServices
@@ -59,9 +58,8 @@ class MemberRecovery:
         cannot be started, or that cannot store its state, is never given up.
         """
         failed_member = handle.member
-        has_died = isinstance(failed_member, RemoteMember) and bool(failed_member.death_cause)
-        is_foreign = isinstance(failed_member, RemoteMember) and failed_member.is_foreign
-        if not (has_died or outcome.is_passing) or is_foreign or failed_member.stop_reason:
+        has_died = bool(failed_member.death_cause)
+        if not (has_died or outcome.is_passing) or failed_member.is_foreign or failed_member.stop_reason:
             return False
         if handle.approved_request is not None:
             return False
@@ -72,17 +70,15 @@ class MemberRecovery:
             return False
         handle.restarts += has_died
         handle.failed_starts += not has_died
-        await self._mark_down(handle, outcome)
-        could_not_resume = isinstance(failed_member, DownMember)
+        could_not_resume = failed_member.state == "down"
+        down_member = await self._mark_down(handle, outcome)
         while True:
-            down_member = handle.member
-            assert isinstance(down_member, DownMember)
             has_failed_often = could_not_resume or handle.failed_starts >= max(max_restarts, 1)
             if has_failed_often and down_member.is_restart_expected:
                 await self._stop_waiting_for_restart(handle, down_member)
             await self._wait_for_next_attempt(handle, handle.restarts + handle.failed_starts - has_died)
             try:
-                is_restarted = await self._start_member_again(handle)
+                is_restarted = await self._start_member_again(handle, down_member)
             except AgentTranscriptMissing:
                 return False
             except (ShoalError, OSError) as error:
@@ -102,31 +98,29 @@ class MemberRecovery:
     def request_restart(self, name: AgentName) -> bool:
         """Make the next attempt to restart a down member now; return False if it is not down."""
         handle = self._members.handles.get(name)
-        if handle is None or not isinstance(handle.member, DownMember):
+        if handle is None or not handle.member.expect_restart():
             return False
-        handle.member.is_restart_expected = True
         handle.restart_requested.set()
         self._members.notify_changed()
         return True
 
     def _is_stable(self, handle: MemberHandle) -> bool:
-        lifetime = self._services.clock.monotonic() - handle.restarted_at
+        lifetime = self._services.runtime.clock.monotonic() - handle.restarted_at
         return handle.member.has_finished_work or lifetime >= STABLE_AFTER
 
-    async def _mark_down(self, handle: MemberHandle, outcome: AgentRunOutcome) -> None:
+    async def _mark_down(self, handle: MemberHandle, outcome: AgentRunOutcome) -> DownMember:
         """Replace the member with a placeholder, and show in the roster and in the journal that it is
         down."""
         failed_member = handle.member
-        if not isinstance(failed_member, DownMember):
-            handle.member = DownMember(handle.entry, outcome.detail, failed_member)
-        if isinstance(failed_member, LocalMember):
+        down_member = handle.member = failed_member.create_placeholder(handle.entry, outcome.detail)
+        if failed_member.agent is not None:
             await self._release_local_member(handle, failed_member)
         # Its claimed tasks stay its own while the team waits for the restart.
         with suppress(ShoalError):
             await self._board.reclaim_owner_tasks(failed_member.name)
         self._activity_writer.set_member_active(failed_member.name, active=False)
         try:
-            await self._services.store.rosters.update_member(
+            await self._services.runtime.team_store.rosters.update_member(
                 self._members.team, failed_member.name, is_active=False, is_down=True
             )
         except ShoalError as error:
@@ -134,14 +128,15 @@ class MemberRecovery:
         await self._remember_unread_mail(handle)
         self._services.emit_or_note(MemberWentDown(agent=failed_member.id, cause=outcome.detail))
         self._members.notify_changed()
+        return down_member
 
-    async def _release_local_member(self, handle: MemberHandle, member: LocalMember) -> None:
+    async def _release_local_member(self, handle: MemberHandle, member: Member) -> None:
         """Release what a member in this process uses. Its unread mail is delivered again."""
         if handle.mail_task is not None:
             handle.mail_task.cancel()
             handle.mail_task = None
-        self._services.queue.discard_agent_items(member.id)
-        self._services.budget.deactivate_agent_slot(handle.slot)
+        self._services.runtime.inbox.queue.discard_agent_items(member.id)
+        self._services.runtime.budget.deactivate_agent_slot(handle.slot)
         try:
             await self._services.stop_agents_of(member.id, "the teammate that started it is down")
             await member.clean_up()
@@ -157,7 +152,9 @@ class MemberRecovery:
             handle.down_reported = True
             text = format_team_notice("member_down", name=down_member.name, cause=down_member.cause)
             ident = self._services.ids.new_short_id()
-            self._services.queue.put(build_member_end_notice(self._services.lead_id, ident, text))
+            self._services.runtime.inbox.queue.put(
+                build_member_end_notice(self._services.lead_id, ident, text)
+            )
         self._members.notify_changed()
 
     async def _wait_for_next_attempt(self, handle: MemberHandle, attempts: int) -> None:
@@ -167,14 +164,17 @@ class MemberRecovery:
             async with asyncio.TaskGroup() as tasks:
                 mail_watch = tasks.create_task(self._request_restart_on_mail(handle))
                 with suppress(TimeoutError):
-                    async with self._services.clock.deadline(delay):
+                    async with self._services.runtime.clock.deadline(delay):
                         await handle.restart_requested.wait()
                 mail_watch.cancel()
         handle.restart_requested.clear()
         await self._remember_unread_mail(handle)
 
     async def _request_restart_on_mail(self, handle: MemberHandle) -> None:
-        name, mailboxes = handle.member.name, self._services.store.open_mailboxes(self._members.team)
+        name, mailboxes = (
+            handle.member.name,
+            self._services.runtime.team_store.open_mailboxes(self._members.team),
+        )
         # If its inbox cannot be read, the member is retried after the delay.
         with suppress(ShoalError, OSError):
             await mailboxes.wait_for_mail(name, beyond=handle.known_mail)
@@ -182,16 +182,15 @@ class MemberRecovery:
 
     async def _remember_unread_mail(self, handle: MemberHandle) -> None:
         """Remember the mail that the next attempt covers, so that it does not cause another attempt."""
-        mailboxes = self._services.store.open_mailboxes(self._members.team)
+        mailboxes = self._services.runtime.team_store.open_mailboxes(self._members.team)
         with suppress(ShoalError, OSError):
             unread = await mailboxes.take_unread(handle.member.name, limit=_MAX_KNOWN_MAIL)
             handle.known_mail = frozenset(mail.id for mail in unread)
 
-    async def _start_member_again(self, handle: MemberHandle) -> bool:
+    async def _start_member_again(self, handle: MemberHandle, down_member: DownMember) -> bool:
         """Start the member from its transcript; return False if it is no longer in the roster."""
-        down_member = handle.member
         claimed_tasks = await self._board.reclaim_owner_tasks(down_member.name)
-        team = await self._services.store.rosters.read_team_roster(self._members.team)
+        team = await self._services.runtime.team_store.rosters.read_team_roster(self._members.team)
         entry = None if team is None else team.find_member(down_member.name)
         if entry is None:
             return False
@@ -204,11 +203,11 @@ class MemberRecovery:
             self._start_mail(handle, admitted)
             handle.member = admitted.member
         else:
-            remote_member = await self._admission.restore_remote_member(entry, backend, handle.slot)
-            remote_member.monitor = down_member.monitor or remote_member.monitor
-            handle.member = remote_member
-        handle.member.shutdown_request = down_member.shutdown_request
-        handle.restarted_at, handle.down_reported = self._services.clock.monotonic(), False
+            handle.member = await self._admission.restore_remote_member(
+                entry, backend, handle.slot, down_member.monitor
+            )
+        handle.set_shutdown_request(down_member.shutdown_request)
+        handle.restarted_at, handle.down_reported = self._services.runtime.clock.monotonic(), False
         self._services.emit_or_note(handle.member.agent_started_event)
         self._members.notify_changed()
         return True

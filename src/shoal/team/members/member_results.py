@@ -58,7 +58,7 @@ def build_member_result(
         background=True,
         text=outcome.text[:1000],
         detail=outcome.detail,
-        duration_ms=round((services.clock.monotonic() - handle.started_at) * 1000),
+        duration_ms=round((services.runtime.clock.monotonic() - handle.started_at) * 1000),
         output="" if monitor is None else monitor.output,
         usage=Usage() if monitor is None else monitor.usage,
         requests=0 if monitor is None else monitor.requests,
@@ -123,7 +123,7 @@ def build_member_snapshot(services: TeamServices, handle: MemberHandle) -> Agent
         background=True,
         tool_calls=0 if monitor is None else monitor.tool_call_count,
         tokens=0 if monitor is None else monitor.usage.total_tokens,
-        seconds=services.clock.monotonic() - handle.started_at,
+        seconds=services.runtime.clock.monotonic() - handle.started_at,
     )
 
 

@@ -22,8 +22,7 @@ from shoal.team.members.member_results import (
     format_member_termination,
     infer_backend_from_pane,
 )
-from shoal.team.members.member_table import MemberHandle, MemberTable, is_foreign_program_member
-from shoal.team.members.remote_member import RemoteMember
+from shoal.team.members.member_table import MemberHandle, MemberTable
 from shoal.team.roster_activity import RosterActivityWriter
 from shoal.team.team_prompts import format_team_notice
 from shoal.team.team_services import TeamServices
@@ -60,13 +59,13 @@ class MemberShutdown:
         if handle is None:  # it ended while the request was on its way
             return
         handle.clear_shutdown_request_and_grace()
-        handle.member.shutdown_request = request
+        handle.set_shutdown_request(request)
         handle.grace_task = self._tasks.create_task(self._end_member_after_grace(handle))
 
     def start_remote_grace(self, name: AgentName, request: ShutdownRequestMail) -> None:
-        """Start the grace of a remote member, which takes its mail in its own process."""
+        """Start the grace of a member that takes its mail in its own process."""
         handle = self._members.handles.get(name)
-        if handle is not None and isinstance(handle.member, RemoteMember):
+        if handle is not None and handle.member.reads_own_mail:
             self.start_grace(name, request)
 
     async def answer_shutdown(
@@ -102,20 +101,11 @@ class MemberShutdown:
         """End a member whatever it is doing; it is gone when this returns."""
         # A task that is canceled before its first step never runs, and would never report its end.
         await asyncio.sleep(0)
-        if handle.run_task is not None:
-            is_already_ending, handle.member.stop_reason = (
-                bool(handle.member.stop_reason),
-                handle.member.stop_reason or why,
-            )
-            handle.silent, handle.member.resumable = (
-                handle.silent or quietly,
-                handle.member.resumable or resumable,
-            )
-            if not is_already_ending:
-                # Only once: a second cancel would interrupt its end report.
-                handle.run_task.cancel()
+        if handle.run_task is not None and handle.mark_ending(why, quietly=quietly, resumable=resumable):
+            # Only once: a second cancel would interrupt its end report.
+            handle.run_task.cancel()
         try:
-            async with self._services.clock.deadline(KILL_TIMEOUT):
+            async with self._services.runtime.clock.deadline(KILL_TIMEOUT):
                 await handle.gone.wait()
         except TimeoutError:
             self._services.note(
@@ -128,11 +118,11 @@ class MemberShutdown:
     async def wait_until_end_announced(self, handle: MemberHandle) -> None:
         """Wait until the end of a member that is already ending is announced."""
         with suppress(TimeoutError):
-            async with self._services.clock.deadline(KILL_TIMEOUT):
+            async with self._services.runtime.clock.deadline(KILL_TIMEOUT):
                 await handle.gone.wait()
 
     async def _end_member_after_grace(self, handle: MemberHandle) -> None:
-        await self._services.clock.sleep(self._services.policy.grace)
+        await self._services.runtime.clock.sleep(self._services.policy.grace)
         await self.end_member(
             handle, f"it did not answer the request to shut down within {self._services.policy.grace:g} s"
         )
@@ -155,8 +145,8 @@ class MemberShutdown:
             with self._report_cleanup_errors(member.name):
                 work = await member.clean_up()
         finally:
-            self._services.budget.close_agent_slot(handle.slot)
-            self._services.queue.discard_agent_items(member.id)
+            self._services.runtime.budget.close_agent_slot(handle.slot)
+            self._services.runtime.inbox.queue.discard_agent_items(member.id)
             self._announce_member_end(handle, outcome, work)
             self._members.leaving.discard(handle)
             handle.gone.set()
@@ -165,7 +155,7 @@ class MemberShutdown:
                 handle.clear_shutdown_request_and_grace()
 
     async def _remove_member_from_store(self, handle: MemberHandle) -> None:
-        name, rosters = handle.member.name, self._services.store.rosters
+        name, rosters = handle.member.name, self._services.runtime.team_store.rosters
         if handle.member.resumable:
             self._activity_writer.set_member_active(name, active=False)
             return
@@ -175,11 +165,7 @@ class MemberShutdown:
         with self._report_cleanup_errors(name), suppress(TeamNotFound):
             await rosters.remove_member(self._members.team, name)
             was_removed = True
-        if (
-            was_removed
-            and handle.approved_request is not None
-            and not is_foreign_program_member(handle.member)
-        ):
+        if was_removed and handle.approved_request is not None and not handle.member.is_foreign:
             # Posted after it is gone, so that a reader of the approval finds it gone.
             pane = handle.member.pane
             body = build_shutdown_approval(
@@ -211,4 +197,6 @@ class MemberShutdown:
             self._services.emit_or_note(WorktreeWorkRetained(agent=member.id, work=work))
         if notice:
             self._lead_inbox.release_held_idle_notices()
-            self._services.queue.put(build_member_end_notice(self._services.lead_id, result.id, notice))
+            self._services.runtime.inbox.queue.put(
+                build_member_end_notice(self._services.lead_id, result.id, notice)
+            )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TypeGuard
 
 from shoal.core.budgets.limits import AgentSlot
 from shoal.core.ids import AgentId
@@ -13,7 +12,6 @@ from shoal.core.teams.mail_bodies import ShutdownApprovedMail, ShutdownRejectedM
 from shoal.core.teams.roster import RosterEntry, format_agent_id
 from shoal.core.teams.team_operations import TeammateStatusSnapshot
 from shoal.team.members.member_protocol import Member
-from shoal.team.members.remote_member import RemoteMember
 
 
 class MemberHandle:
@@ -45,8 +43,20 @@ class MemberHandle:
         """True if the lead knows that it is down."""
         self.gone = asyncio.Event()
 
+    def set_shutdown_request(self, request: ShutdownRequestMail | None) -> None:
+        self.member.shutdown_request = request
+
+    def mark_ending(self, why: str, *, quietly: bool, resumable: bool) -> bool:
+        """Record why it is being ended; return False if it already was."""
+        member = self.member
+        is_first = not member.stop_reason
+        member.stop_reason = member.stop_reason or why
+        member.resumable = member.resumable or resumable
+        self.silent = self.silent or quietly
+        return is_first
+
     def clear_shutdown_request_and_grace(self) -> None:
-        self.member.shutdown_request = None
+        self.set_shutdown_request(None)
         if self.grace_task is not None:
             self.grace_task.cancel()
             self.grace_task = None
@@ -96,13 +106,12 @@ class MemberTable:
     def is_own_member(self, name: AgentName) -> bool:
         """Return True if it is a member and not a foreign program."""
         handle = self.handles.get(name)
-        return handle is not None and not is_foreign_program_member(handle.member)
+        return handle is not None and not handle.member.is_foreign
 
-    def set_foreign_idle(self, name: AgentName, *, idle: bool) -> None:
-        """Set the state of a foreign program: it reports when it is idle, but no start of its work."""
-        handle = self.handles.get(name)
-        if handle is not None and is_foreign_program_member(handle.member):
-            handle.member.set_foreign_idle(idle=idle)
+    def on_foreign_mail(self, name: AgentName, *, is_idle: bool) -> None:
+        """Update the state of a foreign program: it reports when it is idle, but no start of its work."""
+        if (handle := self.handles.get(name)) is not None:
+            handle.member.on_foreign_mail(is_idle=is_idle)
 
     def accept_shutdown_agreement(self, name: AgentName, request: str) -> None:
         """Record that a remote member agreed and ends on its own."""
@@ -113,7 +122,7 @@ class MemberTable:
             and shutdown_request.request_id == request
         ):
             handle.approved_request = shutdown_request
-            if not is_foreign_program_member(handle.member):
+            if not handle.member.is_foreign:
                 # A foreign program keeps the rest of its grace to end, and is not idle before it is gone.
                 handle.clear_shutdown_request_and_grace()
 
@@ -133,8 +142,3 @@ class MemberTable:
         ):
             handle.clear_shutdown_request_and_grace()
             handle.has_rejected = True
-
-
-def is_foreign_program_member(member: Member) -> TypeGuard[RemoteMember]:
-    """Return True if the member is a foreign program."""
-    return isinstance(member, RemoteMember) and member.is_foreign

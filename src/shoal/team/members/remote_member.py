@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Container
 from contextlib import suppress
 
+from msgspec import Struct
+
+from shoal.agent.agent_runner import AgentRunner
 from shoal.core.agents.subagents import ResolvedAgentSettings, RetainedWorktreeWork, SpawnRequest
 from shoal.core.budgets.limits import AgentSlot
 from shoal.core.errors import AgentRequestRefused, ProcessError, ShoalError, StateFileError, TeamStoreError
@@ -19,9 +22,12 @@ from shoal.core.teams.mail_bodies import ShutdownRequestMail
 from shoal.core.teams.member_backends import MemberProcess
 from shoal.core.teams.roster import RosterEntry
 from shoal.core.teams.team_operations import MemberState, TeammateStatusSnapshot
+from shoal.runs.progress_monitor import ProgressMonitor
 from shoal.runs.run_outcome import AgentRunOutcome
 from shoal.team.channel.member_channel_server import MemberChannelServer, MemberStatusMessage
+from shoal.team.mail.mail_authentication import InboundMail
 from shoal.team.members.down_member import (
+    DownMember,
     build_resolved_settings_from_roster,
     build_started_event_from_roster,
 )
@@ -51,27 +57,40 @@ _COUNTED_EVENTS = re.compile(rb'"type":"(tool_finished|request_settled)"')
 _EVENT_TYPE_OFFSET = 200
 
 
+class MemberConnection(Struct, frozen=True, kw_only=True):
+    """Process of a member that is ready."""
+
+    process: MemberProcess
+    channel: MemberChannelServer | None
+    """None for a foreign program."""
+    ready: MemberReadyMessage
+    earlier_mail: Collection[str] = ()
+    """Ids of its mail that the lead had when the process was started."""
+
+
 class RemoteMember:
     """A teammate behind a channel, or a foreign program without one."""
+
+    agent: AgentRunner | None = None
+    delivered: Container[str] = ()
+    reads_own_mail = True
 
     def __init__(
         self,
         services: TeamServices,
         entry: RosterEntry,
-        process: MemberProcess,
-        channel: MemberChannelServer | None,
-        ready: MemberReadyMessage,
+        connection: MemberConnection,
         *,
         observer: RemoteMemberObserver,
-        earlier_mail: Collection[str] = (),
+        monitor: ProgressMonitor | None = None,
     ) -> None:
-        """`earlier_mail` are the ids of its mail that the lead had when the process was started."""
+        """`monitor` has counted the usage of its earlier processes."""
         self._services = services
         self._entry = entry
-        self._process = process
-        self._channel = channel
+        self._process = connection.process
+        self._channel = connection.channel
         self._observer = observer
-        self.ready = ready
+        self.ready = connection.ready
         self.name: AgentName = entry.name
         self.state: MemberState = "created"
         self.is_claiming = False
@@ -79,12 +98,14 @@ class RemoteMember:
         self.shutdown_request: ShutdownRequestMail | None = None
         self.stop_reason = ""
         self.resumable = self.has_finished_work = False
-        self._earlier_mail = earlier_mail
+        self._earlier_mail = connection.earlier_mail
         self.death_cause = ""
         """Cause of an unexpected end of its process, if it had one."""
         self._is_stuck = False
         self._end_message: MemberLeftMessage | None = None
-        self.monitor = None if channel is None else services.agent_factory.create_progress_monitor(self.id)
+        if monitor is None and not self.is_foreign:
+            monitor = services.agent_factory.create_progress_monitor(self.id)
+        self.monitor = monitor
         """Counts usage only: the member's process writes the output file."""
         self._process_gone = False
         """True if its process is gone and a restart, or its end, is still pending."""
@@ -99,6 +120,7 @@ class RemoteMember:
         *,
         slot: AgentSlot,
         observer: RemoteMemberObserver,
+        monitor: ProgressMonitor | None = None,
     ) -> RemoteMember:
         """Return the member once its process is ready; `slot` is the slot that it uses while it works.
 
@@ -108,23 +130,18 @@ class RemoteMember:
             earlier_mail = await _list_mail_ids_unread_by_lead(services, entry)
             if process.channel is None:
                 ready_message = _build_foreign_member_ready_message(entry, request)
-                return cls(
-                    services,
-                    entry,
-                    process,
-                    None,
-                    ready_message,
-                    observer=observer,
-                    earlier_mail=earlier_mail,
+                connection = MemberConnection(
+                    process=process, channel=None, ready=ready_message, earlier_mail=earlier_mail
                 )
+                return cls(services, entry, connection, observer=observer, monitor=monitor)
             channel = MemberChannelServer(
                 process.channel,
-                budget=services.budget,
+                budget=services.runtime.budget,
                 slot=slot,
                 ask_person=services.ask_person_or_deny,
-                clock=services.clock,
+                clock=services.runtime.clock,
             )
-            async with services.clock.deadline(START_TIMEOUT):
+            async with services.runtime.clock.deadline(START_TIMEOUT):
                 ready = await channel.wait_until_ready()
                 exit_text = "" if ready is not None else await process.wait_until_exit()
         except (TimeoutError, ValueError):
@@ -133,7 +150,10 @@ class RemoteMember:
             await _close_and_stop_process(process)
             raise
         if isinstance(ready, MemberReadyMessage):
-            return cls(services, entry, process, channel, ready, observer=observer, earlier_mail=earlier_mail)
+            connection = MemberConnection(
+                process=process, channel=channel, ready=ready, earlier_mail=earlier_mail
+            )
+            return cls(services, entry, connection, observer=observer, monitor=monitor)
         await _close_and_stop_process(process)
         if ready is not None:
             raise AgentRequestRefused(ready.why)
@@ -174,9 +194,9 @@ class RemoteMember:
         """Return True if its process answers a ping as idle; a process that does not answer is ended."""
         if self._channel is None:
             try:
-                return not await self._services.store.open_mailboxes(self._entry.team).take_unread(
-                    self.name, limit=1
-                )
+                return not await self._services.runtime.team_store.open_mailboxes(
+                    self._entry.team
+                ).take_unread(self.name, limit=1)
             except (TeamStoreError, StateFileError):
                 return True  # unknown; only the foreign program reads this inbox
         busy = await self._channel.ping()
@@ -264,17 +284,30 @@ class RemoteMember:
         self._channel.send_message(MemberInterruptRequestedMessage())
         return True
 
-    def set_foreign_idle(self, *, idle: bool) -> None:
-        """Set the state of a foreign program, which is known only from its mail."""
-        self.state = "idle" if idle else "running"
-        self._observer.notify_changed()
+    async def deliver_mail(self, received: InboundMail) -> bool:
+        """Leave the mail to the member's own process."""
+        return False
+
+    def on_message_sent(self, summary: str) -> None:
+        return  # its own process keeps the summary
+
+    def on_foreign_mail(self, *, is_idle: bool) -> None:
+        if self.is_foreign:
+            self.state = "idle" if is_idle else "running"
+            self._observer.notify_changed()
+
+    def create_placeholder(self, entry: RosterEntry, cause: str) -> DownMember:
+        return DownMember(entry, cause, self)
+
+    def expect_restart(self) -> bool:
+        return False
 
     async def _stop_gracefully_or_terminate(self) -> None:
         if self._channel is not None:
             stop_message = MemberStopRequestedMessage(why=self.stop_reason, stays=self.resumable)
             self._channel.send_message(stop_message)
         try:
-            async with self._services.clock.deadline(LEAVE_TIMEOUT):
+            async with self._services.runtime.clock.deadline(LEAVE_TIMEOUT):
                 await self._listen_to_channel()
                 await self._process.wait_until_exit()
         except TimeoutError:
@@ -315,7 +348,7 @@ class RemoteMember:
                 )
                 self._observer.notify_changed()
             case MemberEventForwardedMessage(line=line):
-                self._services.events.publish_remote_journal_line(bytes(line))
+                self._services.runtime.events.publish_remote_journal_line(bytes(line))
                 self._count_usage_of_journal_line(bytes(line))
             case MailRequestWithdrawnMessage(request=request):
                 self._observer.on_request_withdrawn(request)
@@ -368,7 +401,7 @@ def _build_foreign_member_ready_message(
 async def _list_mail_ids_unread_by_lead(services: TeamServices, entry: RosterEntry) -> frozenset[str]:
     """Return the ids of the member's mail that the lead has not read."""
     try:
-        unread = await services.store.open_mailboxes(entry.team).take_unread(LEAD_NAME)
+        unread = await services.runtime.team_store.open_mailboxes(entry.team).take_unread(LEAD_NAME)
     except (TeamStoreError, StateFileError):
         return frozenset()
     return frozenset(mail.id for mail in unread if mail.sender == entry.name)

@@ -23,6 +23,7 @@ from shoal.core.events import (
     ToolProgressed,
     ToolStarted,
 )
+from shoal.team.channel.mail_question_broker import MailQuestionBroker
 
 _NEVER = 31_536_000.0
 """Seconds between timer checks while nothing can stall."""
@@ -41,35 +42,33 @@ class MemberStallDetector:
         self,
         clock: Clock,
         after: float,
-        tools: Mapping[str, Tool],
-        is_waiting: Callable[[], bool],
+        question_broker: MailQuestionBroker,
+        emit: Callable[[Event], Awaitable[None]],
     ) -> None:
-        """`is_waiting` returns True while the member waits for somebody's answer."""
+        """`emit` gets each event after the detector."""
         self._clock = clock
         self._after = after
-        self._tools = tools
-        self._is_waiting = is_waiting
+        self._question_broker = question_broker
+        self._emit = emit
+        self._tools: Mapping[str, Tool] = {}
+        """Tools of the member in the watched turn."""
         self._timer: Deadline | None = None
         self._set_at = 0.0
         self._request_open = False
         self._running_tools: dict[str, float | None] = {}
         """Deadlines in seconds of the running calls."""
+        question_broker.subscribe(self._extend_stall_timer)
 
-    def wrap_emit(self, emit: Callable[[Event], Awaitable[None]]) -> Callable[[Event], Awaitable[None]]:
-        """Wrap the member's `emit` so that this detector sees each event first."""
-
-        def observe_and_forward_event(event: Event) -> Awaitable[None]:
-            handler = _HANDLERS.get(type(event))
-            if handler is not None and self._timer is not None:
-                handler(self, event)
-            return emit(event)
-
-        return observe_and_forward_event
+    def observe_and_forward_event(self, event: Event) -> Awaitable[None]:
+        handler = _HANDLERS.get(type(event))
+        if handler is not None and self._timer is not None:
+            handler(self, event)
+        return self._emit(event)
 
     @asynccontextmanager
-    async def watch_turn_for_stall(self) -> AsyncIterator[None]:
+    async def watch_turn_for_stall(self, tools: Mapping[str, Tool]) -> AsyncIterator[None]:
         """Watch a block; raises `MemberStalledError` inside it."""
-        self._request_open = False
+        self._tools, self._request_open = tools, False
         self._running_tools.clear()
         timer = self._clock.deadline(_NEVER)
         try:
@@ -79,10 +78,6 @@ class MemberStallDetector:
             raise MemberStalledError(f"no activity for {self._after:g} s") from error
         finally:
             self._timer = None
-
-    def reset_stall_timer(self) -> None:
-        """Reset the timer after a question was asked or answered."""
-        self._extend_stall_timer()
 
     def _on_model_request_sent(self, _: ModelRequestSent) -> None:
         self._request_open = True
@@ -113,7 +108,7 @@ class MemberStallDetector:
     def _compute_stall_timeout(self) -> float:
         """Return the seconds from now until silence counts as a stall."""
         silence_limit = self._after * (1 + 1 / _SLACK_DIVISOR)
-        if self._is_waiting():
+        if self._question_broker.has_unanswered_questions:
             return _NEVER
         if self._request_open:
             return silence_limit

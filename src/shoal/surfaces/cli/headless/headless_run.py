@@ -156,7 +156,7 @@ class _HeadlessRun:
         """Calls of this turn that were not run because nobody was available to answer."""
 
     async def run_turns(self) -> int:
-        for note in self._session.notes:
+        for note in () if self._job.quiet else self._session.notes:
             print_user_message(note)
         recovered = self._session.recovered
         if recovered is not None and recovered.cut_off_results:

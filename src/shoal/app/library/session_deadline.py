@@ -1,0 +1,48 @@
+"""Time limits of a session: they end everything that a program started, and refuse new work afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from shoal.core.budgets.limits import format_limit_amount
+
+if TYPE_CHECKING:
+    from shoal.app.session.session import Session
+
+
+class SessionTimeLimit(Struct, frozen=True):
+    """A deadline, or the time limit of the budget."""
+
+    seconds: float
+    """Seconds until it passes."""
+    sentence: str
+    """Says that it has passed."""
+
+
+def find_time_limit(session: Session, deadline: float | None) -> SessionTimeLimit | None:
+    """Return the limit that passes first."""
+    limits: list[SessionTimeLimit] = []
+    if deadline is not None:
+        limits.append(
+            SessionTimeLimit(session.seconds_until_deadline, f"the deadline of {deadline:g} s has passed")
+        )
+    budget = session.budget
+    if budget.deadline is not None:
+        amount = format_limit_amount("seconds", budget.limits.max_seconds or 0)
+        left = budget.deadline - budget.clock.monotonic()
+        limits.append(SessionTimeLimit(left, f"the time limit of {amount} for the whole run has passed"))
+    return min(limits, key=lambda limit: limit.seconds, default=None)
+
+
+async def stop_work_at_time_limit(session: Session, limit: SessionTimeLimit) -> None:
+    """Wait for the limit, then stop all workflows, teammates and agents, and refuse new ones."""
+    await session.clock.sleep(max(0.0, limit.seconds))
+    session.workflows.agents.stop_starting(limit.sentence)
+    async with asyncio.TaskGroup() as group:
+        # First: a program that sees its agents stop would report their end instead of the deadline.
+        group.create_task(session.workflows.stop_all(limit.sentence))
+        group.create_task(session.teams.close())
+        group.create_task(session.supervisor.stop_all_agents(limit.sentence))

@@ -1,0 +1,156 @@
+"""Finds objects that another object completes after their construction."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+_OWN = ("self", "cls")
+_MAKERS = ("create_", "build_", "open_", "load_", "make_", "connect", "restore_")
+
+
+class LateAssignment(Struct, frozen=True):
+    """An assignment to an attribute of another object, or of a method that stores a callback."""
+
+    module: str
+    line: int
+    target: str
+    """The assigned expression, or `Class.method` for a method that stores a callback."""
+
+    def __str__(self) -> str:
+        return f"{self.module}:{self.line} {self.target}"
+
+
+def find_late_assignments(root: Path, packages: tuple[str, ...]) -> list[LateAssignment]:
+    """Find assignments with which one object completes another.
+
+    They assign to an attribute of an attribute, store a function in another object, or add an attribute to
+    an object that the same function has created. A method that is not the constructor and stores a callback
+    in its object counts too: its object is used before the callback is there.
+    """
+    modules = {path: ast.parse(path.read_text()) for path in sorted(root.rglob("*.py"))}
+    aliases = {name for tree in modules.values() for name in _find_callable_aliases(tree)}
+    found: list[LateAssignment] = []
+    for path, tree in modules.items():
+        module = str(path.relative_to(root))
+        if not module.startswith(tuple(f"{package}/" for package in packages)):
+            continue
+        for owner, function in _iter_functions(tree):
+            found += [
+                LateAssignment(module, line, target) for line, target in _find_in_function(function, owner)
+            ]
+            if owner and _stores_callback(function, aliases):
+                found.append(LateAssignment(module, function.lineno, f"{owner}.{function.name}"))
+    return found
+
+
+def _iter_functions(tree: ast.Module) -> Iterator[tuple[str, _Function]]:
+    """Yield each function with the name of its class; empty outside classes."""
+    methods = {
+        method: node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for method in node.body
+        if isinstance(method, _Function)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, _Function):
+            yield methods.get(node, ""), node
+
+
+def _iter_own_nodes(function: _Function) -> Iterator[ast.AST]:
+    """Yield the nodes of a function without those of functions inside it."""
+    waiting: list[ast.AST] = list(function.body)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, (*_Function.__args__, ast.Lambda, ast.ClassDef)):
+            waiting += ast.iter_child_nodes(node)
+
+
+def _find_in_function(function: _Function, owner: str) -> Iterator[tuple[int, str]]:
+    nodes = list(_iter_own_nodes(function))
+    functions = {node.name for node in nodes if isinstance(node, _Function)}
+    created = {
+        target.id
+        for node in nodes
+        if isinstance(node, ast.Assign) and _is_creation(node.value, owner)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for node in nodes:
+        if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+            for target in _iter_attribute_targets(node):
+                text, parent = ast.unparse(target), target.value
+                is_deep = isinstance(parent, ast.Attribute)
+                name = parent.id if isinstance(parent, ast.Name) and parent.id not in _OWN else ""
+                if is_deep or name in created or (name and _is_function(node.value, functions)):
+                    yield node.lineno, text
+
+
+def _iter_attribute_targets(node: ast.Assign | ast.AnnAssign | ast.AugAssign) -> Iterator[ast.Attribute]:
+    for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+        for each in ast.walk(target):
+            if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store):
+                yield each
+
+
+def _is_creation(value: ast.expr, owner: str) -> bool:
+    """Return True for a call that creates an object, except for one of the same class."""
+    if isinstance(value, ast.IfExp):
+        return _is_creation(value.body, owner) or _is_creation(value.orelse, owner)
+    if isinstance(value, ast.Await):
+        value = value.value
+    if not isinstance(value, ast.Call):
+        return False
+    called = ast.unparse(value.func).rpartition(".")[2]
+    is_own_class = called in (owner, *_OWN)
+    return not is_own_class and (called[:1].isupper() or called.lstrip("_").startswith(_MAKERS))
+
+
+def _is_function(value: ast.expr | None, functions: set[str]) -> bool:
+    match value:
+        case ast.Lambda():
+            return True
+        case ast.Name(id=name):
+            return name in functions
+        case ast.Call(func=ast.Name(id="partial")):
+            return True
+        case _:
+            return False
+
+
+def _find_callable_aliases(tree: ast.Module) -> Iterator[str]:
+    for node in tree.body:
+        if (
+            isinstance(node, ast.AnnAssign)
+            and isinstance(node.target, ast.Name)
+            and ast.unparse(node.annotation) == "TypeAlias"
+            and node.value is not None
+            and ast.unparse(node.value).startswith("Callable")
+        ):
+            yield node.target.id
+
+
+def _stores_callback(function: _Function, aliases: set[str]) -> bool:
+    if function.name == "__init__":
+        return False
+    callbacks = {
+        argument.arg
+        for argument in (*function.args.args, *function.args.kwonlyargs)
+        if argument.annotation is not None
+        and _is_callback(ast.unparse(argument.annotation).removesuffix(" | None"), aliases)
+    }
+    return any(
+        isinstance(node.value, ast.Name) and node.value.id in callbacks
+        for node in _iter_own_nodes(function)
+        if isinstance(node, ast.Assign) and any(isinstance(target, ast.Attribute) for target in node.targets)
+    )
+
+
+def _is_callback(annotation: str, aliases: set[str]) -> bool:
+    return annotation.startswith("Callable[") or annotation in aliases

@@ -1,0 +1,188 @@
+"""Wrong arguments of workflows and their steps: a clear error at once, before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shoal
+from shoal.core.errors import WorkflowError
+from shoal.core.events import AgentStarted, Event, WorkflowStarted, WorkflowStepStarted
+
+editor = shoal.Agent("editor", prompt="You edit.", tools=[])
+
+
+def add_one(value: int) -> int:
+    return value + 1
+
+
+async def set_phase(flow: shoal.Workflow, name: Any) -> None:
+    flow.phase(name)
+
+
+Step = Callable[[shoal.Workflow], Awaitable[Any]]
+WRONG: dict[str, tuple[Any, type[Exception], str]] = {
+    "phase(3)": (lambda flow: set_phase(flow, 3), TypeError, "flow.phase(): name: expected a string, got 3."),
+    "phase('')": (lambda flow: set_phase(flow, " "), ValueError, "flow.phase(): name is empty."),
+    "shell timeout": (
+        lambda flow: flow.shell("touch made", timeout="a"),
+        TypeError,
+        "flow.shell(): timeout: expected a number of seconds, got 'a'.",
+    ),
+    "shell timeout 0": (lambda flow: flow.shell("touch made", timeout=0), ValueError, "got 0."),
+    "shell timeout nan": (
+        lambda flow: flow.shell("touch made", timeout=float("nan")),
+        ValueError,
+        "got nan.",
+    ),
+    "sleep inf": (
+        lambda flow: flow.sleep(float("inf")),
+        ValueError,
+        "flow.sleep(): seconds: expected a number of seconds from 0 to 31,536,000, got inf.",
+    ),
+    "sleep nan": (lambda flow: flow.sleep(float("nan")), ValueError, "got nan."),
+    "sleep negative": (lambda flow: flow.sleep(-1), ValueError, "got -1."),
+    "sleep text": (lambda flow: flow.sleep("1"), TypeError, "expected a number of seconds, got '1'."),
+    "sleep bool": (lambda flow: flow.sleep(True), TypeError, "got True."),
+    "pipeline sync": (
+        lambda flow: flow.pipeline([1, 2], add_one),
+        TypeError,
+        "flow.pipeline(): the stage add_one returned 2. Write it as `async def`.",
+    ),
+    "pipeline empty": (lambda flow: flow.pipeline([1]), TypeError, "pass at least one stage"),
+    "pipeline items": (lambda flow: flow.pipeline(3, add_one), TypeError, "items: expected a list, got 3."),
+    "map option": (
+        lambda flow: flow.map(editor, ["a"], fallback=None),
+        TypeError,
+        "flow.map() got an unknown option 'fallback'.",
+    ),
+}
+
+
+@pytest.mark.spec("WFL-05")
+@pytest.mark.parametrize("name", WRONG)
+async def test_a_wrong_argument_of_a_step_is_refused_at_once(tmp_path: Path, name: str) -> None:
+    step, kind, message = WRONG[name]
+
+    @shoal.workflow
+    async def run_step(flow: shoal.Workflow) -> Any:
+        return await step(flow)
+
+    events: list[Event] = []
+    model = shoal.ScriptedModel(lambda request: "done")
+    async with shoal.open(cwd=tmp_path, model=model, mode="bypassPermissions") as session:
+        session.subscribe(events.append)
+        with pytest.raises(kind) as caught:
+            await run_step.run(session)
+    assert message in str(caught.value)
+    assert not any(isinstance(event, WorkflowStepStarted | AgentStarted) for event in events)
+    assert not (tmp_path / "made").exists()
+
+
+class Opaque:
+    def __init__(self, secret: object) -> None: ...
+
+
+@pytest.mark.spec("WFL-05")
+def test_a_returned_type_without_a_schema_is_refused_by_the_decorator() -> None:
+    with pytest.raises(TypeError, match=r"the type that make returns: Opaque cannot be described as JSON"):
+
+        @shoal.workflow
+        async def make(flow: shoal.Workflow) -> Opaque: ...
+
+
+@pytest.mark.spec("WFL-05")
+async def test_a_returned_type_that_is_defined_later_is_checked_at_the_start(tmp_path: Path) -> None:
+    @shoal.workflow
+    async def make(flow: shoal.Workflow) -> LaterType: ...  # type: ignore[name-defined]  # noqa: F821
+
+    events: list[Event] = []
+    globals()["LaterType"] = Opaque
+    try:
+        async with shoal.open(cwd=tmp_path, model=shoal.ScriptedModel([])) as session:
+            session.subscribe(events.append)
+            with pytest.raises(TypeError, match="the type that make returns"):
+                await make.run(session)
+    finally:
+        del globals()["LaterType"]
+    assert not any(isinstance(event, WorkflowStarted) for event in events)
+
+
+@shoal.workflow
+async def edit_twice(flow: shoal.Workflow, name: str = "a") -> str:
+    await flow.agent(editor, f"first {name}")
+    return await flow.agent(editor, f"second {name}")
+
+
+@pytest.mark.spec("WFL-05")
+@pytest.mark.parametrize(
+    ("number", "kind", "message"),
+    [
+        (99, WorkflowError, r"has no step 99. It has the steps 1 to 2"),
+        (3, WorkflowError, r"has no step 3"),
+        (0, WorkflowError, r"has no step 0"),
+        (-1, WorkflowError, r"has no step -1"),
+        (1.5, TypeError, r"rerun_from: expected the number of a step, got 1.5"),
+        ("x", TypeError, r"rerun_from: expected the number of a step, got 'x'"),
+        (True, TypeError, r"got True"),
+    ],
+)
+async def test_a_step_that_does_not_exist_cannot_run_again(
+    tmp_path: Path, number: Any, kind: type[Exception], message: str
+) -> None:
+    events: list[Event] = []
+    async with shoal.open(cwd=tmp_path, model=shoal.ScriptedModel(lambda request: "done")) as session:
+        await edit_twice.run(session)
+        session.subscribe(events.append)
+        with pytest.raises(kind, match=message):
+            await edit_twice.resume(session, rerun_from=number)
+    assert not any(isinstance(event, WorkflowStarted) for event in events)
+
+
+@pytest.mark.spec("WFL-05")
+async def test_arguments_that_do_not_fit_name_the_workflow(tmp_path: Path) -> None:
+    run: Any = edit_twice.run
+    async with shoal.open(cwd=tmp_path, model=shoal.ScriptedModel([])) as session:
+        with pytest.raises(TypeError, match=r"edit_twice.run\(\): got an unexpected keyword argument 'nam'"):
+            await run(session, nam="a")
+    with pytest.raises(TypeError, match="session: expected an open session, got 'x'"):
+        await edit_twice.resume("x")  # type: ignore[arg-type]
+
+
+@pytest.mark.spec("WFL-01")
+@pytest.mark.parametrize("mode", ["bypassPermissions", "default", "plan"])
+async def test_a_command_that_is_not_permitted_does_not_run(tmp_path: Path, mode: Any) -> None:
+    @shoal.workflow
+    async def touch(flow: shoal.Workflow) -> int:
+        return (await flow.shell("touch made")).exit_code
+
+    model = shoal.ScriptedModel([])
+    denied = [shoal.ToolRule("Bash(touch:*)")] if mode == "bypassPermissions" else []
+    async with shoal.open(cwd=tmp_path, model=model, mode=mode, disallowed_tools=denied) as session:
+        with pytest.raises(WorkflowError, match="The command 'touch made' did not run: "):
+            await touch.run(session)
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.spec("WFL-01")
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_a_person_decides_about_a_command(tmp_path: Path, allowed: bool) -> None:
+    @shoal.workflow
+    async def touch(flow: shoal.Workflow) -> int:
+        return (await flow.shell("touch made")).exit_code
+
+    def answer(question: shoal.Question) -> shoal.Answer:
+        assert isinstance(question, shoal.PermissionQuestion)
+        assert question.input["command"] == "touch made"
+        return question.allow() if allowed else question.deny("not today")
+
+    async with shoal.open(cwd=tmp_path, model=shoal.ScriptedModel([]), on_question=answer) as session:
+        if allowed:
+            assert await touch.run(session) == 0
+        else:
+            with pytest.raises(WorkflowError, match=r"did not run: .*not today"):
+                await touch.run(session)
+    assert (tmp_path / "made").exists() == allowed
