@@ -215,7 +215,7 @@ class AcceptedCommandChecker:
         yield from (f"{head}{slash}{entry.name}" for entry in _list_entries(directory) if matches(entry.name))
 
     def _iter_entries(self, directory: str) -> Iterator[os.DirEntry[str]]:
-        """Yield everything below a directory without following links."""
+        """Yield everything in a directory tree without following links."""
         pending, count = [directory], 0
         while pending:
             for entry in _list_entries(pending.pop()):
