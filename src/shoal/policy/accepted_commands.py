@@ -18,6 +18,7 @@ from msgspec import Struct
 from shoal.core.errors import WorkspaceError
 from shoal.core.text.filenames import escape_filename
 from shoal.policy.path_resolver import CommandPathResolver, PathResolver
+from shoal.policy.policy_texts import format_policy_notice
 from shoal.policy.rule_tables import FilePermissionRuleTable, PermissionRuleTables
 from shoal.policy.shell.command_analysis import SimpleShellCommand
 from shoal.policy.shell.program_judges import judge_sed
@@ -33,16 +34,6 @@ _RECURSIVE = re.compile(r"-[a-zA-Z]*[rR][a-zA-Z]*|--recursive")
 _IN_PLACE = re.compile(r"-(?P<flags>[nErsuz]*)i(?P<short>.*)|--in-place(?:=(?P<long>.*))?", re.DOTALL)
 _SUFFIX = re.compile(r"[\w.~-]*")
 _MAX_ENTRIES = 10_000
-
-_PROTECTED = "it writes {}, which is protected: it controls what programs do, or contains keys"
-_OUTSIDE = "it writes {}, outside the working directories"
-_BY_RULE = "it changes {}, to which the rule {} applies"
-_LINK = "it moves or copies the link {}, which may lead elsewhere afterward"
-_TOO_MANY = "there are too many files to check"
-_UNCLEAR = "Shoal cannot tell which files it moves or copies"
-_OTHER_SCRIPT = "Shoal cannot tell what the sed script changes"
-_CHAINED = "one part of the line moves files that another part creates or moves"
-_MIXED = "another part of the line may change where its paths lead"
 
 
 class FileWriteObjection(Struct, frozen=True):
@@ -88,7 +79,7 @@ class AcceptedCommandChecker:
                 case _:
                     return self._check_move(part, tables)
         except _TooManyFilesError:
-            return FileWriteObjection(_TOO_MANY)
+            return FileWriteObjection(format_policy_notice("too_many_files"))
         except WorkspaceError as error:
             return FileWriteObjection(str(error))
 
@@ -97,7 +88,7 @@ class AcceptedCommandChecker:
         if len(parts) == 1 or not any(map(is_checked := _is_checked_command, parts)):
             return None
         if any(not part.read_only and not is_accepted_command(part) for part in parts):
-            return _MIXED
+            return format_policy_notice("mixed_line")
         for mover in filter(is_checked, parts):
             for source in self._list_absolute(_list_sources(mover)):
                 for other in parts:
@@ -105,7 +96,7 @@ class AcceptedCommandChecker:
                     may_fill = any(f"{path}/".startswith(f"{source}/") for path in written if path != source)
                     is_moved = _is_mover(other) and any(_is_related(path, source) for path in written)
                     if may_fill or is_moved:
-                        return _CHAINED
+                        return format_policy_notice("chained_moves")
         return None
 
     def _list_absolute(self, paths: Iterable[str]) -> list[str]:
@@ -129,7 +120,7 @@ class AcceptedCommandChecker:
             if match["flags"]:
                 words.append(ShellWord(f"-{match['flags']}"))
         if not is_in_place or not _SUFFIX.fullmatch(suffix) or not judge_sed(words).read_only:
-            return FileWriteObjection(_OTHER_SCRIPT)
+            return FileWriteObjection(format_policy_notice("unclear_script"))
         backups = (f"{path}{suffix}" for path in part.changes if suffix)
         return self._check_new_files(backups, tables)
 
@@ -152,15 +143,17 @@ class AcceptedCommandChecker:
     ) -> FileWriteObjection | None:
         sources, targets = _list_sources(part), _list_targets(part)
         if not sources or any(map(GLOB.search, targets)):
-            return FileWriteObjection(_UNCLEAR)
+            return FileWriteObjection(format_policy_notice("unclear_move"))
         is_move = part.argv is not None and part.argv[0] == "mv"
         for path in sources:
             for source in self._iter_operand_paths(path):
                 name = source.rstrip("/").rpartition("/")[2]
                 if name in ("", ".."):
-                    return FileWriteObjection(_UNCLEAR)
+                    return FileWriteObjection(format_policy_notice("unclear_move"))
                 if Path(self._make_absolute(source).rstrip("/")).is_symlink():
-                    return FileWriteObjection(_LINK.format(escape_filename(source)))
+                    return FileWriteObjection(
+                        format_policy_notice("moved_link", path=escape_filename(source))
+                    )
                 # A target that does not exist now may be a directory once an earlier part has run.
                 new_places = [*targets, *(f"{target}/{name}" for target in targets)]
                 objection = self._check_new_files(new_places, tables) or self._check_moved_tree(
@@ -175,7 +168,9 @@ class AcceptedCommandChecker:
     ) -> FileWriteObjection | None:
         for entry in self._iter_entries(source):
             if entry.is_symlink():
-                return FileWriteObjection(_LINK.format(escape_filename(entry.path)))
+                return FileWriteObjection(
+                    format_policy_notice("moved_link", path=escape_filename(entry.path))
+                )
             relative = entry.path[len(source) :]
             objection = (
                 self._check_old_file(entry.path, tables.shell_read_rules)
@@ -188,7 +183,9 @@ class AcceptedCommandChecker:
 
     def _check_old_file(self, real: str, rules: FilePermissionRuleTable) -> FileWriteObjection | None:
         if self._paths.is_change_guarded(real):
-            return FileWriteObjection(_PROTECTED.format(escape_filename(real)), guarded=True)
+            return FileWriteObjection(
+                format_policy_notice("writes_protected", path=escape_filename(real)), guarded=True
+            )
         return _check_rules(real, rules)
 
     def _check_new_files(
@@ -197,7 +194,7 @@ class AcceptedCommandChecker:
         for path in paths:
             real, _ = self._paths.resolve_path(path)
             if not self._paths.is_inside_workspace(real):
-                return FileWriteObjection(_OUTSIDE.format(escape_filename(path)))
+                return FileWriteObjection(format_policy_notice("writes_outside", path=escape_filename(path)))
             if objection := self._check_old_file(real, tables.shell_write_rules):
                 return objection
         return None
@@ -209,7 +206,7 @@ class AcceptedCommandChecker:
         if not GLOB.search(path):
             return
         if GLOB.search(head):
-            raise WorkspaceError(_UNCLEAR)
+            raise WorkspaceError(format_policy_notice("unclear_move"))
         matches = re.compile(".*" if "[" in pattern else translate(pattern), re.DOTALL).match
         directory = self._make_absolute(head or ("/" if slash else "."))
         yield from (f"{head}{slash}{entry.name}" for entry in _list_entries(directory) if matches(entry.name))
@@ -244,7 +241,9 @@ def _check_rules(real: str, rules: FilePermissionRuleTable) -> FileWriteObjectio
     rule = rules.deny.find_match(real) or rules.ask.find_match(real)
     if rule is None:
         return None
-    return FileWriteObjection(_BY_RULE.format(escape_filename(real), rule), guarded=True)
+    return FileWriteObjection(
+        format_policy_notice("changed_by_rule", path=escape_filename(real), rule=rule), guarded=True
+    )
 
 
 def _is_mover(part: SimpleShellCommand) -> bool:
