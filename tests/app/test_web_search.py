@@ -148,7 +148,7 @@ async def test_an_agent_that_names_an_absent_tool_is_told_and_starts(tmp_path: P
     (started,) = list_agent_starts(session)
     assert started.tools == ("Read",)
     assert "not available here: WebSearch, LSP" in prompts[0]
-    assert "names only tools that are not available here: WebSearch" in "".join(list_lead_results(session))
+    assert "none of its tools is available here (WebSearch)" in "".join(list_lead_results(session))
 
 
 def test_results_of_a_search_by_the_provider_are_listed() -> None:

@@ -121,7 +121,7 @@ async def edit_twice(flow: shoal.Workflow, name: str = "a") -> str:
 @pytest.mark.parametrize(
     ("number", "kind", "message"),
     [
-        (99, WorkflowError, r"has no step 99. It has the steps 1 to 2"),
+        (99, WorkflowError, r"has no step 99. Its steps: 1 to 2"),
         (3, WorkflowError, r"has no step 3"),
         (0, WorkflowError, r"has no step 0"),
         (-1, WorkflowError, r"has no step -1"),

@@ -37,6 +37,7 @@ class Event(Struct, frozen=True, kw_only=True, tag_field="type", tag="event", gc
 
     is_journaled: ClassVar[bool] = False
     agent: AgentId
+    """Id of the agent; `lead` for the lead."""
 
 
 class JournaledEvent(Event, frozen=True, tag="journaled"):

@@ -38,8 +38,9 @@ from shoal.policy.command_meanings import (
     add_written_scripts,
 )
 from shoal.policy.command_rules import ShellCommandRules
-from shoal.policy.path_resolver import KEYS_REFUSAL, CommandPathResolver, PathResolver
+from shoal.policy.path_resolver import CommandPathResolver, PathResolver
 from shoal.policy.permission_rules import EDIT_ACCEPTING_MODES, ToolPermissionRule
+from shoal.policy.policy_texts import format_policy_notice
 from shoal.policy.rule_decisions import (
     ShellCommandPartDecision,
     build_rule_decision,
@@ -69,9 +70,6 @@ from shoal.policy.wildcards import GLOB, TooManyDirectoryEntriesError, has_odd_n
 _QUOTED_WILDCARD = re.compile(r"\[([*?\[])\]")
 _TOO_MANY_LINKS = "it follows links, and there are too many files to check"
 _ODD_NAMES = "some file names contain spaces, quotes or a leading dash, which changes the arguments"
-_NEW_SETTINGS = "one part of the line writes files that another part may read as its settings"
-_TOO_WIDE = "its wildcards match too many files to check"
-_UNCLEAR_FILES = "Shoal cannot tell which files it reads; they may include Shoal's keys"
 _KEY_WORDS = ("keys", "credentials")
 MAX_COMMAND_LENGTH = 100_000
 """Maximum length; the system accepts little more in one argument, and nobody can review a longer one."""
@@ -113,11 +111,12 @@ class ShellCommandPermissionDecider:
     ) -> PermissionDecision:
         rules = tables.shell_command_rules
         if "\0" in command:
-            return DenyDecision("the command contains a NUL byte, which is not allowed in a command line.")
+            return DenyDecision(format_policy_notice("nul_in_command"))
         if len(command) > MAX_COMMAND_LENGTH:
             return DenyDecision(
-                f"the command is {len(command):,} characters long; the limit is {MAX_COMMAND_LENGTH:,}. "
-                "Write it to a script file and run that."
+                format_policy_notice(
+                    "long_command", length=f"{len(command):,}", maximum=f"{MAX_COMMAND_LENGTH:,}"
+                )
             )
         if rules.bare_deny is not None:
             return to_permission_decision(
@@ -138,7 +137,7 @@ class ShellCommandPermissionDecider:
         ):
             return to_permission_decision(objection)
         if removed := self._find_critical_removal(analysis):
-            return AskDecision(f"it would remove {removed}, which no rule can allow", needs_person=True)
+            return AskDecision(format_policy_notice("critical_removal", path=removed), needs_person=True)
         if bypasses:
             return AllowDecision("permissions are skipped")
         return self._decide_command_permission(command, analysis, tables, mode)
@@ -243,7 +242,9 @@ class ShellCommandPermissionDecider:
         doubt = self._check_shoal_key_access(analysis.parts)
         if doubt is None and not analysis.are_paths_known and any(word in command for word in _KEY_WORDS):
             part = SimpleShellCommand(text=command, argv=None)
-            doubt = ShellCommandPartDecision(part=part, verdict="ask", reason=_UNCLEAR_FILES)
+            doubt = ShellCommandPartDecision(
+                part=part, verdict="ask", reason=format_policy_notice("unclear_files")
+            )
         if doubt is not None and doubt.verdict == "deny":
             return doubt
         rules = tables.shell_command_rules
@@ -272,9 +273,13 @@ class ShellCommandPermissionDecider:
         for part in parts if self._paths.has_home else ():
             try:
                 if any(map(self._may_be_shoal_key_path, (*part.reads, *part.writes))):
-                    return ShellCommandPartDecision(part=part, verdict="deny", reason=KEYS_REFUSAL)
+                    return ShellCommandPartDecision(
+                        part=part, verdict="deny", reason=format_policy_notice("keys")
+                    )
             except TooManyDirectoryEntriesError:
-                doubt = doubt or ShellCommandPartDecision(part=part, verdict="ask", reason=_TOO_WIDE)
+                doubt = doubt or ShellCommandPartDecision(
+                    part=part, verdict="ask", reason=format_policy_notice("wide_wildcards")
+                )
         return doubt
 
     def _may_be_shoal_key_path(self, path: str) -> bool:
@@ -306,7 +311,7 @@ class ShellCommandPermissionDecider:
             )
         parts = analysis.parts
         if len(parts) > 1 and any(part.writes for part in parts) and self._may_obey_written_settings(parts):
-            return AskDecision(_NEW_SETTINGS)
+            return AskDecision(format_policy_notice("new_settings"))
         decisions = [self._decide_simple_command(part, tables, mode) for part in analysis.parts]
         not_allowed = [each for each in decisions if each.verdict != "allow"]
         if not_allowed:
@@ -425,7 +430,7 @@ class ShellCommandPermissionDecider:
                 if objection := self._find_real_write_objection(part, path, real_path, rule, tables, mode):
                     return objection
         except TooManyDirectoryEntriesError:
-            return _FileWriteObjection(_TOO_WIDE)
+            return _FileWriteObjection(format_policy_notice("wide_wildcards"))
         return None
 
     def _iter_wildcard_paths(self, path: str) -> Iterator[str]:
@@ -467,7 +472,7 @@ class ShellCommandPermissionDecider:
             found = (self._find_real_read_objection(each, tables) for each in self._iter_wildcard_paths(path))
             return next(filter(None, found), None)
         except TooManyDirectoryEntriesError:
-            return _TOO_WIDE
+            return format_policy_notice("wide_wildcards")
 
     def _find_link_objection(self, part: SimpleShellCommand, tables: PermissionRuleTables) -> str | None:
         """Return why a command that reads everything below its paths, including through links, needs

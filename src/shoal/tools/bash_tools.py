@@ -13,11 +13,12 @@ from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_
 from shoal.core.errors import ProcessError, ShoalError
 from shoal.core.ports import ChildProcessHandle
 from shoal.core.text.filenames import escape_filename
-from shoal.tools.builtin_tool import builtin_tool, format_tool_text, load_tool_description
+from shoal.tools.builtin_tool import builtin_tool
 from shoal.tools.command_launcher import follow_command_directory
 from shoal.tools.command_output import CommandOutputCollector, CommandOutputPipe
 from shoal.tools.python_subprocess import PythonSubprocessTimeoutError, run_python_subprocess
 from shoal.tools.shell_supervisor import BackgroundShellProcess, BackgroundShellSupervisor
+from shoal.tools.tool_texts import format_tool_text, load_tool_description
 
 DEFAULT_TIMEOUT = 120_000
 MAX_TIMEOUT = 600_000
@@ -54,7 +55,7 @@ async def filter_lines_by_regex(text: str, pattern: str, context: ToolContext) -
             format_tool_text("BashOutput", "slow_filter", seconds=f"{_TIMEOUT:g}")
         ) from None
     except ProcessError as error:
-        raise InvalidRegexError(f"The output could not be searched. {error}") from error
+        raise InvalidRegexError(format_tool_text("BashOutput", "not_filtered", error=error)) from error
     if status != 0:
         raise InvalidRegexError(output.strip())
     return output

@@ -12,6 +12,7 @@ from shoal.core.errors import WorktreeError
 from shoal.core.text.filenames import escape_filename
 from shoal.workspaces.checkout import GitCheckout, get_head_commit
 from shoal.workspaces.git_runner import GitDirectories, GitRunner
+from shoal.workspaces.workspace_texts import format_workspace_notice
 
 INCLUDE_FILE = ".worktreeinclude"
 _MAX_FILES = 1_000
@@ -58,7 +59,7 @@ async def limit_to_sparse_paths(git: GitRunner, location: GitDirectories, paths:
     """Limit a worktree that has no files yet to some directories. Raises `WorktreeError`."""
     for path in paths:
         if path.startswith(("/", "-")) or ".." in Path(path).parts:
-            raise WorktreeError(f"{path!r} in worktree.sparsePaths is not a directory of the repository.")
+            raise WorktreeError(format_workspace_notice("bad_sparse_path", path=repr(path)))
     # A session in the worktree must not lose the project's permission rules.
     await git("sparse-checkout", "set", "--cone", ".claude", *paths, at=location)
 

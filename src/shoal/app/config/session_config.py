@@ -235,20 +235,20 @@ def create_model_chooser(
             note(text)
 
     async def choose_model(name: str | Model | None) -> Model:
-        if name is None or isinstance(name, str):
-            if pair := find_plan_mode_names(name, settings):
-                planning, other = await choose_model(pair.planning), await choose_model(pair.other)
-                return PlanModeModel(pair.name, planning=planning, other=other)
-            name = await choose_model_with_fallback(
-                name,
-                options.fallback_model,
-                settings,
-                options.clock,
-                config.jitter,
-                placeholders=placeholders,
-                note=note_once,
-            )
-        model = _wrap_model_with_recorder(name, options.record, placeholders)
+        text = name if name is None or isinstance(name, str) else ""
+        if text != "" and (pair := find_plan_mode_names(text, settings)):
+            planning, other = await choose_model(pair.planning), await choose_model(pair.other)
+            return PlanModeModel(pair.name, planning=planning, other=other)
+        chosen = await choose_model_with_fallback(
+            name,
+            options.fallback_model,
+            settings,
+            options.clock,
+            config.jitter,
+            placeholders=placeholders,
+            note=note_once,
+        )
+        model = _wrap_model_with_recorder(chosen, options.record, placeholders)
         exit_stack.push_async_callback(model.aclose)
         return model
 

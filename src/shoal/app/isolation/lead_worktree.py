@@ -48,7 +48,7 @@ class NamedWorktree(Struct, frozen=True, kw_only=True):
 def get_named_worktree_path(top: Path, name: str) -> Path:
     """Return the path of a worktree. Raises `WorktreeError` for an invalid name."""
     if _NAME.fullmatch(name) is None:
-        raise WorktreeError(f"{name!r} is not a valid name: use letters, digits, '.', '_' and '-'.")
+        raise WorktreeError(format_session_notice("worktree_name", name=repr(name)))
     return top / ".claude" / "worktrees" / name
 
 
@@ -100,7 +100,7 @@ async def open_named_worktree(
     await git("worktree", "add", "--quiet", "--no-checkout", *start, at=at)
     entry = find_git_worktree_entry(checkout.common, path)
     if entry is None:
-        raise WorktreeError(f"git created the worktree {path} but does not list it.")
+        raise WorktreeError(format_session_notice("worktree_not_listed", path=path))
     location = GitDirectories(entry=entry, common=checkout.common, tree=path)
     if options.sparse_paths:
         await limit_to_sparse_paths(git, location, options.sparse_paths)

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from shoal.app.model_notices import format_session_notice
 from shoal.core.errors import WorkflowError
 from shoal.core.output_type import OutputType
 
@@ -17,10 +18,7 @@ def to_json_value(value: Any, what: str) -> Any:
     try:
         return msgspec.to_builtins(value, enc_hook=_encode_pydantic_model, str_keys=True)
     except (TypeError, ValueError, RecursionError) as error:
-        raise WorkflowError(
-            f"{what} cannot be stored as JSON: {error}. Use text, numbers, lists, dictionaries, dataclasses, "
-            "msgspec Structs or pydantic models."
-        ) from error
+        raise WorkflowError(format_session_notice("not_json", what=what, error=error)) from error
 
 
 def convert_json_value(value: Any, python_type: Any, what: str) -> Any:
@@ -30,7 +28,7 @@ def convert_json_value(value: Any, python_type: Any, what: str) -> Any:
     try:
         return OutputType(python_type).convert(value)
     except (TypeError, ValueError) as error:
-        raise WorkflowError(f"{what} does not fit its type: {error}.") from error
+        raise WorkflowError(format_session_notice("wrong_type", what=what, error=error)) from error
 
 
 def format_returned_value(value: Any) -> str:

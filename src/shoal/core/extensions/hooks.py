@@ -40,6 +40,7 @@ HookEvent: TypeAlias = Literal[
     "UserPromptExpansion",
     "Setup",
 ]
+"""Name of an event on which hooks run."""
 HOOK_EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
 FOREIGN_EVENTS = frozenset(
     {
@@ -211,10 +212,13 @@ class Hook(CheckedStruct, frozen=True, kw_only=True):
     """A configured hook: its event, its matcher and its action."""
 
     event: HookEvent
+    """Event on which it runs."""
     matcher: str = ""
     """Name, names separated by `|`, a regular expression, or `*`; empty matches everything."""
     action: HookAction
+    """What runs: a command, a URL, a prompt, an MCP tool or a function."""
     seconds: float = DEFAULT_HOOK_SECONDS
+    """Timeout."""
     blocks_on_failure: bool = False
     """True if a failure or timeout counts as a block."""
     background: bool = False
@@ -230,6 +234,7 @@ class Hook(CheckedStruct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
+        """Short description of the action."""
         match self.action:
             case ShellCommandHookAction() as action:
                 return " ".join(action.shown_command.split())
@@ -251,7 +256,9 @@ class HookDecision(CheckedStruct, frozen=True, kw_only=True):
     decision: RuleBehavior | None = None
     """Decision about a call, used instead of the mode's. Deny rules still apply."""
     decision_reason: str = ""
+    """Reason for the decision, which the model reads."""
     updated_input: dict[str, Any] | None = None
+    """Input that replaces the input of a call."""
     context: str = ""
     """Additional context for the model."""
     stop: str | None = None
