@@ -19,7 +19,7 @@ _UNKNOWN_SOURCES = frozenset(
 )
 """Commands that take files from elsewhere, or from commits that they choose."""
 _STARTED_COMMITS = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "ORIG_HEAD")
-"""Commits that `--continue`, `--abort` and the like use."""
+"""Commits that `--continue` and `--abort` use."""
 _SOURCE_FLAG = re.compile(r"(?:-s|--source)=?(.*)", re.DOTALL)
 _VALUED_FLAG = re.compile(
     r"-[mXsbBcC]|--(?:strategy|strategy-option|onto|message|file|into-name|orphan|create)"
