@@ -140,9 +140,9 @@ class BackendMemberLauncher:
             tools = ", ".join(dict.fromkeys(rule for rules in restrictions.only for rule in rules))
             program = shlex.join(self._runtime.settings.own.teammate_programs[entry.agent_type])
             raise AgentRequestRefused(
-                f"The teammate {entry.name} was not started: the definition of this agent allows only these "
-                f"tools: {tools}. Shoal cannot apply that to another program ({program}). Start a teammate "
-                f"of another type, or remove `tools` from the definition."
+                format_session_notice(
+                    "unenforceable_restrictions", name=entry.name, tools=tools, program=program
+                )
             )
 
     def _find_definition_resources(self, kind: str) -> ResourceRequest | None:
