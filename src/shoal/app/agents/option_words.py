@@ -40,6 +40,8 @@ def name_options_in_error(error: ShoalError, opened_by: str = _OPEN) -> None:
     """Replace flags in the message of an error, and name the function that the program called."""
     if error.args and isinstance(error.args[0], str):
         text = name_options_in_text(error.args[0])
+        if opened_by.startswith("shoal.Team"):  # a team cannot be copied
+            text = text.replace(", or continue in a copy with fork=.", ".")
         if opened_by != _OPEN and text.startswith(f"{_OPEN}: "):
             text = f"{opened_by}{text.removeprefix(_OPEN)}"
         error.args = (text, *error.args[1:])

@@ -50,6 +50,8 @@ class ProgramAgents:
         self._definitions: dict[str, Agent[Any]] = {}
         self.start_refusal = ""
         """Reason why nothing more is started; empty if there is none."""
+        self.names_options = False
+        """True if errors name options of the program instead of flags."""
 
     @property
     def lead(self) -> AgentRunner:

@@ -125,6 +125,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
             raise
         if not self._by_command:
             self.notes[:] = map(name_options_in_text, self.notes)
+            self.workflows.agents.names_options = True
         try:
             self.workflows.agents.add_definitions(self._given_agents)
         except BaseException:
