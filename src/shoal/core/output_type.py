@@ -90,6 +90,7 @@ def uses_pydantic(python_type: Any) -> bool:
     """Return True if the type is a pydantic type or contains one; pydantic is never imported for this."""
     if "pydantic" not in sys.modules:
         return False
+    # Another thread may be importing pydantic: what is not there yet has no instances.
     field_type = getattr(sys.modules.get("pydantic.fields"), "FieldInfo", ())
     return any(
         hasattr(part, "__pydantic_validator__")

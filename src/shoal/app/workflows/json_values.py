@@ -45,7 +45,8 @@ def compute_digest(value: Any) -> str:
 
 
 def _encode_pydantic_model(value: Any) -> Any:
-    pydantic = sys.modules.get("pydantic")
-    if pydantic is not None and isinstance(value, pydantic.BaseModel):
+    # Another thread may be importing pydantic: what is not there yet has no instances.
+    model_type: Any = getattr(sys.modules.get("pydantic"), "BaseModel", ())
+    if isinstance(value, model_type):
         return value.model_dump(mode="json")
     raise TypeError(f"{type(value).__name__} is not a JSON type")
