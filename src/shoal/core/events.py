@@ -506,6 +506,8 @@ class PartialReplyDiscarded(LiveEvent, frozen=True, tag="discarded"):
     reason: str
     retry_in: float
     attempt: int
+    status: int | None = None
+    """HTTP status of the failure; None if there was no response."""
 
 
 class MessageAdded(LiveEvent, frozen=True, tag="message_added"):

@@ -199,8 +199,9 @@ class LeadWorktreeMover:
 
     async def _create_worktree(self, name: str, former: Path) -> _EnteredWorktree:
         checkout = await find_git_checkout(self._git, self._workspace.root)
-        if (get_named_worktree_path(checkout.top, name)).exists():
-            raise WorktreeError(format_session_notice("worktree_exists", name=name))
+        if (path := get_named_worktree_path(checkout.top, name)).exists():
+            notice = format_session_notice("worktree_exists", name=name, path=escape_filename(path))
+            raise WorktreeError(notice)
         created = await open_named_worktree(self._git, checkout, name, self._options, self._is_hidden)
         return _EnteredWorktree(
             path=created.path, former=former, branch=created.branch, base=created.base, notes=created.notes

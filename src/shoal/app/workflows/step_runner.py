@@ -34,7 +34,14 @@ from shoal.core.events import (
 )
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.output_type import OutputType
-from shoal.core.permissions.questions import ChoiceAnswer, ChoiceOption, ChoiceQuestion, MultipleChoice
+from shoal.core.permissions.questions import (
+    Answer,
+    ChoiceAnswer,
+    ChoiceOption,
+    ChoiceQuestion,
+    DenyAnswer,
+    MultipleChoice,
+)
 from shoal.core.text.text_format import to_one_line
 
 MAX_STEPS = 100_000
@@ -104,6 +111,8 @@ class StepRunner:
     def start_phase(self, name: str) -> None:
         self._phase_count += 1
         self._refuse_endless_loop(self._phase_count)
+        if name == self.phase:
+            return
         _phases.set({**_phases.get(), self.workflow: name})
         self.latest_phase = name
         events = self._runtime.events
@@ -160,6 +169,7 @@ class StepRunner:
         )
 
         async def ask(step: StepRecord) -> Any:
+            is_unattended = not self._runtime.question_broker.can_wait_for_person
             answer = await self._runtime.question_broker.ask_person_or_deny(
                 ChoiceQuestion(
                     id=f"{self.workflow}-{step.number}-{self._agents.lead.ids.new_short_id()}",
@@ -168,7 +178,11 @@ class StepRunner:
                 )
             )
             if not isinstance(answer, ChoiceAnswer):
-                reason = getattr(answer, "reason", "")
+                reason = (
+                    format_session_notice("workflow_unattended")
+                    if is_unattended
+                    else self._explain_missing_answer(answer)
+                )
                 raise WorkflowError(
                     format_session_notice("workflow_unanswered", question=repr(question), reason=reason)
                 )
@@ -176,6 +190,12 @@ class StepRunner:
 
         given = {"question": question, "options": list(options)}
         return str(await self.run_step(path, given, question, ask))
+
+    def _explain_missing_answer(self, answer: Answer) -> str:
+        seconds = self._runtime.question_broker.answer_timeout
+        if seconds is not None and isinstance(answer, DenyAnswer) and answer.by == "policy":
+            return format_session_notice("workflow_wait_passed", seconds=f"{seconds:g}")
+        return getattr(answer, "reason", "")
 
     async def run_command(self, path: str, command: str, timeout: float | None) -> ShellStepResult:
         async def run(step: StepRecord) -> Any:

@@ -200,6 +200,12 @@ class WorkflowSupervisor:
     async def _run_program(self, launch: WorkflowLaunch, steps: StepRunner) -> tuple[Any, Any]:
         try:
             returned = await launch.run(steps)
+        except SystemExit as error:
+            # It would end the session without a record of the workflow's end.
+            notice = format_session_notice(
+                "workflow_exited", workflow=launch.start.workflow, code=repr(error.code)
+            )
+            raise WorkflowError(notice) from error
         except Exception:
             steps.refuse_changed()  # a task group of the program would hide this error
             raise

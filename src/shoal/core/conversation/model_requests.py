@@ -107,6 +107,8 @@ class ModelRetryScheduledDelta(Struct, frozen=True, kw_only=True, gc=False):
     delay: float
     attempt: int
     billed: bool
+    status: int | None = None
+    """HTTP status of the failure; None if there was no response."""
 
 
 StreamDelta: TypeAlias = (
