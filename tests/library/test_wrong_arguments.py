@@ -386,7 +386,10 @@ STEPS: dict[str, tuple[Callable[[shoal.Workflow], Any], str]] = {
     ),
     "options": (lambda flow: flow.ask("Continue?", "yes"), "options: expected a list of strings, got 'yes'"),
     "command": (lambda flow: flow.shell(""), r"flow.shell\(\): command"),
-    "seconds": (lambda flow: flow.sleep(-1), "seconds: expected a number of at least 0, got -1"),
+    "seconds": (
+        lambda flow: flow.sleep(-1),
+        "seconds: expected a number of seconds from 0 to 31,536,000, got -1",
+    ),
     "stage": (lambda flow: flow.pipeline([1], "x"), "stages: expected a function, got 'x'"),  # type: ignore[arg-type]
 }
 
