@@ -48,6 +48,12 @@ def test_every_makefile_target_is_phony():
     assert set(phony[1].split()) == set(re.findall(r"^([a-z][a-z-]*):", makefile, re.MULTILINE))
 
 
+def test_every_test_module_has_a_name_of_its_own():
+    """Two modules of one name cannot be collected together, and each passes when it is run alone."""
+    names = [path.name for path in TESTS.rglob("test_*.py")]
+    assert {name for name in names if names.count(name) > 1} == set()
+
+
 def test_the_product_depends_only_on_a_few_packages():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     names = {re.split(r"[<>=;\[ ]", line)[0] for line in project["dependencies"]}

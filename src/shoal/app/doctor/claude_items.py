@@ -430,7 +430,7 @@ def _list_plugin_items(plugins: PluginSet) -> Iterator[ClaudeItem]:
         item = f"plug-in {plugin.name}"
         yield ClaudeItem(file=str(plugin.root), item=item, use="not used", advice=_TRUST_ADVICE)
     for fault in plugins.faults:
-        item = f"plug-in {fault.plugin}"
+        item = f"plug-in {fault.plugin}" if fault.plugin else "plug-ins"
         yield ClaudeItem(file=str(fault.path), item=item, use="not used", advice=str(fault))
 
 

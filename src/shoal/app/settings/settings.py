@@ -21,7 +21,11 @@ from shoal.app.settings.foreign_settings import (
     find_http_hook_limits,
     is_mcp_server_permitted,
 )
-from shoal.app.settings.foreign_variables import ForeignVariables, read_foreign_variables
+from shoal.app.settings.foreign_variables import (
+    ForeignVariables,
+    read_foreign_variables,
+    warn_unused_oauth_token,
+)
 from shoal.app.settings.managed_switches import check_managed_switches
 from shoal.app.settings.mcp_files import (
     collect_mcp_server_variables,
@@ -415,6 +419,7 @@ def load_settings(
                 *credential_problems,
                 *server_problems,
                 *variable_warnings,
+                *warn_unused_oauth_token(foreign, provider_variables),
                 *claude_json.problems,
                 *_describe_foreign_trust(trust.escalations, claude_json),
                 *note_zero_cleanup_period(documents),
@@ -430,21 +435,6 @@ def load_settings(
             ),
         ),
     )
-
-
-def remove_extensions(settings: Settings) -> Settings:
-    """Return the settings without hooks, servers, plug-ins and instructions, except what is managed."""
-    documents = tuple(
-        document
-        if document.kind == "managed"
-        else replace(
-            document,
-            raw={key: value for key, value in document.raw.items() if key not in ("hooks", "mcpServers")},
-        )
-        for document in settings.documents
-    )
-    own = replace(settings.own, plugins=(), channels=(), instructions=False, session_memory=False)
-    return replace(settings, documents=documents, own=own)
 
 
 def _apply_foreign_variables(

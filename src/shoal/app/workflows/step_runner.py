@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any, cast
@@ -33,7 +34,14 @@ from shoal.core.events import (
 )
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.output_type import OutputType
-from shoal.core.permissions.questions import ChoiceAnswer, ChoiceOption, ChoiceQuestion, MultipleChoice
+from shoal.core.permissions.questions import (
+    Answer,
+    ChoiceAnswer,
+    ChoiceOption,
+    ChoiceQuestion,
+    DenyAnswer,
+    MultipleChoice,
+)
 from shoal.core.text.text_format import to_one_line
 
 MAX_STEPS = 100_000
@@ -89,11 +97,18 @@ class StepRunner:
         self.started_count = 0
         self.finished_count = 0
         self._quota_refusal = ""
+        self._is_closed = False
+        self._tasks: set[asyncio.Task[Any]] = set()
+        """Tasks that wait for a step."""
 
     def watch_quota(self, event: Event) -> None:
         """Record that the provider refused a request because the quota is exhausted."""
         if isinstance(event, ModelRequestFailed) and event.quota:
             self._quota_refusal = event.reason
+
+    def belongs_to(self, agents: ProgramAgents) -> bool:
+        """Return True if the agents are those of the same session."""
+        return self._agents is agents
 
     @property
     def phase(self) -> str:
@@ -103,6 +118,8 @@ class StepRunner:
     def start_phase(self, name: str) -> None:
         self._phase_count += 1
         self._refuse_endless_loop(self._phase_count)
+        if name == self.phase:
+            return
         _phases.set({**_phases.get(), self.workflow: name})
         self.latest_phase = name
         events = self._runtime.events
@@ -159,6 +176,7 @@ class StepRunner:
         )
 
         async def ask(step: StepRecord) -> Any:
+            is_unattended = not self._runtime.question_broker.can_wait_for_person
             answer = await self._runtime.question_broker.ask_person_or_deny(
                 ChoiceQuestion(
                     id=f"{self.workflow}-{step.number}-{self._agents.lead.ids.new_short_id()}",
@@ -167,7 +185,11 @@ class StepRunner:
                 )
             )
             if not isinstance(answer, ChoiceAnswer):
-                reason = getattr(answer, "reason", "")
+                reason = (
+                    format_session_notice("workflow_unattended")
+                    if is_unattended
+                    else self._explain_missing_answer(answer)
+                )
                 raise WorkflowError(
                     format_session_notice("workflow_unanswered", question=repr(question), reason=reason)
                 )
@@ -175,6 +197,12 @@ class StepRunner:
 
         given = {"question": question, "options": list(options)}
         return str(await self.run_step(path, given, question, ask))
+
+    def _explain_missing_answer(self, answer: Answer) -> str:
+        seconds = self._runtime.question_broker.answer_timeout
+        if seconds is not None and isinstance(answer, DenyAnswer) and answer.by == "policy":
+            return format_session_notice("workflow_wait_passed", seconds=f"{seconds:g}")
+        return getattr(answer, "reason", "")
 
     async def run_command(self, path: str, command: str, timeout: float | None) -> ShellStepResult:
         async def run(step: StepRecord) -> Any:
@@ -230,6 +258,8 @@ class StepRunner:
         Raises `WorkflowChanged` if the program does not ask for the recorded steps.
         """
         self._gate.refuse_changed()
+        if self._is_closed:
+            raise WorkflowError(format_session_notice("workflow_over", workflow=self.workflow, path=path))
         requested = RequestedStep(path=path, preview=preview, digest=compute_digest(given), given=given)
         recorded = self._log.take(path, requested.digest)
         self._count_agent(has_child=has_child)
@@ -240,6 +270,20 @@ class StepRunner:
             if value is not None:
                 self._record_result(recorded, value)
                 return value
+        with self._track_task():
+            return await self._execute_step(requested, recorded, preview, execute, until, has_child=has_child)
+
+    async def _execute_step(
+        self,
+        requested: RequestedStep,
+        recorded: StepRecord | None,
+        preview: str,
+        execute: Callable[[StepRecord], Awaitable[Any]],
+        until: int | None,
+        *,
+        has_child: bool,
+    ) -> Any:
+        path, given = requested.path, requested.given
         await self._gate.wait_for_turn(None if recorded is None else recorded.number, requested)
         if self._agents.start_refusal:
             raise WorkflowError(
@@ -264,6 +308,25 @@ class StepRunner:
             value = await execute(step)
             self._record_result(step, value)
         return value
+
+    @contextmanager
+    def _track_task(self) -> Iterator[None]:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            yield
+        finally:
+            self._tasks.discard(task)
+
+    async def close(self) -> None:
+        """End the steps that still run when the program has ended, such as the rest of a failed `gather`."""
+        self._is_closed = True
+        tasks = [task for task in self._tasks if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
     def refuse_changed(self) -> None:
         """Raise `WorkflowChanged` if the program was found to differ."""
