@@ -1,4 +1,4 @@
-"""Keys of Claude Code that do nothing in Shoal's terminals, which say so once."""
+"""Keys of Claude Code that do nothing in Shoal's terminals, with a note for each."""
 
 from __future__ import annotations
 
