@@ -196,7 +196,7 @@ class StepLog:
         return is_needed
 
     def has_result_before(self, number: int | None) -> bool:
-        """Return True if the program did not ask yet for all results of steps before this one, or of all."""
+        """Return True if the program has not asked yet for all results before this step, or all results."""
         first = self.find_first_result()
         return first is not None and (number is None or first.number < number)
 

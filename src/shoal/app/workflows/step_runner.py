@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from shoal.agent.tool_calls import run_unrecorded_tool_call
 from shoal.app.agents.agent import Agent
+from shoal.app.agents.option_words import name_options_in_text
 from shoal.app.agents.program_agents import ProgramAgents, SpawnOptions
 from shoal.app.agents.result import build_agent_result, read_full_report
 from shoal.app.model_notices import format_session_notice
@@ -213,8 +214,9 @@ class StepRunner:
             output = await run_unrecorded_tool_call(self._agents.lead, call, self._runtime.tools["Bash"])
             exit_code = (output.data or {}).get("exit_code")
             if exit_code is None:
+                text = name_options_in_text(output.text) if self._agents.names_options else output.text
                 raise WorkflowError(
-                    format_session_notice("workflow_command", command=repr(command), text=output.text)
+                    format_session_notice("workflow_command", command=repr(command), text=text)
                 )
             return {"exit_code": exit_code, "text": output.text}
 
