@@ -94,7 +94,7 @@ AWKS = frozenset({"awk", "gawk", "mawk", "nawk"})
 _AWK_COMPUTED_INPUT = re.compile(
     r"getline\b[^<;}\n]*<(?!\s*\"[^\"\\]*\"\s*(?:[;})>&|\n]|$))|\bARG[VC]\b|@include|@load"
 )
-"""Code of awk that reads a file without naming it as one plain text."""
+"""awk code that reads a file whose name is not one plain string."""
 _INPUT_TOKEN = re.compile(r"[^\\\s'\"`;|&<>(){}\[\],=@:$]+")
 _CODE_TOKEN = re.compile(r"[^\s'\"`;|&<>(){}\[\],=@:$]+")
 
