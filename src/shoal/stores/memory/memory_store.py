@@ -160,7 +160,7 @@ class UnpackedEntries(Struct, frozen=True):
 
 
 class PackedEntries(Struct, frozen=True, gc=False):
-    """Message entries as compressed JSON."""
+    """Message entries as JSON, compressed unless they are small."""
 
     origin: TranscriptOrigin
     content: bytes
@@ -168,6 +168,10 @@ class PackedEntries(Struct, frozen=True, gc=False):
 
 TranscriptPart: TypeAlias = bytes | UnpackedEntries | PackedEntries
 """Encoded lines of another store, or entries."""
+_COMPRESSED = b"z"
+"""Start of compressed entries; those that are not compressed start as JSON does."""
+_UNCOMPRESSED_SIZE = 1_024
+"""Bytes below which entries are not compressed, because that would save little memory."""
 _MESSAGE_ENTRIES_DECODER = msgspec.json.Decoder(list[TranscriptMessageEntry])
 
 
@@ -217,16 +221,11 @@ class MemorySessionStore:
     def restore_conversation(self, agent: AgentId) -> RestoredConversation:
         return restore_agent_transcript(self.read_transcript(agent), agent)
 
-    def append_entry(self, agent: AgentId, origin: TranscriptOrigin, entry: TranscriptEntry) -> None:
-        parts = self.transcripts.get(agent)
-        if parts is None:
-            parts = self.transcripts[agent] = []
-        last = parts[-1] if parts else None
-        if isinstance(last, UnpackedEntries) and last.origin is origin:
-            last.entries.append(entry)
-        else:
-            parts.append(UnpackedEntries(origin, [entry]))
-        self.last_used = time.monotonic_ns()
+    def add_transcript_part(self, agent: AgentId, part: UnpackedEntries) -> list[TranscriptPart]:
+        """Add a part to the transcript; return all its parts."""
+        parts = self.transcripts.setdefault(agent, [])
+        parts.append(part)
+        return parts
 
     def pack_transcript(self, agent: AgentId) -> None:
         """Pack the entries of an ended agent: there may be thousands, and few are resumed."""
@@ -281,9 +280,17 @@ class MemoryTranscript:
         self._store = store
         self._agent = agent
         self._origin = origin
+        self._parts: list[TranscriptPart] = []
+        self._last: UnpackedEntries | None = None
+        """Part to which entries are added, unless another writer has added a later one."""
 
     def append(self, entry: TranscriptEntry) -> None:
-        self._store.append_entry(self._agent, self._origin, entry)
+        last = self._last
+        if last is None or self._parts[-1] is not last:
+            last = self._last = UnpackedEntries(self._origin, [])
+            self._parts = self._store.add_transcript_part(self._agent, last)
+        last.entries.append(entry)
+        self._store.last_used = time.monotonic_ns()
 
     def set_title(self, title: str) -> None:
         self._store.title = title
@@ -299,7 +306,8 @@ def _pack_entries(part: UnpackedEntries) -> Iterator[TranscriptPart]:
         if content is None:
             yield UnpackedEntries(part.origin, entries)
         else:
-            yield PackedEntries(part.origin, _compress(content))
+            is_small = len(content) < _UNCOMPRESSED_SIZE
+            yield PackedEntries(part.origin, content if is_small else _COMPRESSED + _compress(content))
 
 
 def _compress(content: bytes) -> bytes:
@@ -317,7 +325,10 @@ def _encode_if_possible(entries: list[TranscriptEntry]) -> bytes | None:
 
 
 def _unpack_entries(packed: PackedEntries) -> list[TranscriptMessageEntry]:
-    return _MESSAGE_ENTRIES_DECODER.decode(zlib.decompress(packed.content, -12))
+    content = packed.content
+    if content.startswith(_COMPRESSED):
+        content = zlib.decompress(content[len(_COMPRESSED) :], -12)
+    return _MESSAGE_ENTRIES_DECODER.decode(content)
 
 
 class MemoryJournal:
