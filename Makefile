@@ -13,6 +13,8 @@ VENV := .venv/bin
 # Finds programs that are installed as Python packages (ripgrep).
 export PATH := $(CURDIR)/$(VENV):$(PATH)
 ARGS ?=
+# tests/conftest.py sets the number of workers.
+PARALLEL := -n auto --dist worksteal
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name text; do \
@@ -22,17 +24,17 @@ demo: setup-run ## a team repairs a small project, offline, in about 30 seconds
 	@$(VENV)/shoal demo $(ARGS)
 
 test: setup-test ## run the tests of every change, in about 15 minutes (ARGS="-k name" for some of them)
-	@$(VENV)/python -m pytest -n auto $(ARGS)
+	@$(VENV)/python -m pytest $(PARALLEL) $(ARGS)
 
 test-samples: setup-test ## run all variations of the tests that `make test` samples
-	@TEST_ALL=1 $(VENV)/python -m pytest -n auto -m sampled $(ARGS)
-	@TEST_ALL=1 $(VENV)/python -m pytest -n auto tests/app/test_narrowing_items.py $(ARGS)
+	@TEST_ALL=1 $(VENV)/python -m pytest $(PARALLEL) -m sampled $(ARGS)
+	@TEST_ALL=1 $(VENV)/python -m pytest $(PARALLEL) tests/app/test_narrowing_items.py $(ARGS)
 
 test-long: setup-test ## run only the tests that take long
-	@TEST_ALL=1 $(VENV)/python -m pytest -n auto -m exhaustive $(ARGS)
+	@TEST_ALL=1 $(VENV)/python -m pytest $(PARALLEL) -m exhaustive $(ARGS)
 
 test-all: setup-test ## run all tests, then chaos for 9 minutes and load for 5
-	@TEST_ALL=1 $(VENV)/python -m pytest -n auto $(ARGS)
+	@TEST_ALL=1 $(VENV)/python -m pytest $(PARALLEL) $(ARGS)
 	@$(MAKE) --no-print-directory chaos ARGS=
 	@$(MAKE) --no-print-directory load ARGS="--minutes 5"
 
@@ -45,18 +47,18 @@ test-pythons: ## run the tests of every change with Python 3.12 and 3.13 (PYTHON
 		if [ -z "$$p" ]; then echo "Python $$v was not found. Install it, or name others: make test-pythons PYTHONS=3.13" >&2; exit 1; fi; \
 		"$$p" -m venv ".venv-$$v" && ".venv-$$v/bin/python" -m pip install --quiet --upgrade "pip>=25.1" && \
 		".venv-$$v/bin/python" -m pip install --quiet --editable . --group dev && \
-		echo "Python $$v" && PATH="$(CURDIR)/.venv-$$v/bin:$$PATH" ".venv-$$v/bin/python" -m pytest -n auto $(ARGS) || exit 1; done
+		echo "Python $$v" && PATH="$(CURDIR)/.venv-$$v/bin:$$PATH" ".venv-$$v/bin/python" -m pytest $(PARALLEL) $(ARGS) || exit 1; done
 
 # A test that fails with others and passes alone is a bug too, but not of the change that is checked.
 AGAIN = echo "Running the failed tests again, alone; those that pass now depend on timing:"
 
 check: setup-test ## lint, format, types, layers, and the tests of every change
 	@$(MAKE) --no-print-directory lint types layers
-	@$(VENV)/python -m pytest -n auto || { $(AGAIN); $(VENV)/python -m pytest --last-failed --last-failed-no-failures none; }
+	@$(VENV)/python -m pytest $(PARALLEL) || { $(AGAIN); $(VENV)/python -m pytest --last-failed --last-failed-no-failures none; }
 
 check-all: setup-test ## lint, format, types, layers, and all tests of both tiers, none of them twice
 	@$(MAKE) --no-print-directory lint types layers
-	@TEST_ALL=1 $(VENV)/python -m pytest -n auto
+	@TEST_ALL=1 $(VENV)/python -m pytest $(PARALLEL)
 
 mutants: setup-test ## put faults into the program, one at a time; the tests must notice 85 % (ARGS="--room budget --count 30")
 	@$(VENV)/python -m tests.mutation $(ARGS)

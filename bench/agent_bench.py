@@ -38,13 +38,14 @@ class _ProcessCost(Struct, frozen=True):
 
 
 def measure_agents(size: AgentBenchSize) -> list[Section]:
-    return [*_measure_crowd(size), *_measure_workflow(size), _measure_reporting(size)]
+    return [*_measure_crowd(size), *measure_workflow(size), _measure_reporting(size)]
 
 
-def _measure_workflow(size: AgentBenchSize) -> list[Section]:
+def measure_workflow(size: AgentBenchSize) -> list[Section]:
     """Compare agents as steps of a workflow with the same agents without one, in processes in turn."""
     workflow, plain = _measure_in_turn(("workflow", "map"), size.agents, 1, size.repeats, persist=True)
     name = f"{size.agents:,} agents of 1 round, on disk"
+    relative = f"{size.agents:,} agents, relative to"
     other = "the same agents with session.map"
     return [
         Section(
@@ -62,7 +63,32 @@ def _measure_workflow(size: AgentBenchSize) -> list[Section]:
             figures=[_make_memory_figure(f"{name}: peak", workflow.megabytes, 90.0, plain.megabytes)],
             timed=False,
         ),
+        Section(
+            name="Time of a workflow",
+            unit="times",
+            other=other,
+            figures=[_make_memory_figure(f"{relative} session.map", _divide(workflow, plain), 1.3)],
+            timed=False,
+        ),
+        _measure_quota(size),
     ]
+
+
+def _divide(workflow: _ProcessCost, plain: _ProcessCost) -> float:
+    return workflow.spent.cpu / plain.spent.cpu
+
+
+def _measure_quota(size: AgentBenchSize) -> Section:
+    """Count agents of a workflow that start after the provider refused a request for quota."""
+    output, _ = _run_process("quota", size.agents, 0, persist=True)
+    name = f"starts after a quota error, of {size.agents:,}"
+    return Section(
+        name="Quota of a workflow",
+        unit="agents",
+        other="none",
+        figures=[_make_memory_figure(name, float(output), 0.0)],
+        timed=False,
+    )
 
 
 def _measure_crowd(size: AgentBenchSize) -> list[Section]:

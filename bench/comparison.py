@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from bench import board_bench, mail_bench, team_bench
+from bench import agent_bench, board_bench, mail_bench, team_bench
 from bench.comparison_table import FLOOR, OURS, ComparisonRow, RowGroup
 from bench.figures import Figure, Section
 from bench.mock_provider import run_mock_provider
@@ -50,6 +50,7 @@ class ComparisonSize(Struct, frozen=True, kw_only=True):
     )
     board: board_bench.BoardBenchSize = board_bench.BoardBenchSize()
     teams: team_bench.TeamBenchSize = team_bench.TeamBenchSize(spawn_repeats=3)
+    workflow: agent_bench.AgentBenchSize = agent_bench.AgentBenchSize(repeats=3)
 
 
 ONCE_SIZE = ComparisonSize(
@@ -64,6 +65,7 @@ ONCE_SIZE = ComparisonSize(
     ),
     board=board_bench.BoardBenchSize(repeats=1),
     teams=team_bench.TeamBenchSize(spawn_repeats=1, wakes=60),
+    workflow=agent_bench.AgentBenchSize(repeats=1),
 )
 QUICK_SIZE = ComparisonSize(
     times=1,
@@ -83,6 +85,7 @@ QUICK_SIZE = ComparisonSize(
     ),
     board=board_bench.BoardBenchSize(claimants=2, tasks=40, listed=50, repeats=1),
     teams=team_bench.TeamBenchSize(spawns=2, spawn_repeats=1, wakes=2, idle=3, members=3, tasks=9),
+    workflow=agent_bench.AgentBenchSize(agents=5, repeats=1),
 )
 
 
@@ -135,6 +138,9 @@ _ROW_PREFIXES = {
     "The task board": "board: ",
     "Teammates over HTTP": "teammates ",
     "A teammate's process after a turn": "a teammate's process, ",
+    "Time of a workflow": "workflow: ",
+    "Memory of a workflow": "workflow: ",
+    "Quota of a workflow": "workflow: ",
 }
 """Prefix of a row about Shoal alone, by its section."""
 
@@ -291,6 +297,7 @@ def _measure_own_rows(size: ComparisonSize) -> list[ComparisonRow]:
         *mail_bench.measure_mail(size.mail),
         board_bench.measure_board(size.board),
         *team_bench.measure_teams(size.teams),
+        *agent_bench.measure_workflow(size.workflow),
     ]
     return [
         _make_own_row(section, figure)

@@ -1,7 +1,7 @@
 """Many agents of one session, in a separate process: `python -m bench.crowd at-once --agents 9 --rounds 5`.
 
 Prints the seconds of CPU and wall time that their work took; with `idle`, the bytes that each of them holds
-after its end.
+after its end; with `quota`, how many of them start after the provider refused a request for quota.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from shoal.core.conversation.model_requests import (
     ModelReply,
     ModelRequest,
 )
+from shoal.core.events import AgentStarted, Event, ModelRequestFailed
 
 _CHILD_PROMPT = "Add one, as often as you were told."
 _USAGE = Usage(input_tokens=100, output_tokens=10)
@@ -194,6 +195,43 @@ async def _run_program(
     return spent
 
 
+class QuotaModel(InstantModel):
+    """Refuses requests because the quota is used up, after a number of replies."""
+
+    def __init__(self, replies: int) -> None:
+        super().__init__(0)
+        self._replies = replies
+
+    async def generate_reply(self, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
+        self._replies -= 1
+        if self._replies < 0:
+            raise shoal.errors.QuotaExceeded("credit balance is too low", provider="bench", model="instant")
+        return await super().generate_reply(request, on_delta)
+
+
+async def count_starts_after_quota_error(root: Path, agents: int) -> int:
+    """Return how many agents of a workflow start after the first refusal."""
+    starts: list[bool] = []
+    refused = False
+
+    def watch_event(event: Event) -> None:
+        nonlocal refused
+        refused = refused or (isinstance(event, ModelRequestFailed) and event.quota)
+        if isinstance(event, AgentStarted):
+            starts.append(refused)
+
+    async with shoal.open(
+        cwd=root, model=QuotaModel(agents // 100), tools=[AddTool().tool], allowed_tools=["add"]
+    ) as session:
+        session.subscribe(watch_event)
+        try:
+            await add_in_workflow.run(session, agents)
+        except shoal.ShoalError:
+            assert refused
+            return sum(starts)
+    raise AssertionError("The workflow did not notice the refusal.")
+
+
 WORKS = {
     "map": run_map,
     "workflow": run_workflow,
@@ -206,7 +244,7 @@ WORKS = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Many agents of one session.")
-    parser.add_argument("work", choices=(*WORKS, "idle"))
+    parser.add_argument("work", choices=(*WORKS, "idle", "quota"))
     parser.add_argument("--agents", type=int, required=True)
     parser.add_argument("--rounds", type=int, required=True)
     parser.add_argument("--persist", action="store_true")
@@ -215,6 +253,8 @@ def main() -> None:
     with use_empty_home() as root:
         if arguments.work == "idle":
             print(asyncio.run(measure_idle(root, *size, persist=arguments.persist)))
+        elif arguments.work == "quota":
+            print(asyncio.run(count_starts_after_quota_error(root, arguments.agents)))
         else:
             spent = asyncio.run(WORKS[arguments.work](root, *size, persist=arguments.persist))
             print(spent.cpu, spent.wall)

@@ -1,4 +1,4 @@
-"""Writes docs/reference from the code: settings, hooks, tools, commands and events.
+"""Writes docs/reference from the code: settings, hooks, tools, commands, events and the Python API.
 
 Usage: python scripts/reference.py [--check]
 """
@@ -13,6 +13,7 @@ from pathlib import Path
 from reference_pages.events import build_events_page
 from reference_pages.flags import GROUPS, build_command_page, build_flags_page
 from reference_pages.hooks import build_hooks_page
+from reference_pages.python_api import build_python_page
 from reference_pages.settings import build_settings_page
 from reference_pages.tools import build_tools_page
 
@@ -21,6 +22,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "events.md": build_events_page,
     "flags.md": build_flags_page,
     "hooks.md": build_hooks_page,
+    "python.md": build_python_page,
     "settings.md": build_settings_page,
     "tools.md": build_tools_page,
     **{group.page: partial(build_command_page, group) for group in GROUPS},

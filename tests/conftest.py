@@ -42,6 +42,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 SRC = Path(__file__).parents[1] / "src"
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Return the number of workers for `-n auto`.
+
+    Most tests wait for other processes half of their time. Long tests do not, and some of them measure time.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores if os.environ.get("TEST_ALL") else 2 * cores
+
+
 def pytest_collection_finish() -> None:
     """Leave the collected tests out of later garbage collections: they take 300 MB and live until the end."""
     gc.collect()

@@ -52,6 +52,18 @@ def test_time_memory_and_reports_of_agents_are_shown():
 
 
 @pytest.mark.exhaustive
+@pytest.mark.spec("WFL-04")
+def test_a_workflow_of_1000_agents_costs_little_more_than_a_map_and_stops_at_a_quota_error():
+    from bench import agent_bench
+
+    sections = agent_bench.measure_workflow(agent_bench.AgentBenchSize(repeats=3))
+    figures = {section.name: section.figures[0] for section in sections}
+    assert figures["Agents of a workflow"].ratio <= 1.3
+    assert figures["Memory of a workflow"].ours.cpu <= 90
+    assert figures["Quota of a workflow"].ours.cpu == 0
+
+
+@pytest.mark.exhaustive
 def test_the_task_board_is_compared_with_plain_files():
     from bench import board_bench
 

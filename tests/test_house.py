@@ -13,12 +13,19 @@ import pytest
 
 from docstring_references import find_dead_references
 from late_assignments import find_late_assignments
+from model_sentences import find_model_sentences
 from name_figures import is_bare_participle, is_gerund, measure_names
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "shoal"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 TESTS = ROOT / "tests"
+TEXTS_FOR_PEOPLE = (
+    *("surfaces/cli/", "surfaces/terminal/", "surfaces/tui/", "surfaces/web/", "testing/"),
+    *("app/clusters/", "app/demo/", "app/library/team.py"),
+    *(f"app/workflows/workflow_{name}.py" for name in ("definition", "loader", "runs")),
+)
+"""Modules whose refusals only people and their programs read, not models."""
 
 
 def module_name(path: Path) -> str:
@@ -39,6 +46,12 @@ def test_every_makefile_target_is_phony():
     phony = re.search(r"^\.PHONY: (.+)$", makefile, re.MULTILINE)
     assert phony
     assert set(phony[1].split()) == set(re.findall(r"^([a-z][a-z-]*):", makefile, re.MULTILINE))
+
+
+def test_every_test_module_has_a_name_of_its_own():
+    """Two modules of one name cannot be collected together, and each passes when it is run alone."""
+    names = [path.name for path in TESTS.rglob("test_*.py")]
+    assert {name for name in names if names.count(name) > 1} == set()
 
 
 def test_the_product_depends_only_on_a_few_packages():
@@ -240,3 +253,41 @@ def test_a_docstring_that_names_a_renamed_class_is_found(tmp_path: Path):
         'class Kept:\n    """Like `Kept` and `OldName`; reads `old_field`, not `thisField`."""\n'
     )
     assert find_dead_references([module]) == [f"{module}:2: `OldName`", f"{module}:2: `old_field`"]
+
+
+def test_sentences_for_models_are_in_files():
+    paths = [path for path in MODULES if not module_name(path).startswith(TEXTS_FOR_PEOPLE)]
+    assert find_model_sentences(paths) == [], "move these texts to prompts/notices.md of their package"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'raise AgentRequestRefused("No agent runs.")',
+        'raise ProcessError(f"{name} was not started: {error}")',
+        'raise errors.WorktreeError("It is gone" if gone else format_workspace_notice("busy"))',
+        'return create_tool_error_output("Nothing was " + change)',
+        'reason = f"Cannot use {path}"\n    raise WorkspaceError(reason)',
+        'return DenyDecision(decision.reason or "It is not allowed.")',
+        'return ToolOutput(content=f"status: {status}. Try it again later.")',
+    ],
+)
+def test_a_sentence_for_models_in_code_is_found(tmp_path: Path, code: str):
+    module = tmp_path / "module.py"
+    module.write_text(f"def run():\n    {code}\n")
+    assert len(find_model_sentences([module])) == 1
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'raise AgentRequestRefused(format_run_notice("stop_self", reason="a b"))',
+        "raise ProcessError(str(error))",
+        'return ToolOutput(content=f"status: {status}\\nexit code: {code}")',
+        'raise SettingsError("Only people read this.")',
+    ],
+)
+def test_a_text_from_a_file_is_no_sentence_in_code(tmp_path: Path, code: str):
+    module = tmp_path / "module.py"
+    module.write_text(f"def run():\n    {code}\n")
+    assert find_model_sentences([module]) == []

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, is_typeddict
 
 import pytest
 
@@ -49,6 +51,57 @@ def test_the_example_of_a_setting_is_valid(key: str) -> None:
     )
     assert list(describe_unknown_shoal_settings(document)) == []
     assert parse_hooks_setting(document.raw.get("hooks", {}), document.locate_key).problems == ()
+
+
+def read_section(name: str) -> str:
+    """Return the section of a public name on the page of the Python API."""
+    page = (DIRECTORY / "python.md").read_text()
+    if name.endswith(("Input", "HookOutput")) and f"### `shoal.{name}`" not in page:
+        return page.partition("### Inputs and outputs of hooks")[2].partition("\n## ")[0]
+    assert f"### `shoal.{name}`\n" in page, f"shoal.{name} is not on docs/reference/python.md"
+    return page.partition(f"### `shoal.{name}`\n")[2].partition("\n### ")[0]
+
+
+def list_public_members(kind: type) -> set[str]:
+    """Return the fields, methods and properties of a class, found in another way than by the generator."""
+    fields = set(getattr(kind, "__struct_fields__", ()))
+    if is_typeddict(kind):
+        return set(kind.__annotations__)
+    inherited = {
+        name for each in kind.__mro__ if not each.__module__.startswith("shoal.") for name in vars(each)
+    }
+    return fields | {name for name in dir(kind) if not name.startswith("_") and name not in inherited}
+
+
+@pytest.mark.spec("API-01")
+@pytest.mark.parametrize("name", shoal.__all__)
+def test_each_public_name_and_its_members_are_on_the_page_of_the_python_api(name: str) -> None:
+    section, value = read_section(name), getattr(shoal, name)
+    if isinstance(value, type):
+        missing = {
+            each for each in list_public_members(value) if not re.search(rf"`[^`]*\b{each}\b", section)
+        }
+        assert missing == set()
+        described = re.findall(r"^\| `\w+` \| .* \| (.*) \|$", section, re.MULTILINE)
+        assert all(text.strip() for text in described) or name.endswith("Output"), section
+    if inspect.isfunction(value):
+        parameters = inspect.signature(value).parameters
+        assert all(f"{each}:" in section for each in parameters)
+
+
+def test_the_page_of_the_python_api_lists_each_error() -> None:
+    section = read_section("errors")
+    names = [name for name, each in vars(shoal.errors).items() if isinstance(each, type)]
+    errors = [name for name in names if issubclass(getattr(shoal.errors, name), shoal.ShoalError)]
+    assert [name for name in errors if not re.search(rf"^[│├└─ ]*{name}\b", section, re.MULTILINE)] == []
+
+
+def test_examples_of_the_python_api_use_names_that_exist() -> None:
+    page = (DIRECTORY / "python.md").read_text()
+    examples = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert len(examples) >= 12
+    used = {name for example in examples for name in re.findall(r"\bshoal\.(\w+)", example)}
+    assert used <= set(shoal.__all__)
 
 
 async def test_hooks_get_the_fields_that_the_reference_lists(tmp_path: Path) -> None:

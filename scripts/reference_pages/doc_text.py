@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, is_typeddict
 
 import msgspec
 from msgspec import Struct
@@ -173,3 +173,74 @@ def describe_default(value: Any) -> str:
     if built in ((), [], {}):
         return "none"
     return format_code(msgspec.json.encode(built).decode())
+
+
+def read_class_field_docs(kind: type) -> dict[str, str]:
+    """Return the string below each field of a class and its bases, also of a TypedDict."""
+    found: dict[str, str] = {}
+    for each in reversed(kind.__mro__):
+        if each.__module__.startswith("shoal."):
+            names = _list_bases(each.__module__, each.__name__) if is_typeddict(each) else [each.__name__]
+            for name in names:
+                found |= _read_field_docs(each.__module__).get(name, {})
+    return {name: text.replace("`null`", "None") for name, text in found.items()}
+
+
+def _list_bases(module: str, name: str) -> list[str]:
+    """Return a class and its bases in the same module, which a TypedDict does not know at run time."""
+    for node in _parse_module(module).body:
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            bases = [base.id for base in node.bases if isinstance(base, ast.Name)]
+            return [*(each for base in bases for each in _list_bases(module, base)), name]
+    return []
+
+
+@cache
+def _parse_module(module: str) -> ast.Module:
+    return ast.parse(inspect.getsource(importlib.import_module(module)))
+
+
+def read_attribute_docs(kind: type) -> dict[str, tuple[str, str]]:
+    """Return the type and the string below each attribute that the constructor of a class sets."""
+    if not kind.__module__.startswith("shoal."):
+        return {}
+    for node in _parse_module(kind.__module__).body:
+        if isinstance(node, ast.ClassDef) and node.name == kind.__name__:
+            methods = [each for each in node.body if isinstance(each, ast.FunctionDef)]
+            constructors = [each for each in methods if each.name == "__init__"]  # overloads come first
+            return dict(_find_attribute_docs(constructors[-1])) if constructors else {}
+    return {}
+
+
+def _find_attribute_docs(method: ast.FunctionDef) -> Iterator[tuple[str, tuple[str, str]]]:
+    parameters = {each.arg: each.annotation for each in (*method.args.args, *method.args.kwonlyargs)}
+    for statement, following in pairwise([*method.body, ast.Pass()]):
+        if isinstance(statement, ast.AnnAssign):
+            target, annotation = statement.target, statement.annotation
+        elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+            target, value = statement.targets[0], statement.value
+            annotation = parameters.get(value.id) if isinstance(value, ast.Name) else None  # type: ignore[assignment]
+        else:
+            continue
+        if (
+            isinstance(target, ast.Attribute)
+            and isinstance(target.value, ast.Name)
+            and target.value.id == "self"
+        ):
+            has_doc = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
+            doc = str(following.value.value) if has_doc else ""  # type: ignore[attr-defined]
+            yield target.attr, ("Any" if annotation is None else ast.unparse(annotation), doc)
+
+
+def read_alias_doc(location: str, name: str) -> str:
+    """Return the string below the definition of a type alias; `location` is its module."""
+    module, _, original = location.partition(":")
+    for statement, following in pairwise([*_parse_module(module).body, ast.Pass()]):
+        target = getattr(statement, "target", None) or next(iter(getattr(statement, "targets", ())), None)
+        if (
+            isinstance(target, ast.Name)
+            and target.id == (original or name)
+            and isinstance(following, ast.Expr)
+        ):
+            return str(getattr(following.value, "value", ""))
+    return ""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import shoal
 from agent_scripts import read_events
-from git_repository import run_git
+from git_repository import commit_first_files, create_template
 from hook_helpers import make_settings
 from session_helpers import collect_events, find_tool_results
 from shoal.core.conversation.messages import Message, extract_tool_result_text
@@ -98,13 +99,14 @@ def create_git_project(top: Path) -> Path:
 
 
 def create_git_repository(project: Path) -> None:
-    """Make a directory a git repository with one committed file, code.txt."""
-    run_git(project, "init", "-q", "-b", "main")
-    run_git(project, "config", "user.email", "a@example.org")
-    run_git(project, "config", "user.name", "A")
+    """Make an empty directory a git repository with one committed file, code.txt."""
+    assert not any(project.iterdir())
+    shutil.copytree(create_template(_fill_project), project, dirs_exist_ok=True)
+
+
+def _fill_project(project: Path) -> None:
     (project / "code.txt").write_text("one\n")
-    run_git(project, "add", "-A")
-    run_git(project, "commit", "-qm", "first")
+    commit_first_files(project, "A", "a@example.org")
 
 
 def open_hooked_session(

@@ -62,6 +62,7 @@ PROVEN_ELSEWHERE = {
     ),
     "flag --max-budget-usd": _LIMITS_OF_SETTINGS,
     "flag --max-total-tokens": _LIMITS_OF_SETTINGS,
+    "flag --task-budget": _LIMITS_OF_SETTINGS,
     "flag --deadline": _DEADLINE,
     # What the session uses, decided once for all positions
     "settings agent": _LEAD_DEFINITION,
@@ -256,7 +257,9 @@ NOT_NARROWING = {
             "--continue --resume --fork-session --session-id --no-session-persistence --print --record"
             " --output-format --input-format --include-partial-messages --replay-user-messages --verbose"
             " --quiet --plain --debug --debug-file --debug-filter --include-hook-events --ide --name"
-            " --worktree --init --init-only --maintenance --no-chrome",
+            " --worktree --init --init-only --maintenance --no-chrome"
+            " --advisor --enable-auto-mode --exclude-dynamic-system-prompt-sections --mcp-debug --prefill"
+            " --prompt-suggestions --remote-control-session-name-prefix --tmux",
         )
         | _list_items(
             "option",

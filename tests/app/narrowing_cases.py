@@ -477,7 +477,7 @@ ITEMS = {
         skills={"narrow": "context: fork\ndisable-model-invocation: true"},
         calls=(_SKILL,),
         inner=(TOUCH,),
-        refusals=("can only be called by the user",),
+        refusals=("Only the user can run the skill",),
         without={"skills": {"narrow": "context: fork"}},
     ),
     # Hooks

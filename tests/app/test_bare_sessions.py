@@ -61,7 +61,10 @@ def extended_project(project: Path, tmp_path: Path) -> Path:
         "hooks": {"UserPromptSubmit": [hook]},
         "mcpServers": {"mine": {"command": "false"}},
         "permissions": {"deny": ["Write"]},
+        "outputStyle": "shanty",
     }
+    (home / "output-styles").mkdir()
+    (home / "output-styles/shanty.md").write_text("---\nname: shanty\n---\nSing every answer.\n")
     (home / "settings.json").write_text(json.dumps(settings))
     (home / "CLAUDE.md").write_text("Speak like a pilot.")
     (project / "CLAUDE.md").write_text("The lamp is green.")
@@ -85,12 +88,19 @@ async def test_a_bare_session_uses_no_extension_but_every_permission_rule(
 ) -> None:
     usual = await run_recorded(extended_project)
     assert "Speak like a pilot." in usual.prompt
+    assert "Sing every answer." in usual.prompt
     assert "Keeps the light." in usual.prompt + usual.tool_texts
     assert usual.servers == ["mine"]
     assert (tmp_path / "hook-ran").exists()
     (tmp_path / "hook-ran").unlink()
     bare = await run_recorded(extended_project, bare=True, skip_permissions=True)
-    for text in ("Speak like a pilot.", "The lamp is green.", "Keeps the light.", "Knows tides."):
+    for text in (
+        "Sing every answer.",
+        "Speak like a pilot.",
+        "The lamp is green.",
+        "Keeps the light.",
+        "Knows tides.",
+    ):
         assert text not in bare.prompt + bare.tool_texts
     assert bare.servers == []
     assert not (tmp_path / "hook-ran").exists()

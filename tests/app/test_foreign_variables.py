@@ -196,6 +196,10 @@ async def test_the_shell_background_work_and_keys_of_children(
     refused = await run_command(project, "touch made", run_in_background=True)
     assert "Background commands are disabled" in refused
     assert not (project / "made").exists()
+    async with Session(Options(cwd=project, model=script_agents(go=["done"]))) as session:
+        offered = {schema.name: schema for schema in session.agent.schemas.sent}
+    assert "run_in_background" not in str((offered["Bash"], offered["Agent"]))
+    assert "timeout" in offered["Bash"].input_schema["properties"]
 
 
 @pytest.mark.spec("CMP-064")

@@ -59,17 +59,63 @@ def load(project: Path) -> PluginSet:
 async def test_an_installed_and_enabled_plugin_is_used_and_others_are_not(project: Path) -> None:
     root = install_plugin("broom")
     install_plugin("mop")
-    install_plugin("unlisted", version="1.10.0", listed=False)
-    newest = install_plugin("unlisted", version="1.9.0", listed=False).parent / "1.10.0"
+    install_plugin("unlisted", listed=False)
     write_enabled(get_home() / "settings.json", broom=True, mop=False, unlisted=True, absent=True)
     plugins = load(project)
-    assert {plugin.name: plugin.root for plugin in plugins.all} == {"broom": root, "unlisted": newest}
-    (note,) = plugins.startup_notes
-    assert "settings.json:1: the plug-in absent@tools is enabled but not installed" in note
+    assert {plugin.name: plugin.root for plugin in plugins.all} == {"broom": root}
+    for name in ("absent", "unlisted"):
+        sentence = f"settings.json:1: the plug-in {name}@tools is enabled but not installed;"
+        assert any(sentence in note for note in plugins.startup_notes)
     async with open_session(project, script_agents(lead=["done"])) as session:
         await run_all_turns(session)
         names = [skill.name for skill in session.runtime.knowledge.skills.list_skills_for_model()]
-    assert {"broom:tidy", "unlisted:tidy"} <= set(names)
+    assert [name for name in names if name.endswith(":tidy")] == ["broom:tidy"]
+
+
+def list_names(project: Path, *records: dict[str, Any]) -> tuple[list[str], str]:
+    """Return the plug-ins that are used, and the notes, with these entries for one plug-in."""
+    path = get_home() / "plugins/installed_plugins.json"
+    path.write_text(json.dumps({"version": 2, "plugins": {"broom@tools": records}}))
+    plugins = load(project)
+    return [plugin.name for plugin in plugins.all], " ".join(plugins.startup_notes)
+
+
+@pytest.mark.spec("CMP-089")
+def test_a_plugin_is_used_only_where_it_is_installed(project: Path) -> None:
+    root = {"installPath": str(install_plugin("broom")), "version": "1.0.0"}
+    write_enabled(get_home() / "settings.json", broom=True)
+    here, there = str(project), str(project.parent)
+    (project / ".git").mkdir()
+    (project / ".git/HEAD").write_text("ref: refs/heads/main\n")
+    (project / ".git/objects").mkdir()
+    (project / ".git/refs").mkdir()
+    inner = project / "packages/api"
+    inner.mkdir(parents=True)
+    used = (["broom"], "")
+    assert list_names(project, root | {"scope": "user"}) == used
+    assert list_names(project, root) == used
+    assert list_names(project, root | {"scope": "project", "projectPath": here}) == used
+    assert list_names(inner, root | {"scope": "local", "projectPath": here}) == used
+    for entry in ({"scope": "project", "projectPath": there}, {"scope": "project"}, {"scope": "local"},
+                  {"scope": "other"}, {"scope": "user", "projectPath": there}):  # fmt: skip
+        names, note = list_names(project, root | entry)
+        assert (names, "broom@tools is enabled but not installed for this project" in note) == ([], True)
+    names, note = list_names(project, {"scope": "user", "installPath": str(project / "gone")})
+    assert (names, f"its directory {project / 'gone'} does not exist" in note) == ([], True)
+
+
+@pytest.mark.spec("CMP-089")
+@pytest.mark.parametrize("text", ["{", "[]", '{"version": 2}', '{"plugins": []}', "\ufeff{"])
+def test_a_broken_list_of_installed_plugins_uses_none_and_is_reported(project: Path, text: str) -> None:
+    install_plugin("broom")
+    write_enabled(get_home() / "settings.json", broom=True)
+    path = get_home() / "plugins/installed_plugins.json"
+    path.write_text(text)
+    plugins = load(project)
+    assert plugins.all == ()
+    (note,) = plugins.startup_notes
+    assert f"{path}:1: the list of installed plug-ins" in note
+    assert "no installed plug-in is used" in note
 
 
 @pytest.mark.spec("CMP-089")

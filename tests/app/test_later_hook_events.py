@@ -185,8 +185,9 @@ async def test_a_hook_blocks_a_typed_command(project: Path, hook_log: HookInputL
      "MessageDisplay"],
 )  # fmt: skip
 async def test_an_event_that_does_not_exist_here_is_counted_in_one_note(event: str, project: Path) -> None:
-    settings = make_settings({event: "exit 2", "WorldEnded": "exit 2"})
-    async with shoal.open(cwd=project, model=ScriptedModel(["done"]), settings=settings) as session:
+    path = project / "hooks.json"
+    path.write_text(make_settings({event: "exit 2", "WorldEnded": "exit 2"}))
+    async with shoal.open(cwd=project, model=ScriptedModel(["done"]), settings=path) as session:
         notes = [note for note in session.notes if "not used" in note or event in note]
         assert await run_all_turns(session, "begin") == "done"
     assert notes == ["2 items in your settings are not used: run shoal doctor --claude"]

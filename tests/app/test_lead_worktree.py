@@ -51,6 +51,22 @@ async def test_the_lead_works_in_a_new_worktree_and_returns(repository: Path) ->
 
 
 @pytest.mark.spec("CMP-112")
+async def test_a_refusal_to_enter_a_worktree_says_how_to_enter_it(repository: Path, tmp_path: Path) -> None:
+    existing, outside = repository / ".claude/worktrees/try", tmp_path / "outside"
+    for path in (existing, outside):
+        subprocess.run(["git", "worktree", "add", "-q", str(path)], cwd=repository, check=True)
+    calls = [
+        call_tool("EnterWorktree", "e1", name="try"),
+        call_tool("EnterWorktree", "e2", path=str(outside)),
+    ]
+    async with open_session(repository, script_agents(lead=[*calls, "done"])) as session:
+        await run_all_turns(session)
+    by_name, by_path = list_lead_results(session)
+    assert by_name.endswith(f"Enter it by its path: {existing}")
+    assert by_path.endswith(f"The user can add it: shoal --add-dir {outside}")
+
+
+@pytest.mark.spec("CMP-112")
 async def test_entering_another_worktree_and_discarding_work_are_asked(repository: Path) -> None:
     other = repository / "other"
     subprocess.run(["git", "worktree", "add", "-q", str(other)], cwd=repository, check=True)

@@ -133,3 +133,42 @@ def test_every_text_of_a_tool_is_used_and_every_used_text_exists() -> None:
     }
     assert used <= stored
     assert {key for _, key in stored} <= literals
+
+
+EXAMPLES = {
+    "Agent": ["Find flaky tests", '"4 GB"'],
+    "AskUserQuestion": ["Database", "SQLite"],
+    "Bash": ["Run the parser tests", "60000"],
+    "BashOutput": ["error|FAILED"],
+    "CronCreate": ["0 9 * * 1-5"],
+    "Edit": ["`x = 1`, not `12 x = 1`"],
+    "ExitPlanMode": ["tool Bash, prompt: run the tests"],
+    "Glob": ["**/*.py"],
+    "Grep": [r"main\(\) \{", "**/*.{ts,tsx}"],
+    "NotebookEdit": ["cell-3"],
+    "Read": ['"3" or "1-5"'],
+    "SendMessage": ['{"type": "fyi", "text": "Tests pass"}'],
+    "Skill": ["123 --fast"],
+    "TaskCreate": ["Fix the login test", '{"acceptance": "make test"}'],
+    "TaskUpdate": ['["1", "2"]'],
+    "TeamCreate": ['{"type": "shutdown_request"}'],
+    "TodoWrite": ["Run the tests", "Running the tests"],
+    "ToolSearch": ["+server word", "select:NAME,NAME"],
+    "WebFetch": ["https://example.com/page"],
+    "WebSearch": ['["python.org"]'],
+    "Workflow": [
+        'async def main(flow): return await flow.map("general-purpose", ["Check a.py", "Check b.py"])'
+    ],
+}
+"""Tools that models easily call wrong, with the examples in their descriptions."""
+
+
+@pytest.mark.parametrize("tool", EXAMPLES)
+def test_a_tool_that_is_easily_called_wrong_has_an_example(tool: str) -> None:
+    sections = ModelTexts(ROOT / "src" / "shoal" / "tools" / "prompts").load_sections(tool)
+    described = [text for section, text in sections.items() if not section.startswith("text:")]
+    assert [each for each in EXAMPLES[tool] if not any(each in text for text in described)] == []
+
+
+def test_the_example_of_a_workflow_script_is_valid() -> None:
+    compile(EXAMPLES["Workflow"][0], "script", "exec")

@@ -79,7 +79,7 @@ async def test_an_unknown_style_costs_one_note(project: Path) -> None:
     lead, _, notes = await read_prompts(project, "Nonsense")
     assert "Output style" not in lead
     assert notes == [
-        "--settings:1: outputStyle: there is no output style 'Nonsense'; the default style is used."
+        "settings=: outputStyle: there is no output style 'Nonsense'; the default style is used."
     ]
     lead, _, notes = await read_prompts(project, "default")
     assert ("Output style" in lead, notes) == (False, [])

@@ -171,6 +171,23 @@ async def test_the_lead_takes_prompt_tools_and_denials_of_an_agent(
     assert "fine" in str(requests[-1].messages)
 
 
+@pytest.mark.spec("CMP-077")
+async def test_missing_tools_of_the_leads_agent_are_reported_to_the_user_and_the_lead(
+    project: Path, home: Path
+) -> None:
+    (home / "agents").mkdir()
+    path = home / "agents/reader.md"
+    path.write_text(AGENT.format(fields="tools: Read, LS, WebSearch, FutureTool, mcp__late__look\n"))
+    requests, notes = await record_requests(project, agent="reader")
+    assert {tool.name for tool in requests[0].tools} == {"Read", "Glob"}
+    assert "not available here: WebSearch, FutureTool." in str(requests[0].system)
+    sentence = "the agent reader names tools that are not available here: WebSearch, FutureTool."
+    assert [note for note in notes if sentence in note] == [f"{path}:4: {sentence}"]
+    path.write_text(AGENT.format(fields="tools: WebSearch, FutureTool\n"))
+    with pytest.raises(SettingsError, match="names only tools that are not available here: WebSearch"):
+        await record_requests(project, agent="reader")
+
+
 @pytest.mark.spec("CMP-007")
 @pytest.mark.parametrize("by_flag", [False, True])
 async def test_an_unknown_agent_for_the_lead_ends_the_start(project: Path, home: Path, by_flag: bool) -> None:

@@ -259,6 +259,22 @@ async def test_a_team_that_cannot_be_created_completely_leaves_nothing(tmp_path:
         assert started.name == "second"
 
 
+async def test_members_of_a_team_that_cannot_be_created_keep_no_place(tmp_path: Path) -> None:
+    """The first two join before the third is refused; there is room for three in all."""
+    text = THREE_STEPS.replace(
+        "    count: 2\n", "  - name: roofer\n    prompt: Roof\n    isolation: remote\n"
+    )
+    text = text.replace("layer-2", "layer")
+    settings = json.dumps({"shoal": {"max_agents": 3, "max_concurrent": 3, "teammate_mode": "in-process"}})
+    model = script_team(**{who: ["I wait."] for who in ("lead", "digger", "layer", "layer-1", "layer-2")})
+    async with open_session(tmp_path, model, settings=settings) as session:
+        with pytest.raises(AgentRequestRefused, match="remote"):
+            await start_team_from_template(session, write_template(tmp_path, text), "the roof")
+        await start_team_from_template(session, write_template(tmp_path, THREE_STEPS), "x", name="second")
+        members = [member["name"] for member in read_team_config("second")["members"]]
+    assert members == ["team-lead", "digger", "layer-1", "layer-2"]
+
+
 def test_an_unreadable_template_directory_is_reported(tmp_path: Path) -> None:
     place = write_file(tmp_path / ".claude", "teams", "not a directory")
     flaws = [str(each.problem) for each in load_project_templates(tmp_path).all if each.problem is not None]

@@ -20,6 +20,7 @@ from session_helpers import list_agent_starts, list_lead_results, open_session
 from shoal.core.conversation.tools import ToolOutput
 from shoal.models.messages_stream import MessagesApiReplyAssembler
 from shoal.models.model_errors import ModelRequestTarget
+from shoal.testing import chat_server, make_tool_call, responses_server
 from shoal.tools.function_tool import tool
 from team_scripts import get_home
 
@@ -131,6 +132,31 @@ async def test_the_provider_searches_in_a_request_that_the_budget_counts(
     assert len(bodies) == 3
 
 
+@pytest.mark.spec("CMP-110")
+async def test_the_responses_api_searches_at_any_address_and_chat_completions_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (get_home() / "settings.json").write_text(json.dumps({"shoal": {"web_search": "provider"}}))
+    calls = [make_tool_call("WebSearch", query="tides", allowed_domains=["example.org"])]
+    monkeypatch.setenv("OPENAI_API_KEY", "key")
+    async with responses_server([calls, "High at noon.", "done"]) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
+        async with shoal.open(
+            cwd=tmp_path, model="openai-responses:gpt-6-sol", skip_permissions=True
+        ) as session:
+            await run_all_turns(session)
+    assert "High at noon." in "".join(list_lead_results(session))
+    assert server.requests[1].body["tools"] == [
+        {"type": "web_search", "filters": {"allowed_domains": ["example.org"]}}
+    ]
+    async with chat_server([calls, "done"]) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
+        async with shoal.open(cwd=tmp_path, model="openai:gpt-6-sol", skip_permissions=True) as session:
+            await run_all_turns(session)
+    assert "The provider of gpt-6-sol cannot search the web." in "".join(list_lead_results(session))
+    assert len(server.requests) == 2
+
+
 @pytest.mark.spec("CMP-110", "CMP-077", "CMP-113")
 async def test_an_agent_that_names_an_absent_tool_is_told_and_starts(tmp_path: Path) -> None:
     defined = {"seeker": {"description": "d", "prompt": "p", "tools": ["Read", "WebSearch", "LSP"]}}
@@ -148,7 +174,7 @@ async def test_an_agent_that_names_an_absent_tool_is_told_and_starts(tmp_path: P
     (started,) = list_agent_starts(session)
     assert started.tools == ("Read",)
     assert "not available here: WebSearch, LSP" in prompts[0]
-    assert "names only tools that are not available here: WebSearch" in "".join(list_lead_results(session))
+    assert "none of its tools is available here (WebSearch)" in "".join(list_lead_results(session))
 
 
 def test_results_of_a_search_by_the_provider_are_listed() -> None:

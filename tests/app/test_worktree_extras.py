@@ -49,6 +49,10 @@ async def test_a_worktree_gets_included_files_and_links(tmp_path: Path, ignored:
         shoal_settings={"worktree_guard": "weak"},
     ) as session:
         await run_all_turns(session)
+    sentence = (
+        "Files listed in .worktreeinclude are not copied because a rule forbids reading them: secret.env."
+    )
+    assert sentence in str(session.agent.conversation.messages)
     (result,) = list_lead_results(session)
     assert "x = 1" in result
     assert "PORT=1" in result

@@ -135,3 +135,15 @@ async def test_the_default_timeout_depends_on_the_event_and_the_type(shoal: Shoa
         ("SessionEnd", "command"): 5.0,
         ("SessionEnd", "prompt"): 5.0,
     }
+
+
+async def test_a_hook_of_a_plug_in_is_listed_as_its_author_wrote_it(shoal: ShoalProgram, home: Path) -> None:
+    root = home / "plugins/it's mine"
+    (root / ".claude-plugin").mkdir(parents=True)
+    (root / "hooks").mkdir()
+    (root / ".claude-plugin/plugin.json").write_text('{"name": "mine"}')
+    commands = ["${CLAUDE_PLUGIN_ROOT}/check", "ls ${CLAUDE_PLUGIN_DATA}"]
+    hidden = "export CLAUDE_PLUGIN_ROOT=$(touch /tmp/x) CLAUDE_PLUGIN_DATA=y; ls"
+    actions = [{"type": "command", "command": command} for command in (*commands, hidden)]
+    (root / "hooks/hooks.json").write_text(json.dumps({"hooks": {"Stop": [{"hooks": actions}]}}))
+    assert [each["does"] for each in await list_hooks(shoal)] == [*commands, hidden]

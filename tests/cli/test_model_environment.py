@@ -184,6 +184,19 @@ async def test_a_subscription_token_is_refused_with_advice(
     assert "oat-secret" not in ran.err
 
 
+@pytest.mark.spec("CMP-056")
+async def test_a_subscription_token_is_not_sent_to_a_gateway_and_that_is_said(shoal: ShoalProgram) -> None:
+    token = "sk-ant-oat-secret"
+    flags = ("--model", "sonnet")
+    ran, server = await ask(shoal, *flags, CLAUDE_CODE_OAUTH_TOKEN=token, ANTHROPIC_API_KEY="")
+    assert len(server.requests) == 1
+    assert token not in str(server.requests[0].headers)
+    assert f"does not send CLAUDE_CODE_OAUTH_TOKEN to {server.url}" in ran.err
+    assert "ANTHROPIC_AUTH_TOKEN" in ran.err
+    ran, _ = await ask(shoal, *flags, CLAUDE_CODE_OAUTH_TOKEN=token)
+    assert "CLAUDE_CODE_OAUTH_TOKEN" not in ran.err
+
+
 def write_key_helper(project: Path, settings: Path) -> Path:
     """Configure a helper that prints key-1, key-2 and so on, and return the file with one line per run."""
     runs = project / "runs"

@@ -19,7 +19,7 @@ SERVER = Path(__file__).with_name("permission_server.py")
 
 
 def run_with_prompt_tool(
-    monkeypatch: pytest.MonkeyPatch, project: Path, tool: str, *commands: str
+    monkeypatch: pytest.MonkeyPatch, project: Path, tool: str, *commands: str, code: int = 0
 ) -> tuple[MockServer, list[Any]]:
     log = project.parent / "asked"
     log.touch()
@@ -30,7 +30,7 @@ def run_with_prompt_tool(
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
         monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-for-tests")
         flags = ["--mcp-config", json.dumps(servers), "--permission-prompt-tool", tool, "--model", MODEL]
-        assert run_command_line(["-p", "go", *flags]) == 0
+        assert run_command_line(["-p", "go", *flags]) == code
     return server, [json.loads(line) for line in log.read_text().splitlines()]
 
 
@@ -46,11 +46,23 @@ def test_an_mcp_tool_answers_permission_questions(project: Path, monkeypatch: py
 
 
 @pytest.mark.spec("CMP-096")
-def test_a_missing_prompt_tool_denies(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    server, asked = run_with_prompt_tool(monkeypatch, project, "mcp__gate__nobody", "touch yes")
-    assert not asked
-    assert not list(project.iterdir())
-    assert "mcp__gate__nobody does not exist" in json.dumps(server.requests[-1].body["messages"])
+@pytest.mark.parametrize(
+    ("tool", "reason"),
+    [
+        ("mcp__gate__nobody", "the MCP server gate has these tools: mcp__gate__approve"),
+        ("mcp__gates__approve", "no MCP server of that name is configured. Servers: gate"),
+    ],
+)
+def test_a_missing_prompt_tool_is_reported_before_the_first_request(
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tool: str,
+    reason: str,
+) -> None:
+    server, asked = run_with_prompt_tool(monkeypatch, project, tool, "touch yes", code=1)
+    assert (asked, server.requests, list(project.iterdir())) == ([], [], [])
+    assert f"There is no tool {tool} for --permission-prompt-tool: {reason}" in capsys.readouterr().err
 
 
 @pytest.mark.spec("CMP-096")

@@ -68,7 +68,7 @@ def test_prompts_and_schemas_can_be_in_files(tmp_path: Path) -> None:
         (("--system-prompt-file", "/nowhere/at/all"), "--system-prompt-file"),
         (("--system-prompt", "a", "--system-prompt-file", "b"), "cannot be used together"),
         (("--effort", "boundless"), "boundless"),
-        (("--task-budget", "5"), "--task-budget"),
+        (("--task-budget", "0"), "--task-budget"),
         (("--session-mirror",), "--session-mirror"),
         (("--mcp-config", '{"mcpServers": {"a": {"type": "sdk"}}}'), "--input-format stream-json"),
     ],

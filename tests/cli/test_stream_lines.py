@@ -55,4 +55,5 @@ def test_retries_are_reported_and_limited(
     (retry,) = [line for line in lines if line.get("subtype") == "api_retry"]
     assert (retry["attempt"], retry["max_retries"]) == (1, 1)
     assert retry["retry_delay_ms"] > 0
+    assert retry["error_status"] == 529
     assert lines[-1]["is_error"]

@@ -398,7 +398,7 @@ async def test_the_deadline_of_the_command_ends_the_workflow(shoal: ShoalProgram
 @pytest.mark.parametrize(
     ("step", "expected", "code"),
     [
-        ("99", "has no step 99. It has the steps 1 to 1.", 1),
+        ("99", "has no step 99. Its steps: 1 to 1.", 1),
         ("0", "Invalid value for '--from'", 2),
         ("-1", "Invalid value for '--from'", 2),
         ("1.5", "Invalid value for '--from'", 2),

@@ -33,6 +33,7 @@ def read_sources(package: str) -> str:
 
 def test_a_value_is_inserted_as_it_is() -> None:
     assert fill_template("{a} and {b}", a="{b} {0} %s", b="{a}") == "{b} {0} %s and {a}"
+    assert fill_template("{a}% of %(a)s and %s", a="5%%") == "5%%% of %(a)s and %s"
 
 
 def test_braces_of_json_are_no_placeholders() -> None:

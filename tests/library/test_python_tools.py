@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
@@ -252,3 +254,9 @@ def test_a_parameter_that_a_model_cannot_pass_is_refused_by_the_decorator(
     with pytest.raises(TypeError, match=problem) as caught:
         shoal.tool(function)
     assert "schema_hook" not in str(caught.value)
+
+
+def test_a_tool_can_be_made_while_pydantic_is_not_fully_imported() -> None:
+    program = "import pydantic, shoal; print(shoal.tool(lambda number: number).schema.name)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout == "<lambda>\n", done.stderr

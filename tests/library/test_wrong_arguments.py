@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import pydoc
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -38,6 +39,7 @@ class PlainModel(IncompleteModel):
 def guard(event: Any) -> None: ...
 
 
+COMMAND = {"type": "command", "command": "exit 2"}
 WRONG_OPTIONS: list[tuple[str, Any, str]] = [
     ("model", IncompleteModel(), "model: .* has no generate_reply. Pass a name, or an object with card"),
     ("model", OwnModel, r"got the class OwnModel. Write model=OwnModel\("),
@@ -67,6 +69,40 @@ WRONG_OPTIONS: list[tuple[str, Any, str]] = [
     ("hooks", {"PreToolUse": [("Bash|Wrrite", guard)]}, "no tool named 'Wrrite'. Did you mean Write"),
     ("hooks", {"PreToolUse": [("[", guard)]}, r"the matcher '\[' is not a valid regular expression"),
     ("hooks", {"Stop": [("Bash", guard)]}, "Stop does not use a matcher; pass the function alone"),
+    (
+        "hooks",
+        {"PreToolUse": [{"matcher": "Bsh", "hooks": [COMMAND]}]},
+        "named 'Bsh'. Did you mean Bash",
+    ),
+    ("skills", ["nosuch"], "skills: there is no skill named 'nosuch'"),
+    ("tools", "Read", r"tools: expected a list of tools, got 'Read'. Write tools=\['Read'\]"),
+]
+WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
+    ({"hoks": {}}, r"settings: unknown key 'hoks'. Did you mean hooks\?"),
+    (
+        {"hooks": {"PreToolUze": [{"hooks": [COMMAND]}]}},
+        "hooks.PreToolUze: unknown event; did you mean Pre",
+    ),
+    ({"hooks": {"Nonsense": []}}, "settings: hooks.Nonsense: unknown event"),
+    ({"hooks": {"PreToolUse": [{"matcher": "Bsh", "hooks": [COMMAND]}]}}, "'Bsh'. Did you mean Bash"),
+    ({"hooks": {"PreToolUse": [{"mather": "Bash", "hooks": [COMMAND]}]}}, "mather: unknown field"),
+    ({"hooks": {"PreToolUse": [{"hooks": [{"type": "comand"}]}]}}, "unknown hook type 'comand'; use command"),
+    ({"shoal": {"max_requets": 3}}, r"settings: shoal.max_requets: unknown key. Did you mean max_requests\?"),
+    (
+        {"shoal": {"sandbox": {"enabeld": True}}},
+        r"sandbox.enabeld: unknown key. Did you mean enabled\?",
+    ),
+    ({"shoal": {"notify": "bel"}}, r"shoal.notify: unknown value 'bel'. Did you mean bell\?"),
+    ({"shoal": {"agent_type_limits": {"a": {"usdd": 1}}}}, "agent_type_limits.a.usdd: unknown key. Did you"),
+    ({"permissions": {"dney": ["Bash"]}}, r"permissions.dney: unknown key. Did you mean deny\?"),
+    ({"permissions": {"defaultMode": "plann"}}, r"defaultMode: unknown value 'plann'. Did you mean plan\?"),
+    ({"permissions": {"deny": ["Bsh(rm:*)"]}}, r"permissions.deny: .*unknown tool. Did you mean Bash\?"),
+    ({"permissions": {"allow": ["Raed"]}}, r"permissions.allow: .*unknown tool. Did you mean Read\?"),
+    ({"sandbox": {"enabledd": True}}, r"sandbox.enabledd: unknown key. Did you mean enabled\?"),
+    (
+        {"sandbox": {"filesystem": {"denyRaed": []}}},
+        r"filesystem.denyRaed: .*Did you mean denyRead\?",
+    ),
 ]
 
 
@@ -79,6 +115,59 @@ async def test_a_wrong_option_is_refused_before_anything_starts(
     with pytest.raises(shoal.SettingsError, match=problem):
         async with shoal.open(**options):
             pytest.fail("The session opened.")
+
+
+@pytest.mark.spec("API-07")
+@pytest.mark.parametrize(("settings", "problem"), WRONG_SETTINGS)
+async def test_a_misspelling_in_settings_that_a_program_passes_is_refused(
+    tmp_path: Path, settings: dict[str, Any], problem: str
+) -> None:
+    for given in (settings, json.dumps(settings)):
+        with pytest.raises(shoal.SettingsError, match=problem):
+            async with shoal.open(cwd=tmp_path, model=shoal.ScriptedModel(["ok"]), settings=given):
+                pytest.fail("The session opened.")
+
+
+@pytest.mark.spec("API-07")
+async def test_a_misspelling_in_a_settings_file_is_a_note(tmp_path: Path) -> None:
+    (tmp_path / "settings.json").write_text('{"shoal": {"max_requets": 3}, "hoks": {}}')
+    options: Any = {"cwd": tmp_path, "model": shoal.ScriptedModel(["ok"]), "settings": "settings.json"}
+    async with shoal.open(**options) as session:
+        assert "shoal.max_requets is not a setting and is ignored. Did you mean max_requests?" in str(
+            session.notes
+        )
+
+
+@pytest.mark.spec("API-07")
+async def test_settings_with_keys_of_all_kinds_are_accepted(tmp_path: Path) -> None:
+    @shoal.tool
+    def weigh(ship: str) -> str:
+        """Weigh a ship."""
+        return ship
+
+    settings: Any = {
+        "$schema": "x",
+        "permissions": {"deny": ["weigh", "mcp__crane", "MultiEdit"], "defaultMode": "manual"},
+        "hooks": {"PreToolUse": [{"matcher": "weigh|Bash|mcp__.*", "hooks": [COMMAND]}]},
+        "spinnerTipsEnabled": False,
+        "sandbox": {"network": {"allowedDomains": []}},
+        "shoal": {"models": {"openai:x": {"window": 1000}}, "theme": "dark"},
+    }
+    options: Any = {"cwd": tmp_path, "model": shoal.ScriptedModel(["ok"]), "tools": [weigh]}
+    async with shoal.open(**options, settings=settings) as session:
+        assert (await session.run("hi")).text == "ok"
+
+
+@pytest.mark.spec("API-07")
+async def test_a_fallback_is_used_after_a_model_of_the_program(tmp_path: Path) -> None:
+    class Failing(IncompleteModel):
+        async def generate_reply(self, request: shoal.ModelRequest, on_delta: shoal.DeltaListener) -> Any:
+            raise shoal.errors.TransientModelError("overloaded")
+
+    (tmp_path / "script.json").write_text('[{"text": "from the fallback"}]')
+    options: Any = {"cwd": tmp_path, "model": Failing()}
+    result = await shoal.run("hi", **options, fallback_model=f"scripted:{tmp_path / 'script.json'}")
+    assert result.text == "from the fallback"
 
 
 @pytest.mark.spec("API-07")

@@ -13,8 +13,10 @@ from mcp_helpers import list_result_texts, make_rogue_config, map_statuses, open
 
 import shoal
 from agent_scripts import call_tool, run_all_turns, script_agents, spawn_agent
+from moved_homes import make_stdio_server
 from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.conversation.tools import ToolOutput
+from shoal.models.scripted_model import ScriptedModel
 from shoal.tools.function_tool import FunctionTool, tool
 from shoal.tools.tool_search_tool import find_tools
 from team_scripts import get_home
@@ -65,6 +67,41 @@ async def test_a_child_with_300_tools_starts_small_and_loads_what_it_finds(tmp_p
     assert loaded[0] == "mcp__files__copy_7" or "mcp__files__copy_7" in loaded
     assert [each.name for each in second.tools][: len(names)] == names
     assert "did 7 to a.txt" in list_result_texts(session)[0]
+
+
+@pytest.mark.spec("CMP-111")
+@pytest.mark.needs("mcp")
+async def test_a_child_and_a_teammate_start_small_with_300_tools_of_a_server(tmp_path: Path) -> None:
+    settings = {"mcpServers": {"many": make_stdio_server("many", 300)}}
+    (get_home() / "settings.json").write_text(json.dumps(settings))
+    first_requests: dict[str, ModelRequest] = {}
+
+    def choose_reply(request: ModelRequest) -> Any:
+        prompt = request.messages[0].text
+        who = next((name for name in ("CHILD", "MATE") if name in prompt), "lead")
+        first_requests.setdefault(who, request)
+        if who != "lead":
+            return "done"
+        calls = [
+            call_tool("ToolSearch", query="tool_7"),
+            call_tool("mcp__many__tool_7", query="x"),
+            spawn_agent("CHILD begins"),
+            call_tool("TeamCreate", team_name="crew"),
+            spawn_agent("MATE begins", name="mate", team_name="crew"),
+        ]
+        spoken = sum(message.role == "assistant" for message in request.messages)
+        return calls[spoken] if spoken < len(calls) else "done"
+
+    model = ScriptedModel(choose_reply)
+    async with shoal.open(cwd=tmp_path, model=model, skip_permissions=True) as session:
+        await run_all_turns(session, "begin")
+        assert map_statuses(session) == {"many": "connected"}
+    assert first_requests.keys() == {"lead", "CHILD", "MATE"}
+    for request in first_requests.values():
+        assert measure_schemas(request) <= 6_000
+        names = [each.name for each in request.tools]
+        assert "ToolSearch" in names
+        assert not any(name.startswith("mcp__") for name in names)
 
 
 @pytest.mark.spec("CMP-111")
@@ -127,6 +164,34 @@ async def test_the_first_request_does_not_wait_for_a_server_and_a_search_does(tm
     found, echoed = list_result_texts(session)
     assert "mcp__slow__echo" in found
     assert "hello" in echoed
+
+
+@pytest.mark.spec("CMP-111")
+@pytest.mark.needs("mcp")
+async def test_an_agent_whose_tools_are_listed_gets_no_search_while_a_server_connects(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    settings = {"mcpServers": {"slow": make_rogue_config("slow", str(pipe))}}
+    (get_home() / "settings.json").write_text(json.dumps(settings))
+    offered: dict[str, list[str]] = {}
+
+    def work(request: ModelRequest) -> str:
+        offered[request.messages[0].text.split()[-1]] = [each.name for each in request.tools]
+        return "done"
+
+    def make_agent(*tools: str) -> dict[str, Any]:
+        return {"description": "d", "prompt": "p", "tools": [*tools]}
+
+    agents = {"reader": make_agent("Read"), "helper": make_agent("*")}
+    spawns = [spawn_agent(name, name, subagent_type=name) for name in agents]
+    model = script_agents(lead=[*spawns, "done"], reader=[work], helper=[work])
+    async with shoal.open(cwd=tmp_path, model=model, agents=agents, skip_permissions=True) as session:
+        await run_all_turns(session)
+        assert map_statuses(session) == {"slow": "pending"}
+    assert offered["reader"] == ["Read"]
+    assert "ToolSearch" in offered["helper"]
+    async with shoal.open(cwd=tmp_path, model=model, agents=agents, agent="reader") as session:
+        assert [schema.name for schema in session.agent.schemas.sent] == ["Read"]
 
 
 @pytest.mark.spec("CMP-086", "CMP-111")

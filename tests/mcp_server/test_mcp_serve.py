@@ -217,7 +217,7 @@ async def test_a_background_run_continues_and_its_result_can_be_read(
             assert (status["state"], status["exit_code"], status["turns"]) == ("done", 0, 1)
             assert "'nothing' does not identify a run" in await call("run_status", id="nothing")
             assert "There is no run" in await call("run_result", id="../x")
-            assert "Pass both" in await call("spawn", prompt="x", agent_type="Explore")
+            assert "Pass `name` too" in await call("spawn", prompt="x", agent_type="Explore")
             left = (await call("spawn", prompt="And again?"))["id"]
         # The server has ended; what it started goes on.
         async with start_mcp_server(tmp_path, "--model", MODEL) as call:

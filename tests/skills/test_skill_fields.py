@@ -191,7 +191,7 @@ async def test_skill_overrides_of_any_file_decide_who_is_offered_a_skill(project
     assert "gone" not in listed
     assert typed == ["brief", "plain", "typed"]
     refused, unknown = list_lead_results(session)
-    assert "can only be called by the user" in refused
+    assert "Only the user can run the skill" in refused
     assert "There is no skill 'gone'" in unknown
     assert any("skillOverrides.odd" in notice and "the skill is disabled" in notice for notice in notices)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -13,7 +14,9 @@ from mail_helpers import create_mailboxes, get_inbox_path, make_mail, take_all_m
 from store_helpers import FixedClock, TranscriptWriter
 
 from shoal.core.agents.identity import LEAD_ID
+from shoal.core.errors import StateFileError
 from shoal.core.events import NoteAdded
+from shoal.stores.files.home.home_paths import write_file_atomically
 from shoal.stores.files.sessions.file_journal import FileJournal
 from shoal.stores.files.sessions.file_transcript import FileTranscript
 from shoal.stores.files.teams.team_keys import KEY_SIZE, load_or_create_team_mail_key
@@ -49,6 +52,77 @@ def sync_recorder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(os, "fdatasync", recorder.record_sync, raising=False)
     yield recorder
     monkeypatch.undo()
+
+
+@pytest.fixture(params=["fdatasync", "fsync"])
+def failing_disk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """A disk that takes content and cannot keep it while the list has an error number."""
+    errors: list[int] = []
+
+    def sync(_: int) -> None:
+        if errors:
+            raise OSError(errors[0], os.strerror(errors[0]))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    if request.param == "fsync":
+        monkeypatch.delattr(os, "fdatasync", raising=False)
+    else:
+        monkeypatch.setattr(os, "fdatasync", sync, raising=False)
+    yield errors
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EDQUOT])
+def test_a_transcript_entry_that_does_not_reach_the_disk_is_an_error_and_not_stored(
+    home: Path, failing_disk: list[int], number: int
+) -> None:
+    written = TranscriptWriter(home)
+    written.transcript = FileTranscript(written.path, written.lines, durable=True)
+    written.append_prompt("one")
+    before = written.path.read_bytes()
+    failing_disk.append(number)
+    with pytest.raises(StateFileError, match=os.strerror(number)):
+        written.append_prompt("two")
+    assert written.path.read_bytes() == before
+    failing_disk.clear()
+    written.append_prompt("three")
+    assert written.path.read_bytes().count(b"\n") == before.count(b"\n") + 1
+
+
+def test_a_journal_event_that_does_not_reach_the_disk_is_an_error(
+    tmp_path: Path, clock: FixedClock, failing_disk: list[int]
+) -> None:
+    journal = FileJournal(tmp_path / "journal.jsonl", clock, durable=True)
+    journal.append(NoteAdded(agent=LEAD_ID, text="one"))
+    failing_disk.append(errno.EIO)
+    with pytest.raises(StateFileError, match=os.strerror(errno.EIO)):
+        journal.append(NoteAdded(agent=LEAD_ID, text="two"))
+    journal.close()
+
+
+async def test_mail_that_does_not_reach_the_disk_is_an_error_and_not_delivered(
+    home: Path, failing_disk: list[int]
+) -> None:
+    async with aclosing(create_mailboxes(home, durable=True)) as mail:
+        await mail.open_inbox("ann")
+        failing_disk.append(errno.EIO)
+        with pytest.raises(StateFileError, match=os.strerror(errno.EIO)):
+            await mail.post("ann", make_mail("lost"))
+        failing_disk.clear()
+        await mail.post("ann", make_mail("kept"))
+        assert [each.text for each in await take_all_mail(mail)] == ["kept"]
+
+
+def test_a_file_that_does_not_reach_the_disk_is_an_error_and_keeps_its_old_content(
+    tmp_path: Path, failing_disk: list[int]
+) -> None:
+    path = tmp_path / "state.json"
+    write_file_atomically(path, b"old", durable=True)
+    failing_disk.append(errno.EIO)
+    with pytest.raises(StateFileError, match=os.strerror(errno.EIO)):
+        write_file_atomically(path, b"new", durable=True)
+    assert [each.name for each in tmp_path.iterdir()] == ["state.json"]
+    assert path.read_bytes() == b"old"
 
 
 @pytest.mark.parametrize("durable", [True, False])

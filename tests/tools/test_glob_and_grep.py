@@ -77,7 +77,7 @@ async def test_glob_lists_a_hundred_files_and_counts_the_rest(either: ToolBench)
         either.write_file(f"d/{number}.txt")
     outcome = await either.call_tool(glob_tool, pattern="*.txt")
     assert len(str(outcome.content).splitlines()) == 101
-    assert "[30 older files are left out" in str(outcome.content)
+    assert "[30 older files left out" in str(outcome.content)
     assert outcome.data == {"count": 130}
 
 

@@ -123,7 +123,7 @@ async def test_after_a_rejected_plan_plan_mode_stays_on_and_the_next_question_ha
         "done",
     ]
     results = map_results(await run_session(tmp_path, script, person))
-    assert results["first"] == (True, "The plan is not approved: test it too. You are still in plan mode.")
+    assert results["first"] == (True, "The plan was not approved: test it too. You are still in plan mode.")
     assert results["between"][0]
     assert "acceptEdits" in results["second"][1]
     assert not results["late"][0]

@@ -16,6 +16,9 @@ from shoal.tools.html_text import html_to_text
 from shoal.tools.page_fetcher import MAX_BODY_BYTES, is_public_ip_address
 from shoal.tools.web_fetch_tool import MAX_PAGE_CHARACTERS, build_web_tools
 
+ENDLESS_BYTES = 40 * MAX_BODY_BYTES
+"""An endless page ends here, so that a client that takes all of it fails and does not hang."""
+
 
 class PageServer:
     """Answers each path with the bytes set out for it; a path not set out is never answered."""
@@ -23,6 +26,8 @@ class PageServer:
     def __init__(self) -> None:
         self.pages: dict[str, bytes] = {}
         self.requests: list[str] = []
+        self.sent = 0
+        """Bytes of endless pages that a client has taken."""
         self.port = 0
 
     def url(self, path: str) -> str:
@@ -41,7 +46,9 @@ class PageServer:
             request = (await reader.readuntil(b"\r\n\r\n")).decode()
             self.requests.append(request)
             page = self.pages.get(request.split()[1])
-            if page is None:
+            if request.split()[1] == "/endless":
+                await self._send_endless_page(writer)
+            elif page is None:
                 await reader.read()
             else:
                 writer.write(page)
@@ -50,6 +57,13 @@ class PageServer:
             pass
         finally:
             writer.close()
+
+    async def _send_endless_page(self, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n")
+        while self.sent < ENDLESS_BYTES:
+            writer.write(b"x" * 65_536)
+            await writer.drain()
+            self.sent += 65_536
 
 
 @pytest.fixture
@@ -163,6 +177,16 @@ async def test_a_small_answer_that_unpacks_to_a_huge_one_is_bounded(
     assert "Only the first 5 MB" in get_text(outcome)
     assert outcome.data is not None
     assert outcome.data["characters"] == MAX_BODY_BYTES
+
+
+async def test_an_endless_page_is_not_read_to_its_end(
+    web_workbench: ShellWorkbench, server: PageServer
+) -> None:
+    outcome = await web_workbench.call_tool("WebFetch", url=server.url("/endless"))
+    assert "Only the first 5 MB" in get_text(outcome)
+    assert outcome.data is not None
+    assert outcome.data["characters"] == MAX_BODY_BYTES
+    assert server.sent < ENDLESS_BYTES / 2
 
 
 async def test_a_server_that_never_answers_times_out(

@@ -10,7 +10,14 @@ import pytest
 
 import shoal
 from shoal.core.errors import WorkflowError
-from shoal.core.events import AgentStarted, Event, WorkflowStarted, WorkflowStepStarted
+from shoal.core.events import (
+    AgentStarted,
+    Event,
+    WorkflowEnded,
+    WorkflowPhaseStarted,
+    WorkflowStarted,
+    WorkflowStepStarted,
+)
 
 editor = shoal.Agent("editor", prompt="You edit.", tools=[])
 
@@ -121,7 +128,7 @@ async def edit_twice(flow: shoal.Workflow, name: str = "a") -> str:
 @pytest.mark.parametrize(
     ("number", "kind", "message"),
     [
-        (99, WorkflowError, r"has no step 99. It has the steps 1 to 2"),
+        (99, WorkflowError, r"has no step 99. Its steps: 1 to 2"),
         (3, WorkflowError, r"has no step 3"),
         (0, WorkflowError, r"has no step 0"),
         (-1, WorkflowError, r"has no step -1"),
@@ -186,3 +193,33 @@ async def test_a_person_decides_about_a_command(tmp_path: Path, allowed: bool) -
             with pytest.raises(WorkflowError, match=r"did not run: .*not today"):
                 await touch.run(session)
     assert (tmp_path / "made").exists() == allowed
+
+
+@pytest.mark.spec("WFL-05")
+async def test_a_program_that_exits_ends_its_workflow_and_not_the_session(tmp_path: Path) -> None:
+    @shoal.workflow
+    async def leave(flow: shoal.Workflow) -> None:
+        raise SystemExit(3)
+
+    events: list[Event] = []
+    async with shoal.open(cwd=tmp_path, model=shoal.ScriptedModel(lambda request: "done")) as session:
+        session.subscribe(events.append)
+        with pytest.raises(WorkflowError, match=r"called sys.exit\(3\). Return a value or raise an error"):
+            await leave.run(session)
+        assert (await session.run("go on")).text == "done"
+    assert [event.status for event in events if isinstance(event, WorkflowEnded)] == ["failed"]
+
+
+@pytest.mark.spec("WFL-05")
+async def test_a_phase_that_already_runs_is_not_announced_again(tmp_path: Path) -> None:
+    @shoal.workflow
+    async def repeat(flow: shoal.Workflow) -> None:
+        while True:
+            flow.phase("edit")
+
+    events: list[Event] = []
+    async with shoal.open(cwd=tmp_path, model=shoal.ScriptedModel([])) as session:
+        session.subscribe(events.append)
+        with pytest.raises(WorkflowError, match="asked for more than 100,000 steps"):
+            await repeat.run(session)
+    assert sum(isinstance(event, WorkflowPhaseStarted) for event in events) == 1

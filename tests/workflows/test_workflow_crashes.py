@@ -41,27 +41,45 @@ class WorkflowProgram:
             str(self.count),
             *resume,
         ]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **env})
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env={**os.environ, **env}
+        )
 
-    def kill_after(self, steps: int) -> bool:
-        """Run the program and kill it when that many more steps have finished; return False if it ended."""
-        process = self.start()
+    def run_until(self, steps: int) -> subprocess.Popen[str]:
+        """Run the program until that many more steps have finished; it waits in the last of them."""
+        process = self.start(LOCKSTEP="1")
         assert process.stdout is not None
+        assert process.stdin is not None
         if not self.session:
             self.session = process.stdout.readline().strip()
         for line in process.stdout:
             steps -= line == "step\n"
-            if steps < 0:
-                process.kill()
-                process.communicate()
-                return True
+            if steps <= 0:
+                return process
+            process.stdin.write("\n")
+            process.stdin.flush()
+        raise AssertionError(process.communicate()[1])
+
+    def kill_after(self, steps: int, moment: int) -> bool:
+        """Run the program until steps have finished, let it continue, and kill it; return False if it ended.
+
+        `moment` is a number of loops: the program is anywhere after the step when it dies.
+        """
+        process = self.run_until(steps)
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+        for _ in range(moment):
+            pass
+        process.kill()
         process.communicate()
-        return False
+        return process.returncode == -signal.SIGKILL
 
     def finish(self) -> dict[str, Any]:
         process = self.start()
-        output, _ = process.communicate(timeout=170)
-        assert process.returncode == 0
+        output, errors = process.communicate(timeout=170)
+        assert process.returncode == 0, errors
         value: dict[str, Any] = json.loads(output.splitlines()[-1])
         return value
 
@@ -72,6 +90,12 @@ class WorkflowProgram:
     def read_steps(self) -> list[int]:
         """Return the numbers of the steps that have a result, in order."""
         return [event.step for event in self.read_events() if isinstance(event, WorkflowStepFinished)]
+
+    def read_finished_prompts(self) -> set[str]:
+        """Return the prompts of agents whose steps have a result."""
+        done = set(self.read_steps())
+        steps = (event for event in self.read_events() if isinstance(event, WorkflowStepStarted))
+        return {event.preview for event in steps if event.step in done and event.child is not None}
 
     def read_recorded_values(self) -> list[Any]:
         """Return the times and random numbers in the journal, in order."""
@@ -84,9 +108,12 @@ def run_and_kill(directory: Path, *, count: int, kills: int, seed: int) -> None:
     chance = random.Random(seed)
     program = WorkflowProgram(directory, count)
     killed = 0
+    finished: dict[str, int] = {}
     for _ in range(kills):
-        killed += program.kill_after(chance.randint(0, 2 * count // kills))
-    assert killed > kills // 2
+        killed += program.kill_after(chance.randint(1, 3 * count // (2 * kills)), chance.randint(0, 100_000))
+        calls = Counter(program.record.read_text().splitlines())
+        finished = {prompt: calls[prompt] for prompt in program.read_finished_prompts()} | finished
+    assert killed == kills
     result = program.finish()
     assert result["checks"] == [f"did did file {number}" for number in range(count)]
     started, first, second, ended = program.read_recorded_values()
@@ -99,6 +126,7 @@ def run_and_kill(directory: Path, *, count: int, kills: int, seed: int) -> None:
     assert sorted(steps) == list(range(1, 2 * count + 5))
     # An agent that had not answered when the process died is asked again, a finished one never.
     calls = Counter(program.record.read_text().splitlines())
+    assert {prompt: calls[prompt] for prompt in finished} == finished
     assert len(calls) == 2 * count
     assert max(calls.values()) <= 1 + killed
     assert sum(calls.values()) <= 2 * count + killed * 8
@@ -127,3 +155,20 @@ def test_an_agent_that_ended_before_its_step_was_recorded_is_not_asked_again(tmp
         assert program.read_steps() == finished_steps
     assert program.finish()["checks"] == ["did did file 0"]
     assert program.record.read_text().splitlines() == ["file 0", "did file 0"]
+
+
+@pytest.mark.spec("WFL-05")
+def test_a_second_process_cannot_resume_a_workflow_that_runs(tmp_path: Path) -> None:
+    program = WorkflowProgram(tmp_path, 4)
+    first = program.run_until(3)
+    second = program.start()
+    _, errors = second.communicate(timeout=120)
+    assert second.returncode == 1
+    assert f"The session {program.session} is in use by process {first.pid}." in errors, errors
+    recorded = program.record.read_text().splitlines()
+    # The first process is not disturbed.
+    output, errors = first.communicate("\n" * 100, timeout=120)
+    assert first.returncode == 0, errors
+    assert json.loads(output.splitlines()[-1])["checks"] == [f"did did file {n}" for n in range(4)]
+    assert len(recorded) < 8
+    assert sorted(Counter(program.record.read_text().splitlines()).values()) == [1] * 8

@@ -2,8 +2,9 @@
 
 Usage: python workflow_process.py PROJECT RECORD COUNT [SESSION]
 
-Each agent call appends its prompt to RECORD, and each finished step prints a line. With DIE_AFTER_AGENT=N it
-kills itself when the end of the Nth agent is journaled, before its step is recorded.
+Each agent call appends its prompt to RECORD, and each finished step prints a line. With LOCKSTEP=1 it then
+reads a line before it continues. With DIE_AFTER_AGENT=N it kills itself when the end of the Nth agent is
+journaled, before its step is recorded.
 """
 
 from __future__ import annotations
@@ -62,6 +63,8 @@ async def main(project: str, record: str, count: str, session_id: str | None = N
                 os.kill(os.getpid(), signal.SIGKILL)
         if isinstance(event, WorkflowStepFinished):
             write_line("step")
+            if os.environ.get("LOCKSTEP"):
+                sys.stdin.readline()
 
     options = {"cwd": project, "model": shoal.ScriptedModel(reply)}
     async with shoal.open(**options, **({} if session_id is None else {"resume": session_id})) as session:

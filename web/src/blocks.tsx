@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import { AgentName, Time } from "./components";
 import { Diff, countChanges } from "./diff";
-import { formatClock, formatCount, parseTime, toOneLine } from "./format";
+import { formatClock, formatCount, makeVisible, parseTime, toOneLine } from "./format";
 import { Markdown } from "./markdown";
 import { isBlockShown, type Conversation, type EntryFilter, type StreamedText, type Transcript } from "./transcript";
 import type { Block, Entry } from "./types";
@@ -150,8 +150,8 @@ export function ToolInput({ input }: { input: unknown }) {
     <dl class="input">
       {fields.map(([key, value]) => (
         <div key={key}>
-          <dt>{key}</dt>
-          <dd><pre>{typeof value === "string" ? value : JSON.stringify(value, null, 2)}</pre></dd>
+          <dt>{makeVisible(key)}</dt>
+          <dd><pre>{makeVisible(typeof value === "string" ? value : JSON.stringify(value, null, 2))}</pre></dd>
         </div>
       ))}
     </dl>

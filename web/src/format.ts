@@ -64,3 +64,32 @@ export function parseTime(at: number | string | undefined): number {
   if (typeof at === "number") return at;
   return at ? Date.parse(at) || 0 : 0;
 }
+
+const UNSHOWABLE = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+/** Runs of blanks that could push the rest of a line off the screen. */
+const LONG_BLANK_RUN = /(?:[^\S\n\u2028\u2029]|[\u115f\u1160\u2800\u3164\uffa0]){41,}/g;
+const EMPTY_LINES = /(?:^[^\S\n]*\n){6,}/gm;
+const HIDING_MARKDOWN = /[<&|[\]\\]|~~~|^(?: {4}|\t)/m;
+const PLAIN_FENCE = /^ {0,3}```[\w+.-]* *$/;
+const MAX_CODE_WIDTH = 60;
+
+/** Writes characters and gaps that a person would not see, in a text that is approved. Leaves nothing out. */
+export function makeVisible(text: string): string {
+  return text
+    .replace(LONG_BLANK_RUN, (blanks) => `[… ${blanks.length} ${/^ +$/.test(blanks) ? "spaces" : "blank characters"} …]`)
+    .replace(EMPTY_LINES, (lines) => `[… ${lines.split("\n").length - 1} empty lines …]\n`)
+    .replace(UNSHOWABLE, (each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
+/** Tells if a part of the text could be invisible when it is rendered as Markdown. */
+export function hidesTextAsMarkdown(text: string): boolean {
+  if (HIDING_MARKDOWN.test(text) || makeVisible(text) !== text) return true;
+  let inside = false;
+  for (const line of text.split("\n")) {
+    if (line.trimStart().startsWith("```")) {
+      if (!PLAIN_FENCE.test(line)) return true;
+      inside = !inside;
+    } else if (inside && line.length > MAX_CODE_WIDTH) return true;
+  }
+  return inside;
+}

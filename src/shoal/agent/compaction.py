@@ -137,7 +137,9 @@ def _shorten_tool_results(message: Message) -> Message:
         text = extract_tool_result_text(block)
         if len(text) <= SHORTENED_RESULT_CHARS + 100:
             return block
-        excerpt = f"{text[:SHORTENED_RESULT_CHARS]} [… cut, {len(text):,} characters in total]"
+        excerpt = format_notice(
+            "result_excerpt", excerpt=text[:SHORTENED_RESULT_CHARS], total=f"{len(text):,}"
+        )
         return ToolResultBlock(tool_use_id=block.tool_use_id, content=excerpt, is_error=block.is_error)
 
     return Message(

@@ -77,10 +77,16 @@ class _ModelStreamListener:
             case ToolInputProgressDelta():
                 if self.emits_stream:
                     await emit(TextStreamed(agent=agent_id, kind="tool_input", text=delta.name))
-            case ModelRetryScheduledDelta(reason=reason, delay=delay, attempt=attempt, billed=billed):
+            case ModelRetryScheduledDelta(reason=reason, delay=delay, billed=billed):
                 await self.report_request_failure(reason, billed=billed, retry_in=delay)
                 await emit(
-                    PartialReplyDiscarded(agent=agent_id, reason=reason, retry_in=delay, attempt=attempt)
+                    PartialReplyDiscarded(
+                        agent=agent_id,
+                        reason=reason,
+                        retry_in=delay,
+                        attempt=delta.attempt,
+                        status=delta.status,
+                    )
                 )
 
     async def report_missing_usage(self, reply: ModelReply) -> None:

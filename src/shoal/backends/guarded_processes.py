@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from shoal.backends.backend_texts import format_backend_notice
 from shoal.backends.guardian import end_leftover_processes, kill_process_trees
 from shoal.backends.order_channel import GuardianOrderChannel, redecode_as_utf8
 from shoal.core.clock import Clock
@@ -143,7 +144,7 @@ class GuardedProcess:
             if self.may_have_group_members:
                 kill_process_trees([self.pid])
             if not self._exited.is_set():
-                raise ProcessError(f"Process {self.pid} received SIGKILL but has not ended yet.") from None
+                raise ProcessError(format_backend_notice("not_killed", pid=self.pid)) from None
         return await self.wait()
 
     async def wait_until_started(self) -> None:
@@ -218,13 +219,15 @@ class GuardedProcessLauncher:
             _send_spawn_order(link, identity, launch)
         except (OSError, ValueError) as error:
             self._running.pop(identity, None)
-            raise ProcessError(f"{launch.argv[0]} was not started: {error}.") from error
+            raise ProcessError(
+                format_backend_notice("not_started", program=launch.argv[0], error=error)
+            ) from error
         try:
             async with self._clock.deadline(START_TIMEOUT):
                 await process.wait_until_started()
         except TimeoutError:
             link.kill_guardian()
-            raise ProcessError(f"{launch.argv[0]} was not started: the guardian does not respond.") from None
+            raise ProcessError(format_backend_notice("guardian_silent", program=launch.argv[0])) from None
         except asyncio.CancelledError:
             send_signal(signal.SIGKILL)
             raise
@@ -241,14 +244,14 @@ class GuardedProcessLauncher:
 
     def _get_or_start_guardian(self) -> ProcessGuardianClient:
         if self._closed:
-            raise ProcessError("Cannot start a program because the session is closed.")
+            raise ProcessError(format_backend_notice("session_closed"))
         if self._guardian_client is None or not self._guardian_client.is_alive:
             try:
                 self._guardian_client = ProcessGuardianClient(
                     self._dispatch_guardian_message, self._on_guardian_lost, self._record_directory
                 )
             except OSError as error:
-                raise ProcessError(f"Cannot start the process guardian: {error}.") from error
+                raise ProcessError(format_backend_notice("guardian_not_started", error=error)) from error
         return self._guardian_client
 
     def _dispatch_guardian_message(self, message: dict[str, Any]) -> None:

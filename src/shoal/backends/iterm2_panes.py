@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from shoal.backends.backend_texts import format_backend_notice
 from shoal.backends.program_runner import ProgramRunResult, run_program
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
@@ -116,7 +117,9 @@ class Iterm2PaneManager:
                 state = self._panes[session] = _Iterm2PaneState(pipe)
             except OSError as error:
                 await self._close_session(session)
-                raise ProcessError(f"Cannot write the start script for {pane.title}: {error}") from error
+                raise ProcessError(
+                    format_backend_notice("no_start_script", name=pane.title, error=error)
+                ) from error
         try:
             await self._run_it2("session", "set-name", "--session", session, pane.title)
             await self._run_it2(
@@ -127,8 +130,7 @@ class Iterm2PaneManager:
         except TimeoutError:
             await self.close_pane(session)
             raise ProcessError(
-                f"Nothing started in the pane for {pane.title} within {START_TIMEOUT:.0f} s. Check that a "
-                "new shell in iTerm2 reaches its prompt."
+                format_backend_notice("pane_silent", name=pane.title, seconds=f"{START_TIMEOUT:.0f}")
             ) from None
         except BaseException:
             await self.close_pane(session)
@@ -189,9 +191,7 @@ class Iterm2PaneManager:
             )
         found = _SESSION.findall(result.out)
         if not found:
-            raise ProcessError(
-                f"it2 did not print the id of the new pane. It printed: {result.out.strip() or 'nothing'}"
-            )
+            raise ProcessError(format_backend_notice("no_pane_id", output=result.out.strip() or "nothing"))
         return str(found[-1])
 
     async def _run_it2(self, *arguments: str, checked: bool = True) -> ProgramRunResult:

@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from shoal.backends.backend_texts import format_backend_notice
 from shoal.backends.socket_channel import SocketChannel
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
@@ -57,8 +58,7 @@ class MemberListener:
         except OSError as error:
             listener.close()
             raise ProcessError(
-                f"Cannot listen for teammates on {self._host}: {error}. Set shoal.cluster.lead_host to an "
-                "address of this machine that the other machines can reach."
+                format_backend_notice("not_listening", host=self._host, error=error)
             ) from error
         listener.setblocking(False)  # noqa: FBT003
         self._socket = listener
@@ -143,13 +143,15 @@ async def connect_to_lead(address: LeadAddress, clock: Clock) -> SocketChannel:
             answer = await _receive_exactly(connection, _MAC_SIZE)
     except (OSError, EOFError) as error:  # TimeoutError is an OSError
         connection.close()
-        raise ProcessError(f"Cannot reach the lead at {address.host}:{address.port}: {error}.") from error
+        raise ProcessError(
+            format_backend_notice("lead_unreachable", host=address.host, port=address.port, error=error)
+        ) from error
     except BaseException:
         connection.close()
         raise
     if not hmac.compare_digest(answer, _sign(secret, b"lead", nonce, own_nonce)):
         connection.close()
-        raise ProcessError(f"The process at {address.host}:{address.port} is not the lead.")
+        raise ProcessError(format_backend_notice("not_the_lead", host=address.host, port=address.port))
     limit_silence(connection)
     return SocketChannel(connection)
 
@@ -180,7 +182,9 @@ def find_own_address(peer: str) -> str:
             probe.connect(target)  # chooses a route; nothing is sent
             return str(probe.getsockname()[0])
     except (OSError, ValueError) as error:
-        raise ProcessError(f"The cluster's address {peer!r} cannot be used: {error}.") from error
+        raise ProcessError(
+            format_backend_notice("bad_cluster_address", address=repr(peer), error=error)
+        ) from error
 
 
 async def _receive_exactly(connection: socket.socket, size: int) -> bytes:

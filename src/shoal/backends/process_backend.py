@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from shoal.backends.backend_texts import format_backend_notice
 from shoal.backends.guarded_processes import GuardedProcess, dispatch_guardian_message, kill_and_mark_all_lost
 from shoal.backends.order_channel import GuardianOrderChannel, redecode_as_utf8
 from shoal.backends.socket_channel import SocketChannel
@@ -125,7 +126,7 @@ class ProcessBackend:
     async def spawn_member(self, launch: MemberProcessLaunchSpec) -> ForkedMemberProcess:
         name = launch.launch_args.name
         if launch.program:
-            raise ProcessError(f"{name} runs another program, {launch.program[0]}, which needs a pane.")
+            raise ProcessError(format_backend_notice("needs_pane", name=name, program=launch.program[0]))
         attempts_left = START_ATTEMPTS
         while True:
             attempts_left -= 1
@@ -167,7 +168,7 @@ class ProcessBackend:
     async def _get_or_start_fork_server(self) -> ForkServerClient:
         async with self._starting:
             if self._closed:
-                raise ProcessError("Cannot start a teammate because the session is closed.")
+                raise ProcessError(format_backend_notice("lead_closed"))
             if self._server is None or not self._server.is_alive:
                 self._server = await start_fork_server(
                     self._processes,
@@ -259,15 +260,19 @@ class ForkServerClient:
                 self._channel.send_order(_build_fork_order(identity, child), [child.channel, log])
         except (OSError, ValueError) as error:
             self._children.pop(identity, None)
-            raise ProcessError(f"{child.name} was not started: {error}.") from error
+            raise ProcessError(
+                format_backend_notice("not_started", program=child.name, error=error)
+            ) from error
         try:
             async with self._clock.deadline(FORK_TIMEOUT):
                 await process.wait_until_started()
         except TimeoutError:
             await self._process.stop(grace=0)
-            raise ProcessError(f"{child.name} was not started: the fork server does not respond.") from None
+            raise ProcessError(format_backend_notice("fork_server_silent", name=child.name)) from None
         except ProcessError as error:
-            raise ProcessError(f"{child.name} was not started: {error}") from error
+            raise ProcessError(
+                format_backend_notice("not_started_because", name=child.name, error=error)
+            ) from error
         except asyncio.CancelledError:
             send_signal(signal.SIGKILL)
             raise
@@ -304,7 +309,7 @@ async def start_fork_server(
             )
     except OSError as error:
         own_end.close()
-        raise ProcessError(f"Cannot start the fork server for teammates: {error}.") from error
+        raise ProcessError(format_backend_notice("fork_server_not_started", error=error)) from error
     except BaseException:
         own_end.close()
         raise

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
+from shoal.backends.backend_texts import format_backend_notice
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
 
@@ -29,12 +30,16 @@ async def run_program(
             *words, env=env, stdin=DEVNULL, stdout=PIPE, stderr=PIPE
         )
     except OSError as error:
-        raise ProcessError(f"Cannot run {words[0]}: {error.strerror}.") from error
+        raise ProcessError(
+            format_backend_notice("cannot_run", program=words[0], error=error.strerror)
+        ) from error
     try:
         async with clock.deadline(seconds):
             out, err = await process.communicate()
     except TimeoutError:
-        raise ProcessError(f"{words[0]} {words[1]} did not finish within {seconds:.0f} s.") from None
+        raise ProcessError(
+            format_backend_notice("too_slow", program=words[0], action=words[1], seconds=f"{seconds:.0f}")
+        ) from None
     finally:
         if process.returncode is None:
             process.kill()

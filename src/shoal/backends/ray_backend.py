@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from shoal.backends.backend_texts import format_backend_notice
 from shoal.backends.member_listener import LeadAddress, MemberListener, find_own_address
 from shoal.backends.order_channel import GuardianOrderChannel
 from shoal.backends.process_backend import ChildProcessLog
@@ -228,7 +229,7 @@ class RayBackend:
     async def spawn_member(self, launch: MemberProcessLaunchSpec) -> RayMemberProcess:
         name = launch.launch_args.name
         if launch.program:
-            raise ProcessError(f"{name} runs another program, {launch.program[0]}, which needs a pane.")
+            raise ProcessError(format_backend_notice("needs_pane", name=name, program=launch.program[0]))
         driver = await self._get_responsive_driver()
         listener = self._get_or_open_listener()
         order_address, orders = listener.expect_connection()
@@ -258,8 +259,7 @@ class RayBackend:
             await self._give_up(placement, driver)
             reason = placement.wait_reason or "the machines may be busy, or unable to reach this machine"
             raise ProcessError(
-                f"the cluster did not start its process within {PLACEMENT_TIMEOUT:g} s: {reason}. "
-                "Run: shoal cluster doctor"
+                format_backend_notice("not_placed", seconds=f"{PLACEMENT_TIMEOUT:g}", reason=reason)
             ) from None
         except BaseException:
             await self._give_up(placement, driver)
@@ -282,10 +282,7 @@ class RayBackend:
             known = await orders.receive() or b"[]"
             bundle = await self._files.build_bundle(origin, msgspec.json.decode(known, type=list[str]))
         except (WorktreeError, msgspec.MsgspecError) as error:
-            raise ProcessError(
-                f"The project cannot be sent to another machine: {error} If all machines see the same "
-                "files, set shoal.cluster.files to shared."
-            ) from error
+            raise ProcessError(format_backend_notice("project_not_sent", error=error)) from error
         send_in_parts(orders, bundle)
 
     async def _store_checkpoints(
@@ -387,7 +384,7 @@ class RayBackend:
     async def _get_or_start_driver(self) -> RayDriverClient:
         async with self._starting:
             if self._closed:
-                raise ProcessError("Cannot start a teammate because the session is closed.")
+                raise ProcessError(format_backend_notice("lead_closed"))
             if self._driver is None or not self._driver.is_alive:
                 self._driver = await start_ray_driver(
                     self._settings.address, self._processes, self._clock, self._log
@@ -448,7 +445,7 @@ class RayDriverClient:
             async with self._clock.deadline(DRIVER_TIMEOUT):
                 return await nodes
         except TimeoutError:
-            raise ProcessError("The head of the cluster does not answer.") from None
+            raise ProcessError(format_backend_notice("head_silent")) from None
         finally:
             del self._node_lists[number]
 
@@ -497,7 +494,7 @@ class RayDriverClient:
                 placement.on_end("the process that connects to Ray ended")
         for waiter in self._node_lists.values():
             if not waiter.done():
-                waiter.set_exception(ProcessError("The process that connects to Ray ended."))
+                waiter.set_exception(ProcessError(format_backend_notice("ray_process_ended")))
 
 
 async def start_ray_driver(
@@ -514,7 +511,7 @@ async def start_ray_driver(
             )
     except OSError as error:
         own_end.close()
-        raise ProcessError(f"Cannot start the process that connects to Ray: {error}.") from error
+        raise ProcessError(format_backend_notice("ray_process_not_started", error=error)) from error
     except BaseException:
         own_end.close()
         raise
@@ -522,16 +519,13 @@ async def start_ray_driver(
     try:
         reason = await client.wait_until_connected()
     except TimeoutError:
-        reason = f"no answer within {DRIVER_TIMEOUT:g} s"
+        reason = format_backend_notice("no_answer", seconds=f"{DRIVER_TIMEOUT:g}")
     except BaseException:
         await client.aclose()
         raise
     if reason:
         await client.aclose()
-        raise ProcessError(
-            f"Cannot use the Ray cluster at {address}: {reason}. This machine must be part of the cluster. "
-            "Run: shoal cluster doctor"
-        )
+        raise ProcessError(format_backend_notice("cluster_unusable", address=address, reason=reason))
     return client
 
 

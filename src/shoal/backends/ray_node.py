@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from msgspec import Struct
 
+from shoal.backends.backend_texts import format_backend_notice
 from shoal.backends.member_listener import limit_silence
 from shoal.backends.ray_settings import RAY_ENVIRONMENT
 from shoal.core.clock import Clock
@@ -82,7 +83,9 @@ class RayNode:
         except TimeoutError:
             await self.stop()
             raise ProcessError(
-                f"Ray did not start within {START_TIMEOUT:g} s. Its output:\n{self.read_last_output()}"
+                format_backend_notice(
+                    "ray_too_slow", seconds=f"{START_TIMEOUT:g}", output=self.read_last_output()
+                )
             ) from None
         except BaseException:
             await self.stop()
@@ -94,7 +97,9 @@ class RayNode:
             while b"Ray runtime started" not in self._output.read_bytes():
                 await asyncio.wait((ended,), timeout=0.1)
                 if ended.done():
-                    raise ProcessError(f"Ray did not start. Its output:\n{self.read_last_output()}")
+                    raise ProcessError(
+                        format_backend_notice("ray_not_started", output=self.read_last_output())
+                    )
         finally:
             ended.cancel()
 

@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from shoal.backends.backend_texts import format_backend_notice
 from shoal.backends.ray_actor import MemberHostActor
 from shoal.backends.ray_driver import connect_driver, describe_node, parse_member_name, shorten_error
 from shoal.backends.ray_settings import RAY_ENVIRONMENT, explain_missing_ray
@@ -50,8 +51,7 @@ def _require_head(address: str) -> None:
             return
     except (OSError, ValueError, OverflowError) as error:
         raise ProcessError(
-            f"No head answers at {address} ({error}). Start it on that machine: shoal cluster head --port "
-            f"{port or 'PORT'}"
+            format_backend_notice("no_head", address=address, error=error, port=port or "PORT")
         ) from error
 
 
@@ -71,9 +71,9 @@ def _run_probe(*arguments: str, timeout: float) -> dict[str, Any]:
         )
         answer: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
     except subprocess.TimeoutExpired:
-        raise ProcessError(f"The Ray cluster did not answer within {timeout:g} s.") from None
+        raise ProcessError(format_backend_notice("cluster_silent", seconds=f"{timeout:g}")) from None
     except (OSError, ValueError, IndexError) as error:
-        raise ProcessError(f"The Ray cluster could not be queried: {error}.") from error
+        raise ProcessError(format_backend_notice("cluster_query_failed", error=error)) from error
     if "failed" in answer:
         raise ProcessError(str(answer["failed"]))
     return answer

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from shoal.backends.backend_texts import format_backend_notice
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
 from shoal.core.ports import ProcessLauncher, ProcessLaunchSpec
@@ -165,9 +166,7 @@ class TmuxControlClient:
             async with self._clock.deadline(REPLY_TIMEOUT):
                 answer = await future
         except TimeoutError:
-            raise ProcessError(
-                f"tmux does not respond to {words[0]}. Check whether its server is hung."
-            ) from None
+            raise ProcessError(format_backend_notice("tmux_silent", command=words[0])) from None
         except asyncio.CancelledError:
             if on_late_reply is not None and future.done() and not future.cancelled():
                 on_late_reply(future.result())  # the reply arrived at that moment
@@ -175,7 +174,11 @@ class TmuxControlClient:
         if answer.lost:
             raise TmuxDisconnectedError(self.last_error or _GONE)
         if answer.refused:
-            raise TmuxCommandError(f"tmux refused {words[0]}: {' '.join(answer.lines) or 'no reason given'}.")
+            raise TmuxCommandError(
+                format_backend_notice(
+                    "tmux_refused", command=words[0], reason=" ".join(answer.lines) or "no reason given"
+                )
+            )
         return answer.lines
 
     async def close(self) -> None:

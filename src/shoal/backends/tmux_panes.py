@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from secrets import token_hex
 
+from shoal.backends.backend_texts import format_backend_notice
 from shoal.backends.program_runner import ProgramRunResult, run_program
 from shoal.backends.tmux_control import (
     TmuxCommandError,
@@ -258,7 +259,7 @@ class TmuxPaneManager:
             try:
                 await control.wait_until_attached()
             except (TmuxDisconnectedError, TimeoutError) as error:
-                raise ProcessError(f"tmux did not accept a client: {error}") from error
+                raise ProcessError(format_backend_notice("tmux_no_client", error=error)) from error
             control.send_command(_SUBSCRIBE_DEATHS)
             return control
 
@@ -267,7 +268,9 @@ class TmuxPaneManager:
             *self._server, "display-message", "-p", "-t", self._lead, "#{session_id}"
         )
         if result.status != 0 or not result.out.strip():
-            raise ProcessError(f"tmux cannot find the lead's pane {self._lead}: {result.err.strip()}")
+            raise ProcessError(
+                format_backend_notice("tmux_no_lead_pane", pane=self._lead, error=result.err.strip())
+            )
         return result.out.strip()
 
     async def _find_or_create_own_session(self, *, create_session: bool) -> str:
@@ -278,9 +281,11 @@ class TmuxPaneManager:
             if result.status == 0:
                 self._placeholder = result.out.strip()
             elif "duplicate session" not in result.err:
-                raise ProcessError(f"tmux cannot create the session {self._session}: {result.err.strip()}")
+                raise ProcessError(
+                    format_backend_notice("tmux_no_session", session=self._session, error=result.err.strip())
+                )
         elif (await self._run_tmux(*self._server, "has-session", "-t", f"={self._session}")).status != 0:
-            raise ProcessError(f"tmux no longer has the session {self._session}.")
+            raise ProcessError(format_backend_notice("tmux_session_lost", session=self._session))
         return f"={self._session}"
 
     async def _list_pane_rows(self, control: TmuxControlClient) -> list[ListedTmuxPane]:

@@ -36,9 +36,11 @@ class Clock(Protocol):
         """Return seconds that never decrease."""
         ...
 
-    async def sleep(self, seconds: float) -> None: ...
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
 
-    def deadline(self, seconds: float) -> Deadline: ...
+    def deadline(self, seconds: float) -> Deadline:
+        """Return a deadline this many seconds from now."""
 
 
 class _EventLoopDeadline:
@@ -62,14 +64,17 @@ class SystemClock:
     """Clock of the machine."""
 
     def now(self) -> int:
+        """Return the time in milliseconds since 1970."""
         return time.time_ns() // 1_000_000
 
     monotonic = staticmethod(time.monotonic)
 
     async def sleep(self, seconds: float) -> None:
+        """Wait."""
         await asyncio.sleep(seconds)
 
     def deadline(self, seconds: float) -> Deadline:
+        """Return a deadline this many seconds from now."""
         return _EventLoopDeadline(seconds)
 
 

@@ -17,17 +17,18 @@ ShoalError
 │   ├── BadReply                  an answer that cannot be parsed
 │   └── ReplayMismatch            a replayed run sent a different request
 ├── AgentRequestRefused           an agent cannot be started or reached; its text is for the model
+│   └── AgentTranscriptMissing    its conversation is no longer stored
 ├── NoModelConfigured             no model is configured
-├── StoreError                    a session file cannot be written or read
-│   ├── SessionNotFound
+├── StateFileError                a session file cannot be written or read
+│   ├── SessionNotFound           no session has this id or name
 │   └── RunUnresponsive           a run is live and does not answer
 ├── InvalidName                   text that cannot name a team, an agent or a task
 ├── TeamStoreError                mail, tasks or rosters refused an operation; its text is for the model
 │   ├── LockUnavailable           nothing was written
-│   ├── InboxNotFound
-│   ├── TeamNotFound
+│   ├── InboxNotFound             a member has no mailbox
+│   ├── TeamNotFound              no team has this name
 │   ├── TaskUpdateRefused         not found, a cycle, a stale attempt, an illegal transition
-│   └── TeamBusy                  a teammate is active
+│   └── TeamHasActiveMembers      a teammate is active
 ├── SettingsError                 a setting that cannot be used
 ├── InvalidCronExpression         an expression that matches no time
 ├── ScheduleRefused               a schedule that cannot be created or found; its text is for the model
@@ -37,8 +38,8 @@ ShoalError
 ├── InvalidTeamTemplate           a team template that cannot be used
 ├── BudgetError                   a budget that cannot be enforced, refused before it starts
 │   └── BudgetExhausted           a request is not sent because a limit is reached
-├── BlockedByHook                 a hook blocked what a person asked for
-├── MissingExtra                  an optional extra is not installed
+├── CompactionBlockedByHook       a hook blocked what a person asked for
+├── MissingPackageExtra           an optional extra is not installed
 ├── ProcessError                  a program could not be started, or was lost; its text is for the model
 ├── WorkspaceError                a file operation is refused; its text is for the model
 ├── WorktreeError                 a worktree cannot be created, merged or removed
@@ -57,6 +58,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal.core.budgets.limits import BudgetRefusal
+from shoal.core.core_texts import format_core_notice
 
 if TYPE_CHECKING:
     from shoal.core.agents.agent_definitions import DefinitionProblem
@@ -185,7 +187,9 @@ class SettingsError(ShoalError):
     def __init__(self, message: str, *, path: Path | None = None, line: int | None = None) -> None:
         super().__init__(message)
         self.path = path
+        """File with the setting; None if it is not in a file."""
         self.line = line
+        """Line in the file."""
 
 
 class InvalidCronExpression(ShoalError):
@@ -219,8 +223,12 @@ class InvalidAgentDefinition(ShoalError):
 
 class UnknownAgentType(ShoalError):
     def __init__(self, name: str, *, available: Sequence[str], similar: Sequence[str] = ()) -> None:
-        suggestion = f" Did you mean {' or '.join(similar)}?" if similar else ""
-        super().__init__(f"There is no agent {name!r}.{suggestion} Available: {', '.join(available)}.")
+        suggestion = f" {_suggest(similar)}" if similar else ""
+        super().__init__(
+            format_core_notice(
+                "unknown_agent_type", name=repr(name), suggestion=suggestion, names=", ".join(available)
+            )
+        )
         self.name = name
         self.available = tuple(available)
         self.similar = tuple(similar)
@@ -238,10 +246,9 @@ class UnknownSkill(ShoalError):
         noun: str = "skill",
         advice: str = "",
     ) -> None:
-        suggestion = f" Did you mean {' or '.join(similar)}?" if similar else ""
-        listing = f" Available: {', '.join(available)}." if available else " None is available."
-        ending = f" {advice}" if advice else f"{suggestion}{listing}"
-        super().__init__(f"There is no {noun} {name!r}.{ending}")
+        suggestion = f"{_suggest(similar)} " if similar else ""
+        ending = advice or f"{suggestion}{_list_available(available)}"
+        super().__init__(format_core_notice("unknown_skill", noun=noun, name=repr(name), advice=ending))
         self.name = name
         self.advice = advice
         self.available = tuple(available)
@@ -270,7 +277,7 @@ class CompactionBlockedByHook(ShoalError): ...
 
 class MissingPackageExtra(ShoalError):
     def __init__(self, need: str, extra: str) -> None:
-        super().__init__(f"{need} needs an optional package. Install it: pip install 'shoal[{extra}]'")
+        super().__init__(format_core_notice("missing_extra", need=need, extra=extra))
         self.extra = extra
 
 
@@ -298,6 +305,7 @@ class RunFailed(ShoalError):
     def __init__(self, message: str, *, result: Any) -> None:
         super().__init__(message)
         self.result = result
+        """`Result` of the work."""
 
 
 class WorkflowError(ShoalError): ...
@@ -317,3 +325,13 @@ class WorkflowChanged(WorkflowError):
     def __init__(self, message: str, *, step: int) -> None:
         super().__init__(message)
         self.step = step
+
+
+def _suggest(names: Sequence[str]) -> str:
+    return format_core_notice("suggestion", names=" or ".join(names))
+
+
+def _list_available(names: Sequence[str]) -> str:
+    if not names:
+        return format_core_notice("none_available")
+    return format_core_notice("available", names=", ".join(names))

@@ -37,6 +37,7 @@ class Event(Struct, frozen=True, kw_only=True, tag_field="type", tag="event", gc
 
     is_journaled: ClassVar[bool] = False
     agent: AgentId
+    """Id of the agent; `lead` for the lead."""
 
 
 class JournaledEvent(Event, frozen=True, tag="journaled"):
@@ -505,6 +506,8 @@ class PartialReplyDiscarded(LiveEvent, frozen=True, tag="discarded"):
     reason: str
     retry_in: float
     attempt: int
+    status: int | None = None
+    """HTTP status of the failure; None if there was no response."""
 
 
 class MessageAdded(LiveEvent, frozen=True, tag="message_added"):

@@ -88,13 +88,14 @@ def _describe_type(python_type: Any) -> str:
 
 def uses_pydantic(python_type: Any) -> bool:
     """Return True if the type is a pydantic type or contains one; pydantic is never imported for this."""
-    pydantic = sys.modules.get("pydantic")
-    if pydantic is None:
+    if "pydantic" not in sys.modules:
         return False
+    # Another thread may be importing pydantic: what is not there yet has no instances.
+    field_type = getattr(sys.modules.get("pydantic.fields"), "FieldInfo", ())
     return any(
         hasattr(part, "__pydantic_validator__")
         or hasattr(part, "__get_pydantic_core_schema__")
-        or isinstance(part, pydantic.fields.FieldInfo)
+        or isinstance(part, field_type)
         for part in _iter_type_parts(python_type, set())
     )
 

@@ -26,7 +26,8 @@ class Model(Protocol):
     """A model that answers requests."""
 
     @property
-    def card(self) -> ModelCard: ...
+    def card(self) -> ModelCard:
+        """Name, limits and prices of the model."""
 
     async def generate_reply(self, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
         """Return the complete reply. `on_delta` gets a `ModelAttemptStartedDelta` before each attempt.
@@ -35,7 +36,8 @@ class Model(Protocol):
         """
         ...
 
-    async def aclose(self) -> None: ...
+    async def aclose(self) -> None:
+        """Close connections. No request follows."""
 
 
 class Transcript(Protocol):

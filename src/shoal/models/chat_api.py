@@ -17,7 +17,7 @@ from shoal.core.conversation.model_requests import (
     TextDelta,
 )
 from shoal.core.errors import BadRequest, ServerFault
-from shoal.models.chat_body import ChatCompletionsApiDialect, build_chat_body
+from shoal.models.chat_body import ChatCompletionsApiDialect, build_chat_body, refuse_web_search
 from shoal.models.chat_stream import ChatCompletionsReplyAssembler
 from shoal.models.model_endpoint import ModelEndpoint
 from shoal.models.provider_json import encode_json
@@ -53,6 +53,7 @@ class ChatCompletionsApiModel:
         return self._card
 
     async def generate_reply(self, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
+        refuse_web_search(request, self._card.id)
         if request.tools and self._emulates_tools:
             return await self._generate_with_emulated_tools(request, on_delta)
         try:

@@ -20,6 +20,7 @@ from shoal.core.conversation.messages import (
     extract_tool_result_text,
 )
 from shoal.core.conversation.model_requests import ModelRequest
+from shoal.core.errors import BadRequest
 from shoal.models.catalogue import is_local_url, is_openai_url, parse_model_version
 from shoal.models.provider_json import encode_json
 from shoal.models.request_texts import format_request_notice
@@ -56,6 +57,12 @@ def select_chat_dialect(provider: str, model: str, base_url: str) -> ChatComplet
         thinking="effort" if version >= (5, 0) or model.startswith("o") else "unsaid",
         tools_forbid_thinking=version >= (5, 4),
     )
+
+
+def refuse_web_search(request: ModelRequest, model: str) -> None:
+    """Raise `BadRequest` for a request to search: the answer would look like results of a search."""
+    if request.web_search is not None:
+        raise BadRequest(f"{model} uses Chat Completions, which cannot search the web.", model=model)
 
 
 def build_chat_body(

@@ -28,6 +28,7 @@ from shoal.models.model_endpoint import ModelEndpoint
 from shoal.models.provider_json import encode_json
 from shoal.models.reasoning_items import has_reasoning_item
 from shoal.models.reply_stream import ReplyStreamReader
+from shoal.models.request_texts import format_request_notice
 from shoal.models.request_turns import group_messages_into_turns, has_visible_text, replace_unsupported_image
 
 _BREAKPOINT = {"type": "ephemeral"}
@@ -164,7 +165,7 @@ def _prepare_tool_result(result: ToolResultBlock, *, images: bool) -> ToolResult
             if isinstance(part, ImageBlock) or has_visible_text(part)
         )
     if not content and result.is_error:
-        content = "The call failed without a message."  # an error without content is rejected
+        content = format_request_notice("silent_failure")  # an error without content is rejected
     if content == result.content:
         return result
     return ToolResultBlock(tool_use_id=result.tool_use_id, content=content or "", is_error=result.is_error)

@@ -213,7 +213,11 @@ class RetryingModel:
                 raise failure
             await on_delta(
                 ModelRetryScheduledDelta(
-                    reason=str(failure), delay=delay, attempt=failures, billed=failure.billed
+                    reason=str(failure),
+                    delay=delay,
+                    attempt=failures,
+                    billed=failure.billed,
+                    status=failure.status,
                 )
             )
             await self._clock.sleep(delay)

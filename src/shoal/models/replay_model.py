@@ -150,6 +150,7 @@ class ReplayModel:
 
     @property
     def card(self) -> ModelCard:
+        """Name, limits and prices of the recorded model."""
         return self._exchanges[0].card
 
     async def generate_reply(

@@ -113,6 +113,7 @@ class ScriptedModel:
 
     @property
     def card(self) -> ModelCard:
+        """Name, limits and prices of the model."""
         return self._card
 
     async def generate_reply(

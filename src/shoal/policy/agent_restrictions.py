@@ -21,6 +21,7 @@ from shoal.policy.permission_rules import (
     get_file_tool_call_path,
     parse_permission_rule,
 )
+from shoal.policy.policy_texts import format_policy_notice
 from shoal.policy.rule_tables import FilePathPermissionRules, is_tool_argument_pattern_match
 from shoal.policy.shell.command_analysis import analyze_shell_command
 
@@ -112,7 +113,9 @@ class ToolPatternRestriction:
             return None
         rule_list = ", ".join(map(str, rules))
         return DenyDecision(
-            f"{DEFINITION_SOURCE} allows only these {call.name} calls: {rule_list}.",
+            format_policy_notice(
+                "only_these_calls", source=DEFINITION_SOURCE, tool=call.name, rules=rule_list
+            ),
             rule_list,
             DEFINITION_SOURCE,
         )
@@ -153,14 +156,14 @@ class WorktreeConfinement:
         if f"{real}/".startswith(f"{self._main_checkout}/"):
             own_path = root + real[len(self._main_checkout) :]
             return DenyDecision(
-                f"{escape_filename(real)} is in the main checkout, but this agent works in its own "
-                f"worktree. Use {escape_filename(own_path)} instead."
+                format_policy_notice(
+                    "main_checkout", path=escape_filename(real), own_path=escape_filename(own_path)
+                )
             )
         if self._paths.is_inside_workspace(real):
             return None
         return DenyDecision(
-            f"{escape_filename(real)} is outside {escape_filename(root)}, the only directory this "
-            "agent may use."
+            format_policy_notice("outside_worktree", path=escape_filename(real), root=escape_filename(root))
         )
 
 

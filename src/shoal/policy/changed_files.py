@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from shoal.policy.shell.command_analysis import SimpleShellCommand
 from shoal.policy.shell.known_commands import INTERPRETERS, WRITING_COMMANDS
 from shoal.policy.unreadable_files import (
+    AWKS,
     CONTAINER_PROGRAMS,
     WORKING_DIRECTORY,
     get_program_name,
+    iter_input_tokens,
     list_mounted_directories,
 )
 from shoal.policy.wildcards import GLOB
@@ -24,7 +27,7 @@ OPERAND_CHANGERS = frozenset(
     find npx pnpx bunx uvx patch tar bsdtar unzip cpio 7z curl wget env sass lessc sphinx-build rclone s3cmd
     ctags mdformat markdownlint markdownlint-cli2 doctoc sd comby ast-grep sg mmv taplo stylua djlint nixfmt
     alejandra cmake-format sqlfluff rubocop standardrb scalafmt ktlint swiftformat php-cs-fixer pint dprint
-    ormolu fourmolu tidy csharpier
+    ormolu fourmolu tidy csharpier virtualenv cookiecutter copier degit cpp unrar unar
     """.split()  # noqa: SIM905 - a list to be read and extended
 )
 """Programs that may change the files and directories named in their arguments."""
@@ -33,8 +36,16 @@ _COPYING_SUBCOMMANDS: dict[str, frozenset[str]] = {
     **dict.fromkeys(
         ("aws", "gsutil", "gcloud", "az", "mc"), frozenset({"cp", "mv", "sync", "rsync", "download"})
     ),
-}
-"""Subcommands that copy to a path that they name."""
+    **dict.fromkeys(("cargo", "poetry", "hatch", "pdm", "npm", "dotnet", "rails", "mix", "flutter"),
+                    frozenset({"new", "init", "create", "pack"})),
+    **dict.fromkeys(("svn", "hg", "bzr", "fossil"),
+                    frozenset({"checkout", "co", "export", "update", "up", "clone", "branch"})),
+    "uv": frozenset({"venv", "init"}),
+    "gh": frozenset({"clone", "download"}),
+    "meson": frozenset({"setup"}),
+    "django-admin": frozenset({"startproject", "startapp"}),
+}  # fmt: skip
+"""Subcommands that copy to a path that they name, or that make the directory that they name."""
 _OWN_FILES: dict[str, tuple[frozenset[str], tuple[str, ...]]] = {
     name: (frozenset(subcommands.split()), tuple(files.split()))
     for name, subcommands, files in (
@@ -129,6 +140,12 @@ _OUTPUT_LETTERS = ("-o", "-O", "-d", "-D")
 _OTHER_OUTPUT_LETTERS = ("-w", "-t", "-P")
 _INSTALLERS = frozenset({"install", "download", "wheel"})
 _INSTALL_FLAGS = ("-t", "--root", "--prefix")
+_AWK_COMPUTED_OUTPUT = re.compile(r"print[^;}\n]*>(?!>|\s*\"[^\"\\]*\"\s*(?:[;})\n]|$))")
+"""Code of awk that writes a file without naming it as one plain text."""
+_MAKING_MODULES = frozenset(
+    {"venv", "virtualenv", "zipfile", "tarfile", "compileall", "py_compile", "zipapp"}
+)
+"""Modules of Python that write the files that their arguments name."""
 _PATH_PART = re.compile(r"[\w./~@%+*?-]+")
 
 
@@ -141,13 +158,13 @@ def iter_possible_changed_paths(part: SimpleShellCommand) -> Iterator[str]:
         return
     is_code_runner = name in INTERPRETERS or name.startswith("python")
     copies = not _COPYING_SUBCOMMANDS.get(name, frozenset()).isdisjoint(words[1:4])
-    if not (name in OPERAND_CHANGERS or copies or is_code_runner or _is_git_change(name, words)):
+    is_named = name in OPERAND_CHANGERS or copies or _makes_named_files(name, words)
+    if not (is_named or is_code_runner or _is_git_change(name, words)):
         return
+    yield from iter_input_tokens(part)
     # A script that an interpreter runs may change anything; only code in the words is looked at.
-    for word in words[1:]:
-        if word is None:
-            continue
-        if is_code_runner and name not in OPERAND_CHANGERS and " " not in word and "(" not in word:
+    for word in filter(None, words[1:]):
+        if is_code_runner and not is_named and " " not in word and "(" not in word:
             continue
         yield word
         for token in _PATH_PART.findall(word):
@@ -157,6 +174,21 @@ def iter_possible_changed_paths(part: SimpleShellCommand) -> Iterator[str]:
             attached = token[1:] if token[:1] in ("w", "W") else token.lstrip("-")[1:]
             if not GLOB.search(attached):
                 yield attached
+
+
+def _makes_named_files(name: str, words: Sequence[str | None]) -> bool:
+    """Return True for `python -m venv`, similar modules, and `git config` with a file that it names."""
+    if name == "git":
+        is_file_named = any(word is None or word.startswith(("-f", "--f")) for word in words[1:])
+        return is_file_named and "config" in words[1:6]
+    return name.startswith("python") and _runs_making_module(words)
+
+
+def _runs_making_module(words: Sequence[str | None]) -> bool:
+    return any(
+        word in _MAKING_MODULES and previous is not None and previous.endswith("m") and previous[:1] == "-"
+        for previous, word in pairwise(words)
+    ) or any(word is not None and word[:2] == "-m" and word[2:] in _MAKING_MODULES for word in words)
 
 
 def _is_only_checking(name: str, words: Sequence[str | None]) -> bool:
@@ -190,7 +222,8 @@ def iter_output_paths(part: SimpleShellCommand, *, has_wide_names: bool) -> Iter
     With `has_wide_names`, these are all flags that are not known to name an input.
     """
     words = part.words or part.argv or ()
-    letters = _OUTPUT_LETTERS + (_OTHER_OUTPUT_LETTERS if has_wide_names else ())
+    is_cmake = bool(words) and get_program_name(words) == "cmake"
+    letters = ("-B",) if is_cmake else _OUTPUT_LETTERS + (_OTHER_OUTPUT_LETTERS if has_wide_names else ())
     installs = not _INSTALLERS.isdisjoint(words[1:4])
     for index, word in enumerate(words[1:], 1):
         if word is None or word[:1] != "-":
@@ -198,7 +231,7 @@ def iter_output_paths(part: SimpleShellCommand, *, has_wide_names: bool) -> Iter
         next_word = words[index + 1] if index + 1 < len(words) else None
         if installs and word in _INSTALL_FLAGS:
             value = next_word
-        elif word[:2] in letters and (word == word[:2] or "/" in word or "." in word):
+        elif word[:2] in letters and (is_cmake or word == word[:2] or "/" in word or "." in word):
             value = word[2:] or next_word
         elif (match := _FLAG.fullmatch(word)) is not None and len(match[1]) > 2:
             is_output = _is_output_flag(match[1], has_wide_names=has_wide_names) or (
@@ -248,6 +281,8 @@ def has_unknown_target(part: SimpleShellCommand) -> bool:
     if words and words[0] is None:
         return True
     if name in ("fd", "fdfind") and any(word and word.startswith(("-x", "-X", "--exec")) for word in words):
+        return True
+    if name in AWKS and any(word is not None and _AWK_COMPUTED_OUTPUT.search(word) for word in words[1:]):
         return True
     return None in words and (name in WRITING_COMMANDS or name in OPERAND_CHANGERS)
 

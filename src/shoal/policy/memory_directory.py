@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from shoal.core.permissions.permission_decisions import DenyDecision
 from shoal.core.text.filenames import escape_filename
+from shoal.policy.policy_texts import format_policy_notice
 from shoal.policy.protected_files import is_protected_path
 
 
@@ -26,5 +27,5 @@ class AgentMemoryDirectory(Struct, frozen=True, kw_only=True):
         if tool not in self.only or self.is_inside(real):
             return None
         return DenyDecision(
-            f"this agent may use {tool} only in its memory, {escape_filename(self.directory)}."
+            format_policy_notice("memory_only", tool=tool, directory=escape_filename(self.directory))
         )

@@ -34,6 +34,9 @@ _UNUSUAL_PROGRAMS = frozenset(
 """Programs whose subcommands are not simply words that are equal or not."""
 _OTHER_FIRST_WORDS = ("send-pack", "http-push", "fetch-pack", "commit-tree", "subtree", "for-each-repo")
 """Subcommands of git that do the work of others."""
+_PIP_STARTERS = {"uv": "pip", "pipx": "runpip"}
+"""Programs that work as pip after this word, which flags may precede."""
+_MAX_PIP_POSITION = 8
 _MAX_WORDS = 200
 """Words of a command that are compared; nobody reads more in a question."""
 
@@ -43,8 +46,11 @@ def standardize_words(words: Sequence[str | None]) -> KnownWords:
     plain_name = get_plain_name(words[0] or "")
     known: KnownWords = (*PROGRAM_NAMES.get(plain_name, (plain_name,)), *words[1:])
     name = known[0] or ""
-    if name == "uv" and (position := _find_subcommand(known)) is not None and known[position] == "pip":
-        known, name = ("pip", *known[1:position], *known[position + 1 :]), "pip"
+    if name in _PIP_STARTERS and _PIP_STARTERS[name] in known[1:_MAX_PIP_POSITION]:
+        start = known.index(_PIP_STARTERS[name])
+        # pipx takes the name of an environment before the words for pip.
+        known = ("pip", *known[1:start], *known[start + (2 if name == "pipx" else 1) :])
+        name = "pip"
     position = _find_subcommand(known)
     if position is None:
         return known
@@ -162,9 +168,11 @@ class OtherSpellings:
         if get_plain_name(words[0]) not in PROGRAM_NAMES and self.is_other_subcommand(
             words[1] if len(words) > 1 else None
         ):
-            return self._name == "pip" and get_standard_name(words[0]) == "uv" and self._has_spelling(words)
-        names = {self._name, get_standard_name(words[0])}
-        return (len(names) == 1 or names == {"uv", "pip"}) and self._has_spelling(words)
+            is_pip = self._name == "pip" and get_standard_name(words[0]) in _PIP_STARTERS
+            return is_pip and self._has_spelling(words)
+        name = get_standard_name(words[0])
+        is_pip = {self._name, name} <= {"pip", *_PIP_STARTERS}
+        return (self._name == name or is_pip) and self._has_spelling(words)
 
     def is_other_subcommand(self, word: str | None) -> bool:
         """Return True if the word after the program is certainly another subcommand than that of the rule."""

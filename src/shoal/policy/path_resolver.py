@@ -14,10 +14,10 @@ from typing import Literal, TypeAlias
 from shoal.core.errors import WorkspaceError
 from shoal.core.ports import Workspace
 from shoal.core.text.filenames import escape_filename
+from shoal.policy.policy_texts import format_policy_notice
 from shoal.policy.protected_files import is_protected_path
 from shoal.policy.wildcards import GLOB, expand_path_wildcards
 
-KEYS_REFUSAL = "that file contains Shoal's own keys, which no tool may access."
 PathKind: TypeAlias = Literal["file", "directory", "unclear"]
 
 _OPENAT2 = 437
@@ -198,9 +198,7 @@ def _follow_symlinks(path: str) -> tuple[str, bool]:
     except OSError as error:
         raise WorkspaceError(_format_path_error(path, error)) from None
     except ValueError:
-        raise WorkspaceError(
-            f"The path {escape_filename(path)!r} contains a NUL byte, which is not allowed in a file name."
-        ) from None
+        raise WorkspaceError(format_policy_notice("nul_in_path", path=repr(escape_filename(path)))) from None
     _refuse_symlink_loops(path, real)
     return real, is_directory
 
@@ -230,9 +228,9 @@ def _refuse_symlink_parent(workspace: Workspace, text: str) -> None:
         if part == "..":
             if os.path.islink(current):  # noqa: PTH114 - it returns False for unreadable directories and for impossible names
                 raise WorkspaceError(
-                    f"The path {escape_filename(text)} follows the symbolic link "
-                    f"{escape_filename(current)} and then goes up with `..`, which is ambiguous. Write the "
-                    f"path without `..`."
+                    format_policy_notice(
+                        "link_and_parent", path=escape_filename(text), link=escape_filename(current)
+                    )
                 )
             current = current.parent
         else:

@@ -41,7 +41,7 @@ from shoal.policy.agent_restrictions import (
 )
 from shoal.policy.memory_directory import AgentMemoryDirectory
 from shoal.policy.mode_inheritance import check_requested_permission_mode
-from shoal.policy.path_resolver import KEYS_REFUSAL, PathResolver
+from shoal.policy.path_resolver import PathResolver
 from shoal.policy.permission_answers import SESSION_SOURCE, RememberedPermissionAnswers
 from shoal.policy.permission_rules import (
     EDIT_ACCEPTING_MODES,
@@ -55,6 +55,7 @@ from shoal.policy.permission_rules import (
     get_file_tool_call_path,
     parse_permission_rule,
 )
+from shoal.policy.policy_texts import format_policy_notice
 from shoal.policy.rule_tables import FilePermissionRuleTable, PermissionRuleTables
 
 if TYPE_CHECKING:
@@ -77,7 +78,6 @@ _ACCEPTED = AllowDecision("edits in the working directories are accepted")
 _PLAN_FILE = AllowDecision("it writes the plan")
 _MEMORY = AllowDecision("it writes to the agent's own memory")
 _SKIPPED = AllowDecision("permissions are skipped")
-_ONLY_READS = "plan mode allows no changes. Read what you need, then present a plan with ExitPlanMode."
 
 
 class PermissionEngine:
@@ -151,7 +151,7 @@ class PermissionEngine:
             is_harmless = call.name in HARMLESS_TOOLS or (tool is not None and tool.is_read_only)
             self._rules_unchanged = is_harmless and type(decision) is AllowDecision
         if self.mode == "dontAsk" and isinstance(decision, AskDecision):
-            reason = f"{decision.reason}, but this session does not ask questions."
+            reason = format_policy_notice("nobody_asked", reason=decision.reason)
             return DenyDecision(reason, decision.rule, decision.source)
         return decision
 
@@ -399,7 +399,7 @@ class PermissionEngine:
         except WorkspaceError as error:
             return DenyDecision(str(error))
         if self._paths.is_shoal_secret_file(real):
-            return DenyDecision(KEYS_REFUSAL)
+            return DenyDecision(format_policy_notice("keys"))
         table = tables.get_file_table(name)
         if not table.forbids_nothing:
             if rule := table.deny.find_rule(real):
@@ -411,7 +411,7 @@ class PermissionEngine:
         if name in READ_TOOLS:
             return self._decide_file_read(real, table, name, is_directory=is_directory)
         if is_directory:
-            return DenyDecision(f"{escape_filename(real)} is a directory; pass the path of a file.")
+            return DenyDecision(format_policy_notice("directory", path=escape_filename(real)))
         return self._decide_file_edit(real, table, name)
 
     def _decide_file_read(
@@ -424,19 +424,17 @@ class PermissionEngine:
         if rule := table.allow.find_match(real):
             return allow_by_rule(rule)
         return AskDecision(
-            f"{escape_filename(real)} is outside the working directories",
+            format_policy_notice("outside", path=escape_filename(real)),
             suggestions=rule_suggestions.suggest_rules_for_read(name, real, is_directory=is_directory),
         )
 
     def _decide_file_edit(self, real: str, table: FilePermissionRuleTable, name: str) -> PermissionDecision:
         if self.mode == "plan":
-            return _PLAN_FILE if real == self.plan_file else DenyDecision(_ONLY_READS)
+            return _PLAN_FILE if real == self.plan_file else DenyDecision(format_policy_notice("plan_mode"))
         if self.memory is not None and self.memory.is_writable(real):
             return _MEMORY
         if self._paths.is_change_guarded(real):
-            return AskDecision(
-                f"{escape_filename(real)} is protected: it controls what programs do, or contains keys"
-            )
+            return AskDecision(format_policy_notice("protected", path=escape_filename(real)))
         is_inside = self._paths.is_inside_workspace(real)
         rules = table.allow
         if rule := rules.find_match(real):
@@ -446,9 +444,9 @@ class PermissionEngine:
         if is_inside and self.mode in EDIT_ACCEPTING_MODES:
             return _ACCEPTED
         reason = (
-            "it changes a file"
+            format_policy_notice("changes_file")
             if is_inside
-            else f"{escape_filename(real)} is outside the working directories"
+            else format_policy_notice("outside", path=escape_filename(real))
         )
         return AskDecision(
             reason,
@@ -460,12 +458,12 @@ class PermissionEngine:
     def _decide_shell_call(self, call: ToolUseBlock, tables: PermissionRuleTables) -> PermissionDecision:
         command = call.input.get("command")
         if not isinstance(command, str):
-            return DenyDecision("the call has no command. Pass the command as a string in `command`.")
+            return DenyDecision(format_policy_notice("no_command"))
         decision = self._shell.decide_command(command, tables, self.mode)
         if not isinstance(decision, AskDecision) or decision.rule is not None or decision.needs_person:
             return decision
         if self.mode == "plan":
-            return DenyDecision(f"{decision.reason}, and {_ONLY_READS}")
+            return DenyDecision(format_policy_notice("plan_mode_command", reason=decision.reason))
         if self._sandbox is not None and self._sandbox.can_skip_permission_question:
             return AllowDecision("it runs in the sandbox")
         return decision
@@ -484,13 +482,13 @@ class PermissionEngine:
         if self.mode == "bypassPermissions":
             return _SKIPPED
         if self.mode == "plan" and not (name in _FETCH_TOOLS if tool is None else tool.is_read_only):
-            return DenyDecision(_ONLY_READS)
+            return DenyDecision(format_policy_notice("plan_mode"))
         if rule := tables.find_matching_rule(rule_set.allow, name, arguments, forbids=False):
             return allow_by_rule(rule)
         reason = (
-            f"it sends a message to another session, {other_session}"
+            format_policy_notice("other_session", session=other_session)
             if other_session
-            else "Shoal does not know whether it is safe"
+            else format_policy_notice("unknown_tool")
         )
         return AskDecision(reason, suggestions=rule_suggestions.suggest_rules_for_other_tool(name, arguments))
 
@@ -513,12 +511,14 @@ def _get_recipient_session(call: ToolUseBlock) -> str:
 
 
 def deny_by_rule(rule: ToolPermissionRule) -> DenyDecision:
-    return DenyDecision(f"the rule {rule} ({rule.source}) forbids it.", str(rule), rule.source)
+    return DenyDecision(
+        format_policy_notice("rule_forbids", rule=rule, source=rule.source), str(rule), rule.source
+    )
 
 
 def ask_by_rule(rule: ToolPermissionRule, suggested: tuple[PermissionSuggestion, ...]) -> AskDecision:
     return AskDecision(
-        f"the rule {rule} ({rule.source}) requires approval", str(rule), rule.source, suggested
+        format_policy_notice("rule_asks", rule=rule, source=rule.source), str(rule), rule.source, suggested
     )
 
 

@@ -14,6 +14,7 @@ from shoal.core.permissions.permission_decisions import (
 from shoal.core.text.filenames import escape_filename
 from shoal.policy.command_rules import ShellCommandRule
 from shoal.policy.permission_rules import ToolPermissionRule
+from shoal.policy.policy_texts import format_policy_notice
 from shoal.policy.rule_tables import PermissionRuleTables
 from shoal.policy.shell.command_analysis import ShellCommandAnalysis, SimpleShellCommand
 
@@ -70,14 +71,15 @@ def find_covering_rule(
 def build_rule_decision(
     verdict: RuleBehavior, part: SimpleShellCommand, rule: ToolPermissionRule, *, is_doubtful: bool = False
 ) -> ShellCommandPartDecision:
-    rule_text = f"the rule {rule} ({rule.source})"
-    reason = {
-        "allow": rule_text,
-        "ask": f"{rule_text} may apply to it: {escape_filename(part.text[:80])}"
-        if is_doubtful
-        else f"{rule_text} requires approval",
-        "deny": f"{rule_text} forbids it.",
-    }[verdict]
+    if verdict == "allow":
+        reason = f"the rule {rule} ({rule.source})"
+    elif verdict == "deny":
+        reason = format_policy_notice("rule_forbids", rule=rule, source=rule.source)
+    elif is_doubtful:
+        command = escape_filename(part.text[:80])
+        reason = format_policy_notice("rule_may_apply", rule=rule, source=rule.source, command=command)
+    else:
+        reason = format_policy_notice("rule_asks", rule=rule, source=rule.source)
     return ShellCommandPartDecision(part=part, verdict=verdict, reason=reason, rule=rule)
 
 

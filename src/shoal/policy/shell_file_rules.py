@@ -36,6 +36,8 @@ from shoal.policy.wildcards import GLOB, TooManyDirectoryEntriesError
 REMOVERS = frozenset({"rm", "rmdir"})
 _PROCESS_FILE = re.compile(r"/+proc/+[^/]+/+(?:cwd|root|fd|map_files|task)(?:/|$)|/+dev/+fd/.*\.\.")
 """Paths that lead to other files in the process that opens them."""
+_ASSIGNED_PATH = re.compile(r"(?:^|[\s;&|(])[A-Z][A-Z0-9_]*=(?:\"([^\"`]*)\"|'?([^\s\"'`;&|)]+))")
+_CURRENT_DIRECTORY = re.compile(r"\$\{?PWD\}?|\$\(pwd\)")
 
 
 class ShellFileRuleChecker:
@@ -53,12 +55,30 @@ class ShellFileRuleChecker:
     ) -> ShellCommandPartDecision | None:
         if not analysis.are_paths_known:
             doubt = doubt or find_any_file_rule(command, tables)
+        if doubt is None and "=" in command:
+            doubt = self._check_assigned_paths(command, analysis, tables)
         for part in analysis.parts:
             found = self._check_files_against_rules(part, tables)
             if found is not None and found.verdict == "deny":
                 return found
             doubt = doubt or found
         return doubt
+
+    def _check_assigned_paths(
+        self, command: str, analysis: ShellCommandAnalysis, tables: PermissionRuleTables
+    ) -> ShellCommandPartDecision | None:
+        """Check directories that variables of the environment name, as in `TMPDIR=locked mktemp`."""
+        table = tables.shell_write_rules
+        if table.forbids_nothing or all(part.read_only for part in analysis.parts):
+            return None
+        for match in _ASSIGNED_PATH.finditer(command):
+            for value in filter(None, (match[1] or match[2]).split(":")):
+                path = _CURRENT_DIRECTORY.sub(self._paths.root, value)
+                part = SimpleShellCommand(text=match[0].strip(), argv=None)
+                rule = self._find_possible_file_rule(part, path, table)
+                if rule is not None:
+                    return build_rule_decision("ask", part, rule, is_doubtful=True)
+        return None
 
     def _check_files_against_rules(
         self, part: SimpleShellCommand, tables: PermissionRuleTables

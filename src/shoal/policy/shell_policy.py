@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.core.errors import WorkspaceError
@@ -20,6 +19,12 @@ from shoal.core.permissions.permission_decisions import (
 )
 from shoal.core.text.filenames import escape_filename
 from shoal.policy import rule_suggestions
+from shoal.policy.accepted_commands import (
+    PLAIN_WRITERS,
+    AcceptedCommandChecker,
+    FileWriteObjection,
+    is_accepted_command,
+)
 from shoal.policy.changed_files import (
     iter_output_paths,
     iter_possible_changed_paths,
@@ -38,8 +43,9 @@ from shoal.policy.command_meanings import (
     add_written_scripts,
 )
 from shoal.policy.command_rules import ShellCommandRules
-from shoal.policy.path_resolver import KEYS_REFUSAL, CommandPathResolver, PathResolver
+from shoal.policy.path_resolver import CommandPathResolver, PathResolver
 from shoal.policy.permission_rules import EDIT_ACCEPTING_MODES, ToolPermissionRule
+from shoal.policy.policy_texts import format_policy_notice
 from shoal.policy.rule_decisions import (
     ShellCommandPartDecision,
     build_rule_decision,
@@ -69,9 +75,6 @@ from shoal.policy.wildcards import GLOB, TooManyDirectoryEntriesError, has_odd_n
 _QUOTED_WILDCARD = re.compile(r"\[([*?\[])\]")
 _TOO_MANY_LINKS = "it follows links, and there are too many files to check"
 _ODD_NAMES = "some file names contain spaces, quotes or a leading dash, which changes the arguments"
-_NEW_SETTINGS = "one part of the line writes files that another part may read as its settings"
-_TOO_WIDE = "its wildcards match too many files to check"
-_UNCLEAR_FILES = "Shoal cannot tell which files it reads; they may include Shoal's keys"
 _KEY_WORDS = ("keys", "credentials")
 MAX_COMMAND_LENGTH = 100_000
 """Maximum length; the system accepts little more in one argument, and nobody can review a longer one."""
@@ -81,7 +84,6 @@ _VARIABLE_PATH = re.compile(r"\"?\$\{?[A-Za-z_]\w*\}?\"?/+\*?(?=\s|\"|$)")
 _FIND_TESTS = re.compile(r"\s-(?!delete|depth|d\b|maxdepth|mindepth|L|H|P|xdev|mount|print|follow)[a-z]")
 _EVERYTHING = re.compile(r"\s\*(?=\s|$)")
 _REMOVER_ENDS = ("rm", "rmdir")
-_ACCEPTED_WRITERS = frozenset({"mkdir", "touch"})
 _PUBLIC_FILES = frozenset(
     {"/etc/os-release", "/etc/debian_version", "/etc/lsb-release", "/proc/cpuinfo", "/proc/meminfo"}
     | {"/proc/loadavg", "/proc/uptime", "/proc/version"}
@@ -89,14 +91,10 @@ _PUBLIC_FILES = frozenset(
 """Files outside the project that describe the system and contain no personal data."""
 _PUBLIC_DIRECTORIES = ("/usr/bin/", "/usr/include/", "/usr/share/doc/")
 _MAX_ALLOWED_PARTS = 1_000
+_EDIT_TOOLS = ("Edit", "Write")
 _get_writes = attrgetter("writes")
 _is_read_only = attrgetter("read_only")
 _NULL_DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
-
-
-class _FileWriteObjection(Struct, frozen=True):
-    why: str
-    guarded: bool = False
 
 
 class ShellCommandPermissionDecider:
@@ -104,6 +102,7 @@ class ShellCommandPermissionDecider:
         self._paths = paths
         self._command_paths = CommandPathResolver(paths)
         self._file_rules = ShellFileRuleChecker(self._command_paths)
+        self._accepted_commands = AcceptedCommandChecker(paths, self._command_paths)
         self._allowed_parts: dict[int, SimpleShellCommand] = {}
         """Commands without files that these rules allow in this mode, by identity."""
         self._allowed_under: tuple[PermissionRuleTables, PermissionMode] | None = None
@@ -113,11 +112,12 @@ class ShellCommandPermissionDecider:
     ) -> PermissionDecision:
         rules = tables.shell_command_rules
         if "\0" in command:
-            return DenyDecision("the command contains a NUL byte, which is not allowed in a command line.")
+            return DenyDecision(format_policy_notice("nul_in_command"))
         if len(command) > MAX_COMMAND_LENGTH:
             return DenyDecision(
-                f"the command is {len(command):,} characters long; the limit is {MAX_COMMAND_LENGTH:,}. "
-                "Write it to a script file and run that."
+                format_policy_notice(
+                    "long_command", length=f"{len(command):,}", maximum=f"{MAX_COMMAND_LENGTH:,}"
+                )
             )
         if rules.bare_deny is not None:
             return to_permission_decision(
@@ -138,7 +138,7 @@ class ShellCommandPermissionDecider:
         ):
             return to_permission_decision(objection)
         if removed := self._find_critical_removal(analysis):
-            return AskDecision(f"it would remove {removed}, which no rule can allow", needs_person=True)
+            return AskDecision(format_policy_notice("critical_removal", path=removed), needs_person=True)
         if bypasses:
             return AllowDecision("permissions are skipped")
         return self._decide_command_permission(command, analysis, tables, mode)
@@ -243,7 +243,9 @@ class ShellCommandPermissionDecider:
         doubt = self._check_shoal_key_access(analysis.parts)
         if doubt is None and not analysis.are_paths_known and any(word in command for word in _KEY_WORDS):
             part = SimpleShellCommand(text=command, argv=None)
-            doubt = ShellCommandPartDecision(part=part, verdict="ask", reason=_UNCLEAR_FILES)
+            doubt = ShellCommandPartDecision(
+                part=part, verdict="ask", reason=format_policy_notice("unclear_files")
+            )
         if doubt is not None and doubt.verdict == "deny":
             return doubt
         rules = tables.shell_command_rules
@@ -272,9 +274,13 @@ class ShellCommandPermissionDecider:
         for part in parts if self._paths.has_home else ():
             try:
                 if any(map(self._may_be_shoal_key_path, (*part.reads, *part.writes))):
-                    return ShellCommandPartDecision(part=part, verdict="deny", reason=KEYS_REFUSAL)
+                    return ShellCommandPartDecision(
+                        part=part, verdict="deny", reason=format_policy_notice("keys")
+                    )
             except TooManyDirectoryEntriesError:
-                doubt = doubt or ShellCommandPartDecision(part=part, verdict="ask", reason=_TOO_WIDE)
+                doubt = doubt or ShellCommandPartDecision(
+                    part=part, verdict="ask", reason=format_policy_notice("wide_wildcards")
+                )
         return doubt
 
     def _may_be_shoal_key_path(self, path: str) -> bool:
@@ -306,7 +312,7 @@ class ShellCommandPermissionDecider:
             )
         parts = analysis.parts
         if len(parts) > 1 and any(part.writes for part in parts) and self._may_obey_written_settings(parts):
-            return AskDecision(_NEW_SETTINGS)
+            return AskDecision(format_policy_notice("new_settings"))
         decisions = [self._decide_simple_command(part, tables, mode) for part in analysis.parts]
         not_allowed = [each for each in decisions if each.verdict != "allow"]
         if not_allowed:
@@ -317,16 +323,27 @@ class ShellCommandPermissionDecider:
                 if any(each.guarded for each in not_allowed)
                 else rule_suggestions.suggest_rules_for_command(command, [each.part for each in not_allowed]),
             )
-        if objection := self._find_unpacking_objection(parts):
+        objection = self._find_unpacking_objection(parts) or self._find_line_objection(decisions)
+        if objection:
             return AskDecision(objection)
         for each in decisions:
             self._keep_allowed_part(each)
         rule_decision = next((each for each in decisions if each.rule is not None), None)
+        has_changes = not all(map(_is_read_only, parts))
         return (
-            AllowDecision("every part of it is read-only")
+            AllowDecision(_CHANGES_ACCEPTED if has_changes else "every part of it is read-only")
             if rule_decision is None
             else to_permission_decision(rule_decision)
         )
+
+    def _find_line_objection(self, decisions: Sequence[ShellCommandPartDecision]) -> str | None:
+        """Return why commands that the mode accepts need approval because of the rest of the line."""
+        if all(each.part.read_only or each.rule is not None for each in decisions):
+            return None
+        try:
+            return self._accepted_commands.find_line_objection([each.part for each in decisions])
+        except WorkspaceError as error:
+            return str(error)
 
     def _find_unpacking_objection(self, parts: tuple[SimpleShellCommand, ...]) -> str | None:
         """Return why a command must be asked that unpacks or copies files which it does not name."""
@@ -368,12 +385,8 @@ class ShellCommandPermissionDecider:
     ) -> ShellCommandPartDecision:
         """Decide if a part may run: it is read-only, or a rule covers it; the same applies to its files."""
         rule = None if mode == "plan" else find_covering_rule(tables.shell_command_rules.allow.rules, part)
-        if rule is None and not part.read_only:
-            writer = part.argv is not None and part.argv[0] in _ACCEPTED_WRITERS and not part.via
-            if not (mode in EDIT_ACCEPTING_MODES and writer and part.writes):
-                return ShellCommandPartDecision(
-                    part=part, verdict="ask", reason=_format_simple_command_reason(part)
-                )
+        if rule is None and not part.read_only and (refusal := self._check_accepted(part, tables, mode)):
+            return refusal
         for path in part.writes:
             if path not in _NULL_DEVICES and (
                 objection := self._find_write_objection(part, path, rule, tables, mode)
@@ -396,6 +409,24 @@ class ShellCommandPermissionDecider:
             return ShellCommandPartDecision(part=part, verdict="ask", reason=reason, guarded=True)
         return build_rule_decision("allow", part, rule)
 
+    def _check_accepted(
+        self, part: SimpleShellCommand, tables: PermissionRuleTables, mode: PermissionMode
+    ) -> ShellCommandPartDecision | None:
+        """Return the refusal of a command that changes something, unless the mode accepts its changes."""
+        if not (mode in EDIT_ACCEPTING_MODES and is_accepted_command(part)):
+            return ShellCommandPartDecision(
+                part=part, verdict="ask", reason=_format_simple_command_reason(part)
+            )
+        for table in map(tables.get_file_table, _EDIT_TOOLS):
+            if (rule := table.deny.bare or table.ask.bare) is not None:
+                return build_rule_decision("ask", part, rule)
+        objection = self._accepted_commands.find_objection(part, tables)
+        if objection is None:
+            return None
+        return ShellCommandPartDecision(
+            part=part, verdict="ask", reason=objection.why, guarded=objection.guarded
+        )
+
     def _find_named_protected_path(self, part: SimpleShellCommand) -> str | None:
         """Return a protected file that a command names and may change, or None."""
         if part.read_only:
@@ -417,7 +448,7 @@ class ShellCommandPermissionDecider:
         rule: ToolPermissionRule | None,
         tables: PermissionRuleTables,
         mode: PermissionMode,
-    ) -> _FileWriteObjection | None:
+    ) -> FileWriteObjection | None:
         if not GLOB.search(path):
             return self._find_real_write_objection(part, path, path, rule, tables, mode)
         try:
@@ -425,7 +456,7 @@ class ShellCommandPermissionDecider:
                 if objection := self._find_real_write_objection(part, path, real_path, rule, tables, mode):
                     return objection
         except TooManyDirectoryEntriesError:
-            return _FileWriteObjection(_TOO_WIDE)
+            return FileWriteObjection(format_policy_notice("wide_wildcards"))
         return None
 
     def _iter_wildcard_paths(self, path: str) -> Iterator[str]:
@@ -442,22 +473,22 @@ class ShellCommandPermissionDecider:
         rule: ToolPermissionRule | None,
         tables: PermissionRuleTables,
         mode: PermissionMode,
-    ) -> _FileWriteObjection | None:
+    ) -> FileWriteObjection | None:
         try:
             real, _ = self._command_paths.resolve_path(real_path)
         except WorkspaceError as error:
-            return _FileWriteObjection(str(error))
+            return FileWriteObjection(str(error))
         if self._paths.is_change_guarded(real):
-            return _FileWriteObjection(_PROTECTED.format(escape_filename(path)), guarded=True)
+            return FileWriteObjection(_PROTECTED.format(escape_filename(path)), guarded=True)
         if mode != "plan" and tables.shell_write_rules.allow.find_match(real):
             return None
         if not self._paths.is_inside_workspace(real):
-            return _FileWriteObjection(f"it writes {escape_filename(path)}, outside the working directories")
+            return FileWriteObjection(f"it writes {escape_filename(path)}, outside the working directories")
         # A rule about `rm` covers the files that `rm` removes, not the target of a redirection.
         by_rule = rule is not None and path in part.changes and _is_command_argument(part, path)
         if by_rule or mode in EDIT_ACCEPTING_MODES:
             return None
-        return _FileWriteObjection(f"it writes {escape_filename(path)}")
+        return FileWriteObjection(f"it writes {escape_filename(path)}")
 
     def _find_read_objection(self, path: str, tables: PermissionRuleTables, *, is_found: bool) -> str | None:
         """Return why a read needs approval; with `is_found` the path stands for files that `find` passes."""
@@ -467,7 +498,7 @@ class ShellCommandPermissionDecider:
             found = (self._find_real_read_objection(each, tables) for each in self._iter_wildcard_paths(path))
             return next(filter(None, found), None)
         except TooManyDirectoryEntriesError:
-            return _TOO_WIDE
+            return format_policy_notice("wide_wildcards")
 
     def _find_link_objection(self, part: SimpleShellCommand, tables: PermissionRuleTables) -> str | None:
         """Return why a command that reads everything below its paths, including through links, needs
@@ -524,6 +555,7 @@ class ShellCommandPermissionDecider:
             return True
 
 
+_CHANGES_ACCEPTED = "edits in the working directories are accepted"
 _PROTECTED = "it writes {}, which is protected: it controls what programs do, or contains keys"
 
 
@@ -546,7 +578,7 @@ def _has_no_files(part: SimpleShellCommand) -> bool:
 
 def _may_write_archive(part: SimpleShellCommand) -> bool:
     """Return True if a command may write a file that another part of the line unpacks."""
-    is_plain = bool(part.words) and part.words[0] in _ACCEPTED_WRITERS
+    is_plain = bool(part.words) and part.words[0] in PLAIN_WRITERS
     return not (part.read_only and not part.writes) and not is_plain and not unpacks_files(part)
 
 

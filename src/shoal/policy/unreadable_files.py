@@ -90,6 +90,12 @@ _COMPUTED_FILE = re.compile(
     r"\s*\(\s*(?!\)|[rbf]?(['\"])[^'\"+%{$]*\1\s*[,)])|\bfileinput\b"
 )
 """Code that opens a file without naming it as one plain text."""
+AWKS = frozenset({"awk", "gawk", "mawk", "nawk"})
+_AWK_COMPUTED_INPUT = re.compile(
+    r"getline\b[^<;}\n]*<(?!\s*\"[^\"\\]*\"\s*(?:[;})>&|\n]|$))|\bARG[VC]\b|@include|@load"
+)
+"""Code of awk that reads a file without naming it as one plain text."""
+_INPUT_TOKEN = re.compile(r"[^\\\s'\"`;|&<>(){}\[\],=@:$]+")
 _CODE_TOKEN = re.compile(r"[^\s'\"`;|&<>(){}\[\],=@:$]+")
 
 
@@ -299,7 +305,8 @@ def reads_computed_files(part: SimpleShellCommand) -> bool:
     name = get_program_name(words)
     if not (name in INTERPRETERS or name.startswith("python")):
         return False
-    return any(word is not None and _COMPUTED_FILE.search(word) for word in words[1:])
+    computed = _AWK_COMPUTED_INPUT if name in AWKS else _COMPUTED_FILE
+    return any(word is not None and computed.search(word) for word in words[1:])
 
 
 def iter_possible_read_paths(part: SimpleShellCommand) -> Iterator[str]:
@@ -320,20 +327,36 @@ def iter_possible_read_paths(part: SimpleShellCommand) -> Iterator[str]:
         yield from _IMPLICIT_FILES.get(name, ())
         # Words with wildcards are unknown if a file name could be taken for a flag.
         wildcards = [word for word in part.text.split() if GLOB.search(word)] if part.globs else []
+        yield from iter_input_tokens(part)
         for word in (*words, *wildcards):
-            yield word
-            # As in `--in=file`, `-d@file`, `-v directory:/mnt` and `-Tfile`.
-            if _PATH_SEPARATOR.search(word):
-                yield from _PATH_SEPARATOR.split(word)
-            if word[:1] == "-" and word[1:2] != "-":
-                yield word[2:]
-                yield _FLAG_LETTERS.sub("", word, count=1)
-            if name in INTERPRETERS or name in COMMAND_RUNNERS or " " in word or "{" in word:
-                # A star in code may be anything, such as a product.
-                yield from (token for token in _CODE_TOKEN.findall(word) if not GLOB.search(token))
-            if name in _SEDS:
-                # The commands `rFILE` and `RFILE`.
-                yield from (token[1:] for token in _CODE_TOKEN.findall(word) if token[0] in "rR")
+            yield from _iter_paths_in_word(name, word)
+
+
+def _iter_paths_in_word(name: str, word: str) -> Iterator[str]:
+    yield word
+    # As in `--in=file`, `-d@file`, `-v directory:/mnt` and `-Tfile`.
+    if _PATH_SEPARATOR.search(word):
+        yield from _PATH_SEPARATOR.split(word)
+    if word[:1] == "-" and word[1:2] != "-":
+        yield word[2:]
+        yield _FLAG_LETTERS.sub("", word, count=1)
+    if name in INTERPRETERS or name in COMMAND_RUNNERS or " " in word or "{" in word:
+        # A star in code may be anything, such as a product.
+        yield from (token for token in _CODE_TOKEN.findall(word) if not GLOB.search(token))
+    if name in _SEDS:
+        # The commands `rFILE` and `RFILE`.
+        yield from (token[1:] for token in _CODE_TOKEN.findall(word) if token[0] in "rR")
+
+
+def iter_input_tokens(part: SimpleShellCommand) -> Iterator[str]:
+    """Yield words of text that an interpreter may get as its input, such as a here-document."""
+    words = part.words or part.argv or ("",)
+    name = get_program_name(words)
+    if name in INTERPRETERS or name.startswith("python"):
+        for text in part.code:
+            if text is None or text in words:
+                continue
+            yield from (token for token in _INPUT_TOKEN.findall(text) if not GLOB.search(token))
 
 
 def get_program_name(words: Sequence[str | None]) -> str:

@@ -90,9 +90,7 @@ class SessionQuestionBroker:
         try:
             answer = await self._await_answer(pending)
         except asyncio.CancelledError:
-            withdrawn = DenyAnswer(
-                reason="The question was withdrawn because its call was interrupted.", by="policy"
-            )
+            withdrawn = DenyAnswer(reason=format_run_notice("question_withdrawn"), by="policy")
             # A full disk must not turn the interruption into another error.
             with suppress(StateFileError):
                 self._emit_question_answered(self._settle_answer(pending, withdrawn), question)

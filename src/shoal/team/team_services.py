@@ -25,6 +25,7 @@ from shoal.runs.inbox_queue import SharedInboxQueue
 from shoal.runs.prepared_agent import AgentPreparer
 from shoal.team.mail.mail_authentication import TrustUnsigned
 from shoal.team.members.member_launcher import MemberLauncher
+from shoal.team.team_prompts import format_team_notice
 from shoal.tools.plan_tools import PlanApprover
 
 
@@ -155,7 +156,7 @@ class TeamServices(Struct, frozen=True, kw_only=True):
             return await self.question_broker.ask_person_or_deny(question)
         except ShoalError as error:
             self.note(f"A question from {question.agent} could not be asked: {error}")
-            return DenyAnswer(reason=f"The question could not be asked: {error}", by="policy")
+            return DenyAnswer(reason=format_team_notice("question_not_asked", error=error), by="policy")
 
     async def stop_agents_of(self, member: AgentId, why: str) -> None:
         """End the team that a member led and the agents that it started."""

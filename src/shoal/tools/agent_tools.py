@@ -21,9 +21,10 @@ from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.teams.team_operations import TeammateSpawnResult, TeamOperations
 from shoal.tools.bounded_list import format_bounded_list
-from shoal.tools.builtin_tool import builtin_tool, format_tool_text, load_tool_description, load_tool_text
+from shoal.tools.builtin_tool import builtin_tool
 from shoal.tools.function_tool import FunctionTool
 from shoal.tools.message_tool import SessionMessageSender, build_send_message_tool
+from shoal.tools.tool_texts import format_tool_text, load_tool_description, load_tool_text
 from shoal.wire.field_parsers import InvalidFrontMatterFieldError
 from shoal.wire.notification_text import (
     format_agent_report,

@@ -11,8 +11,9 @@ from shoal.core.agents.subagents import AgentOperations, AgentStatusSnapshot
 from shoal.core.agents.workflow_scripts import WorkflowOperations
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.teams.team_operations import TeamOperations
-from shoal.tools.builtin_tool import builtin_tool, format_tool_text
+from shoal.tools.builtin_tool import builtin_tool
 from shoal.tools.shell_supervisor import BackgroundShellProcess, BackgroundShellSupervisor
+from shoal.tools.tool_texts import format_tool_text
 from shoal.wire.notification_text import (
     format_agent_report,
     format_retained_worktree_work,
@@ -75,18 +76,29 @@ def _build_task_stop_tool(
         shell = shells.find_shell(target)
         if shell is not None:
             if shell.status != "running":
-                return create_tool_error_output(f"Shell {target} is not running: it {shell.status}.")
+                return create_tool_error_output(
+                    format_tool_text("TaskStop", "not_running", shell=target, status=shell.status)
+                )
             await shell.stop(f"it was stopped by {context.agent.name}", by=context.agent.agent)
             return ToolOutput(
-                content=f"Shell {target} was stopped: {shell.command}", data={"task_id": target}
+                content=format_tool_text("TaskStop", "stopped_shell", shell=target, command=shell.command),
+                data={"task_id": target},
             )
         if await teams.stop_member(target, context):
-            return ToolOutput(content=f"The teammate {target} was stopped.", data={"task_id": target})
+            return ToolOutput(
+                content=format_tool_text("TaskStop", "stopped_teammate", name=target),
+                data={"task_id": target},
+            )
         if await workflows.stop_workflow(target, f"it was stopped by {context.agent.name}"):
-            return ToolOutput(content=f"The workflow {target} was stopped.", data={"task_id": target})
+            return ToolOutput(
+                content=format_tool_text("TaskStop", "stopped_workflow", workflow=target),
+                data={"task_id": target},
+            )
         stopped = await supervisor.stop_agent(target, context)
         return ToolOutput(
-            content=f"Agent {stopped.agent} was stopped: {stopped.description}",
+            content=format_tool_text(
+                "TaskStop", "stopped_agent", agent=stopped.agent, description=stopped.description
+            ),
             data={"task_id": stopped.agent, "status": stopped.status},
         )
 
@@ -135,8 +147,15 @@ def _format_agent_output(snapshot: AgentStatusSnapshot) -> ToolOutput:
     if result is None:
         activity = f" Current step: {snapshot.doing}." if snapshot.doing else ""
         return ToolOutput(
-            content=f"status: running\n{snapshot.tool_calls} tool calls, {snapshot.tokens:,} tokens, "
-            f"{snapshot.seconds:.0f} s so far.{activity} Its output is in {snapshot.output}.",
+            content=format_tool_text(
+                "TaskOutput",
+                "running",
+                calls=snapshot.tool_calls,
+                tokens=f"{snapshot.tokens:,}",
+                seconds=f"{snapshot.seconds:.0f}",
+                activity=activity,
+                output=snapshot.output,
+            ),
             data=data,
         )
     retained_work = "" if result.worktree is None else f"\n\n{format_retained_worktree_work(result.worktree)}"

@@ -13,11 +13,12 @@ from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_
 from shoal.core.errors import ProcessError, ShoalError
 from shoal.core.ports import ChildProcessHandle
 from shoal.core.text.filenames import escape_filename
-from shoal.tools.builtin_tool import builtin_tool, format_tool_text
+from shoal.tools.builtin_tool import builtin_tool
 from shoal.tools.command_launcher import follow_command_directory
 from shoal.tools.command_output import CommandOutputCollector, CommandOutputPipe
 from shoal.tools.python_subprocess import PythonSubprocessTimeoutError, run_python_subprocess
 from shoal.tools.shell_supervisor import BackgroundShellProcess, BackgroundShellSupervisor
+from shoal.tools.tool_texts import format_tool_text, load_tool_description
 
 DEFAULT_TIMEOUT = 120_000
 MAX_TIMEOUT = 600_000
@@ -54,7 +55,7 @@ async def filter_lines_by_regex(text: str, pattern: str, context: ToolContext) -
             format_tool_text("BashOutput", "slow_filter", seconds=f"{_TIMEOUT:g}")
         ) from None
     except ProcessError as error:
-        raise InvalidRegexError(f"The output could not be searched. {error}") from error
+        raise InvalidRegexError(format_tool_text("BashOutput", "not_filtered", error=error)) from error
     if status != 0:
         raise InvalidRegexError(output.strip())
     return output
@@ -95,19 +96,29 @@ def _build_bash_tool(shells: BackgroundShellSupervisor, limits: BashToolLimits) 
                 if not limits.allows_background:
                     return create_tool_error_output(format_tool_text("Bash", "no_background"))
                 return _format_background_shell_start(await shells.run_in_background(command, context))
-            return await _ForegroundCommandRun(shells, context, directory_note).run(command, timeout / 1000)
+            return await _ForegroundCommandRun(shells, context, directory_note, limits).run(
+                command, timeout / 1000
+            )
         except ProcessError as error:
             return create_tool_error_output(format_tool_text("Bash", "broken_off", error=error))
 
     # The schema has the configured limit, which an annotation in the source cannot name.
     bash_tool.__annotations__["timeout"] = Annotated[int, Meta(ge=1, le=max_timeout)]
-    return builtin_tool(name="Bash", deadline=None)(bash_tool)
+    if limits.allows_background:
+        return builtin_tool(name="Bash", deadline=None)(bash_tool)
+    description = load_tool_description("Bash", without="run_in_background")
+    tool = builtin_tool(name="Bash", description=description, deadline=None)(bash_tool)
+    tool.restrict_inputs(tool.get_inputs_without("run_in_background"))
+    return tool
 
 
 class _ForegroundCommandRun:
     """One command in the foreground."""
 
-    def __init__(self, shells: BackgroundShellSupervisor, context: ToolContext, note: str) -> None:
+    def __init__(
+        self, shells: BackgroundShellSupervisor, context: ToolContext, note: str, limits: BashToolLimits
+    ) -> None:
+        self._left_running_text = "left_running" if limits.allows_background else "left_running_unseen"
         self._launcher = shells.launcher
         self._context = context
         self._output = CommandOutputCollector(
@@ -135,7 +146,7 @@ class _ForegroundCommandRun:
             else:
                 self._notes.append(follow_command_directory(directory_file, self._context))
                 if is_still_open:
-                    self._notes.append(format_tool_text("Bash", "left_running"))
+                    self._notes.append(format_tool_text("Bash", self._left_running_text))
             return self._build_tool_output(status)
         finally:
             pipe.read_rest_and_close()

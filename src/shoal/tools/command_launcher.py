@@ -14,9 +14,9 @@ from shoal.core.errors import ProcessError
 from shoal.core.permissions.sandbox import Sandbox
 from shoal.core.ports import ChildProcessHandle, ProcessLaunchSpec
 from shoal.core.text.filenames import escape_filename
-from shoal.tools.builtin_tool import format_tool_text
 from shoal.tools.command_environment import build_command_environment
 from shoal.tools.shell_snapshot import ShellSnapshotFailedError, ShellSnapshotter, lock_shell_snapshot
+from shoal.tools.tool_texts import format_tool_text
 
 # A constant: command and names are passed as arguments, and no script is ever built from them. The trap
 # writes the directory, so that `exit` and `set -e` do not lose it; it is written again afterward for

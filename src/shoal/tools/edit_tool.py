@@ -10,7 +10,7 @@ from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_e
 from shoal.core.text.control_tags import unescape_control_tags
 from shoal.core.text.filenames import escape_filename
 from shoal.core.text.text_diffs import count_changed_lines, format_unified_diff
-from shoal.tools.builtin_tool import builtin_tool, format_tool_text
+from shoal.tools.builtin_tool import builtin_tool
 from shoal.tools.missing_paths import report_missing_path, stat_path
 from shoal.tools.text_files import (
     TextFile,
@@ -19,6 +19,7 @@ from shoal.tools.text_files import (
     parse_text_file,
     split_lines,
 )
+from shoal.tools.tool_texts import format_tool_text
 
 _CONTEXT_LINES = 3
 _MAX_SHOWN_LINES = 40

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct, to_builtins
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput
 from shoal.core.text.filenames import escape_filename
 from shoal.core.text.text_diffs import count_changed_lines
-from shoal.tools.builtin_tool import builtin_tool, format_tool_text
+from shoal.tools.builtin_tool import builtin_tool
 from shoal.tools.edit_tool import edit_tool
 from shoal.tools.glob_tool import glob_tool
 from shoal.tools.grep_tool import grep_tool
@@ -17,6 +17,7 @@ from shoal.tools.missing_paths import stat_path
 from shoal.tools.notebook_tool import notebook_edit
 from shoal.tools.read_tool import read_tool
 from shoal.tools.text_files import TextFile, parse_text_file, split_lines
+from shoal.tools.tool_texts import format_tool_text
 
 _CHECKBOXES = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
 
@@ -67,7 +68,8 @@ async def todo_write(
     active = sum(todo.status == "in_progress" for todo in todos)
     advice = f"\n{format_tool_text('TodoWrite', 'several_active', count=active)}" if active > 1 else ""
     return ToolOutput(
-        content=f"The list is now:\n{listing or '(empty)'}{advice}", data={"todos": to_builtins(todos)}
+        content=format_tool_text("TodoWrite", "updated", listing=listing or "(empty)", advice=advice),
+        data={"todos": to_builtins(todos)},
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from shoal.core.conversation.image_sizes import is_image_too_large, measure_image
+from shoal.tools.tool_texts import format_tool_text
 
 MAX_SCALED_SIDE = 2_000
 """Longest side of a scaled image in pixels: providers accept it even in requests with many images."""
@@ -40,20 +41,20 @@ def fit_image(content: bytes, media_type: str, *, max_bytes: int) -> FittedImage
     width, height = measure_image(content) or (0, 0)
     size = f"is {width:,} x {height:,} pixels" if width and height else f"has {len(content):,} bytes"
     if width * height > MAX_DECODED_PIXELS:
-        return UnfittingImage(reason=f"it {size}, which is too large to scale down")
+        return UnfittingImage(reason=format_tool_text("Read", "image_too_large", size=size))
     try:
         from PIL import Image
     except ImportError:
         return UnfittingImage(
-            reason=f"it {size}, and scaling it down needs an optional package. Install it: {INSTALL_COMMAND}"
+            reason=format_tool_text("Read", "image_needs_package", size=size, command=INSTALL_COMMAND)
         )
     try:
         with Image.open(BytesIO(content)) as image:
             scaled, scaled_type = _scale_image(image, max_bytes)
     except Exception as error:  # noqa: BLE001 - decoders raise errors of many types for invalid files
-        return UnfittingImage(reason=f"it {size} and cannot be scaled down: {error}")
+        return UnfittingImage(reason=format_tool_text("Read", "image_not_scaled", size=size, error=error))
     if len(scaled) > max_bytes:
-        return UnfittingImage(reason=f"it has {len(scaled):,} bytes even when scaled down")
+        return UnfittingImage(reason=format_tool_text("Read", "image_still_large", size=f"{len(scaled):,}"))
     return FittedImage(content=scaled, media_type=scaled_type, scaled_from=(width, height))
 
 

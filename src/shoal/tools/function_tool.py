@@ -39,6 +39,7 @@ from shoal.core.output_type import (
 )
 from shoal.core.text.model_texts import unwrap_lines
 from shoal.tools.tool_arguments import FunctionToolParameter, parse_tool_arguments_leniently
+from shoal.tools.tool_texts import load_tool_text
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -369,7 +370,8 @@ def tool(
 
     A parameter named `context` receives the call's `ToolContext` and is hidden from the model. A string in
     `Annotated` describes a parameter to the model. `concurrent` lets calls that change something run in
-    parallel. Arguments and results may be pydantic models, dataclasses and msgspec Structs.
+    parallel. Arguments and results may be JSON values, paths, enums, dates, pydantic models, dataclasses,
+    TypedDicts and msgspec Structs. A path is as the model wrote it: a relative one starts at `current_cwd`.
     """
 
     def make_tool(function: Callable[P, R_co]) -> PythonTool[P, R_co]:
@@ -481,7 +483,7 @@ def _to_tool_output(result: Any) -> ToolOutput:
     if isinstance(result, ToolOutput):
         return result
     if result is None:
-        return ToolOutput(content="Done; there is no result to show.")
+        return ToolOutput(content=load_tool_text("function", "no_result"))
     data = msgspec.to_builtins(result, enc_hook=_encode_custom_value)
     text = msgspec.json.encode(data).decode()
     return ToolOutput(content=text, data=data if isinstance(data, Mapping) else {"result": data})

@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from shoal.tools.tool_texts import format_tool_text
+
 _MAX_CHOICES = 200
 _MAX_PATTERN_CHARACTERS = 4_096
 """Maximum number of characters; no path is longer."""
@@ -21,7 +23,9 @@ class InvalidGlobError(Exception):
 def compile_glob(pattern: str) -> Callable[[str], bool]:
     """Return a function that matches relative paths. A pattern without a slash matches names at any depth."""
     if len(pattern) > _MAX_PATTERN_CHARACTERS:
-        raise InvalidGlobError(f"the pattern has more than {_MAX_PATTERN_CHARACTERS:,} characters")
+        raise InvalidGlobError(
+            format_tool_text("Glob", "long_pattern", maximum=f"{_MAX_PATTERN_CHARACTERS:,}")
+        )
     choices = [_compile_glob_parts(choice) for choice in _expand_glob_braces(pattern)]
     return lambda path: any(_is_glob_path_match(path.split("/"), parts) for parts in choices)
 
@@ -29,9 +33,9 @@ def compile_glob(pattern: str) -> Callable[[str], bool]:
 def _compile_glob_parts(pattern: str) -> list[_PatternPart]:
     names = [name for name in pattern.split("/") if name not in ("", ".")]
     if ".." in names:
-        raise InvalidGlobError("the pattern contains `..`; pass the directory to search as `path`")
+        raise InvalidGlobError(format_tool_text("Glob", "parent_in_pattern"))
     if not names:
-        raise InvalidGlobError("the pattern is empty")
+        raise InvalidGlobError(format_tool_text("Glob", "empty_pattern"))
     if "/" not in pattern:
         names = ["**", *names]
     elif pattern.endswith("/"):
@@ -69,7 +73,7 @@ def _expand_glob_braces(pattern: str) -> list[str]:
             before, options, after = parts
             pending.extend(f"{before}{option}{after}" for option in options)
         if len(expanded) + len(pending) > _MAX_CHOICES:
-            raise InvalidGlobError(f"the pattern has more than {_MAX_CHOICES} choices in braces")
+            raise InvalidGlobError(format_tool_text("Glob", "many_choices", maximum=_MAX_CHOICES))
     return expanded
 
 

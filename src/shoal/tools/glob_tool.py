@@ -12,10 +12,12 @@ from msgspec import Struct
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.text.absolute_globs import split_absolute_glob
 from shoal.core.text.filenames import escape_filename
-from shoal.tools.builtin_tool import builtin_tool, format_tool_text
+from shoal.core.text.text_format import format_count_with_noun
+from shoal.tools.builtin_tool import builtin_tool
 from shoal.tools.glob_patterns import InvalidGlobError, compile_glob
 from shoal.tools.missing_paths import report_missing_path, stat_path
 from shoal.tools.ripgrep import NEVER_SEARCHED, find_ripgrep, run_ripgrep
+from shoal.tools.tool_texts import format_tool_text
 
 MAX_FILES = 100
 _MAX_WALKED_FILES = 200_000
@@ -41,7 +43,9 @@ async def glob_tool(
     try:
         matches = compile_glob(pattern)
     except InvalidGlobError as error:
-        return create_tool_error_output(f"Cannot search for {pattern[:200]!r}: {error}.")
+        return create_tool_error_output(
+            format_tool_text("Glob", "invalid_pattern", pattern=repr(pattern[:200]), error=error)
+        )
     listing = await _list_files_matching_glob(
         context, top, _build_readable_match_predicate(matches, top, context)
     )
@@ -113,7 +117,11 @@ def _format_glob_listing(top: Path, pattern: str, listing: _GlobMatchListing) ->
         )
     notes = []
     if len(newest) > MAX_FILES:
-        notes.append(format_tool_text("Glob", "more", count=f"{len(newest) - MAX_FILES:,}"))
+        notes.append(
+            format_tool_text(
+                "Glob", "more", count=format_count_with_noun(len(newest) - MAX_FILES, "older file")
+            )
+        )
     if listing.ignored:
         notes.append(format_tool_text("Glob", "ignored"))
     if listing.truncated:

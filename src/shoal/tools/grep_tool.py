@@ -11,10 +11,12 @@ from msgspec.structs import replace
 
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.text.filenames import escape_filename
-from shoal.tools.builtin_tool import builtin_tool, format_tool_text, load_tool_text
+from shoal.core.text.text_format import format_count_with_noun
+from shoal.tools.builtin_tool import builtin_tool
 from shoal.tools.function_tool import ToolParameterName
 from shoal.tools.missing_paths import report_missing_path, stat_path
 from shoal.tools.ripgrep import NEVER_SEARCHED, RipgrepResult, find_ripgrep, run_ripgrep
+from shoal.tools.tool_texts import format_tool_text, load_tool_text
 
 MAX_ENTRIES = 250
 _MAX_SEARCH_BYTES = 4 * 1024 * 1024
@@ -147,7 +149,7 @@ def _format_grep_results(result: RipgrepResult, mode: _OutputMode, page: _GrepRe
         notes.append(format_tool_text("Grep", "unreadable", count=f"{result.left_out:,}"))
     if not page_entries:
         message = (
-            format_tool_text("Grep", "beyond_end", count=len(entries))
+            format_tool_text("Grep", "beyond_end", count=format_count_with_noun(len(entries), "result"))
             if entries
             else load_tool_text("Grep", "no_match")
         )

@@ -18,7 +18,8 @@ from shoal.core.agents.subagents import (
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.teams.team_operations import TeamMessagePostReceipt, TeamOperations
-from shoal.tools.builtin_tool import builtin_tool, format_tool_text, load_tool_text
+from shoal.tools.builtin_tool import builtin_tool
+from shoal.tools.tool_texts import format_tool_text, load_tool_text
 
 SessionMessageSender: TypeAlias = Callable[
     [str, str, str, AgentIdentity], Awaitable[AgentMessageDeliveryReceipt]

@@ -9,7 +9,7 @@ from pathlib import Path
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.errors import WorkspaceError
 from shoal.core.text.filenames import escape_filename
-from shoal.tools.builtin_tool import format_tool_text
+from shoal.tools.tool_texts import format_tool_text
 
 _MAX_NAMES = 2000
 
@@ -21,7 +21,9 @@ def stat_path(path: Path) -> os.stat_result | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise WorkspaceError(f"Cannot access {escape_filename(path)}: {error.strerror}.") from None
+        raise WorkspaceError(
+            format_tool_text("Read", "no_access", path=escape_filename(path), error=error.strerror)
+        ) from None
 
 
 def report_missing_path(path: Path, context: ToolContext) -> ToolOutput:

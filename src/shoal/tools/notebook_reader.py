@@ -10,6 +10,7 @@ from typing import Any
 from shoal.core.conversation.messages import ImageBlock, TextBlock
 from shoal.core.conversation.tools import ToolOutput
 from shoal.tools.images import image_from_base64
+from shoal.tools.tool_texts import format_tool_text
 
 _MAX_OUTPUT_CHARACTERS = 10_000
 _MAX_TOTAL_CHARACTERS = 100_000
@@ -27,7 +28,7 @@ def format_notebook(content: bytes) -> ToolOutput | None:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     if not parts:
-        return ToolOutput(content="(a notebook without cells)")
+        return ToolOutput(content=format_tool_text("Read", "empty_notebook"))
     return ToolOutput(content=_join_notebook_parts(parts))
 
 

@@ -7,9 +7,11 @@ from typing import Any, Literal
 
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.text.filenames import escape_filename
-from shoal.tools.builtin_tool import builtin_tool, format_tool_text, load_tool_text
+from shoal.core.text.text_format import format_count_with_noun
+from shoal.tools.builtin_tool import builtin_tool
 from shoal.tools.missing_paths import report_missing_path, stat_path
 from shoal.tools.notebook_reader import get_notebook_cell_id
+from shoal.tools.tool_texts import format_tool_text, load_tool_text
 
 _MAX_LISTED_CELLS = 20
 _CellKind = Literal["code", "markdown"]
@@ -42,7 +44,9 @@ async def notebook_edit(
         else:
             summary = _replace_notebook_cell(cells, cell_id, cell_type, new_source)
     except _NotebookEditRefusedError as refusal:
-        return create_tool_error_output(f"{escape_filename(path)}: {refusal} Nothing was changed.")
+        return create_tool_error_output(
+            format_tool_text("NotebookEdit", "refused", path=escape_filename(path), reason=refusal)
+        )
     indent = "\t" if b"\n\t" in content[:200] else 2 if content.startswith(b"{\n  ") else 1
     context.workspace.write_file(path, _encode_notebook(notebook, indent) + b"\n" * content.endswith(b"\n"))
     return ToolOutput(
@@ -83,7 +87,11 @@ def _find_notebook_cell(cells: list[dict[str, Any]], cell_id: str | None) -> int
     )
     raise _NotebookEditRefusedError(
         format_tool_text(
-            "NotebookEdit", "unknown_cell", id=repr(cell_id[:80]), count=len(cells), names=names or "none"
+            "NotebookEdit",
+            "unknown_cell",
+            id=repr(cell_id[:80]),
+            count=format_count_with_noun(len(cells), "cell"),
+            names=names or "none",
         )
     )
 

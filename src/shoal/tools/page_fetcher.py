@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 from msgspec import Struct
 
 from shoal.core.errors import ShoalError
-from shoal.tools.builtin_tool import format_tool_text, load_tool_text
+from shoal.tools.tool_texts import format_tool_text, load_tool_text
 
 if TYPE_CHECKING:
     import httpx
@@ -161,7 +161,9 @@ async def _request_page(
             ) from error
         finally:
             await response.aclose()
-    raise WebPageFetchRefusedError(f"Cannot connect to {parts.netloc}: {problem}.")
+    raise WebPageFetchRefusedError(
+        format_tool_text("WebFetch", "no_connection", host=parts.netloc, error=problem)
+    )
 
 
 def _describe_http_error(error: Exception) -> str:

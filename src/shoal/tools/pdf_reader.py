@@ -9,7 +9,8 @@ from typing import BinaryIO
 from shoal.core.conversation.tools import ToolOutput, create_tool_error_output
 from shoal.core.errors import MissingPackageExtra
 from shoal.core.text.filenames import escape_filename
-from shoal.tools.builtin_tool import format_tool_text
+from shoal.core.text.text_format import format_count_with_noun
+from shoal.tools.tool_texts import format_tool_text
 
 MAX_PAGES = 20
 _MAX_OUTPUT_CHARACTERS = 100_000
@@ -54,7 +55,9 @@ def _parse_page_range(pages: str | None, count: int) -> range | str:
     first = int(match[1])
     last = int(match[2]) if match[2] else count if "-" in pages else first
     if not 1 <= first <= last or first > count:
-        return format_tool_text("Read", "pdf_short", pages=repr(pages), count=count)
+        return format_tool_text(
+            "Read", "pdf_short", pages=repr(pages), count=format_count_with_noun(count, "page")
+        )
     if last - first >= MAX_PAGES:
         return format_tool_text("Read", "pdf_long", pages=repr(pages), maximum=MAX_PAGES)
     return range(first, min(last, count) + 1)
@@ -63,7 +66,9 @@ def _parse_page_range(pages: str | None, count: int) -> range | str:
 def _format_pdf_pages(path: Path, texts: list[tuple[int, str]], count: int) -> ToolOutput:
     if not any(text for _, text in texts):
         return create_tool_error_output(
-            format_tool_text("Read", "pdf_no_text", path=escape_filename(path), count=count)
+            format_tool_text(
+                "Read", "pdf_no_text", path=escape_filename(path), count=format_count_with_noun(count, "page")
+            )
         )
     content = "\n\n".join(
         f"--- page {number} of {count} ---\n{text or '(no text)'}" for number, text in texts

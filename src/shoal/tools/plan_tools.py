@@ -14,7 +14,8 @@ from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_
 from shoal.core.ids import IdGenerator
 from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.core.permissions.questions import Answer, DenyAnswer, PlanApprovalQuestion, PlanApprovedAnswer
-from shoal.tools.builtin_tool import builtin_tool, format_tool_text
+from shoal.tools.builtin_tool import builtin_tool
+from shoal.tools.tool_texts import format_tool_text
 
 PlanApprover: TypeAlias = Literal["auto", "lead", "user"]
 

@@ -14,7 +14,8 @@ from shoal.core.permissions.questions import (
     DenyAnswer,
     MultipleChoice,
 )
-from shoal.tools.builtin_tool import builtin_tool, format_tool_text
+from shoal.tools.builtin_tool import builtin_tool
+from shoal.tools.tool_texts import format_tool_text
 
 
 class UserQuestionOptionInput(Struct, frozen=True, kw_only=True):
@@ -66,7 +67,8 @@ async def ask_user_question(
                 for question in questions
             ]
             return ToolOutput(
-                content="The user answered:\n" + "\n".join(lines), data={"answers": dict(answers)}
+                content=format_tool_text("AskUserQuestion", "answers", answers="\n".join(lines)),
+                data={"answers": dict(answers)},
             )
         case DenyAnswer(reason=reason):
             return create_tool_error_output(format_tool_text("AskUserQuestion", "no_answer", reason=reason))

@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 from shoal.core.conversation.messages import Base64ImageSource, ImageBlock, TextBlock
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.text.filenames import escape_filename
-from shoal.tools.builtin_tool import builtin_tool, format_tool_text
+from shoal.tools.builtin_tool import builtin_tool
 from shoal.tools.images import MAX_IMAGE_BYTES, MAX_INPUT_BYTES, detect_image_type
 from shoal.tools.missing_paths import report_missing_path, stat_path
 from shoal.tools.text_files import (
@@ -26,6 +26,7 @@ from shoal.tools.text_files import (
     shorten_long_line,
     split_lines,
 )
+from shoal.tools.tool_texts import format_tool_text
 
 MAX_LINES = 2000
 MAX_WHOLE_BYTES = 10 * 1024 * 1024
@@ -213,7 +214,11 @@ async def _read_line_range(path: Path, file: BinaryIO, size: int, requested: _Fi
 
 def _describe_missing_line(path: Path, count: int, line: int) -> str:
     return format_tool_text(
-        "Read", "missing_line", path=escape_filename(path), count=f"{count:,}", line=f"{line:,}"
+        "Read",
+        "missing_line",
+        path=escape_filename(path),
+        lines="1 line" if count == 1 else f"{count:,} lines",
+        line=f"{line:,}",
     )
 
 
@@ -264,7 +269,7 @@ def _refuse_directory(path: Path) -> ToolOutput:
             "Read",
             "directory",
             path=escape_filename(path),
-            count=f"{len(names):,}",
+            entries="1 entry" if len(names) == 1 else f"{len(names):,} entries",
             listing=listing + rest,
         )
     )

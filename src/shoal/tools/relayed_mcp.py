@@ -14,6 +14,7 @@ from shoal.core.errors import ShoalError
 from shoal.core.extensions.mcp_servers import format_mcp_tool_name
 from shoal.tools.images import image_from_base64
 from shoal.tools.mcp.client_context import ListedMcpTool
+from shoal.tools.tool_texts import format_tool_text
 
 PROTOCOL_VERSION = "2025-06-18"
 _MAX_PAGES = 100
@@ -68,9 +69,11 @@ class DrivingProgramMcpServer:
         answer = await self._relay(self.name, message)
         if (error := answer.get("error")) is not None:
             reason = _mapping_or_empty(error).get("message") or error
-            raise RelayedMcpServerError(f"The MCP server {self.name} refused {method}: {reason}")
+            raise RelayedMcpServerError(
+                format_tool_text("mcp", "request_refused", server=self.name, method=method, reason=reason)
+            )
         if not isinstance(result := answer.get("result"), Mapping):
-            raise RelayedMcpServerError(f"The MCP server {self.name} gave no usable answer to {method}.")
+            raise RelayedMcpServerError(format_tool_text("mcp", "no_answer", server=self.name, method=method))
         return result
 
 

@@ -10,7 +10,8 @@ from msgspec import Meta
 from shoal.core.agents.schedules import ScheduleOccurrence, Scheduler
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.ids import LEAD_ID
-from shoal.tools.builtin_tool import builtin_tool, format_tool_text, load_tool_text
+from shoal.tools.builtin_tool import builtin_tool
+from shoal.tools.tool_texts import format_tool_text, load_tool_text
 
 SCHEDULE_TOOLS = ("CronCreate", "CronList", "CronDelete")
 _MAX_PROMPT_CHARACTERS = 10_000
@@ -78,7 +79,8 @@ def _build_cron_delete_tool(scheduler: Scheduler) -> Tool:
             return create_tool_error_output(format_tool_text("CronCreate", "lead_only"))
         deleted = scheduler.delete_schedule(id)
         return ToolOutput(
-            content=f"Schedule {deleted.id} was deleted: {deleted.cron}", data={"id": deleted.id}
+            content=format_tool_text("CronDelete", "deleted", id=deleted.id, cron=deleted.cron),
+            data={"id": deleted.id},
         )
 
     return cron_delete

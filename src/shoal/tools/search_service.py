@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
-from shoal.tools.builtin_tool import format_tool_text
+from shoal.tools.tool_texts import format_tool_text
 from shoal.tools.web_search_tool import WebSearchQuery
 
 _SECONDS = 30.0

@@ -10,7 +10,8 @@ from msgspec import Meta
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput
 from shoal.core.extensions.skills import Skill
 from shoal.tools.bounded_list import format_bounded_list
-from shoal.tools.builtin_tool import builtin_tool, load_tool_description, load_tool_text
+from shoal.tools.builtin_tool import builtin_tool
+from shoal.tools.tool_texts import load_tool_description, load_tool_text
 
 SkillRunner: TypeAlias = Callable[[str, str, ToolContext], Awaitable[ToolOutput]]
 """Runs a skill, given its name and arguments."""

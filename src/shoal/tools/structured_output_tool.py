@@ -9,7 +9,7 @@ from shoal.core.conversation.model_requests import ToolSchema
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.output_type import OutputType
 from shoal.core.text.json_schema import find_schema_violations
-from shoal.tools.builtin_tool import format_tool_text, load_tool_description
+from shoal.tools.tool_texts import format_tool_text, load_tool_description
 
 STRUCTURED_OUTPUT = "StructuredOutput"
 _VALUE_KEY = "value"

@@ -7,7 +7,7 @@ from typing import Any, assert_never
 
 from shoal.core.names import TaskId
 from shoal.core.teams.tasks import ATTEMPT_KEY, REFUSAL_KEY, Task, TaskClaimResult, find_open_blockers
-from shoal.tools.builtin_tool import format_tool_text
+from shoal.tools.tool_texts import format_tool_text
 
 
 def format_task_line(task: Task, waits_for: Sequence[TaskId]) -> str:

@@ -26,9 +26,10 @@ from shoal.core.teams.tasks import (
     select_tasks_affected_by_completion,
 )
 from shoal.core.teams.team_storage import ClaimAttempts, TaskBoard
-from shoal.tools.builtin_tool import builtin_tool, format_tool_text, load_tool_text
+from shoal.tools.builtin_tool import builtin_tool
 from shoal.tools.function_tool import FunctionTool, ToolParameterName
 from shoal.tools.task_format import explain_failed_claim, format_task_details, format_task_line, task_to_dict
+from shoal.tools.tool_texts import format_tool_text, load_tool_text
 
 BoardLookup: TypeAlias = Callable[[AgentIdentity], TaskBoard]
 AssignmentNotifier: TypeAlias = Callable[[AgentIdentity, AgentName, Task], Awaitable[None]]
@@ -301,7 +302,9 @@ class _TaskToolActions:
     ) -> ToolOutput:
         caller = parse_agent_name(context.agent.name)
         if request.status == "deleted":
-            return ToolOutput(content=f"Task {after.id} was deleted.", data={"deleted": after.id})
+            return ToolOutput(
+                content=format_tool_text("TaskUpdate", "deleted", task=after.id), data={"deleted": after.id}
+            )
         tasks = await board.get_live_task_mapping()
         # Copied, because the mapping may change while owners are notified.
         related = select_tasks_affected_by_completion(after, tasks) if request.status == "completed" else {}

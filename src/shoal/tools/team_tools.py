@@ -10,7 +10,8 @@ from msgspec import Meta
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput
 from shoal.core.teams.roster import TeamRoster
 from shoal.core.teams.team_operations import TeamOperations
-from shoal.tools.builtin_tool import builtin_tool, format_tool_text
+from shoal.tools.builtin_tool import builtin_tool
+from shoal.tools.tool_texts import format_tool_text
 from shoal.wire.roster_codec import encode_new_team_roster
 
 TEAM_TOOLS = ("TeamCreate", "TeamDelete")
@@ -39,7 +40,10 @@ def _build_team_delete_tool(teams: TeamOperations) -> Tool:
     @builtin_tool(name="TeamDelete", deadline=60)
     async def team_delete(*, context: ToolContext) -> ToolOutput:
         name = await teams.delete_team(context)
-        return ToolOutput(content=f"The team {name} was deleted.", data={"success": True, "team_name": name})
+        return ToolOutput(
+            content=format_tool_text("TeamDelete", "deleted", team=name),
+            data={"success": True, "team_name": name},
+        )
 
     return team_delete
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from shoal.core.errors import WorkspaceError
+from shoal.tools.tool_texts import format_tool_text
 
 MAX_LINE_CHARACTERS = 2000
 _SNIFFED_BYTES = 8192
@@ -62,8 +63,9 @@ class TextFile(Struct, frozen=True, kw_only=True):
         except UnicodeEncodeError as error:
             characters = error.object[error.start : error.end]
             raise WorkspaceError(
-                f"The file is encoded as {self.encoding} and cannot contain {characters!r}. Nothing was "
-                "written."
+                format_tool_text(
+                    "Write", "not_encodable", encoding=self.encoding, characters=repr(characters)
+                )
             ) from None
 
 

@@ -12,7 +12,8 @@ from msgspec import Meta
 from shoal.core.conversation.model_requests import ToolSchema
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput
 from shoal.core.text.control_tags import escape_control_tags
-from shoal.tools.builtin_tool import builtin_tool, format_tool_text, load_tool_description, load_tool_text
+from shoal.tools.builtin_tool import builtin_tool
+from shoal.tools.tool_texts import format_tool_text, load_tool_description, load_tool_text
 
 TOOL_SEARCH = "ToolSearch"
 _SELECT = "select:"

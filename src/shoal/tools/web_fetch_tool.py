@@ -13,7 +13,7 @@ from shoal.core.clock import Clock
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.errors import ProcessError, StateFileError
 from shoal.core.text.lazy_patterns import compile_on_first_use
-from shoal.tools.builtin_tool import builtin_tool, format_tool_text, load_tool_text
+from shoal.tools.builtin_tool import builtin_tool
 from shoal.tools.page_fetcher import (
     MAX_BODY_BYTES,
     FetchedWebPage,
@@ -22,6 +22,7 @@ from shoal.tools.page_fetcher import (
     fetch_web_page,
 )
 from shoal.tools.python_subprocess import run_python_subprocess
+from shoal.tools.tool_texts import format_tool_text, load_tool_text
 
 MAX_PAGE_CHARACTERS = 50_000
 """Maximum number of characters of a page shown to the model."""
@@ -125,7 +126,13 @@ async def _convert_fetched_page(fetched: FetchedWebPage, context: ToolContext) -
         text = _indent_json(text)
     if fetched.status >= 400:
         raise WebPageFetchRefusedError(
-            f"{fetched.url} responded with {fetched.status} {fetched.reason}.\n{text[:2000]}".strip()
+            format_tool_text(
+                "WebFetch",
+                "error_status",
+                url=fetched.url,
+                status=f"{fetched.status} {fetched.reason}",
+                text=text[:2000],
+            ).strip()
         )
     return ConvertedWebPage(url=fetched.url, media_type=media_type, text=text, truncated=fetched.truncated)
 

@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 from msgspec import Meta, Struct
 
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
-from shoal.tools.builtin_tool import builtin_tool, format_tool_text, load_tool_text
+from shoal.tools.builtin_tool import builtin_tool
+from shoal.tools.tool_texts import format_tool_text, load_tool_text
 
 WEB_SEARCH_TOOL = "WebSearch"
 _SECONDS = 90.0

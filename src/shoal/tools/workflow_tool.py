@@ -18,8 +18,9 @@ from shoal.core.agents.workflow_scripts import (
 from shoal.core.conversation.model_requests import ToolSchema
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.ids import LEAD_ID
-from shoal.tools.builtin_tool import builtin_tool, format_tool_text
+from shoal.tools.builtin_tool import builtin_tool
 from shoal.tools.function_tool import FunctionTool
+from shoal.tools.tool_texts import format_tool_text
 
 WORKFLOW_TOOL = "Workflow"
 

@@ -51,6 +51,7 @@ _SHELLS: Mapping[str, Literal["sh", "powershell"]] = {"bash": "sh", "sh": "sh", 
 _GUARDED_EVENTS = BLOCKING_EVENTS | {"UserPromptSubmit"}
 _NAMED_GROUP = re.compile(r"\(\?<(?=[A-Za-z_])")
 _ANY_CHARACTER = re.compile(r"(?<!\\)\[\^\]")
+_ENTRY_KEYS = ("matcher", "hooks")
 _MATCH_ALL = ("", "*")
 
 
@@ -125,6 +126,8 @@ class _HookParser:
             matcher = _find_usable_matcher(entry)
             yield from self._replace_invalid_hook(event, matcher, str(error), (*key_path, *error.keys))
             return
+        for key in (key for key in entry if self._refuses_unknown_parts and key not in _ENTRY_KEYS):
+            self._add_problem((*key_path, str(key)), f"unknown field; use {' and '.join(_ENTRY_KEYS)}")
         if matcher not in _MATCH_ALL and event not in MATCHER_FIELDS:
             self._add_unknown_part(
                 (*key_path, "matcher"), f"{event} does not use a matcher; the hooks below always run"
@@ -192,7 +195,7 @@ class _HookParser:
         self, event: HookEvent, matcher: str, problem: str, key_path: tuple[str, ...]
     ) -> Iterator[Hook]:
         """Yield a hook that blocks what the invalid one may guard: without it nobody does."""
-        if event not in _GUARDED_EVENTS:
+        if event not in _GUARDED_EVENTS or self._refuses_unknown_parts:
             self._add_problem(key_path, problem)
             return
         location = self._locate(key_path)

@@ -113,6 +113,7 @@ class ClusterSettings(Struct, frozen=True, kw_only=True):
 
 
 TeammateMode: TypeAlias = Literal["auto", "in-process", "process", "tmux", "iterm2", "ray"]
+"""Backend for teammates: where they run."""
 
 
 class ShoalSettings(Struct, frozen=True, kw_only=True):

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
+from shoal.wire.script_texts import format_script_notice
+
 MAX_FRAME_BYTES = 1024 * 1024
 """Largest message of a script."""
 _LENGTH = struct.Struct(">I")
@@ -91,7 +93,7 @@ def parse_frame_length(header: bytes) -> int:
     (length,) = _LENGTH.unpack(header)
     if length > MAX_FRAME_BYTES:
         raise ScriptProtocolError(
-            f"a message has {length:,} bytes, but the limit is {MAX_FRAME_BYTES:,}. Pass and return less text"
+            format_script_notice("long_message", size=f"{length:,}", maximum=f"{MAX_FRAME_BYTES:,}")
         )
     return int(length)
 
@@ -101,7 +103,7 @@ def parse_script_message(data: bytes) -> ScriptMessage:
     try:
         return _DECODER.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ScriptProtocolError(f"a message does not fit the protocol: {error}") from error
+        raise ScriptProtocolError(format_script_notice("invalid_message", error=error)) from error
 
 
 def encode_script_start(script: str, arguments: dict[str, Any]) -> bytes:

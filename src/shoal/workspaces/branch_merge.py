@@ -8,6 +8,7 @@ from shoal.core.agents.worktrees import MergedWorktree
 from shoal.core.errors import MergeConflict, WorktreeError
 from shoal.workspaces.checkout import GitCheckout
 from shoal.workspaces.git_runner import GitDirectories, GitRunner
+from shoal.workspaces.workspace_texts import format_workspace_notice
 from shoal.workspaces.worktree_changes import get_default_committer_settings
 
 _UNFINISHED_OPERATIONS = {
@@ -23,16 +24,11 @@ async def get_merge_target_branch(git: GitRunner, checkout: GitCheckout) -> str:
     """Return the branch to merge into. Raises `WorktreeError` if the checkout cannot be merged into now."""
     result = await git.try_run("symbolic-ref", "--quiet", "--short", "HEAD", at=checkout.git_directories)
     if result.status != 0:
-        raise WorktreeError(
-            f"{checkout.top} is not on a branch, so nothing can be merged. Check one out: git switch NAME"
-        )
+        raise WorktreeError(format_workspace_notice("no_branch", checkout=checkout.top))
     refuse_unfinished_git_operation(checkout.entry, checkout.top)
     staged = ("diff", "--cached", "--quiet", "--ignore-submodules=dirty")
     if (await git.try_run(*staged, at=checkout.git_directories)).status != 0:
-        raise WorktreeError(
-            f"{checkout.top} has staged changes that would become part of the merge. Commit them, or "
-            "unstage them: git restore --staged ."
-        )
+        raise WorktreeError(format_workspace_notice("staged_changes", checkout=checkout.top))
     return result.text
 
 
@@ -40,7 +36,7 @@ def refuse_unfinished_git_operation(entry: Path, tree: Path) -> None:
     for name, operation in _UNFINISHED_OPERATIONS.items():
         if (entry / name).exists():
             raise WorktreeError(
-                f"A {operation} is in progress in {tree}. Finish it, or abort it: git {operation} --abort"
+                format_workspace_notice("operation_in_progress", operation=operation, checkout=tree)
             )
 
 
@@ -94,7 +90,7 @@ async def _abort_merge_and_raise(
         await git("merge", "--abort", at=location)
     if conflicting_files:
         raise _build_merge_conflict(name, branch, conflicting_files, path)
-    raise WorktreeError(f"{name} was not merged, and nothing was changed. git failed: {error}")
+    raise WorktreeError(format_workspace_notice("merge_failed", name=name, error=error))
 
 
 def _build_merge_conflict(name: str, branch: str, files: tuple[str, ...], path: Path | None) -> MergeConflict:
@@ -106,7 +102,8 @@ def _build_merge_conflict(name: str, branch: str, files: tuple[str, ...], path: 
         else f"Resolve them with git: git merge refs/shoal/kept/{name}"
     )
     return MergeConflict(
-        f"{name} was not merged, and nothing was changed, because it conflicts with {branch} in "
-        f"{', '.join(files)}.\n{instructions}",
+        format_workspace_notice(
+            "merge_conflict", name=name, branch=branch, files=", ".join(files), instructions=instructions
+        ),
         files=files,
     )

@@ -37,16 +37,15 @@ async def find_git_checkout(git: GitRunner, directory: Path) -> GitCheckout:
     result = await git.try_run("rev-parse", *arguments, at=directory)
     if result.status != 0:
         if "not a git repository" in result.error:
-            raise WorktreeError(
-                f"{directory} is not in a git repository, so an agent cannot have a worktree. Create a "
-                "repository with a first commit (git init), or work without a worktree."
-            )
-        raise WorktreeError(f"Cannot use the git repository for {directory}: {result.error}")
+            raise WorktreeError(format_workspace_notice("no_repository", directory=directory))
+        raise WorktreeError(
+            format_workspace_notice("repository_unusable", directory=directory, error=result.error)
+        )
     is_bare, is_inside, common, entry = result.text.split("\n")
     if is_inside != "true":
         description = "a bare repository" if is_bare == "true" else "inside a repository's git directory"
         raise WorktreeError(
-            f"{directory} is {description}, so there is no checkout to work from. Start in a working tree."
+            format_workspace_notice("no_checkout", directory=directory, description=description)
         )
     lines = (await git("rev-parse", "--show-toplevel", "--show-prefix", at=directory)).text.split("\n")
     checkout = GitCheckout(
@@ -67,8 +66,7 @@ async def _refuse_redirected_checkout(git: GitRunner, checkout: GitCheckout) -> 
     found = await git.try_run("rev-parse", "--absolute-git-dir", at=checkout.top)
     if found.status != 0 or _resolve_real_path(Path(found.text)) != checkout.entry:
         raise WorktreeError(
-            f"The git repository {checkout.entry} has its files in {checkout.top}, which does not belong to "
-            "it. Remove the setting core.worktree from its configuration: git config --unset core.worktree"
+            format_workspace_notice("foreign_checkout", repository=checkout.entry, top=checkout.top)
         )
 
 
@@ -77,10 +75,7 @@ async def get_head_commit(git: GitRunner, checkout: GitCheckout) -> str:
         "rev-parse", "--verify", "--quiet", "HEAD^{commit}", at=checkout.git_directories
     )
     if result.status != 0:
-        raise WorktreeError(
-            f"The git repository {checkout.top} has no commit from which to create a worktree. Create one: "
-            "git add -A && git commit"
-        )
+        raise WorktreeError(format_workspace_notice("no_commit", repository=checkout.top))
     return result.text
 
 
@@ -93,11 +88,12 @@ async def refuse_required_repository_filters(git: GitRunner, checkout: GitChecko
     if filters:
         name = filters[0]
         raise WorktreeError(
-            f"The git configuration of the repository {checkout.top} requires the filter {name!r}, a "
-            "program that git runs on every file. Shoal does not run programs named in a repository. If "
-            "you trust it, add its settings (git config --get-regexp '^filter[.]') to your own "
-            "configuration with git config --global. Otherwise remove it: git config --remove-section "
-            f"{shlex.quote(f'filter.{name}')}"
+            format_workspace_notice(
+                "repository_filter",
+                repository=checkout.top,
+                name=repr(name),
+                section=shlex.quote(f"filter.{name}"),
+            )
         )
 
 

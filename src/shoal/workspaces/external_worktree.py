@@ -32,10 +32,10 @@ class ExternalWorktree(Worktree, frozen=True, kw_only=True):
 def open_external_worktree(path: Path, *, root: Path, agent: str, session: str, now: int) -> ExternalWorktree:
     """Open the directory; `root` is the lead's. Raises `WorktreeError` if the agent would not be separate."""
     if not path.is_absolute() or not _is_directory(path):
-        raise WorktreeError(f"{escape_filename(path)} is not a directory. Pass an absolute path.")
+        raise WorktreeError(format_workspace_notice("not_a_directory", path=escape_filename(path)))
     real, lead = Path(os.path.realpath(path)), Path(os.path.realpath(root))
     if lead.is_relative_to(real):
-        raise WorktreeError(f"{escape_filename(path)} is the lead's working directory, or contains it.")
+        raise WorktreeError(format_workspace_notice("directory_of_lead", path=escape_filename(path)))
     pid = os.getpid()
     record = WorktreeRecord(
         name=str(real),

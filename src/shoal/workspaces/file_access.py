@@ -12,6 +12,7 @@ from typing import BinaryIO
 from shoal.core.errors import WorkspaceError
 from shoal.core.text.filenames import escape_filename
 from shoal.workspaces.file_errors import build_file_error
+from shoal.workspaces.workspace_texts import format_workspace_notice
 
 MAX_WHOLE_SIZE = 256 * 1024 * 1024
 """Larger files are read in parts and not changed by tools."""
@@ -77,8 +78,12 @@ def read_whole_open_file(real: Path, file: BinaryIO) -> tuple[bytes, os.stat_res
     state = os.fstat(file.fileno())
     if state.st_size > MAX_WHOLE_SIZE:
         raise WorkspaceError(
-            f"{escape_filename(real)} has {state.st_size:,} bytes; files above {MAX_WHOLE_SIZE:,} bytes "
-            "cannot be read in one piece. Read parts of it, or use a command."
+            format_workspace_notice(
+                "large_file",
+                path=escape_filename(real),
+                size=f"{state.st_size:,}",
+                maximum=f"{MAX_WHOLE_SIZE:,}",
+            )
         )
     try:
         return file.read(), state

@@ -19,6 +19,7 @@ from shoal.workspaces.git_program_settings import (
     parse_git_settings,
     replace_repository_programs,
 )
+from shoal.workspaces.workspace_texts import format_workspace_notice
 
 COMMAND_TIMEOUT = 120.0
 """Timeout in seconds for one git command; a checkout of a large repository takes a while."""
@@ -118,7 +119,11 @@ class GitRunner:
         """Run git. Raises `WorktreeError` if it fails."""
         result = await self.try_run(*arguments, at=at, stdin=stdin, settings=settings)
         if result.status != 0:
-            raise WorktreeError(f"git {arguments[0]} failed: {result.error or f'exit code {result.status}'}")
+            raise WorktreeError(
+                format_workspace_notice(
+                    "git_failed", command=arguments[0], error=result.error or f"exit code {result.status}"
+                )
+            )
         return result
 
     async def try_run(
@@ -135,7 +140,9 @@ class GitRunner:
         """Return the filters that the repository configures as required, which are not run."""
         found = await self._find_repository_programs(at)
         if isinstance(found, GitCommandResult):
-            raise WorktreeError(f"git config failed: {found.error or f'exit code {found.status}'}")
+            raise WorktreeError(
+                format_workspace_notice("git_config_failed", error=found.error or f"exit code {found.status}")
+            )
         return found.disabled_filters
 
     async def _find_repository_programs(
@@ -152,13 +159,9 @@ class GitRunner:
         try:
             settings = parse_git_settings(listing.out)
         except ValueError as error:
-            raise WorktreeError(f"git config did not print a list of settings ({error}).") from error
+            raise WorktreeError(format_workspace_notice("git_config_unreadable", error=error)) from error
         if all(each.key != _MARKER_KEY for each in settings):
-            raise WorktreeError(
-                "This version of git is too old: Shoal cannot prevent it from running programs that a "
-                "repository "
-                "names. Install git 2.31 or newer."
-            )
+            raise WorktreeError(format_workspace_notice("old_git"))
         found = replace_repository_programs(settings)
         is_settled = all(each is None or now - each[0] > _SETTLED_AGE for each in signatures)
         if isinstance(at, GitDirectories) and is_settled and found == GitProgramSettings():
@@ -189,10 +192,14 @@ class GitRunner:
             )
         except FileNotFoundError as error:
             if error.filename not in (None, "git"):
-                raise WorktreeError(f"Cannot run git in {cwd}: it does not exist.") from error
-            raise WorktreeError("Worktrees need git, which is not installed. Install git.") from error
+                raise WorktreeError(
+                    format_workspace_notice("git_directory_missing", directory=cwd)
+                ) from error
+            raise WorktreeError(format_workspace_notice("no_git")) from error
         except OSError as error:
-            raise WorktreeError(f"Cannot run git in {cwd}: {error.strerror or error}.") from error
+            raise WorktreeError(
+                format_workspace_notice("git_not_run", directory=cwd, error=error.strerror or error)
+            ) from error
         return await self._wait_for_exit(process, arguments[0], stdin)
 
     async def _wait_for_exit(
@@ -202,7 +209,9 @@ class GitRunner:
             async with self._clock.deadline(self._timeout):
                 out, err = await process.communicate(stdin)
         except TimeoutError:
-            raise WorktreeError(f"git {command} did not end within {self._timeout:g} s.") from None
+            raise WorktreeError(
+                format_workspace_notice("git_too_slow", command=command, seconds=f"{self._timeout:g}")
+            ) from None
         finally:
             if process.returncode is None:
                 await _stop_process(process)

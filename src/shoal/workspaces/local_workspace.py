@@ -29,6 +29,7 @@ from shoal.workspaces.file_access import (
     read_whole_open_file,
 )
 from shoal.workspaces.file_errors import build_file_error
+from shoal.workspaces.workspace_texts import format_workspace_notice
 
 _MAX_CACHED_SIZE = 256 * 1024
 _MAX_CACHED_FILES = 64
@@ -131,12 +132,9 @@ class LocalWorkspace:
 
     def resolve_path(self, path: str) -> Path:
         if not path.strip():
-            raise WorkspaceError("The path is empty.")
+            raise WorkspaceError(format_workspace_notice("empty_path"))
         if "\0" in path:
-            raise WorkspaceError(
-                f"The path {escape_filename(path)!r} contains a NUL byte, which is not allowed in a file "
-                "name."
-            )
+            raise WorkspaceError(format_workspace_notice("nul_in_path", path=repr(escape_filename(path))))
         absolute = self._make_absolute(path)
         if "\\x" in path and not os.path.lexists(absolute):
             unescaped = unescape_filename(path)
@@ -152,12 +150,16 @@ class LocalWorkspace:
             raw = os.fsencode(absolute)
         except UnicodeEncodeError:
             raise WorkspaceError(
-                f"The path {escape_filename(path)!r} cannot be encoded as a file name."
+                format_workspace_notice("invalid_path", path=repr(escape_filename(path)))
             ) from None
         if len(raw) >= _MAX_PATH_LENGTH or any(len(part) > _MAX_NAME_LENGTH for part in raw.split(b"/")):
             raise WorkspaceError(
-                f"The path {escape_filename(path)[:80]}… is too long: each part may have "
-                f"{_MAX_NAME_LENGTH} bytes, and the full path {_MAX_PATH_LENGTH}."
+                format_workspace_notice(
+                    "long_path",
+                    path=escape_filename(path)[:80],
+                    part=_MAX_NAME_LENGTH,
+                    whole=_MAX_PATH_LENGTH,
+                )
             )
         return Path(absolute)
 
@@ -212,8 +214,7 @@ class LocalWorkspace:
         except FileExistsError as error:
             if real.exists():
                 raise WorkspaceError(
-                    f"{escape_filename(real)} was just created by another program or agent. Nothing was "
-                    f"written. Read it before you write to it."
+                    format_workspace_notice("just_created", path=escape_filename(real))
                 ) from None
             raise build_file_error("write", real, error) from None
         except OSError as error:
@@ -251,11 +252,10 @@ class LocalWorkspace:
     ) -> None:
         read_state = self._read_states.get(real)
         if read_state is None:
-            message = (
-                f"{escape_filename(real)} exists and has not been read. Nothing was written; read it first."
-            )
+            message = format_workspace_notice("unread_file", path=escape_filename(real))
             if intended is not None:
-                message += f" The write would change:\n{_format_content_difference(content, intended)}"
+                diff = _format_content_difference(content, intended)
+                message += f" {format_workspace_notice('would_change', diff=diff)}"
             raise WorkspaceError(message)
         is_fresh = (
             read_state.is_unchanged(state)
@@ -264,16 +264,14 @@ class LocalWorkspace:
         )
         if is_fresh:
             return
-        message = (
-            f"{escape_filename(real)} has changed since you read it. Nothing was written; read it again "
-            f"and repeat the change."
-        )
+        message = format_workspace_notice("stale_file", path=escape_filename(real))
         cached = self._contents.get(real)
         if cached is not None:
-            message += f" What changed:\n{_format_content_difference(cached, content)}"
+            diff = _format_content_difference(cached, content)
+            message += f" {format_workspace_notice('what_changed', diff=diff)}"
         elif intended is not None:
-            difference = _format_content_difference(content, intended)
-            message += f" The write would now change:\n{difference}"
+            diff = _format_content_difference(content, intended)
+            message += f" {format_workspace_notice('would_now_change', diff=diff)}"
         raise WorkspaceError(message)
 
 
@@ -284,7 +282,7 @@ def _resolve_real_path(path: Path) -> Path:
         raise build_file_error("reach", path, error) from None
     except ValueError:
         raise WorkspaceError(
-            f"The path {escape_filename(path)!r} contains a NUL byte, which is not allowed in a file name."
+            format_workspace_notice("nul_in_path", path=repr(escape_filename(path)))
         ) from None
 
 

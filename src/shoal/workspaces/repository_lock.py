@@ -12,6 +12,7 @@ from pathlib import Path
 from shoal.core.clock import Clock
 from shoal.core.errors import WorktreeError
 from shoal.core.flock_queue import acquire_flock
+from shoal.workspaces.workspace_texts import format_workspace_notice
 
 LOCK_TIMEOUT = 300.0
 """Seconds; the holder has its own timeouts."""
@@ -39,7 +40,9 @@ class GitRepositoryLock:
         try:
             fd = os.open(self._path, flags, 0o600)
         except OSError as error:
-            raise WorktreeError(f"Cannot open {self._path}: {error.strerror}.") from error
+            raise WorktreeError(
+                format_workspace_notice("lock_not_opened", path=self._path, error=error.strerror)
+            ) from error
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -52,6 +55,10 @@ class GitRepositoryLock:
                 return await acquire_flock(fd)
         except TimeoutError as error:
             reason = f"another process has held it for {LOCK_TIMEOUT:g} s; check for a hanging git process"
-            raise WorktreeError(f"Cannot lock {self._path}: {reason}.") from error
+            raise WorktreeError(
+                format_workspace_notice("lock_not_taken", path=self._path, reason=reason)
+            ) from error
         except OSError as error:
-            raise WorktreeError(f"Cannot lock {self._path}: {error.strerror}.") from error
+            raise WorktreeError(
+                format_workspace_notice("lock_not_taken", path=self._path, reason=error.strerror)
+            ) from error

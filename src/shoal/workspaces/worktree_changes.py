@@ -14,6 +14,7 @@ from shoal.core.agents.worktrees import WorktreeChanges, WorktreeRecord
 from shoal.core.errors import WorktreeError
 from shoal.workspaces.checkout import is_git_repository
 from shoal.workspaces.git_runner import GitDirectories, GitRunner
+from shoal.workspaces.workspace_texts import format_workspace_notice
 
 KEPT_REFS = "refs/shoal/kept"
 _MAX_SUBJECTS = 20
@@ -243,7 +244,9 @@ def _copy_git_index(location: GitDirectories, scratch: Path) -> GitDirectories:
     try:
         shutil.copyfile(location.entry / "index", scratch)
     except OSError as error:
-        raise WorktreeError(f"Cannot write {scratch}: {error.strerror or error}.") from error
+        raise WorktreeError(
+            format_workspace_notice("not_written", path=scratch, error=error.strerror or error)
+        ) from error
     return replace(location, index=scratch)
 
 

@@ -12,9 +12,11 @@ from shoal.core.errors import WorktreeError
 from shoal.core.text.filenames import escape_filename
 from shoal.workspaces.checkout import GitCheckout, get_head_commit
 from shoal.workspaces.git_runner import GitDirectories, GitRunner
+from shoal.workspaces.workspace_texts import format_workspace_notice
 
 INCLUDE_FILE = ".worktreeinclude"
 _MAX_FILES = 1_000
+_MAX_NAMED_FILES = 5
 _MAX_BYTES = 100 * 1024 * 1024
 
 
@@ -58,7 +60,7 @@ async def limit_to_sparse_paths(git: GitRunner, location: GitDirectories, paths:
     """Limit a worktree that has no files yet to some directories. Raises `WorktreeError`."""
     for path in paths:
         if path.startswith(("/", "-")) or ".." in Path(path).parts:
-            raise WorktreeError(f"{path!r} in worktree.sparsePaths is not a directory of the repository.")
+            raise WorktreeError(format_workspace_notice("bad_sparse_path", path=repr(path)))
     # A session in the worktree must not lose the project's permission rules.
     await git("sparse-checkout", "set", "--cone", ".claude", *paths, at=location)
 
@@ -93,8 +95,17 @@ async def _copy_included_files(
     if listed.status != 0 or ignored.status != 0:
         return (f"Files listed in {INCLUDE_FILE} are missing: git could not list them.",)
     wanted = sorted(set(listed.names) & set(ignored.names))
-    names = [name for name in wanted if not is_hidden(f"{checkout}/{name}")]
-    return await asyncio.to_thread(_copy_files, checkout, worktree, names)
+    hidden = [name for name in wanted if is_hidden(f"{checkout}/{name}")]
+    names = [name for name in wanted if name not in set(hidden)]
+    notes = await asyncio.to_thread(_copy_files, checkout, worktree, names)
+    if not hidden:
+        return notes
+    shown = ", ".join(map(escape_filename, hidden[:_MAX_NAMED_FILES]))
+    more = f" and {len(hidden) - _MAX_NAMED_FILES} more" if len(hidden) > _MAX_NAMED_FILES else ""
+    return (
+        *notes,
+        f"Files listed in {INCLUDE_FILE} are not copied because a rule forbids reading them: {shown}{more}.",
+    )
 
 
 def _copy_files(checkout: Path, worktree: Path, names: Sequence[str]) -> tuple[str, ...]:

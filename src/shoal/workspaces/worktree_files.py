@@ -21,6 +21,7 @@ from shoal.workspaces.atomic_files import (
     remove_abandoned_temporary_files,
     replace_file_atomically,
 )
+from shoal.workspaces.workspace_texts import format_workspace_notice
 
 _ABANDONED_AGE = 60.0
 """Age in seconds after which a temporary index is no longer in use."""
@@ -49,7 +50,7 @@ class WorktreeRecordStore:
         if self._get_record_path(record.name).exists():
             raise _build_worktree_exists_error(record)
         if os.path.lexists(record.path):
-            raise WorktreeError(f"{record.path} exists but is not a Shoal worktree. Move it away.")
+            raise WorktreeError(format_workspace_notice("not_a_worktree", path=record.path))
 
     def create_record(self, record: WorktreeRecord) -> None:
         """Create the record before the worktree, so that every worktree has one."""
@@ -109,14 +110,13 @@ def is_in_agent_worktree(place: Path) -> bool:
 
 
 def build_worktree_storage_error(directory: Path, error: OSError) -> WorktreeError:
-    return WorktreeError(f"Cannot store worktrees in {directory}: {error.strerror or error}.")
+    return WorktreeError(
+        format_workspace_notice("worktrees_not_stored", directory=directory, error=error.strerror or error)
+    )
 
 
 def _build_worktree_exists_error(record: WorktreeRecord) -> WorktreeError:
-    return WorktreeError(
-        f"The worktree {record.name} already exists at {record.path}. To see its state, run "
-        f"`shoal worktree show {record.name}`."
-    )
+    return WorktreeError(format_workspace_notice("worktree_exists", name=record.name, path=record.path))
 
 
 def remove_directory_tree(directory: Path) -> None:
@@ -129,7 +129,9 @@ def remove_directory_tree(directory: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise WorktreeError(f"Cannot remove {directory}: {error.strerror or error}.") from error
+        raise WorktreeError(
+            format_workspace_notice("not_removed", directory=directory, error=error.strerror or error)
+        ) from error
 
 
 def _retry_removal(act: Callable[..., Any], path: str, failure: Any) -> None:

@@ -21,6 +21,7 @@ from shoal.workspaces.branch_merge import (
 from shoal.workspaces.checkout import refuse_required_repository_filters
 from shoal.workspaces.git_runner import GitDirectories
 from shoal.workspaces.owner_lease import is_worktree_lease_held
+from shoal.workspaces.workspace_texts import format_workspace_notice
 from shoal.workspaces.worktree_changes import (
     commit_worktree_changes,
     find_git_worktree_entry,
@@ -174,8 +175,9 @@ async def _delete_merged_ref(repository: WorktreeRepository, name: str, merged: 
 def _refuse_nested_repositories(record: WorktreeRecord, work: WorktreeChanges) -> None:
     if work.nested:
         raise WorktreeError(
-            f"{record.name} contains nested git repositories, which Shoal cannot save with the worktree: "
-            f"{', '.join(work.nested)}. Move them out of {record.path}, or delete them."
+            format_workspace_notice(
+                "nested_repositories", name=record.name, repositories=", ".join(work.nested), path=record.path
+            )
         )
 
 

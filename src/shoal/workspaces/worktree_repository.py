@@ -14,6 +14,7 @@ from shoal.workspaces.checkout import GitCheckout
 from shoal.workspaces.git_runner import GitRunner
 from shoal.workspaces.owner_lease import is_worktree_lease_held
 from shoal.workspaces.repository_lock import GitRepositoryLock
+from shoal.workspaces.workspace_texts import format_workspace_notice
 from shoal.workspaces.worktree_changes import (
     KEPT_REFS,
     collect_worktree_changes,
@@ -40,9 +41,7 @@ class WorktreeRepository(Struct, frozen=True, kw_only=True):
         """Return the record of a worktree that no agent uses. Raises `WorktreeError`."""
         record = self.get_worktree_record(name)
         if self.is_worktree_in_use(record):
-            raise WorktreeError(
-                f"The agent in {name} is still working (process {record.owner.pid}). Wait for it, or stop it."
-            )
+            raise WorktreeError(format_workspace_notice("worktree_in_use", name=name, pid=record.owner.pid))
         return record
 
     def is_worktree_in_use(self, record: WorktreeRecord) -> bool:
@@ -123,7 +122,7 @@ class WorktreeRepository(Struct, frozen=True, kw_only=True):
 
 
 def build_unknown_worktree_error(name: str) -> WorktreeError:
-    return WorktreeError(f"This repository has no worktree {name}. List the worktrees: shoal worktree ls")
+    return WorktreeError(format_workspace_notice("unknown_worktree", name=name))
 
 
 def _list_partial_worktree_entries(common: Path, name: str) -> list[Path]:

@@ -80,7 +80,7 @@ class WorktreeService:
         """Create a worktree, by default at the commit of the lead's checkout. Raises `WorktreeError`."""
         repository = await self._open_repository()
         if _ID.fullmatch(agent) is None:
-            raise WorktreeError(f"{agent!r} is not a valid worktree name.")
+            raise WorktreeError(format_workspace_notice("bad_worktree_name", name=repr(agent)))
         await refuse_required_repository_filters(self._git, repository.checkout)
         base, base_notes = await find_base_commit(self._git, repository.checkout, options)
         record = self._plan_worktree_record(repository, agent, session, base)
@@ -116,7 +116,7 @@ class WorktreeService:
             record = repository.get_unused_worktree_record(name)
             entry = find_git_worktree_entry(repository.checkout.common, record.path)
             if entry is None or not record.path.is_dir() or record.state not in ("live", "kept"):
-                raise WorktreeError(f"Cannot resume in the worktree {name} because it is gone.")
+                raise WorktreeError(format_workspace_notice("worktree_gone", name=name))
             record = replace(record, owner=self._get_worktree_owner(repository.files, session), state="live")
             repository.files.save_record(record)
         return Worktree(record=record, common=repository.checkout.common, entry=entry)
@@ -252,7 +252,7 @@ class WorktreeService:
             await self._git(*arguments, str(record.path), record.base, at=repository.checkout.git_directories)
         entry = find_git_worktree_entry(repository.checkout.common, record.path)
         if entry is None:
-            raise WorktreeError(f"git created the worktree {record.path} but does not list it.")
+            raise WorktreeError(format_workspace_notice("worktree_not_listed", path=record.path))
         location = GitDirectories(entry=entry, common=repository.checkout.common, tree=record.path)
         if sparse_paths:
             async with repository.lock.acquire():
@@ -294,6 +294,5 @@ async def _refuse_taken_branch(repository: WorktreeRepository, record: WorktreeR
         )
     ).out:
         raise WorktreeError(
-            f"There is already a branch under {get_agent_branch_prefix(record.name)}. List these branches: "
-            f"git branch --list '{get_agent_branch_prefix(record.name)}*'"
+            format_workspace_notice("branch_exists", prefix=get_agent_branch_prefix(record.name))
         )

@@ -5,7 +5,7 @@ import { AgentName, Choices, Empty, Problem, Time, useAction } from "../componen
 import { ToolInput } from "../blocks";
 import { RunContext, useNow, useQuestions, useRun, useSource } from "../context";
 import { TextDiff } from "../diff";
-import { formatAge, formatClock } from "../format";
+import { formatAge, formatClock, hidesTextAsMarkdown, makeVisible } from "../format";
 import { Markdown } from "../markdown";
 import { buildRunPath } from "../router";
 import type { Answer, ChoiceQuestion, OpenQuestion, PermissionQuestion, PlanApprovalQuestion, Question, QuestionRow, Remember, Suggestion } from "../types";
@@ -144,7 +144,7 @@ function PermissionForm({ question, disabled, answer }: Form<PermissionQuestion>
         <textarea class="mono question-edit" rows={Math.min(14, Math.max(4, text.split("\n").length + 1))} value={text}
           aria-label="The call's input" spellcheck={false} onInput={(event) => setText(event.currentTarget.value)} />
       ) : (
-        command !== null && <pre class="command" tabIndex={0} aria-label="Command">{command}</pre>
+        command !== null && <pre class="command" tabIndex={0} aria-label="Command">{makeVisible(command)}</pre>
       )}
       {!editing && <ToolInput input={command === null ? question.input : rest} />}
       <Problem text={problem} />
@@ -250,6 +250,13 @@ function ChoiceForm({ question, disabled, answer }: Form<ChoiceQuestion>) {
   );
 }
 
+/** A plan. Its source is shown if Markdown would hide a part of it, such as a comment or the target of a link. */
+function PlanView({ text }: { text: string }) {
+  return hidesTextAsMarkdown(text)
+    ? <pre class="plan-source" tabIndex={0} aria-label="Plan">{makeVisible(text)}</pre>
+    : <Markdown text={text} />;
+}
+
 function PlanForm({ question, previous, disabled, answer }: Form<PlanApprovalQuestion> & { previous: string }) {
   const [tab, setTab] = useState<"plan" | "changes">("plan");
   const [denying, setDenying] = useState(false);
@@ -260,7 +267,7 @@ function PlanForm({ question, previous, disabled, answer }: Form<PlanApprovalQue
           options={[["plan", "The plan"], ["changes", "Changes since the last version"]]} />
       )}
       <div class="plan">
-        {tab === "plan" ? <Markdown text={question.plan} /> : <TextDiff before={previous} after={question.plan} label="Changes to the plan" />}
+        {tab === "plan" ? <PlanView text={question.plan} /> : <TextDiff before={makeVisible(previous)} after={makeVisible(question.plan)} label="Changes to the plan" />}
       </div>
       {!!question.wishes?.length && (
         <p class="soft">It will ask for: {question.wishes.map((wish) => <code key={wish}>{wish}</code>)}</p>
@@ -291,11 +298,11 @@ function PastQuestion({ row }: { row: QuestionRow }) {
       </header>
       {question.type === "permission" && (
         typeof question.input.command === "string"
-          ? <pre class="command">{question.input.command}</pre>
+          ? <pre class="command">{makeVisible(question.input.command)}</pre>
           : <ToolInput input={question.input} />
       )}
       {question.type === "choice" && question.choices.map((each) => <p key={each.question}>{each.question}</p>)}
-      {question.type === "plan" && <details><summary>The plan</summary><Markdown text={question.plan} /></details>}
+      {question.type === "plan" && <details><summary>The plan</summary><PlanView text={question.plan} /></details>}
       <p class="answer-text">{row.answered ? describeAnswer(answer) : "Not answered yet at this point."}</p>
     </article>
   );

@@ -61,6 +61,7 @@ class AgentFields(AgentPlacementFields, total=False):
     tools: Sequence[ToolEntry]
     """Tools that the agent may use: names, `ToolRule`s and Python tools; by default all."""
     disallowed_tools: Sequence[ToolEntry]
+    """Tools that the agent may not use, and rules for calls that are refused."""
     model: str
     """Name or alias; by default the model of the lead."""
     budget_usd: float
@@ -74,9 +75,13 @@ class AgentFields(AgentPlacementFields, total=False):
     accept: str
     """Shell command that must succeed before the work counts as done."""
     skills: Sequence[str]
+    """Skills that are in its prompt from the start."""
     mcp_servers: Sequence[str | Mapping[str, Any]]
+    """MCP servers that it uses: names, or definitions."""
     memory: MemoryScope
+    """Where its notes from earlier runs are stored."""
     color: str
+    """Color of its name in user interfaces."""
     instructions: bool
     """False to leave out the project's CLAUDE.md, AGENTS.md and similar files."""
 
@@ -96,11 +101,13 @@ class Agent(Generic[AnswerT_co]):
     def __init__(
         self, name: str, *, prompt: str, output: type[Any] | None = None, **fields: Unpack[AgentFields]
     ) -> None:
-        """Check all fields. Raises `SettingsError`, or `TypeError` for an unknown field or output type."""
+        """Raises `SettingsError` for a wrong value, and `TypeError` for an unknown field or output type."""
         given: dict[str, Any] = dict(fields)
         _check_field_types(name, prompt, given)
         self.name = name
+        """Name of the agent."""
         self.prompt = prompt
+        """System prompt of the agent."""
         tools = given.pop("tools", None)
         self.extras = AgentExtras(
             tools=tuple(_iter_python_tools(name, tools)),
@@ -123,10 +130,12 @@ class Agent(Generic[AnswerT_co]):
 
     @property
     def description(self) -> str:
+        """When to use the agent, as shown to the lead's model."""
         return self.parsed.definition.description
 
     @property
     def output(self) -> OutputType[Any] | None:
+        """Type of its answer; None for text."""
         return self.extras.output
 
     def _parse(self) -> ParsedAgentDefinition:

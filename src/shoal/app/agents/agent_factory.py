@@ -273,7 +273,7 @@ class AgentFactory:
         require_valid_isolation(FORK_DEFINITION, request)
         branch = parent.conversation.copy_up_to_last_reply()
         if branch is None:
-            raise AgentRequestRefused("Nothing to fork yet: the conversation has no reply.")
+            raise AgentRequestRefused(format_session_notice("nothing_to_fork"))
         if request.isolation is None:
             agent_workspace = runtime.agents.workspaces.allocate_shared_workspace(new_agent)
             agent_workspace.workspace.copy_read_state(_get_local_workspace(parent))
@@ -499,15 +499,15 @@ class AgentFactory:
     ) -> ToolSelection:
         toolset = self._toolset_cache.resolve_toolset(definition, agent_tools)
         if toolset.missing and not toolset.names:
-            raise AgentRequestRefused(
-                f"The agent {definition.name} ({definition.source}) names only tools that are not available "
-                f"here: {', '.join(toolset.missing)}. Change its definition, or start another agent."
-            )
+            agent, tools = f"{definition.name} ({definition.source})", ", ".join(toolset.missing)
+            raise AgentRequestRefused(format_session_notice("only_missing_tools", agent=agent, tools=tools))
         location = definition.source.locate_field("disallowed_tools") or str(definition.source)
         try:
             refuse_misspelled_rules(location, toolset.never, agent_tools.tools)
         except SettingsError as error:
-            raise AgentRequestRefused(f"The agent {definition.name} was not started: {error}") from error
+            raise AgentRequestRefused(
+                format_session_notice("agent_not_started", name=definition.name, error=error)
+            ) from error
         return resolve_member_tools(toolset, assignment, agent_tools.tools)
 
     async def _resolve_agent_model(
@@ -523,7 +523,7 @@ class AgentFactory:
                 )
             self._runtime.budget.require_priced_model(model.card, definition.name)
         except (BudgetError, ModelError, NoModelConfigured, SettingsError) as error:
-            raise AgentRequestRefused(f"Cannot use the agent's model: {error}") from error
+            raise AgentRequestRefused(format_session_notice("model_unavailable", error=error)) from error
         return model
 
     def _save_agent_metadata(self, blueprint: AgentBlueprint) -> None:
@@ -546,7 +546,7 @@ class AgentFactory:
             {name: blueprint.agent_tools.tools[name] for name in blueprint.toolset.names}, rules.deny
         )
         tools, deferred = runtime.agents.deferral.select_tools(
-            available, blueprint.definition.capabilities.tools or (), rules=rules
+            available, blueprint.definition.capabilities, rules=rules
         )
         return AgentRunner(
             identity=hook_subject.identity,

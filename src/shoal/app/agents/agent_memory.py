@@ -59,9 +59,13 @@ def resolve_agent_memory(
     if (real_path := os.path.realpath(directory)) != str(directory):
         # A repository could otherwise use any directory of the user as an agent's memory.
         raise AgentRequestRefused(
-            f"The agent {definition.name} ({definition.source}) was not started: its memory "
-            f"{escape_filename(directory)} contains a link to {escape_filename(real_path)}. Remove the "
-            "link."
+            format_session_notice(
+                "linked_memory",
+                name=definition.name,
+                source=definition.source,
+                directory=escape_filename(directory),
+                target=escape_filename(real_path),
+            )
         )
     offered = tuple(offered)
     # Tools that the definition disallows stay off, even for the memory.

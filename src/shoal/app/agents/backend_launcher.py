@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from shoal.app.agent_permissions import get_permission_engine
 from shoal.app.agents.member_setup import resolve_launch_permission_mode
+from shoal.app.model_notices import format_session_notice
 from shoal.app.models.child_model import format_qualified_model_name
 from shoal.app.options import Options
 from shoal.app.settings.settings import Settings
@@ -88,7 +89,7 @@ class BackendMemberLauncher:
         if reason and runtime.settings.own.teammate_mode == "auto" and not foreign:
             return "in-process"
         if reason:
-            raise AgentRequestRefused(f"The teammate was not started: {reason}")
+            raise AgentRequestRefused(format_session_notice("backend_unavailable", reason=reason))
         return backend
 
     async def prepare_backend(self) -> None:
@@ -107,10 +108,7 @@ class BackendMemberLauncher:
     ) -> MemberProcess:
         runtime, backend = self._runtime, await self.choose_backend(entry.agent_type)
         if backend == "ray" and request is not None and request.isolation is not None:
-            raise AgentRequestRefused(
-                f"The teammate {entry.name} was not started: on a cluster, a teammate already works in a "
-                "separate checkout. Leave out isolation."
-            )
+            raise AgentRequestRefused(format_session_notice("isolation_on_cluster", name=entry.name))
         launch = MemberProcessLaunchSpec(
             launch_args=self._build_launch_args(entry, mode),
             cwd=self._resolve_member_cwd(entry),
@@ -126,7 +124,9 @@ class BackendMemberLauncher:
             return await self._backend_pool.get_backend(backend).spawn_member(launch)
         except ProcessError as error:
             self._backend_pool.forget_availability_checks()
-            raise AgentRequestRefused(f"The teammate {entry.name} was not started: {error}") from error
+            raise AgentRequestRefused(
+                format_session_notice("teammate_not_started", name=entry.name, error=error)
+            ) from error
 
     def _find_definition_resources(self, kind: str) -> ResourceRequest | None:
         """Return the resources of a definition; None without one. Raises `InvalidAgentDefinition`."""
@@ -157,14 +157,21 @@ class BackendMemberLauncher:
         try:
             required = self._find_definition_resources(entry.agent_type) or ResourceRequest()
         except InvalidAgentDefinition as error:
-            raise AgentRequestRefused(f"The teammate {entry.name} was not started: {error}") from error
+            raise AgentRequestRefused(
+                format_session_notice("teammate_not_started", name=entry.name, error=error)
+            ) from error
         requested = entry.resources or ResourceRequest()
         for name, value in required.labels.items():
             if requested.labels.get(name, value) != value:
                 raise AgentRequestRefused(
-                    f"The teammate {entry.name} was not started: the definition of {entry.agent_type} needs "
-                    f"a machine with the label {name}={value}, but the call asks for "
-                    f"{name}={requested.labels[name]}."
+                    format_session_notice(
+                        "conflicting_label",
+                        name=entry.name,
+                        kind=entry.agent_type,
+                        label=name,
+                        value=value,
+                        requested=requested.labels[name],
+                    )
                 )
         return ResourceRequest(
             cpus=required.cpus if requested.cpus is None else requested.cpus,

@@ -22,6 +22,8 @@ _OPTION_OF_FLAG = {
 _OPEN = "shoal.open"
 _HOME_VARIABLE = "SHOAL_HOME=DIRECTORY"
 _COMMAND = re.compile(r"shoal --resume ([\w-]+)|shoal --continue")
+_SETTINGS_LINE = "--settings:1:"
+"""A mapping is written as JSON in one line, so the number of the line is always 1."""
 _FLAG = re.compile(r"(?<![\w-])--([a-zA-Z][\w-]*)")
 
 
@@ -30,7 +32,7 @@ def name_options_in_text(text: str) -> str:
     text = text.replace(_HOME_VARIABLE, "home=DIRECTORY")
     if "--" not in text:
         return text
-    text = _COMMAND.sub(_replace_command, text)
+    text = _COMMAND.sub(_replace_command, text.replace(_SETTINGS_LINE, "--settings:"))
     return _FLAG.sub(_replace_flag, text)
 
 

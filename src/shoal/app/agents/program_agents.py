@@ -34,8 +34,11 @@ class SpawnOptions(TypedDict, total=False):
     description: str
     """Short description for people; by default, the beginning of the prompt."""
     model: str
+    """Name or alias of the model."""
     isolation: Literal["worktree"]
+    """`worktree` gives the agent a separate git worktree."""
     cwd: str | PathLike[str]
+    """Directory in which it works."""
 
 
 class ProgramAgents:
@@ -100,7 +103,9 @@ class ProgramAgents:
     def refuse_start(self, what: str = "The agent") -> None:
         """Raise `AgentRequestRefused` if nothing more is started."""
         if self.start_refusal:
-            raise AgentRequestRefused(f"{what} was not started: {self.start_refusal}.")
+            raise AgentRequestRefused(
+                format_session_notice("start_refused", what=what, reason=self.start_refusal)
+            )
 
     def make_resumable(self) -> None:
         """Start the lead's transcript: agents of a session without one could not be found again."""

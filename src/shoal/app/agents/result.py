@@ -7,11 +7,11 @@ from typing import Any, Generic, Literal, TypeAlias, cast
 
 from msgspec import Struct
 
-from shoal.app.agents.option_words import name_options_in_text
+from shoal.app.agents.option_words import name_options_in_error, name_options_in_text
 from shoal.core.agents.subagents import AgentResult, AgentWorkEvidence, RetainedWorktreeWork
 from shoal.core.budgets.agent_budgets import AgentBudget
 from shoal.core.budgets.usage import Usage
-from shoal.core.errors import RunFailed
+from shoal.core.errors import RunFailed, ShoalError
 from shoal.core.events import RunFinished, TurnEndReason
 from shoal.core.output_type import AnswerT_co, OutputType
 
@@ -30,9 +30,11 @@ class Result(Struct, Generic[AnswerT_co], frozen=True, kw_only=True):
     cost_usd: float | None = None
     """Cost in dollars; None if the price of a model is unknown."""
     usage: Usage = Usage()
+    """Tokens of all requests."""
     requests: int = 0
     """Number of model requests."""
     duration_ms: int = 0
+    """Time from the start to the end in milliseconds."""
     agent: str = ""
     """Id of the agent."""
     evidence: AgentWorkEvidence = AgentWorkEvidence()
@@ -44,6 +46,7 @@ class Result(Struct, Generic[AnswerT_co], frozen=True, kw_only=True):
     value: Any = None
     """Structured answer as the requested type; use `output`."""
     error: Exception | None = None
+    """Exception that ended the work, if there was one."""
 
     @property
     def ok(self) -> bool:
@@ -65,6 +68,8 @@ class Result(Struct, Generic[AnswerT_co], frozen=True, kw_only=True):
 
 
 def build_turn_result(finished: RunFinished, output: OutputType[Any] | None) -> Result[Any]:
+    if isinstance(finished.error, ShoalError):
+        name_options_in_error(finished.error)
     return Result(
         reason=finished.reason,
         text=finished.text,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from shoal.agent.agent_texts import load_prompt
 from shoal.app.config.tool_selection import (
     remove_denied_tools,
@@ -13,6 +15,7 @@ from shoal.app.settings.settings import Settings
 from shoal.core.agents.agent_definitions import AgentDefinition, select_definition_tools
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import SettingsError
+from shoal.core.extensions.mcp_servers import MCP_PREFIX
 from shoal.policy.permission_rules import parse_permission_rule
 from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT
 
@@ -53,12 +56,28 @@ def select_lead_tools(
     if definition is not None:
         given = [tool.schema.name for tool in options.tools]
         selection = select_definition_tools(definition.capabilities, tools, given)
+        if selection.missing and not selection.names and not definition.capabilities.can_name_mcp_tools:
+            raise SettingsError(
+                f"The agent {definition.name} ({definition.source}) names only tools that are not available "
+                f"here: {', '.join(selection.missing)}. Change its definition, or choose another agent."
+            )
         tools = {name: tools[name] for name in selection.names}
     flags = map(parse_permission_rule, split_permission_rule_flags(options.disallowed_tools))
     available = remove_denied_tools(
         select_tools_by_name(tools, options.available_tools), (*flags, *settings.permissions.rules.deny)
     )
     return {name: tool for name, tool in available.items() if not coordinator or name in COORDINATOR_TOOLS}
+
+
+def find_missing_lead_tools(tools: Collection[str], definition: AgentDefinition | None) -> tuple[str, ...]:
+    """Return the tools that the lead's definition names and that are not available here.
+
+    Tools of MCP servers are left out: a server may still be connecting.
+    """
+    if definition is None:
+        return ()
+    missing = select_definition_tools(definition.capabilities, tools).missing
+    return tuple(name for name in missing if not name.startswith(MCP_PREFIX))
 
 
 def load_replacement_system_prompt(options: Options, *, coordinator: bool) -> str | None:

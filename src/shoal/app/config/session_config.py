@@ -30,7 +30,7 @@ from shoal.app.model_notices import format_session_notice
 from shoal.app.models.model_choice import choose_model_with_fallback, find_plan_mode_names
 from shoal.app.options import Options
 from shoal.app.settings.managed_switches import is_plugin_only, refuse_sideload_options
-from shoal.app.settings.settings import Settings, load_settings, remove_extensions
+from shoal.app.settings.settings import Settings, load_settings
 from shoal.core.agents.agent_definitions import AgentDefinition
 from shoal.core.errors import InvalidAgentDefinition, SettingsError, UnknownAgentType
 from shoal.core.ids import LEAD_ID, IdGenerator
@@ -40,6 +40,7 @@ from shoal.core.ports import Journal, Model, ResultStore, Transcript
 from shoal.core.store import QuestionStore, Store
 from shoal.models.placeholders import RecordingPlaceholderReplacer
 from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT, StructuredOutputTool
+from shoal.wire.settings_codec import SettingsDocument
 from shoal.workspaces.checkpoints import CheckpointStore
 
 _HOME_VARIABLES = ("SHOAL_HOME", "CLAUDE_CONFIG_DIR")
@@ -107,7 +108,7 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
     if options.betas:
         settings = replace(settings, models=replace(settings.models, betas=tuple(options.betas)))
     if options.bare:
-        settings = remove_extensions(settings)
+        settings = _remove_extensions(settings)
         options = replace(options, strict_mcp_config=True)
     if options.teammate_mode is not None:
         settings = replace(settings, own=replace(settings.own, teammate_mode=options.teammate_mode))
@@ -235,20 +236,20 @@ def create_model_chooser(
             note(text)
 
     async def choose_model(name: str | Model | None) -> Model:
-        if name is None or isinstance(name, str):
-            if pair := find_plan_mode_names(name, settings):
-                planning, other = await choose_model(pair.planning), await choose_model(pair.other)
-                return PlanModeModel(pair.name, planning=planning, other=other)
-            name = await choose_model_with_fallback(
-                name,
-                options.fallback_model,
-                settings,
-                options.clock,
-                config.jitter,
-                placeholders=placeholders,
-                note=note_once,
-            )
-        model = _wrap_model_with_recorder(name, options.record, placeholders)
+        text = name if name is None or isinstance(name, str) else ""
+        if text != "" and (pair := find_plan_mode_names(text, settings)):
+            planning, other = await choose_model(pair.planning), await choose_model(pair.other)
+            return PlanModeModel(pair.name, planning=planning, other=other)
+        chosen = await choose_model_with_fallback(
+            name,
+            options.fallback_model,
+            settings,
+            options.clock,
+            config.jitter,
+            placeholders=placeholders,
+            note=note_once,
+        )
+        model = _wrap_model_with_recorder(chosen, options.record, placeholders)
         exit_stack.push_async_callback(model.aclose)
         return model
 
@@ -321,3 +322,23 @@ def open_session_store(config: SessionConfig, exit_stack: AsyncExitStack) -> Ope
         questions=store.open_questions(),
         checkpoints=CheckpointStore(store.directory / "checkpoints"),
     )
+
+
+def _remove_extensions(settings: Settings) -> Settings:
+    """Return the settings without hooks, servers, plug-ins, styles and instructions, except what is managed.
+
+    A style that `--settings` chooses stays.
+    """
+
+    def remove_from_document(document: SettingsDocument) -> SettingsDocument:
+        if document.kind == "managed":
+            return document
+        removed_keys = ("hooks", "mcpServers", *(() if document.kind == "command line" else ("outputStyle",)))
+        return replace(
+            document,
+            raw={key: value for key, value in document.raw.items() if key not in removed_keys},
+        )
+
+    documents = tuple(map(remove_from_document, settings.documents))
+    own = replace(settings.own, plugins=(), channels=(), instructions=False, session_memory=False)
+    return replace(settings, documents=documents, own=own)

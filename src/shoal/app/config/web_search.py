@@ -16,10 +16,14 @@ from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_
 from shoal.core.errors import BudgetExhausted, ModelError
 from shoal.core.extensions.mcp_servers import MCP_PREFIX
 from shoal.core.ids import AgentId
+from shoal.models.catalogue import select_openai_api
+from shoal.models.providers import PROVIDERS
 from shoal.tools.web_search_tool import WebSearchBackend, WebSearchQuery, build_web_search_tool
 
 PROVIDER = "provider"
 _MAX_TOKENS = 4_096
+_ANTHROPIC = "anthropic"
+_OPENAI_PROVIDERS = ("openai", "openai-responses")
 
 
 def create_web_search_tool(
@@ -32,7 +36,7 @@ def create_web_search_tool(
     choice = settings.own.web_search or (PROVIDER if _has_provider_search(settings, card) else "")
     backend: WebSearchBackend
     if choice == PROVIDER:
-        backend = _ProviderSearch(find_agent)
+        backend = _ProviderSearch(find_agent, settings)
     elif choice.startswith(MCP_PREFIX):
         backend = _McpToolSearch(choice, tools)
     elif choice.startswith(("https://", "http://")):
@@ -46,26 +50,38 @@ def create_web_search_tool(
 
 def _has_provider_search(settings: Settings, card: ModelCard) -> bool:
     """Return True if the provider itself answers, which a compatible server may not."""
-    access = settings.access
-    if card.provider == "anthropic":
-        host = urlsplit(access.anthropic_base_url or "https://api.anthropic.com").hostname
-        return f".{host}".endswith(".anthropic.com")
-    host = urlsplit(access.openai_base_url or "https://api.openai.com").hostname
-    return card.provider == "openai" and card.api != "chat" and f".{host}".endswith(".openai.com")
+    url = _get_base_url(settings, card)
+    is_own = f".{urlsplit(url).hostname}".endswith((".anthropic.com", ".openai.com"))
+    return is_own and _can_request_search(settings, card)
+
+
+def _can_request_search(settings: Settings, card: ModelCard) -> bool:
+    """Return True if requests to the model can ask for a search: Chat Completions cannot."""
+    if card.provider not in (_ANTHROPIC, *_OPENAI_PROVIDERS):
+        return False
+    api = select_openai_api(card.provider, card, _get_base_url(settings, card))
+    return (api or PROVIDERS[card.provider].api) != "chat"
+
+
+def _get_base_url(settings: Settings, card: ModelCard) -> str:
+    access, provider = settings.access, PROVIDERS.get(card.provider)
+    given = access.anthropic_base_url if card.provider == _ANTHROPIC else access.openai_base_url
+    return given or ("" if provider is None else provider.base_url)
 
 
 class _ProviderSearch:
     """Asks the agent's own model, whose provider searches; the request counts in its budget."""
 
-    def __init__(self, find_agent: Callable[[AgentId], AgentRunner]) -> None:
+    def __init__(self, find_agent: Callable[[AgentId], AgentRunner], settings: Settings) -> None:
         self._find_agent = find_agent
+        self._settings = settings
 
     async def search(self, query: WebSearchQuery, context: ToolContext) -> ToolOutput:
         agent = self._find_agent(AgentId(context.agent.agent))
         card = agent.model.card
-        if card.provider != "anthropic" and (card.provider != "openai" or card.api == "chat"):
+        if not _can_request_search(self._settings, card):
             return create_tool_error_output(format_session_notice("search_unsupported", model=card.id))
-        if query.blocked_domains and card.provider == "openai":
+        if query.blocked_domains and card.provider in _OPENAI_PROVIDERS:
             return create_tool_error_output(format_session_notice("search_blocked_domains"))
         request = ModelRequest(
             system=format_session_notice("search_system"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -9,13 +10,15 @@ from typing import Any
 
 from msgspec import Struct
 
+from shoal.app.settings.project_directories import iter_project_directories
 from shoal.app.settings.settings import Settings
 from shoal.core.extensions.plugins import PluginProblem
 from shoal.wire.json_codec import decode_json
 from shoal.wire.settings_codec import SettingsDocument
 
 _INSTALLED_FILE = "installed_plugins.json"
-_MARKETPLACES_FILE = "known_marketplaces.json"
+_PROJECT_SCOPES = ("project", "local")
+_GENERAL_SCOPES = ("user", "managed")
 _MAX_BYTES = 4_000_000
 
 
@@ -44,27 +47,30 @@ def find_enabled_plugins(
             documents[escalation.keys[-1]] = (escalation.document, False)
     if not documents:
         return
-    installed = _read_json_object(home / _INSTALLED_FILE).get("plugins")
-    records = installed if isinstance(installed, Mapping) else {}
+    try:
+        records = _read_registry(settings.home)
+    except _BrokenRegistryError as error:
+        registry = home / _INSTALLED_FILE
+        faults.append(PluginProblem(what=f"{error}, so no installed plug-in is used", path=registry, line=1))
+        return
     for id_, (document, is_trusted) in documents.items():
         origin = document.locate_key(("enabledPlugins", id_))
-        directory = _find_install_directory(home, id_, records.get(id_), project)
-        if directory is not None:
-            yield EnabledPlugin(id=id_, directory=directory, origin=origin, is_trusted=is_trusted)
+        found = _find_install_directory(id_, records.get(id_), project)
+        if isinstance(found, Path):
+            yield EnabledPlugin(id=id_, directory=found, origin=origin, is_trusted=is_trusted)
         elif is_trusted:
-            what = (
-                f"the plug-in {id_} is enabled but not installed; install it with Claude Code, or disable it"
-            )
             path, _, line = origin.rpartition(":")
             faults.append(
-                PluginProblem(what=what, path=Path(path), line=int(line), plugin=id_.partition("@")[0])
+                PluginProblem(what=found, path=Path(path), line=int(line), plugin=id_.partition("@")[0])
             )
 
 
 def list_installed_plugin_ids(home: Path) -> tuple[str, ...]:
     """Return the ids of the plug-ins that Claude Code has installed in the home."""
-    installed = _read_json_object(home / "plugins" / _INSTALLED_FILE).get("plugins")
-    return tuple(installed) if isinstance(installed, Mapping) else ()
+    try:
+        return tuple(_read_registry(home))
+    except _BrokenRegistryError:
+        return ()
 
 
 def _decide_plugins(documents: Sequence[SettingsDocument]) -> dict[str, SettingsDocument]:
@@ -82,43 +88,56 @@ def get_plugin_data_directory(home: Path, id_: str) -> Path:
     return home / "plugins" / "data" / re.sub(r"[^A-Za-z0-9_-]", "-", id_)
 
 
-def _find_install_directory(home: Path, id_: str, record: Any, project: Path) -> Path | None:
-    name, _, marketplace = id_.partition("@")
-    if not all(re.fullmatch(r"[A-Za-z0-9][\w.-]*", word) for word in (name, marketplace)):
-        return None
-    records = record if isinstance(record, list) else [record]
-    usable = [each for each in records if isinstance(each, Mapping)]
-    # An installation for this project wins over one for all projects; one for another project is not used.
-    usable.sort(key=lambda each: "projectPath" not in each)
-    for each in usable:
-        path = each.get("installPath")
-        is_here = "projectPath" not in each or Path(str(each["projectPath"])) == project
-        if isinstance(path, str) and is_here and Path(path).is_dir():
-            return Path(path)
-    versions = home / "cache" / marketplace / name
-    if versions.is_dir():
-        found = sorted((path for path in versions.iterdir() if path.is_dir()), key=_get_version_key)
-        return found[-1] if found else None
-    return _find_in_marketplace(home, name, marketplace)
+def _find_install_directory(id_: str, record: Any, project: Path) -> Path | str:
+    """Return the directory of a plug-in that is installed for this project, or a sentence why there is none.
+
+    An installation for this project wins over one for all projects.
+    """
+    records = [
+        each for each in (record if isinstance(record, list) else [record]) if isinstance(each, Mapping)
+    ]
+    directories = [os.path.realpath(each) for each in iter_project_directories(project)]
+    usable = [each for each in records if _is_installed_for(each, directories)]
+    usable.sort(key=lambda each: each.get("scope") not in _PROJECT_SCOPES)
+    paths = [each["installPath"] for each in usable if isinstance(each.get("installPath"), str)]
+    for path in map(Path, paths):
+        if path.is_absolute() and path.is_dir():
+            return path
+    advice = "install it with Claude Code, or disable it"
+    if paths:
+        return f"the plug-in {id_} is enabled, but its directory {paths[0]} does not exist; {advice}"
+    if records:
+        return f"the plug-in {id_} is enabled but not installed for this project; {advice}"
+    return f"the plug-in {id_} is enabled but not installed; {advice}"
 
 
-def _find_in_marketplace(home: Path, name: str, marketplace: str) -> Path | None:
-    known = _read_json_object(home / _MARKETPLACES_FILE).get(marketplace)
-    location = known.get("installLocation") if isinstance(known, Mapping) else None
-    root = Path(location) if isinstance(location, str) else home / "marketplaces" / marketplace
-    return next((path for path in (root / "plugins" / name, root / name) if path.is_dir()), None)
+def _is_installed_for(record: Mapping[str, Any], directories: Sequence[str]) -> bool:
+    scope, path = record.get("scope", "user"), record.get("projectPath")
+    if scope in _PROJECT_SCOPES or path is not None:
+        return isinstance(path, str) and os.path.realpath(path) in directories
+    return scope in _GENERAL_SCOPES
 
 
-def _get_version_key(path: Path) -> tuple[list[int], float]:
-    return [int(number) for number in re.findall(r"\d+", path.name)[:4]], path.stat().st_mtime
+class _BrokenRegistryError(Exception):
+    """The list of installed plug-ins cannot be used."""
 
 
-def _read_json_object(path: Path) -> Mapping[str, Any]:
-    """Return the content of a file of another program; empty if it cannot be used."""
+def _read_registry(home: Path) -> Mapping[str, Any]:
+    """Return the installed plug-ins by id; none without the file. Raises `_BrokenRegistryError`."""
+    path = home / "plugins" / _INSTALLED_FILE
     try:
         if path.stat().st_size > _MAX_BYTES:
-            return {}
+            raise _BrokenRegistryError("the list of installed plug-ins is too large")
         raw = decode_json(path.read_bytes())
-    except (OSError, ValueError):
+    except (FileNotFoundError, NotADirectoryError):
         return {}
-    return raw if isinstance(raw, dict) else {}
+    except OSError as error:
+        raise _BrokenRegistryError(
+            f"the list of installed plug-ins cannot be read: {error.strerror}"
+        ) from error
+    except ValueError as error:
+        raise _BrokenRegistryError(f"the list of installed plug-ins is not valid JSON: {error}") from error
+    plugins = raw.get("plugins") if isinstance(raw, Mapping) else None
+    if not isinstance(plugins, Mapping):
+        raise _BrokenRegistryError('the list of installed plug-ins has no object "plugins"')
+    return plugins

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from shoal.app.settings.settings import Settings
 from shoal.app.settings.settings_trust import PermissionEscalation, read_document_trust
 from shoal.core.agents.agent_definitions import AgentDefinition
 from shoal.core.errors import SettingsError, StateFileError
+from shoal.core.extensions.hooks import add_plugin_variables
 from shoal.core.extensions.plugins import (
     PLUGIN_DATA_VARIABLE,
     PLUGIN_ROOT_VARIABLE,
@@ -261,9 +261,7 @@ def _fill_plugin_directories_in_hooks(value: Any, plugin: Plugin) -> Any:
             directories = (f"CLAUDE_PLUGIN_ROOT={plugin.root}", f"CLAUDE_PLUGIN_DATA={plugin.data}")
             filled |= {"command": "env", "args": [*directories, filled["command"], *arguments]}
         elif isinstance(command, str):
-            root, data = (shlex.quote(str(path)) for path in (plugin.root, plugin.data))
-            make = f"mkdir -p {data}; " if "CLAUDE_PLUGIN_DATA" in command else ""
-            filled["command"] = f"export CLAUDE_PLUGIN_ROOT={root} CLAUDE_PLUGIN_DATA={data}; {make}{command}"
+            filled["command"] = add_plugin_variables(command, str(plugin.root), str(plugin.data))
         return filled
     if isinstance(value, list | tuple):
         return [_fill_plugin_directories_in_hooks(each, plugin) for each in value]

@@ -33,6 +33,7 @@ from shoal.app.settings.project_directories import iter_project_directories
 from shoal.app.settings.provider_credentials import PROVIDER_VARIABLES
 from shoal.app.settings.settings import (
     Settings,
+    is_project_bypass_mode,
     list_settings_files,
     load_settings,
     resolve_shoal_home,
@@ -237,7 +238,7 @@ def _find_other_reason(settings: Settings, document: SettingsDocument, name: str
         return "it applies only in managed files"
     if name in _USER_ONLY and not document.is_user_controlled:
         return "it applies only in your own files"
-    if name == "permissions.defaultMode" and value == "bypassPermissions" and not document.is_user_controlled:
+    if name == "permissions.defaultMode" and is_project_bypass_mode(document):
         return "only your own settings or a flag can skip permissions"
     is_sandbox_part = name.startswith("sandbox.") and name != "sandbox.enabled"
     if is_sandbox_part and not is_sandbox_key_enabled(settings.documents):
@@ -245,7 +246,13 @@ def _find_other_reason(settings: Settings, document: SettingsDocument, name: str
     if name == "sandbox.enabled":
         return _find_sandbox_switch_reason(settings, document, value)
     if name in _STRONGEST_COUNTS:
-        first = next(each for each in settings.documents if has_settings_key(each, name.split(".")))
+        first = next(
+            each
+            for each in settings.documents
+            if has_settings_key(each, name.split("."))
+            and (each.is_user_controlled or name not in _USER_ONLY)
+            and not (name == "permissions.defaultMode" and is_project_bypass_mode(each))
+        )
         if first is not document:
             return f"{first.name} sets it too and takes precedence"
     return _find_stronger_item(settings, document, name)
@@ -423,7 +430,7 @@ def _list_plugin_items(plugins: PluginSet) -> Iterator[ClaudeItem]:
         item = f"plug-in {plugin.name}"
         yield ClaudeItem(file=str(plugin.root), item=item, use="not used", advice=_TRUST_ADVICE)
     for fault in plugins.faults:
-        item = f"plug-in {fault.plugin}"
+        item = f"plug-in {fault.plugin}" if fault.plugin else "plug-ins"
         yield ClaudeItem(file=str(fault.path), item=item, use="not used", advice=str(fault))
 
 

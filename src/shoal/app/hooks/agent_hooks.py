@@ -16,6 +16,7 @@ from shoal.app.hooks.hook_sources import (
     parse_definition_hooks,
     read_agent_definition_hooks,
 )
+from shoal.app.model_notices import format_session_notice
 from shoal.app.settings.live_settings import AutoReloadingSettings
 from shoal.app.settings.settings import Settings
 from shoal.core.agents.agent_definitions import AgentDefinition
@@ -145,7 +146,7 @@ class HookRegistry:
         found = parse_definition_hooks(skill.hooks, skill.source, self._settings)
         if found.problems:
             raise AgentRequestRefused(
-                f"/{skill.name} was not run: some of its hooks cannot be used. {found.problems[0]}"
+                format_session_notice("skill_hooks_invalid", name=skill.name, problem=found.problems[0])
             )
         self._skill_digests.add(skill.digest)
         self.add(found.hooks)
@@ -181,15 +182,20 @@ class HookRegistry:
         """Return the hooks of a definition. Raises `AgentRequestRefused` for untrusted or bad ones."""
         if not definition.hooks or are_definition_hooks_disabled(definition.source, self._settings):
             return ()
-        refusal = f"The agent {definition.name} ({definition.source}) was not started"
         if not is_agent_trusted(self._settings.home, self.project, definition):
             raise AgentRequestRefused(
-                f"{refusal}: it defines hooks that are not trusted. To see them, run `shoal trust --show`. "
-                "To trust them, run `shoal trust`."
+                format_session_notice("agent_hooks_untrusted", name=definition.name, source=definition.source)
             )
         found = read_agent_definition_hooks(definition, self._settings)
         if found.problems:
-            raise AgentRequestRefused(f"{refusal}: some of its hooks cannot be used. {found.problems[0]}")
+            raise AgentRequestRefused(
+                format_session_notice(
+                    "agent_hooks_invalid",
+                    problem=found.problems[0],
+                    name=definition.name,
+                    source=definition.source,
+                )
+            )
         return found.hooks
 
 

@@ -42,7 +42,7 @@ def load_configured_hooks(
         parsed = parse_hooks_from_code(given, "shoal.open")
         if parsed.problems:
             raise SettingsError(" ".join(parsed.problems))
-        _refuse_unknown_tools(given, program_tools)
+        refuse_unknown_matcher_tools("shoal.open", given, program_tools)
         found.append(parsed)
     return merge_parsed_hooks(found)
 
@@ -75,22 +75,29 @@ def are_definition_hooks_disabled(source: DefinitionSource, settings: Settings) 
     )
 
 
-def _refuse_unknown_tools(given: Mapping[str, Any], program_tools: Collection[str]) -> None:
+def refuse_unknown_matcher_tools(
+    origin: str, hooks: Mapping[str, Any], program_tools: Collection[str]
+) -> None:
     """Raise `SettingsError` for a matcher that names a tool which does not exist: it would never match.
 
     Tools of MCP servers and regular expressions are not checked.
     """
     known = {*TOOL_NAMES, *FORMER_TOOL_NAMES, *program_tools}
-    for event, entries in given.items():
+    for event, entries in hooks.items():
         if MATCHER_FIELDS.get(event) != "tool_name":  # type: ignore[call-overload]
             continue
-        matchers = [entry[0] for entry in entries if isinstance(entry, tuple)]
-        for name in (name for matcher in matchers for name in list_matcher_names(matcher)):
+        for name in (name for entry in entries for name in list_matcher_names(_find_matcher(entry))):
             if name not in known and not name.startswith("mcp__"):
                 suggestion = suggest_name(name, sorted(known))
-                raise SettingsError(
-                    f"shoal.open: hooks.{event}: there is no tool named {name!r}.{suggestion}"
-                )
+                raise SettingsError(f"{origin}: hooks.{event}: there is no tool named {name!r}.{suggestion}")
+
+
+def _find_matcher(entry: Any) -> str:
+    """Return the matcher of an entry in any form; empty if it has none."""
+    match entry:
+        case (str(matcher), _) | Hook(matcher=matcher) | {"matcher": str(matcher)}:
+            return matcher
+    return ""
 
 
 def read_agent_definition_hooks(definition: AgentDefinition, settings: Settings) -> ParsedHooks:

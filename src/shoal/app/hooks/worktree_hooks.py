@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from shoal.app.model_notices import format_session_notice
 from shoal.core.errors import WorktreeError
 from shoal.runs.prepared_agent import AgentPreparationRequest
 from shoal.workspaces.external_worktree import ExternalWorktree, open_external_worktree
@@ -28,9 +29,9 @@ async def create_worktree_by_hook(
     decision = await parent.hooks.run_hooks("WorktreeCreate", {"name": name})
     refusal = decision.stop if decision.blocked is None else decision.blocked
     if refusal is not None:
-        raise WorktreeError(f"A WorktreeCreate hook blocked the worktree: {refusal}")
+        raise WorktreeError(format_session_notice("worktree_blocked", reason=refusal))
     if not decision.output:
-        raise WorktreeError("The WorktreeCreate hook did not print a directory path.")
+        raise WorktreeError(format_session_notice("worktree_hook_silent"))
     path = Path(decision.output.splitlines()[-1].strip())
     return open_external_worktree(path, root=root, agent=agent, session=session, now=now)
 

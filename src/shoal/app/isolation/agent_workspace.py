@@ -199,9 +199,7 @@ class WorkspaceAllocator:
             )
             selection = await self._select_sandbox_for_worktree(new_agent, worktree, workspace)
         except WorktreeError as error:
-            raise AgentRequestRefused(
-                f"The agent was not started because Shoal could not create its worktree. {error}"
-            ) from error
+            raise AgentRequestRefused(format_session_notice("no_worktree", error=error)) from error
         workspace.set_checkpoint_turn(self._turn())
 
         async def finish_worktree() -> RetainedWorktreeWork | None:

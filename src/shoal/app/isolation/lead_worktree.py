@@ -48,7 +48,7 @@ class NamedWorktree(Struct, frozen=True, kw_only=True):
 def get_named_worktree_path(top: Path, name: str) -> Path:
     """Return the path of a worktree. Raises `WorktreeError` for an invalid name."""
     if _NAME.fullmatch(name) is None:
-        raise WorktreeError(f"{name!r} is not a valid name: use letters, digits, '.', '_' and '-'.")
+        raise WorktreeError(format_session_notice("worktree_name", name=repr(name)))
     return top / ".claude" / "worktrees" / name
 
 
@@ -100,7 +100,7 @@ async def open_named_worktree(
     await git("worktree", "add", "--quiet", "--no-checkout", *start, at=at)
     entry = find_git_worktree_entry(checkout.common, path)
     if entry is None:
-        raise WorktreeError(f"git created the worktree {path} but does not list it.")
+        raise WorktreeError(format_session_notice("worktree_not_listed", path=path))
     location = GitDirectories(entry=entry, common=checkout.common, tree=path)
     if options.sparse_paths:
         await limit_to_sparse_paths(git, location, options.sparse_paths)
@@ -199,8 +199,9 @@ class LeadWorktreeMover:
 
     async def _create_worktree(self, name: str, former: Path) -> _EnteredWorktree:
         checkout = await find_git_checkout(self._git, self._workspace.root)
-        if (get_named_worktree_path(checkout.top, name)).exists():
-            raise WorktreeError(format_session_notice("worktree_exists", name=name))
+        if (path := get_named_worktree_path(checkout.top, name)).exists():
+            notice = format_session_notice("worktree_exists", name=name, path=escape_filename(path))
+            raise WorktreeError(notice)
         created = await open_named_worktree(self._git, checkout, name, self._options, self._is_hidden)
         return _EnteredWorktree(
             path=created.path, former=former, branch=created.branch, base=created.base, notes=created.notes

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from shoal.app.hooks.agent_hooks import VARIABLES_DIRECTORY
+from shoal.app.model_notices import format_session_notice
 from shoal.app.settings.settings import Settings
 from shoal.backends.sandbox.sandbox_selection import (
     DISABLE_HINT,
@@ -171,8 +172,9 @@ async def create_worktree_sandbox_selection(
     await selection.detect_availability()
     if selection.get_driver() is None and not is_weak:
         raise WorktreeError(
-            f"An agent in a worktree needs a sandbox that confines its commands to the worktree: "
-            f"{selection.problem}. {WEAK_GUARD_ADVICE}"
+            format_session_notice(
+                "worktree_needs_sandbox", problem=selection.problem, advice=WEAK_GUARD_ADVICE
+            )
         )
     return selection
 

@@ -33,6 +33,7 @@ class AgentHandle(Generic[AnswerT_co]):
 
     @property
     def id(self) -> str:
+        """Id of the agent, also in its events."""
         return self._run.id
 
     @property
@@ -42,6 +43,7 @@ class AgentHandle(Generic[AnswerT_co]):
 
     @property
     def status(self) -> AgentRunStatus:
+        """State of its latest run."""
         return self._find_run().status
 
     def __await__(self) -> Generator[Any, None, Result[AnswerT_co]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast, overload
 
 from shoal.app.agents.agent import Agent
@@ -15,7 +16,7 @@ from shoal.app.agents.argument_checks import (
     check_prompts,
     check_text,
 )
-from shoal.app.agents.option_words import name_options_in_error
+from shoal.app.agents.option_words import name_options_in_error, name_options_in_text
 from shoal.app.agents.program_agents import MAPPED_AGENTS, SpawnOptions, choose_output_type
 from shoal.app.agents.result import Result
 from shoal.app.library.agent_handle import AgentHandle
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from shoal.app.session.typed_commands import SlashCommandInvocation
     from shoal.core.agents.subagents import AgentMessageDeliveryReceipt
 
+ClassT = TypeVar("ClassT", bound=type)
 AgentT = TypeVar("AgentT")
 _NOT_OPEN = (
     "The session is not open. Enter it with `async with shoal.open(...) as session:`, or call "
@@ -45,11 +47,39 @@ _NOT_OPEN = (
 )
 
 
-@check_method_keywords(
-    "session",
+def name_options_in_errors_of(*names: str) -> Callable[[ClassT], ClassT]:
+    """Let errors of methods name Python options instead of flags."""
+
+    def decorate(changed: ClassT) -> ClassT:
+        for name in names:
+            setattr(changed, name, _name_options_in_errors(getattr(changed, name)))
+        return changed
+
+    return decorate
+
+
+def _name_options_in_errors(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def call(self: LibrarySession[Any], *args: Any, **keywords: Any) -> Any:
+        with self.translate_errors():
+            result = method(self, *args, **keywords)
+        return wait_for(self, result) if asyncio.iscoroutine(result) else result
+
+    async def wait_for(session: LibrarySession[Any], coroutine: Coroutine[Any, Any, Any]) -> Any:
+        with session.translate_errors():
+            return await coroutine
+
+    return call
+
+
+_INHERITED_METHODS = (
     *("ask_side_question", "compact", "move_to_background", "queue_message", "set_delegate_mode", "set_mode"),
     *("set_model", "steer", "stop_agents", "stop_task", "undo"),
 )
+
+
+@name_options_in_errors_of(*_INHERITED_METHODS)
+@check_method_keywords("session", *_INHERITED_METHODS)
 class LibrarySession(Session, Generic[AnswerT_co]):
     """A session. Enter it with `async with`, or call `open` and `close`, for example in a notebook."""
 
@@ -93,6 +123,8 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         except ShoalError as error:
             self._name_options(error)
             raise
+        if not self._by_command:
+            self.notes[:] = map(name_options_in_text, self.notes)
         try:
             self.workflows.agents.add_definitions(self._given_agents)
         except BaseException:
@@ -162,6 +194,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         is_after_abandoned = last is not None and last.is_abandoned and self.is_busy
         start_turn = self._run_after_current_turn if is_after_abandoned else self._start_turn
         turn = self._last_turn = start_turn(prompt, lambda: self._end_abandoned_turn(loop))
+        turn.on_error = self._name_options
         return cast("Turn[AnswerT_co]", turn)
 
     @check_keywords("session.subscribe()")
@@ -181,12 +214,15 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         check_text("session.send()", "to", to)
         check_text("session.send()", "text", text)
         self.workflows.agents.refuse_start()
-        with self._errors_in_python():
+        with self.translate_errors():
             return await super().send(to, text)
 
     @check_keywords("session.next_turn()")
     async def next_turn(self, *, wait_for_input: bool = False) -> Turn[AnswerT_co] | None:
-        return cast("Turn[AnswerT_co] | None", await super().next_turn(wait_for_input=wait_for_input))
+        turn = await super().next_turn(wait_for_input=wait_for_input)
+        if turn is not None:
+            turn.on_error = self._name_options
+        return cast("Turn[AnswerT_co] | None", turn)
 
     @overload
     async def spawn(
@@ -219,7 +255,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         """
         self._require_open()
         answer = choose_output_type(agent, output)
-        with self._errors_in_python():
+        with self.translate_errors():
             run = await self.workflows.agents.start_agent(agent, prompt, answer, options)
         return AgentHandle(self, run, answer)
 
@@ -308,7 +344,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         return self._tasks.create_task(work)
 
     @contextmanager
-    def _errors_in_python(self) -> Iterator[None]:
+    def translate_errors(self) -> Iterator[None]:
         """Let errors name Python options instead of flags, unless a command opened the session."""
         try:
             yield

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from shoal.app.model_notices import format_session_notice
 from shoal.core.permissions.questions import (
     AllowAnswer,
     Answer,
@@ -53,7 +54,7 @@ async def _call_handler(session: Session, handler: QuestionHandler, question: Qu
     if returned is None:
         if session.expects_input:
             return None
-        return DenyAnswer(reason="The program did not answer the question.", by="policy")
+        return DenyAnswer(reason=format_session_notice("program_silent"), by="policy")
     if isinstance(returned, DenyAnswer | _ANSWER_TYPES[type(question)]):
         answer: Answer = returned
         return answer
@@ -63,4 +64,4 @@ async def _call_handler(session: Session, handler: QuestionHandler, question: Qu
 
 def _deny(session: Session, problem: str) -> DenyAnswer:
     session.note(f"A question was denied because {problem}.")
-    return DenyAnswer(reason=f"It was denied because {problem}.", by="policy")
+    return DenyAnswer(reason=format_session_notice("program_denied", problem=problem), by="policy")

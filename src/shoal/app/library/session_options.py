@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypedDict
 
 from shoal.app.agents.agent import Agent, EffortLevel, name_tools
 from shoal.app.agents.option_words import name_options_in_error
+from shoal.app.library.given_settings import refuse_wrong_settings
 from shoal.app.options import Options, QuestionHandler
 from shoal.core.budgets.shared_budget import SharedBudget
 from shoal.core.clock import Clock
@@ -22,6 +22,7 @@ from shoal.core.permissions.permission_changes import RequestedPermissionMode
 from shoal.core.ports import Model
 from shoal.core.store import Store
 from shoal.core.tool_names import ToolEntry
+from shoal.wire.json_comments import decode_commented_json
 from shoal.wire.settings_codec import TeammateMode
 
 PathText: TypeAlias = str | os.PathLike[str]
@@ -54,10 +55,13 @@ class SharedOptions(TypedDict, total=False):
     tools: Sequence[Tool]
     """Python tools, in addition to the built-in tools."""
     system_prompt: str
+    """Text that replaces the system prompt."""
     append_system_prompt: str
+    """Text that is added to the system prompt."""
     effort: EffortLevel
     """How much the lead's model thinks before it answers."""
     thinking_tokens: int
+    """Maximum number of tokens for thinking before an answer."""
     betas: Sequence[str]
     """Messages API betas to enable."""
     output_schema: Mapping[str, Any]
@@ -83,6 +87,7 @@ class SharedOptions(TypedDict, total=False):
     channels: Sequence[str]
     """MCP servers that may push messages to the lead, as `server:NAME`."""
     plugin_dirs: Sequence[PathText]
+    """Directories of plug-ins for this session."""
     skills: Sequence[str]
     """Names of the skills that agents can use; by default all."""
     slash_commands: bool
@@ -109,6 +114,7 @@ class SharedOptions(TypedDict, total=False):
     assistant: bool
     """True if the session stays open and all its agents run in the background."""
     session_id: str
+    """Id for the new session, a UUID."""
     title: str
     """Human-readable name by which the session can be resumed."""
     persist: bool
@@ -118,8 +124,11 @@ class SharedOptions(TypedDict, total=False):
     record: PathText
     """Path of the file in which every request and reply is recorded for `replay:`."""
     debug: bool
+    """True to write a debug log to the home directory."""
     debug_file: PathText
+    """Path of the debug log."""
     debug_filter: str
+    """Words, separated by commas, of which an event's name must contain one; `!word` excludes events."""
     setup: Literal["init", "maintenance"] | None
     """Trigger of the Setup hooks, which run before the session starts; they do not run if None."""
     trace: str
@@ -127,6 +136,7 @@ class SharedOptions(TypedDict, total=False):
     seed: int
     """Seed for ids and random numbers, so that a run can be reproduced."""
     clock: Clock
+    """Clock of the session, for tests."""
 
 
 class SessionOptions(SharedOptions, total=False):
@@ -150,7 +160,6 @@ class SessionOptions(SharedOptions, total=False):
     """Team whose task board the session uses."""
 
 
-_GUARDING_KEYS = ("permissions", "hooks", "sandbox", "shoal")
 _PATHS = ("cwd", "home", "record", "debug_file")
 _PATH_LISTS = ("add_dirs", "plugin_dirs")
 _TOOL_LISTS = ("allowed_tools", "disallowed_tools", "available_tools")
@@ -209,27 +218,44 @@ def _to_path(name: str, value: Any) -> Path:
 
 def _convert_settings(fields: Mapping[str, Any]) -> dict[str, Any]:
     match fields.get("settings"):
-        case None | str():
+        case None:
+            return {}
+        case str() as text:
+            if text.lstrip().startswith("{"):
+                _refuse_wrong_json(text, fields)
             return {}
         case os.PathLike() as path:
             return {"settings": os.fspath(path)}
         case Mapping() as settings:
-            _refuse_misspelled_settings(settings)
+            for key in settings:
+                if not isinstance(key, str):
+                    raise SettingsError(f"shoal.open: settings: expected strings as keys, got {key!r}.")
             try:
-                return {"settings": json.dumps(dict(settings))}
+                text = json.dumps(dict(settings))
             except (TypeError, ValueError) as error:
                 raise SettingsError(f"shoal.open: settings: cannot be written as JSON: {error}.") from None
+            _refuse_wrong_json(text, fields)
+            return {"settings": text}
         case other:
             raise SettingsError(f"shoal.open: settings: expected a mapping or a path, got {other!r}.")
 
 
-def _refuse_misspelled_settings(settings: Mapping[Any, Any]) -> None:
-    """Raise `SettingsError` for a key that is probably one that narrows; others may be another program's."""
-    for key in settings:
-        if not isinstance(key, str):
-            raise SettingsError(f"shoal.open: settings: expected strings as keys, got {key!r}.")
-        if key not in _GUARDING_KEYS and (close := get_close_matches(key, _GUARDING_KEYS, n=1, cutoff=0.8)):
-            raise SettingsError(f"shoal.open: settings: unknown key {key!r}. Did you mean {close[0]}?")
+def _refuse_wrong_json(text: str, fields: Mapping[str, Any]) -> None:
+    """Raise `SettingsError` for a part of JSON settings that is not understood."""
+    try:
+        settings, _ = decode_commented_json(text)
+    except ValueError:  # reported with its line when the settings are loaded
+        return
+    agents = [agent for agent in _list_items(fields, "agents") if isinstance(agent, Agent)]
+    given = [*_list_items(fields, "tools"), *(tool for agent in agents for tool in agent.extras.tools)]
+    tools = {tool.schema.name for tool in given if hasattr(tool, "schema")}
+    environ = fields.get("environ")
+    refuse_wrong_settings(settings, tools, environ if isinstance(environ, Mapping) else os.environ)
+
+
+def _list_items(fields: Mapping[str, Any], name: str) -> Sequence[Any]:
+    given = fields.get(name)
+    return given if isinstance(given, list | tuple) else ()
 
 
 def _collect_agents(fields: dict[str, Any]) -> tuple[Agent[Any], ...]:

@@ -78,6 +78,7 @@ class Team:
         Raises `SettingsError`, and `TypeError` for an unknown option.
         """
         self.name = name
+        """Name of the team."""
         self._members = _check_members(name, members, lead, backend)
         self._lead = lead
         self._backend = backend
@@ -237,7 +238,8 @@ class Team:
         if missing:
             tasks = await self.list_tasks()
             requests = [self._build_spawn_request(member, tasks) for member in missing]
-            await self._require_teams(session).add_members(requests)
+            with session.translate_errors():
+                await self._require_teams(session).add_members(requests)
         self._continue_work(session)
 
     @check_keywords("team.send()")

@@ -19,7 +19,9 @@ class TeamReport(Struct, frozen=True, kw_only=True):
     """State of a team that has nothing left to do."""
 
     team: str
+    """Name of the team."""
     tasks: tuple[Task, ...]
+    """All tasks of the board by number."""
     messages: tuple[MailMessage, ...]
     """Mail that the lead received, oldest first."""
     text: str = ""
@@ -27,6 +29,7 @@ class TeamReport(Struct, frozen=True, kw_only=True):
     cost_usd: float | None = None
     """Cost of the whole team in dollars; None if the price of a model is unknown."""
     usage: Usage = Usage()
+    """Tokens of the whole team."""
     reasons: Mapping[str, str] = {}
     """Why each unfinished task is not completed, by the id of the task."""
 

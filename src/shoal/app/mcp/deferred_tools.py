@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
 from shoal.agent.agent_runner import AgentRunner
 from shoal.app.mcp.mcp_servers import SessionMcpServerManager
 from shoal.app.settings.settings import Settings
+from shoal.core.agents.agent_definitions import AgentCapabilities
 from shoal.core.conversation.model_requests import ToolSchema
 from shoal.core.conversation.tools import Tool, ToolContext
 from shoal.core.extensions.mcp_servers import MCP_PREFIX
@@ -41,20 +42,21 @@ class ToolDeferral:
     def select_tools(
         self,
         tools: Mapping[str, Tool],
-        named: Collection[str] = (),
+        capabilities: AgentCapabilities,
         *,
         rules: PermissionRuleSet,
         is_lead: bool = False,
     ) -> tuple[Mapping[str, Tool], frozenset[str]]:
         """Return the tools, with ToolSearch if it is needed, and the names of those that are deferred.
 
-        `named` are tools that the agent's definition names one by one. If one of the agent's `rules` forbids
-        ToolSearch, or asks before it, nothing is deferred: the agent could not reach it.
+        Tools that the agent's `capabilities` name one by one are never deferred. If one of the agent's
+        `rules` forbids ToolSearch, or asks before it, nothing is deferred: the agent could not reach it.
         """
         if self._threshold is None or _is_search_restricted(rules):
             return tools, frozenset()
         if not self._servers.configured.servers and f" {MCP_PREFIX}" not in f" {' '.join(tools)}":
             return tools, frozenset()  # without a look at each tool: this happens for each agent
+        named = capabilities.tools or ()
         always = self._servers.list_always_loaded_prefixes()
         candidates = {
             name: tool
@@ -65,7 +67,8 @@ class ToolDeferral:
         deferred = frozenset(candidates) if size > self._threshold * _CHARS_PER_TOKEN else frozenset()
         # The lead keeps it for the cache once it was sent.
         is_kept = is_lead and self._servers.has_late_servers
-        if not deferred and not is_kept and not self._servers.list_pending_names():
+        is_waiting = capabilities.can_name_mcp_tools and (is_kept or self._servers.list_pending_names())
+        if not deferred and not is_waiting:
             return tools, deferred
         names = {server.name for server in self._servers.configured.servers}
         names |= {name.removeprefix(MCP_PREFIX).partition("__")[0] for name in deferred}

@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.app.model_notices import format_session_notice
 from shoal.app.settings.mcp_files import ConfiguredMcpServers
 from shoal.core.agents.agent_definitions import AgentDefinition, ToolSelection
 from shoal.core.conversation.tools import Tool, ToolRegistry
@@ -236,7 +237,7 @@ class SessionMcpServerManager:
             if (prompt_name := server.features.prompt_names.get(name)) is not None:
                 async with self._clock.deadline(PROMPT_TIMEOUT):
                     return await (await server.wait_for_connection()).get_prompt(prompt_name, arguments)
-        raise McpRequestRefused(f"no MCP server offers a prompt named {name}")
+        raise McpRequestRefused(format_session_notice("unknown_mcp_prompt", name=name))
 
     async def prepare_agent_tools(self, definition: AgentDefinition, names: Sequence[str] = ()) -> AgentTools:
         """Return the tools for an agent, including the tools of its own servers and of the servers it
@@ -280,25 +281,29 @@ class SessionMcpServerManager:
             for name, config in entry.items() if isinstance(entry, Mapping) else ():
                 if self.configured.managed_by:
                     raise AgentRequestRefused(
-                        f"The agent {agent} ({source}) defines the MCP server {name}, but only the servers "
-                        f"in {self.configured.managed_by} may run. Remove it from the agent."
+                        format_session_notice(
+                            "mcp_server_not_managed",
+                            agent=agent,
+                            source=source,
+                            name=name,
+                            file=self.configured.managed_by,
+                        )
                     )
                 if not (source.is_trusted or self._is_trusted(definition)):
                     raise AgentRequestRefused(
-                        f"The agent {agent} ({source}) defines the MCP server {name}, but a project may "
-                        f"start programs only after you trust it. To see what it starts, run `shoal trust "
-                        "--show`. To trust it, run `shoal trust`."
+                        format_session_notice("mcp_server_untrusted", agent=agent, source=source, name=name)
                     )
                 try:
                     server = parse_mcp_server(name, config, f"agent {agent}")
                 except InvalidMcpServerConfigError as error:
                     raise AgentRequestRefused(
-                        f"Cannot use the MCP server {name} for the agent {agent} ({source}): {error}."
+                        format_session_notice(
+                            "mcp_server_invalid", name=name, agent=agent, source=source, error=error
+                        )
                     ) from error
                 if not self._is_permitted(server):
                     raise AgentRequestRefused(
-                        f"The agent {agent} ({source}) was not started: it defines the MCP server {name}, "
-                        "which allowedMcpServers or deniedMcpServers in the settings does not permit."
+                        format_session_notice("mcp_server_denied", agent=agent, source=source, name=name)
                     )
                 yield server
 

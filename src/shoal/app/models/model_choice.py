@@ -63,7 +63,7 @@ async def choose_model(
 
 
 async def choose_model_with_fallback(
-    name: str | None,
+    name: str | Model | None,
     fallback: str | None,
     settings: Settings,
     clock: Clock,
@@ -76,9 +76,13 @@ async def choose_model_with_fallback(
 
     An unusable fallback of the settings is left out with a note, because it is only a convenience.
     """
-    model = await choose_model(name, settings, clock, rng, placeholders=placeholders)
     flag_names = tuple(each.strip() for each in (fallback or "").split(",") if each.strip())
-    names = (flag_names or settings.foreign.models.fallbacks)[:_MAX_FALLBACKS]
+    if name is None or isinstance(name, str):
+        model = await choose_model(name, settings, clock, rng, placeholders=placeholders)
+        names = (flag_names or settings.foreign.models.fallbacks)[:_MAX_FALLBACKS]
+    else:
+        # Settings choose models by name; they do not know the object of a program.
+        model, names = name, flag_names[:_MAX_FALLBACKS]
     if not names:
         return model
     from shoal.models.fallback_model import ModelWithFallback
@@ -89,6 +93,7 @@ async def choose_model_with_fallback(
             fallbacks.append(await choose_model(each, settings, clock, rng, placeholders=placeholders))
         except ModelError as error:
             if flag_names:
+                error.args = (f"--fallback-model: {error}", *error.args[1:])
                 raise
             if note is not None:
                 location = settings.find_setting_origin("fallbackModel")

@@ -123,6 +123,6 @@ def _classify_hook(hook: Hook) -> str:
 
 def _get_hook_command_or_name(hook: Hook) -> str:
     match hook.action:
-        case ShellCommandHookAction(command=command, args=None):
-            return command
+        case ShellCommandHookAction(args=None) as action:
+            return action.shown_command
     return hook.name

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from shoal.app.model_notices import format_session_notice
 from shoal.app.run_access.run_handle import RunHandle, find_run
 from shoal.core.clock import Clock
 from shoal.core.errors import AgentRequestRefused, SessionNotFound
@@ -142,7 +143,7 @@ class BackgroundRunManager:
         code = process.poll()
         if code and not await has_begun():
             detail = self.read_stderr_tail(id_) or f"its process ended with exit code {code}"
-            raise AgentRequestRefused(f"The process could not start: {detail}")
+            raise AgentRequestRefused(format_session_notice("run_not_started", reason=detail))
 
     async def has_session_begun(self, id_: str) -> bool:
         """Return True if the session has sent a request or written a result without an error."""
@@ -233,9 +234,7 @@ class BackgroundRunManager:
     def _start_process(self, id_: str, arguments: Sequence[str], prompt: str) -> None:
         running = sum(process.poll() is None for process in self._processes.values())
         if running >= self.flags.max_concurrent:
-            raise AgentRequestRefused(
-                f"{running} runs are already active, which is the limit. Wait until one ends."
-            )
+            raise AgentRequestRefused(format_session_notice("too_many_runs", count=running))
         make_private_directory(self._directory)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         write_file_atomically(self._get_output_file_path(id_, "prompt"), prompt.encode("utf-8"))

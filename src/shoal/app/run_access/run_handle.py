@@ -11,6 +11,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from msgspec import Struct
 
+from shoal.app.model_notices import format_session_notice
 from shoal.app.run_view.agent_status import RunViewAgentsState
 from shoal.app.run_view.run_view import RunView
 from shoal.core.agents.identity import AgentIdentity
@@ -351,10 +352,7 @@ class CrossSessionMessenger:
     ) -> AgentMessageDeliveryReceipt:
         """Send to another session's lead. Raises `AgentRequestRefused`, naming the live sessions."""
         if to.startswith(OTHER_MACHINE_PREFIX):
-            raise AgentRequestRefused(
-                "bridge: addresses sessions on other machines, but no bridge is configured. "
-                "Use uds:SESSION for a session on this machine."
-            )
+            raise AgentRequestRefused(format_session_notice("no_bridge"))
         run = self._find_recipient_session(to.removeprefix(OTHER_SESSION_PREFIX), sender)
         relay = RelayAgentMessageControlCommand(
             sender=f"{sender.name}@{sender.session[:_ID_CHARS]}", text=text, summary=summary
@@ -362,22 +360,23 @@ class CrossSessionMessenger:
         try:
             await send_control_command(run, relay)
         except ShoalError as error:
-            raise AgentRequestRefused(f"Cannot reach the session {run.session}: {error}") from error
+            raise AgentRequestRefused(
+                format_session_notice("session_unreachable", session=run.session, error=error)
+            ) from error
         return AgentMessageDeliveryReceipt(
             to=LEAD_ID, name=f"The lead of session {run.session}", how="queued"
         )
 
     def _find_recipient_session(self, name: str, sender: AgentIdentity) -> RunHandle:
         if name and sender.session.startswith(name):
-            raise AgentRequestRefused("That is your own session. Send the message to `lead`.")
+            raise AgentRequestRefused(format_session_notice("own_session"))
         live = [run for run in list_all_live_runs(self._home) if run.session != sender.session]
         found = [run for run in live if name and run.session.startswith(name)]
         if len(found) == 1:
             return found[0]
-        reason = (
-            f"{len(found)} live sessions start with {name!r}"
-            if found
-            else f"there is no live session {name!r}"
-        )
         listed = ", ".join(run.session for run in live[:_MAX_LISTED]) or "no other"
-        raise AgentRequestRefused(f"The message was not sent: {reason}. Live sessions: {listed}.")
+        raise AgentRequestRefused(
+            format_session_notice(
+                "several_sessions" if found else "no_session", name=repr(name), sessions=listed
+            )
+        )

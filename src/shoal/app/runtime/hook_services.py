@@ -13,6 +13,7 @@ from shoal.agent.model_call import ask_other_model, call_model
 from shoal.agent.tool_calls import run_tool_for_hook
 from shoal.app.config.session_config import ModelChooser
 from shoal.app.mcp.mcp_servers import SessionMcpServerManager
+from shoal.app.model_notices import format_session_notice
 from shoal.app.models.child_model import SubagentModelResolver, choose_background_model
 from shoal.app.settings.settings import Settings
 from shoal.core.budgets.budget import Budget
@@ -77,13 +78,12 @@ class SessionHookServices:
         tool = self._tools.get(name)
         if tool is None:
             raise HookToolCallError(
-                f"the MCP server {action.server} has no tool {action.tool} at the moment; `shoal mcp ls` "
-                "lists the servers"
+                format_session_notice("hook_tool_missing", server=action.server, tool=action.tool)
             )
         call = ToolUseBlock(id=f"hook-{runner.ids.new_short_id()}", name=name, input=dict(action.input))
         output = await run_tool_for_hook(runner, call, tool)
         if output.is_error:
-            raise HookToolCallError(f"the MCP tool {name} failed: {output.text}")
+            raise HookToolCallError(format_session_notice("hook_tool_failed", name=name, text=output.text))
         return output.text
 
     def _find_runner(self, agent: AgentId) -> AgentRunner:
@@ -115,15 +115,21 @@ async def _ask_model_with_tools(
             return reply.message.text.strip()
         results = [await _run_permitted_call(asking, call) for call in calls]
         messages += [reply.message, Message(role="user", content=tuple(results))]
-    raise HookToolCallError(f"the agent gave no answer in {MAX_AGENT_HOOK_TURNS} turns")
+    raise HookToolCallError(format_session_notice("hook_agent_silent", turns=MAX_AGENT_HOOK_TURNS))
 
 
 async def _run_permitted_call(agent: AgentRunner, call: ToolUseBlock) -> ToolResultBlock:
     tool = agent.tools.get(call.name)
     if tool is None:
-        return ToolResultBlock(tool_use_id=call.id, content=f"There is no tool {call.name}.", is_error=True)
+        return ToolResultBlock(
+            tool_use_id=call.id,
+            content=format_session_notice("hook_agent_tool", name=call.name),
+            is_error=True,
+        )
     decision = agent.permissions.decide_tool_call(call, tool, agent.identity)
     if not isinstance(decision, AllowDecision):
-        return ToolResultBlock(tool_use_id=call.id, content="You may not read this.", is_error=True)
+        return ToolResultBlock(
+            tool_use_id=call.id, content=format_session_notice("hook_agent_denied"), is_error=True
+        )
     output = await run_tool_for_hook(agent, call, tool)
     return ToolResultBlock(tool_use_id=call.id, content=output.content, is_error=output.is_error)

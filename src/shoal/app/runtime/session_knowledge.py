@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from shoal.app.config.session_config import SessionConfig
@@ -31,7 +32,10 @@ from shoal.app.skills.skill_catalog import SkillAndCommandLibrary, load_skills, 
 from shoal.app.skills.skill_invoker import SkillInvoker
 from shoal.app.skills.skill_policy import load_skill_policy
 from shoal.app.skills.skill_trust import SkillTrustDecisionStore
+from shoal.core.errors import SettingsError
+from shoal.core.extensions.skills import is_full_or_unprefixed_skill_name
 from shoal.core.text.filenames import escape_filename
+from shoal.core.text.name_suggestions import suggest_name
 from shoal.policy.permission_engine import PermissionEngine
 from shoal.runs.running_agents import RunningAgents
 
@@ -113,6 +117,8 @@ def _load_project_memory(settings: Settings, cwd: Path, permissions: PermissionE
 def _load_session_skills(config: SessionConfig, cwd: Path) -> SkillAndCommandLibrary:
     options = config.options
     if not options.slash_commands:
+        if options.skills and options.membership is None:
+            raise SettingsError("shoal.open: skills: slash_commands=False loads no skills. Leave one out.")
         return load_skills_from_paths(())
     policy = load_skill_policy(config.settings.documents)
     skills = (
@@ -122,5 +128,16 @@ def _load_session_skills(config: SessionConfig, cwd: Path) -> SkillAndCommandLib
     )
     skills.add_plugins(config.plugins)
     if options.skills is not None:
+        if options.membership is None:  # a member may run where some skills of its lead do not exist
+            _refuse_unknown_skills(skills, options.skills)
         skills.skills.restrict_to_names(options.skills)
     return skills
+
+
+def _refuse_unknown_skills(library: SkillAndCommandLibrary, names: Sequence[str]) -> None:
+    """Raise `SettingsError` with the nearest name for a skill that does not exist."""
+    available = [skill.name for skill in library.skills.all()]
+    for name in names:
+        if not any(is_full_or_unprefixed_skill_name(name, each) for each in available):
+            suggestion = suggest_name(name, available) if available else " There are no skills."
+            raise SettingsError(f"shoal.open: skills: there is no skill named {name!r}.{suggestion}")

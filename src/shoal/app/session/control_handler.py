@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from shoal.app.model_notices import format_session_notice
 from shoal.core.errors import AgentRequestRefused
 from shoal.wire.control_codec import (
     InterruptTurnControlCommand,
@@ -72,7 +73,7 @@ async def _shut_down_member(session: Session, name: str, reason: str) -> Any:
         name, reason or PERSON_ENDED_REASON
     )
     if not was_shut_down:
-        raise AgentRequestRefused(f"There is no teammate {name!r} in this session.")
+        raise AgentRequestRefused(format_session_notice("unknown_teammate", name=repr(name)))
     return {"stopped": name}
 
 
@@ -81,14 +82,14 @@ def _restart_members(session: Session, name: str) -> Any:
 
     teams = session.teams
     if not isinstance(teams, SessionTeams):
-        raise AgentRequestRefused("Only the lead's session restarts teammates.")
+        raise AgentRequestRefused(format_session_notice("lead_restarts_teammates"))
     names = [name] if name else [each.name for each in teams.list_down_members()]
     for each in names:
         is_restarting = teams.restart_member(each)
         if is_restarting is None:
-            raise AgentRequestRefused(f"There is no teammate {each!r} in this session.")
+            raise AgentRequestRefused(format_session_notice("unknown_teammate", name=repr(each)))
         if not is_restarting:
-            raise AgentRequestRefused(f"The teammate {each} is not down. To stop it: shoal team stop {each}")
+            raise AgentRequestRefused(format_session_notice("teammate_not_down", name=each))
     return {"restarting": names}
 
 

@@ -101,8 +101,7 @@ class Session:
     """Parts of the open session."""
 
     def __init__(self, options: Options) -> None:
-        self._options = options
-        self._exit = AsyncExitStack()
+        self._options, self._exit = options, AsyncExitStack()
         self._channel: EventChannel | None = None
         self._running: asyncio.Task[None] | None = None
         self._is_interrupted = self._reporting_end = False

@@ -16,7 +16,11 @@ from shoal.app.agents.agent_factory import AgentFactory
 from shoal.app.agents.backend_launcher import BackendMemberLauncher
 from shoal.app.agents.program_agents import ProgramAgents
 from shoal.app.config.assistant_mode import build_appended_system_prompt
-from shoal.app.config.coordinator_mode import load_replacement_system_prompt, select_lead_tools
+from shoal.app.config.coordinator_mode import (
+    find_missing_lead_tools,
+    load_replacement_system_prompt,
+    select_lead_tools,
+)
 from shoal.app.config.journal_recovery import (
     LeadTranscriptDeliveries,
     RecoveredSessionState,
@@ -34,6 +38,7 @@ from shoal.app.config.tool_selection import (
 from shoal.app.config.undo_history import SessionUndoHistory, create_undo_history
 from shoal.app.hooks.agent_hooks import HookSubjectAgent
 from shoal.app.mcp.mcp_channels import McpChannelMessageQueue
+from shoal.app.model_notices import format_session_notice
 from shoal.app.options import Options
 from shoal.app.run_access.run_handle import CrossSessionMessenger
 from shoal.app.runtime.runtime import Runtime, open_runtime
@@ -41,6 +46,7 @@ from shoal.app.session.control_handler import handle_control_command
 from shoal.app.session.lifecycle_hooks import SessionLifecycleHookRunner
 from shoal.app.settings.configured_rules import find_skipped_flag_rules
 from shoal.app.workflows.workflow_supervisor import WorkflowSupervisor
+from shoal.core.agents.agent_definitions import AgentCapabilities
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import ShoalError
 from shoal.core.extensions.hooks import BackgroundHookNotice
@@ -289,6 +295,9 @@ def _create_lead(runtime: Runtime, teams: SessionTeams | MemberHost) -> AgentRun
     if (style := runtime.knowledge.output_style.style) is not None and replacement is None:
         replacement = None if style.keeps_coding_instructions else load_prompt_without_manner()
         appended = "\n\n".join(filter(None, (appended, style.format_prompt_section())))
+    if missing := find_missing_lead_tools(runtime.tools, config.lead_agent):
+        notice = format_session_notice("missing_tools", names=", ".join(missing))
+        appended = "\n\n".join(filter(None, (appended, notice)))
     return AgentRunner(
         identity=runtime.lead.identity,
         model=runtime.lead.model,
@@ -355,13 +364,16 @@ def _select_lead_tools(runtime: Runtime) -> tuple[Mapping[str, Tool], frozenset[
         coordinator=runtime.config.coordinator,
         definition=runtime.config.lead_agent,
     )
-    definition = runtime.config.lead_agent
-    named = (
-        *(runtime.options.available_tools or ()),
-        *((definition and definition.capabilities.tools) or ()),
+    definition, available = runtime.config.lead_agent, runtime.options.available_tools
+    of_definition = None if definition is None else definition.capabilities.tools
+    is_limited = available is not None or of_definition is not None
+    named = (*(available or ()), *(of_definition or ()))
+    return runtime.agents.deferral.select_tools(
+        tools,
+        AgentCapabilities(tools=named if is_limited else None),
+        rules=runtime.lead.permissions.get_active_rules(),
+        is_lead=True,
     )
-    rules = runtime.lead.permissions.get_active_rules()
-    return runtime.agents.deferral.select_tools(tools, named, rules=rules, is_lead=True)
 
 
 def _collect_startup_notes(runtime: Runtime) -> tuple[str, ...]:
@@ -374,6 +386,7 @@ def _collect_startup_notes(runtime: Runtime) -> tuple[str, ...]:
         *problems,
         *config.plugins.startup_notes,
         *runtime.processes.startup_notes,
+        *_describe_missing_lead_tools(runtime),
         *config.definitions.describe_agent_file_problems(),
         *runtime.knowledge.list_skill_and_instruction_notices(),
         *runtime.servers.configured.problems,
@@ -384,6 +397,15 @@ def _collect_startup_notes(runtime: Runtime) -> tuple[str, ...]:
     )
 
 
+def _describe_missing_lead_tools(runtime: Runtime) -> tuple[str, ...]:
+    definition = runtime.config.lead_agent
+    if definition is None or not (missing := find_missing_lead_tools(runtime.tools, definition)):
+        return ()
+    location = definition.source.locate_field("tools") or str(definition.source)
+    names = ", ".join(missing)
+    return (f"{location}: the agent {definition.name} names tools that are not available here: {names}.",)
+
+
 def _refuse_rules_without_tools(runtime: Runtime) -> None:
     options, settings, tools = runtime.options, runtime.settings, runtime.tools
     if options.membership is None:
@@ -391,11 +413,8 @@ def _refuse_rules_without_tools(runtime: Runtime) -> None:
         allowed = split_permission_rule_flags(options.allowed_tools)
         refuse_misspelled_rules("allowed_tools", allowed, tools)
         refuse_unknown_rules("disallowed_tools", options.disallowed_tools, tools)
-    for key, rules in (
-        ("deny", settings.permissions.entries.deny),
-        ("ask", settings.permissions.entries.ask),
-    ):
-        refuse_misspelled_rules(settings.find_setting_origin(f"permissions.{key}"), rules, tools)
+    for rule in (*settings.permissions.rules.deny, *settings.permissions.rules.ask):
+        refuse_misspelled_rules(rule.source, (str(rule),), tools)
 
 
 def _recover_session_state(runtime: Runtime) -> RecoveredSessionState | None:

@@ -12,6 +12,7 @@ from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.conversation.tools import ToolOutput
 from shoal.core.conversation.transcript_entries import TranscriptMessageEntry
 from shoal.core.errors import NoModelConfigured
+from shoal.core.extensions.mcp_servers import format_mcp_tool_name
 from shoal.runs.agent_registry import LEAD_NAMES
 from shoal.team.session_teams import SessionTeams
 
@@ -101,6 +102,22 @@ async def call_mcp_tool(session: Session, call: ToolUseBlock) -> ToolOutput | No
     await session.runtime.servers.wait_until_settled()
     tool = session.runtime.tools.get(call.name)
     return None if tool is None else await run_tool_for_host(session.agent, call, tool)
+
+
+async def check_mcp_tool(session: Session, name: str) -> str | None:
+    """Wait for the MCP servers; return why there is no tool of this name, or None if there is one."""
+    servers = session.runtime.servers
+    await servers.wait_until_settled()
+    if name in session.runtime.tools:
+        return None
+    for status in servers.list_statuses():
+        if f"{name}__".startswith(format_mcp_tool_name(status.name, "")):
+            detail = f" ({status.detail})" if status.detail else ""
+            tools = ", ".join(status.tools) or "none"
+            state = f"has these tools: {tools}" if status.status == "connected" else f"is {status.status}"
+            return f"the MCP server {status.name} {state}{detail}"
+    names = ", ".join(status.name for status in servers.list_statuses()) or "none"
+    return f"no MCP server of that name is configured. Servers: {names}"
 
 
 async def run_start_hooks_only(options: Options) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ async def start_team_from_template(
     filled = template.fill_goal(goal)
     teams = session.teams
     if not isinstance(teams, SessionTeams):
-        raise AgentRequestRefused("This session is a member of a team, so it cannot lead one.")
+        raise AgentRequestRefused(format_session_notice("member_cannot_lead"))
     summary = " ".join((goal or template.description).split())[:_MAX_DESCRIPTION]
     team = await teams.create_led_team(name or template.name, description=f"{template.name}: {summary}")
     try:

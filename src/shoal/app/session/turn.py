@@ -16,6 +16,7 @@ from shoal.app.session.typed_commands import SlashCommandInvocation, run_prompt_
 from shoal.core.agents.background_shells import BackgroundShell
 from shoal.core.agents.subagents import AgentStatusSnapshot
 from shoal.core.conversation.messages import Message, user_message
+from shoal.core.errors import ShoalError
 from shoal.core.events import Event, RunFinished, TextStreamed
 from shoal.core.ids import LEAD_ID
 from shoal.core.output_type import AnswerT_co, OutputType
@@ -51,6 +52,8 @@ class Turn(AsyncIterator[Event], Generic[AnswerT_co]):
         self._finished: RunFinished | None = None
         self._on_abandoned = on_abandoned
         self.is_abandoned = False
+        self.on_error: Callable[[ShoalError], None] | None = None
+        """Called with the error that ends the turn, before it is raised."""
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return _TurnReader(self)
@@ -58,7 +61,12 @@ class Turn(AsyncIterator[Event], Generic[AnswerT_co]):
     async def __anext__(self) -> Event:
         event = self._channel.try_get() or await self._channel.get()
         if event is None:
-            await self._task
+            try:
+                await self._task
+            except ShoalError as error:
+                if self.on_error is not None:
+                    self.on_error(error)
+                raise
             raise StopAsyncIteration
         # `isinstance` of a struct that is False costs several times as much, and a turn has many events.
         if type(event) is RunFinished:
@@ -98,6 +106,7 @@ class Turn(AsyncIterator[Event], Generic[AnswerT_co]):
                 return event.text
 
     async def aclose(self) -> None:
+        """End the turn if it is still running."""
         self._channel.close()
         if not self._task.done():
             await self._interrupt()

@@ -314,3 +314,15 @@ def _find_key_helper(documents: Sequence[SettingsDocument], ttl: float | None) -
             seconds = _DEFAULT_HELPER_TTL_MS / 1000 if ttl is None else ttl
             return KeyHelperSettings(command=command, location=location, ttl=seconds)
     return None
+
+
+def warn_unused_oauth_token(foreign: ForeignVariables, variables: Mapping[str, str]) -> Iterator[str]:
+    """Say that requests to a gateway have no credentials if there is only a token that Shoal cannot use."""
+    has_key = any(variables.get(name) for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"))
+    access = foreign.access
+    if access.oauth_token and variables.get("ANTHROPIC_BASE_URL") and not (has_key or access.key_helper):
+        yield (
+            f"Shoal does not send CLAUDE_CODE_OAUTH_TOKEN to {variables['ANTHROPIC_BASE_URL']}, because it "
+            "belongs to a Claude subscription. Requests have no key. If the server needs one, set "
+            "ANTHROPIC_AUTH_TOKEN or ANTHROPIC_API_KEY."
+        )

@@ -21,7 +21,11 @@ from shoal.app.settings.foreign_settings import (
     find_http_hook_limits,
     is_mcp_server_permitted,
 )
-from shoal.app.settings.foreign_variables import ForeignVariables, read_foreign_variables
+from shoal.app.settings.foreign_variables import (
+    ForeignVariables,
+    read_foreign_variables,
+    warn_unused_oauth_token,
+)
 from shoal.app.settings.managed_switches import check_managed_switches
 from shoal.app.settings.mcp_files import (
     collect_mcp_server_variables,
@@ -151,6 +155,8 @@ class Settings(Struct, frozen=True, kw_only=True):
                 found = [document for document in found if document.is_user_controlled]
             if keys[0] == "permissions" and keys[-1] != "defaultMode":
                 return ", ".join(document.locate_key(keys) for document in found) or "default"
+            if keys == ("permissions", "defaultMode"):
+                found = [document for document in found if not is_project_bypass_mode(document)]
             if found:
                 return found[0].locate_key(keys)
         if any(ACCESS_VARIABLES.get(key) in variables for variables in self.stored.values()):
@@ -413,6 +419,7 @@ def load_settings(
                 *credential_problems,
                 *server_problems,
                 *variable_warnings,
+                *warn_unused_oauth_token(foreign, provider_variables),
                 *claude_json.problems,
                 *_describe_foreign_trust(trust.escalations, claude_json),
                 *note_zero_cleanup_period(documents),
@@ -428,21 +435,6 @@ def load_settings(
             ),
         ),
     )
-
-
-def remove_extensions(settings: Settings) -> Settings:
-    """Return the settings without hooks, servers, plug-ins and instructions, except what is managed."""
-    documents = tuple(
-        document
-        if document.kind == "managed"
-        else replace(
-            document,
-            raw={key: value for key, value in document.raw.items() if key not in ("hooks", "mcpServers")},
-        )
-        for document in settings.documents
-    )
-    own = replace(settings.own, plugins=(), channels=(), instructions=False, session_memory=False)
-    return replace(settings, documents=documents, own=own)
 
 
 def _apply_foreign_variables(
@@ -528,6 +520,16 @@ def _read_boolean_variable(environ: Mapping[str, str], variables: Sequence[str],
                 raise SettingsError(f"The environment variable {variable} is {value!r}, but must be 1 or 0.")
             return _SWITCH_VALUES[value.lower()]
     return default
+
+
+def is_project_bypass_mode(document: SettingsDocument) -> bool:
+    """Return True if a project's file asks to skip permissions, which is ignored."""
+    permissions = document.raw.get("permissions")
+    return (
+        not document.is_user_controlled
+        and isinstance(permissions, Mapping)
+        and permissions.get("defaultMode") == "bypassPermissions"
+    )
 
 
 def _ignore_project_bypass_mode(

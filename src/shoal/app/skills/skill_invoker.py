@@ -87,10 +87,7 @@ class SkillInvoker:
         except (UnknownSkill, InvalidAgentDefinition) as error:
             return create_tool_error_output(str(error))
         if not skill.for_model:
-            return create_tool_error_output(
-                f"The skill {skill.name} can only be called by the user, who types /{skill.name} at the "
-                f"prompt."
-            )
+            return create_tool_error_output(format_session_notice("skill_for_user", name=skill.name))
         agent = self._running_agents.require_agent(AgentId(context.agent.agent))
         if skill.execution.forks:
             try:
@@ -182,7 +179,9 @@ class SkillInvoker:
                 found.append(self.skills.skills.find(name))
             except (UnknownSkill, InvalidAgentDefinition) as error:
                 raise AgentRequestRefused(
-                    f"The agent {agent_name} was not started because its skill {name!r} failed: {error}"
+                    format_session_notice(
+                        "agent_skill_failed", agent=agent_name, name=repr(name), error=error
+                    )
                 ) from error
         texts = tuple(
             f"{self._format_skill_heading(each)}\n\n{escape_control_tags(each.body)}" for each in found
@@ -272,8 +271,7 @@ class SkillInvoker:
             return
         if self._trust.read_skill_trust(skill) != "trusted":
             raise AgentRequestRefused(
-                f"/{skill.name} ({skill.source}) was not run: it defines hooks that are not trusted. To see "
-                "them, run `shoal trust --show`. To trust them, run `shoal trust`."
+                format_session_notice("skill_hooks_untrusted", name=skill.name, source=skill.source)
             )
         self._hooks.add_skill_hooks(skill)
 

@@ -80,6 +80,7 @@ class TeamStore:
 
     @property
     def rosters(self) -> RosterStore:
+        """Rosters of all teams."""
         if self._rosters is None:
             self._rosters = self._store.open_rosters(clock=self._clock, report=self._report)
         return self._rosters
@@ -103,6 +104,7 @@ class TeamStore:
         return journaled
 
     def open_mailboxes(self, team: str) -> MailboxStore:
+        """Return the mailboxes of a team."""
         from shoal.app.teams.journaled_mailboxes import JournaledMailboxes
 
         name = parse_team_name(team)
@@ -194,6 +196,7 @@ class TeamStore:
             await board.aclose()
 
     async def aclose(self) -> None:
+        """Close all boards, mailboxes and rosters."""
         for board in self._boards.values():
             await board.aclose()
         for mailboxes in self._mailboxes.values():

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from shoal.app.model_notices import format_session_notice
 from shoal.core.errors import WorkflowError
 from shoal.core.output_type import OutputType
 
@@ -17,10 +18,7 @@ def to_json_value(value: Any, what: str) -> Any:
     try:
         return msgspec.to_builtins(value, enc_hook=_encode_pydantic_model, str_keys=True)
     except (TypeError, ValueError, RecursionError) as error:
-        raise WorkflowError(
-            f"{what} cannot be stored as JSON: {error}. Use text, numbers, lists, dictionaries, dataclasses, "
-            "msgspec Structs or pydantic models."
-        ) from error
+        raise WorkflowError(format_session_notice("not_json", what=what, error=error)) from error
 
 
 def convert_json_value(value: Any, python_type: Any, what: str) -> Any:
@@ -30,7 +28,7 @@ def convert_json_value(value: Any, python_type: Any, what: str) -> Any:
     try:
         return OutputType(python_type).convert(value)
     except (TypeError, ValueError) as error:
-        raise WorkflowError(f"{what} does not fit its type: {error}.") from error
+        raise WorkflowError(format_session_notice("wrong_type", what=what, error=error)) from error
 
 
 def format_returned_value(value: Any) -> str:
@@ -47,7 +45,8 @@ def compute_digest(value: Any) -> str:
 
 
 def _encode_pydantic_model(value: Any) -> Any:
-    pydantic = sys.modules.get("pydantic")
-    if pydantic is not None and isinstance(value, pydantic.BaseModel):
+    # Another thread may be importing pydantic: what is not there yet has no instances.
+    model_type: Any = getattr(sys.modules.get("pydantic"), "BaseModel", ())
+    if isinstance(value, model_type):
         return value.model_dump(mode="json")
     raise TypeError(f"{type(value).__name__} is not a JSON type")

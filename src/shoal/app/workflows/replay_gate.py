@@ -11,6 +11,7 @@ from weakref import WeakSet
 
 from msgspec import Struct
 
+from shoal.app.model_notices import format_session_notice
 from shoal.app.workflows.step_input import describe_difference, split_input
 from shoal.app.workflows.step_log import StepLog, StepRecord
 from shoal.core.clock import Clock
@@ -143,19 +144,19 @@ class ReplayGate:
         requested = self._find_replacement(recorded)
         later = self._log.count_results_from(recorded.number)
         self._changed_step = recorded.number
-        self._changed = "\n".join(
-            (
-                f"The workflow {self._workflow} changed since it ran: the program does not ask for step "
-                f"{recorded.number}, which finished before.",
-                f"  recorded: {recorded.path}{_quote(recorded.preview)}",
-                "  now:      the program ends"
-                if requested is None
-                else f"  now:      {requested.path}{_quote(requested.preview)}",
-                *([] if requested is None else self._describe_input_difference(recorded, requested)),
-                f"Nothing new was started. Undo the change. Or, to run step {recorded.number} and all later "
-                f"steps again, pass rerun_from={recorded.number}. This repeats "
-                f"{format_count_with_noun(later, 'finished step')}.",
-            )
+        comparison = (
+            f"  recorded: {recorded.path}{_quote(recorded.preview)}",
+            "  now:      the program ends"
+            if requested is None
+            else f"  now:      {requested.path}{_quote(requested.preview)}",
+            *([] if requested is None else self._describe_input_difference(recorded, requested)),
+        )
+        self._changed = format_session_notice(
+            "workflow_changed",
+            workflow=self._workflow,
+            number=recorded.number,
+            comparison="\n".join(comparison),
+            steps=format_count_with_noun(later, "finished step"),
         )
         self.signal_progress()
 

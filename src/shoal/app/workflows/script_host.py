@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from shoal.app.model_notices import format_session_notice
 from shoal.app.runtime.runtime import Runtime
 from shoal.app.workflows.step_runner import StepRunner
 from shoal.backends.sandbox.sandbox_driver import SandboxDriver
@@ -60,13 +61,12 @@ async def select_script_sandbox(runtime: Runtime) -> SandboxDriver:
     """Return the sandbox for scripts. Raises `WorkflowError` if there is none: scripts never run without
     one."""
     if sys.platform != "linux":
-        raise WorkflowError("Shoal runs a model's script only on Linux, where it can isolate the script.")
+        raise WorkflowError(format_session_notice("script_needs_linux"))
     drivers = list_sandbox_drivers(runtime.settings.environ.get("PATH", os.defpath))
     detected = await asyncio.to_thread(detect_sandbox_driver, drivers)
     if detected.driver is None:
         raise WorkflowError(
-            f"Shoal runs a model's script only in a sandbox, and none is available: "
-            f"{'; '.join(detected.problems)}. Install bubblewrap, or write the workflow to a file."
+            format_session_notice("script_needs_sandbox", problems="; ".join(detected.problems))
         )
     return detected.driver
 
@@ -100,14 +100,14 @@ class ScriptHost:
             try:
                 message = await self._serve_requests_unless(flooded, reader, writer)
             except ScriptProtocolError as error:
-                raise WorkflowError(f"The script was stopped because {error}.") from error
+                raise WorkflowError(format_session_notice("script_stopped", error=error)) from error
             finally:
                 await self._cancel_open_requests()
             match message:
                 case ScriptReturned(value=value):
                     return value
                 case ScriptRaised(message=text):
-                    raise WorkflowError(f"The script failed: {text}")
+                    raise WorkflowError(format_session_notice("script_failed", text=text))
                 case None:
                     status = await process.wait()
                     raise WorkflowError(_describe_early_end(status, bytes(error_output)))
@@ -121,7 +121,9 @@ class ScriptHost:
         try:
             await asyncio.wait([serving, watching], return_when=asyncio.FIRST_COMPLETED)
             if not serving.done():
-                raise ScriptProtocolError(f"it wrote more than {_MAX_ERROR_BYTES:,} bytes of error output")
+                raise ScriptProtocolError(
+                    format_session_notice("script_error_output", maximum=f"{_MAX_ERROR_BYTES:,}")
+                )
             return serving.result()
         finally:
             for task in (serving, watching):
@@ -142,7 +144,7 @@ class ScriptHost:
                     self._build_launch(child_input, child_output, error_pipe.writer)
                 )
             except ProcessError as error:
-                raise WorkflowError(f"The script was not started: {error}") from error
+                raise WorkflowError(format_session_notice("script_not_started", error=error)) from error
             finally:
                 error_pipe.close_writer()
                 os.close(child_input)
@@ -191,7 +193,9 @@ class ScriptHost:
                     writer.write(encode_step_result(request, None))
                 case _:
                     if len(self._open) >= _MAX_OPEN_REQUESTS:
-                        raise ScriptProtocolError(f"it has more than {_MAX_OPEN_REQUESTS:,} open requests")
+                        raise ScriptProtocolError(
+                            format_session_notice("script_open_requests", maximum=f"{_MAX_OPEN_REQUESTS:,}")
+                        )
                     task = asyncio.ensure_future(self._answer_request(message, writer))
                     self._open.add(task)
                     task.add_done_callback(self._open.discard)
@@ -208,8 +212,7 @@ class ScriptHost:
                             await asyncio.wait([read])
                     except TimeoutError:
                         raise ScriptProtocolError(
-                            f"it did nothing for {IDLE_SECONDS:g} s: it is waiting for something other "
-                            "than a step"
+                            format_session_notice("script_idle", seconds=f"{IDLE_SECONDS:g}")
                         ) from None
                 else:
                     await asyncio.wait([read, *self._open], return_when=asyncio.FIRST_COMPLETED)
@@ -278,7 +281,7 @@ def _refuse_patterns(schema: Any) -> None:
     """Raise `WorkflowError` for regular expressions: one of a script could keep this process busy forever."""
     if isinstance(schema, dict):
         if isinstance(schema.get("pattern"), str) or "patternProperties" in schema:
-            raise WorkflowError("The schema of a script cannot use pattern or patternProperties. Use enum.")
+            raise WorkflowError(format_session_notice("script_schema"))
         for part in schema.values():
             _refuse_patterns(part)
     elif isinstance(schema, list):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import Any
 
+from shoal.app.model_notices import format_session_notice
 from shoal.app.workflows.json_values import format_returned_value
 from shoal.app.workflows.script_host import MAX_SCRIPT_STEPS, ScriptHost, select_script_sandbox
 from shoal.app.workflows.step_log import StepLog, WorkflowRecord, WorkflowRecords
@@ -95,7 +96,9 @@ class ScriptWorkflows:
         if record is None or not record.started.script:
             scripts = [key for key, each in records.workflows.items() if each.started.script]
             raise WorkflowError(
-                f"The session has no script workflow {workflow!r}. It has: {', '.join(scripts) or 'none'}."
+                format_session_notice(
+                    "no_script_workflow", workflow=repr(workflow), names=", ".join(scripts) or "none"
+                )
             )
         return record
 
@@ -103,9 +106,9 @@ class ScriptWorkflows:
         records = self._supervisor.read_records()
         record = self._find_record(records, workflow)
         if self._supervisor.find_running(workflow) is not None:
-            raise WorkflowError(f"The workflow {workflow} is running.")
+            raise WorkflowError(format_session_notice("workflow_running", workflow=workflow))
         if record.ended is not None and record.ended.status == "completed" and rerun_from is None:
-            raise WorkflowError(f"The workflow {workflow} is completed. TaskOutput shows what it returned.")
+            raise WorkflowError(format_session_notice("workflow_completed", workflow=workflow))
         driver = await select_script_sandbox(self._runtime)
         started = record.started
         start = WorkflowStarted(
@@ -182,4 +185,4 @@ def _check_syntax(script: str) -> None:
     try:
         ast.parse(script)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise WorkflowError(f"The script is not valid Python: {error}") from error
+        raise WorkflowError(format_session_notice("script_syntax", error=error)) from error

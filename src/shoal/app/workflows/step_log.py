@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from shoal.app.model_notices import format_session_notice
 from shoal.app.workflows.step_input import RecordedInput
 from shoal.core.agents.subagents import AgentResult
 from shoal.core.errors import WorkflowError
@@ -52,10 +53,9 @@ class WorkflowRecord(Struct, kw_only=True):
         if isinstance(given, bool) or not isinstance(given, int):
             raise TypeError(f"rerun_from: expected the number of a step, got {given!r:.80}.")
         if given not in self.steps:
-            known = f"It has the steps 1 to {max(self.steps)}" if self.steps else "It has no steps"
+            known = f"1 to {max(self.steps)}" if self.steps else "none"
             raise WorkflowError(
-                f"The workflow {self.started.workflow} has no step {given}. {known}. `shoal workflow show` "
-                "lists them."
+                format_session_notice("unknown_step", workflow=self.started.workflow, step=given, known=known)
             )
         return [step for number, step in self.steps.items() if number < given]
 
@@ -77,7 +77,7 @@ class WorkflowRecords:
         if not found:
             known = ", ".join(f"{key} ({each.started.name})" for key, each in self.workflows.items())
             raise WorkflowError(
-                f"The session has no workflow {workflow or name!r}. It has: {known or 'none'}."
+                format_session_notice("no_workflow", workflow=repr(workflow or name), names=known or "none")
             )
         return found[-1]
 

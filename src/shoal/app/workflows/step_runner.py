@@ -15,6 +15,7 @@ from shoal.agent.tool_calls import run_unrecorded_tool_call
 from shoal.app.agents.agent import Agent
 from shoal.app.agents.program_agents import ProgramAgents, SpawnOptions
 from shoal.app.agents.result import build_agent_result, read_full_report
+from shoal.app.model_notices import format_session_notice
 from shoal.app.workflows.json_values import compute_digest, convert_json_value, to_json_value
 from shoal.app.workflows.replay_gate import ReplayGate, RequestedStep
 from shoal.app.workflows.step_input import StepInputWriter
@@ -32,7 +33,14 @@ from shoal.core.events import (
 )
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.output_type import OutputType
-from shoal.core.permissions.questions import ChoiceAnswer, ChoiceOption, ChoiceQuestion, MultipleChoice
+from shoal.core.permissions.questions import (
+    Answer,
+    ChoiceAnswer,
+    ChoiceOption,
+    ChoiceQuestion,
+    DenyAnswer,
+    MultipleChoice,
+)
 from shoal.core.text.text_format import to_one_line
 
 MAX_STEPS = 100_000
@@ -102,6 +110,8 @@ class StepRunner:
     def start_phase(self, name: str) -> None:
         self._phase_count += 1
         self._refuse_endless_loop(self._phase_count)
+        if name == self.phase:
+            return
         _phases.set({**_phases.get(), self.workflow: name})
         self.latest_phase = name
         events = self._runtime.events
@@ -158,6 +168,7 @@ class StepRunner:
         )
 
         async def ask(step: StepRecord) -> Any:
+            is_unattended = not self._runtime.question_broker.can_wait_for_person
             answer = await self._runtime.question_broker.ask_person_or_deny(
                 ChoiceQuestion(
                     id=f"{self.workflow}-{step.number}-{self._agents.lead.ids.new_short_id()}",
@@ -166,12 +177,24 @@ class StepRunner:
                 )
             )
             if not isinstance(answer, ChoiceAnswer):
-                reason = getattr(answer, "reason", "")
-                raise WorkflowError(f"Nobody answered the question {question!r}: {reason}")
+                reason = (
+                    format_session_notice("workflow_unattended")
+                    if is_unattended
+                    else self._explain_missing_answer(answer)
+                )
+                raise WorkflowError(
+                    format_session_notice("workflow_unanswered", question=repr(question), reason=reason)
+                )
             return answer.answers[question]
 
         given = {"question": question, "options": list(options)}
         return str(await self.run_step(path, given, question, ask))
+
+    def _explain_missing_answer(self, answer: Answer) -> str:
+        seconds = self._runtime.question_broker.answer_timeout
+        if seconds is not None and isinstance(answer, DenyAnswer) and answer.by == "policy":
+            return format_session_notice("workflow_wait_passed", seconds=f"{seconds:g}")
+        return getattr(answer, "reason", "")
 
     async def run_command(self, path: str, command: str, timeout: float | None) -> ShellStepResult:
         async def run(step: StepRecord) -> Any:
@@ -182,7 +205,9 @@ class StepRunner:
             output = await run_unrecorded_tool_call(self._agents.lead, call, self._runtime.tools["Bash"])
             exit_code = (output.data or {}).get("exit_code")
             if exit_code is None:
-                raise WorkflowError(f"The command {command!r} did not run: {output.text}")
+                raise WorkflowError(
+                    format_session_notice("workflow_command", command=repr(command), text=output.text)
+                )
             return {"exit_code": exit_code, "text": output.text}
 
         value = await self.run_step(path, {"command": command}, command, run)
@@ -237,7 +262,11 @@ class StepRunner:
                 return value
         await self._gate.wait_for_turn(None if recorded is None else recorded.number, requested)
         if self._agents.start_refusal:
-            raise WorkflowError(f"The step {path} was not started: {self._agents.start_refusal}.")
+            raise WorkflowError(
+                format_session_notice(
+                    "start_refused", what=f"The step {path}", reason=self._agents.start_refusal
+                )
+            )
         if has_child:
             self._refuse_after_quota_error()
         number = self._allocate_number() if recorded is None else recorded.number
@@ -334,8 +363,7 @@ class StepRunner:
         self._agent_count += has_child
         if self._max_agents is not None and self._agent_count > self._max_agents:
             raise WorkflowError(
-                f"The workflow {self.workflow} asked for another agent, but only {self._max_agents} agents "
-                f"were approved."
+                format_session_notice("workflow_agents", workflow=self.workflow, maximum=self._max_agents)
             )
 
     def _allocate_number(self) -> int:
@@ -345,16 +373,14 @@ class StepRunner:
     def _refuse_endless_loop(self, count: int) -> None:
         if count > self._max_steps:
             raise WorkflowError(
-                f"The workflow {self.workflow} asked for more than {self._max_steps:,} steps, so it probably "
-                "loops forever. End its loop, or split the work between several workflows."
+                format_session_notice(
+                    "workflow_steps", workflow=self.workflow, maximum=f"{self._max_steps:,}"
+                )
             )
 
     def _refuse_after_quota_error(self) -> None:
         if self._quota_refusal:
-            raise WorkflowError(
-                "No further agent is started: the provider refused a request because the quota is exhausted "
-                f"({self._quota_refusal}). Resume the workflow when quota is available again."
-            )
+            raise WorkflowError(format_session_notice("workflow_quota", reason=self._quota_refusal))
 
 
 def _encode_agent_value(completion: AgentResult) -> dict[str, Any]:

@@ -57,6 +57,7 @@ class Workflow:
 
     @property
     def id(self) -> str:
+        """Id of the workflow in its session."""
         return self._steps.workflow
 
     @property

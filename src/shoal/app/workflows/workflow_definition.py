@@ -34,6 +34,7 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
         """Check the function. Raises `TypeError`."""
         self.__doc__, self.__module__ = function.__doc__, function.__module__
         self.name = function.__name__
+        """Name of the function."""
         self.description = (inspect.getdoc(function) or "").partition("\n")[0]
         self._function = function
         if not inspect.iscoroutinefunction(function):

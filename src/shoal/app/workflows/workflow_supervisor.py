@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from msgspec import Struct
 
 from shoal.app.agents.program_agents import ProgramAgents
+from shoal.app.model_notices import format_session_notice
 from shoal.app.workflows.json_values import to_json_value
 from shoal.app.workflows.step_log import StepLog, WorkflowRecord, WorkflowRecords
 from shoal.app.workflows.step_runner import StepRunner
@@ -154,12 +155,15 @@ class WorkflowSupervisor:
         start, events = launch.start, self.agents.runtime.events
         if start.name in _ancestors.get():
             raise WorkflowError(
-                f"The workflow {start.name} cannot start itself: {' → '.join(_ancestors.get())}."
+                format_session_notice("workflow_cycle", name=start.name, path=" → ".join(_ancestors.get()))
             )
         if reason := self.agents.start_refusal:
-            raise WorkflowStopped(f"The workflow {start.workflow} was not started: {reason}.", reason=reason)
+            raise WorkflowStopped(
+                format_session_notice("start_refused", what=f"The workflow {start.workflow}", reason=reason),
+                reason=reason,
+            )
         if start.workflow in self._running:
-            raise WorkflowError(f"The workflow {start.workflow} is already running in this session.")
+            raise WorkflowError(format_session_notice("workflow_already_running", workflow=start.workflow))
         self.agents.make_resumable()
         events.emit_event(start)
         steps = StepRunner(
@@ -196,6 +200,12 @@ class WorkflowSupervisor:
     async def _run_program(self, launch: WorkflowLaunch, steps: StepRunner) -> tuple[Any, Any]:
         try:
             returned = await launch.run(steps)
+        except SystemExit as error:
+            # It would end the session without a record of the workflow's end.
+            notice = format_session_notice(
+                "workflow_exited", workflow=launch.start.workflow, code=repr(error.code)
+            )
+            raise WorkflowError(notice) from error
         except Exception:
             steps.refuse_changed()  # a task group of the program would hide this error
             raise
@@ -213,9 +223,9 @@ class WorkflowSupervisor:
             await asyncio.wait([running.task])
             raise
         if running.task.cancelled():
-            reason = running.stop_reason or "its program was canceled"
+            reason = running.stop_reason or format_session_notice("workflow_canceled")
             raise WorkflowStopped(
-                f"The workflow {running.id} was stopped: {reason}. Resume it to continue.", reason=reason
+                format_session_notice("workflow_stopped", workflow=running.id, reason=reason), reason=reason
             )
         returned, value = running.task.result()
         return returned, value

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from shoal.backends.backend_texts import format_backend_notice
 from shoal.core.errors import ProcessError
 
 # All others are directories: git does not add an empty directory to a commit.
@@ -79,7 +80,7 @@ class SandboxPlaceholders:
         except OSError as error:
             if error.errno not in _UNCREATABLE_ERRORS:
                 raise ProcessError(
-                    f"Cannot prevent commands from creating {path}: {error.strerror or error}."
+                    format_backend_notice("no_placeholder", path=path, error=error.strerror or error)
                 ) from error
 
 
@@ -128,4 +129,4 @@ async def _lock_directory(directory: Path) -> int:
         os.close(lock)
         raise
     os.close(lock)
-    raise ProcessError(f"Another program holds a lock on {directory}. Stop it, then run the command again.")
+    raise ProcessError(format_backend_notice("placeholder_locked", directory=directory))

@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.backends.backend_texts import format_backend_notice
 from shoal.backends.sandbox.bubblewrap import BubblewrapSandboxDriver
 from shoal.backends.sandbox.landlock import LandlockSandboxDriver
 from shoal.backends.sandbox.placeholders import SandboxPlaceholders
@@ -156,9 +157,7 @@ class DriverSelectingSandbox:
                     launch = replace(launch, env={**launch.env, "TMPDIR": str(scratch)})
             return kind.wrap_launch(launch, policy)
         if preferences.insists:
-            raise ProcessError(
-                f"The settings require a sandbox that is not available: {reason}. {DISABLE_HINT}"
-            )
+            raise ProcessError(format_backend_notice("sandbox_required", reason=reason, hint=DISABLE_HINT))
         self._note_once(f"Commands run without a sandbox: {reason}.")
         return launch
 

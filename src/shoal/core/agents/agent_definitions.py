@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from shoal.core.agents.subagents import IsolationMode, ResourceRequest
+from shoal.core.extensions.mcp_servers import MCP_PREFIX
 from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.core.text.filenames import escape_filename
 
@@ -69,6 +70,13 @@ class AgentCapabilities(Struct, frozen=True, kw_only=True):
     mcp_servers: tuple[str | Mapping[str, Any], ...] = ()
     """Names of configured servers, or a name with an inline server configuration."""
     skills: tuple[str, ...] = ()
+
+    @property
+    def can_name_mcp_tools(self) -> bool:
+        """True if the tools may include those of MCP servers."""
+        return self.tools is None or any(
+            entry == ALL_TOOLS or entry.startswith(MCP_PREFIX) for entry in self.tools
+        )
 
 
 class AgentRunRules(Struct, frozen=True, kw_only=True):

@@ -20,12 +20,19 @@ class AgentIdentity(CheckedStruct, frozen=True, kw_only=True):
     """Identity of an agent: its session, its name and type, and its place in a team."""
 
     session: SessionId
+    """Id of the session."""
     agent: AgentId = LEAD_ID
+    """Id of the agent; `lead` for the lead."""
     name: str = "lead"
+    """Name of the agent."""
     team: str | None = None
+    """Name of its team; None if it has none."""
     color: str | None = None
+    """Color of its name in user interfaces."""
     parent: AgentId | None = None
+    """Id of the agent that started it."""
     kind: str = "lead"
+    """Name of its definition."""
     depth: int = 0
     """Number of agents between it and the user."""
     teammate: TeammateForm | None = None
@@ -37,10 +44,12 @@ class AgentIdentity(CheckedStruct, frozen=True, kw_only=True):
 
     @property
     def is_lead(self) -> bool:
+        """True for the lead of a session."""
         return self.agent == LEAD_ID and self.teammate is None
 
     @property
     def is_teammate(self) -> bool:
+        """True for a member of a team that is not its lead."""
         return self.teammate is not None
 
     @property

@@ -13,9 +13,13 @@ class Usage(Struct, frozen=True, kw_only=True, gc=False):
     """Tokens of one or more requests. `input_tokens` excludes tokens read from or written to the cache."""
 
     input_tokens: int = 0
+    """Tokens that were read and are not in a cache."""
     output_tokens: int = 0
+    """Tokens that the model wrote."""
     cache_creation_input_tokens: int = 0
+    """Tokens that were read and written to the cache."""
     cache_read_input_tokens: int = 0
+    """Tokens that were read from the cache."""
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -40,6 +44,7 @@ class Usage(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def total_tokens(self) -> int:
+        """All tokens that were read and written."""
         return self.prompt_tokens + self.output_tokens
 
     @property
@@ -76,10 +81,15 @@ class TokenPrice(CheckedStruct, frozen=True, kw_only=True):
     """US dollars per million tokens."""
 
     input: float
+    """Dollars for a million input tokens."""
     output: float
+    """Dollars for a million output tokens."""
     cache_write: float | None = None
+    """Dollars for a million tokens written to the cache."""
     cache_read: float | None = None
+    """Dollars for a million tokens read from the cache."""
     beyond: LongPromptPrice | None = None
+    """Prices for long prompts."""
 
     def compute_cost(self, usage: Usage) -> float:
         """Return the cost of one request in dollars."""
@@ -106,11 +116,18 @@ class ModelCard(CheckedStruct, frozen=True, kw_only=True):
     """Static facts about a model. `price` is None if it is unknown."""
 
     id: str
+    """Name that the provider uses."""
     provider: str
+    """Name of the provider."""
     window: int = 128_000
+    """Context window in tokens."""
     max_output: int = 8_192
+    """Maximum length of a reply in tokens."""
     price: TokenPrice | None = None
+    """Prices; None if they are unknown, and then dollar limits cannot be enforced."""
     images: bool = True
+    """True if messages may contain images."""
     tools: bool = True
+    """False if the model cannot call tools."""
     api: Literal["chat", "responses"] | None = None
     """API that the user chose for a provider with both; None selects the default."""

@@ -28,6 +28,7 @@ class TextBlock(BaseContentBlock, frozen=True, tag="text"):
     """Text in a message."""
 
     text: str
+    """The text."""
 
 
 class ThinkingBlock(BaseContentBlock, frozen=True, tag="thinking"):
@@ -58,16 +59,22 @@ class ToolUseBlock(BaseContentBlock, frozen=True, tag="tool_use"):
     """Tool call in a message from the model."""
 
     id: str
+    """Id of the call, which its result repeats."""
     name: str
+    """Name of the tool."""
     input: dict[str, Any]
+    """Arguments of the call."""
 
 
 class ToolResultBlock(BaseContentBlock, frozen=True, tag="tool_result"):
     """Result of a tool call."""
 
     tool_use_id: str
+    """Id of the call."""
     content: str | tuple[TextBlock | ImageBlock, ...] = ""
+    """What the model reads."""
     is_error: bool = False
+    """True if the call failed."""
 
 
 ContentBlock: TypeAlias = (
@@ -80,12 +87,15 @@ class Message(Struct, frozen=True, kw_only=True, gc=False):
     """One message of a conversation."""
 
     role: Role
+    """Author: `user` or `assistant`."""
     content: tuple[ContentBlock, ...]
+    """Blocks of text, tool calls, results and images."""
 
     # The properties compare types: `isinstance` of a struct costs several times as much if it is False.
 
     @property
     def text(self) -> str:
+        """All text of the message."""
         content = self.content
         if len(content) == 1:  # nearly always, and read several times per message
             return content[0].text if type(content[0]) is TextBlock else ""
@@ -93,6 +103,7 @@ class Message(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def tool_uses(self) -> tuple[ToolUseBlock, ...]:
+        """Tool calls in the message."""
         return tuple([block for block in self.content if type(block) is ToolUseBlock])
 
 

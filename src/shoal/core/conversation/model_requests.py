@@ -20,8 +20,11 @@ class ToolSchema(CheckedStruct, frozen=True, kw_only=True):
     """Tool as a model sees it."""
 
     name: str
+    """Name by which models call the tool."""
     description: str
+    """What the model reads about the tool."""
     input_schema: Mapping[str, Any]
+    """JSON Schema of the arguments."""
 
 
 class WebSearchOptions(Struct, frozen=True, kw_only=True):
@@ -39,27 +42,38 @@ class ModelRequest(Struct, frozen=True, kw_only=True, gc=False):
     """
 
     system: str
+    """System prompt."""
     messages: Sequence[Message]
+    """Conversation, oldest message first."""
     tools: Sequence[ToolSchema] = ()
+    """Tools that the model may call."""
     max_tokens: int | None = None
+    """Maximum length of the reply in tokens."""
     thinking_tokens: int = 0
+    """Maximum number of tokens for thinking; None if thinking is off."""
     adaptive_thinking: bool = False
     """True if a model that decides itself how much to think may do so without `thinking_tokens`."""
     adaptive_tokens: int = 0
     """Effort of such a model, in tokens; 0 leaves it to the model."""
     temperature: float | None = None
+    """Sampling temperature; None for the provider's default."""
     web_search: WebSearchOptions | None = None
+    """Options of the provider's own web search; None if it is off."""
 
 
 class ModelReply(CheckedStruct, frozen=True, kw_only=True, gc=False):
     """Complete reply of a model, with its usage."""
 
     message: Message
+    """The reply."""
     usage: Usage
+    """Tokens that the provider counted."""
     stop_reason: StopReason
+    """Why the reply ended."""
     model: str
     """Model id in the provider's answer, which may differ from the requested one."""
     id: str = ""
+    """Id that the provider gave the reply."""
     counted: bool = True
     """False if the provider reported no usage: the zeros are not a count, and the request is unsettled."""
 
@@ -72,6 +86,7 @@ class TextDelta(Struct, frozen=True, gc=False):
     """Piece of streamed text."""
 
     text: str
+    """Next piece of the reply."""
 
 
 class ThinkingDelta(Struct, frozen=True, gc=False):
@@ -92,12 +107,16 @@ class ModelRetryScheduledDelta(Struct, frozen=True, kw_only=True, gc=False):
     delay: float
     attempt: int
     billed: bool
+    status: int | None = None
+    """HTTP status of the failure; None if there was no response."""
 
 
 StreamDelta: TypeAlias = (
     ModelAttemptStartedDelta | TextDelta | ThinkingDelta | ToolInputProgressDelta | ModelRetryScheduledDelta
 )
+"""Piece of a reply, while the model writes it."""
 DeltaListener: TypeAlias = Callable[[StreamDelta], Awaitable[None]]
+"""Async function that a model calls with each piece of its reply."""
 
 
 async def ignore_stream_delta(_: StreamDelta) -> None:

@@ -28,8 +28,11 @@ class ToolOutput(CheckedStruct, frozen=True, kw_only=True):
     """Output of a tool: text (and images) for the model, `data` for programs."""
 
     content: str | tuple[TextBlock | ImageBlock, ...]
+    """What the model reads: text, or blocks."""
     is_error: bool = False
+    """True if the call failed."""
     data: Mapping[str, Any] | None = None
+    """Result as JSON values, for programs."""
 
     @property
     def text(self) -> str:
@@ -52,22 +55,33 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     """Everything one tool call may use."""
 
     call_id: str
+    """Id of the call."""
     calls: tuple[ToolUseBlock, ...] = ()
     """All calls of the message that contains this one."""
     agent: AgentIdentity
+    """Agent that made the call."""
     workspace: Workspace
+    """Files of the agent."""
     processes: ProcessLauncher
+    """Commands of the agent."""
     question_broker: QuestionBroker
+    """Questions to a person."""
     results: ResultStore
+    """Where long results are stored."""
     clock: Clock
+    """Clock of the session."""
     ids: IdGenerator
+    """Generator of ids."""
     report_progress: ProgressCallback
+    """Shows progress of the call to people."""
     env: Mapping[str, str]
+    """Environment variables for commands."""
     unreadable_filter: Callable[[str], Callable[[str], bool]] = build_hide_nothing_filter
     """Returns a filter for a search below a directory: True for files it may not read. All are real paths."""
     sandbox: Sandbox | None = None
     """Sandbox of this agent, instead of the session's."""
     hooks: HookDispatcher = NO_HOOKS
+    """Hooks of the agent."""
 
 
 @runtime_checkable
@@ -83,7 +97,8 @@ class Tool(Protocol):
     """A tool that agents can call."""
 
     @property
-    def schema(self) -> ToolSchema: ...
+    def schema(self) -> ToolSchema:
+        """Name, description and arguments, as shown to models."""
 
     @property
     def is_read_only(self) -> bool:

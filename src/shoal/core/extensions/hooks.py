@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, get_args
 
@@ -10,6 +11,7 @@ from msgspec import Struct
 from shoal.core.ids import AgentId
 from shoal.core.keyword_checks import CheckedStruct
 from shoal.core.permissions.permission_changes import PermissionSuggestion, RuleBehavior
+from shoal.core.text.lazy_patterns import compile_on_first_use
 
 HookEvent: TypeAlias = Literal[
     "PreToolUse",
@@ -38,6 +40,7 @@ HookEvent: TypeAlias = Literal[
     "UserPromptExpansion",
     "Setup",
 ]
+"""Name of an event on which hooks run."""
 HOOK_EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
 FOREIGN_EVENTS = frozenset(
     {
@@ -122,6 +125,21 @@ SESSION_END_HOOK_SECONDS = 5.0
 """Default timeout of a hook at the end of a session."""
 
 
+_QUOTED_PATH = r"(?:[\w@%+=:,./-]|'[^']*'|\"'\")+"
+_PLUGIN_VARIABLES = compile_on_first_use(
+    rf"\Aexport CLAUDE_PLUGIN_ROOT={_QUOTED_PATH} CLAUDE_PLUGIN_DATA={_QUOTED_PATH}; "
+    rf"(?:mkdir -p {_QUOTED_PATH}; )?"
+)
+"""What `add_plugin_variables` adds; the paths are quoted, so a match cannot hide a command."""
+
+
+def add_plugin_variables(command: str, root: str, data: str) -> str:
+    """Return a shell command of a plug-in with the variables that name the plug-in's directories."""
+    quoted_root, quoted_data = shlex.quote(root), shlex.quote(data)
+    make = f"mkdir -p {quoted_data}; " if "CLAUDE_PLUGIN_DATA" in command else ""
+    return f"export CLAUDE_PLUGIN_ROOT={quoted_root} CLAUDE_PLUGIN_DATA={quoted_data}; {make}{command}"
+
+
 class ShellCommandHookAction(Struct, frozen=True, kw_only=True):
     """Command that gets the event as JSON on its standard input."""
 
@@ -129,6 +147,12 @@ class ShellCommandHookAction(Struct, frozen=True, kw_only=True):
     args: tuple[str, ...] | None = None
     """Arguments of the program `command`, which then runs without a shell; None for a shell command."""
     shell: Literal["sh", "powershell"] = "sh"
+
+    @property
+    def shown_command(self) -> str:
+        """The command as its author wrote it, with its arguments."""
+        written = _PLUGIN_VARIABLES.sub("", self.command, count=1)
+        return written if self.args is None else " ".join((written, *self.args))
 
 
 class ModelPromptHookAction(Struct, frozen=True, kw_only=True):
@@ -188,10 +212,13 @@ class Hook(CheckedStruct, frozen=True, kw_only=True):
     """A configured hook: its event, its matcher and its action."""
 
     event: HookEvent
+    """Event on which it runs."""
     matcher: str = ""
     """Name, names separated by `|`, a regular expression, or `*`; empty matches everything."""
     action: HookAction
+    """What runs: a command, a URL, a prompt, an MCP tool or a function."""
     seconds: float = DEFAULT_HOOK_SECONDS
+    """Timeout."""
     blocks_on_failure: bool = False
     """True if a failure or timeout counts as a block."""
     background: bool = False
@@ -207,9 +234,10 @@ class Hook(CheckedStruct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
+        """Short description of the action."""
         match self.action:
-            case ShellCommandHookAction(command=command, args=args):
-                return " ".join(" ".join((command, *(args or ()))).split())
+            case ShellCommandHookAction() as action:
+                return " ".join(action.shown_command.split())
             case HttpPostHookAction(url=url):
                 return url
             case ModelPromptHookAction(prompt=prompt):
@@ -228,7 +256,9 @@ class HookDecision(CheckedStruct, frozen=True, kw_only=True):
     decision: RuleBehavior | None = None
     """Decision about a call, used instead of the mode's. Deny rules still apply."""
     decision_reason: str = ""
+    """Reason for the decision, which the model reads."""
     updated_input: dict[str, Any] | None = None
+    """Input that replaces the input of a call."""
     context: str = ""
     """Additional context for the model."""
     stop: str | None = None

@@ -9,6 +9,7 @@ from msgspec import Struct
 PermissionMode: TypeAlias = Literal[
     "default", "acceptEdits", "plan", "dontAsk", "bypassPermissions", "delegate", "bubble"
 ]
+"""Permission mode: what happens to a call that matches no rule."""
 RequestedPermissionMode: TypeAlias = PermissionMode | Literal["auto", "manual"]
 """Modes that settings and flags may name."""
 PERMISSION_MODES: tuple[PermissionMode, ...] = get_args(PermissionMode)

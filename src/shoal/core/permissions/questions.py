@@ -18,11 +18,17 @@ class PermissionQuestion(Struct, frozen=True, kw_only=True, tag_field="type", ta
     """Question: may this agent make this tool call?"""
 
     id: str
+    """Id of the question."""
     agent: AgentId
+    """Agent that asks."""
     tool_use_id: str
+    """Id of the call."""
     tool: str
+    """Name of the tool."""
     input: dict[str, Any]
+    """Arguments of the call."""
     reason: str
+    """Why a person must decide."""
     rule: str = ""
     """Rule that an answer for the whole session would add; empty if it would allow only this call."""
     suggestions: tuple[PermissionSuggestion, ...] = ()
@@ -60,8 +66,11 @@ class ChoiceQuestion(Struct, frozen=True, kw_only=True, tag_field="type", tag="c
     """Question about which of these options the user wants."""
 
     id: str
+    """Id of the question."""
     agent: AgentId
+    """Agent that asks."""
     choices: tuple[MultipleChoice, ...]
+    """Questions with their options."""
 
     def choose(self, *labels: str) -> ChoiceAnswer:
         """Return the answer with one label, or any text, for each question in order."""
@@ -82,9 +91,13 @@ class PlanApprovalQuestion(Struct, frozen=True, kw_only=True, tag_field="type", 
     """Question: may this agent leave plan mode and carry out this plan?"""
 
     id: str
+    """Id of the question."""
     agent: AgentId
+    """Agent that asks."""
     plan: str
+    """Text of the plan."""
     path: str
+    """File of the plan."""
     digest: str
     """SHA-256 of the plan: an approval is valid for this text only."""
     wishes: tuple[str, ...] = ()
@@ -102,12 +115,14 @@ class PlanApprovalQuestion(Struct, frozen=True, kw_only=True, tag_field="type", 
 
 
 Question: TypeAlias = PermissionQuestion | ChoiceQuestion | PlanApprovalQuestion
+"""Question of an agent to a person."""
 
 
 class AllowAnswer(CheckedStruct, frozen=True, kw_only=True, tag_field="type", tag="allowed"):
     """Answer that allows a tool call."""
 
     remember: RememberScope = "once"
+    """`once`, `session` or `settings`: for how long the answer also allows the same call."""
     input: dict[str, Any] | None = None
     """Input of the call as the user changed it."""
     updates: tuple[PermissionSuggestion, ...] = ()
@@ -118,7 +133,9 @@ class DenyAnswer(CheckedStruct, frozen=True, kw_only=True, tag_field="type", tag
     """Answer that refuses a tool call, a plan or a choice."""
 
     reason: str
+    """Reason, which the model reads."""
     by: Literal["person", "policy"] = "person"
+    """Who denied it: a person, or a policy."""
     ends_turn: bool = False
     """True if the agent that asked must stop."""
 
@@ -138,9 +155,11 @@ class PlanApprovedAnswer(CheckedStruct, frozen=True, kw_only=True, tag_field="ty
     mode: PermissionMode | None = None
     """Mode to continue in; None restores the mode from before planning."""
     by: Literal["person", "policy"] = "person"
+    """Who approved it: a person, or a policy."""
 
 
 Answer: TypeAlias = AllowAnswer | DenyAnswer | ChoiceAnswer | PlanApprovedAnswer
+"""Answer to a question."""
 RUN_ENDED_REASON = "The question was withdrawn because the run that asked it ended."
 """Reason of the policy denial for questions of a process that died."""
 

@@ -29,14 +29,23 @@ class Task(Struct, frozen=True, kw_only=True):
     """A task on a board."""
 
     id: TaskId
+    """Number of the task."""
     subject: str
+    """What to do, in one line."""
     description: str = ""
+    """Details."""
     active_form: str = ""
+    """What the owner is doing, for user interfaces."""
     status: TaskStatus = "pending"
+    """`pending`, `in_progress` or `completed`."""
     owner: AgentName | None = None
+    """Member that does it; None if nobody has claimed it."""
     blocks: tuple[TaskId, ...] = ()
+    """Tasks that wait for this one."""
     blocked_by: tuple[TaskId, ...] = ()
+    """Tasks that must be completed first."""
     metadata: Mapping[str, Any] = {}
+    """Other facts, such as the acceptance command."""
 
     @property
     def claim_attempt(self) -> str | None:

@@ -44,11 +44,17 @@ class TeammateStatusSnapshot(Struct, frozen=True, kw_only=True):
     """Current status of a member."""
 
     agent: AgentId
+    """Id of the member."""
     name: AgentName
+    """Name of the member."""
     kind: str
+    """Name of its definition."""
     state: MemberState
+    """What it is doing."""
     color: str | None
+    """Color of its name in user interfaces."""
     model: str
+    """Its model."""
     pid: int | None = None
     """Process id of a member that runs in a separate process."""
     pane: str = "in-process"

@@ -76,6 +76,12 @@ _BRACKET = compile_on_first_use(f"[{_BRACKETS}]")
 _INVISIBLE = r"\x00-\x20\x7f"
 _MAX_TAG_LENGTH = 160
 """Number of characters inspected after a bracket."""
+_TYPED_COMMAND = compile_on_first_use(
+    r"(?:<command-message>[^<]*</command-message>\s*)?<command-name>(?P<name>/?[^<]*)</command-name>\s*"
+    r"(?:<command-message>[^<]*</command-message>\s*)?"
+    r"(?:<command-args>(?P<arguments>.*?)</command-args>)?",
+    re.DOTALL,
+)
 _LOOKALIKES = str.maketrans(
     "аеорсухіјѕԁһкмтпвгԛԝіΑΒΕΖΗΙΚΜΝΟΡΤΥΧαεικνορτυχ‐‑‒–—―−⁃﹣－＿ǀ│｜∣",
     "aeopcyxijsdhkmtnbrqwiABEZHIKMNOPTYXaeiknoptux----------_||||",
@@ -103,6 +109,14 @@ def unescape_control_tags(text: str) -> str:
     ends = [*positions, len(text)]
     starts = [0, *(mark + 1 for mark in positions)]
     return "".join(text[start:end] for start, end in zip(starts, ends, strict=True))
+
+
+def format_typed_command(text: str) -> str:
+    """Return the line that the user typed if a message is a typed command; otherwise the text."""
+    match = _TYPED_COMMAND.match(text)
+    if match is None:
+        return text
+    return unescape_control_tags(" ".join(filter(None, (match["name"], match["arguments"]))))
 
 
 def _find_opening_angle_brackets(text: str) -> list[int]:

@@ -21,6 +21,7 @@ class ModelTexts:
         self._directory = directory
         self._files: dict[str, str] = {}
         self._sections: dict[str, dict[str, str]] = {}
+        self._templates: dict[tuple[str, str], tuple[str, int]] = {}
 
     def load_text(self, name: str) -> str:
         """Return a whole file as it is."""
@@ -45,11 +46,17 @@ class ModelTexts:
         the section and the values, so that a refusal stays a refusal and keeps its reason.
         """
         try:
-            template = self.load_sections(name)[section]
-        except OSError as error:
-            details = "".join(f" {key}: {value}." for key, value in values.items())
-            return f"{section}.{details} (Shoal cannot read the text of this message: {error}.)"
-        return fill_template(template, **values)
+            template, count = self._templates[name, section]
+        except KeyError:
+            try:
+                text = self.load_sections(name)[section]
+            except OSError as error:
+                details = "".join(f" {key}: {value}." for key, value in values.items())
+                return f"{section}.{details} (Shoal cannot read the text of this message: {error}.)"
+            template, count = self._templates[name, section] = _compile_template(text)
+        if len(values) != count:
+            raise KeyError(f"{section}: values for {', '.join(sorted(values))}, but {count} placeholders")
+        return template % values
 
 
 def unwrap_lines(text: str) -> str:
@@ -62,6 +69,13 @@ def fill_template(template: str, /, **values: object) -> str:
 
     Raises `KeyError` for a placeholder without a value and for a value without a placeholder.
     """
-    if unused := values.keys() - set(_PLACEHOLDER.findall(template)):
-        raise KeyError(f"no placeholder for {', '.join(sorted(unused))}")
-    return _PLACEHOLDER.sub(lambda match: str(values[match[1]]), template)
+    compiled, count = _compile_template(template)
+    if len(values) != count:
+        raise KeyError(f"values for {', '.join(sorted(values))}, but {count} placeholders")
+    return compiled % values
+
+
+def _compile_template(template: str) -> tuple[str, int]:
+    """Return the template in the form that `%` fills, and the number of its placeholders."""
+    names = set(_PLACEHOLDER.findall(template))
+    return _PLACEHOLDER.sub(r"%(\1)s", template.replace("%", "%%")), len(names)

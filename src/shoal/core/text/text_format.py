@@ -19,6 +19,33 @@ _UNSHOWABLE_CHARACTERS = compile_on_first_use(
 # Runs of blanks that could push the rest of a line off the screen.
 _LONG_BLANK_RUN = compile_on_first_use("(?:[^\\S\n\u2028\u2029]|[\u115f\u1160\u2800\u3164\uffa0]){41,}")
 _MAX_EMPTY_LINES = 5
+# Comments, tags, entities, escapes, targets of links, tables that are cut, and code that is not wrapped.
+_HIDING_MARKDOWN = compile_on_first_use(r"[<&|\[\]\\]|~~~|(?m:^(?: {4}|\t))")
+_PLAIN_FENCE = compile_on_first_use(r" {0,3}```[\w+.-]* *")
+_MAX_CODE_WIDTH = 60
+
+
+def hides_text_as_markdown(text: str) -> bool:
+    """Return True if a part of the text could be invisible when it is rendered as Markdown."""
+    lines = text.removesuffix("\n").split("\n")
+    return (
+        bool(_HIDING_MARKDOWN.search(text))
+        or split_into_visible_lines(text) != lines
+        or _has_hiding_code_block(lines)
+    )
+
+
+def _has_hiding_code_block(lines: list[str]) -> bool:
+    """Return True for words after the language, lines that may be cut, and a block without an end."""
+    is_inside = False
+    for line in lines:
+        if line.lstrip().startswith("```"):
+            if not _PLAIN_FENCE.fullmatch(line):
+                return True
+            is_inside = not is_inside
+        elif is_inside and len(line) > _MAX_CODE_WIDTH:
+            return True
+    return is_inside
 
 
 def split_into_visible_lines(text: str) -> list[str]:

@@ -82,8 +82,8 @@ def judge_shell_command(name: str, words: Sequence[ShellWord], *, moved: bool) -
         return _add_output_files_to_verdict(
             name, words, build_not_proven_readonly_verdict(f"Shoal cannot tell whether {name} is read-only")
         )
-    if name == "kubectl":
-        return program_judges.judge_kubectl(words, reader)
+    if (table_judge := program_judges.TABLE_JUDGES.get(name)) is not None:
+        return table_judge(words, reader)
     verdict = _add_output_files_to_verdict(name, words, judge_readonly_usage(name, words, reader))
     return _add_other_reads(name, words, verdict) if name in _READING_MORE else verdict
 
@@ -179,6 +179,8 @@ def _find_changed_files(name: str, words: Sequence[ShellWord]) -> tuple[ShellWor
     in_place = _IN_PLACE_FLAGS.get(name)
     if in_place is not None and _has_flag(in_place, words):
         has_script = name in _SEDS and not _has_flag(_SED_SCRIPT_FLAGS, words)
+        if name in _SEDS:
+            operands = _leave_out_sed_scripts(words)
         writes += operands[1:] if has_script else operands
     elif name in _OPERAND_CHANGERS:
         writes += operands
@@ -193,6 +195,16 @@ def _find_changed_files(name: str, words: Sequence[ShellWord]) -> tuple[ShellWor
     elif name in _ARCHIVE_MAKERS:
         writes += operands[name == "ar" :][:1]
     return tuple(writes)
+
+
+def _leave_out_sed_scripts(words: Sequence[ShellWord]) -> list[ShellWord]:
+    """Return the operands of sed without the scripts that follow `-e`."""
+    flags = [None, *(word.value for word in words)]
+    return [
+        word
+        for word, previous in zip(words, flags, strict=False)
+        if not word.may_be_flag and (previous not in ("-e", "--expression") or word.value is None)
+    ]
 
 
 def _find_key_value_operands(key: str, words: Sequence[ShellWord]) -> tuple[ShellWord, ...]:

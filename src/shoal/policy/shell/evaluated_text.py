@@ -16,6 +16,13 @@ _EXPRESSION = re.compile(r"[A-Za-z0-9_\s+*/%()<>=!&|^~?:,$#{}\x02.-]*")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _POSITIONAL = re.compile(r"\$\{?(?:[1-9@*!_]|\$\()")
 _PLAIN_SUBSCRIPT = re.compile(r"\[([A-Za-z0-9_$@*+-]*)\]")
+_INTEGERS = frozenset(
+    """
+    RANDOM SRANDOM SECONDS LINENO OPTIND HISTCMD EPOCHSECONDS BASHPID BASH_SUBSHELL PPID UID EUID
+    COMP_CWORD COMP_KEY COMP_POINT COMP_TYPE READLINE_ARGUMENT READLINE_MARK READLINE_POINT
+    """.split()  # noqa: SIM905 - easier to read and extend as one text
+)
+"""Variables of bash with the integer attribute: every value that they get is an expression."""
 UNKNOWN_NUMBER = "\x02"
 """Replaces, in an expression, a substitution whose output is a number."""
 
@@ -48,13 +55,15 @@ class ShellVariables:
     def add_value(self, name: str, value: str | None) -> None:
         """Record a value that a variable gets; None is known only at run time."""
         self._values.append((name, value))
+        if name in _INTEGERS:
+            self._evaluated.add(name)
 
     def add_unknown_value(self, name: str | None) -> None:
         """Record that a variable gets an unknown value; None may be any variable."""
         if name is None or not _NAME.fullmatch(name):
             self._is_unknown_evaluated = True
         else:
-            self._values.append((name, None))
+            self.add_value(name, None)
 
     def add_expression(self, text: str | None) -> None:
         """Record an expression that bash evaluates."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from shoal.policy.shell.readonly_usage import (
     ParsedCommandOptions,
@@ -354,6 +355,15 @@ def judge_getent(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     return judge_readonly_usage("getent", words, ReadOnlyCommandUsageSpec(flags="", operands="text"))
 
 
+def judge_gh(words: Sequence[ShellWord], usage: ReadOnlyCommandUsageSpec) -> ReadOnlyCommandVerdict:
+    """Judge gh: the program after --jq can print the environment, as that of jq can."""
+    programs = [after for flag, after in pairwise(words) if flag.value in ("-q", "--jq")]
+    programs += [word for word in words if (word.value or word.prefix).startswith(("-q", "--j"))]
+    if any(word.value is None or _JQ_ENVIRONMENT.search(word.value) for word in programs):
+        return build_not_proven_readonly_verdict("the jq program may print the environment, with its secrets")
+    return judge_readonly_usage("gh", words, usage)
+
+
 def judge_kubectl(words: Sequence[ShellWord], usage: ReadOnlyCommandUsageSpec) -> ReadOnlyCommandVerdict:
     if any(word.value is None or "secret" in word.value.lower() or "file" in word.value for word in words):
         return build_not_proven_readonly_verdict("kubectl may show secrets or files")
@@ -384,3 +394,8 @@ PROGRAM_JUDGES: dict[str, ProgramJudge] = {
     "less": judge_pager,
     "more": judge_pager,
 }
+TABLE_JUDGES: dict[str, Callable[[Sequence[ShellWord], ReadOnlyCommandUsageSpec], ReadOnlyCommandVerdict]] = {
+    "gh": judge_gh,
+    "kubectl": judge_kubectl,
+}
+"""Judges of commands that also have an entry in the table."""

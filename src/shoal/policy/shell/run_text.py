@@ -27,6 +27,8 @@ _AWK_PLAIN_COMMAND = re.compile(
     r"system\(\s*\"[^\"\\]*\"\s*\)|\"[^\"\\]*\"\s*\|\s*getline|\|\s*\"[^\"\\]*\"\s*(?=[;}\n]|$)"
 )
 """Commands in a program of awk that are one plain string."""
+_SED_RUNS_LINES = re.compile(r"(?:^|[^A-Za-z\s\\])\s*[gpiImM0-9]*e[gpiImM0-9]*\s*(?:$|[;}\n])", re.MULTILINE)
+"""The command `e` of sed without a text, or the flag `e` of a replacement: both run lines of the input."""
 _CODE_RUNS = re.compile(
     r"\b(?:os|pty|posix|subprocess|multiprocessing|ctypes|importlib|runpy|child_process|IPC|Open3|POSIX)\b"
     r"|\b(?:system|popen|spawn|fork|exec|eval|execfile|compile|proc_open|passthru|shell_exec|__import__|dlopen)\b"
@@ -54,7 +56,8 @@ def find_run_text(
     base_name = name[name.rfind("/") + 1 :]
     if is_runner:
         attached_values = (word.value[2:] for word in words if word.value and word.value[0] == "-")
-        return (*(word.value for word in words), *attached_values)
+        given = _list_input_code(base_name, words, script) if base_name in INTERPRETERS else ()
+        return (*(word.value for word in words), *attached_values, *given)
     if (
         base_name in COMMAND_RUNNERS
         or (name != base_name and (base_name in WRAPPERS or base_name in SHELLS))
@@ -100,13 +103,24 @@ def _list_input_code(name: str, words: Sequence[ShellWord], script: str) -> tupl
     return () if has_file and name not in _INPUT_EDITORS else (script.strip(),)
 
 
+def _is_unknown_code(name: str, word: ShellWord, *, is_code: bool) -> bool:
+    """Return True if a word that is known only at run time is code that may run a command."""
+    if not is_code or not word.prefix:
+        return is_code
+    if name in _SEDS:
+        return False
+    return name not in _AWKS or _AWK_RUNS.search(word.prefix) is not None
+
+
 def _find_interpreter_code(name: str, words: Sequence[ShellWord], script: str) -> tuple[str | None, ...]:
     code: list[str | None] = list(_list_input_code(name, words, script))
+    if code and name not in _MAKES and name not in _AWKS and name not in _SEDS and _CODE_RUNS.search(script):
+        code.append(None)
     is_program = name in _AWKS or name in _SEDS
     for index, word in enumerate(words):
         is_code = index > 0 and _CODE_FLAG.fullmatch(words[index - 1].value or "") is not None
         if word.value is None:
-            if not word.prefix and (is_code or (is_program and index == 0)):
+            if _is_unknown_code(name, word, is_code=is_code or (is_program and index == 0)):
                 code.append(None)
             elif index == 0:
                 # A script that is found by its name, as in `node $(which npm)`.
@@ -115,7 +129,8 @@ def _find_interpreter_code(name: str, words: Sequence[ShellWord], script: str) -
             code.extend([word.value] if _AWK_RUNS.search(word.value) else [])
             code.extend([None] if _AWK_RUNS.search(_AWK_PLAIN_COMMAND.sub("", word.value)) else [])
         elif name in _SEDS:
-            code.extend([] if word.may_be_flag or is_harmless_sed_script(word.value) else [word.value])
+            if not word.may_be_flag and not is_harmless_sed_script(word.value):
+                code.extend([word.value, None] if _SED_RUNS_LINES.search(word.value) else [word.value])
         else:
             code.append(word.value)
             code.extend([None] if is_code and _CODE_RUNS.search(word.value) else [])

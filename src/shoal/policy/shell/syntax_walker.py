@@ -450,19 +450,24 @@ class ShellSyntaxWalker:
         keyword, *arguments = node.children
         self._check_spacing(node.children)
         flags = ""
+        if not arguments:
+            self.note_trouble(f"{keyword.type} without a name prints variables, which may hold secrets")
         for child in arguments:
-            is_harmless = False
+            is_harmless, name = False, ""
             if child.type == "variable_assignment":
-                # With -i or -n, a value is an expression or a name.
-                evaluates = "i" in flags or "n" in flags
-                name = self._parse_variable_assignment(child, evaluates=evaluates)
+                name = self._parse_variable_assignment(child)
                 is_harmless = keyword.type == "export" and name in HARMLESS_VARIABLES
             elif child.type in WORD_NODE_TYPES:
                 words = self._decode_node_words(child)
                 flags += "".join(word.value or "" for word in words if word.may_be_flag)
                 self._record_declared_words(keyword.type, words)
-            elif child.type != "variable_name":
+            elif child.type == "variable_name":
+                name = self._get_node_text(child)
+            else:
                 raise UnjudgeableCommandError("a declaration has a form that Shoal cannot check")
+            if name and ("i" in flags or "n" in flags):
+                # Its values, here and later, are expressions or names.
+                self.variables.add_expression(name)
             if not is_harmless:
                 self.note_trouble(f"{self._get_node_text(node)[:60]!r} changes how later commands behave")
         self._append_readonly_command(self._get_node_text(node), (), (), "sets display options")
@@ -511,7 +516,7 @@ class ShellSyntaxWalker:
             )
         )
 
-    def _parse_variable_assignment(self, node: Node, *, evaluates: bool = False) -> str:
+    def _parse_variable_assignment(self, node: Node) -> str:
         """Return the name that an assignment sets; walks the substitutions in its value."""
         name, equals, *value = node.children
         if name.end_byte != equals.start_byte:
@@ -526,19 +531,17 @@ class ShellSyntaxWalker:
         if value and value[0].type == "array":
             self._walk_array(text, value[0])
         elif value:
-            self._walk_assigned_value(text, value[0], evaluates=evaluates)
+            self._walk_assigned_value(text, value[0])
         if not _VARIABLE_NAME.fullmatch(text):
             raise UnjudgeableCommandError("an assignment has an invalid name")
         return text
 
-    def _walk_assigned_value(self, name: str, node: Node, *, evaluates: bool) -> None:
+    def _walk_assigned_value(self, name: str, node: Node) -> None:
         if node.type not in WORD_NODE_TYPES:
             raise UnjudgeableCommandError("an assignment has a form that Shoal cannot check")
         words = self._decode_node_words(node)
         value = words[0].value if len(words) == 1 else None
         self._record_variable_value(name, "0" if value is None and self._is_number_source(node) else value)
-        if evaluates:
-            self.variables.add_expression(value)
 
     def _walk_subscript(self, node: Node) -> Node:
         """Walk a subscript of a variable that is set; return the node of its name."""

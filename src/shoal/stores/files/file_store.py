@@ -35,6 +35,7 @@ class FileStore:
 
     @property
     def url(self) -> str:
+        """URL of the store, as `store=` and settings take it."""
         return f"file:{self.home.absolute()}"
 
     def create_session(self, session: SessionId, *, cwd: str) -> FileSessionStore:

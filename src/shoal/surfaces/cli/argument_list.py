@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from shoal.surfaces.cli.comfort_flags import complete_switch
+
 LIST_FLAGS = frozenset(
     {
         "--allowedTools",
@@ -18,7 +20,7 @@ LIST_FLAGS = frozenset(
     }
 )
 """Flags that take all words up to the next flag."""
-_OTHER_FLAGS = {
+OTHER_FLAGS = {
     "--bg": "start the run in another terminal, or with `&` after `shoal -p`",
     "--background": "start the run in another terminal, or with `&` after `shoal -p`",
     "--chrome": "add an MCP server that controls a browser: `shoal mcp add`",
@@ -27,7 +29,17 @@ _OTHER_FLAGS = {
     "--remote-control": "`shoal web` controls a run from a browser",
     "--teleport": "Shoal runs only on this machine",
     "--from-pr": "resume a session by its id or name: --resume",
-    "--tmux": "set --teammate-mode tmux to show teammates in panes",
+    "--append-subagent-system-prompt": "put the text in CLAUDE.md, or in the files of the agents",
+    "--append-subagent-system-prompt-file": "put the text in CLAUDE.md, or in the files of the agents",
+    "--dangerously-load-development-channels": "name the servers with --channels",
+    "--file": "mention local files in the prompt: @path/to/file",
+    "--permission-prompts": "--permission-mode dontAsk denies every call that would need a question",
+    "--plugin-url": "download the plug-in, and pass its directory with --plugin-dir",
+    "--rc": "`shoal web` controls a run from a browser",
+    "--resume-drops-turn": "resume the session, and go back with /rewind",
+    "--resume-session-at": "resume the session, and go back with /rewind",
+    "--rewind-files": "`shoal undo` restores files",
+    "--session-mirror": "read the transcript files, or set shoal.store to keep sessions in PostgreSQL",
 }
 _OTHER_COMMANDS = {
     "auto-mode": "Shoal has no auto mode. Choose a mode with --permission-mode.",
@@ -58,9 +70,10 @@ def expand_list_flags(arguments: Sequence[str]) -> list[str]:
             continue
         name, _, debug_filter = word.partition("=")
         flag = word if word in LIST_FLAGS else ""
-        expanded += (
-            ["--debug", f"--debug-filter={debug_filter}"] if name == "--debug" and debug_filter else [word]
-        )
+        if name == "--debug" and debug_filter:
+            expanded += ["--debug", f"--debug-filter={debug_filter}"]
+        else:
+            expanded.append(complete_switch(word, next(iter(arguments[position + 1 : position + 2]), None)))
     return expanded
 
 
@@ -70,7 +83,7 @@ def _is_flag(word: str) -> bool:
 
 def explain_other_flag(flag: str) -> str:
     """Return a sentence for a flag that Shoal does not have; empty if the flag is unknown."""
-    advice = _OTHER_FLAGS.get(flag.partition("=")[0])
+    advice = OTHER_FLAGS.get(flag.partition("=")[0])
     return f"Shoal has no {flag}: {advice}." if advice else ""
 
 

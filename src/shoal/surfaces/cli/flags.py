@@ -11,6 +11,7 @@ import click
 from click import Option
 
 from shoal.surfaces.cli import program_flags
+from shoal.surfaces.cli.comfort_flags import build_comfort_options
 
 if TYPE_CHECKING:
     from shoal.app.options import Options
@@ -199,6 +200,13 @@ _LIMIT_FLAGS = (
         help="Stop when the session and all its agents have used this many tokens.",
     ),
     Option(
+        ["--task-budget"],
+        type=click.IntRange(min=1),
+        hidden=True,
+        metavar="N",
+        help="The same as --max-total-tokens; the lower value applies.",
+    ),
+    Option(
         ["--max-agents"],
         type=click.IntRange(min=1),
         metavar="N",
@@ -280,8 +288,12 @@ _FORMAT_FLAGS = (
     Option(
         ["--verbose"], is_flag=True, help="Headless: report the cost and duration of each turn on stderr."
     ),
-    Option(["-q", "--quiet"], is_flag=True, help="Headless: print no progress on stderr."),
-    Option(["--plain"], is_flag=True, help="Use the line-based terminal instead of the full screen."),
+    Option(["-q", "--quiet"], is_flag=True, help="Headless: print no notices or progress on stderr."),
+    Option(
+        ["--plain", "--ax-screen-reader", "plain"],
+        is_flag=True,
+        help="Use the line-based terminal instead of the full screen.",
+    ),
 )
 _SETTINGS_FLAGS = (
     Option(["--settings"], metavar="FILE|JSON", help="Additional settings, as JSON or a file."),
@@ -318,7 +330,7 @@ FLAG_SECTIONS: tuple[tuple[str, tuple[Option, ...]], ...] = (
     ("Limits", _LIMIT_FLAGS),
     ("Permissions", _PERMISSION_FLAGS),
     ("Input and output", (*_FORMAT_FLAGS, *program_flags.FORMAT_FLAGS)),
-    ("Settings", (*_SETTINGS_FLAGS, *program_flags.SETTINGS_FLAGS)),
+    ("Settings", (*_SETTINGS_FLAGS, *program_flags.SETTINGS_FLAGS, *build_comfort_options())),
 )
 
 
@@ -406,7 +418,9 @@ def options_from_flags(flag_values: Mapping[str, Any], *, attended: bool) -> Opt
         add_dirs=flag_values["add_dirs"],
         max_turns=flag_values["max_turns"],
         max_budget_usd=flag_values["max_budget_usd"],
-        max_total_tokens=flag_values["max_total_tokens"],
+        max_total_tokens=min(
+            filter(None, (flag_values["max_total_tokens"], flag_values["task_budget"])), default=None
+        ),
         max_agents=flag_values["max_agents"],
         deadline=flag_values["deadline"],
         resume=flag_values["resume"],

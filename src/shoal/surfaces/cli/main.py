@@ -136,6 +136,7 @@ def _resolve_command(arguments: list[str]) -> tuple[click.Command, str, list[str
         arguments = [*_check_help_command_exists(arguments[1:]), "--help"]
     if arguments and (subcommand := COMMANDS.get(arguments[0])):
         command = load_subcommand(subcommand.module)
+        arguments = _complete_list_command(command, arguments)
         _attach_examples(command, f"shoal {arguments[0]}", subcommand.examples)
         command.context_settings.setdefault("help_option_names", ["-h", "--help"])
         if all(option.name != "debug" for option in command.params):
@@ -147,6 +148,15 @@ def _resolve_command(arguments: list[str]) -> tuple[click.Command, str, list[str
     if is_member_invocation(arguments):
         return load_subcommand("shoal.surfaces.cli.member_command"), "shoal", arguments
     return root_command, "shoal", _expand_run_arguments(arguments)
+
+
+def _complete_list_command(command: click.Command, arguments: list[str]) -> list[str]:
+    """Return the arguments with `ls` for `list`, and for no subcommand if the rest are flags of `ls`."""
+    if not isinstance(command, click.Group) or "ls" not in command.commands:
+        return arguments
+    if arguments[1:2] == ["list"] and "list" not in command.commands:
+        return [arguments[0], "ls", *arguments[2:]]
+    return [arguments[0], "ls", *arguments[1:]] if arguments[1:2] == ["--json"] else arguments
 
 
 def _expand_run_arguments(arguments: list[str]) -> list[str]:
@@ -189,12 +199,24 @@ def _run_root_command(**flag_values: Any) -> int:
     check_flag_conflicts(flag_values, headless=headless)
     if not headless:
         _reject_command_as_prompt(prompt)
+    if not (headless and flag_values["quiet"]):
+        _print_flag_notes(flag_values)
     if flag_values["worktree"] is None:
         return _run_from_flags(flag_values, prompt, headless=headless)
     from shoal.surfaces.cli.start_worktree import enter_start_worktree
 
     with enter_start_worktree(flag_values, headless=headless):
         return _run_from_flags(flag_values, prompt, headless=headless)
+
+
+def _print_flag_notes(flag_values: dict[str, Any]) -> None:
+    from shoal.surfaces.cli.comfort_flags import list_comfort_flag_notes
+    from shoal.surfaces.terminal.user_messages import print_user_message
+
+    for note in list_comfort_flag_notes():
+        print_user_message(note)
+    if tokens := flag_values["task_budget"]:
+        print_user_message(f"--task-budget is a limit here: the run stops after {tokens:,} tokens.")
 
 
 def _run_from_flags(flag_values: dict[str, Any], prompt: str | None, *, headless: bool) -> int:

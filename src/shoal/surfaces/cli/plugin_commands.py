@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from copy import copy
 from pathlib import Path
@@ -104,9 +105,9 @@ def _add_refused_command(name: str) -> None:
     def refuse_installation(*, arguments: Sequence[str]) -> int:
         raise click.UsageError(
             f"Shoal does not {f'{name} plug-ins' if name != 'marketplace' else 'manage marketplaces'}. "
-            "Put the plug-in's directory in `plugins` in Shoal's home, pass it with --plugin-dir, or install "
-            "it "
-            "with `claude plugin install`: Shoal uses plug-ins that are installed and enabled there."
+            f"Run `{shlex.join(('claude', 'plugin', name, *arguments))}`: Shoal uses the plug-ins that "
+            "Claude Code installed and enabled. Without Claude Code, put the plug-in's directory in "
+            "`plugins` in Shoal's home, or pass it with --plugin-dir."
         )
 
     refuse_installation.help = "Shoal uses installed plug-ins, but does not install or update them."

@@ -41,8 +41,9 @@ def list_open_questions(*, everything: bool = False, as_json: bool = False) -> i
     else:
         for row in rows:
             click.echo(_format_question_row(row))
-        click.echo("\nShow one: shoal ask show ID")
-        click.echo("Answer one: shoal ask answer ID yes   or   shoal ask answer ID no --reason WHY")
+        first = rows[0].question.id
+        click.echo(f"\nShow the first one: shoal ask show {first}")
+        click.echo(f"Answer it: shoal ask answer {first} yes   or   shoal ask answer {first} no")
     return exit_codes.OK
 
 

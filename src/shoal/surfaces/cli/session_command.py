@@ -34,7 +34,7 @@ def session_command(*, everywhere: bool, limit: int, as_json: bool) -> int:
     elif sessions:
         for line in format_session_lines(sessions):
             click.echo(line)
-        click.echo("\nResume one: shoal --resume ID (its first characters are enough)")
+        click.echo(f"\nResume the first one: shoal --resume {sessions[0].session[:8]}")
     else:
         searched_place = "any directory" if everywhere else f"{Path.cwd()} (try --all)"
         click.echo(f"There are no sessions in {searched_place}.")

@@ -213,16 +213,12 @@ class TeamMcpServerTools:
         team: _TeamName = None,
     ) -> Data:
         if name is not None and template is not None:
-            raise AgentRequestRefused(
-                "`name` starts a member, and `template` starts a team. Pass only one of them."
-            )
+            raise AgentRequestRefused(_TEXTS["error:name_and_template"])
         if name is not None:
             identity = self._external_member.get_identity(team)
             return await self._start_member(identity, name, prompt, agent_type, max_budget_usd)
         if agent_type is not None:
-            raise AgentRequestRefused(
-                "`agent_type` needs a `name` because it applies to a member of your team. Pass both."
-            )
+            raise AgentRequestRefused(_TEXTS["error:agent_type_without_name"])
         if template is not None:
             run = self._runs.start_team_run(template, prompt, max_budget_usd=max_budget_usd)
         else:
@@ -238,9 +234,7 @@ class TeamMcpServerTools:
 
     async def run_result(self, id: str, wait_seconds: _Wait = 0.0) -> Data:  # noqa: A002
         if "@" in id:
-            raise AgentRequestRefused(
-                f"{id} is a member of your team and sends you messages. Use message_take."
-            )
+            raise AgentRequestRefused(fill_template(_TEXTS["error:result_of_member"], id=id))
         outcome = await self._runs.wait_for_result(id, wait=wait_seconds)
         data = {name: getattr(outcome, name) for name in outcome.__struct_fields__}
         return {**data, "text": _truncate_text(outcome.text)}
@@ -254,10 +248,7 @@ class TeamMcpServerTools:
         max_budget_usd: float | None,
     ) -> Data:
         if self._model is None:
-            raise AgentRequestRefused(
-                "No model is configured for members. Start this server with --model NAME, or set one in "
-                "settings."
-            )
+            raise AgentRequestRefused(_TEXTS["error:no_model"])
         flags = self._runs.flags
         new_member = NewMember(
             name=parse_teammate_name(name),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from shoal.app.run_view.agent_status import AgentStatusRecord
-from shoal.core.agents.subagents import AgentResult
+from shoal.core.agents.subagents import PROGRAM_CALL, AgentResult
 from shoal.core.events import (
     PREVIEW_LENGTH,
     AgentEnded,
@@ -78,7 +78,8 @@ def _describe_workflow_event(
 def describe_background_agent_event(event: Event, status: AgentStatusRecord) -> str | None:
     """Describe the start or end of a background agent. The tool call describes a foreground agent.
 
-    Work left in a worktree is described for both.
+    Agents of programs and workflows have no tool call, so their end is described. Work left in a worktree is
+    described for all.
     """
     task = f": {to_one_line(status.task)}" if status.task else ""
     match event:
@@ -87,7 +88,7 @@ def describe_background_agent_event(event: Event, status: AgentStatusRecord) -> 
             return f"agent {status.display_name} {verb} in the background{task}"
         case AgentMovedToBackground():
             return f"agent {status.display_name} continues in the background{task}"
-        case AgentEnded(completion=completion) if completion.background:
+        case AgentEnded(completion=completion) if completion.background or completion.call == PROGRAM_CALL:
             return f"agent {status.display_name} {describe_agent_completion(completion)}{task}"
         case WorktreeWorkRetained(work=retained_work):
             name = to_one_line(Path(retained_work.path).name)

@@ -25,7 +25,9 @@ from shoal.core.permissions.questions import (
     RememberScope,
 )
 from shoal.core.text.text_format import to_one_line
+from shoal.surfaces.terminal.text_styles import truncate_text
 
+_WIDEST = 200
 DEFAULT_DENIAL_REASON = "the user said no."
 """Reason sent to the agent if the user gives none."""
 
@@ -34,8 +36,8 @@ def describe_question(question: Question) -> str:
     match question:
         case PermissionQuestion(tool=tool):
             return f"may {tool} run?"
-        case ChoiceQuestion():
-            return "which one?"
+        case ChoiceQuestion(choices=choices):
+            return truncate_text(to_one_line(" ".join(each.question for each in choices)), _WIDEST)
         case PlanApprovalQuestion():
             return "do you approve the plan?"
 

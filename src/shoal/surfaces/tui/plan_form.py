@@ -14,7 +14,7 @@ from shoal.app.run_view.view_rows import RunViewQuestionRow
 from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.core.permissions.questions import PlanApprovalQuestion, PlanApprovedAnswer
 from shoal.core.text.text_diffs import count_changed_lines
-from shoal.core.text.text_format import strip_terminal_codes, to_one_line
+from shoal.core.text.text_format import hides_text_as_markdown, split_into_visible_lines, to_one_line
 from shoal.surfaces.tui.panels.cells import BAD, GOOD, MUTED, Part, build_clean_line, fit_cell
 from shoal.surfaces.tui.panels.dialogs import NamePickerScreen
 from shoal.surfaces.tui.question_form import AnswerOption, QuestionForm
@@ -55,6 +55,7 @@ class PlanForm(QuestionForm):
     PlanForm MarkdownH1 { content-align: left middle; margin: 0 0 1 0; padding: 0; }
     PlanForm MarkdownH2 { margin: 1 0 1 0; padding: 0; }
     PlanForm PlanDiff { margin-top: 1; }
+    PlanForm .form--source { margin-top: 1; }
     """
 
     def __init__(self, question: PlanApprovalQuestion, *, earlier: str | None = None) -> None:
@@ -62,12 +63,19 @@ class PlanForm(QuestionForm):
         self.question = question
         self.earlier = earlier
         self.shows_diff = False
+        self._whole_plan: Widget
 
     def compose_body(self) -> Iterator[Widget]:
         yield Static(Content("\n").join(self._build_plan_summary_lines()), markup=False)
-        # The model wrote the links, so none is opened from here.
-        yield Markdown(strip_terminal_codes(self.question.plan), open_links=False)
-        yield PlanDiff(self.earlier or "", self.question.plan)
+        plan = self.question.plan
+        # A person approves the whole text, and Markdown hides parts such as comments and targets of links.
+        self._whole_plan = (
+            Static(Content("\n".join(split_into_visible_lines(plan))), markup=False, classes="form--source")
+            if hides_text_as_markdown(plan)
+            else Markdown(plan, open_links=False)
+        )
+        yield self._whole_plan
+        yield PlanDiff(self.earlier or "", plan)
 
     def on_mount(self) -> None:
         self.query_one(PlanDiff).display = False
@@ -124,7 +132,7 @@ class PlanForm(QuestionForm):
 
     def _toggle_diff(self) -> None:
         self.shows_diff = not self.shows_diff
-        self.query_one(Markdown).display = not self.shows_diff
+        self._whole_plan.display = not self.shows_diff
         self.query_one(PlanDiff).display = self.shows_diff
         self.show_options(at=len(self._shown_options) - 1)
         self.focus_options()
@@ -135,7 +143,7 @@ class PlanDiff(Static):
 
     def __init__(self, old: str, new: str) -> None:
         super().__init__(markup=False)
-        self._old, self._new = strip_terminal_codes(old).splitlines(), strip_terminal_codes(new).splitlines()
+        self._old, self._new = split_into_visible_lines(old), split_into_visible_lines(new)
 
     def on_resize(self) -> None:
         width = self.size.width

@@ -34,6 +34,7 @@ from shoal.core.teams.mail_bodies import (
 )
 from shoal.core.teams.roster import format_agent_id
 from shoal.team.mail.mail_sender import TeamMailPoster
+from shoal.team.team_prompts import format_team_notice
 
 
 class _MailedQuestion(Struct, eq=False):
@@ -209,7 +210,7 @@ def permission_suggestions_from_updates(
 
 def _answer_from_permission_response(body: PermissionResponseMail) -> Answer:
     if body.response is None:
-        return DenyAnswer(reason=body.error or "it was refused.")
+        return DenyAnswer(reason=body.error or format_team_notice("question_refused"))
     changed_input = body.response.updated_input
     return AllowAnswer(
         input=None if changed_input is UNSET else changed_input,
@@ -220,4 +221,4 @@ def _answer_from_permission_response(body: PermissionResponseMail) -> Answer:
 def _answer_from_plan_response(body: PlanApprovalResponseMail, digest: str) -> Answer:
     if body.approved:
         return PlanApprovedAnswer(digest=digest, mode=body.permission_mode)
-    return DenyAnswer(reason=body.feedback or "No reason was given.")
+    return DenyAnswer(reason=body.feedback or format_team_notice("plan_rejected"))

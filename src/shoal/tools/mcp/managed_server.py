@@ -24,7 +24,6 @@ from shoal.core.extensions.mcp_servers import (
     McpStdioConfig,
 )
 from shoal.core.ports import ProcessLaunchSpec
-from shoal.tools.builtin_tool import format_tool_text
 from shoal.tools.mcp.client_context import (
     MAX_DEADLINE_FACTOR,
     ActiveMcpCall,
@@ -35,6 +34,7 @@ from shoal.tools.mcp.client_context import (
     McpRequestRefused,
     McpServerFeatures,
 )
+from shoal.tools.tool_texts import format_tool_text, load_tool_text
 from shoal.wire.json_codec import decode_json
 from shoal.wire.mcp_codec import InvalidMcpServerConfigError, expand_mcp_server_variables
 
@@ -251,7 +251,7 @@ class ManagedMcpServer:
                 # A remote server may drop an idle session without having failed.
                 restarts_left = MAX_RESTARTS
             if not restarts_left:
-                raise McpConnectionLost(f"it ended twice ({self._loss_reason})")
+                raise McpConnectionLost(format_tool_text("mcp", "ended_twice", reason=self._loss_reason))
             restarts_left -= 1
             self._set_status("pending", self._loss_reason)
             self.client_context.note(
@@ -326,7 +326,7 @@ class ManagedMcpServer:
         while self.status == "pending":
             await self._status_changed.wait()
         if self._connection is None:
-            raise McpConnectionLost(self.detail or "its connection closed")
+            raise McpConnectionLost(self.detail or load_tool_text("mcp", "closed"))
         return self._connection
 
     @contextmanager
@@ -439,15 +439,17 @@ async def _add_helper_headers(config: McpHttpConfig, name: str, context: McpClie
             await process.stop()
             if isinstance(error, asyncio.CancelledError):
                 raise
-            raise McpConnectionLost(f"its headersHelper took more than {_HELPER_TIMEOUT:g} s") from None
+            raise McpConnectionLost(
+                format_tool_text("mcp", "headers_slow", seconds=f"{_HELPER_TIMEOUT:g}")
+            ) from None
         if status != 0:
-            raise McpConnectionLost(f"its headersHelper ended with exit status {status}")
+            raise McpConnectionLost(format_tool_text("mcp", "headers_failed", status=status))
         output.seek(0)
         text = output.read(_MAX_HELPER_BYTES)
     try:
         headers = decode_json(text)
     except ValueError as error:
-        raise McpConnectionLost("its headersHelper did not print a JSON object") from error
+        raise McpConnectionLost(format_tool_text("mcp", "headers_not_object")) from error
     if not isinstance(headers, dict) or not all(isinstance(each, str) for each in headers.values()):
-        raise McpConnectionLost("its headersHelper did not print a JSON object with string values")
+        raise McpConnectionLost(format_tool_text("mcp", "headers_not_text"))
     return replace(config, headers={**config.headers, **headers})

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
-from shoal.tools.builtin_tool import builtin_tool, format_tool_text, load_tool_text
+from shoal.tools.builtin_tool import builtin_tool
+from shoal.tools.tool_texts import format_tool_text, load_tool_text
 
 if TYPE_CHECKING:
     from shoal.tools.mcp.client_context import ActiveMcpCall
@@ -74,5 +75,8 @@ def build_mcp_resource_tools(get_servers: Callable[[], Sequence[ManagedMcpServer
 
 def _report_unknown_resource_server(server: str, servers: Sequence[ManagedMcpServer]) -> ToolOutput:
     names = [managed.server.name for managed in servers if managed.features.resources]
-    hint = f"Servers: {', '.join(names)}." if names else "No server has any."
-    return create_tool_error_output(f"There is no MCP server {server!r} with resources. {hint}")
+    if not names:
+        return create_tool_error_output(load_tool_text("mcp", "no_resources"))
+    return create_tool_error_output(
+        format_tool_text("mcp", "unknown_server", server=repr(server), names=", ".join(names))
+    )

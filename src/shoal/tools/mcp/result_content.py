@@ -16,6 +16,7 @@ from shoal.core.conversation.messages import ImageBlock, TextBlock
 from shoal.core.conversation.tools import ToolContext, ToolOutput
 from shoal.core.ports import ResultStore
 from shoal.tools.images import image_from_base64
+from shoal.tools.tool_texts import format_tool_text, load_tool_text
 
 MAX_IMAGES = 10
 
@@ -38,7 +39,8 @@ def convert_mcp_resource_result(result: mcp_types.ReadResourceResult, context: T
     converter = _McpResultContentConverter(context.results, context.call_id)
     embedded = [mcp_types.EmbeddedResource(type="resource", resource=each) for each in result.contents]
     return ToolOutput(
-        content=_simplify_single_text_block(converter.convert_blocks(embedded)) or "The resource is empty."
+        content=_simplify_single_text_block(converter.convert_blocks(embedded))
+        or load_tool_text("mcp", "empty_resource")
     )
 
 
@@ -104,7 +106,7 @@ class _McpResultContentConverter:
             case mcp_types.ResourceLink():
                 return TextBlock(text=_format_resource_link(block))
             case _:
-                return TextBlock(text=f"[content of an unknown kind: {type(block).__name__}]")
+                return TextBlock(text=format_tool_text("mcp", "unknown_content", kind=type(block).__name__))
 
     def _convert_base64_content(self, data: str, media_type: str) -> TextBlock | ImageBlock:
         if (
@@ -117,12 +119,16 @@ class _McpResultContentConverter:
         try:
             content = base64.b64decode(data, validate=True)
         except (binascii.Error, ValueError):
-            return TextBlock(text=f"[{media_type}: the server sent invalid base64]")
+            return TextBlock(text=format_tool_text("mcp", "invalid_base", media_type=media_type))
         self._stored_files += 1
         suffix = re.sub(r"[^a-z0-9]", "", media_type.rpartition("/")[2].lower())[:10] or "bin"
         name = re.sub(r"[^A-Za-z0-9_-]", "_", self._call)[:80]
         path = self._results.save_result(f"{name}-{self._stored_files}.{suffix}", content)
-        return TextBlock(text=f"[{media_type}, {len(content):,} bytes, saved in {path}]")
+        return TextBlock(
+            text=format_tool_text(
+                "mcp", "saved_content", media_type=media_type, size=f"{len(content):,}", path=path
+            )
+        )
 
 
 def _format_resource_link(link: mcp_types.ResourceLink) -> str:

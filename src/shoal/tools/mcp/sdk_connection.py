@@ -44,6 +44,7 @@ from shoal.tools.mcp.result_content import (
     format_mcp_prompt_result,
 )
 from shoal.tools.mcp.stdio_transport import McpStdioTransport
+from shoal.tools.tool_texts import format_tool_text
 from shoal.wire.json_codec import encode_json
 from shoal.wire.mcp_codec import InvalidMcpChannelMessageError, parse_mcp_channel_message
 
@@ -386,7 +387,7 @@ async def _await_translating_mcp_errors(request: Awaitable[T]) -> T:
         raise McpRequestRefused(error.message[:2_000]) from error
     except ValidationError as error:
         detail = str(error)[:500]
-        raise McpRequestRefused(f"its answer violates the protocol: {detail}") from error
+        raise McpRequestRefused(format_tool_text("mcp", "invalid_answer", detail=detail)) from error
     except InputRequiredRoundsExceededError as error:
         raise McpRequestRefused(str(error)) from error
 

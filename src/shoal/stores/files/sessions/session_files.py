@@ -11,6 +11,7 @@ from shoal.core.conversation.transcript_entries import TranscriptMessageEntry
 from shoal.core.errors import SessionNotFound, StateFileError
 from shoal.core.ids import SessionId, is_uuid
 from shoal.core.store import SessionListEntry
+from shoal.core.text.control_tags import format_typed_command
 from shoal.stores.files.home.home_paths import (
     get_project_state_directory,
     get_transcript_path,
@@ -199,5 +200,5 @@ def find_first_prompt_or_title(entries: Iterable[object]) -> str:
             and entry.message.role == "user"
             and not (entry.meta or entry.summary)
         ):
-            return entry.message.text
+            return format_typed_command(entry.message.text)
     return title

@@ -15,7 +15,7 @@ from shoal.app.run_view.agent_status import RunViewAgentsState
 from shoal.app.session.session import Session
 from shoal.app.session.turn import Turn
 from shoal.core.agents.subagents import AgentStatusSnapshot
-from shoal.core.errors import InvalidAgentDefinition, ShoalError, UnknownSkill
+from shoal.core.errors import InvalidAgentDefinition, SettingsError, ShoalError, UnknownSkill
 from shoal.core.events import (
     Event,
     QuestionAnswered,
@@ -156,12 +156,13 @@ class _HeadlessRun:
         """Calls of this turn that were not run because nobody was available to answer."""
 
     async def run_turns(self) -> int:
-        for note in self._session.notes:
+        for note in () if self._job.quiet else self._session.notes:
             print_user_message(note)
         recovered = self._session.recovered
         if recovered is not None and recovered.cut_off_results:
             print_user_message(user_messages.describe_cut_off_agents(recovered.cut_off_results))
         lost_lines = 0
+        await self._check_prompt_tool()
         try:
             async with asyncio.TaskGroup() as group:
                 watch_tasks = (
@@ -205,6 +206,16 @@ class _HeadlessRun:
             )
             or (exit_codes.ERROR if lost_lines else exit_codes.OK)
         )
+
+    async def _check_prompt_tool(self) -> None:
+        """Raise `SettingsError` before the first request if nobody could answer a question."""
+        tool = self._job.prompt_tool
+        if tool is None:
+            return
+        from shoal.app.session.session_changes import check_mcp_tool
+
+        if (problem := await check_mcp_tool(self._session, tool)) is not None:
+            raise SettingsError(f"There is no tool {tool} for --permission-prompt-tool: {problem}.")
 
     def _start_prompt_tool(self, group: asyncio.TaskGroup) -> tuple[asyncio.Task[None], ...]:
         if self._job.prompt_tool is None:

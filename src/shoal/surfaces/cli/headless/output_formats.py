@@ -430,6 +430,7 @@ def _build_api_retry(
         attempt=event.attempt,
         max_retries=session.config.settings.foreign.max_retries,
         retry_delay_ms=round(event.retry_in * 1000),
+        error_status=event.status,
         error=event.reason,
         session_id=session.id,
         uuid=str(uuid.uuid4()),

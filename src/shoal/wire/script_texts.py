@@ -1,0 +1,14 @@
+"""Reasons for which a workflow script is stopped, from the files in `prompts`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from shoal.core.text.model_texts import ModelTexts
+
+_TEXTS = ModelTexts(Path(__file__).parent / "prompts")
+
+
+def format_script_notice(key: str, /, **values: object) -> str:
+    """Return a section of `notices.md` with its placeholders filled in."""
+    return _TEXTS.fill_section("notices", key, **values)

@@ -1,0 +1,141 @@
+"""Flags and commands of Claude Code that only add convenience never keep Shoal from starting."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from reply_scripts import get_prompt_text
+from shoal_process import ShoalProgram
+
+from shoal.surfaces.cli.argument_list import OTHER_FLAGS
+from shoal.surfaces.cli.comfort_flags import COMFORT_FLAGS
+from shoal.surfaces.cli.flags import options_from_flags
+from shoal.surfaces.cli.main import root_command, run_command_line
+from shoal.testing import messages_server
+from shoal.testing.servers import MockServer, run_in_thread
+
+PAGE = Path(__file__).parents[2] / "docs/how-to/move-from-claude-code.md"
+
+
+@pytest.fixture
+def server(project: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MockServer]:
+    monkeypatch.chdir(project)
+    with run_in_thread(messages_server(lambda _: "done")) as running:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", running.url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-for-tests")
+        yield running
+
+
+@pytest.mark.spec("CMP-098")
+def test_flags_for_convenience_are_accepted_with_one_note_each(
+    server: MockServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = {"none": (), "required": ("x",), "switch": ("true",)}
+    words = [word for flag in COMFORT_FLAGS for word in (flag.name, *values[flag.value])]
+    assert run_command_line(["-p", *words, "hello"]) == 0
+    printed = capsys.readouterr().err
+    for flag in COMFORT_FLAGS:
+        assert printed.count(f"{flag.name} has no effect: {flag.advice}.") == 1
+    assert get_prompt_text(server, -1) == "hello"
+    assert run_command_line(["-p", "hello", "--quiet", *words]) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.spec("CMP-098")
+def test_a_switch_takes_no_prompt_as_its_value(
+    server: MockServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command_line(["-p", "--prompt-suggestions", "Count the lines"]) == 0
+    assert get_prompt_text(server, -1) == "Count the lines"
+    assert "--prompt-suggestions has no effect" in capsys.readouterr().err
+    assert run_command_line(["-p", "--prompt-suggestions", "false", "Count the lines"]) == 0
+    assert get_prompt_text(server, -1) == "Count the lines"
+    assert "--prompt-suggestions" not in capsys.readouterr().err
+
+
+@pytest.mark.spec("CMP-098")
+def test_a_task_budget_is_a_limit_and_the_lower_one_applies(
+    server: MockServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words, limit in (
+        (["--task-budget", "500"], 500),
+        (["--task-budget", "500", "--max-total-tokens", "400"], 400),
+        ([], None),
+    ):
+        with click.Context(root_command) as context:
+            root_command.parse_args(context, words)
+            assert options_from_flags(context.params, attended=False).max_total_tokens == limit
+    assert run_command_line(["-p", "hello", "--task-budget", "500"]) == 0
+    printed = capsys.readouterr().err
+    assert "--task-budget is a limit here: the run stops after 500 tokens." in printed
+    assert run_command_line(["-p", "hello", "--task-budget", "0"]) == 2
+
+
+@pytest.mark.spec("CMP-098")
+@pytest.mark.parametrize("flag", ["--plugin-url", "--permission-prompts", "--resume-session-at"])
+def test_a_flag_that_would_change_the_run_is_refused(
+    server: MockServer, capsys: pytest.CaptureFixture[str], flag: str
+) -> None:
+    assert run_command_line(["-p", "hello", f"{flag}=x"]) == 2
+    assert f"Shoal has no {flag}: {OTHER_FLAGS[flag]}." in capsys.readouterr().err
+    assert not server.requests
+
+
+def test_the_page_lists_every_flag() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    accepted = dict(re.findall(r"^\| `(--[\w-]+)` \| no effect \| (.*) \|$", page, re.MULTILINE))
+    refused = dict(re.findall(r"^\| `(--[\w-]+)` \| refused \| (.*) \|$", page, re.MULTILINE))
+    assert accepted == {flag.name: flag.advice for flag in COMFORT_FLAGS}
+    assert refused == OTHER_FLAGS
+
+
+@pytest.mark.spec("CMP-099")
+async def test_agents_and_skills_are_listed_by_the_other_names_of_the_command(shoal: ShoalProgram) -> None:
+    usual = await shoal("agents", "ls", "--json")
+    assert "general-purpose" in [each["name"] for each in json.loads(usual.out)]
+    for words in (("agents", "--json"), ("agents", "list", "--json")):
+        assert (await shoal(*words)).out == usual.out
+    assert (await shoal("skills", "list")).out == (await shoal("skills", "ls")).out
+
+
+async def test_a_quiet_run_prints_only_the_answer(
+    shoal: ShoalProgram, server: MockServer, project: Path
+) -> None:
+    (project / ".claude").mkdir(exist_ok=True)
+    (project / ".claude/settings.json").write_text('{"statusLine": {"type": "command"}}')
+    environ = {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "sk-for-tests"}
+    loud = await shoal("-p", "hello", **environ)
+    assert "1 item in your settings is not used" in loud.err
+    quiet = await shoal("-p", "hello", "-q", **environ)
+    assert (quiet.text, quiet.err, quiet.code) == ("done\n", "", 0)
+
+
+async def test_a_session_that_began_with_a_command_is_listed_as_it_was_typed(
+    shoal: ShoalProgram, server: MockServer, project: Path
+) -> None:
+    (project / ".claude/commands").mkdir(parents=True)
+    (project / ".claude/commands/plain.md").write_text("Do it.")
+    environ = {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "sk-for-tests"}
+    assert (await shoal("-p", "/plain <b> now", **environ)).code == 0
+    listed = json.loads((await shoal("sessions", "--json")).out)
+    assert [each["prompt"] for each in listed] == ["/plain <b> now"]
+    shown = (await shoal("sessions")).text
+    assert f"shoal --resume {listed[0]['session'][:8]}" in shown
+
+
+async def test_a_misspelled_deny_rule_is_blamed_on_its_own_file(
+    shoal: ShoalProgram, server: MockServer, project: Path, home: Path
+) -> None:
+    shoal.use_server(server)
+    (project / ".claude").mkdir(exist_ok=True)
+    (home / "settings.json").write_text('{"permissions": {"deny": ["Read(x)"]}}')
+    bad = project / ".claude/settings.json"
+    bad.write_text('{"permissions": {"deny": ["Read(y)",\n"Bsah(rm:*)"]}}')
+    ran = await shoal("-p", "hello")
+    assert f"{bad}:2: the rule Bsah(rm:*) names an unknown tool. Did you mean Bash?" in ran.err
+    assert str(home / "settings.json") not in ran.err

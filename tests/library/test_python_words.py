@@ -1,0 +1,118 @@
+"""Errors that a Python program gets name options of `shoal.open`, never flags of the command line."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shoal
+from shoal.app.agents.option_words import name_options_in_text
+
+SOURCES = Path(shoal.__file__).parent
+FLAG = re.compile(r"(?<![\w-])--[a-zA-Z][\w-]*")
+COMMAND = re.compile(r"\b(?:git|shoal (?:trust|setup|doctor|cluster|worktree)|run shoal doctor)\b[^.;:]*--")
+OTHER_FLAGS = {
+    "app/clusters/cluster_report.py",  # `shoal cluster`
+    "app/models/provider_setup.py",  # `shoal setup`
+    "app/reports/mcp_report.py",  # `shoal mcp`
+    "app/skills/claude_commands.py",  # commands at the prompt
+    "app/settings/claude_keys.py",  # `shoal doctor`
+    "wire/launch_args_codec.py",  # arguments of member processes
+    "workspaces/worktree_maintenance.py",  # `shoal worktree`
+}
+"""Modules whose texts are about other commands, which have no option of a session."""
+
+
+def iter_error_texts(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the texts of a module that may be part of an error."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.JoinedStr):
+            parts = [part.value if isinstance(part, ast.Constant) else "X" for part in node.values]
+            yield node.lineno, "".join(map(str, parts))
+        elif isinstance(node, ast.Raise):
+            for each in ast.walk(node):
+                if isinstance(each, ast.Constant) and isinstance(each.value, str):
+                    yield each.lineno, each.value
+
+
+@pytest.mark.spec("API-07")
+def test_each_flag_in_a_text_of_the_library_has_an_option() -> None:
+    left: list[str] = []
+    packages = ("app", "core", "runs", "agent", "team", "models", "stores", "wire")
+    for path in (path for name in packages for path in sorted((SOURCES / name).rglob("*.py"))):
+        name = path.relative_to(SOURCES).as_posix()
+        if name in OTHER_FLAGS or name.startswith(("app/doctor/", "app/demo/", "app/run_access/")):
+            continue
+        for line, text in iter_error_texts(path):
+            translated = name_options_in_text(text)
+            is_sentence = " " in text.strip() and not text.startswith("--format")
+            if is_sentence and FLAG.search(translated) and not COMMAND.search(translated):
+                left.append(f"{name}:{line}: {text}")
+    assert left == []
+
+
+class Unpriced(shoal.ScriptedModel):
+    """A model whose session can be opened again and again."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda _: "ok")
+
+
+WRONG_OPTIONS: list[tuple[dict[str, Any], str]] = [
+    ({"settings": "nowhere.json"}, r"settings= takes a file path or JSON"),
+    ({"settings": {"shoal": {"max_requests": "x"}}}, r"^settings=: shoal.max_requests: expected an integer"),
+    ({"settings": {"agent": "nobody"}}, r"^settings=: agent: There is no agent 'nobody'"),
+    ({"agent": "nobody"}, r"^agent=: There is no agent 'nobody'"),
+    ({"allowed_tools": ["Read"], "disallowed_tools": ["Read"]}, r"both allowed_tools= and disallowed_tools="),
+    ({"disallowed_tools": ["Bsh"]}, r"disallowed_tools: the rule Bsh"),
+    ({"agents": {"a": {"prompt": "x", "tools": 3}}}, r"agents="),
+    ({"agents": "nowhere.json"}, r"agents="),
+    ({"channels": ["crane"]}, r"channels="),
+    ({"plugin_dirs": ["nowhere"]}, r"^plugin_dirs="),
+    ({"add_dirs": ["nowhere"]}, r"^add_dirs="),
+    ({"mcp_config": ["nowhere.json"]}, r"^mcp_config= takes JSON or a file path"),
+    ({"fallback_model": "nothing"}, r"^fallback_model=: There is no model 'nothing'"),
+    ({"fallback_model": "sonet"}, r"Did you mean .*sonnet"),
+    ({"resume": "nothing"}, r"shoal.open\(continue_last=True\)"),
+]
+
+
+@pytest.mark.spec("API-07")
+@pytest.mark.parametrize(("options", "problem"), WRONG_OPTIONS)
+async def test_an_error_at_open_names_the_option(
+    tmp_path: Path, options: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(shoal.ShoalError, match=problem) as caught:
+        async with shoal.open(cwd=tmp_path, model=Unpriced(), **options):
+            pytest.fail("The session opened.")
+    assert not FLAG.search(str(caught.value))
+
+
+@pytest.mark.spec("API-07")
+async def test_an_error_of_a_method_of_a_session_names_the_option(tmp_path: Path) -> None:
+    async with shoal.open(cwd=tmp_path, model=Unpriced()) as session:
+        with pytest.raises(shoal.SettingsError, match="Start it with skip_permissions=, or set"):
+            session.set_mode("bypassPermissions")
+
+
+@pytest.mark.spec("API-07")
+async def test_an_error_about_a_session_that_is_open_names_the_option(tmp_path: Path) -> None:
+    async with shoal.open(cwd=tmp_path, model=Unpriced()) as session:
+        await session.run("hi")
+        with pytest.raises(shoal.ShoalError, match="fork=") as caught:
+            async with shoal.open(cwd=tmp_path, model=Unpriced(), resume=session.id):
+                pytest.fail("The session opened twice.")
+    assert not FLAG.search(str(caught.value))
+
+
+@pytest.mark.spec("API-07")
+async def test_notes_at_open_name_the_option(tmp_path: Path) -> None:
+    settings = {"cleanupPeriodDays": 0}
+    async with shoal.open(cwd=tmp_path, model=Unpriced(), settings=settings) as session:
+        (note,) = [note for note in session.notes if "cleanupPeriodDays" in note]
+    assert note.startswith("settings=:")
