@@ -206,6 +206,14 @@ def test_an_example_imports_only_public_modules(path: Path) -> None:
     assert "shoal.app" not in text
 
 
+@pytest.mark.spec("API-01")
+def test_the_documentation_imports_only_public_modules() -> None:
+    root = EXAMPLES.parent
+    pages = [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
+    internal = re.compile(r"^\s*(?:from|import) shoal\.(?!testing\b)", re.MULTILINE)
+    assert [str(page) for page in pages if internal.search(page.read_text())] == []
+
+
 @pytest.mark.spec("API-07")
 def test_the_examples_pass_mypy_in_strict_mode() -> None:
     done = subprocess.run(

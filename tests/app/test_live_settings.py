@@ -248,7 +248,7 @@ async def test_a_change_applies_to_the_next_tool_call_of_a_running_session(proje
 
 async def test_a_settings_change_cannot_make_a_running_session_skip_permissions(project: Path) -> None:
     async with shoal.open(cwd=project, model=ScriptedModel(["hello"])) as session:
-        with pytest.raises(SettingsError, match="--dangerously-skip-permissions"):
+        with pytest.raises(SettingsError, match="skip_permissions="):
             session.set_mode("bypassPermissions")
         assert session.runtime.lead.permissions.mode == "default"
     async with shoal.open(cwd=project, model=ScriptedModel(["hello"]), skip_permissions=True) as session:

@@ -142,3 +142,55 @@ def test_a_checked_function_keeps_its_signature() -> None:
     assert "usd: 'float | None' = None" in str(inspect.signature(shoal.Budget))
     assert asyncio.iscoroutinefunction(shoal.run)
     assert shoal.run.__doc__ is not None
+
+
+def echo(text: str) -> str:
+    return text
+
+
+WRONG_VALUES: list[tuple[Callable[[], Any], str]] = [
+    (
+        lambda: SHOAL.tool(name="a b")(echo),
+        r"@shoal.tool: name: 'a b' cannot name a tool. Use 1 to 64",
+    ),
+    (lambda: SHOAL.tool(name="")(echo), r"name: '' cannot name a tool"),
+    (lambda: SHOAL.tool(lambda text: text), r"name: '<lambda>' cannot name a tool"),
+    (
+        lambda: SHOAL.tool(deadline=-1)(echo),
+        r"deadline: expected a number of seconds .* got -1",
+    ),
+    (lambda: SHOAL.tool(deadline="2m")(echo), r"deadline: expected a number of seconds .* got '2m'"),
+    (lambda: SHOAL.Agent("a", prompt="x", mode="plann"), r"did you mean plan\?$"),
+    (
+        lambda: SHOAL.Agent("a", prompt="x", instructions="no"),
+        r"instructions: expected True or False",
+    ),
+    (lambda: SHOAL.ScriptedModel(3), r"a function or a sequence of replies"),
+    (lambda: SHOAL.ScriptedModel("hello"), r"Put a single reply in a list"),
+]
+
+
+@pytest.mark.spec("API-07")
+@pytest.mark.parametrize(("call", "problem"), WRONG_VALUES)
+def test_a_wrong_value_is_refused_at_once(call: Callable[[], Any], problem: str) -> None:
+    with pytest.raises((TypeError, ValueError, shoal.SettingsError), match=problem):
+        call()
+
+
+@pytest.mark.spec("API-07")
+async def test_an_unknown_mode_of_a_running_session_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    async with shoal.open(cwd=tmp_path, model=shoal.ScriptedModel(lambda _: "ok"), mode="plan") as opened:
+        session: Any = opened
+        with pytest.raises(shoal.SettingsError, match=r"'acceptEdit'. Did you mean acceptEdits\?"):
+            session.set_mode("acceptEdit")
+        assert session.permission_mode == "plan"
+        with pytest.raises(TypeError, match=r"session.steer\(\): prompt: expected a string"):
+            session.steer(3)
+        with pytest.raises(shoal.errors.AgentRequestRefused, match=r"session.list_subagents\(\) returns"):
+            await session.send("nobody", "hi")
+
+
+async def test_a_store_takes_its_directory_as_text(tmp_path: Path) -> None:
+    store = shoal.FileStore(str(tmp_path / "home"))
+    model = shoal.ScriptedModel(["ok"])
+    assert (await shoal.run("hi", cwd=tmp_path, model=model, store=store)).text == "ok"

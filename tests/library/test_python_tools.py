@@ -257,6 +257,6 @@ def test_a_parameter_that_a_model_cannot_pass_is_refused_by_the_decorator(
 
 
 def test_a_tool_can_be_made_while_pydantic_is_not_fully_imported() -> None:
-    program = "import pydantic, shoal; print(shoal.tool(lambda number: number).schema.name)"
+    program = "import pydantic, shoal; print(shoal.tool(name='echo')(lambda number: number).schema.name)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.stdout == "<lambda>\n", done.stderr
+    assert done.stdout == "echo\n", done.stderr

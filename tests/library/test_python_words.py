@@ -116,3 +116,30 @@ async def test_notes_at_open_name_the_option(tmp_path: Path) -> None:
     async with shoal.open(cwd=tmp_path, model=Unpriced(), settings=settings) as session:
         (note,) = [note for note in session.notes if "cleanupPeriodDays" in note]
     assert note.startswith("settings=:")
+
+
+@pytest.mark.spec("API-07")
+async def test_a_command_that_a_rule_of_the_program_forbids_names_the_option(tmp_path: Path) -> None:
+    @shoal.workflow
+    async def touch(flow: shoal.Workflow) -> None:
+        await flow.shell("touch made")
+
+    rules = [shoal.ToolRule("Bash(touch:*)")]
+    async with shoal.open(cwd=tmp_path, model=Unpriced(), disallowed_tools=rules) as session:
+        with pytest.raises(shoal.errors.WorkflowError, match="disallowed_tools=") as caught:
+            await touch.run(session)
+    assert not FLAG.search(str(caught.value))
+
+
+@pytest.mark.spec("API-07")
+async def test_a_team_that_is_open_elsewhere_is_not_offered_an_option_that_teams_do_not_have(
+    tmp_path: Path,
+) -> None:
+    ana = shoal.Agent("ana", prompt="You write.")
+    team = await shoal.Team("repair", members=[ana], cwd=tmp_path, model=Unpriced()).open()
+    try:
+        with pytest.raises(shoal.ShoalError, match=r"is in use by process .* End it first") as caught:
+            await shoal.Team.resume("repair", model=Unpriced())
+    finally:
+        await team.close()
+    assert "fork" not in str(caught.value)

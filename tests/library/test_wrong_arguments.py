@@ -74,6 +74,9 @@ WRONG_OPTIONS: list[tuple[str, Any, str]] = [
         {"PreToolUse": [{"matcher": "Bsh", "hooks": [COMMAND]}]},
         "named 'Bsh'. Did you mean Bash",
     ),
+    ("home", "", "home is empty. Pass a path, or leave it out"),
+    ("cwd", "", "cwd is empty"),
+    ("cwd", "/nowhere", "shoal.open: cwd: /nowhere is not a directory"),
     ("skills", ["nosuch"], "skills: there is no skill named 'nosuch'"),
     ("tools", "Read", r"tools: expected a list of tools, got 'Read'. Write tools=\['Read'\]"),
 ]
@@ -386,7 +389,10 @@ STEPS: dict[str, tuple[Callable[[shoal.Workflow], Any], str]] = {
     ),
     "options": (lambda flow: flow.ask("Continue?", "yes"), "options: expected a list of strings, got 'yes'"),
     "command": (lambda flow: flow.shell(""), r"flow.shell\(\): command"),
-    "seconds": (lambda flow: flow.sleep(-1), "seconds: expected a number of at least 0, got -1"),
+    "seconds": (
+        lambda flow: flow.sleep(-1),
+        "seconds: expected a number of seconds from 0 to .*, got -1",
+    ),
     "stage": (lambda flow: flow.pipeline([1], "x"), "stages: expected a function, got 'x'"),  # type: ignore[arg-type]
 }
 

@@ -370,3 +370,62 @@ async def test_a_branch_that_waits_for_something_else_for_too_long_is_a_change(
     with pytest.raises(WorkflowChanged, match="does not ask for step 1"):
         await workflow.resume(forever + EDIT.replace('"edit"', '"edits"'))
     assert workflow.prompts == []
+
+
+INNER = """
+@shoal.workflow
+async def check(flow: shoal.Workflow, name: str):
+    await flow.agent(editor, f"check {name}")
+    return await flow.agent(editor, f"judge {name}")
+
+
+@shoal.workflow
+async def job(flow: shoal.Workflow):
+"""
+OUTER = """
+session = shoal.test_session
+first = await check.run(session, "a")
+both = await asyncio.gather(check.run(session, "b"), check.run(session, "c"))
+return [first, *both, await flow.agent(editor, "last")]
+"""
+
+
+class NestedWorkflow(EditedWorkflow):
+    def write(self, body: str) -> Any:
+        path = self.directory / "job.py"
+        path.write_text(
+            HEAD.replace("\n@shoal.workflow\nasync def job(flow: shoal.Workflow):\n", INNER)
+            + indent(body, "    ")
+        )
+        return load_workflow_file(path, "job")
+
+
+@pytest.mark.spec("WFL-02")
+@pytest.mark.parametrize("failing", ["check a", "judge a", "last"])
+async def test_a_workflow_in_a_workflow_continues_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    workflow = NestedWorkflow(tmp_path, failing)
+    async with workflow.open() as session:
+        monkeypatch.setattr(shoal, "test_session", session, raising=False)
+        workflow.session = session.id
+        with pytest.raises(shoal.RunFailed):
+            await workflow.write(OUTER).run(session)
+    before = Counter(workflow.prompts)
+    workflow.failing.clear()
+    workflow.prompts.clear()
+    async with workflow.open() as session:
+        monkeypatch.setattr(shoal, "test_session", session, raising=False)
+        value = await workflow.write(OUTER).resume(session)
+        records = session.workflows.read_records().workflows.values()
+    assert value == ["did judge a", "did judge b", "did judge c", "did last"]
+    assert Counter(workflow.prompts) + before == {
+        **dict.fromkeys(("check a", "judge a", "check b", "judge b", "check c", "judge c", "last"), 1),
+        failing: 2,
+    }
+    assert sorted(record.started.name for record in records) == ["check", "check", "check", "job"]
+    workflow.prompts.clear()
+    async with workflow.open() as session:
+        monkeypatch.setattr(shoal, "test_session", session, raising=False)
+        await workflow.write(OUTER).resume(session, rerun_from=2)
+    assert sorted(workflow.prompts) == ["check b", "check c", "judge b", "judge c", "last"]

@@ -501,3 +501,42 @@ async def test_a_workflow_merges_the_work_of_agents_in_worktrees(tmp_path: Path)
     async with shoal.open(**options, resume=ident) as session:
         assert await write_files.resume(session) == ["wrote a.txt", "wrote b.txt"]
     assert [(repository.top / name).read_text() for name in ("a.txt", "b.txt")] == ["new", "new"]
+
+
+@pytest.mark.spec("WFL-05")
+async def test_no_step_of_a_failed_workflow_runs_on(tmp_path: Path) -> None:
+    hanging, late = asyncio.Event(), []
+
+    class HangingModel(shoal.ScriptedModel):
+        async def generate_reply(self, request: ModelRequest, on_delta: Any) -> Any:
+            if request.messages[0].text == "hang":
+                hanging.set()
+                await asyncio.Event().wait()
+            return await super().generate_reply(request, on_delta)
+
+    @shoal.workflow
+    async def fail_early(flow: shoal.Workflow) -> None:
+        async def hang_and_continue() -> None:
+            try:
+                await flow.agent(editor, "hang")
+            finally:
+                try:
+                    await flow.agent(editor, "late")
+                except WorkflowError as error:
+                    late.append(str(error))
+
+        async def fail() -> None:
+            await hanging.wait()
+            raise LookupError("no")
+
+        await asyncio.gather(hang_and_continue(), fail())
+
+    started: list[Event] = []
+    async with shoal.open(cwd=tmp_path, model=HangingModel(lambda request: "done")) as session:
+        session.subscribe(lambda event: started.append(event) if isinstance(event, AgentStarted) else None)
+        with pytest.raises(LookupError):
+            await fail_early.run(session)
+        assert not session.supervisor.has_running_agents
+    assert len(started) == 1
+    assert "the workflow fail_early-" in late[0]
+    assert "has ended" in late[0]

@@ -397,6 +397,8 @@ class WorkflowStarted(JournaledEvent, frozen=True, tag="workflow_started"):
     """Number of agents that were approved for a script."""
     module: str = ""
     """Module that defines it, by the name under which Python imported it."""
+    parent: str = ""
+    """Workflow and number of the step that started it, as `WORKFLOW:STEP`; empty if no workflow did."""
 
 
 class WorkflowPhaseStarted(JournaledEvent, frozen=True, tag="workflow_phase"):

@@ -273,7 +273,8 @@ def _derive_stop_reason(content: tuple[ContentBlock, ...]) -> StopReason:
 def _create_ordered_reply_chooser(
     replies: Sequence[ReplyLike], card: ModelCard
 ) -> Callable[[ModelRequest], ReplyLike]:
-    if isinstance(replies, str):
+    given: object = replies
+    if isinstance(given, str) or not isinstance(given, Sequence):
         raise TypeError(
             "A scripted model takes a function or a sequence of replies. Put a single reply in a list."
         )

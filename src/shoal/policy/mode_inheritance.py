@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from shoal.core.errors import SettingsError
-from shoal.core.permissions.permission_changes import PermissionMode
+from shoal.core.permissions.permission_changes import PERMISSION_MODES, PermissionMode
+from shoal.core.text.name_suggestions import suggest_name
 
 _MODE_WIDTH: dict[PermissionMode, int] = {
     "plan": 0,
@@ -47,6 +48,10 @@ def get_fork_permission_mode(parent: PermissionMode) -> PermissionMode:
 
 def check_requested_permission_mode(requested: PermissionMode, *, can_bypass: bool) -> PermissionMode:
     """Return the requested mode for a running session. Raises `SettingsError` if it is not allowed."""
+    if requested not in PERMISSION_MODES:
+        raise SettingsError(
+            f"mode: unknown value {requested!r}.{suggest_name(str(requested), PERMISSION_MODES)}"
+        )
     if requested == "bypassPermissions" and not can_bypass:
         raise SettingsError(
             "Permissions cannot be skipped: this session was not started that way. Start it with "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import PurePath
@@ -47,6 +48,7 @@ MethodP = ParamSpec("MethodP")
 MethodR = TypeVar("MethodR")
 _CONTEXT_PARAMETER = "context"
 _NULL = {"type": "null"}
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def build_tool_argument_schema(arguments: type[msgspec.Struct]) -> dict[str, Any]:
@@ -378,9 +380,10 @@ def tool(
         given: Any = function
         if not callable(given) or isinstance(given, type):
             raise TypeError(f"@shoal.tool makes tools from functions, not from {given!r:.80}.")
+        _check_tool_options(given, name, deadline)
         return PythonTool(
             function,
-            name=name or function.__name__,
+            name=function.__name__ if name is None else name,
             description=description or _get_docstring(function),
             reads_only=reads_only,
             deadline=deadline,
@@ -388,6 +391,20 @@ def tool(
         )
 
     return make_tool if function is None else make_tool(function)
+
+
+def _check_tool_options(function: Any, name: Any, deadline: Any) -> None:
+    """Raise `TypeError` or `ValueError` for a name that providers refuse, or a wrong deadline."""
+    given = getattr(function, "__name__", "") if name is None else name
+    if not isinstance(given, str) or _TOOL_NAME.fullmatch(given) is None:
+        raise ValueError(
+            f"@shoal.tool: name: {given!r} cannot name a tool. Use 1 to 64 letters, digits, '_' or '-'."
+        )
+    is_number = isinstance(deadline, int | float) and not isinstance(deadline, bool)
+    if deadline is not None and not (is_number and deadline > 0):
+        raise ValueError(
+            f"@shoal.tool: deadline: expected a number of seconds greater than 0, or None, got {deadline!r}."
+        )
 
 
 class ToolDecorator(Protocol):

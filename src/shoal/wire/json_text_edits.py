@@ -29,7 +29,7 @@ class _JsonEntry(Struct, kw_only=True):
     value_start: int
     end: int
     comma: int | None = None
-    """Position of the comma behind the entry."""
+    """Position of the comma after the entry."""
     entries: list[_JsonEntry] | None = None
     """Entries of an object or a list; None for any other value."""
 

@@ -146,7 +146,8 @@ class Agent(Generic[AnswerT_co]):
             field = (error.field or "").removeprefix(f"{self.name}.")
             python_names = {json_name: name for name, json_name in _FIELD_NAMES.items()}
             location = f"{python_names.get(field, field)}: " if field and field != self.name else ""
-            raise SettingsError(f"shoal.Agent({self.name!r}): {location}{error.problem.what}.") from None
+            end = "" if error.problem.what.endswith("?") else "."
+            raise SettingsError(f"shoal.Agent({self.name!r}): {location}{error.problem.what}{end}") from None
 
 
 def _check_field_types(name: Any, prompt: Any, given: Mapping[str, Any]) -> None:
@@ -160,6 +161,9 @@ def _check_field_types(name: Any, prompt: Any, given: Mapping[str, Any]) -> None
         if value is not None and (isinstance(value, str) or not isinstance(value, Sequence)):
             advice = f" Write {field}=[{value!r}]." if isinstance(value, str) else ""
             raise SettingsError(f"{origin}: {field}: expected a list, got {value!r:.80}.{advice}")
+    instructions = given.get("instructions")
+    if instructions is not None and not isinstance(instructions, bool):
+        raise SettingsError(f"{origin}: instructions: expected True or False, got {instructions!r:.80}.")
     max_turns = given.get("max_turns")
     if max_turns is not None and (isinstance(max_turns, bool) or not isinstance(max_turns, int)):
         raise SettingsError(

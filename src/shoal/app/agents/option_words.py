@@ -22,6 +22,8 @@ _OPTION_OF_FLAG = {
 _OPEN = "shoal.open"
 _HOME_VARIABLE = "SHOAL_HOME=DIRECTORY"
 _COMMAND = re.compile(r"shoal --resume ([\w-]+)|shoal --continue")
+_LIST_TOOL = "Use ListAgents to list the agents."
+_LIST_METHOD = "session.list_subagents() returns the agents."
 _SETTINGS_LINE = "--settings:1:"
 """A mapping is written as JSON in one line, so the number of the line is always 1."""
 _FLAG = re.compile(r"(?<![\w-])--([a-zA-Z][\w-]*)")
@@ -29,7 +31,7 @@ _FLAG = re.compile(r"(?<![\w-])--([a-zA-Z][\w-]*)")
 
 def name_options_in_text(text: str) -> str:
     """Replace command-line flags with the options that a program passes; other flags stay."""
-    text = text.replace(_HOME_VARIABLE, "home=DIRECTORY")
+    text = text.replace(_HOME_VARIABLE, "home=DIRECTORY").replace(_LIST_TOOL, _LIST_METHOD)
     if "--" not in text:
         return text
     text = _COMMAND.sub(_replace_command, text.replace(_SETTINGS_LINE, "--settings:"))
@@ -40,6 +42,8 @@ def name_options_in_error(error: ShoalError, opened_by: str = _OPEN) -> None:
     """Replace flags in the message of an error, and name the function that the program called."""
     if error.args and isinstance(error.args[0], str):
         text = name_options_in_text(error.args[0])
+        if opened_by.startswith("shoal.Team"):  # a team cannot be copied
+            text = text.replace(", or continue in a copy with fork=.", ".")
         if opened_by != _OPEN and text.startswith(f"{_OPEN}: "):
             text = f"{opened_by}{text.removeprefix(_OPEN)}"
         error.args = (text, *error.args[1:])

@@ -50,13 +50,19 @@ class ProgramAgents:
         self._definitions: dict[str, Agent[Any]] = {}
         self.start_refusal = ""
         """Reason why nothing more is started; empty if there is none."""
+        self.names_options = False
+        """True if a program opened the session, so that errors name its options instead of flags."""
 
     @property
     def lead(self) -> AgentRunner:
         return self.runtime.agents.running.lead
 
-    def add_definitions(self, agents: Sequence[Agent[Any]]) -> None:
-        """Add agents whose definitions the session already has. Raises `SettingsError`."""
+    def add_definitions(self, agents: Sequence[Agent[Any]], *, names_options: bool = False) -> None:
+        """Add agents whose definitions the session already has. Raises `SettingsError`.
+
+        With `names_options`, errors name options of the program instead of flags.
+        """
+        self.names_options = names_options
         for agent in agents:
             refuse_unknown_tools(agent, self.runtime.tools)
             self._definitions[agent.name] = agent

@@ -152,6 +152,7 @@ class WorkspaceAllocator:
         self._clock = clock
         self._emit = emit
         self._note = note
+        self._reported_notes: set[str] = set()
         self._turn = turn
         self._worktrees: dict[Path, WorktreeService] = {}
         self._reaped: list[WorktreeService] = []
@@ -287,6 +288,11 @@ class WorkspaceAllocator:
             notes += await worktrees.add_untracked_files(worktree, options.links, is_hidden)
         except (WorktreeError, OSError) as error:
             notes += (f"Untracked files are missing in the worktree: {error}",)
+        # The result of an agent in the foreground does not contain them, and other agents have the same.
+        for note in notes:
+            if note not in self._reported_notes:
+                self._reported_notes.add(note)
+                self._note(note)
         return replace(worktree, notes=(*worktree.notes, *notes)), worktrees
 
     async def _select_sandbox_for_worktree(

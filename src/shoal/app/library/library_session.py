@@ -74,7 +74,7 @@ def _name_options_in_errors(method: Callable[..., Any]) -> Callable[..., Any]:
 
 _INHERITED_METHODS = (
     *("ask_side_question", "compact", "move_to_background", "queue_message", "set_delegate_mode", "set_mode"),
-    *("set_model", "steer", "stop_agents", "stop_task", "undo"),
+    *("set_model", "stop_agents", "stop_task", "undo"),
 )
 
 
@@ -126,7 +126,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         if not self._by_command:
             self.notes[:] = map(name_options_in_text, self.notes)
         try:
-            self.workflows.agents.add_definitions(self._given_agents)
+            self.workflows.agents.add_definitions(self._given_agents, names_options=not self._by_command)
         except BaseException:
             await super().__aexit__(None, None, None)
             raise
@@ -196,6 +196,13 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         turn = self._last_turn = start_turn(prompt, lambda: self._end_abandoned_turn(loop))
         turn.on_error = self._name_options
         return cast("Turn[AnswerT_co]", turn)
+
+    @check_keywords("session.steer()")
+    def steer(self, message: str | Message) -> None:
+        """Send a message to the working lead; it receives it at the next tool-round boundary."""
+        self._require_open()
+        check_prompt("session.steer()", message)
+        super().steer(message)
 
     @check_keywords("session.subscribe()")
     def subscribe(self, callback: Callable[[Event], None]) -> Callable[[], None]:

@@ -205,6 +205,9 @@ def _convert_paths(fields: dict[str, Any]) -> None:
     for name in ("cwd", "home"):
         if name in fields:
             fields[name] = fields[name].expanduser().absolute()
+    cwd = fields.get("cwd")
+    if cwd is not None and not cwd.is_dir():
+        raise SettingsError(f"shoal.open: cwd: {cwd} is not a directory.", path=cwd)
     for name in _PATH_LISTS:
         if isinstance(fields.get(name), list | tuple):
             fields[name] = tuple(_to_path(name, each) for each in fields[name])
@@ -213,6 +216,8 @@ def _convert_paths(fields: dict[str, Any]) -> None:
 def _to_path(name: str, value: Any) -> Path:
     if not isinstance(value, str | os.PathLike):
         raise SettingsError(f"shoal.open: {name}: expected a path, got {value!r}.")
+    if not os.fspath(value):
+        raise SettingsError(f"shoal.open: {name} is empty. Pass a path, or leave it out.")
     return Path(value)
 
 

@@ -44,6 +44,8 @@ class WorkflowRecord(Struct, kw_only=True):
     steps: dict[int, StepRecord] = {}
     phases: list[str] = []
     ended: WorkflowEnded | None = None
+    is_void: bool = False
+    """True if the step that started it runs again on purpose."""
 
     def select_steps(self, rerun_from: int | None) -> list[StepRecord]:
         """Return the steps before the first one that runs again. Raises `TypeError` and `WorkflowError`."""
@@ -80,6 +82,11 @@ class WorkflowRecords:
                 format_session_notice("no_workflow", workflow=repr(workflow or name), names=known or "none")
             )
         return found[-1]
+
+    def find_child(self, parent: str) -> WorkflowRecord | None:
+        """Return the workflow that a step started, as `WORKFLOW:STEP`."""
+        children = (each for each in self.workflows.values() if each.started.parent == parent)
+        return next((each for each in children if not each.is_void), None)
 
     def _apply(self, event: object) -> None:
         match event:
@@ -118,7 +125,10 @@ class WorkflowRecords:
             return
         record.started, record.ended = event, None
         if event.rerun_from is not None:
-            record.steps = {n: step for n, step in record.steps.items() if n < event.rerun_from}
+            for number in [each for each in record.steps if each >= event.rerun_from]:
+                del record.steps[number]
+                if (child := self.find_child(f"{event.workflow}:{number}")) is not None:
+                    child.is_void = True
 
 
 class StepLog:
@@ -165,7 +175,7 @@ class StepLog:
         return self._unclaimed[0] if self._unclaimed else None
 
     def has_result_before(self, number: int | None) -> bool:
-        """Return True if the program did not ask yet for all results of steps before this one, or of all."""
+        """Return True if the program has not asked yet for all results before this step, or all results."""
         first = self.find_first_result()
         return first is not None and (number is None or first.number < number)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any, cast
@@ -13,6 +14,7 @@ from msgspec import Struct
 
 from shoal.agent.tool_calls import run_unrecorded_tool_call
 from shoal.app.agents.agent import Agent
+from shoal.app.agents.option_words import name_options_in_text
 from shoal.app.agents.program_agents import ProgramAgents, SpawnOptions
 from shoal.app.agents.result import build_agent_result, read_full_report
 from shoal.app.model_notices import format_session_notice
@@ -96,11 +98,18 @@ class StepRunner:
         self.started_count = 0
         self.finished_count = 0
         self._quota_refusal = ""
+        self._is_closed = False
+        self._tasks: set[asyncio.Task[Any]] = set()
+        """Tasks that wait for a step."""
 
     def watch_quota(self, event: Event) -> None:
         """Record that the provider refused a request because the quota is exhausted."""
         if isinstance(event, ModelRequestFailed) and event.quota:
             self._quota_refusal = event.reason
+
+    def belongs_to(self, agents: ProgramAgents) -> bool:
+        """Return True if the agents are those of the same session."""
+        return self._agents is agents
 
     @property
     def phase(self) -> str:
@@ -205,8 +214,9 @@ class StepRunner:
             output = await run_unrecorded_tool_call(self._agents.lead, call, self._runtime.tools["Bash"])
             exit_code = (output.data or {}).get("exit_code")
             if exit_code is None:
+                text = name_options_in_text(output.text) if self._agents.names_options else output.text
                 raise WorkflowError(
-                    format_session_notice("workflow_command", command=repr(command), text=output.text)
+                    format_session_notice("workflow_command", command=repr(command), text=text)
                 )
             return {"exit_code": exit_code, "text": output.text}
 
@@ -250,6 +260,8 @@ class StepRunner:
         Raises `WorkflowChanged` if the program does not ask for the recorded steps.
         """
         self._gate.refuse_changed()
+        if self._is_closed:
+            raise WorkflowError(format_session_notice("workflow_over", workflow=self.workflow, path=path))
         requested = RequestedStep(path=path, preview=preview, digest=compute_digest(given), given=given)
         recorded = self._log.take(path, requested.digest)
         self._count_agent(has_child=has_child)
@@ -260,6 +272,20 @@ class StepRunner:
             if value is not None:
                 self._record_result(recorded, value)
                 return value
+        with self._track_task():
+            return await self._execute_step(requested, recorded, preview, execute, until, has_child=has_child)
+
+    async def _execute_step(
+        self,
+        requested: RequestedStep,
+        recorded: StepRecord | None,
+        preview: str,
+        execute: Callable[[StepRecord], Awaitable[Any]],
+        until: int | None,
+        *,
+        has_child: bool,
+    ) -> Any:
+        path, given = requested.path, requested.given
         await self._gate.wait_for_turn(None if recorded is None else recorded.number, requested)
         if self._agents.start_refusal:
             raise WorkflowError(
@@ -284,6 +310,25 @@ class StepRunner:
             value = await execute(step)
             self._record_result(step, value)
         return value
+
+    @contextmanager
+    def _track_task(self) -> Iterator[None]:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            yield
+        finally:
+            self._tasks.discard(task)
+
+    async def close(self) -> None:
+        """End the steps that still run when the program has ended, such as the rest of a failed `gather`."""
+        self._is_closed = True
+        tasks = [task for task in self._tasks if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
     def refuse_changed(self) -> None:
         """Raise `WorkflowChanged` if the program was found to differ."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, get_type_hints
 
 from shoal.app.workflows.json_values import convert_json_value, to_json_value
-from shoal.app.workflows.step_log import StepLog, WorkflowRecords
+from shoal.app.workflows.step_log import StepLog, StepRecord, WorkflowRecord, WorkflowRecords
 from shoal.app.workflows.step_runner import StepRunner
 from shoal.app.workflows.workflow import Workflow
 from shoal.app.workflows.workflow_supervisor import WorkflowLaunch, WorkflowSession, WorkflowSupervisor
@@ -69,7 +69,8 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
     ) -> ReturnT_co:
         """Run the workflow in an open session and return what its function returns.
 
-        Raises what the function raises, and `WorkflowError`.
+        In another workflow it is a step: when that workflow is resumed, this one continues too. Raises what
+        the function raises, and `WorkflowError`.
         """
         _check_session(session)
         self._check_returned_type()
@@ -79,7 +80,26 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
             raise TypeError(f"{self.name}.run(): {error}.") from None
         bound.apply_defaults()
         workflows = session.workflows
+        if (parent := workflows.get_calling_steps()) is not None:
+            return await self._run_as_step(workflows, parent, dict(bound.arguments))
         return await self._execute(workflows, workflows.create_id(self.name), dict(bound.arguments))
+
+    async def _run_as_step(
+        self, workflows: WorkflowSupervisor, parent: StepRunner, arguments: dict[str, Any]
+    ) -> ReturnT_co:
+        async def run_or_continue(step: StepRecord) -> Any:
+            place = f"{parent.workflow}:{step.number}"
+            records = workflows.read_records()
+            if (record := records.find_child(place)) is not None:
+                returned = await self._continue(workflows, records, record)
+            else:
+                workflow = workflows.create_id(self.name)
+                returned = await self._execute(workflows, workflow, arguments, parent=place)
+            return to_json_value(returned, f"The value that {self.name} returns")
+
+        given = {"arguments": self._encode_arguments(arguments)}
+        path = "/".join(filter(None, (parent.phase, f"workflow {self.name}")))
+        return self._convert_returned_value(await parent.run_step(path, given, self.name, run_or_continue))
 
     @check_keywords("workflow.resume()")
     async def resume(
@@ -95,7 +115,15 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
         self._check_returned_type()
         workflows = session.workflows
         records = workflows.read_records()
-        record = records.find(self.name, workflow)
+        return await self._continue(workflows, records, records.find(self.name, workflow), rerun_from)
+
+    async def _continue(
+        self,
+        workflows: WorkflowSupervisor,
+        records: WorkflowRecords,
+        record: WorkflowRecord,
+        rerun_from: int | None = None,
+    ) -> ReturnT_co:
         steps = record.select_steps(rerun_from)
         if record.ended is not None and record.ended.status == "completed" and rerun_from is None:
             return self._convert_returned_value(record.ended.value)
@@ -111,6 +139,7 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
             log=StepLog(steps, records.completions),
             records=records,
             rerun_from=rerun_from,
+            parent=record.started.parent,
         )
 
     def parse_arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,6 +166,7 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
         log: StepLog | None = None,
         records: WorkflowRecords | None = None,
         rerun_from: int | None = None,
+        parent: str = "",
     ) -> ReturnT_co:
         source, digest = self._read_source()
         if records is not None:
@@ -145,15 +175,13 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
             agent=LEAD_ID,
             workflow=workflow,
             name=self.name,
-            arguments={
-                name: to_json_value(value, f"The argument {name!r} of {self.name}")
-                for name, value in arguments.items()
-            },
+            arguments=self._encode_arguments(arguments),
             source=source,
             digest=digest,
             resumed=log is not None,
             rerun_from=rerun_from,
             module=self.__module__,
+            parent=parent,
         )
 
         async def run_function(steps: StepRunner) -> ReturnT_co:
@@ -168,6 +196,12 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
         )
         returned, _ = await workflows.execute(launch)
         return cast("ReturnT_co", returned)
+
+    def _encode_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            name: to_json_value(value, f"The argument {name!r} of {self.name}")
+            for name, value in arguments.items()
+        }
 
     def _check_returned_type(self) -> None:
         """Raise `TypeError` if the returned value could not be stored. Types may be defined after a function,

@@ -25,7 +25,10 @@ def find_recorded_workflow(
     except SessionNotFound:
         return _search_recent_runs(home, reference)
     found = list_recorded_workflows(run)
-    if workflow is not None:
+    if workflow is None:
+        # A workflow that another one started continues with that one.
+        found = [each for each in found if not each.started.parent]
+    else:
         found = [each for each in found if workflow in (each.started.workflow, each.started.name)]
     if not found:
         raise WorkflowError(
@@ -41,7 +44,8 @@ def list_recorded_workflows(run: RunHandle) -> Sequence[WorkflowRecord]:
 def _search_recent_runs(home: Path, reference: str) -> tuple[RunHandle, WorkflowRecord]:
     for run in islice(list_runs_newest_first(home), _MAX_SEARCHED_RUNS):
         for record in reversed(list_recorded_workflows(run)):
-            if reference in (record.started.workflow, record.started.name):
+            name = None if record.started.parent else record.started.name
+            if reference in (record.started.workflow, name):
                 return run, record
     raise WorkflowError(
         f"No session and no workflow in the last {_MAX_SEARCHED_RUNS} runs is named {reference!r}. Pass the "

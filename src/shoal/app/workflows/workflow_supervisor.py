@@ -28,6 +28,7 @@ _DETAIL_LENGTH = 2_000
 _ancestors: ContextVar[tuple[str, ...]] = ContextVar(
     "names of the workflows that started this one", default=()
 )
+_current_steps: ContextVar[StepRunner | None] = ContextVar("steps of the workflow of this task", default=None)
 
 
 class WorkflowSession(Protocol):
@@ -144,6 +145,11 @@ class WorkflowSupervisor:
     def read_records(self) -> WorkflowRecords:
         return WorkflowRecords(self.agents.runtime.store.journal.read_records())
 
+    def get_calling_steps(self) -> StepRunner | None:
+        """Return the steps of the workflow that makes this call; None if a program or a person makes it."""
+        steps = _current_steps.get()
+        return steps if steps is not None and steps.belongs_to(self.agents) else None
+
     def create_id(self, name: str) -> str:
         return f"{name}-{self.agents.lead.ids.new_short_id()}"
 
@@ -174,8 +180,10 @@ class WorkflowSupervisor:
             max_agents=start.max_agents,
         )
         token = _ancestors.set((*_ancestors.get(), start.name))
+        steps_token = _current_steps.set(steps)
         unsubscribe = events.subscribe(steps.watch_quota)
         task = asyncio.ensure_future(self._run_program(launch, steps))
+        _current_steps.reset(steps_token)
         running = self._running[start.workflow] = self._latest[start.workflow] = RunningWorkflow(
             id=start.workflow, name=start.name, steps=steps, task=task
         )
@@ -191,6 +199,7 @@ class WorkflowSupervisor:
             self._emit_end(running, "failed", f"{type(error).__name__}: {error}")
             raise
         finally:
+            await steps.close()
             unsubscribe()
             _ancestors.reset(token)
             del self._running[start.workflow]

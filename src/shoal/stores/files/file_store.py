@@ -25,9 +25,9 @@ class FileStore:
     """Sessions and teams in files. Each part is imported when it is first opened."""
 
     @check_keywords("shoal.FileStore()")
-    def __init__(self, home: Path, *, durable: bool = False, read_only: bool = False) -> None:
+    def __init__(self, home: Path | str, *, durable: bool = False, read_only: bool = False) -> None:
         """With `read_only`, teams are only read: nothing is created, repaired, released or renamed."""
-        self.home = home
+        self.home = Path(home)
         self._durable = durable
         """True to flush every change to the disk before work continues, so that a power failure loses
         nothing."""
