@@ -236,7 +236,7 @@ async def _measure_backlog(mailboxes: FileMailboxStore, root: Path, size: MailBe
         if len(figures) > 1:
             figures.append(_make_growth_figure(first_times, times, waiting))
             take_time = await _time_samples(10, pair.take_and_mark)
-            figures.append(_make_batch_figure(f"take + mark 64, 64 of {waiting:,} move up", take_time, None))
+            figures.append(_make_batch_figure(f"take + mark 64 of {waiting:,} unread", take_time, None))
     return figures
 
 

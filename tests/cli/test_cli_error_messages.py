@@ -112,13 +112,26 @@ def test_advice_is_a_command_to_type() -> None:
     assert format_resume_hint("abc").endswith("shoal --resume abc")
 
 
-@pytest.mark.parametrize("command", ["", "echo $(date)", "a\nb", "x" * 100])
-def test_a_rule_that_cannot_be_typed_is_shown_as_a_placeholder(command: str) -> None:
-    rule = f"Bash({command})" if command else ""
-    question = PermissionQuestion(
-        id="q", agent=LEAD_ID, tool_use_id="t", tool="Bash", input={}, reason="r", rule=rule
+def _make_question(tool: str, rule: str) -> PermissionQuestion:
+    return PermissionQuestion(
+        id="q", agent=LEAD_ID, tool_use_id="t", tool=tool, input={}, reason="r", rule=rule
     )
-    assert "--allowedTools 'Bash(…)'" in format_permission_hint([question])
+
+
+@pytest.mark.parametrize("command", ["echo $(date)", "a\nb", "x" * 100])
+def test_a_rule_that_cannot_be_typed_is_shown_as_a_placeholder(command: str) -> None:
+    hint = format_permission_hint([_make_question("Bash", f"Bash({command})")])
+    assert "--allowedTools 'Bash(…)'" in hint
+
+
+def test_no_rule_is_advised_for_a_call_that_a_person_must_approve_each_time() -> None:
+    alone = format_permission_hint([_make_question("Write", "")])
+    assert "permission question: Write. A person must approve it each time" in alone
+    assert "--allowedTools" not in alone
+    assert "--permission-mode" not in alone
+    both = format_permission_hint([_make_question("Write", ""), _make_question("Bash", "Bash(make)")])
+    assert "question: Bash. Allow it with --allowedTools 'Bash(make)'" in both
+    assert "question: Write. A person must approve it each time" in both
 
 
 def test_terminal_codes_from_a_server_are_removed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,7 +41,7 @@ async def test_servers_are_added_and_removed_in_files_with_comments_and_trust_st
     path.parent.mkdir(exist_ok=True)
     path.write_text(LOCAL_TEXT)
     assert (await shoal("trust")).code == 0
-    added = await shoal("mcp", "add", "new", "--", "new")
+    added = await shoal("mcp", "add", "new", "-e", "A=1", "--", "new", "-x", "y")
     assert (added.code, "not valid JSON" in added.err) == (0, False)
     removed = await shoal("mcp", "remove", "old")
     assert (removed.code, removed.err) == (0, "")
@@ -140,5 +140,9 @@ async def test_a_subdirectory_has_the_servers_of_its_repository(
     assert await list_enabled(inside) == {**listed, "shared": True}
     assert (await inside("trust", "--revoke")).code == 0
     assert not (await list_enabled(shoal))["shared"]
+    worktree = project / ".claude/worktrees/feat"
+    worktree.mkdir(parents=True)
+    (worktree / ".git").write_text(f"gitdir: {project}/.git/worktrees/feat\n")
+    assert (await list_enabled(ShoalProgram(worktree)))["local"]
     assert (await inside("mcp", "remove", "twice")).code == 0
     assert await list_enabled(inside) == {"local": True, "shared": False}

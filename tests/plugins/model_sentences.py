@@ -15,6 +15,7 @@ MODEL_REFUSALS = frozenset(
     | {"WorkflowChanged", "ScriptProtocolError", "McpRequestRefused", "McpConnectionLost", "ToolError"}
     | {"RelayedMcpServerError", "WebPageFetchRefusedError", "InvalidGlobError", "InvalidRegexError"}
     | {"UnfittingImage", "HookToolCallError", "DenyDecision", "DenyAnswer", "create_tool_error_output"}
+    | {"_create_not_run_output", "_refuse_tool_call"}
 )
 """Refusals whose text reaches a model, as the result of a tool or as a notice."""
 MODEL_OUTPUTS = frozenset({"ToolOutput", "ToolResultBlock"})

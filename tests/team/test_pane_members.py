@@ -213,6 +213,37 @@ async def test_the_permission_mode_of_a_foreign_program_is_an_argument_and_not_i
     assert [each["name"] for each in roster if each["planModeRequired"]] == ["bob"]
 
 
+async def test_a_foreign_program_is_refused_if_it_cannot_know_the_only_tools_of_its_lead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmux: TmuxServer
+) -> None:
+    for name, value in tmux.start_user_session().inside_env.items():
+        monkeypatch.setenv(name, value)
+    chief = {
+        "description": "Leads.",
+        "prompt": "You lead.",
+        "tools": ["Bash(git:*)", "TeamCreate", "Agent", "SendMessage"],
+    }
+    given = {
+        "settings": make_shoal_settings(shutdown_grace=10, teammate_programs={"scout": WAITING_PROGRAM}),
+        "agents": {"scout": {"description": "Looks.", "prompt": "You look."}, "chief": chief},
+        "agent": "chief",
+    }
+    async with (
+        run_provider(
+            monkeypatch, lead=[CREATE, spawn_member("ann", subagent_type="scout"), "Wait."]
+        ) as server,
+        open_process_session(tmp_path, **given) as session,
+        asyncio.timeout(40),
+    ):
+        async for _ in session.run("Go."):
+            pass
+        assert read_team_config("crew")["members"][1:] == []
+    heard = join_conversation(list_requests_of(server, "lead")[-1])
+    assert "The teammate ann was not started: the definition of this agent allows only" in heard
+    assert "Bash(git:*), TeamCreate, Agent, SendMessage" in heard
+    assert len(tmux.list_panes("#{pane_id}")) == 1
+
+
 def read_arguments(tmux: TmuxServer, pane: str) -> list[str]:
     """Read the arguments of the program in a pane."""
     pid = tmux("display-message", "-p", "-t", pane, "#{pane_pid}")

@@ -138,7 +138,7 @@ class _HaltOnDenialQuestionBroker:
     async def ask_person_or_deny(self, question: Question) -> Answer:
         answer = await self._agent.environment.question_broker.ask_person_or_deny(question)
         if isinstance(answer, DenyAnswer) and answer.ends_turn and not self._agent.state.halt_reason:
-            self._agent.state.halt_reason = f"it was told to stop: {answer.reason}"
+            self._agent.state.halt_reason = format_notice("told_to_stop", reason=answer.reason)
         return answer
 
 
@@ -279,7 +279,7 @@ async def _run_tool_call_with_hooks(
     if agent.state.halt_reason:
         return _create_not_run_output(call, agent.state.halt_reason)
     if (refusal := hook_decision.refusal) is not None:
-        return _create_not_run_output(call, f"a PreToolUse hook blocked it: {refusal}")
+        return _create_not_run_output(call, format_notice("hook_blocked_call", reason=refusal))
     permitted_call = await _check_tool_call_permission(agent, call, tool, hook_decision)
     if not isinstance(permitted_call, ToolUseBlock):
         return permitted_call
@@ -307,9 +307,8 @@ async def _check_tool_call_permission(
             if agent.hooks.has_hooks_for("PermissionRequest"):
                 permission_hook_decision = await run_permission_hooks(agent, call)
                 if agent.state.halt_reason or permission_hook_decision.refusal is not None:
-                    refusal = (
-                        agent.state.halt_reason
-                        or f"a PermissionRequest hook denied it: {permission_hook_decision.refusal}"
+                    refusal = agent.state.halt_reason or format_notice(
+                        "hook_denied_call", reason=permission_hook_decision.refusal
                     )
                     return _create_not_run_output(call, refusal)
                 if permission_hook_decision.decision == "allow" and not ask_decision.needs_person:
@@ -353,7 +352,7 @@ async def _ask_person_for_permission(
         case DenyAnswer(reason=reason):
             return await _refuse_tool_call(agent, call, reason)
         case _:
-            return await _refuse_tool_call(agent, call, "the answer was not a permission decision")
+            return await _refuse_tool_call(agent, call, format_notice("no_permission_decision"))
 
 
 def _explain_question(tool: Tool, call: ToolUseBlock, ask_decision: AskDecision) -> str:
@@ -456,7 +455,7 @@ def _find_tool_by_name_or_alias(agent: AgentRunner, name: str) -> Tool | None:
 
 def _explain_unknown_tool(name: str, available: list[str]) -> str:
     matches = get_close_matches(name, available, n=1)
-    suggestion = f" Did you mean {matches[0]}?" if matches else ""
+    suggestion = f" {format_notice('tool_suggestion', name=matches[0])}" if matches else ""
     return format_notice("unknown_tool", name=repr(name), suggestion=suggestion, tools=", ".join(available))
 
 

@@ -141,7 +141,7 @@ _OTHER_OUTPUT_LETTERS = ("-w", "-t", "-P")
 _INSTALLERS = frozenset({"install", "download", "wheel"})
 _INSTALL_FLAGS = ("-t", "--root", "--prefix")
 _AWK_COMPUTED_OUTPUT = re.compile(r"print[^;}\n]*>(?!>|\s*\"[^\"\\]*\"\s*(?:[;})\n]|$))")
-"""Code of awk that writes a file without naming it as one plain text."""
+"""awk code that writes a file whose name is not one plain string."""
 _MAKING_MODULES = frozenset(
     {"venv", "virtualenv", "zipfile", "tarfile", "compileall", "py_compile", "zipapp"}
 )

@@ -29,6 +29,7 @@ _GLOB = re.compile(r"[*?\[]")
 _GIT_PLUMBING = {"send-pack": "push", "http-push": "push", "fetch-pack": "fetch", "commit-tree": "commit"}
 """Git commands that do the work of another git command."""
 _WITHOUT_QUOTES = str.maketrans("", "", "\"'\\")
+_MAX_PROGRAMS = 1_000
 _GIT_PROGRAM = "git-"
 _GIT_ALIAS = re.compile(r"(?:^|=)(?:alias|include)", re.IGNORECASE)
 """Git settings that can make a subcommand mean another one."""
@@ -264,6 +265,8 @@ class ShellCommandRules:
         self.rules = tuple(map(ShellCommandRule, rules))
         self._first_words = frozenset(rule.first for rule in self.rules)
         self._plain_names = frozenset(get_standard_name(rule.first) for rule in self.rules)
+        self._programs: dict[str, bool] = {}
+        """Programs, and whether a rule may be about them."""
         self._whole_commands = frozenset(rule.text.strip() for rule in self.rules)
         # A name with a slash matches the end of longer names.
         self._can_look_up = not any(rule.has_wildcards or "/" in rule.first for rule in self.rules)
@@ -281,17 +284,31 @@ class ShellCommandRules:
         if not self._can_look_up or not analysis.is_complete or command.strip() in self._whole_commands:
             return False
         for part in analysis.parts:
-            words = _split_git_program(part.words if part.argv is None else part.argv)
-            if part.via or part.code or 0 in part.globs or (not words and part.argv is None):
+            words = part.words if part.argv is None else part.argv
+            if part.via or part.code or (part.globs and 0 in part.globs):
                 return False
-            if words and (
-                words[0] is None
-                or _get_program_base_name(words[0]) in self._first_words
-                or _has_other_names(words[0])
-                or get_standard_name(words[0]) in self._plain_names
-            ):
+            if words:
+                if words[0] is None or self._may_be_about(words[0]):
+                    return False
+            elif part.argv is None:
                 return False
         return True
+
+    def _may_be_about(self, name: str) -> bool:
+        """Return False if certainly no rule is about the program."""
+        found = self._programs.get(name)
+        if found is None:
+            plain_name = "git" if _GIT_PROGRAM in name else name
+            found = (
+                _get_program_base_name(plain_name) in self._first_words
+                or _has_other_names(plain_name)
+                or get_standard_name(plain_name) in self._plain_names
+                or plain_name is not name
+            )
+            if len(self._programs) >= _MAX_PROGRAMS:
+                self._programs.clear()
+            self._programs[name] = found
+        return found
 
 
 def _is_word_pattern_match(pattern: tuple[str, ...], words: tuple[str, ...]) -> bool:

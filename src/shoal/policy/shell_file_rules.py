@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import partial
 
 from shoal.core.errors import WorkspaceError
 from shoal.policy.changed_files import (
@@ -15,6 +16,7 @@ from shoal.policy.changed_files import (
     list_changed_directories,
 )
 from shoal.policy.git_contents import find_git_contents, list_tracked_files
+from shoal.policy.incoming_files import list_incoming_files
 from shoal.policy.path_resolver import CommandPathResolver
 from shoal.policy.permission_rules import ToolPermissionRule
 from shoal.policy.rule_decisions import ShellCommandPartDecision, build_rule_decision, find_any_file_rule
@@ -159,23 +161,22 @@ class ShellFileRuleChecker:
         if rule is None and endings is not None:
             rule = unchangeable.find_rule_for_kind(self._paths.root, endings)
         if rule is None and changes_git_tree(part):
-            rule = self._find_tracked_file_rule(places, unchangeable)
+            rule = self._find_tracked_file_rule(part, places, unchangeable)
         return None if rule is None else build_rule_decision("ask", part, rule, is_doubtful=True)
 
     def _find_tracked_file_rule(
-        self, places: tuple[str, ...], unchangeable: UnreadableFileRules
+        self, part: SimpleShellCommand, places: tuple[str, ...], unchangeable: UnreadableFileRules
     ) -> ToolPermissionRule | None:
-        """Return a rule about files that git tracks in one of the directories that a command may run in."""
-        for place in ("", *places):
-            directory = f"{self._paths.root}/{place}" if place[:1] != "/" else place
-            tracked = list_tracked_files(os.path.realpath(directory))
-            rule = (
-                unchangeable.find_possible_rule_below(self._paths.directories)
-                if tracked is None
-                else unchangeable.find_rule_for_files(tracked)
-            )
-            if rule is not None:
-                return rule
+        """Return a rule about files that git tracks, or would add, where a command may run."""
+        possible = unchangeable.find_possible_rule_below(self._paths.directories)
+        for place in ("", *places) if possible is not None else ():
+            directory = os.path.realpath(f"{self._paths.root}/{place}" if place[:1] != "/" else place)
+            # Listing the files that would be added is slow, so it is done only if no tracked file matches.
+            for list_files in (list_tracked_files, partial(list_incoming_files, part)):
+                files = list_files(directory)
+                rule = possible if files is None else unchangeable.find_rule_for_files(files)
+                if rule is not None:
+                    return rule
         return None
 
     def _check_git_and_listed_files(

@@ -311,7 +311,7 @@ class ShellCommandPermissionDecider:
                 analysis.trouble, suggestions=rule_suggestions.suggest_rules_for_command(command, ())
             )
         parts = analysis.parts
-        if len(parts) > 1 and any(part.writes for part in parts) and self._may_obey_written_settings(parts):
+        if len(parts) > 1 and any(map(_get_writes, parts)) and self._may_obey_written_settings(parts):
             return AskDecision(format_policy_notice("new_settings"))
         decisions = [self._decide_simple_command(part, tables, mode) for part in analysis.parts]
         not_allowed = [each for each in decisions if each.verdict != "allow"]
@@ -347,6 +347,8 @@ class ShellCommandPermissionDecider:
 
     def _find_unpacking_objection(self, parts: tuple[SimpleShellCommand, ...]) -> str | None:
         """Return why a command must be asked that unpacks or copies files which it does not name."""
+        if all(map(_is_read_only, parts)):
+            return None
         are_files_final = len(parts) == 1 or not any(map(_may_write_archive, parts))
         try:
             found = (
@@ -361,6 +363,8 @@ class ShellCommandPermissionDecider:
             return str(error)
 
     def _may_obey_written_settings(self, parts: tuple[SimpleShellCommand, ...]) -> bool:
+        if not any(part.words and get_checkout_judge(part.words) is not None for part in parts):
+            return False
         if any(map(is_json_tool, parts)) and any(map(may_write_python_module, parts)):
             return True
         return any(map(may_write_settings, parts)) and any(

@@ -94,7 +94,7 @@ AWKS = frozenset({"awk", "gawk", "mawk", "nawk"})
 _AWK_COMPUTED_INPUT = re.compile(
     r"getline\b[^<;}\n]*<(?!\s*\"[^\"\\]*\"\s*(?:[;})>&|\n]|$))|\bARG[VC]\b|@include|@load"
 )
-"""Code of awk that reads a file without naming it as one plain text."""
+"""awk code that reads a file whose name is not one plain string."""
 _INPUT_TOKEN = re.compile(r"[^\\\s'\"`;|&<>(){}\[\],=@:$]+")
 _CODE_TOKEN = re.compile(r"[^\s'\"`;|&<>(){}\[\],=@:$]+")
 
@@ -194,9 +194,12 @@ def join_places(paths: Iterable[str], places: Iterable[str]) -> list[str]:
 
 def may_read_other_files(part: SimpleShellCommand) -> bool:
     """Return False if the command certainly reads the files that its words name, and no others."""
-    if not part.read_only or part.via or not part.words:
+    if not part.read_only or part.via:
         return True
-    if get_program_name(part.words) in _SEARCHING_PROGRAMS:
+    if part.words:
+        if get_program_name(part.words) in _SEARCHING_PROGRAMS:
+            return True
+    elif part.argv:
         return True
     return bool(part.reads) and GLOB.search(" ".join(part.reads)) is not None
 

@@ -101,7 +101,9 @@ class AgentRegistry:
         run = self._runs.get(self.resolve_agent_id(text))
         if run is None:
             names = [each.facts.name or each.id for each in self._runs.values()][-_MAX_LISTED_NAMES:]
-            listing = f" Known: {', '.join(names)}." if names else " None has been started."
+            if not names:
+                raise AgentRequestRefused(format_run_notice("no_agents", name=repr(text)))
+            listing = ", ".join(names)
             raise AgentRequestRefused(format_run_notice("unknown_agent", name=repr(text), listing=listing))
         return run
 

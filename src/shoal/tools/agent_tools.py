@@ -213,7 +213,7 @@ def _format_agent_result(result: AgentResult) -> ToolOutput:
 
 
 def _format_agent_result_trailer(result: AgentResult) -> str:
-    lines = [f"agentId: {result.agent} (SendMessage resumes it)"]
+    lines = [format_tool_text("Agent", "agent_id", agent=result.agent)]
     if result.worktree is not None:
         lines.append(format_retained_worktree_work(result.worktree))
     lines.append(f"evidence: {format_work_evidence(result.evidence)}")
@@ -229,9 +229,17 @@ def _format_background_launch(launch: BackgroundAgentLaunchResult) -> ToolOutput
     intro = load_tool_text("Agent", "moved" if launch.moved else "started")
     lines = [
         f"{intro} agentId: {launch.agent}" + (f", name: {launch.name}" if launch.name else ""),
-        f"It is {resolved.kind} ({resolved.source}) on {resolved.model}, mode {resolved.mode}, "
-        f"in {resolved.cwd}, with {_format_agent_capabilities(resolved)}, "
-        f"starting at about {resolved.start_tokens:,} tokens.",
+        format_tool_text(
+            "Agent",
+            "resolved",
+            kind=resolved.kind,
+            source=resolved.source,
+            model=resolved.model,
+            mode=resolved.mode,
+            cwd=resolved.cwd,
+            capabilities=_format_agent_capabilities(resolved),
+            tokens=f"{resolved.start_tokens:,}",
+        ),
         *resolved.notes,
         format_tool_text("Agent", "launched", path=launch.output),
     ]

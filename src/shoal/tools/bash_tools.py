@@ -279,12 +279,14 @@ def _format_background_shell_start(shell: BackgroundShellProcess) -> ToolOutput:
 
 def _describe_shell_state(shell: BackgroundShellProcess) -> str:
     if shell.status == "running":
-        return f"{shell.id} is still running."
+        return format_tool_text("BashOutput", "running", id=shell.id)
     if shell.status == "lost":
-        return f"{shell.id} was lost. {shell.error_text}"
+        return format_tool_text("BashOutput", "lost", id=shell.id, error=shell.error_text)
     if shell.status == "stopped":
-        return f"{shell.id} was stopped on request. {shell.error_text}".rstrip()
-    return f"{shell.id} has ended. {_describe_exit_status(shell.exit_code or 0)}"
+        return format_tool_text("BashOutput", "stopped", id=shell.id, error=shell.error_text).rstrip()
+    return format_tool_text(
+        "BashOutput", "ended", id=shell.id, status=_describe_exit_status(shell.exit_code or 0)
+    )
 
 
 def _describe_exit_status(status: int) -> str:
@@ -298,5 +300,6 @@ def _describe_exit_status(status: int) -> str:
 
 def _describe_unknown_shell_id(shell_id: str, shells: BackgroundShellSupervisor) -> str:
     listing = ", ".join(f"{shell.id} ({shell.status})" for shell in shells.list_shells())
-    hint = f"Known: {listing}." if listing else "There are none."
-    return f"There is no background command {shell_id!r}. {hint}"
+    if not listing:
+        return format_tool_text("BashOutput", "no_shells", id=repr(shell_id))
+    return format_tool_text("BashOutput", "unknown_shell", id=repr(shell_id), listing=listing)

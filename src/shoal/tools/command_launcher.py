@@ -36,7 +36,7 @@ exit $__shoal_status
 
 
 _LAST_DIRECTORY_PREFIX = ".shoal-directory-"
-"""Commands may put files of their own next to these."""
+"""Commands may create other files next to these."""
 
 
 class ShellProcess:

@@ -92,7 +92,7 @@ def _join_notebook_parts(parts: list[str | ImageBlock]) -> str | tuple[TextBlock
                 texts = []
             continue
         if len(part) > characters_left:
-            texts.append(f"[Cut: {len(parts) - number} more cells and outputs. Use Grep for the rest.]")
+            texts.append(format_tool_text("Read", "notebook_cut", count=len(parts) - number))
             break
         characters_left -= len(part)
         texts.append(part)

@@ -181,8 +181,9 @@ def _report_plan_mode_exit(
     mode: PermissionMode, agent_plan: AgentPlan, digest: str | None = None
 ) -> ToolOutput:
     agent_plan.on_mode_changed(mode)
-    intro = "You have left plan mode" if digest is None else "The plan is approved"
     return ToolOutput(
-        content=format_tool_text("ExitPlanMode", "left", intro=intro, path=agent_plan.path, mode=mode),
+        content=format_tool_text(
+            "ExitPlanMode", "left" if digest is None else "approved", path=agent_plan.path, mode=mode
+        ),
         data={"path": str(agent_plan.path), "mode": mode, "approved": digest},
     )

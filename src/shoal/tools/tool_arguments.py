@@ -10,6 +10,7 @@ import msgspec
 
 from shoal.core.conversation.model_requests import ToolSchema
 from shoal.core.output_type import convert_path
+from shoal.tools.tool_texts import format_tool_text
 
 _ERROR_LOCATION = re.compile(r"(?P<what>.*?)(?: - at `\$(?P<where>.*)`)?$", re.DOTALL)
 _MAX_VALUE_CHARACTERS = 60
@@ -62,15 +63,19 @@ def parse_tool_arguments_leniently(
         if name in arguments:
             continue
         if parameter.is_required:
-            problems.append(f"`{name}` is missing: {_describe_expected_type(properties.get(name, {}))}.")
+            expected = _describe_expected_type(properties.get(name, {}))
+            problems.append(format_tool_text("function", "missing", name=name, expected=expected))
         else:
             parsed.setdefault(parameter.field, parameter.default)
     if not problems:
         return parsed
     listing = "\n".join(f"- {problem}" for problem in problems)
-    return (
-        f"{schema.name} was not run: its arguments are "
-        f"invalid:\n{listing}\n{_describe_tool_parameters(schema)}"
+    return format_tool_text(
+        "function",
+        "invalid",
+        tool=schema.name,
+        problems=listing,
+        parameters=_describe_tool_parameters(schema),
     )
 
 
@@ -101,15 +106,18 @@ def _describe_argument_mismatch(
     what, location = (match["what"], match["where"]) if match else (str(error), None)
     if location:
         return f"`{name}{location}`: {what[:1].lower()}{what[1:]}."
-    return f"`{name}`: {_describe_expected_type(schema)}, got {_describe_argument_value(value)}."
+    expected, given = _describe_expected_type(schema), _describe_argument_value(value)
+    return format_tool_text("function", "mismatch", name=name, expected=expected, given=given)
 
 
 def _describe_unknown_argument(name: str, tool: str, parameters: Mapping[str, FunctionToolParameter]) -> str:
     import difflib
 
     close = difflib.get_close_matches(name, parameters, n=1)
-    suggestion = f" Did you mean `{close[0]}`?" if close else ""
-    return f"`{_shorten_argument_text(name)}` is not an argument of {tool}.{suggestion}"
+    shown = _shorten_argument_text(name)
+    if not close:
+        return format_tool_text("function", "unknown", name=shown, tool=tool)
+    return format_tool_text("function", "misspelled", name=shown, tool=tool, close=close[0])
 
 
 def _describe_expected_type(schema: Mapping[str, Any]) -> str:
@@ -158,11 +166,11 @@ def _shorten_argument_text(text: str) -> str:
 def _describe_tool_parameters(schema: ToolSchema) -> str:
     properties = schema.input_schema["properties"]
     if not properties:
-        return f"{schema.name} takes no arguments."
+        return format_tool_text("function", "no_arguments", tool=schema.name)
     required = schema.input_schema["required"]
     descriptions = (
         f"{name} ({_describe_expected_type(field).removeprefix('expected ')}"
         f"{', required' if name in required else ''})"
         for name, field in properties.items()
     )
-    return f"{schema.name} takes: {'; '.join(descriptions)}."
+    return format_tool_text("function", "arguments", tool=schema.name, arguments="; ".join(descriptions))

@@ -62,7 +62,7 @@ class ParsedHooks(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     """One sentence for each hook that works differently than its author may expect."""
     unused: tuple[str, ...] = ()
-    """One sentence for each part that has no use here; nothing that is guarded depends on it."""
+    """One sentence for each part that has no effect here; no guard depends on it."""
 
 
 class _InvalidHookConfigError(Exception):
@@ -111,7 +111,7 @@ class _HookParser:
                     yield from self._parse_matcher_hooks(event, entry, (*key_path, event, str(number)))
 
     def _report_unknown_event(self, event: Any, key_path: tuple[str, ...]) -> None:
-        """Report a spelling mistake; the event of a newer program costs no line."""
+        """Report a misspelled event; an event of a newer program is not reported."""
         matches = get_close_matches(str(event), HOOK_EVENTS, n=1)
         if matches:
             self._add_problem(key_path, f"unknown event; did you mean {matches[0]}?")
@@ -194,7 +194,7 @@ class _HookParser:
     def _replace_invalid_hook(
         self, event: HookEvent, matcher: str, problem: str, key_path: tuple[str, ...]
     ) -> Iterator[Hook]:
-        """Yield a hook that blocks what the invalid one may guard: without it nobody does."""
+        """Yield a hook that blocks what the invalid hook may guard, because nothing else does."""
         if event not in _GUARDED_EVENTS or self._refuses_unknown_parts:
             self._add_problem(key_path, problem)
             return
@@ -262,7 +262,7 @@ def parse_hooks_setting(
 
 
 def is_usable_hook(hook: Hook) -> bool:
-    """Return False for a hook that stands for an invalid entry and blocks what that may guard."""
+    """Return False for a hook that replaces an invalid entry and blocks what it may guard."""
     return not isinstance(hook.action, PythonCallbackHookAction)
 
 

@@ -33,7 +33,7 @@ _TEXT_CONTEXT_EVENTS = ("UserPromptSubmit", "SessionStart", "Setup")
 _NO_REASON = "it gave no reason"
 _MAX_LINE_LENGTH = 4096
 _ASYNC_KEYS = ("async", "asyncTimeout")
-"""Keys of a program for which Shoal should not wait; they have no effect on a decision."""
+"""Keys that ask Shoal not to wait for the program; they do not affect a decision."""
 _CALL_EVENTS: tuple[HookEvent, ...] = ("PreToolUse", "PermissionRequest")
 _NARROWING_KEYS: Mapping[str, tuple[str, ...]] = {
     "permissionDecision": _CALL_EVENTS,

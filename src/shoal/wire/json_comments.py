@@ -13,7 +13,7 @@ _NOT_A_LINE_END = re.compile(r"[^\n]")
 
 
 def blank_json_comments(text: str) -> str:
-    """Return the text with comments and trailing commas as blanks, so that every position stays."""
+    """Return the text with comments and trailing commas as blanks, so that positions do not change."""
     return _TRAILING_COMMA.sub(_blank_unless_string, _COMMENT.sub(_blank_unless_string, text))
 
 

@@ -29,7 +29,7 @@ class _JsonEntry(Struct, kw_only=True):
     value_start: int
     end: int
     comma: int | None = None
-    """Position of the comma behind the entry."""
+    """Position of the comma after the entry."""
     entries: list[_JsonEntry] | None = None
     """Entries of an object or a list; None for any other value."""
 
@@ -40,6 +40,7 @@ def edit_json_text(text: str, value: Any) -> str:
     Raises `UneditableJsonError` if comments or commas prevent it, `ValueError` if the text is not JSON.
     """
     old, _ = decode_commented_json(text)
+    value = json.loads(json.dumps(value))  # with lists instead of tuples
     editor = _JsonTextEditor(text)
     try:
         editor.change_value(editor.parse_document(), old, value, depth=0)
@@ -64,6 +65,7 @@ class _JsonTextEditor:
         self._comments = find_json_comments(text)
         self._indent = detect_json_indent(text) or "  "
         self._edits: list[_Edit] = []
+        self._is_one_line = "\n" not in text.strip() and text.strip() != "{}"
         self._tokens = [*_iter_tokens(text, self._comments)]
 
     def parse_document(self) -> _JsonEntry:
@@ -151,11 +153,13 @@ class _JsonTextEditor:
     def _add_entries(self, parent: _JsonEntry, kept: list[_JsonEntry], added: list[str], depth: int) -> None:
         if not added:
             return
-        is_multiline = "\n" in self._text[parent.value_start : parent.end] or not parent.entries
+        is_multiline = "\n" in self._text[parent.value_start : parent.end] or (
+            not parent.entries and not self._is_one_line
+        )
         separator = f"\n{self._indent * (depth + 1)}" if is_multiline else " "
         if not kept:
-            inner = separator.join(("", f",{separator}".join(added)))
-            closing = f"\n{self._indent * depth}"
+            inner = (separator if is_multiline else "") + f",{separator}".join(added)
+            closing = f"\n{self._indent * depth}" if is_multiline else ""
             has_line_end = "\n" in self._text[parent.value_start + 1 : parent.end - 1]
             position = parent.value_start + 1
             self._edits.append((position, position, inner + ("" if has_line_end else closing)))
@@ -183,6 +187,8 @@ class _JsonTextEditor:
         return current if current < limit else position
 
     def _format_value(self, value: Any, depth: int) -> str:
+        if self._is_one_line and depth:
+            return json.dumps(value, ensure_ascii=False)
         text = json.dumps(value, indent=self._indent, ensure_ascii=False)
         return text.replace("\n", f"\n{self._indent * depth}")
 

@@ -14,7 +14,7 @@ _KEYS = ("cpus", "memory", "gpus", "labels")
 _MAX_COUNT = 100_000
 _MAX_BYTES = 1 << 50
 _SMALLEST_SHARE = 0.0001
-"""Share of a processor in which Ray counts."""
+"""Smallest share of a processor that Ray counts."""
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12} | {
     f"{letter}{ending}": 1 << (10 * power)
     for power, letter in enumerate("KMGT", 1)

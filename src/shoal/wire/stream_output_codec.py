@@ -24,7 +24,7 @@ ResultSubtype: TypeAlias = Literal[
 SessionState: TypeAlias = Literal["running", "requires_action", "idle"]
 
 PROTOCOL_VERSION = "2.1.248"
-"""Version of the original whose protocol this is. The public SDK warns if no version is sent."""
+"""Version of the program whose protocol this is. The public SDK warns if no version is sent."""
 
 _SUBTYPES: dict[TurnEndReason, ResultSubtype] = {
     "done": "success",

@@ -89,7 +89,7 @@ _DECODER: msgspec.json.Decoder[ScriptMessage] = msgspec.json.Decoder(ScriptMessa
 
 
 def parse_frame_length(header: bytes) -> int:
-    """Raises `ScriptProtocolError` if the message would be too large."""
+    """Return the length of the next message; raise `ScriptProtocolError` if it is too large."""
     (length,) = _LENGTH.unpack(header)
     if length > MAX_FRAME_BYTES:
         raise ScriptProtocolError(
@@ -99,7 +99,7 @@ def parse_frame_length(header: bytes) -> int:
 
 
 def parse_script_message(data: bytes) -> ScriptMessage:
-    """Raises `ScriptProtocolError`."""
+    """Parse a message; raise `ScriptProtocolError` if it is invalid."""
     try:
         return _DECODER.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -107,6 +107,8 @@ class BackendMemberLauncher:
         self, entry: RosterEntry, request: SpawnRequest | None, *, mode: PermissionMode | None, call: str
     ) -> MemberProcess:
         runtime, backend = self._runtime, await self.choose_backend(entry.agent_type)
+        if self.is_foreign_agent_type(entry.agent_type):
+            self._refuse_unenforceable_restrictions(entry)
         if backend == "ray" and request is not None and request.isolation is not None:
             raise AgentRequestRefused(format_session_notice("isolation_on_cluster", name=entry.name))
         launch = MemberProcessLaunchSpec(
@@ -127,6 +129,21 @@ class BackendMemberLauncher:
             raise AgentRequestRefused(
                 format_session_notice("teammate_not_started", name=entry.name, error=error)
             ) from error
+
+    def _refuse_unenforceable_restrictions(self, entry: RosterEntry) -> None:
+        """Refuse another program if the lead may use only some tools, which that program would not know.
+
+        Denied tools are among its arguments; a list of the only tools, with patterns, is not.
+        """
+        restrictions = get_permission_engine(self._runtime.agents.running.lead).restrictions
+        if restrictions.only:
+            tools = ", ".join(dict.fromkeys(rule for rules in restrictions.only for rule in rules))
+            program = shlex.join(self._runtime.settings.own.teammate_programs[entry.agent_type])
+            raise AgentRequestRefused(
+                format_session_notice(
+                    "unenforceable_restrictions", name=entry.name, tools=tools, program=program
+                )
+            )
 
     def _find_definition_resources(self, kind: str) -> ResourceRequest | None:
         """Return the resources of a definition; None without one. Raises `InvalidAgentDefinition`."""

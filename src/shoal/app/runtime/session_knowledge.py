@@ -118,7 +118,7 @@ def _load_session_skills(config: SessionConfig, cwd: Path) -> SkillAndCommandLib
     options = config.options
     if not options.slash_commands:
         if options.skills and options.membership is None:
-            raise SettingsError("shoal.open: skills: slash_commands=False loads no skills. Leave one out.")
+            raise SettingsError("shoal.open: skills: slash_commands=False turns skills off. Leave out one.")
         return load_skills_from_paths(())
     policy = load_skill_policy(config.settings.documents)
     skills = (

@@ -13,6 +13,7 @@ from msgspec import Raw, Struct
 
 from shoal.app.settings.project_directories import iter_project_directories
 from shoal.core.unused_items import UnusedItem
+from shoal.stores.files.home.trust_file import find_project_of_worktree
 from shoal.wire.settings_codec import SettingsDocument
 
 _FILE = ".claude.json"
@@ -79,8 +80,13 @@ def read_claude_json(home: Path, cwd: Path) -> ClaudeJson:
 
 
 def _list_project_keys(cwd: Path) -> list[str]:
-    """Return the keys of the entries for a directory and its parents in the repository, nearest first."""
-    directories = (str(each) for each in iter_project_directories(cwd))
+    """Return the keys of the entries for a directory and its parents in the repository, nearest first.
+
+    A worktree below `.claude/worktrees` has those of its project too.
+    """
+    directories = [str(each) for each in iter_project_directories(cwd)]
+    if (owner := find_project_of_worktree(Path(directories[-1]))) is not None:
+        directories.append(str(owner))
     return [*dict.fromkeys(key for path in directories for key in (path, os.path.realpath(path)))]
 
 

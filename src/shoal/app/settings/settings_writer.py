@@ -174,7 +174,10 @@ class _EditableJsonFile:
                 return edit_json_text(self.text, raw)
             except UneditableJsonError as error:
                 if decode_commented_json(self.text)[1] != self.text:
-                    message = f"The comments in {self._real_path} would be lost. Change it by hand."
+                    message = (
+                        f"{self._real_path} was not changed, because its comments would be lost. "
+                        "Change it by hand."
+                    )
                     raise SettingsError(message, path=self._real_path) from error
         indent = detect_json_indent(self.text) or 2
         return json.dumps(raw, indent=indent, ensure_ascii=False) + "\n"

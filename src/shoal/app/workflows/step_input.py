@@ -1,4 +1,4 @@
-"""Inputs of steps as short texts in the journal, so that a changed program can be told the difference."""
+"""Inputs of steps as short texts in the journal, so that an error can show what a program changed."""
 
 from __future__ import annotations
 

@@ -356,7 +356,7 @@ def judge_getent(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
 
 
 def judge_gh(words: Sequence[ShellWord], usage: ReadOnlyCommandUsageSpec) -> ReadOnlyCommandVerdict:
-    """Judge gh: the program after --jq can print the environment, as that of jq can."""
+    """Judge gh: the filter after --jq can print the environment, like a filter of jq."""
     programs = [after for flag, after in pairwise(words) if flag.value in ("-q", "--jq")]
     programs += [word for word in words if (word.value or word.prefix).startswith(("-q", "--j"))]
     if any(word.value is None or _JQ_ENVIRONMENT.search(word.value) for word in programs):

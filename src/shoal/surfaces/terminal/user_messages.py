@@ -195,12 +195,26 @@ def format_permission_hint(refused: Sequence[PermissionQuestion]) -> str:
     """Explain how to allow calls that were not run because nobody was available to answer."""
     import shlex
 
+    allowable = [question for question in refused if question.rule or question.suggestions]
+    others = [question for question in refused if not (question.rule or question.suggestions)]
+    hints: list[str] = []
+    if allowable:
+        rules = dict.fromkeys(_format_allow_rule(question) for question in allowable)
+        hints.append(
+            f"{_describe_refused_calls(allowable)} Allow it with --allowedTools "
+            f"{shlex.quote(' '.join(rules))}, or choose a --permission-mode."
+        )
+    if others:
+        hints.append(
+            f"{_describe_refused_calls(others)} A person must approve it each time: run `shoal` in a "
+            "terminal, or set shoal.question_patience and answer with `shoal ask`."
+        )
+    return "\n".join(hints)
+
+
+def _describe_refused_calls(refused: Sequence[PermissionQuestion]) -> str:
     tools = dict.fromkeys(question.tool for question in refused)
-    rules = dict.fromkeys(_format_allow_rule(question) for question in refused)
-    return (
-        f"Not run because nobody can answer the permission question: {join_names(tools)}. Allow it with "
-        f"--allowedTools {shlex.quote(' '.join(rules))}, or choose a --permission-mode."
-    )
+    return f"Not run because nobody can answer the permission question: {join_names(tools)}."
 
 
 def _format_allow_rule(question: PermissionQuestion) -> str:

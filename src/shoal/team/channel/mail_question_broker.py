@@ -185,7 +185,7 @@ def build_permission_response(request: PermissionRequestMail, answer: Answer) ->
             return PermissionResponseMail(
                 request_id=request.request_id,
                 subtype="error",
-                error="the answer was not a permission decision",
+                error=format_team_notice("no_permission_decision"),
             )
 
 

@@ -39,6 +39,7 @@ from shoal.team.mail.mail_pump import MailPump
 from shoal.team.mail.mail_sender import TeamMailPoster
 from shoal.team.mail.rendered_mail import render_idle_notice, render_mail, render_mail_text
 from shoal.team.members.member_table import MemberTable
+from shoal.team.team_prompts import format_team_notice
 from shoal.team.team_services import TeamServices
 from shoal.tools.plan_tools import compute_plan_digest
 
@@ -257,7 +258,7 @@ class LeadInbox:
                 return self._build_plan_response(body, approved=False, feedback=reason)
             case _:
                 return self._build_plan_response(
-                    body, approved=False, feedback="The answer was for another plan."
+                    body, approved=False, feedback=format_team_notice("other_plan")
                 )
 
     def _build_plan_response(

@@ -105,7 +105,7 @@ class Member(Protocol):
         ...
 
     def on_message_sent(self, summary: str) -> None:
-        """Handle that it sent a message to a member other than the lead."""
+        """Handle a message that it sent to a member other than the lead."""
         ...
 
     def on_foreign_mail(self, *, is_idle: bool) -> None:

@@ -46,7 +46,9 @@ def build_mcp_resource_tools(get_servers: Callable[[], Sequence[ManagedMcpServer
             )
             if output.is_error:
                 errors.append(str(output.content))
-        lines = [json.dumps(each, ensure_ascii=False) for each in resources] or ["There are no resources."]
+        lines = [json.dumps(each, ensure_ascii=False) for each in resources] or [
+            load_tool_text("mcp", "empty_list")
+        ]
         return ToolOutput(
             content="\n".join((*errors, *lines)),
             is_error=bool(errors and not resources),

@@ -133,4 +133,4 @@ class _McpResultContentConverter:
 
 def _format_resource_link(link: mcp_types.ResourceLink) -> str:
     description = f": {link.description}" if link.description else ""
-    return f"[resource {link.name} ({link.uri}){description} – read it with ReadMcpResourceTool]"
+    return format_tool_text("mcp", "resource_link", name=link.name, uri=link.uri, description=description)

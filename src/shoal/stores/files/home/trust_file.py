@@ -35,7 +35,7 @@ class ProjectTrustFile:
         try:
             content = self._read_content()
             decision = parse_trust_decision(content, _get_project_trust_key(project), file)
-            if decision is None and (owner := _find_project_of_worktree(project)) is not None:
+            if decision is None and (owner := find_project_of_worktree(project)) is not None:
                 decision = parse_trust_decision(content, _get_project_trust_key(owner), file)
         except ValueError as error:
             raise self._build_invalid_file_error(error) from error
@@ -84,7 +84,8 @@ def _get_project_trust_key(project: Path) -> str:
     return real
 
 
-def _find_project_of_worktree(directory: Path) -> Path | None:
+def find_project_of_worktree(directory: Path) -> Path | None:
+    """Return the project of a worktree below its `.claude/worktrees`; None for any other directory."""
     parents = Path(os.path.realpath(directory)).parents
     is_worktree = len(parents) > 2 and parents[0].name == "worktrees" and parents[1].name == ".claude"
     return parents[2] if is_worktree else None
