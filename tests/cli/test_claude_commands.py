@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from shoal.app.skills.claude_commands import (
     explain_claude_command,
 )
 from shoal.surfaces.cli.main import run_command_line
+from shoal.surfaces.terminal.foreign_keys import FOREIGN_KEYS
 from shoal.surfaces.terminal.slash_commands import COMMANDS
 from shoal.testing import messages_server
 from shoal.testing.servers import run_in_thread
@@ -51,6 +53,13 @@ def test_a_command_of_terminals_is_refused_with_advice_elsewhere(
 
 def test_advice_is_given_only_for_commands_that_no_terminal_has() -> None:
     assert not {f"/{name}" for name in CLAUDE_COMMAND_NAMES} & {command.name for command in COMMANDS}
+
+
+@pytest.mark.spec("CMP-103")
+def test_the_page_about_moving_lists_the_keys_with_the_same_advice() -> None:
+    page = (ROOT / "docs/how-to/move-from-claude-code.md").read_text()
+    rows = re.findall(r"^\| `((?:Ctrl|Alt)-\w)` \| (.*) \|$", page, re.MULTILINE)
+    assert dict(rows) == FOREIGN_KEYS
 
 
 def test_the_page_about_moving_lists_the_commands_with_the_same_advice() -> None:

@@ -37,6 +37,10 @@ def test_keys_that_shoal_lacks_leave_the_typed_text_alone(cli_project: CliProjec
     terminal.wait_for(is_at_prompt)
     terminal.type_text(f"hello{ctrl_r}{ctrl_g}{ctrl_s} there\r")
     terminal.wait_for("understood")
+    terminal.type_text(f"{ctrl_r}\x1bt")
+    text = terminal.wait_for("Shoal does not switch thinking on or off.")
+    for note in ("does not search the history", "does not open an editor", "does not stash the input"):
+        assert text.count(note) == 1
     terminal.type_text("/help\r")
     terminal.wait_for("Ctrl-B moves foreground agents to the background; Shift-Tab is /delegate.")
     terminal.type_text(CTRL_D)

@@ -319,3 +319,25 @@ async def test_a_failing_slash_command_is_reported_and_the_session_continues(tmp
         )
         await at.submit_text("hello")
         await at.wait_for_text("still there")
+
+
+@pytest.mark.spec("CMP-103")
+async def test_a_key_that_shoal_lacks_is_explained_once_and_leaves_the_text_alone(tmp_path: Path) -> None:
+    async with drive_tui(tmp_path, ScriptedModel(["heard"]), size=(120, 30)) as at:
+        await at.type_text("hello")
+        await at.press_keys("ctrl+r", "ctrl+g", "ctrl+s", "alt+t", "ctrl+r", "ctrl+g")
+        await at.wait_for_text("Shoal does not switch thinking on or off.", "does not stash the input")
+        assert at.screen_text.count("does not search the history") == 1
+        assert at.screen_text.count("does not open an editor") == 1
+        assert at.app.composer.text == "hello"
+
+
+async def test_a_typed_command_is_shown_as_it_was_typed(tmp_path: Path) -> None:
+    commands = tmp_path / "project" / ".claude" / "commands"
+    commands.mkdir(parents=True)
+    (commands / "plain.md").write_text("Do it with care.")
+    async with drive_tui(tmp_path, ScriptedModel(["first heard"]), size=(120, 30)) as at:
+        await at.submit_text("/plain now")
+        await at.wait_for_text("first heard")
+        assert at.screen_text.count("/plain now") == 1
+        assert "command-name" not in at.screen_text

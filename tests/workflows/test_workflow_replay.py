@@ -429,3 +429,41 @@ async def test_a_workflow_in_a_workflow_continues_with_it(
         monkeypatch.setattr(shoal, "test_session", session, raising=False)
         await workflow.write(OUTER).resume(session, rerun_from=2)
     assert sorted(workflow.prompts) == ["check b", "check c", "judge b", "judge c", "last"]
+
+
+FALLBACK = """
+try:
+    text = await flow.agent(editor, "risky")
+except shoal.RunFailed:
+    text = await flow.agent(writer, "fallback")
+reports = await flow.map(editor, ["a", "bad"], default="none")
+summary = await flow.agent(writer, f"sum up {text} {reports}")
+return await flow.agent(editor, "stop")
+"""
+
+
+@pytest.mark.spec("WFL-02", "WFL-03")
+@pytest.mark.parametrize("still_failing", [{"risky", "bad"}, {"risky"}, set()], ids=["both", "one", "none"])
+async def test_a_program_that_handles_failures_is_not_taken_for_a_changed_one(
+    tmp_path: Path, still_failing: set[str]
+) -> None:
+    workflow = EditedWorkflow(tmp_path, "risky", "bad", "stop")
+    await workflow.fail(FALLBACK)
+    workflow.failing = set(still_failing)
+    assert await workflow.resume(FALLBACK) == "did stop"
+    notes = [event.text for event in workflow.events if isinstance(event, NoteAdded)]
+    is_same = still_failing == {"risky", "bad"}
+    assert any("failed before and finished now" in note for note in notes) == (not is_same)
+    # Finished agents are asked again only with another prompt.
+    assert {"a", "fallback"}.isdisjoint(workflow.prompts)
+    assert sum(prompt.startswith("sum up") for prompt in workflow.prompts) == (not is_same)
+
+
+@pytest.mark.spec("WFL-03")
+async def test_a_change_before_a_step_that_failed_is_still_refused(tmp_path: Path) -> None:
+    workflow = EditedWorkflow(tmp_path, "risky", "stop")
+    body = 'await flow.agent(editor, "one")\n' + FALLBACK
+    await workflow.fail(body)
+    with pytest.raises(WorkflowChanged, match="does not ask for step 1"):
+        await workflow.resume(body.replace('"one"', '"uno"'))
+    assert workflow.prompts == []

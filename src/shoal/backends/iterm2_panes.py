@@ -129,9 +129,7 @@ class Iterm2PaneManager:
                 await state.started.wait()
         except TimeoutError:
             await self.close_pane(session)
-            raise ProcessError(
-                format_backend_notice("pane_silent", name=pane.title, seconds=f"{START_TIMEOUT:.0f}")
-            ) from None
+            raise ProcessError(format_backend_notice("pane_silent", seconds=f"{START_TIMEOUT:.0f}")) from None
         except BaseException:
             await self.close_pane(session)
             raise

@@ -124,9 +124,8 @@ class ProcessBackend:
         await self._get_or_start_fork_server()
 
     async def spawn_member(self, launch: MemberProcessLaunchSpec) -> ForkedMemberProcess:
-        name = launch.launch_args.name
         if launch.program:
-            raise ProcessError(format_backend_notice("needs_pane", name=name, program=launch.program[0]))
+            raise ProcessError(format_backend_notice("needs_pane", program=launch.program[0]))
         attempts_left = START_ATTEMPTS
         while True:
             attempts_left -= 1
@@ -260,19 +259,13 @@ class ForkServerClient:
                 self._channel.send_order(_build_fork_order(identity, child), [child.channel, log])
         except (OSError, ValueError) as error:
             self._children.pop(identity, None)
-            raise ProcessError(
-                format_backend_notice("not_started", program=child.name, error=error)
-            ) from error
+            raise ProcessError(f"{error}.") from error
         try:
             async with self._clock.deadline(FORK_TIMEOUT):
                 await process.wait_until_started()
         except TimeoutError:
             await self._process.stop(grace=0)
-            raise ProcessError(format_backend_notice("fork_server_silent", name=child.name)) from None
-        except ProcessError as error:
-            raise ProcessError(
-                format_backend_notice("not_started_because", name=child.name, error=error)
-            ) from error
+            raise ProcessError(format_backend_notice("fork_server_silent")) from None
         except asyncio.CancelledError:
             send_signal(signal.SIGKILL)
             raise

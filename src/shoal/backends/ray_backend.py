@@ -229,7 +229,7 @@ class RayBackend:
     async def spawn_member(self, launch: MemberProcessLaunchSpec) -> RayMemberProcess:
         name = launch.launch_args.name
         if launch.program:
-            raise ProcessError(format_backend_notice("needs_pane", name=name, program=launch.program[0]))
+            raise ProcessError(format_backend_notice("needs_pane", program=launch.program[0]))
         driver = await self._get_responsive_driver()
         listener = self._get_or_open_listener()
         order_address, orders = listener.expect_connection()

@@ -148,6 +148,8 @@ class StepLog:
         self._results = [step for step in self._steps.values() if self._has_result(step)]
         self._unclaimed = deque(self._results)
         self._claimed: set[int] = set()
+        self._last_required: int | None = None
+        """Last step whose result the program must ask for; None means all of them."""
         self.next_number = 1 + max(self._steps, default=0)
         self.taken = 0
         """Number of recorded steps that the program asked for."""
@@ -172,7 +174,26 @@ class StepLog:
         """Return the first step with a result that the program has not asked for."""
         while self._unclaimed and self._unclaimed[0].number in self._claimed:
             self._unclaimed.popleft()
-        return self._unclaimed[0] if self._unclaimed else None
+        first = self._unclaimed[0] if self._unclaimed else None
+        last = self._last_required
+        return None if first is None or (last is not None and first.number > last) else first
+
+    def has_failed(self, step: StepRecord) -> bool:
+        """Return True if the agent of the step failed, so that the program got an error."""
+        completion = None if step.child is None else self.completions.get(step.child)
+        return completion is not None and completion.status == "failed"
+
+    def release_results_after(self, number: int) -> bool:
+        """Let the program ask for other steps after this one; return True if this matters.
+
+        A step that failed before has a result now, so the program may take another way. Results of later
+        steps are still used if the program asks for them.
+        """
+        if self._last_required is not None and self._last_required <= number:
+            return False
+        is_needed = self.has_result_before(None)
+        self._last_required = number
+        return is_needed
 
     def has_result_before(self, number: int | None) -> bool:
         """Return True if the program has not asked yet for all results before this step, or all results."""

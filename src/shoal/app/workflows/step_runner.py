@@ -309,7 +309,16 @@ class StepRunner:
         with self._gate.execute_step():
             value = await execute(step)
             self._record_result(step, value)
+            if recorded is not None and self._log.has_failed(recorded):
+                self._release_later_results(number)
         return value
+
+    def _release_later_results(self, number: int) -> None:
+        if self._log.release_results_after(number):
+            self._runtime.events.note(
+                f"Step {number} of the workflow {self.workflow} failed before and finished now. Results of "
+                "later steps are used only if the program asks for the same steps again."
+            )
 
     @contextmanager
     def _track_task(self) -> Iterator[None]:

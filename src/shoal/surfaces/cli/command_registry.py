@@ -149,6 +149,7 @@ COMMANDS = {
             "shoal plugin disable harbour@docks",
             "shoal plugin install harbour@docks",
             "shoal plugin uninstall harbour@docks",
+            "shoal plugin remove harbour@docks",
             "shoal plugin update harbour@docks",
             "shoal plugin marketplace add example/docks",
             "shoal plugin validate",

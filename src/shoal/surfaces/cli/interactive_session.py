@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from shoal.core.text.control_tags import format_typed_command
 from shoal.core.text.text_format import to_one_line
 from shoal.surfaces.cli.plain.input_prompt import InputPrompt, LiveInputPrompt, PlainInputPrompt
 from shoal.surfaces.cli.plain.plain_terminal import PlainTerminalController
@@ -133,5 +134,6 @@ def _print_last_exchange(screen: TerminalScreen, messages: Sequence[Message]) ->
     last_prompt = next((text for text in prompts if not text.startswith(_INJECTED_PREFIXES)), "")
     last_answer = next((m.text for m in reversed(messages) if m.role == "assistant" and m.text), "")
     if last_prompt:
-        screen.write(f"› {truncate_text(to_one_line(last_prompt), RECALL_WIDTH)}\n", DIM)
+        typed = to_one_line(format_typed_command(last_prompt))
+        screen.write(f"› {truncate_text(typed, RECALL_WIDTH)}\n", DIM)
         screen.write(f"{truncate_text(to_one_line(last_answer), RECALL_WIDTH)}\n\n", DIM)

@@ -113,7 +113,7 @@ def _add_refused_command(name: str) -> None:
     refuse_installation.help = "Shoal uses installed plug-ins, but does not install or update them."
 
 
-for _name in ("install", "uninstall", "update", "marketplace"):
+for _name in ("install", "uninstall", "remove", "update", "marketplace"):
     _add_refused_command(_name)
 
 

@@ -23,6 +23,7 @@ from textual.worker import WorkerFailed
 
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.text.text_format import strip_control_characters
+from shoal.surfaces.terminal.foreign_keys import FOREIGN_KEYS, ForeignKeyNotes
 from shoal.surfaces.terminal.prompt_history import prepend_to_draft
 from shoal.surfaces.terminal.text_styles import YELLOW
 from shoal.surfaces.tui.answer_screen import AnswerScreen
@@ -133,6 +134,10 @@ class ShoalApp(App[None]):
         Binding("escape", "escape", show=False),
         Binding("shift+tab", "next_mode", show=False, priority=True),
         Binding("ctrl+b", "to_background", show=False, priority=True),
+        *(
+            Binding(key.lower().replace("-", "+"), f"explain_key('{key}')", show=False)
+            for key in FOREIGN_KEYS
+        ),
         Binding("f1", "help", show=False, priority=True),
         Binding("f2", "panel('agents')", show=False, priority=True),
         Binding("ctrl+t", "panel('tasks')", show=False, priority=True),
@@ -150,6 +155,7 @@ class ShoalApp(App[None]):
 
     def __init__(self, history: Path) -> None:
         super().__init__()
+        self._foreign_key_notes = ForeignKeyNotes()
         self.run_client: TuiRunClient | None = None
         self.exit_status = 0
         """Exit status if the user left before any run was attached."""
@@ -454,6 +460,12 @@ class ShoalApp(App[None]):
     def action_to_background(self) -> None:
         if (run_client := self._client_if_open) is None or not run_client.move_to_background():
             self.composer.action_cursor_left()
+
+    def action_explain_key(self, key: str) -> None:
+        run_client = self._client_if_open
+        if run_client is not None and (note := self._foreign_key_notes.take_note(key)):
+            run_client.presenter.get_conversation(run_client.viewed).timeline.add_remark(note, YELLOW)
+            run_client.presenter.request_draw()
 
     def action_help(self) -> None:
         from shoal.core.conversation.messages import user_message

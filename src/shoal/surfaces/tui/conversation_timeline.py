@@ -45,6 +45,7 @@ from shoal.core.events import (
     ToolStarted,
 )
 from shoal.core.permissions.questions import Question
+from shoal.core.text.control_tags import format_typed_command
 from shoal.core.text.text_format import strip_terminal_codes, to_one_line
 from shoal.surfaces.terminal.event_text import describe_notice_event
 from shoal.surfaces.terminal.question_text import describe_answer, describe_question
@@ -363,7 +364,7 @@ class ConversationTimelineState:
             )
         if author in ("runtime", "tool"):
             return
-        user_text = strip_terminal_codes(_NOTICE.sub("", text)).strip()
+        user_text = strip_terminal_codes(format_typed_command(_NOTICE.sub("", text).lstrip())).strip()
         image_count = sum(isinstance(block, ImageBlock) for block in message.content)
         if not user_text:
             if (notice := _NOTICE.search(text)) and notice[1] in ("task-notification", "agent-message"):

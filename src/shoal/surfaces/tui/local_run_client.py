@@ -125,9 +125,7 @@ class TuiLocalRunClient(TerminalController):
         self.presenter.apply_event(event, self._clock.now())
 
     def echo_user_prompt(self, text: str) -> None:
-        from shoal.surfaces.terminal.slash_commands import is_slash_command
-
-        is_awaited = not is_slash_command(text) if text.strip() else False
+        is_awaited = bool(text.strip())
         self.presenter.get_conversation(self.viewed).timeline.add_prompt(text, is_awaited=is_awaited)
         self.presenter.request_draw()
 

@@ -15,6 +15,7 @@ from msgspec import Struct
 from shoal.surfaces.cli.plain.key_decoder import KeyPress, NamedKeyPress
 from shoal.surfaces.cli.plain.keyboard import RawModeKeyboard
 from shoal.surfaces.cli.plain.line_editor import TerminalLineEditor
+from shoal.surfaces.terminal.foreign_keys import FOREIGN_KEYS
 from shoal.surfaces.terminal.prompt_history import (
     append_prompt_history,
     prepend_to_draft,
@@ -53,18 +54,31 @@ class ShiftTabPressed(Struct, frozen=True):
     """Shift-Tab was pressed."""
 
 
+class ForeignKeyPressed(Struct, frozen=True):
+    """A key of Claude Code was pressed that does nothing here."""
+
+    key: str
+
+
 class PromptWoken(Struct, frozen=True):
     """Nothing was typed; `wake` was called."""
 
 
 PromptInput: TypeAlias = (
-    LineEntered | InterruptPressed | InputClosed | EscapePressed | ShiftTabPressed | PromptWoken
+    LineEntered
+    | InterruptPressed
+    | InputClosed
+    | EscapePressed
+    | ShiftTabPressed
+    | ForeignKeyPressed
+    | PromptWoken
 )
 _KEY_INPUTS: dict[str, PromptInput] = {
     "hung-up": InputClosed(128 + signal.SIGHUP),
     "terminated": InputClosed(128 + signal.SIGTERM),
     "escape": EscapePressed(),
     "back-tab": ShiftTabPressed(),
+    **{key: ForeignKeyPressed(key) for key in FOREIGN_KEYS},
 }
 """Keys that do not edit the line."""
 
@@ -194,8 +208,8 @@ class LiveInputPrompt:
         match press:
             case NamedKeyPress("interrupt"):
                 self._inputs.put_nowait(InterruptPressed(self._line.text))
-            case NamedKeyPress("hung-up" | "terminated" | "escape" | "back-tab"):
-                self._inputs.put_nowait(_KEY_INPUTS[press.name])
+            case NamedKeyPress(name) if name in _KEY_INPUTS:
+                self._inputs.put_nowait(_KEY_INPUTS[name])
             case NamedKeyPress("end-of-input") if not self._line.text:
                 self._inputs.put_nowait(InputClosed())
             case NamedKeyPress("end-of-input"):

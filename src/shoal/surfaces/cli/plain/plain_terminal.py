@@ -21,6 +21,7 @@ from shoal.surfaces.cli.plain.agent_rows import format_agent_rows
 from shoal.surfaces.cli.plain.agent_view_printer import TranscriptMessageTailReader
 from shoal.surfaces.cli.plain.input_prompt import (
     EscapePressed,
+    ForeignKeyPressed,
     InputClosed,
     InputPrompt,
     InterruptPressed,
@@ -33,10 +34,11 @@ from shoal.surfaces.cli.plain.question_dialog import TerminalQuestionDialog
 from shoal.surfaces.cli.plain.question_queue import TerminalQuestionDialogQueue
 from shoal.surfaces.cli.plain.turn_printer import RunEventPrinter
 from shoal.surfaces.terminal import slash_commands
+from shoal.surfaces.terminal.foreign_keys import ForeignKeyNotes
 from shoal.surfaces.terminal.screen import TerminalScreen
 from shoal.surfaces.terminal.slash_team_commands import parse_mention, suggest_addressee_correction
 from shoal.surfaces.terminal.terminal_controller import TerminalController, TerminalOutcome
-from shoal.surfaces.terminal.text_styles import BOLD_CYAN, DIM, RED, apply_style, truncate_text
+from shoal.surfaces.terminal.text_styles import BOLD_CYAN, DIM, RED, YELLOW, apply_style, truncate_text
 
 if TYPE_CHECKING:
     from shoal.app.session.session import Session
@@ -66,6 +68,7 @@ class PlainTerminalController(TerminalController):
         self._last_shown_entry: EntryId | None = None
         """Last answer that was printed in full."""
         self._has_status = False
+        self._foreign_key_notes = ForeignKeyNotes()
 
     async def run_until_user_leaves(self, first: str | None = None) -> TerminalOutcome:
         async with asyncio.TaskGroup() as tasks:
@@ -159,6 +162,9 @@ class PlainTerminalController(TerminalController):
                 self.set_addressee(None)
             case ShiftTabPressed():
                 self.session.set_delegate_mode(enabled=not is_in_delegate_mode(self.session))
+            case ForeignKeyPressed(key=key):
+                if note := self._foreign_key_notes.take_note(key):
+                    self.notices.write_note(note, YELLOW)
             case PromptWoken():
                 pass
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,7 +64,11 @@ def list_team_templates(*, as_json: bool) -> int:
         for each in catalog.effective
     ]
     print_table(("TEMPLATE", "MEMBERS", "TASKS", "SOURCE", "DESCRIPTION"), rows)
-    click.echo('\nStart one: shoal team start NAME "the goal"\nSee one: shoal team template show NAME')
+    usable = next((each.name for each in catalog.effective if each.template is not None), None)
+    if usable is not None:
+        name = shlex.quote(usable)
+        click.echo(f'\nStart one: shoal team start {name} "the goal"')
+        click.echo(f"See one: shoal team template show {name}")
     return exit_codes.OK
 
 
