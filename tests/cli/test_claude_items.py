@@ -220,6 +220,8 @@ async def test_a_run_with_items_that_are_not_used_tells_it_in_one_line(
 
 def test_the_page_has_the_same_tables_as_the_code() -> None:
     rows = re.findall(r"^\| `(.+?)` \| (.+?) \| (.*?) ?\|$", PAGE.read_text(), re.MULTILINE)
+    # The flags have a test of their own.
+    rows = [row for row in rows if not row[0].startswith("--")]
     expected = [(key.name, key.use, key.advice) for key in CLAUDE_KEYS]
     assert rows == [*expected, *((name, "not used", advice) for name, advice in OTHER_FILES.items())]
 
