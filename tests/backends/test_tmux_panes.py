@@ -296,7 +296,8 @@ async def test_unavailable_tmux_is_explained_with_advice(tmux: TmuxServer, tmp_p
 
 
 @pytest.mark.spec("USR-20", "LIF-05")
-async def test_panes_close_when_the_lead_is_killed(tmux: TmuxServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("locale", ["C.UTF-8", "C"])
+async def test_panes_close_when_the_lead_is_killed(tmux: TmuxServer, tmp_path: Path, locale: str) -> None:
     lead = tmux.start_user_session().inside_env["TMUX_PANE"]
     before = tmux("show-options", "-w", "-t", "person:0")
     code = """
@@ -315,7 +316,7 @@ async def main():
 
 asyncio.run(main())
 """
-    env = {**tmux.inside_env, "PYTHONPATH": os.pathsep.join(sys.path)}
+    env = {**tmux.inside_env, "PYTHONPATH": os.pathsep.join(sys.path), "LC_ALL": locale}
     with subprocess.Popen(
         [sys.executable, "-c", code], env=env, cwd=tmp_path, stdout=subprocess.PIPE
     ) as process:

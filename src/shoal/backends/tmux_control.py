@@ -24,12 +24,12 @@ _GONE = "tmux is gone: its server ended or detached the client."
 
 # The client ends immediately when its session dies, because its input closes. Only then the guardian sends
 # TERM, and the script closes the panes of its owner. It waits in `wait`, which handles a signal immediately;
-# a foreground command that is being started may not.
+# a foreground command that is being started may not. Without -u, tmux joins the lines in the C locale.
 _CLIENT_SCRIPT = r"""
 owner=$1; shift
 tmux=$1; how=$2; where=$3
 end() {
-  "$tmux" "$how" "$where" list-panes -a -f "#{==:#{@shoal_owner},$owner}" -F '
+  "$tmux" -u "$how" "$where" list-panes -a -f "#{==:#{@shoal_owner},$owner}" -F '
     set-option -q -w -t "#{window_id}" -u pane-border-status
     set-option -q -w -t "#{window_id}" -u pane-border-format
     set-option -q -w -t "#{window_id}" -u main-pane-width
