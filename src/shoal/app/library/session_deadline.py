@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from shoal.app.session.session_cleanup import stop_all_work
 from shoal.core.budgets.limits import format_limit_amount
 
 if TYPE_CHECKING:
@@ -41,8 +41,4 @@ async def stop_work_at_time_limit(session: Session, limit: SessionTimeLimit) -> 
     """Wait for the limit, then stop all workflows, teammates and agents, and refuse new ones."""
     await session.clock.sleep(max(0.0, limit.seconds))
     session.workflows.agents.stop_starting(limit.sentence)
-    async with asyncio.TaskGroup() as group:
-        # First: a program that sees its agents stop would report their end instead of the deadline.
-        group.create_task(session.workflows.stop_all(limit.sentence))
-        group.create_task(session.teams.close())
-        group.create_task(session.supervisor.stop_all_agents(limit.sentence))
+    await stop_all_work(session, limit.sentence)
