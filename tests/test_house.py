@@ -135,6 +135,20 @@ def test_an_object_that_is_completed_late_is_found(tmp_path: Path, code: str, ta
     assert [each.target for each in find_late_assignments(tmp_path, ("app",))] == [target]
 
 
+def test_only_one_module_outside_the_stores_constructs_their_parts():
+    constructors = re.compile(
+        r"(?<![\w.])(File(Store|SessionStore|Journal|Transcript|ResultStore|RosterStore|TaskBoard|MailboxStore)"
+        r"|QuestionFiles|MemoryStore|PostgresStore|read_journal)\("
+    )
+    users = [
+        module_name(path)
+        for path in MODULES
+        if constructors.search(re.sub(r"(class|def) \w+\(", "", path.read_text()))
+        and not module_name(path).startswith("stores/")
+    ]
+    assert users == ["app/run_access/run_handle.py"]
+
+
 def test_nobody_asks_for_the_class_of_a_member():
     checks = re.compile(r"(isinstance\([^)]*\b|\bcase |\bis )(Local|Remote|Down)Member\b")
     assert [module_name(path) for path in MODULES if checks.search(path.read_text())] == []

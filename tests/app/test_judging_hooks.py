@@ -155,13 +155,15 @@ async def test_an_agent_hook_reads_files_before_it_judges(
 async def test_a_hook_that_cannot_judge_blocks_what_it_guards(
     action: dict[str, Any], project: Path, monkeypatch: MP
 ) -> None:
-    # In a file: settings that a program passes are refused at once.
-    (Path(os.environ["SHOAL_HOME"]) / "settings.json").write_text(make_hook("PreToolUse", "Write", **action))
+    # In a file: a program that passes such a hook cannot open its session.
+    path = Path(os.environ["SHOAL_HOME"]) / "settings.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(make_hook("PreToolUse", "Write", **action))
     script = [call_tool("Write", "w1", file_path=str(project / "made"), content="x"), "done"]
     async with open_hook_scenario("lead", project, monkeypatch, script, "{}") as scenario:
         await scenario.run_session()
         notes = [*scenario.session.notes]
         notes += [each.text for each in read_events(scenario.session) if isinstance(each, NoteAdded)]
         assert "was not run" in list_results(scenario.last_request)[0]
-        assert any("settings.json:1" in note for note in notes)
+        assert any(f"{path}:1" in note for note in notes)
     assert not (project / "made").exists()

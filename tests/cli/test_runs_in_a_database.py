@@ -1,4 +1,4 @@
-"""`shoal ps`, `watch` and `cost` show runs of a store in PostgreSQL, from any machine."""
+"""Commands about runs, questions, sessions, teams and tasks use a store in PostgreSQL, from any machine."""
 
 from __future__ import annotations
 
@@ -46,12 +46,15 @@ def run_shoal(cwd: Path, env: dict[str, str], *arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
-async def start_run(cwd: Path, env: dict[str, str]) -> asyncio.subprocess.Process:
+async def start_run(
+    cwd: Path, env: dict[str, str], *arguments: str, script_text: str = SCRIPT
+) -> asyncio.subprocess.Process:
     script = cwd / "script.toml"
-    script.write_text(SCRIPT)
+    script.write_text(script_text)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "shoal", "-p", "begin", "--model", f"scripted:{script}"),
-        *("--permission-mode", "bypassPermissions", "--session-id", SESSION),
+        *(arguments or ("--permission-mode", "bypassPermissions")),
+        *("--session-id", SESSION),
         cwd=cwd,
         env=env,
         stdout=asyncio.subprocess.DEVNULL,
@@ -132,3 +135,98 @@ async def test_a_killed_run_is_not_shown_as_live(tmp_path: Path, database: str) 
             pass
     rows = await asyncio.to_thread(run_shoal, tmp_path, env, "ps", SESSION, "--json")
     assert [row["state"] for row in rows] == ["idle"]
+
+
+async def test_a_question_is_answered_on_another_machine(tmp_path: Path, database: str) -> None:
+    (tmp_path / "home-1").mkdir()
+    settings = {"shoal": {"question_patience": 60}}
+    (tmp_path / "home-1" / "settings.json").write_text(json.dumps(settings))
+    here, elsewhere = (make_environment(tmp_path / name, database) for name in ("home-1", "home-2"))
+    script = SCRIPT.replace("touch started; while [ ! -e go ]; do sleep 0.1; done", "touch allowed")
+    (tmp_path / "started").touch()
+    process = await start_run(tmp_path, here, "--permission-mode", "default", script_text=script)
+    try:
+        async with asyncio.timeout(60):
+            while not (rows := await asyncio.to_thread(run_shoal, tmp_path, elsewhere, "ask", "--json")):
+                assert process.returncode is None
+        (row,) = rows
+        assert (row["session"], row["live"], row["question"]["tool"]) == (SESSION, True, "Bash")
+        assert 0 <= row["seconds"] < 60
+        command = [sys.executable, "-m", "shoal", "ask", "answer", row["id"], "yes"]
+        answer = await asyncio.create_subprocess_exec(*command, cwd=tmp_path, env=elsewhere)
+        async with asyncio.timeout(60):
+            assert await answer.wait() == 0
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert (tmp_path / "allowed").exists()
+    assert await asyncio.to_thread(run_shoal, tmp_path, elsewhere, "ask", "--json") == []
+
+
+async def test_sessions_teams_and_tasks_of_the_database_are_listed(tmp_path: Path, database: str) -> None:
+    here, elsewhere = (make_environment(tmp_path / name, database) for name in ("home-1", "home-2"))
+    create_team = '[{ name = "TeamCreate", input = { team_name = "crew" } }]'
+    create_task = '[{ name = "TaskCreate", input = { subject = "saw", description = "the plank" } }]'
+    script = f"""
+[[steps]]
+match = "begin"
+text = "I create a team."
+tools = {create_team}
+
+[[steps]]
+match = "crew"
+text = "I create a task."
+tools = {create_task}
+
+[[steps]]
+match = ""
+text = "Done."
+"""
+    (tmp_path / "started").touch()
+    process = await start_run(tmp_path, here, script_text=script)
+    async with asyncio.timeout(60):
+        assert await process.wait() == 0
+    (session,) = await asyncio.to_thread(run_shoal, tmp_path, elsewhere, "sessions", "--json")
+    assert (session["session"], session["prompt"], session["transcript"]) == (SESSION, "begin", None)
+    (team,) = await asyncio.to_thread(run_shoal, tmp_path, elsewhere, "team", "ls", "--json")
+    assert (team["name"], team["lead"]) == ("crew", "ended")
+    tasks = await asyncio.to_thread(run_shoal, tmp_path, elsewhere, "task", "ls", "--team", "crew", "--json")
+    assert [task["subject"] for task in tasks] == ["saw"]
+    command = [sys.executable, "-m", "shoal", "task", "add", "sand it", "--team", "crew"]
+    added = await asyncio.create_subprocess_exec(*command, cwd=tmp_path, env=elsewhere)
+    assert await added.wait() == 0
+    tasks = await asyncio.to_thread(run_shoal, tmp_path, here, "task", "ls", "--team", "crew", "--json")
+    assert [task["subject"] for task in tasks] == ["saw", "sand it"]
+    removed = await asyncio.to_thread(run_shoal, tmp_path, elsewhere, "team", "rm", "crew", "--yes", "--json")
+    assert removed == {"removed": "crew"}
+    assert await asyncio.to_thread(run_shoal, tmp_path, here, "team", "ls", "--json") == []
+
+
+async def test_a_team_of_a_live_run_in_the_database_is_not_removed(tmp_path: Path, database: str) -> None:
+    here, elsewhere = (make_environment(tmp_path / name, database) for name in ("home-1", "home-2"))
+    create_team = (
+        '[[steps]]\nmatch = "begin"\ntools = [{ name = "TeamCreate", input = { team_name = "crew" } }]\n'
+    )
+    process = await start_run(
+        tmp_path, here, script_text=create_team + SCRIPT.replace('match = "begin"', 'match = "crew"')
+    )
+    try:
+        (team,) = await asyncio.to_thread(run_shoal, tmp_path, elsewhere, "team", "ls", "--json")
+        assert (team["name"], team["lead"]) == ("crew", "alive")
+        command = [sys.executable, "-m", "shoal", "team", "rm", "crew", "--yes"]
+        refused = await asyncio.create_subprocess_exec(
+            *command, cwd=tmp_path, env=elsewhere, stderr=asyncio.subprocess.PIPE
+        )
+        async with asyncio.timeout(60):
+            _, problem = await refused.communicate()
+        assert refused.returncode == 1
+        assert b"its lead is running" in problem
+        (tmp_path / "go").touch()
+        async with asyncio.timeout(60):
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()

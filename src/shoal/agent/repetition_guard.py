@@ -90,10 +90,14 @@ class RepetitionGuard(Struct, kw_only=True):
         times = 1
         if calls.count(calls[0]) == len(calls):
             calls, times = calls[:1], len(calls)
-        for length in range(2, LONGEST_CYCLE + 1):
-            is_equal = len(self.earlier) >= length and self.earlier[-length] == calls
-            self.cycles[length] = self.cycles.get(length, 0) + 1 if is_equal else 0
-        self.earlier = [*self.earlier, calls][-LONGEST_CYCLE:]
+        earlier = self.earlier
+        if calls in earlier:
+            for length in range(2, LONGEST_CYCLE + 1):
+                is_equal = len(earlier) >= length and earlier[-length] == calls
+                self.cycles[length] = self.cycles.get(length, 0) + 1 if is_equal else 0
+        elif self.cycles:
+            self.cycles = {}
+        self.earlier = [*earlier, calls][-LONGEST_CYCLE:]
         if calls == self.last:
             self.repeats += times
         else:
@@ -102,6 +106,8 @@ class RepetitionGuard(Struct, kw_only=True):
     def find_repetition(self) -> tuple[int, list[_CallRecord]]:
         """Return how often in a row the latest calls or a short sequence of them were made, and the calls."""
         found = self.repeats, self.last
+        if not self.cycles:
+            return found
         for length, equal_replies in self.cycles.items():
             if (times := equal_replies // length + 1) > found[0]:
                 found = times, [call for calls in self.earlier[-length:] for call in calls]

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from msgspec import Struct
+
 from shoal.core.agents.subagent_metadata import SubagentMetadata
 from shoal.core.clock import Clock
 from shoal.core.conversation.restored_conversation import RestoredConversation
@@ -53,6 +55,18 @@ class QuestionStore(Protocol):
 
     def list_open_questions(self) -> tuple[Question, ...]:
         """Return the questions without an answer, oldest first."""
+        ...
+
+    def find_questions(self, start: str) -> tuple[Question, ...]:
+        """Return the questions whose id starts with this text, answered ones too."""
+        ...
+
+    def get_asked_time(self, question: Question) -> int | None:
+        """Return when the question was stored, in milliseconds of Unix time; None if that is unknown."""
+        ...
+
+    def is_question_orphaned(self, question: PermissionQuestion) -> bool:
+        """Return True if the process that asked died before anybody answered."""
         ...
 
     def watch_answers(self, on_change: Callable[[], None]) -> ChangeWatch:
@@ -134,6 +148,29 @@ class SessionStore(Protocol):
     def open_questions(self) -> QuestionStore: ...
 
 
+class SessionQuestions(Struct, frozen=True, kw_only=True):
+    """Questions of one session, for a process that answers them."""
+
+    session: SessionId
+    is_live: bool
+    """True if a process works on the session, so that somebody receives an answer."""
+    directory: Path
+    """Directory of the run, for error messages."""
+    questions: QuestionStore
+
+
+class SessionListEntry(Struct, frozen=True, kw_only=True):
+    """A session in a list."""
+
+    session: SessionId
+    path: Path | None
+    """Path of the transcript; None if it is not a file."""
+    prompt: str
+    at: int
+    """Time of its last use, in milliseconds of Unix time."""
+    size: int
+
+
 class Store(Protocol):
     """State of teams and sessions. A store can be opened any number of times."""
 
@@ -155,6 +192,18 @@ class Store(Protocol):
 
     def find_latest_session(self, cwd: str) -> SessionStore:
         """Return the most recently used session of a directory. Raises `SessionNotFound` if there is none."""
+        ...
+
+    def list_sessions(self, cwd: str | None, *, limit: int | None = None) -> tuple[SessionListEntry, ...]:
+        """Return the sessions of one directory, or of all if None; the most recently used first."""
+        ...
+
+    def is_session_live(self, session: SessionId) -> bool:
+        """Return True if a process works on the session: it has the lock."""
+        ...
+
+    def list_session_questions(self) -> tuple[SessionQuestions, ...]:
+        """Return the questions of each session that has open ones, or that is live and asked any."""
         ...
 
     def fork_session(self, source: SessionStore, session: SessionId, *, cwd: str) -> SessionStore:

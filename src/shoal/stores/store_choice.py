@@ -5,21 +5,38 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 from shoal.core.errors import SettingsError
-from shoal.core.store import Store
+from shoal.core.ids import SessionId
+from shoal.core.store import SessionStore, Store
 
 POSTGRES_SCHEMES = ("postgresql://", "postgres://")
 MAX_TEMPORARY_EVENTS = 1_000
 """Maximum number of events, the newest ones, kept in the journals of a temporary store."""
 
 
-def open_store(place: Store | Path | str, *, home: Path | None = None, durable: bool = False) -> Store:
+class MemberSessionPaths(Protocol):
+    """Session of a lead, as its teammates' processes know it."""
+
+    @property
+    def session(self) -> str: ...
+
+    @property
+    def transcript(self) -> str: ...
+
+    @property
+    def run_directory(self) -> str: ...
+
+
+def open_store(
+    place: Store | Path | str, *, home: Path | None = None, durable: bool = False, read_only: bool = False
+) -> Store:
     """Return the store of a home directory, of an address, or the given one.
 
     A store in a database has its working files in `home`. A `durable` store of files flushes every change to
-    the disk; a given store object stays as it is. Raises `SettingsError` for an unknown address: no other
-    store is used instead.
+    the disk, and with `read_only` it repairs nothing; a given store object stays as it is. Raises
+    `SettingsError` for an unknown address: no other store is used instead.
     """
     if isinstance(place, str):
         if is_postgres_address(place):
@@ -38,8 +55,25 @@ def open_store(place: Store | Path | str, *, home: Path | None = None, durable: 
     if isinstance(place, Path):
         from shoal.stores.files.file_store import FileStore
 
-        return FileStore(place, durable=durable)
+        return FileStore(place, durable=durable, read_only=read_only)
     return place
+
+
+def open_member_session(
+    store: Store, membership: MemberSessionPaths, *, home: Path, durable: bool
+) -> SessionStore:
+    """Open the session of a lead for a teammate's process; the lead has its lock."""
+    if get_shared_address(store) is not None:
+        return store.find_session(membership.session)
+    from shoal.stores.files.sessions.file_session_store import FileSessionStore
+
+    return FileSessionStore(
+        home,
+        SessionId(membership.session),
+        Path(membership.transcript),
+        directory=Path(membership.run_directory),
+        durable=durable,
+    )
 
 
 def get_shared_address(store: Store) -> str | None:

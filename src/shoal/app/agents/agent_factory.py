@@ -541,12 +541,12 @@ class AgentFactory:
             permissions=permissions,
             transcript=self.transcripts.get_transcript_path(agent),
         )
+        rules = permissions.get_active_rules()
         available = remove_denied_tools(
-            {name: blueprint.agent_tools.tools[name] for name in blueprint.toolset.names},
-            permissions.get_active_rules().deny,
+            {name: blueprint.agent_tools.tools[name] for name in blueprint.toolset.names}, rules.deny
         )
         tools, deferred = runtime.agents.deferral.select_tools(
-            available, blueprint.definition.capabilities, rules=permissions.get_active_rules()
+            available, blueprint.definition.capabilities, rules=rules
         )
         return AgentRunner(
             identity=hook_subject.identity,

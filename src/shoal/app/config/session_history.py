@@ -17,7 +17,7 @@ from shoal.core.errors import SessionNotFound, SettingsError, StateFileError
 from shoal.core.ids import LEAD_ID, EntryId, IdGenerator, SessionId, is_uuid
 from shoal.core.store import SessionStore, Store
 from shoal.stores.restored_conversation import restore_transcript
-from shoal.stores.store_choice import get_shared_address, open_store, open_temporary_store
+from shoal.stores.store_choice import open_member_session, open_store, open_temporary_store
 
 if TYPE_CHECKING:
     from shoal.team.members.member_host import TeamMembership
@@ -100,18 +100,8 @@ def _restore_lead_conversation(session: SessionStore, *, has_damage: bool) -> Re
 
 def open_member_history(membership: TeamMembership, store: Store, settings: Settings) -> SessionHistory:
     """Return the session of a teammate's process: the lead holds the lock and has the conversation."""
-    if get_shared_address(store) is not None:
-        return SessionHistory(store=store.find_session(membership.session))
-    from shoal.stores.files.sessions.file_session_store import FileSessionStore
-
     return SessionHistory(
-        store=FileSessionStore(
-            settings.home,
-            SessionId(membership.session),
-            Path(membership.transcript),
-            directory=Path(membership.run_directory),
-            durable=settings.own.durable,
-        )
+        store=open_member_session(store, membership, home=settings.home, durable=settings.own.durable)
     )
 
 

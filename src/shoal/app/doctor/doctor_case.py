@@ -11,7 +11,6 @@ from shoal.app.isolation.machine_checks import DiagnosticState, DoctorDiagnostic
 from shoal.app.run_access.run_handle import RunHandle
 from shoal.core.errors import SessionNotFound
 from shoal.core.events import Event
-from shoal.stores.files.sessions.file_journal import read_journal
 
 
 class DoctorContext(Struct, frozen=True, kw_only=True):
@@ -44,7 +43,7 @@ class DoctorContext(Struct, frozen=True, kw_only=True):
         return self.required_run.session[:8]
 
     def iter_run_events(self) -> Iterator[tuple[int, Event]]:
-        for recorded in read_journal(self.required_run.journal_path):
+        for recorded in self.required_run.read_journal():
             if isinstance(recorded.event, Event):
                 yield recorded.at, recorded.event
 

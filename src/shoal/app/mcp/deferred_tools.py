@@ -54,6 +54,8 @@ class ToolDeferral:
         """
         if self._threshold is None or _is_search_restricted(rules):
             return tools, frozenset()
+        if not self._servers.configured.servers and f" {MCP_PREFIX}" not in f" {' '.join(tools)}":
+            return tools, frozenset()  # without a look at each tool: this happens for each agent
         named = capabilities.tools or ()
         always = self._servers.list_always_loaded_prefixes()
         candidates = {

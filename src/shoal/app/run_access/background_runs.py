@@ -30,7 +30,6 @@ from shoal.stores.files.home.home_paths import (
     write_file_atomically,
 )
 from shoal.stores.files.locks.flocks import is_flocked
-from shoal.stores.files.sessions.file_journal import read_journal
 
 _STDERR_TAIL_CHARS = 2_000
 _POLL_SECONDS = 0.2
@@ -152,7 +151,7 @@ class BackgroundRunManager:
         if output and not output.get("is_error"):
             return True
         return run is not None and any(
-            isinstance(each.event, ModelRequestSent) for each in read_journal(run.journal_path)
+            isinstance(each.event, ModelRequestSent) for each in run.read_journal()
         )
 
     def is_running(self, id_: str) -> bool | None:
@@ -180,7 +179,7 @@ class BackgroundRunManager:
         is_live = is_own_running if is_own_running is not None else run is not None and run.is_live
         turns = questions = 0
         detail = ""
-        for recorded in () if run is None else read_journal(run.journal_path):
+        for recorded in () if run is None else run.read_journal():
             match recorded.event:
                 case TurnEnded(reason=reason):
                     turns, detail = turns + 1, f"the last turn ended: {reason}"

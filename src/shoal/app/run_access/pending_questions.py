@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from glob import escape
 from pathlib import Path
 
 from msgspec import Struct
@@ -12,8 +10,7 @@ from shoal.core.clock import Clock
 from shoal.core.errors import StateFileError
 from shoal.core.ids import SessionId
 from shoal.core.permissions.questions import Answer, PermissionQuestion, Question
-from shoal.stores.files.locks.pid_locks import is_session_running
-from shoal.stores.files.sessions.question_files import QuestionFiles
+from shoal.core.store import SessionQuestions, Store
 
 
 class PendingQuestion(Struct, frozen=True, kw_only=True):
@@ -21,28 +18,33 @@ class PendingQuestion(Struct, frozen=True, kw_only=True):
 
     session: SessionId
     question: Question
-    seconds: int
+    seconds: int | None
+    """Seconds since it was asked; None if that is unknown."""
     live: bool
     """True if the run that asked still waits; otherwise nobody receives an answer."""
-    directory: Path
+    asked_by: SessionQuestions
+    """Questions of the session that asks."""
 
 
-def list_pending_questions(home: Path, clock: Clock) -> tuple[PendingQuestion, ...]:
+def list_pending_questions(store: Store, clock: Clock) -> tuple[PendingQuestion, ...]:
     """Return the open questions, the oldest first."""
-    runs = (home / "shoal" / "runs").glob("*/questions")
-    rows = [row for directory in runs for row in _iter_run_questions(home, directory, clock)]
-    return tuple(sorted(rows, key=lambda row: -row.seconds))
+    rows = [
+        _build_pending_question(asked_by, question, clock)
+        for asked_by in store.list_session_questions()
+        for question in asked_by.questions.list_open_questions()
+    ]
+    return tuple(sorted(rows, key=lambda row: -(row.seconds or 0)))
 
 
-def _iter_run_questions(home: Path, directory: Path, clock: Clock) -> Iterator[PendingQuestion]:
-    session = SessionId(directory.parent.name)
-    live = is_session_running(home, session)
-    store = QuestionFiles(directory)
-    for question in store.list_open_questions():
-        seconds = max(0, (clock.now() - store.get_asked_time(question)) // 1000)
-        yield PendingQuestion(
-            session=session, question=question, seconds=seconds, live=live, directory=directory
-        )
+def _build_pending_question(asked_by: SessionQuestions, question: Question, clock: Clock) -> PendingQuestion:
+    asked_at = asked_by.questions.get_asked_time(question)
+    return PendingQuestion(
+        session=asked_by.session,
+        question=question,
+        seconds=None if asked_at is None else max(0, (clock.now() - asked_at) // 1000),
+        live=asked_by.is_live,
+        asked_by=asked_by,
+    )
 
 
 def find_pending_question(questions: tuple[PendingQuestion, ...], start: str, home: Path) -> PendingQuestion:
@@ -62,35 +64,29 @@ def find_pending_question(questions: tuple[PendingQuestion, ...], start: str, ho
     )
 
 
-def find_interrupted_question(home: Path, start: str, clock: Clock) -> PendingQuestion | None:
+def find_interrupted_question(store: Store, start: str, clock: Clock) -> PendingQuestion | None:
     """Return the only question with this id prefix that was interrupted by a dead process, if any."""
-    found: list[PendingQuestion] = []
-    for path in (home / "shoal" / "runs").glob(f"*/questions/{escape(start)}*.json"):
-        store, session = QuestionFiles(path.parent), SessionId(path.parent.parent.name)
-        question = None if "." in path.stem else store.get(path.stem)
-        if isinstance(question, PermissionQuestion) and store.is_question_orphaned(question):
-            seconds = max(0, (clock.now() - store.get_asked_time(question)) // 1000)
-            live = is_session_running(home, session)
-            found.append(
-                PendingQuestion(
-                    session=session, question=question, seconds=seconds, live=live, directory=path.parent
-                )
-            )
+    found = [
+        _build_pending_question(asked_by, question, clock)
+        for asked_by in store.list_session_questions()
+        for question in asked_by.questions.find_questions(start)
+        if isinstance(question, PermissionQuestion) and asked_by.questions.is_question_orphaned(question)
+    ]
     return found[0] if len(found) == 1 else None
 
 
 def submit_late_answer(pending: PendingQuestion, answer: Answer) -> None:
     """Submit a late answer. Raises `StateFileError` if the run has ended, for a no, or after a yes."""
     if not pending.live:
-        raise create_run_ended_error(pending.session, pending.directory)
-    QuestionFiles(pending.directory).store_late_permission(pending.question.id, answer)
+        raise create_run_ended_error(pending.session, pending.asked_by.directory)
+    pending.asked_by.questions.store_late_permission(pending.question.id, answer)
 
 
 def submit_question_answer(pending: PendingQuestion, answer: Answer) -> bool:
     """Submit an answer; return False if it is not the first. Raises `StateFileError` if nobody waits."""
     if not pending.live:
-        raise create_run_ended_error(pending.session, pending.directory)
-    return QuestionFiles(pending.directory).answer(pending.question.id, answer)
+        raise create_run_ended_error(pending.session, pending.asked_by.directory)
+    return pending.asked_by.questions.answer(pending.question.id, answer)
 
 
 def create_run_ended_error(session: SessionId, directory: Path) -> StateFileError:

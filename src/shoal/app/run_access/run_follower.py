@@ -12,7 +12,6 @@ from shoal.app.run_view.run_view import RunView
 from shoal.app.run_view.view_rows import ViewDelta
 from shoal.core.clock import Clock
 from shoal.stores.files.access.file_watch import DirectoryWatch
-from shoal.stores.files.sessions.file_journal import read_journal
 
 EVENTS_PER_SLICE = 500
 """Number of events applied before other tasks get their turn."""
@@ -84,7 +83,7 @@ class RunFollower:
         before = self.view.offset, self.is_live
         # Read before the journal: what the last writer wrote before it ended is still read below.
         self.is_live = self.run.is_live
-        for number, recorded in enumerate(read_journal(self.run.journal_path, self._journal_offset)):
+        for number, recorded in enumerate(self.run.read_journal(self._journal_offset)):
             self.view.apply_record(recorded)
             self._journal_offset = recorded.next
             self._is_marked_lost = False

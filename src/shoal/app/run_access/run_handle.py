@@ -38,11 +38,13 @@ from shoal.core.events import (
     UnknownJournalEvent,
 )
 from shoal.core.ids import LEAD_ID, SessionId
+from shoal.core.store import QuestionStore, Store
 from shoal.runs.control_client import RunControlClient
 from shoal.stores.files.home.home_paths import get_run_directory
 from shoal.stores.files.locks.pid_locks import is_session_running
 from shoal.stores.files.sessions.file_journal import find_offset_of_last_bytes, follow_journal, read_journal
 from shoal.stores.files.sessions.journal_snapshots import load_journal_state
+from shoal.stores.files.sessions.question_files import QuestionFiles
 from shoal.wire.control_codec import (
     EventSubscriptionGap,
     GetRunStatusControlCommand,
@@ -70,6 +72,10 @@ class TimedEvent(Struct, frozen=True, kw_only=True):
 class RunHandle(Struct, frozen=True, kw_only=True):
     session: SessionId
     home: Path
+    database: Store | None = None
+    """Store of a run in a database; None if the state of the run is in files."""
+    journal_home: Path | None = None
+    """Home with a copy of the journal of a run in a database."""
 
     @property
     def directory(self) -> Path:
@@ -77,11 +83,21 @@ class RunHandle(Struct, frozen=True, kw_only=True):
 
     @property
     def journal_path(self) -> Path:
-        return self.directory / "journal.jsonl"
+        return get_run_directory(self.journal_home or self.home, self.session) / "journal.jsonl"
 
     @property
     def is_live(self) -> bool:
+        if self.database is not None:
+            return self.database.is_session_live(self.session)
         return is_session_running(self.home, self.session)
+
+    def read_journal(self, offset: int = 0) -> Iterator[JournalRecord]:
+        return read_journal(self.journal_path, offset)
+
+    def open_questions(self) -> QuestionStore:
+        if self.database is not None:
+            return self.database.find_session(self.session).open_questions()
+        return QuestionFiles(self.directory / "questions")
 
 
 def list_all_live_runs(home: Path) -> list[RunHandle]:
@@ -111,7 +127,7 @@ def _list_run_names(home: Path) -> list[str]:
 
 def read_start_directory(run: RunHandle) -> str:
     """Return the start directory of the run; empty if its journal does not have it."""
-    events = (record.event for record in read_journal(run.journal_path))
+    events = (record.event for record in run.read_journal())
     return next((event.cwd for event in events if isinstance(event, SessionStarted)), "")
 
 
@@ -237,10 +253,10 @@ class RecentRunEvents(Struct, frozen=True, kw_only=True):
     """Offset after the last event."""
     start: int
     """Offset of the first one; greater than 0 if there are earlier events."""
-    journal_path: Path
+    run: RunHandle
 
     def iter_records(self) -> Iterator[JournalRecord]:
-        for record in read_journal(self.journal_path, self.start):
+        for record in self.run.read_journal(self.start):
             if record.offset >= self.offset:
                 return
             yield record
@@ -250,7 +266,7 @@ def load_recent_events(run: RunHandle, size: int = RECENT_SIZE) -> RecentRunEven
     """Load the events in the last `size` bytes of the journal: their number does not grow with history."""
     statuses, offset = load_journal_state(run.journal_path, RunViewAgentsState)
     start = find_offset_of_last_bytes(run.journal_path, size, offset)
-    return RecentRunEvents(statuses=statuses, offset=offset, start=start, journal_path=run.journal_path)
+    return RecentRunEvents(statuses=statuses, offset=offset, start=start, run=run)
 
 
 async def watch_run_events(run: RunHandle, clock: Clock, offset: int = 0) -> AsyncIterator[TimedEvent]:
@@ -292,7 +308,7 @@ class _RunEventSubscription:
             return
         except ShoalError:
             return
-        for recorded in read_journal(run.journal_path, self.offset):
+        for recorded in run.read_journal(self.offset):
             if recorded.offset >= start:
                 break
             self.offset = recorded.next
@@ -306,7 +322,7 @@ class _RunEventSubscription:
             journaled += isinstance(event, JournaledEvent)
             yield TimedEvent(at=self._clock.now(), event=event)
         # The run's process may have died after journaling an event and before sending it.
-        for recorded in islice(read_journal(run.journal_path, start), journaled):
+        for recorded in islice(run.read_journal(start), journaled):
             self.offset = recorded.next
 
 

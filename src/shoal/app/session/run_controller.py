@@ -8,7 +8,6 @@ from shoal.app.run_access.pending_questions import create_run_ended_error
 from shoal.app.run_access.run_handle import RunHandle, send_control_command
 from shoal.app.session.control_handler import handle_control_command
 from shoal.core.permissions.questions import Answer
-from shoal.stores.files.sessions.question_files import QuestionFiles
 from shoal.wire.control_codec import RunControlCommand
 
 if TYPE_CHECKING:
@@ -58,4 +57,4 @@ class RemoteRunController:
         """Answer a question. Raises `StateFileError` if the run has ended and nobody would read it."""
         if not self.run.is_live:
             raise create_run_ended_error(self.run.session, self.run.directory)
-        return QuestionFiles(self.run.directory / "questions").answer(question, answer)
+        return self.run.open_questions().answer(question, answer)

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.app.run_access.shared_runs import open_run
 from shoal.app.teams.team_store import TeamStore
 from shoal.core.agents.subagents import AgentResult
 from shoal.core.budgets.usage import UsageAndCostTotals
@@ -22,11 +23,9 @@ from shoal.core.teams.roster import TeamRoster, format_agent_id
 from shoal.core.teams.tasks import Task
 from shoal.runs.run_outcome import find_last_assistant_text
 from shoal.stores.files.home.home_paths import (
-    get_journal_path,
     get_subagent_transcript_path,
     get_subagent_transcripts_directory,
 )
-from shoal.stores.files.sessions.file_journal import read_journal
 from shoal.stores.files.sessions.session_files import find_session_transcript, read_session_transcript
 from shoal.stores.files.sessions.usage_summary import summarize_journal_usage
 
@@ -75,9 +74,9 @@ class TeamExport(Struct, frozen=True, kw_only=True):
 
 
 async def export_team(store: TeamStore, home: Path, team: TeamRoster) -> TeamExport:
-    journal = get_journal_path(home, SessionId(team.lead_session_id))
-    records = tuple(read_journal(journal))
-    usage = summarize_journal_usage(journal)
+    run = open_run(home, SessionId(team.lead_session_id))
+    records = tuple(run.read_journal())
+    usage = summarize_journal_usage(run.journal_path)
     members = tuple(_collect_members(home, team, records))
     return TeamExport(
         team=team,

@@ -9,7 +9,6 @@ from pathlib import Path
 from shoal.app.run_access.run_handle import RunHandle, find_run, list_runs_newest_first
 from shoal.app.workflows.step_log import WorkflowRecord, WorkflowRecords
 from shoal.core.errors import SessionNotFound, WorkflowError
-from shoal.stores.files.sessions.file_journal import read_journal
 
 _MAX_SEARCHED_RUNS = 200
 
@@ -39,7 +38,7 @@ def find_recorded_workflow(
 
 
 def list_recorded_workflows(run: RunHandle) -> Sequence[WorkflowRecord]:
-    return list(WorkflowRecords(read_journal(run.journal_path)).workflows.values())
+    return list(WorkflowRecords(run.read_journal()).workflows.values())
 
 
 def _search_recent_runs(home: Path, reference: str) -> tuple[RunHandle, WorkflowRecord]:

@@ -11,7 +11,7 @@ from shoal.core.errors import SessionNotFound, StateFileError
 from shoal.core.ids import LEAD_ID, IdGenerator, SessionId
 from shoal.core.keyword_checks import check_keywords
 from shoal.core.names import TeamName
-from shoal.core.store import SessionStore, Store
+from shoal.core.store import SessionListEntry, SessionQuestions, SessionStore, Store
 from shoal.stores.files.home.home_paths import get_project_state_directory, get_transcript_path
 
 if TYPE_CHECKING:
@@ -60,6 +60,29 @@ class FileStore:
                 f"There is no session to continue in {cwd}.", path=get_project_state_directory(self.home, cwd)
             )
         return self._open_session(get_transcript_path(self.home, cwd, latest))
+
+    def list_sessions(self, cwd: str | None, *, limit: int | None = None) -> tuple[SessionListEntry, ...]:
+        from shoal.stores.files.sessions.session_files import list_sessions
+
+        return list_sessions(self.home, cwd, limit=limit)
+
+    def is_session_live(self, session: SessionId) -> bool:
+        from shoal.stores.files.locks.pid_locks import is_session_running
+
+        return is_session_running(self.home, session)
+
+    def list_session_questions(self) -> tuple[SessionQuestions, ...]:
+        from shoal.stores.files.sessions.question_files import QuestionFiles
+
+        return tuple(
+            SessionQuestions(
+                session=(session := SessionId(directory.parent.name)),
+                is_live=self.is_session_live(session),
+                directory=directory.parent,
+                questions=QuestionFiles(directory, durable=self._durable),
+            )
+            for directory in sorted((self.home / "shoal" / "runs").glob("*/questions"))
+        )
 
     def fork_session(self, source: SessionStore, session: SessionId, *, cwd: str) -> FileSessionStore:
         from shoal.stores.files.sessions.session_files import fork_session

@@ -28,7 +28,7 @@ from shoal.core.ids import LEAD_ID, AgentId, IdGenerator, SessionId
 from shoal.core.keyword_checks import check_keywords
 from shoal.core.names import TeamName
 from shoal.core.permissions.questions import Answer, Question
-from shoal.core.store import SessionStore, Store
+from shoal.core.store import SessionListEntry, SessionQuestions, SessionStore, Store
 from shoal.core.teams.mail_signatures import KEY_SIZE
 from shoal.core.text.redaction import SecretRedactor
 from shoal.stores.files.sessions.result_files import FileResultStore
@@ -107,6 +107,30 @@ class MemoryStore:
             raise SessionNotFound(f"There is no session to continue in {cwd}.", path=Path(cwd))
         return max(used, key=lambda each: each.last_used)
 
+    def list_sessions(self, cwd: str | None, *, limit: int | None = None) -> tuple[SessionListEntry, ...]:
+        used = [
+            each
+            for each in self._sessions.values()
+            if cwd in (None, each.cwd) and each.has_transcript(LEAD_ID)
+        ]
+        newest_first = sorted(used, key=lambda each: -each.last_used)
+        return tuple(each.to_list_entry() for each in newest_first[:limit])
+
+    def is_session_live(self, session: SessionId) -> bool:
+        found = self._sessions.get(session)
+        return found is not None and found.is_locked
+
+    def list_session_questions(self) -> tuple[SessionQuestions, ...]:
+        return tuple(
+            SessionQuestions(
+                session=each.session,
+                is_live=each.is_locked,
+                directory=each.directory,
+                questions=each.open_questions(),
+            )
+            for each in self._sessions.values()
+        )
+
     def fork_session(self, source: SessionStore, session: SessionId, *, cwd: str) -> MemorySessionStore:
         content = source.read_transcript(LEAD_ID)
         fork = self.create_session(session, cwd=cwd)
@@ -160,7 +184,7 @@ class UnpackedEntries(Struct, frozen=True):
 
 
 class PackedEntries(Struct, frozen=True, gc=False):
-    """Message entries as compressed JSON."""
+    """Message entries as JSON, compressed unless they are small."""
 
     origin: TranscriptOrigin
     content: bytes
@@ -168,6 +192,10 @@ class PackedEntries(Struct, frozen=True, gc=False):
 
 TranscriptPart: TypeAlias = bytes | UnpackedEntries | PackedEntries
 """Encoded lines of another store, or entries."""
+_COMPRESSED = b"z"
+"""Start of compressed entries; those that are not compressed start as JSON does."""
+_UNCOMPRESSED_SIZE = 1_024
+"""Bytes below which entries are not compressed, because that would save little memory."""
 _MESSAGE_ENTRIES_DECODER = msgspec.json.Decoder(list[TranscriptMessageEntry])
 
 
@@ -179,26 +207,27 @@ class MemorySessionStore:
         self.cwd = cwd
         self.directory = directory
         self.last_used = 0
+        """Monotonic time in nanoseconds."""
         self.title = ""
         self.transcripts: dict[AgentId, list[TranscriptPart]] = {}
         self._metadata: dict[AgentId, SubagentMetadata] = {}
         self._journal_events: deque[tuple[int, int, JournaledEvent]] = deque(maxlen=max_events)
         self._questions = MemoryQuestions(directory / "questions")
-        self._is_locked = False
+        self.is_locked = False
 
     def report_damaged_files(self, *, now: int) -> tuple[str, ...]:
         return ()
 
     def acquire_lock(self) -> None:
-        if self._is_locked:
+        if self.is_locked:
             raise StateFileError(
                 f"The session {self.session} is in use. Close it first, or continue in a fork.",
                 path=self.directory,
             )
-        self._is_locked = True
+        self.is_locked = True
 
     def release_lock(self, *, unused: bool = False) -> None:
-        self._is_locked = False
+        self.is_locked = False
 
     def open_transcript(self, agent: AgentId, *, cwd: str, version: str, title: str = "") -> MemoryTranscript:
         self.title = title or self.title
@@ -217,16 +246,23 @@ class MemorySessionStore:
     def restore_conversation(self, agent: AgentId) -> RestoredConversation:
         return restore_agent_transcript(self.read_transcript(agent), agent)
 
-    def append_entry(self, agent: AgentId, origin: TranscriptOrigin, entry: TranscriptEntry) -> None:
-        parts = self.transcripts.get(agent)
-        if parts is None:
-            parts = self.transcripts[agent] = []
-        last = parts[-1] if parts else None
-        if isinstance(last, UnpackedEntries) and last.origin is origin:
-            last.entries.append(entry)
-        else:
-            parts.append(UnpackedEntries(origin, [entry]))
-        self.last_used = time.monotonic_ns()
+    def to_list_entry(self) -> SessionListEntry:
+        content = self.read_transcript(LEAD_ID)
+        messages = restore_agent_transcript(content, LEAD_ID).messages
+        prompt = next((message.text for message in messages if message.role == "user"), "")
+        return SessionListEntry(
+            session=self.session,
+            path=None,
+            prompt=self.title or prompt,
+            at=(time.time_ns() - (time.monotonic_ns() - self.last_used)) // 1_000_000,
+            size=len(content),
+        )
+
+    def add_transcript_part(self, agent: AgentId, part: UnpackedEntries) -> list[TranscriptPart]:
+        """Add a part to the transcript; return all its parts."""
+        parts = self.transcripts.setdefault(agent, [])
+        parts.append(part)
+        return parts
 
     def pack_transcript(self, agent: AgentId) -> None:
         """Pack the entries of an ended agent: there may be thousands, and few are resumed."""
@@ -281,9 +317,17 @@ class MemoryTranscript:
         self._store = store
         self._agent = agent
         self._origin = origin
+        self._parts: list[TranscriptPart] = []
+        self._last: UnpackedEntries | None = None
+        """Part to which entries are added, unless another writer has added a later one."""
 
     def append(self, entry: TranscriptEntry) -> None:
-        self._store.append_entry(self._agent, self._origin, entry)
+        last = self._last
+        if last is None or self._parts[-1] is not last:
+            last = self._last = UnpackedEntries(self._origin, [])
+            self._parts = self._store.add_transcript_part(self._agent, last)
+        last.entries.append(entry)
+        self._store.last_used = time.monotonic_ns()
 
     def set_title(self, title: str) -> None:
         self._store.title = title
@@ -299,7 +343,8 @@ def _pack_entries(part: UnpackedEntries) -> Iterator[TranscriptPart]:
         if content is None:
             yield UnpackedEntries(part.origin, entries)
         else:
-            yield PackedEntries(part.origin, _compress(content))
+            is_small = len(content) < _UNCOMPRESSED_SIZE
+            yield PackedEntries(part.origin, content if is_small else _COMPRESSED + _compress(content))
 
 
 def _compress(content: bytes) -> bytes:
@@ -317,7 +362,10 @@ def _encode_if_possible(entries: list[TranscriptEntry]) -> bytes | None:
 
 
 def _unpack_entries(packed: PackedEntries) -> list[TranscriptMessageEntry]:
-    return _MESSAGE_ENTRIES_DECODER.decode(zlib.decompress(packed.content, -12))
+    content = packed.content
+    if content.startswith(_COMPRESSED):
+        content = zlib.decompress(content[len(_COMPRESSED) :], -12)
+    return _MESSAGE_ENTRIES_DECODER.decode(content)
 
 
 class MemoryJournal:
@@ -364,6 +412,7 @@ class MemoryQuestions(StoredQuestions):
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._questions: dict[str, Question] = {}
+        self._asked_at: dict[str, int] = {}
         self._answers: dict[str, Answer] = {}
         self._late_answers: dict[str, Answer] = {}
         self._watches: list[MemoryWatch] = []
@@ -373,6 +422,13 @@ class MemoryQuestions(StoredQuestions):
         for part in (self._questions, self._answers, self._late_answers):
             part.pop(question.id, None)
         self._questions[question.id] = question
+        self._asked_at[question.id] = time.time_ns() // 1_000_000
+
+    def find_questions(self, start: str) -> tuple[Question, ...]:
+        return tuple(each for name, each in self._questions.items() if name.startswith(start))
+
+    def get_asked_time(self, question: Question) -> int | None:
+        return self._asked_at.get(question.id)
 
     def get(self, question_id: str) -> Question | None:
         return self._questions.get(question_id)

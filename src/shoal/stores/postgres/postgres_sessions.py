@@ -34,7 +34,7 @@ from shoal.stores.postgres.database_worker import DatabaseWorker, build_channel
 from shoal.stores.postgres.postgres_hints import PostgresWatch
 from shoal.stores.restored_conversation import restore_agent_transcript
 from shoal.stores.stored_questions import StoredQuestions
-from shoal.wire.journal_codec import encode_journal_line
+from shoal.wire.journal_codec import encode_journal_line, parse_journal_line
 from shoal.wire.question_codec import (
     encode_answer,
     encode_question,
@@ -61,6 +61,8 @@ _APPEND_EVENT = f"""
     SELECT $2, position, $4, $3::bytea FROM place RETURNING position
 """
 _READ_BATCH = 2_000
+_SEARCHED_EVENTS = 5_000
+"""Number of events, the newest ones, in which the time of a question is looked up."""
 _LOCK_CHECK_SECONDS = 0.2
 
 
@@ -503,6 +505,37 @@ class PostgresQuestions(StoredQuestions):
 
         rows = self._store.client.run(lambda worker: worker.execute(read))
         return tuple(parse_question(row[0]) for row in rows)
+
+    def find_questions(self, start: str) -> tuple[Question, ...]:
+        async def read(raw: Any) -> list[Any]:
+            return list(
+                await raw.fetch(
+                    "SELECT question FROM shoal.questions WHERE session = $1 AND starts_with(id, $2) "
+                    "ORDER BY id",
+                    self._session,
+                    _id(start),
+                )
+            )
+
+        rows = self._store.client.run(lambda worker: worker.execute(read))
+        return tuple(parse_question(row[0]) for row in rows)
+
+    def get_asked_time(self, question: Question) -> int | None:
+        """Return the time of its event in the newest part of the journal; None if it is not there."""
+
+        async def read(raw: Any) -> bytes | None:
+            line: bytes | None = await raw.fetchval(
+                "SELECT line FROM (SELECT position, line FROM shoal.journal_lines WHERE session = $1 "
+                "ORDER BY position DESC LIMIT $3) AS newest "
+                "WHERE position(convert_to($2, 'UTF8') IN line) > 0 ORDER BY position LIMIT 1",
+                self._session,
+                f'"id":"{question.id}"',
+                _SEARCHED_EVENTS,
+            )
+            return line
+
+        line = self._store.client.run(lambda worker: worker.execute(read))
+        return None if line is None else parse_journal_line(line)[0]
 
     def watch_answers(self, on_change: Callable[[], None]) -> PostgresWatch:
         watch = PostgresWatch(self._store.client, self._channel, on_change)

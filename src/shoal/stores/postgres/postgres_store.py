@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +11,15 @@ from shoal.core.clock import Clock
 from shoal.core.errors import SessionNotFound, StateFileError
 from shoal.core.ids import LEAD_ID, IdGenerator, SessionId
 from shoal.core.names import TeamName
-from shoal.core.store import SessionStore, Store
+from shoal.core.store import SessionListEntry, SessionQuestions, SessionStore, Store
 from shoal.core.teams.mail_signatures import KEY_SIZE
 from shoal.stores.files.home.home_paths import check_safe_file_name, get_run_directory
+from shoal.stores.files.sessions.session_files import find_first_prompt_or_title
 from shoal.stores.postgres.database_client import DatabaseClient
 from shoal.stores.postgres.database_text import to_database_text
 from shoal.stores.postgres.postgres_sessions import PostgresSessionStore
 from shoal.stores.restored_conversation import rewrite_transcript_session
+from shoal.wire.transcript_codec import parse_transcript_line
 
 if TYPE_CHECKING:
     from shoal.stores.postgres.postgres_board import PostgresTaskBoard
@@ -28,6 +31,10 @@ _LAST_USED = (
     f"(SELECT at FROM shoal.transcript_lines WHERE session = id AND agent = '{LEAD_ID}' "
     "ORDER BY number DESC LIMIT 1)"
 )
+
+_IS_LIVE = "EXISTS (SELECT FROM shoal.holders WHERE epoch = lock_holder AND expires_at > clock_timestamp())"
+_PREVIEW_LINES = 20
+"""Number of lines of a transcript that are read for a list."""
 
 
 class PostgresStore:
@@ -111,6 +118,57 @@ class PostgresStore:
             )
         return self._open_session(SessionId(session))
 
+    def list_sessions(self, cwd: str | None, *, limit: int | None = None) -> tuple[SessionListEntry, ...]:
+        async def read(raw: Any) -> list[tuple[Any, list[bytes]]]:
+            rows = await raw.fetch(
+                f"SELECT id, title, (extract(epoch FROM {_LAST_USED}) * 1000)::bigint AS used, (SELECT "
+                f"sum(length(line)) FROM shoal.transcript_lines WHERE session = id AND agent = '{LEAD_ID}') "
+                f"FROM shoal.sessions WHERE ($1::text IS NULL OR cwd = $1) AND {_HAS_LEAD} "
+                "ORDER BY used DESC, id LIMIT $2",
+                None if cwd is None else to_database_text(cwd),
+                limit,
+            )
+            return [(row, await _fetch_first_lines(raw, row[0])) for row in rows]
+
+        found = self.client.run(lambda worker: worker.execute(read))
+        return tuple(
+            SessionListEntry(
+                session=SessionId(row[0]),
+                path=None,
+                prompt=row[1] or find_first_prompt_or_title(_parse_entries(lines)),
+                at=row[2],
+                size=int(row[3]),
+            )
+            for row, lines in found
+        )
+
+    def is_session_live(self, session: SessionId) -> bool:
+        async def read(raw: Any) -> bool:
+            return bool(await raw.fetchval(f"SELECT {_IS_LIVE} FROM shoal.sessions WHERE id = $1", session))
+
+        return self.client.run(lambda worker: worker.execute(read))
+
+    def list_session_questions(self) -> tuple[SessionQuestions, ...]:
+        async def read(raw: Any) -> list[Any]:
+            return list(
+                await raw.fetch(
+                    f"SELECT id, {_IS_LIVE} FROM shoal.sessions WHERE EXISTS (SELECT FROM shoal.questions "
+                    "WHERE session = sessions.id AND (answer IS NULL OR lock_holder IS NOT NULL)) ORDER BY id"
+                )
+            )
+
+        rows = self.client.run(lambda worker: worker.execute(read))
+        sessions = [(self._open_session(SessionId(row[0])), row[1]) for row in rows]
+        return tuple(
+            SessionQuestions(
+                session=each.session,
+                is_live=is_live,
+                directory=each.directory,
+                questions=each.open_questions(),
+            )
+            for each, is_live in sessions
+        )
+
     def fork_session(self, source: SessionStore, session: SessionId, *, cwd: str) -> PostgresSessionStore:
         content = rewrite_transcript_session(source.read_transcript(LEAD_ID), session)
         fork = self.create_session(session, cwd=cwd)
@@ -154,6 +212,23 @@ class PostgresStore:
             return key
 
         return self.client.run(lambda worker: worker.transact(load))
+
+
+async def _fetch_first_lines(raw: Any, session: str) -> list[bytes]:
+    rows = await raw.fetch(
+        "SELECT line FROM shoal.transcript_lines WHERE session = $1 AND agent = $2 AND number < $3 "
+        "ORDER BY number",
+        session,
+        LEAD_ID,
+        _PREVIEW_LINES,
+    )
+    return [row[0] for row in rows]
+
+
+def _parse_entries(lines: list[bytes]) -> Iterator[object]:
+    for line in lines:
+        with suppress(ValueError):
+            yield parse_transcript_line(line).entry
 
 
 async def insert_transcript(raw: Any, session: str, agent: str, content: bytes) -> None:

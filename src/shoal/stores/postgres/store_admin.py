@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -166,4 +167,6 @@ def run_on_connection(address: str, work: Callable[[Any], Awaitable[T]]) -> T:
         finally:
             await raw.close()
 
-    return asyncio.run(connect_and_run())
+    # In another thread: commands call this with or without a running event loop.
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, connect_and_run()).result()

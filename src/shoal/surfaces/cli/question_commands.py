@@ -55,9 +55,7 @@ def show_question(*, question: str) -> int:
     from shoal.app.settings.settings import find_process_shoal_home
 
     row = find_pending_question(_load_open_questions(), question, find_process_shoal_home())
-    click.echo(
-        f"{row.question.id}  asked {row.seconds} s ago by {_describe_asker(row)} in session {row.session}"
-    )
+    click.echo(f"{row.question.id}  {_format_age(row)} by {_describe_asker(row)} in session {row.session}")
     for line in _format_question(row.question):
         click.echo(line)
     return exit_codes.OK
@@ -101,14 +99,15 @@ def answer_question(
         submit_late_answer,
         submit_question_answer,
     )
+    from shoal.app.run_access.shared_runs import open_home_store
     from shoal.app.settings.settings import find_process_shoal_home
     from shoal.core.clock import SystemClock
 
-    rows = _load_open_questions()
+    rows, home = _load_open_questions(), find_process_shoal_home()
     late = None
     if not any(row.question.id.startswith(question) for row in rows):
-        late = find_interrupted_question(find_process_shoal_home(), question, SystemClock())
-    row = late or find_pending_question(rows, question, find_process_shoal_home())
+        late = find_interrupted_question(open_home_store(home), question, SystemClock())
+    row = late or find_pending_question(rows, question, home)
     given_answer = _build_question_answer(row.question, answer, reason, remember, choices)
     _reject_unused_answer_options(given_answer, reason, remember, choices)
     if changed is not None:
@@ -131,10 +130,11 @@ def answer_question(
 
 def _load_open_questions() -> tuple[PendingQuestion, ...]:
     from shoal.app.run_access.pending_questions import list_pending_questions
+    from shoal.app.run_access.shared_runs import open_home_store
     from shoal.app.settings.settings import find_process_shoal_home
     from shoal.core.clock import SystemClock
 
-    return list_pending_questions(find_process_shoal_home(), SystemClock())
+    return list_pending_questions(open_home_store(find_process_shoal_home()), SystemClock())
 
 
 def _build_question_answer(
@@ -252,18 +252,26 @@ def _format_question_row(row: PendingQuestion) -> str:
 
     ended_note = "" if row.live else "  (its run has ended)"
     summary = truncate_text(_summarize_question(row.question), 100)
-    return f"{row.question.id}  {row.seconds:>5} s  {_describe_asker(row)}  {summary}{ended_note}"
+    age = "?" if row.seconds is None else row.seconds
+    return f"{row.question.id}  {age:>5} s  {_describe_asker(row)}  {summary}{ended_note}"
+
+
+def _format_age(row: PendingQuestion) -> str:
+    return "asked" if row.seconds is None else f"asked {row.seconds} s ago"
 
 
 def _describe_asker(row: PendingQuestion) -> str:
-    from shoal.app.run_access.run_handle import RunHandle, load_agent_statuses
+    from shoal.app.run_access.run_handle import load_agent_statuses
+    from shoal.app.run_access.shared_runs import open_run
     from shoal.app.settings.settings import find_process_shoal_home
     from shoal.core.ids import LEAD_ID
     from shoal.surfaces.terminal.text_styles import truncate_text
 
-    statuses = load_agent_statuses(RunHandle(session=row.session, home=find_process_shoal_home()))
     agent = row.question.agent
-    return str(agent) if agent == LEAD_ID else truncate_text(statuses.describe_agent(agent), 60)
+    if agent == LEAD_ID:
+        return str(agent)
+    statuses = load_agent_statuses(open_run(find_process_shoal_home(), row.session))
+    return truncate_text(statuses.describe_agent(agent), 60)
 
 
 def _question_to_dict(row: PendingQuestion) -> dict[str, object]:

@@ -12,7 +12,7 @@ from shoal.surfaces.cli.cli_output import print_json
 from shoal.surfaces.terminal.listings import format_session_lines, list_recent_sessions
 
 if TYPE_CHECKING:
-    from shoal.stores.files.sessions.session_files import SessionListEntry
+    from shoal.core.store import SessionListEntry
 
 
 @click.command("sessions")
@@ -62,5 +62,5 @@ def _session_to_dict(session: SessionListEntry) -> dict[str, object]:
         "prompt": session.prompt,
         "updated_at": session.at,
         "bytes": session.size,
-        "transcript": str(session.path),
+        "transcript": None if session.path is None else str(session.path),
     }

@@ -25,19 +25,22 @@ team_option = click.option("--team", metavar="NAME", help="The team; required on
 def run_with_team_store(
     work: Callable[[TeamStore], Awaitable[ResultT]], *, read_only: bool = False
 ) -> ResultT:
-    """Run the work with the team store of the user's home; views use it `read_only`."""
+    """Run the work with the team store that the user's home uses; views use it `read_only`."""
+    from shoal.app.run_access.shared_runs import open_home_store
     from shoal.app.settings.settings import find_process_shoal_home
     from shoal.app.teams.team_store import TeamStore
     from shoal.core.clock import SystemClock
     from shoal.core.ids import IdGenerator
-    from shoal.stores.files.file_store import FileStore
+    from shoal.stores.store_choice import get_shared_address
     from shoal.surfaces.terminal.user_messages import print_user_message
 
     home = find_process_shoal_home()
 
+    store = open_home_store(home, read_only=read_only)
+
     async def run_work_and_close_store() -> ResultT:
         team_store = TeamStore(
-            FileStore(home, durable=True, read_only=read_only),
+            store,
             clock=SystemClock(),
             ids=IdGenerator(),
             report=print_user_message,
@@ -46,7 +49,7 @@ def run_with_team_store(
         try:
             return await work(team_store)
         finally:
-            if not read_only:
+            if not read_only and get_shared_address(store) is None:
                 _record_own_writes(home, team_store, start)
             await team_store.aclose()
 
@@ -100,18 +103,20 @@ async def choose_task_board(store: TeamStore, team: str | None, session: str | N
 
 
 def _find_session_board_name(requested: str | None) -> str:
+    from shoal.app.run_access.shared_runs import open_home_store
     from shoal.app.settings.settings import find_process_shoal_home
-    from shoal.stores.files.sessions.session_files import find_latest_session, find_session_transcript
+    from shoal.core.errors import SessionNotFound
 
+    store = open_home_store(find_process_shoal_home(), read_only=True)
     if requested is not None:
-        return find_session_transcript(find_process_shoal_home(), requested).stem
-    latest = find_latest_session(find_process_shoal_home(), str(Path.cwd()))
-    if latest is None:
+        return store.find_session(requested).session
+    try:
+        return store.find_latest_session(str(Path.cwd())).session
+    except SessionNotFound:
         raise click.UsageError(
             f"There is no team, and no session has worked in {Path.cwd()}. "
             "Specify a board with --team NAME or --session ID."
-        )
-    return latest
+        ) from None
 
 
 def _format_available_teams_hint(teams: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from shoal.core.errors import ShoalError
 from shoal.core.events import AgentStarted, Event, SessionStarted
 from shoal.core.ids import LEAD_ID
 from shoal.core.text.text_format import to_one_line
-from shoal.stores.files.sessions.file_journal import follow_journal, read_journal
+from shoal.stores.files.sessions.file_journal import follow_journal
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.plain.agent_view_printer import SingleAgentEventPrinter, TranscriptMessageTailReader
 from shoal.surfaces.cli.plain.input_prompt import (
@@ -78,7 +78,7 @@ class TerminalAgentViewer:
 
     def is_agent_in_run(self) -> bool:
         """Return True if the run's journal mentions the agent."""
-        return any(map(self._is_about_agent, read_journal(self._run.journal_path)))
+        return any(map(self._is_about_agent, self._run.read_journal()))
 
     async def run_with_prompt(self) -> int:
         history = self._run.home / "shoal" / "history"
@@ -123,7 +123,7 @@ class TerminalAgentViewer:
         """Follow the agent until the run ends, or until the agent ends if the view exits with it."""
         journal, offset = self._run.journal_path, 0
         pending_records: deque[JournalRecord] = deque(maxlen=REPLAYED_EVENTS)
-        for record in read_journal(journal):
+        for record in self._run.read_journal():
             offset = record.next
             if self._is_about_agent(record):
                 pending_records.append(record)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from shoal.app.isolation.machine_checks import DoctorDiagnostic
     from shoal.app.reports.hook_report import HookReportRow
     from shoal.app.reports.permission_report import PermissionReport, PermissionRuleReportRow
-    from shoal.stores.files.sessions.session_files import SessionListEntry
+    from shoal.core.store import SessionListEntry
     from shoal.workspaces.checkpoints import FileUndoReport
 
 BEHAVIOR_STYLES = {"allow": GREEN, "ask": YELLOW, "deny": RED}
@@ -42,10 +42,11 @@ def format_session_lines(sessions: Sequence[SessionListEntry]) -> Iterator[str]:
 
 
 def list_recent_sessions(*, everywhere: bool = False, limit: int = 20) -> tuple[SessionListEntry, ...]:
+    from shoal.app.run_access.shared_runs import open_home_store
     from shoal.app.settings.settings import find_process_shoal_home
-    from shoal.stores.files.sessions.session_files import list_sessions
 
-    return list_sessions(find_process_shoal_home(), None if everywhere else str(Path.cwd()), limit=limit)
+    store = open_home_store(find_process_shoal_home(), read_only=True)
+    return store.list_sessions(None if everywhere else str(Path.cwd()), limit=limit)
 
 
 def format_time_since(at: int) -> str:

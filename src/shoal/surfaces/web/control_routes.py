@@ -15,7 +15,6 @@ from shoal.app.session.run_controller import RemoteRunController
 from shoal.core.ids import LEAD_ID
 from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.core.permissions.questions import Answer, DenyAnswer, PlanApprovedAnswer
-from shoal.stores.files.sessions.question_files import QuestionFiles
 from shoal.surfaces.web.json_replies import (
     WebApiRequestRefusedError,
     build_json_reply,
@@ -118,7 +117,7 @@ class RunControlWebRoutes:
     async def answer_question(self, request: Request) -> Response:
         run, question_id = self._find_run(request), get_path_param(request, "question")
         answer = _decode_person_answer(await read_bounded_request_body(request))
-        question = QuestionFiles(run.directory / "questions").get(question_id)
+        question = run.open_questions().get(question_id)
         if question is None:
             raise WebApiRequestRefusedError(404, "This question does not exist. It may have been withdrawn.")
         if not is_matching_answer_type(answer, question):

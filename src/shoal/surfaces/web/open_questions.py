@@ -11,7 +11,6 @@ from msgspec import Struct
 from shoal.app.run_access.run_handle import RunHandle
 from shoal.core.ids import SessionId
 from shoal.core.permissions.questions import Question
-from shoal.stores.files.sessions.question_files import QuestionFiles
 from shoal.surfaces.web.run_index import WebRunIndex
 from shoal.surfaces.web.run_watcher import RunDirectoryWatcher
 
@@ -32,7 +31,7 @@ class WebOpenQuestionRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 async def list_run_open_questions(runs: WebRunIndex, run: RunHandle) -> list[WebOpenQuestionRow]:
     """List the open questions of one run; without a live process nobody would receive an answer."""
-    store = QuestionFiles(run.directory / "questions")
+    store = run.open_questions()
     if not (open_questions := store.list_open_questions()) or not run.is_live:
         return []
     facts = await runs.get_run_summary(run)
@@ -43,11 +42,12 @@ async def list_run_open_questions(runs: WebRunIndex, run: RunHandle) -> list[Web
             id=question.id,
             agent=question.agent,
             name=agents[question.agent].name if question.agent in agents else question.agent,
-            asked=store.get_asked_time(question),
+            asked=asked,
             question=question,
             previous_plan=facts.earlier_plans.get(question.id),
         )
         for question in open_questions
+        if (asked := store.get_asked_time(question)) is not None
     ]
 
 

@@ -15,7 +15,6 @@ from shoal.app.run_access.run_handle import RunHandle
 from shoal.core.errors import StateFileError
 from shoal.core.ids import AgentId, SessionId
 from shoal.stores.files.home.home_paths import check_safe_file_name
-from shoal.stores.files.sessions.question_files import QuestionFiles
 from shoal.surfaces.web.json_replies import WebApiRequestRefusedError
 
 MOST_KEPT = 2_000
@@ -113,7 +112,7 @@ class WebRunIndex:
             usd=facts.usd,
             tokens=facts.tokens,
             teams=tuple(facts.teams),
-            questions=len(QuestionFiles(run.directory / "questions").list_open_questions()) if is_live else 0,
+            questions=len(run.open_questions().list_open_questions()) if is_live else 0,
         )
 
     def _load_run_facts(self, run: RunHandle) -> JournaledRunSummary:

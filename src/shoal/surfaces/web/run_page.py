@@ -22,7 +22,6 @@ from shoal.core.conversation.transcript_entries import (
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.text.redaction import SecretRedactor
 from shoal.stores.files.home.home_paths import read_state_file
-from shoal.stores.files.sessions.file_journal import read_journal
 from shoal.surfaces.web.entry_blocks import render_transcript_entry
 from shoal.surfaces.web.run_replay import iter_replay_frames
 from shoal.wire.json_codec import encode_json
@@ -44,7 +43,7 @@ _PAGE = (
 
 def export_run_data(run: RunHandle) -> dict[str, Any]:
     """Return everything stored about a run as data: the run, its replay frames, and its transcripts."""
-    run_view = build_run_view(read_journal(run.journal_path))
+    run_view = build_run_view(run.read_journal())
     agents = [AgentId(row.id) for row in run_view.iter_agent_rows()] or [LEAD_ID]
     cwd = run_view.run.cwd
     entries_by_agent = {

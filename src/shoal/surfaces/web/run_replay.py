@@ -11,7 +11,6 @@ from shoal.app.run_access.run_handle import RunHandle
 from shoal.app.run_view.run_view import RunView
 from shoal.app.run_view.view_rows import ViewDelta
 from shoal.stores.files.home.home_paths import open_state_file
-from shoal.stores.files.sessions.file_journal import read_journal
 
 _CHUNK = 1 << 20
 
@@ -22,7 +21,7 @@ def iter_replay_frames(run: RunHandle, most: int) -> Iterator[ViewDelta]:
     is_live, run_view = run.is_live, RunView()
     size = -(-max(1, _count_lines(run.journal_path)) // most)
     sent_offset = record_count = 0
-    for record in read_journal(run.journal_path):
+    for record in run.read_journal():
         # Yielded when the next one begins: the last frame also contains the effect of a lost process.
         if record_count == size and most > 1:
             yield replace(run_view.get_delta_since(sent_offset), live=True)

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from shoal.core.clock import SystemClock
 from shoal.core.errors import StateFileError
-from shoal.core.ids import LEAD_ID
+from shoal.core.ids import LEAD_ID, SessionId
 from shoal.core.permissions.questions import (
     RUN_ENDED_REASON,
     AllowAnswer,
@@ -17,6 +18,7 @@ from shoal.core.permissions.questions import (
     PermissionQuestion,
     PlanApprovalQuestion,
     PlanApprovedAnswer,
+    Question,
 )
 from shoal.core.store import QuestionStore, Store
 from shoal.testing.contracts.contract_rules import (
@@ -26,9 +28,10 @@ from shoal.testing.contracts.contract_rules import (
     expect_raised,
     open_store_handles,
 )
-from shoal.testing.contracts.session_contract import FIRST, create_used_session
+from shoal.testing.contracts.session_contract import FIRST, SECOND, create_used_session
 
 RULES = ContractRules()
+_HOUR = 3_600_000
 _NO = DenyAnswer(reason="no")
 _ENDED = DenyAnswer(reason=RUN_ENDED_REASON, by="policy")
 
@@ -67,6 +70,51 @@ async def question_is_open_until_it_is_answered(open_store: StoreOpener[Store]) 
         assert others.answer("q-1", AllowAnswer(remember="session"))
         assert questions.list_open_questions() == (second,)
         assert questions.read_answer(first) == AllowAnswer(remember="session")
+
+
+@RULES.add_rule()
+async def open_questions_of_all_sessions_are_listed(open_store: StoreOpener[Store]) -> None:
+    async with open_store_handles(open_store, 2) as (store, other):
+        session, without_questions = (create_used_session(store, each) for each in (FIRST, SECOND))
+        question = make_question()
+        session.open_questions().store_question(question)
+        assert list_open_questions(other) == {FIRST: ((question,), False)}
+        session.acquire_lock()
+        assert list_open_questions(other) == {FIRST: ((question,), True)}
+        assert other.is_session_live(FIRST)
+        assert not other.is_session_live(SECOND)
+        session.release_lock()
+        assert not other.is_session_live(FIRST)
+        (asked,) = (each for each in other.list_session_questions() if each.session == FIRST)
+        asked_at = asked.questions.get_asked_time(question)
+        assert asked_at is None or abs(asked_at - SystemClock().now()) < _HOUR
+        assert asked.questions.answer(question.id, AllowAnswer())
+        assert list_open_questions(store) == {}
+        assert without_questions.open_questions().list_open_questions() == ()
+
+
+def list_open_questions(store: Store) -> dict[SessionId, tuple[tuple[Question, ...], bool]]:
+    """List the open questions by session, and whether the session is live."""
+    return {
+        each.session: (found, each.is_live)
+        for each in store.list_session_questions()
+        if (found := each.questions.list_open_questions())
+    }
+
+
+@RULES.add_rule()
+async def question_is_found_by_the_start_of_its_id(open_store: StoreOpener[Store]) -> None:
+    async with open_question_handles(open_store) as (questions, others):
+        answered, interrupted = make_question("q-1"), make_question("q-2")
+        for question in (answered, interrupted, make_question("r-1")):
+            questions.store_question(question)
+        questions.settle_answer(answered, _NO)
+        questions.settle_answer(interrupted, _ENDED)
+        assert others.find_questions("q-") == (answered, interrupted)
+        assert others.find_questions("q-2") == (interrupted,)
+        assert others.find_questions("*") == ()
+        assert not others.is_question_orphaned(answered)
+        assert others.is_question_orphaned(interrupted)
 
 
 @RULES.add_rule()

@@ -34,6 +34,8 @@ FIRST = SessionId("b0000000-0000-4000-8000-000000000001")
 SECOND = SessionId("a0000000-0000-4000-8000-000000000002")
 WORKER = AgentId("a1")
 CWD = "/project"
+_HOUR = 3_600_000
+_MAX_ENTRIES = 1_000
 _AT = 1_700_000_000_000
 _SECRET = "sk-ant-api03-" + "s" * 90
 
@@ -132,6 +134,32 @@ async def transcript_returns_all_kinds_of_entries_after_it_is_closed(open_store:
         assert lines[1]["message"]["content"][0]["input"] == {"path": "ü", "lines": [1, 2.5, None]}
         assert [line.get("subtype") for line in lines[2:4]] == ["compact_boundary", "shoal_rewind"]
         assert {line["cwd"] for line in lines} == {CWD}
+
+
+@RULES.add_rule()
+async def sessions_are_listed_with_the_most_recently_used_first(open_store: StoreOpener[Store]) -> None:
+    async with open_store_handles(open_store, 2) as (store, other):
+        first = create_used_session(store, FIRST)
+        titled = store.create_session(SECOND, cwd="/elsewhere")
+        transcript = titled.open_transcript(LEAD_ID, cwd="/elsewhere", version="0", title="Boats")
+        transcript.append(make_entry("build a boat"))
+        transcript.close()
+        store.create_session(SessionId("c0000000-0000-4000-8000-000000000003"), cwd=CWD)
+        assert [(each.session, each.prompt) for each in other.list_sessions(None)] == [
+            (SECOND, "Boats"),
+            (FIRST, "hello"),
+        ]
+        for number in range(_MAX_ENTRIES):  # the clock of a file system moves in steps of milliseconds
+            append_text(first, f"more {number}")
+            if [each.session for each in other.list_sessions(None, limit=1)] == [FIRST]:
+                break
+        else:
+            raise AssertionError("the session that was used last is not the first")
+        (listed,) = other.list_sessions(CWD)
+        assert (listed.session, listed.size) == (FIRST, len(first.read_transcript(LEAD_ID)))
+        assert abs(listed.at - SystemClock().now()) < _HOUR
+        assert listed.path == first.get_transcript_path(LEAD_ID)
+        assert other.list_sessions("/nowhere") == ()
 
 
 @RULES.add_rule()

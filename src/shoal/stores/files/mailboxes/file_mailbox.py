@@ -23,6 +23,8 @@ from shoal.stores.files.locks.directory_flock import SharedDirectoryFlock
 from shoal.stores.files.locks.foreign_lock import ForeignProgramLock
 from shoal.stores.files.locks.shared_file_lock import SharedFileLock
 from shoal.stores.files.mailboxes.inbox_file import (
+    MAX_UNREAD,
+    MAX_UNREAD_BYTES,
     MailInboxFileContent,
     assign_inbox_entry_id,
     build_inbox_file,
@@ -345,7 +347,7 @@ class FileMailbox:
                 if self._is_windowed:
                     entries = self._spill_surplus_entries(foreign_lock, entries)
                 self._write_inbox_archive_and_overflow(
-                    foreign_lock, mark_inbox_entries_read(entries, requested_ids)
+                    foreign_lock, mark_inbox_entries_read(entries, requested_ids), is_spilled=True
                 )
 
     async def wait_for_mail(self, seen_ids: Container[str] = ()) -> None:
@@ -488,14 +490,22 @@ class FileMailbox:
         return repaired
 
     def _write_inbox_archive_and_overflow(
-        self, foreign_lock: ForeignProgramLock, entries: tuple[MailInboxFileEntry, ...]
+        self,
+        foreign_lock: ForeignProgramLock,
+        entries: tuple[MailInboxFileEntry, ...],
+        *,
+        is_spilled: bool = False,
     ) -> None:
-        """Write the inbox; all changes go through here. A crash at any step loses and duplicates nothing."""
+        """Write the inbox; all changes go through here. A crash at any step loses and duplicates nothing.
+
+        With `is_spilled`, the unread entries fit.
+        """
         kept_entries, archived_entries = entries, tuple[MailInboxFileEntry, ...]()
         if not self._is_windowed:
             batch = self._overflow.read_oldest_batch(_UNLIMITED, _UNLIMITED)
         else:
-            entries = self._spill_surplus_entries(foreign_lock, entries)
+            if not is_spilled:
+                entries = self._spill_surplus_entries(foreign_lock, entries)
             kept_entries, archived_entries = split_inbox_entries_to_archive(entries)
             batch = self._read_fitting_overflow_batch(kept_entries)
         moved_entries, unreadable = self._parse_overflow_batch(batch)
@@ -521,6 +531,9 @@ class FileMailbox:
         entries; each has a permanent id.
         """
         foreign_ids = {entry.mail.id for entry in entries if has_derived_mail_id(entry)}
+        size = sum([len(entry.raw) for entry in entries])
+        if not foreign_ids and len(entries) <= MAX_UNREAD and size <= MAX_UNREAD_BYTES:
+            return entries  # the usual case
         fitting_ids = list_fitting_unread_ids(entries)
         if self._overflow.has_waiting_lines():
             # They are newer than the mail that waits.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from glob import escape
 from pathlib import Path
 
 from shoal.core.errors import StateFileError
@@ -69,12 +70,12 @@ class QuestionFiles(StoredQuestions):
         except (OSError, ValueError):
             return None
 
-    def get_asked_time(self, question: Question) -> int:
-        """Return when the question was stored, in Unix milliseconds; the current time if it is gone."""
+    def get_asked_time(self, question: Question) -> int | None:
+        """Return when the question was stored, in Unix milliseconds; None if it is gone."""
         try:
             return self._question_path(question.id).stat().st_mtime_ns // 1_000_000
         except OSError:
-            return time.time_ns() // 1_000_000
+            return None
 
     def read_answer(self, question: Question) -> Answer | None:
         """Return the stored answer. An invalid one is moved away, so that another can be given."""
@@ -93,6 +94,10 @@ class QuestionFiles(StoredQuestions):
         except OSError:
             pass  # gone already
         return None
+
+    def find_questions(self, start: str) -> tuple[Question, ...]:
+        names = [path.stem for path in self.directory.glob(f"{escape(start)}*.json") if "." not in path.stem]
+        return tuple(found for name in sorted(names) if (found := self.get(name)) is not None)
 
     def list_open_questions(self) -> tuple[Question, ...]:
         """Return the questions without an answer, oldest first."""

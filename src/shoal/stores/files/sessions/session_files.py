@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-
-from msgspec import Struct
 
 from shoal.core.conversation.restored_conversation import RestoredConversation
 from shoal.core.conversation.transcript_entries import TranscriptMessageEntry
 from shoal.core.errors import SessionNotFound, StateFileError
 from shoal.core.ids import SessionId, is_uuid
+from shoal.core.store import SessionListEntry
 from shoal.core.text.control_tags import format_typed_command
 from shoal.stores.files.home.home_paths import (
     get_project_state_directory,
@@ -25,16 +24,6 @@ from shoal.wire.transcript_codec import TranscriptTitleEntry, parse_transcript_l
 
 _PREVIEW_SIZE = 1 << 17
 """Number of bytes of a transcript read for its preview."""
-
-
-class SessionListEntry(Struct, frozen=True, kw_only=True):
-    """A session in a list."""
-
-    session: SessionId
-    path: Path
-    prompt: str
-    at: int
-    size: int
 
 
 def read_session_transcript(path: Path, agent: str = "") -> RestoredConversation:
@@ -195,8 +184,13 @@ def _read_first_transcript_entries(path: Path) -> Iterator[object]:
 
 
 def _read_first_prompt_or_title(path: Path) -> str:
+    return find_first_prompt_or_title(_read_first_transcript_entries(path))
+
+
+def find_first_prompt_or_title(entries: Iterable[object]) -> str:
+    """Return the title that a person gave, else the first prompt, else another title."""
     title = ""
-    for entry in _read_first_transcript_entries(path):
+    for entry in entries:
         if isinstance(entry, TranscriptTitleEntry):
             if entry.is_custom and entry.text:
                 return entry.text

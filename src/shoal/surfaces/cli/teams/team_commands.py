@@ -171,10 +171,11 @@ def remove_team(*, name: str | None, yes: bool, force: bool, as_json: bool) -> i
 
 
 async def _delete_team(store: TeamStore, team: TeamRoster, *, force: bool) -> None:
+    from contextlib import ExitStack
+
+    from shoal.app.run_access.shared_runs import lock_session
     from shoal.app.teams.foreign_lead import find_live_foreign_lead
     from shoal.core.errors import StateFileError, TeamHasActiveMembers
-    from shoal.core.ids import SessionId
-    from shoal.stores.files.locks.pid_locks import SessionLock
     from shoal.surfaces.cli.teams.team_overview import find_team_run
 
     run = find_team_run(team)
@@ -183,15 +184,15 @@ async def _delete_team(store: TeamStore, team: TeamRoster, *, force: bool) -> No
             f"The team {team.name} was not removed because another program leads it: {evidence}. Remove it "
             f"anyway: shoal team rm {team.name} --force"
         )
-    try:
-        # Held meanwhile, so that nobody resumes the team during its removal.
-        lock = SessionLock(run.home, SessionId(run.session))
-    except StateFileError as lock_error:
-        raise TeamHasActiveMembers(
-            f"The team {team.name} was not removed because its lead is running. Stop it first: shoal team "
-            f"stop {team.name}"
-        ) from lock_error
-    try:
+    with ExitStack() as exit_stack:
+        try:
+            # Held meanwhile, so that nobody resumes the team during its removal.
+            exit_stack.enter_context(lock_session(run.home, run.session))
+        except StateFileError as lock_error:
+            raise TeamHasActiveMembers(
+                f"The team {team.name} was not removed because its lead is running. Stop it first: "
+                f"shoal team stop {team.name}"
+            ) from lock_error
         active_members = [member for member in team.members if member.is_active]
         if active_members and not force:
             names = ", ".join(member.name for member in active_members)
@@ -202,8 +203,6 @@ async def _delete_team(store: TeamStore, team: TeamRoster, *, force: bool) -> No
         for member in active_members:
             await store.rosters.update_member(team.name, member.name, is_active=False)
         await store.rosters.delete_team(team.name)
-    finally:
-        lock.release_unused()
 
 
 def _confirm_removal(team: TeamRoster) -> bool:

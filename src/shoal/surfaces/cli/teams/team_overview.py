@@ -72,8 +72,17 @@ async def find_named_or_running_team(store: TeamStore, name: str | None) -> Team
 
 
 async def find_only_running_team(store: TeamStore) -> str | None:
+    from shoal.app.run_access.shared_runs import open_home_store
+    from shoal.app.settings.settings import find_process_shoal_home
+    from shoal.core.ids import SessionId
+
+    sessions = open_home_store(find_process_shoal_home(), read_only=True)
     teams = [await store.rosters.read_team_roster(name) for name in await store.rosters.list_teams()]
-    running_names = [team.name for team in teams if team is not None and find_team_run(team).is_live]
+    running_names = [
+        team.name
+        for team in teams
+        if team is not None and sessions.is_session_live(SessionId(team.lead_session_id))
+    ]
     return running_names[0] if len(running_names) == 1 else None
 
 
@@ -121,11 +130,11 @@ async def build_team_overview(store: TeamStore, team: TeamRoster) -> TeamOvervie
 
 
 def find_team_run(team: TeamRoster) -> RunHandle:
-    from shoal.app.run_access.run_handle import RunHandle
+    from shoal.app.run_access.shared_runs import open_run
     from shoal.app.settings.settings import find_process_shoal_home
     from shoal.core.ids import SessionId
 
-    return RunHandle(session=SessionId(team.lead_session_id), home=find_process_shoal_home())
+    return open_run(find_process_shoal_home(), SessionId(team.lead_session_id))
 
 
 def _load_agent_statuses_and_lead_state(run: RunHandle) -> tuple[RunViewAgentsState, LeadState]:

@@ -126,11 +126,11 @@ class _TeamRunTerminal:
     def _print_last_events(self, offset: int) -> None:
         """Print the last events before the offset, which the statuses contain."""
         from shoal.app.run_access.run_handle import RECENT_SIZE
-        from shoal.stores.files.sessions.file_journal import find_offset_of_last_bytes, read_journal
+        from shoal.stores.files.sessions.file_journal import find_offset_of_last_bytes
 
         journal = self._run.journal_path
         start = find_offset_of_last_bytes(journal, RECENT_SIZE, offset)
-        records = takewhile(lambda record: record.offset < offset, read_journal(journal, start))
+        records = takewhile(lambda record: record.offset < offset, self._run.read_journal(start))
         for record in deque(records, maxlen=REPLAYED_EVENTS):
             if isinstance(record.event, Event):
                 self._print_event(record.event)
@@ -256,14 +256,12 @@ class _TeamRunTerminal:
             dialog.show(self._screen)
 
     def _answer_question(self, dialog: TerminalQuestionDialog, text: str) -> None:
-        from shoal.stores.files.sessions.question_files import QuestionFiles
-
         answer = dialog.parse_answer_line(text)
         if answer is None:
             self._questions.show_first()
             return
         try:
-            was_accepted = QuestionFiles(self._run.directory / "questions").answer(dialog.question.id, answer)
+            was_accepted = self._run.open_questions().answer(dialog.question.id, answer)
             if not was_accepted:
                 self._printer.write_note("The question was already answered; your answer is ignored.", YELLOW)
         except ShoalError as error:
