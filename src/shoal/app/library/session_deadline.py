@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -37,8 +38,8 @@ def find_time_limit(session: Session, deadline: float | None) -> SessionTimeLimi
     return min(limits, key=lambda limit: limit.seconds, default=None)
 
 
-async def stop_work_at_time_limit(session: Session, limit: SessionTimeLimit) -> None:
+async def stop_work_at_time_limit(session: Session, lock: asyncio.Lock, limit: SessionTimeLimit) -> None:
     """Wait for the limit, then stop all workflows, teammates and agents, and refuse new ones."""
     await session.clock.sleep(max(0.0, limit.seconds))
     session.workflows.agents.stop_starting(limit.sentence)
-    await stop_all_work(session, limit.sentence)
+    await stop_all_work(session, lock, limit.sentence)

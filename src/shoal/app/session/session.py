@@ -110,7 +110,7 @@ class Session:
         """Set when a program asked the run to end; the surface ends it."""
         self.interrupted_agents: tuple[AgentStatusSnapshot, ...] = ()
         """Agents that were working when the deadline passed."""
-        self.stop_lock = asyncio.Lock()
+        self._stop_lock = asyncio.Lock()
         self.expects_input = options.attended
         """True if a person or a driving program may still send input."""
         self.notes: list[str] = []
@@ -369,7 +369,7 @@ class Session:
                     await race_coroutines(self._tasks, *idle_waits, queue.wait_for_waking_item(LEAD_ID))
                 await self._wait_briefly_for_more_results()
         except TimeoutError:
-            await session_cleanup.stop_all_work(self, "the deadline has passed")
+            await session_cleanup.stop_all_work(self, self._stop_lock, "the deadline has passed")
             return None
         return self.run(None) if queue.count_waking_items(LEAD_ID) else None
 

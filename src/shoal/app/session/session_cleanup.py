@@ -83,12 +83,12 @@ def _format_cleanup_result(result: HomeCleanupResult, days: int) -> str:
     return "\n".join(lines)
 
 
-async def stop_all_work(session: Session, reason: str) -> None:
+async def stop_all_work(session: Session, lock: asyncio.Lock, reason: str) -> None:
     """Stop all workflows, teammates and agents. Add those that worked to `interrupted_agents`.
 
-    A second call waits until the first has ended.
+    With the same lock, a second call waits until the first has ended.
     """
-    async with session.stop_lock:
+    async with lock:
         async with asyncio.TaskGroup() as group:
             # First: a program that sees its agents stop would report their end instead of the deadline.
             group.create_task(session.workflows.stop_all(reason))
