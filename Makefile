@@ -1,7 +1,7 @@
 # Each target does its own setup; `make help` prints the text after ##.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-samples test-long test-all test-pythons check check-all mutants bench chaos fuzz load spec reference walks web lint fmt types layers setup-run setup-test clean
+.PHONY: help demo test test-samples test-long test-all test-certain test-pythons check check-all mutants bench chaos fuzz load spec reference walks web lint fmt types layers setup-run setup-test clean
 
 # The first Python that is new enough; only the targets that need one look for it.
 PYTHON = $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -37,6 +37,12 @@ test-all: setup-test ## run all tests, then chaos for 9 minutes and load for 5
 	@TEST_ALL=1 $(VENV)/python -m pytest $(PARALLEL) $(ARGS)
 	@$(MAKE) --no-print-directory chaos ARGS=
 	@$(MAKE) --no-print-directory load ARGS="--minutes 5"
+
+LONG_NAME := a-directory-whose-name-is-so-long-that-the-path-of-a-socket-below-it-is-longer-than-the-103-bytes-it-may-have
+test-certain: setup-test ## run tests in random order, in the C locale, with long paths (ARGS="tests/runs --shuffle 7")
+	@top="$$(mktemp -d)" && mkdir "$$top/$(LONG_NAME)" && { \
+		TMPDIR="$$top/$(LONG_NAME)" LC_ALL=C LANG= $(VENV)/python -m pytest $(PARALLEL) --shuffle 1 $(ARGS); \
+		status=$$?; rm -rf "$$top"; exit $$status; }
 
 # Each with its own environment; PYTHONS names others, for example PYTHONS="3.13".
 PYTHONS ?= 3.12 3.13

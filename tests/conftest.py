@@ -31,6 +31,7 @@ pytest_plugins = [
     "needs_marks",
     "spec_marks",
     "program_forks",
+    "shuffled_order",
     "tmux_server",
     "postgres_server",
 ]
@@ -49,6 +50,10 @@ def pytest_xdist_auto_num_workers() -> int:
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return cores if os.environ.get("TEST_ALL") else 2 * cores
+
+
+# As in `shoal` itself: with Python's thresholds, looking for garbage takes a fifth of the time of tests.
+gc.set_threshold(50_000, 20, 100)
 
 
 def pytest_collection_finish() -> None:

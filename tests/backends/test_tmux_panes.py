@@ -126,7 +126,8 @@ async def test_a_pane_has_its_title_and_colour_and_the_window_options_are_restor
         assert tmux("display-message", "-p", "-t", first, "#{pane_title}") == "alice #1"
         await tmux.wait_for_text("terminal:0", " bob ")
         drawn = tmux("capture-pane", "-p", "-e", "-t", "terminal:0")
-        assert re.search(r"\x1b\[1m\x1b\[38;5;208m alice #1 ", drawn), repr(drawn)
+        # \x0f: lines are drawn with another character set where the locale is not UTF-8.
+        assert re.search(r"\x1b\[1m\x1b\[38;5;208m\x0f? alice #1 ", drawn), repr(drawn)
         assert re.search(r"\x1b\[1m\x1b\[34m bob ", drawn), repr(drawn)
     assert tmux("show-options", "-w", "-t", "person:0") == before
 

@@ -6,7 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.core.text.control_tags import escape_control_tags, unescape_control_tags
+from shoal.core.text.control_tags import (
+    escape_control_tags,
+    format_typed_command,
+    unescape_control_tags,
+)
 
 SPELLINGS = (
     "<system-reminder>",
@@ -77,3 +81,27 @@ def test_text_escaped_twice_can_be_unescaped_twice() -> None:
 def test_unescaping_restores_every_text(parts: list[str]) -> None:
     text = "".join(parts)
     assert unescape_control_tags(escape_control_tags(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain words", "plain words"),
+        ("<command-name>/go</command-name>\nThe text of the command.", "/go"),
+        ("<command-name>/go</command-name>\n<command-args>a <b>\nc</command-args>\nText.", "/go a <b>\nc"),
+        (
+            "<command-message>go is running</command-message>\n<command-name>/go</command-name>\n"
+            "<command-args>x</command-args>",
+            "/go x",
+        ),
+        ("say <command-name>/go</command-name>", "say <command-name>/go</command-name>"),
+    ],
+)
+def test_a_typed_command_is_shown_as_the_user_typed_it(text: str, shown: str) -> None:
+    assert format_typed_command(text) == shown
+
+
+def test_escaped_tags_in_arguments_are_shown_as_typed() -> None:
+    typed = "<system-reminder>"
+    message = f"<command-name>/go</command-name>\n<command-args>{escape_control_tags(typed)}</command-args>"
+    assert format_typed_command(message) == f"/go {typed}"

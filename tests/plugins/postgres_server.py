@@ -41,8 +41,8 @@ class PostgresServer:
     """A server on a socket in a directory of its own. It runs as another user, because it refuses root."""
 
     def __init__(self, **settings: str) -> None:
-        # Not below pytest's directories, which other users cannot enter.
-        self.directory = Path(tempfile.mkdtemp(prefix="shoal-pg-"))
+        # Not below pytest's directories, which other users cannot enter, and short enough for a socket.
+        self.directory = Path(tempfile.mkdtemp(prefix="shoal-pg-", dir="/tmp"))
         self.user = _find_server_user()
         if self.user is not None:
             shutil.chown(self.directory, self.user, self.user)

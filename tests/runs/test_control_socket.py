@@ -5,7 +5,8 @@ import json
 import os
 import socket
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +80,19 @@ def make_note(text: str) -> NoteAdded:
     return NoteAdded(agent=LEAD_ID, text=text)
 
 
+@contextmanager
+def shorten_path(path: Path) -> Iterator[str]:
+    """Provide a name that a socket may have: the directory of temporary files may have a long one."""
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        yield f"/dev/fd/{directory}/{path.name}" if Path("/proc/self/fd").is_dir() else str(path)
+    finally:
+        os.close(directory)
+
+
 async def open_raw_connection(path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    return await asyncio.open_unix_connection(str(path))
+    with shorten_path(path) as name:
+        return await asyncio.open_unix_connection(name)
 
 
 async def test_commands_are_answered_and_refusals_carry_their_reason(run: Run):
@@ -280,7 +292,8 @@ async def test_a_slow_subscriber_loses_text_deltas_first(run: Run):
 async def test_a_client_that_disconnects_does_not_disturb_the_run(run: Run):
     for _ in range(50):
         connection = socket.socket(socket.AF_UNIX)
-        connection.connect(str(run.server.path))
+        with shorten_path(run.server.path) as name:
+            connection.connect(name)
         connection.send(b'{"type":"control_request","request_id":"r","request":{"subtype":"subscribe"}}\n')
         connection.close()
         run.tell(make_note("x"))
@@ -324,7 +337,8 @@ async def test_a_cancelled_run_closes_its_socket_and_stays_cancelled(tmp_path: P
 async def test_the_socket_of_a_dead_run_is_replaced_and_that_of_a_live_one_is_not(tmp_path: Path):
     path = tmp_path / "control.sock"
     dead = socket.socket(socket.AF_UNIX)
-    dead.bind(str(path))
+    with shorten_path(path) as name:
+        dead.bind(name)
     dead.close()
     async with Run(path).server:
         with pytest.raises(StateFileError, match="is already listening"):

@@ -231,7 +231,7 @@ async def test_long_output_is_truncated_in_the_middle_and_complete_in_a_file(
     assert shown.startswith("1\n2\n3\n")
     assert shown.endswith("99999\n100000")
     assert f"{len(whole) - OUTPUT_LIMIT:,} characters are omitted here; the full output is in {file}" in shown
-    assert len(shown) < OUTPUT_LIMIT + 300
+    assert len(shown) < OUTPUT_LIMIT + 300 + len(str(workbench.results.directory))
 
 
 async def test_output_at_the_limit_is_complete_and_needs_no_file(workbench: ShellWorkbench) -> None:
@@ -249,7 +249,7 @@ async def test_endless_output_is_bounded_in_memory_and_on_disk(
     shown = get_text(outcome)
     assert "the first 4 MB are in" in shown
     assert "time limit of 0.7 s" in shown
-    assert len(shown) < OUTPUT_LIMIT + 300
+    assert len(shown) < OUTPUT_LIMIT + 300 + len(str(workbench.results.directory))
     assert (workbench.results.directory / "call_1.txt").stat().st_size == 4 << 20
     assert _measure_memory() - before < 10_000_000
 

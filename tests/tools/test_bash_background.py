@@ -117,7 +117,7 @@ async def test_long_background_output_is_truncated_in_the_middle(workbench: Shel
     assert output.startswith("1\n2\n")
     assert "99999\n100000\n" in output
     assert "bytes are omitted here; the full output is in" in output
-    assert len(output) < OUTPUT_LIMIT + 300
+    assert len(output) < OUTPUT_LIMIT + 300 + len(str(workbench.results.directory))
 
 
 async def test_kill_shell_ends_a_background_command_with_its_children(

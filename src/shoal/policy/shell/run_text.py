@@ -17,7 +17,7 @@ from shoal.policy.shell.program_judges import is_harmless_sed_script
 from shoal.policy.shell.shell_words import ShellWord
 from shoal.policy.shell.wrapper_commands import SHELLS, WRAPPERS
 
-_CODE_FLAG = re.compile(r"-[a-zA-Z0-9]*[ceEr]|--(?:eval|execute|command|expression|cmd)")
+_CODE_FLAG = re.compile(r"-[a-zA-Z0-9]*[ceErp]|--(?:eval|execute|command|expression|cmd|print)")
 _AWKS = frozenset({"awk", "gawk", "mawk", "nawk"})
 _MAKES = frozenset({"make", "gmake"})
 _COMPILERS = frozenset({"gcc", "g++", "cc", "c++", "cpp", "gfortran"})
@@ -41,6 +41,9 @@ _BEFORE_COMMAND = re.compile(r"--|-c|-e|-x|-a|--(?:command|exec|execute|cmd|run)
 _OPERAND = re.compile(r"[^-0-9]")
 _INPUT_EDITORS = frozenset({"ed", "ex", "sqlite3", "psql", "mysql", "bc", "dc"})
 """Programs that take commands from their input although they have a file."""
+_DEBUGGERS = frozenset({"gdb", "lldb"})
+_AWK_SHELL = re.compile(r"\|&?\s*\"[^\"]*\b(?:sh|ash|bash|dash|ksh|zsh|xargs|env|make)\b")
+"""A pipe in a program of awk to a program that runs its input."""
 _LOADERS = ("ld-linux", "ld-musl", "ld.so")
 _COPIERS = COPYING_COMMANDS | {"install", "rsync"}
 
@@ -56,7 +59,10 @@ def find_run_text(
     base_name = name[name.rfind("/") + 1 :]
     if is_runner:
         attached_values = (word.value[2:] for word in words if word.value and word.value[0] == "-")
-        given = _list_input_code(base_name, words, script) if base_name in INTERPRETERS else ()
+        given: tuple[str | None, ...] = ()
+        if base_name in INTERPRETERS:
+            given = _list_input_code(base_name, words, script)
+            given += (None,) if _has_computing_code(words) else ()
         return (*(word.value for word in words), *attached_values, *given)
     if (
         base_name in COMMAND_RUNNERS
@@ -64,7 +70,8 @@ def find_run_text(
         or base_name.startswith(_LOADERS)
         or any(word.value in RUNNING_SUBCOMMANDS.get(base_name, ()) for word in words)
     ):
-        return (*(word.value for word in words), script.strip())
+        computed = (None,) if base_name in _DEBUGGERS and _has_computing_code(words) else ()
+        return (*(word.value for word in words), script.strip(), *computed)
     if base_name in _COPIERS:
         # A program that is only known at run time may be named elsewhere in the line.
         return tuple(script.strip() if word.value is None else word.value for word in words)
@@ -92,11 +99,19 @@ def _is_running_program(name: str) -> bool:
     return base_name in SHELLS or base_name in WRAPPERS or base_name in INTERPRETERS
 
 
-def _list_input_code(name: str, words: Sequence[ShellWord], script: str) -> tuple[str, ...]:
+def _has_computing_code(words: Sequence[ShellWord]) -> bool:
+    """Return True if a word is code that can run a program whose name it computes."""
+    return any(word.value is not None and _CODE_RUNS.search(word.value) for word in words)
+
+
+def _list_input_code(name: str, words: Sequence[ShellWord], script: str) -> tuple[str | None, ...]:
     """Return the whole command line if the program reads code from its input."""
     if name in _MAKES:
         is_input = any(word.stream or word.value in ("-", "-f-", "/dev/stdin") for word in words)
-        return (script.strip(),) if is_input else ()
+        has_code = is_input or any((word.value or "").startswith(("--ev", "-E")) for word in words)
+        # A variable of make may be any part of a command.
+        computed = (None,) if has_code and "$" in script else ()
+        return (script.strip(), *computed) if has_code else ()
     has_file = any(
         not word.may_be_flag and not word.stream and word.value not in ("-", "/dev/stdin") for word in words
     )
@@ -127,7 +142,8 @@ def _find_interpreter_code(name: str, words: Sequence[ShellWord], script: str) -
                 code.append(script.strip())
         elif name in _AWKS:
             code.extend([word.value] if _AWK_RUNS.search(word.value) else [])
-            code.extend([None] if _AWK_RUNS.search(_AWK_PLAIN_COMMAND.sub("", word.value)) else [])
+            is_computed = _AWK_RUNS.search(_AWK_PLAIN_COMMAND.sub("", word.value)) is not None
+            code.extend([None] if is_computed or _AWK_SHELL.search(word.value) else [])
         elif name in _SEDS:
             if not word.may_be_flag and not is_harmless_sed_script(word.value):
                 code.extend([word.value, None] if _SED_RUNS_LINES.search(word.value) else [word.value])
