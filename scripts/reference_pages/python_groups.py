@@ -97,7 +97,7 @@ HOOK_TYPE_SUFFIXES = ("Input", "HookOutput")
 """Endings of the types of one event; a table at the end of the group lists them."""
 _STORE = _words(
     "aclose create_session directory durable find_latest_session find_session fork_session home "
-    "is_session_live list_session_questions list_sessions "
+    "is_session_live list_session_questions "
     "list_sessions load_signing_key open_board open_mailboxes open_rosters"
 )
 INTERNAL = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -175,6 +176,23 @@ async def test_a_lead_of_a_deleted_team_gets_no_briefing(tmp_path: Path) -> None
         await session.compact()
         await run_all_turns(session, "Go on.")
     assert "crew" not in seen["lead"]
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_a_member_that_leads_a_team_gets_the_briefings_of_both_teams(
+    tmp_path: Path, *, is_deleted: bool
+) -> None:
+    seen: dict[str, str] = {}
+    nested = [call_tool("TeamCreate", team_name="sub"), *([call_tool("TeamDelete")] if is_deleted else [])]
+    reads = [call_tool("Much", f"m{n}") for n in range(4)]
+    model = script_forgetful_team(
+        seen, lead=[BUILDS[0], spawn_member("ann"), "wait"], ann=[*nested, *reads, "end"]
+    )
+    settings = json.dumps({"shoal": {"team_depth": 2}})
+    async with open_session(tmp_path, model, settings=settings, tools=[create_long_read_tool()]) as session:
+        await run_all_turns(session)
+    assert "You are ann in the team crew: builds boats." in seen["ann"]
+    assert ("You lead the team sub" in seen["ann"]) is not is_deleted
 
 
 def test_the_briefing_of_a_big_team_and_board_is_bounded() -> None:

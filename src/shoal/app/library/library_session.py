@@ -131,7 +131,9 @@ class LibrarySession(Session, Generic[AnswerT_co]):
             await super().__aexit__(None, None, None)
             raise
         if (limit := find_time_limit(self, self._options.deadline)) is not None:
-            self._deadline_watcher = self._tasks.create_task(stop_work_at_time_limit(self, limit))
+            self._deadline_watcher = self._tasks.create_task(
+                stop_work_at_time_limit(self, self._stop_lock, limit)
+            )
         if (handler := self._options.on_question) is not None:
             self._question_answerer = self._tasks.create_task(answer_questions(self, handler))
         return self

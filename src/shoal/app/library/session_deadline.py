@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from shoal.app.session.session_cleanup import stop_all_work
 from shoal.core.budgets.limits import format_limit_amount
 
 if TYPE_CHECKING:
@@ -37,12 +38,8 @@ def find_time_limit(session: Session, deadline: float | None) -> SessionTimeLimi
     return min(limits, key=lambda limit: limit.seconds, default=None)
 
 
-async def stop_work_at_time_limit(session: Session, limit: SessionTimeLimit) -> None:
+async def stop_work_at_time_limit(session: Session, lock: asyncio.Lock, limit: SessionTimeLimit) -> None:
     """Wait for the limit, then stop all workflows, teammates and agents, and refuse new ones."""
     await session.clock.sleep(max(0.0, limit.seconds))
     session.workflows.agents.stop_starting(limit.sentence)
-    async with asyncio.TaskGroup() as group:
-        # First: a program that sees its agents stop would report their end instead of the deadline.
-        group.create_task(session.workflows.stop_all(limit.sentence))
-        group.create_task(session.teams.close())
-        group.create_task(session.supervisor.stop_all_agents(limit.sentence))
+    await stop_all_work(session, lock, limit.sentence)

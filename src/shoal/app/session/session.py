@@ -110,6 +110,7 @@ class Session:
         """Set when a program asked the run to end; the surface ends it."""
         self.interrupted_agents: tuple[AgentStatusSnapshot, ...] = ()
         """Agents that were working when the deadline passed."""
+        self._stop_lock = asyncio.Lock()
         self.expects_input = options.attended
         """True if a person or a driving program may still send input."""
         self.notes: list[str] = []
@@ -354,8 +355,7 @@ class Session:
         At the session's deadline working agents are stopped and listed in `interrupted_agents`. With
         `wait_for_input` the wait continues after the agents end; in assistant mode it never ends.
         """
-        supervisor, queue = self.supervisor, self.runtime.inbox.queue
-        is_assistant = self.runtime.config.assistant
+        queue, is_assistant = self.runtime.inbox.queue, self.runtime.config.assistant
         self.expects_input = self.expects_input or wait_for_input
         if wait_for_input and not is_assistant and not self._has_running_agents:
             # No agent is working that the deadline could cut off.
@@ -369,9 +369,7 @@ class Session:
                     await race_coroutines(self._tasks, *idle_waits, queue.wait_for_waking_item(LEAD_ID))
                 await self._wait_briefly_for_more_results()
         except TimeoutError:
-            await self.workflows.stop_all("the deadline has passed")
-            stopped = await self.teams.close()
-            self.interrupted_agents = (*stopped, *await supervisor.stop_all_agents("the deadline has passed"))
+            await session_cleanup.stop_all_work(self, self._stop_lock, "the deadline has passed")
             return None
         return self.run(None) if queue.count_waking_items(LEAD_ID) else None
 

@@ -1,4 +1,4 @@
-"""Removes old sessions in the background when a session has started, once a day."""
+"""Ends the work of a session at its deadline, and removes old sessions in the background, once a day."""
 
 from __future__ import annotations
 
@@ -81,3 +81,17 @@ def _format_cleanup_result(result: HomeCleanupResult, days: int) -> str:
     if not result.finished:
         lines.append("The cleanup stopped early; the next session will continue it.")
     return "\n".join(lines)
+
+
+async def stop_all_work(session: Session, lock: asyncio.Lock, reason: str) -> None:
+    """Stop all workflows, teammates and agents. Add those that worked to `interrupted_agents`.
+
+    With the same lock, a second call waits until the first has ended.
+    """
+    async with lock:
+        async with asyncio.TaskGroup() as group:
+            # First: a program that sees its agents stop would report their end instead of the deadline.
+            group.create_task(session.workflows.stop_all(reason))
+            members = group.create_task(session.teams.close())
+            agents = group.create_task(session.supervisor.stop_all_agents(reason))
+        session.interrupted_agents = (*session.interrupted_agents, *members.result(), *agents.result())
