@@ -316,8 +316,9 @@ class StepRunner:
     def _release_later_results(self, number: int) -> None:
         if self._log.release_results_after(number):
             self._runtime.events.note(
-                f"Step {number} of the workflow {self.workflow} failed before and finished now. Results of "
-                "later steps are used only if the program asks for the same steps again."
+                f"Step {number} of the workflow {self.workflow} failed in an earlier run but succeeded "
+                "this time. Stored results of later steps are reused only if the program requests the same "
+                "steps again."
             )
 
     @contextmanager

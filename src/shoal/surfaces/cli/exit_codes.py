@@ -28,7 +28,7 @@ _CODES_BY_REASON: dict[TurnEndReason, int] = {
 HELP_ROWS = (
     ("0", "done"),
     ("1", "an error, reported on stderr"),
-    ("2", "wrong usage"),
+    ("2", "usage error"),
     ("3", "the turn or budget limit was reached"),
     (
         "4",

@@ -301,7 +301,7 @@ def log_out_of_mcp_server(*, name: str, mcp_config: Sequence[str]) -> int:
     return exit_codes.OK
 
 
-@mcp_commands.command("reset-project-choices", short_help="Forget your decisions on servers in .mcp.json.")
+@mcp_commands.command("reset-project-choices", short_help="Forget your choices for servers in .mcp.json.")
 @debug_option
 def reset_mcp_project_choices() -> int:
     """Forget which servers in the project's .mcp.json you trusted, approved or turned off, in Shoal and in
@@ -309,8 +309,8 @@ def reset_mcp_project_choices() -> int:
     remaining = _open_mcp_server_admin(()).forget_project_choices()
     if remaining:
         click.echo(
-            "Shoal forgot your decisions on the servers in .mcp.json. Your settings still decide on them in "
-            f"all projects: {', '.join(map(strip_terminal_codes, remaining))}."
+            "Shoal forgot your choices for the servers in .mcp.json. Your user settings still allow or deny "
+            f"these servers in all projects: {', '.join(map(strip_terminal_codes, remaining))}."
         )
     else:
         click.echo("Shoal asks again before it starts the servers in .mcp.json.")

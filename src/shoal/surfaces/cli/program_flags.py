@@ -58,7 +58,7 @@ SETTINGS_FLAGS = (
     Option(
         ["--setting-sources"],
         metavar="NAMES",
-        help='Load settings and agents only from these sources: "user,project".',
+        help='Load settings and agents only from these sources, for example "user,project".',
     ),
 )
 
