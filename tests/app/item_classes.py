@@ -119,7 +119,7 @@ NOT_NARROWING = {
     "it carries other items, which are listed themselves": (
         _list_items("settings", "env")
         | _list_items("flag", "--agents --settings --mcp-config --plugin-dir")
-        | _list_items("option", "agents settings mcp_config plugin_dirs membership")
+        | _list_items("option", "agents settings mcp_config plugin_dirs membership relayed_servers")
         | _list_items("agent", "skills")
         | _list_items("foreign", "serverCommand serverName serverUrl")
         | _list_items(

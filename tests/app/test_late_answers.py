@@ -16,6 +16,7 @@ from app_session_helpers import run_next_turn
 from agent_scripts import call_tool, read_events, script_agents
 from session_helpers import collect_events, list_lead_results, open_session
 from shoal.app.run_access.pending_questions import find_interrupted_question, submit_late_answer
+from shoal.app.run_access.shared_runs import open_home_store
 from shoal.core.clock import SystemClock
 from shoal.core.conversation.messages import INTERRUPTED_RESULT
 from shoal.core.conversation.model_requests import ModelRequest
@@ -68,7 +69,7 @@ def kill_asking_session(project: Path, who: str = "lead") -> tuple[str, str, Que
 
 def answer_from_outside(question: str, answer: Answer) -> None:
     """Answer as `shoal ask answer` does."""
-    row = find_interrupted_question(Path(os.environ["SHOAL_HOME"]), question, SystemClock())
+    row = find_interrupted_question(open_home_store(Path(os.environ["SHOAL_HOME"])), question, SystemClock())
     assert row is not None
     submit_late_answer(row, answer)
 

@@ -253,7 +253,7 @@ async def test_background_commands_are_stopped_by_either_id_with_clear_errors(
             "stopped",
             "stopped",
         ]
-    assert texts[:2] == ["Shell bash_1 was stopped: sleep 600", "Shell bash_2 was stopped: sleep 600"]
-    assert texts[2] == "Shell bash_1 is not running: it stopped."
+    assert texts[:2] == ["The shell bash_1 was stopped: sleep 600", "The shell bash_2 was stopped: sleep 600"]
+    assert texts[2] == "Nothing to stop: the shell bash_1 stopped."
     assert "There is no agent or task 'nobody' in this session." in texts[3]
     assert texts[4].startswith("task_id is missing")

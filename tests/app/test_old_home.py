@@ -18,6 +18,7 @@ from shoal.app.run_access.pending_questions import (
     list_pending_questions,
     submit_late_answer,
 )
+from shoal.app.run_access.shared_runs import open_home_store
 from shoal.app.run_view.run_view import RunView, build_run_view
 from shoal.app.teams.team_store import TeamStore
 from shoal.core.clock import SystemClock
@@ -179,7 +180,7 @@ def test_old_questions_keep_their_answered_or_open_state(old_home: OldHome) -> N
     assert asked.read_answer(chosen) == ChoiceAnswer(answers={"Which colour?": "Red"})
     assert asked.list_open_questions() == ()
     (waiting,) = open_questions(old_home, CUT_OFF).list_open_questions()
-    (row,) = list_pending_questions(old_home.home, SystemClock())
+    (row,) = list_pending_questions(open_home_store(old_home.home), SystemClock())
     assert (row.session, row.question, row.live) == (CUT_OFF, waiting, False)
 
 
@@ -187,7 +188,7 @@ async def test_an_old_question_can_be_answered_after_a_resume(old_home: OldHome)
     (waiting,) = open_questions(old_home, CUT_OFF).list_open_questions()
     async with open_old_session(old_home, ScriptedModel(["I go on.", "I heard it."]), CUT_OFF) as session:
         assert await run_all_turns(session, "Go on") == "I go on."
-        row = find_interrupted_question(old_home.home, waiting.id, SystemClock())
+        row = find_interrupted_question(open_home_store(old_home.home), waiting.id, SystemClock())
         assert row is not None
         submit_late_answer(row, AllowAnswer())
         turn = await session.next_turn()

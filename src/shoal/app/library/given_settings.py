@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from fnmatch import fnmatchcase
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ import msgspec
 from shoal.app.hooks.hook_sources import refuse_unknown_matcher_tools
 from shoal.app.settings.claude_keys import CLAUDE_KEYS
 from shoal.core.errors import SettingsError
+from shoal.core.names import TOOL_NAMES
 from shoal.core.permissions.permission_changes import REQUESTED_PERMISSION_MODES, resolve_permission_mode
 from shoal.core.text.name_suggestions import suggest_name
 from shoal.policy.permission_rules import parse_permission_rule
@@ -108,7 +110,8 @@ def _refuse_unknown_tools(permissions: Mapping[str, Any], tools: Collection[str]
         for rule in rules if isinstance(rules, list | tuple) else ():
             location = f"{_ORIGIN}: permissions.{behavior}"
             name = parse_permission_rule(rule, location).tool if isinstance(rule, str) else "*"
-            if names_no_tool(name, tools) and name not in FOREIGN_TOOL_NAMES:
+            known_names = (*tools, *TOOL_NAMES, *FOREIGN_TOOL_NAMES)
+            if names_no_tool(name, tools) and not any(fnmatchcase(each, name) for each in known_names):
                 raise SettingsError(
                     f"{location}: the rule {rule} names an unknown tool.{suggest_tool(name, tools)}"
                 )
