@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import struct
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 
 _MAX_LINE = 4096
@@ -38,6 +40,71 @@ def iter_git_control_paths(directory: Path) -> Iterator[Path]:
             yield dot
             yield from (entry / name for name in ("gitdir", "commondir", "config.worktree"))
             return
+
+
+def list_repositories_with_tracked_files(paths: Iterable[Path]) -> dict[Path, Path]:
+    """Return each git directory whose index has one of these files or directories, with the first of them."""
+    found: dict[Path, Path] = {}
+    for path in paths:
+        for top in path.parents:
+            dot = top / ".git"
+            git_directory = dot if _is_git_directory(dot) else _find_git_worktree_entry(dot)
+            if git_directory is not None:
+                if git_directory not in found and _is_tracked(git_directory / "index", path.relative_to(top)):
+                    found[git_directory] = path
+                break
+    return found
+
+
+def _is_tracked(index: Path, path: Path) -> bool:
+    """Return True if the index has the file or a file in the directory, or cannot be understood."""
+    try:
+        status = index.stat()
+    except OSError:
+        return False
+    return _is_in_index(str(index), os.fsencode(path), status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=256)
+def _is_in_index(index: str, name: bytes, _mtime: int, _size: int) -> bool:
+    try:
+        content = Path(index).read_bytes()
+        return any(each == name or each.startswith(name + b"/") for each in _iter_index_names(content))
+    except (OSError, ValueError, IndexError, struct.error):
+        return True
+
+
+def _iter_index_names(content: bytes) -> Iterator[bytes]:
+    """Yield the names in an index with SHA-1 object ids. Raises `ValueError` for another format."""
+    signature, version, count = struct.unpack_from(">4sLL", content)
+    if signature != b"DIRC" or version not in (2, 3, 4):
+        raise ValueError("not an index")
+    position, name = 12, b""
+    for _ in range(count):
+        (flags,) = struct.unpack_from(">H", content, position + 60)
+        start = position + (64 if flags & 0x4000 else 62)
+        kept = b""
+        if version == 4:  # a name without the part that it shares with the one before it
+            removed, start = _read_offset(content, start)
+            kept = name[: len(name) - removed]
+        end = content.index(b"\0", start)
+        name = kept + content[start:end]
+        if flags & 0xFFF not in (len(name), 0xFFF):
+            raise ValueError("not an index with SHA-1 object ids")
+        yield name
+        position = end + 1 if version == 4 else position + (end - position) // 8 * 8 + 8
+    if content[position : position + 4] == b"link":
+        raise ValueError("a split index")
+
+
+def _read_offset(content: bytes, position: int) -> tuple[int, int]:
+    byte = content[position]
+    value = byte & 0x7F
+    while byte & 0x80:
+        position += 1
+        byte = content[position]
+        value = ((value + 1) << 7) | (byte & 0x7F)
+    return value, position + 1
 
 
 def contains_git_repository(directory: Path) -> bool:

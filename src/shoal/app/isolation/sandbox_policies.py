@@ -28,7 +28,11 @@ from shoal.wire.settings_codec import (
     has_settings_key,
     merge_settings_documents,
 )
-from shoal.workspaces.git_paths import iter_git_control_paths, iter_paths_written_by_git_commit
+from shoal.workspaces.git_paths import (
+    iter_git_control_paths,
+    iter_paths_written_by_git_commit,
+    list_repositories_with_tracked_files,
+)
 from shoal.workspaces.local_workspace import LocalWorkspace
 from shoal.workspaces.worktree import Worktree, WorktreeWorkspace
 
@@ -107,6 +111,8 @@ def build_sandbox_policy(
     ]
     read_only = [*_iter_matching_paths(preferences.read_only, user_home, workspace.root)]
     temporary = [] if preferences.private_temp else [*_iter_temporary_directories(environ)]
+    denied = tuple(_filter_hideable_paths(unreadable, [*work, *temporary, *named_writable], user_home))
+    hidden = tuple(_iter_matching_paths(preferences.hidden, user_home, workspace.root))
     return SandboxPolicy(
         writable=(
             *work,
@@ -124,11 +130,10 @@ def build_sandbox_policy(
             *_exclude_user_writable_paths(
                 (*_iter_secret_paths(settings, user_home), session_directory), named_writable
             ),
-            *_iter_matching_paths(preferences.hidden, user_home, workspace.root),
+            *hidden,
         ),
-        hidden_if_possible=tuple(
-            _filter_hideable_paths(unreadable, [*work, *temporary, *named_writable], user_home)
-        ),
+        hidden_if_possible=denied,
+        sealed_repositories=list_repositories_with_tracked_files((*denied, *hidden)),
         hidden_sockets=_exclude_user_writable_paths([*_iter_socket_paths(environ)], named_writable),
         readable=(session_directory / "results", session_directory / VARIABLES_DIRECTORY),
         network=preferences.network,

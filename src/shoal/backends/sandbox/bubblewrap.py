@@ -51,6 +51,7 @@ class BubblewrapSandboxDriver:
     limits = ""
     ends_all_processes = True
     blocks_sockets = True
+    hides_denied_files = True
     needs_placeholders = True
 
     def __init__(self, path: str) -> None:
@@ -118,7 +119,7 @@ def _map_path_access(policy: SandboxPolicy) -> dict[Path, PathAccess]:
         views[path] = "writable"
     for path in resolve_existing_paths(path for path in policy.uncreatable if is_placeholder(path)):
         views[path] = "kept"
-    for path in resolve_existing_paths(policy.always_read_only):
+    for path in resolve_existing_paths((*policy.always_read_only, *policy.sealed_repositories)):
         views[path] = "kept"
     for path in resolve_existing_paths((*policy.hidden, *policy.hidden_if_possible, *policy.hidden_sockets)):
         views[path] = "hidden"

@@ -24,6 +24,7 @@ class LandlockSandboxDriver:
     )
     ends_all_processes = False
     blocks_sockets = False
+    hides_denied_files = False
     needs_placeholders = False
 
     def explain_unavailable(self) -> str | None:

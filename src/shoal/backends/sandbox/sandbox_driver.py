@@ -33,6 +33,11 @@ class SandboxDriver(Protocol):
         ...
 
     @property
+    def hides_denied_files(self) -> bool:
+        """True if it can hide paths inside a writable directory."""
+        ...
+
+    @property
     def needs_placeholders(self) -> bool:
         """True if it keeps commands from creating a path only where a placeholder is."""
         ...

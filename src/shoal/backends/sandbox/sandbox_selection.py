@@ -120,6 +120,7 @@ class DriverSelectingSandbox:
         self._placeholders = SandboxPlaceholders()
         self._search = PlantedFileSearch()
         self._watched: tuple[Path, ...] = ()
+        self._sealed_notice = ""
         self._running: list[bool] = []
         """One entry for each running command: True if it has placeholders."""
 
@@ -148,6 +149,8 @@ class DriverSelectingSandbox:
             found = self._selection.detect_driver()
             if kind.limits and found.problems:
                 self._note_once(f"Commands run in {kind.name} because {found.problems[0]}. {kind.limits}")
+            if kind.hides_denied_files:
+                self._note_sealed_repositories(policy)
             if kind.needs_placeholders:
                 await self._placeholders.acquire(policy.uncreatable)
             self._running.append(kind.needs_placeholders)
@@ -187,7 +190,15 @@ class DriverSelectingSandbox:
         texts = tuple(map(_describe_planted_file, found))
         for text in texts:
             self._selection.note(text)
-        return texts
+        notice, self._sealed_notice = self._sealed_notice, ""
+        return (*texts, notice) if notice else texts
+
+    def _note_sealed_repositories(self, policy: SandboxPolicy) -> None:
+        for path in policy.sealed_repositories.values():
+            text = format_backend_notice("sealed_repository", path=escape_filename(path))
+            if text not in self._reported:
+                self._sealed_notice = text
+            self._note_once(text)
 
     def _note_once(self, text: str) -> None:
         if text not in self._reported:

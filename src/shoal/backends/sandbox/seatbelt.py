@@ -31,6 +31,7 @@ class SeatbeltSandboxDriver:
     limits = "sandbox-exec does not isolate processes."
     ends_all_processes = False
     blocks_sockets = True
+    hides_denied_files = True
     needs_placeholders = False
 
     def explain_unavailable(self) -> str | None:
@@ -71,7 +72,8 @@ def _build_seatbelt_rules(policy: SandboxPolicy) -> dict[Path, tuple[str, ...]]:
     for path in policy.uncreatable:
         if not os.path.lexists(path):
             rules[Path(os.path.realpath(path))] = ("deny file-write*",)
-    _add_seatbelt_rules(rules, policy.always_read_only, "deny file-write*")
+    read_only = (*policy.always_read_only, *policy.sealed_repositories)
+    _add_seatbelt_rules(rules, read_only, "deny file-write*")
     for hidden in (policy.hidden, policy.hidden_if_possible, policy.hidden_sockets):
         _add_seatbelt_rules(rules, hidden, "deny file-read*", "deny file-write*", "deny network-outbound")
     return rules

@@ -24,6 +24,9 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
     hidden: tuple[Path, ...] = ()
     hidden_if_possible: tuple[Path, ...] = ()
     """Also hidden, by a sandbox that can hide paths inside a writable directory."""
+    sealed_repositories: dict[Path, Path] = {}
+    """Git directories that track a hidden path, with that path. They are read-only if it is hidden, because
+    git would record its removal."""
     hidden_sockets: tuple[Path, ...] = ()
     """Also hidden: sockets of programs that would act for a command outside the sandbox."""
     readable: tuple[Path, ...] = ()
