@@ -100,3 +100,18 @@ def test_listing_the_files_of_a_commit_fetches_nothing(project: Path) -> None:
     engine = create_engine(project, "bypassPermissions", deny="Edit(locked/**)")
     assert decide_command(engine, "git merge adding") == "ask"
     assert not ran.exists()
+
+
+def test_the_decision_runs_no_program_that_the_repository_names(project: Path) -> None:
+    canary = project.parent / "canary"
+    program = f"touch {canary} #"
+    for key in (
+        *("core.fsmonitor", "core.pager", "pager.ls-tree", "core.sshCommand", "core.editor"),
+        *("filter.x.clean", "filter.x.smudge", "filter.x.process", "diff.external", "alias.ls-tree"),
+        *("credential.helper", "core.askPass", "uploadpack.packObjectsHook"),
+    ):
+        run_git(project, "config", key, program)
+    (project / ".git" / "info" / "attributes").write_text("* filter=x diff=x\n")
+    engine = create_engine(project, "bypassPermissions", deny="Edit(locked/**)")
+    assert decide_command(engine, "git merge adding") == "ask"
+    assert not canary.exists()

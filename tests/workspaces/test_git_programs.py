@@ -248,11 +248,16 @@ async def test_a_git_that_ignores_replaced_settings_is_not_used(
 
 
 def test_only_the_runner_and_the_demo_start_git() -> None:
-    """The demo's repository is new, and its own."""
+    """The demo's repository is new, and its own. `ls-tree` reads neither the index nor the working tree, and
+    tests/policy/test_incoming_files.py shows that it starts no program."""
     source = Path(shoal.__file__).parent
     starters = {
         path.relative_to(source).as_posix()
         for path in source.rglob("*.py")
         if re.search(r"""(?:exec|run|Popen|check_output|call)\([\s\[(]*["']git["']""", path.read_text())
     }
-    assert starters == {"workspaces/git_runner.py", "app/demo/demo_project.py"}
+    assert starters == {
+        "workspaces/git_runner.py",
+        "app/demo/demo_project.py",
+        "policy/incoming_files.py",
+    }
