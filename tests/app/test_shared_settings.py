@@ -207,6 +207,136 @@ async def test_the_agent_of_the_lead_chooses_the_model(project: Path, home: Path
         assert await run_all_turns(session, "go") == "from the script"
 
 
+LEAD_HOOKS = """hooks:
+  PreToolUse:
+    - matcher: Write
+      hooks:
+        - type: command
+          command: echo from-the-agent >&2; exit 2
+"""
+
+
+def write_reader(directory: Path, fields: str) -> Path:
+    (directory / "agents").mkdir(parents=True)
+    path = directory / "agents/reader.md"
+    path.write_text(AGENT.format(fields=fields))
+    return path
+
+
+def write_file(name: str) -> Any:
+    return call_tool("Write", name, file_path=name, content="x")
+
+
+@pytest.mark.spec("CMP-007")
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [({}, ""), ({"mode": "acceptEdits"}, "acceptEdits"), ({"skip_permissions": True}, "bypass")],
+)
+async def test_the_lead_keeps_the_mode_of_its_agent(
+    project: Path, home: Path, given: dict[str, Any], expected: str
+) -> None:
+    write_json(home / "settings.json", {"permissions": {"defaultMode": "acceptEdits"}})
+    path = write_reader(home, "permissionMode: plan\n")
+    _, notes = await record_requests(project, write_file("made"), agent="reader", **given)
+    assert not (project / "made").exists()
+    about_mode = [note for note in notes if "permissionMode" in note]
+    assert len(about_mode) == bool(expected)
+    assert all(
+        note.startswith(f"{path}:4: permissionMode: plan applies") and expected in note for note in about_mode
+    )
+
+
+@pytest.mark.spec("CMP-007")
+@pytest.mark.parametrize(("by_user", "has_flag"), [(True, False), (True, True), (False, False)])
+async def test_only_the_users_own_agent_widens_the_mode_of_the_lead(
+    project: Path, home: Path, by_user: bool, has_flag: bool
+) -> None:
+    write_reader(home if by_user else project / ".claude", "permissionMode: acceptEdits\n")
+    given = {"mode": "default"} if has_flag else {}
+    _, notes = await record_requests(project, write_file("made"), agent="reader", **given)
+    is_wider = by_user and not has_flag
+    assert (project / "made").exists() == is_wider
+    assert any("acceptEdits is not used; the mode is default" in note for note in notes) == (not is_wider)
+
+
+@pytest.mark.spec("CMP-007")
+async def test_no_agent_bypasses_permissions_of_the_lead(project: Path, home: Path) -> None:
+    write_reader(home, "permissionMode: bypassPermissions\n")
+    _, notes = await record_requests(project, write_file("made"), agent="reader")
+    assert not (project / "made").exists()
+    assert any("bypassPermissions is not used; the mode is default" in note for note in notes)
+
+
+@pytest.mark.spec("CMP-007")
+@pytest.mark.parametrize(("limit", "expected"), [(None, 1), (5, 1)])
+async def test_the_lead_keeps_the_turn_limit_of_its_agent(
+    project: Path, home: Path, limit: int | None, expected: int
+) -> None:
+    write_reader(home, "maxTurns: 1\n")
+    requests, _ = await record_requests(
+        project, call_tool("Glob", "c1", pattern="*"), agent="reader", max_turns=limit
+    )
+    assert len(requests) == expected
+
+
+@pytest.mark.spec("CMP-007")
+@pytest.mark.parametrize("by_flag", [False, True])
+async def test_the_lead_keeps_the_hooks_of_its_agent(project: Path, home: Path, by_flag: bool) -> None:
+    write_reader(home, LEAD_HOOKS)
+    write_json(home / "settings.json", {} if by_flag else {"agent": "reader"})
+    options: dict[str, Any] = {"agent": "reader"} if by_flag else {}
+    requests, _ = await record_requests(project, write_file("made"), skip_permissions=True, **options)
+    assert not (project / "made").exists()
+    assert "from-the-agent" in str(requests[-1].messages)
+
+
+@pytest.mark.spec("CMP-007")
+@pytest.mark.parametrize("by_flag", [False, True])
+async def test_untrusted_hooks_of_the_leads_agent_end_the_start(
+    project: Path, home: Path, by_flag: bool
+) -> None:
+    write_reader(project / ".claude", LEAD_HOOKS)
+    write_json(home / "settings.json", {} if by_flag else {"agent": "reader"})
+    origin = "agent=: " if by_flag else r"settings\.json:2: agent: "
+    with pytest.raises(SettingsError, match=f"{origin}The agent reader .*hooks that are not trusted"):
+        await record_requests(project, agent="reader" if by_flag else None)
+
+
+@pytest.mark.spec("CMP-007", "DEF-09")
+async def test_the_lead_gets_effort_skills_and_initial_prompt_of_its_agent(project: Path, home: Path) -> None:
+    write_reader(home, "effort: high\nskills: [census]\ninitialPrompt: Look around first.\n")
+    (home / "skills/census").mkdir(parents=True)
+    (home / "skills/census/SKILL.md").write_text("---\nname: census\ndescription: d\n---\nCount all.\n")
+    lines: list[ModelRequest] = []
+
+    def reply(request: ModelRequest) -> str:
+        lines.append(request)
+        return "done"
+
+    async with shoal.open(cwd=project, model=ScriptedModel(reply), agent="reader") as session:
+        await run_all_turns(session, "go")
+        await run_all_turns(session, "again")
+        first = session.id
+    async with shoal.open(cwd=project, model=ScriptedModel(reply), agent="reader", resume=first) as session:
+        await run_all_turns(session, "more")
+    assert lines[0].thinking_tokens == 16_384
+    for request in lines:
+        text = str(request.messages)
+        assert text.count("Look around first.") == text.count("Count all.") == 1
+        assert text.index("Look around first.") < text.index("Count all.") < text.index("go")
+    (home / "skills/census/SKILL.md").unlink()
+    with pytest.raises(SettingsError, match=r"agent=: .*skill 'census' failed"):
+        await record_requests(project, agent="reader")
+
+
+@pytest.mark.spec("CMP-007")
+async def test_one_note_names_what_the_lead_does_not_use_of_its_agent(project: Path, home: Path) -> None:
+    path = write_reader(home, "memory: user\nmcpServers:\n  - inline:\n      command: there\n")
+    _, notes = await record_requests(project, agent="reader")
+    sentence = f"{path}: the agent reader is the lead, which does not use its mcpServers, memory."
+    assert [note for note in notes if "reader" in note] == [sentence]
+
+
 @pytest.mark.spec("CMP-008")
 async def test_a_language_is_asked_of_the_lead_only(project: Path, home: Path) -> None:
     write_json(home / "settings.json", {"language": "Klingon\nand more", "theme": "light-daltonized"})

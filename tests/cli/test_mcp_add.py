@@ -36,8 +36,10 @@ async def test_a_server_is_added_to_the_file_of_its_scope(
 ) -> None:
     local = await shoal("mcp", "add", "near", "-e", "A=1", "B=2", "--", "npx", "-y", "near-server")
     assert local.code == 0, local.err
-    stored = json.loads((project / ".claude" / "settings.local.json").read_text())
-    assert stored["mcpServers"] == {
+    stored = json.loads((home / ".claude.json").read_text())
+    assert (home / ".claude.json").stat().st_mode & 0o077 == 0
+    assert not [path for path in project.rglob("*") if path.is_file()]
+    assert stored["projects"][str(project)]["mcpServers"] == {
         "near": {"command": "npx", "args": ["-y", "near-server"], "env": {"A": "1", "B": "2"}}
     }
     options = ("-H", "X-Key: abc", "-s", "user")
@@ -53,6 +55,31 @@ async def test_a_server_is_added_to_the_file_of_its_scope(
     unknown = await shoal("mcp", "add", "--nonsense", "x", "y")
     assert unknown.code == 2
     assert "--nonsense" in unknown.err
+
+
+@pytest.mark.spec("CMP-083")
+async def test_a_local_server_replaces_the_one_in_the_settings_of_the_project(
+    shoal: ShoalProgram, home: Path, project: Path
+) -> None:
+    local = project / ".claude/settings.local.json"
+    local.parent.mkdir(exist_ok=True)
+    servers = {"near": {"command": "old", "env": {"TOKEN": "abc"}}, "kept": {"command": "kept"}}
+    local.write_text(json.dumps({"mcpServers": servers}))
+    assert (await shoal("trust")).code == 0
+    (home / ".claude.json").write_text(
+        json.dumps(before := {"numStartups": 3, "projects": {"/x": {"history": []}}})
+    )
+    ran = await shoal("mcp", "add", "near", "--", "new")
+    assert f"Replaced the MCP server near in {home / '.claude.json'}." in ran.text
+    assert json.loads(local.read_text()) == {"mcpServers": {"kept": {"command": "kept"}}}
+    stored = json.loads((home / ".claude.json").read_text())
+    assert stored["projects"].pop(str(project))["mcpServers"]["near"]["command"] == "new"
+    assert stored == before
+    rows = {row["name"]: row["enabled"] for row in json.loads((await shoal("mcp", "ls", "--json")).out)}
+    assert rows == {"near": True, "kept": True}
+    (home / ".claude.json").write_text('{"projects": []}')
+    refused = await shoal("mcp", "add", "near", "--", "new")
+    assert (refused.code, "projects is not an object" in refused.err) == (1, True)
 
 
 @pytest.mark.spec("CMP-084", "CMP-085")

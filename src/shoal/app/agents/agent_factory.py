@@ -258,7 +258,6 @@ class AgentFactory:
             previous_entry="" if assignment is None else self.transcripts.read_last_entry_id(new_agent.agent),
         )
         prompt = build_agent_first_prompt(
-            definition,
             request,
             agent_workspace.agent_notice,
             (*spawn_plan.preloaded.texts, *_list_missing_tool_notices(spawn_plan.toolset)),

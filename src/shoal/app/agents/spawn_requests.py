@@ -45,10 +45,10 @@ def require_valid_isolation(definition: AgentDefinition, request: SpawnRequest) 
 
 
 def build_agent_first_prompt(
-    definition: AgentDefinition, request: SpawnRequest, workspace_text: str, skill_texts: tuple[str, ...] = ()
+    request: SpawnRequest, workspace_text: str, skill_texts: tuple[str, ...] = ()
 ) -> Message:
     """Build the first prompt; `skill_texts` are the texts of its preloaded skills."""
-    texts = (definition.run.initial_prompt, *skill_texts, workspace_text, request.prompt)
+    texts = (*skill_texts, workspace_text, request.prompt)
     return Message(role="user", content=tuple(TextBlock(text=text) for text in texts if text))
 
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 import shoal
 from shoal.app.config.assistant_mode import is_assistant_mode
 from shoal.app.config.coordinator_mode import is_coordinator_mode
+from shoal.app.config.lead_agent import apply_lead_agent
 from shoal.app.config.option_checks import check_options
 from shoal.app.config.session_history import (
     SessionHistory,
@@ -32,7 +33,7 @@ from shoal.app.options import Options
 from shoal.app.settings.managed_switches import is_plugin_only, refuse_sideload_options
 from shoal.app.settings.settings import Settings, load_settings
 from shoal.core.agents.agent_definitions import AgentDefinition
-from shoal.core.errors import InvalidAgentDefinition, SettingsError, UnknownAgentType
+from shoal.core.errors import SettingsError
 from shoal.core.ids import LEAD_ID, IdGenerator
 from shoal.core.permissions.permission_changes import AUTO_MODE, AUTO_MODE_NOTE, resolve_permission_mode
 from shoal.core.plan_mode_model import PlanModeModel
@@ -88,7 +89,7 @@ class SessionConfig(Struct, frozen=True, kw_only=True):
     coordinator: bool
     assistant: bool
     lead_agent: AgentDefinition | None = None
-    """Agent whose prompt, tools and model the lead has."""
+    """Agent that the lead is; None if it has no definition."""
     notes: tuple[str, ...]
     """Notes for the user about the configuration."""
 
@@ -133,7 +134,8 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
         if options.bare or is_plugin_only(settings.documents, "agents")
         else options.setting_sources,
     )
-    options, lead_agent = _apply_lead_agent(options, settings, definitions)
+    lead_choice = apply_lead_agent(options, settings, definitions)
+    options = lead_choice.options
     ids = IdGenerator(options.seed)
     # Always drawn: a session's random numbers must not depend on its model or on earlier draws.
     jitter = ids.derive_generator().random
@@ -159,10 +161,11 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
         structured_output=output_tool,
         coordinator=coordinator,
         assistant=assistant,
-        lead_agent=lead_agent,
+        lead_agent=lead_choice.definition,
         notes=(
             *mode_notes,
             *sandbox_notes,
+            *lead_choice.notes,
             *(warning for parsed in given_agents for warning in parsed.warnings),
         ),
     )
@@ -197,29 +200,6 @@ def _resolve_requested_mode(options: Options) -> tuple[Options, tuple[str, ...]]
         return options, ()
     notes = (AUTO_MODE_NOTE,) if options.mode == AUTO_MODE else ()
     return replace(options, mode=resolve_permission_mode(options.mode)), notes
-
-
-def _apply_lead_agent(
-    options: Options, settings: Settings, definitions: AgentCatalog
-) -> tuple[Options, AgentDefinition | None]:
-    """Return the options with the prompt and model of the lead's agent.
-
-    Raises `SettingsError` if there is no such agent: its tools may be fewer.
-    """
-    # A member has the definition that its lead chose.
-    name = (options.agent or settings.agent) if options.membership is None else None
-    if name is None:
-        return options, None
-    try:
-        definition = definitions.find(name)
-    except (UnknownAgentType, InvalidAgentDefinition) as error:
-        origin = "--agent" if options.agent else f"{settings.find_setting_origin('agent')}: agent"
-        raise SettingsError(f"{origin}: {error}") from error
-    return replace(
-        options,
-        system_prompt=definition.prompt if options.system_prompt is None else options.system_prompt,
-        model=definition.model if options.model is None else options.model,
-    ), definition
 
 
 def create_model_chooser(

@@ -13,8 +13,8 @@ from msgspec import Struct
 from shoal.app.definitions.agent_trust import is_agent_trusted
 from shoal.app.hooks.hook_sources import (
     are_definition_hooks_disabled,
+    convert_to_subagent_stop_hook,
     parse_definition_hooks,
-    read_agent_definition_hooks,
 )
 from shoal.app.model_notices import format_session_notice
 from shoal.app.settings.live_settings import AutoReloadingSettings
@@ -180,23 +180,8 @@ class HookRegistry:
 
     def load_definition_hooks(self, definition: AgentDefinition) -> tuple[Hook, ...]:
         """Return the hooks of a definition. Raises `AgentRequestRefused` for untrusted or bad ones."""
-        if not definition.hooks or are_definition_hooks_disabled(definition.source, self._settings):
-            return ()
-        if not is_agent_trusted(self._settings.home, self.project, definition):
-            raise AgentRequestRefused(
-                format_session_notice("agent_hooks_untrusted", name=definition.name, source=definition.source)
-            )
-        found = read_agent_definition_hooks(definition, self._settings)
-        if found.problems:
-            raise AgentRequestRefused(
-                format_session_notice(
-                    "agent_hooks_invalid",
-                    problem=found.problems[0],
-                    name=definition.name,
-                    source=definition.source,
-                )
-            )
-        return found.hooks
+        found = read_trusted_agent_hooks(definition, self._settings, self.project)
+        return tuple(map(convert_to_subagent_stop_hook, found.hooks))
 
 
 class AgentHookDispatcher:
@@ -258,6 +243,27 @@ class AgentHookDispatcher:
             if identity.is_teammate:
                 fields["teammate_name"] = identity.name
         return fields
+
+
+def read_trusted_agent_hooks(definition: AgentDefinition, settings: Settings, project: Path) -> ParsedHooks:
+    """Return the hooks of a definition. Raises `AgentRequestRefused` for untrusted or bad ones."""
+    if not definition.hooks or are_definition_hooks_disabled(definition.source, settings):
+        return ParsedHooks()
+    if not is_agent_trusted(settings.home, project, definition):
+        raise AgentRequestRefused(
+            format_session_notice("agent_hooks_untrusted", name=definition.name, source=definition.source)
+        )
+    found = parse_definition_hooks(definition.hooks, definition.source, settings)
+    if found.problems:
+        raise AgentRequestRefused(
+            format_session_notice(
+                "agent_hooks_invalid",
+                problem=found.problems[0],
+                name=definition.name,
+                source=definition.source,
+            )
+        )
+    return found
 
 
 def describe_agent_hooks(hooks: HookDispatcher) -> tuple[str, ...]:

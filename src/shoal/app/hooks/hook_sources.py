@@ -103,10 +103,10 @@ def _find_matcher(entry: Any) -> str:
 def read_agent_definition_hooks(definition: AgentDefinition, settings: Settings) -> ParsedHooks:
     """Return the hooks of a definition. Its `Stop` hooks become `SubagentStop` hooks."""
     found = parse_definition_hooks(definition.hooks, definition.source, settings)
-    return replace(found, hooks=tuple(map(_convert_to_subagent_stop_hook, found.hooks)))
+    return replace(found, hooks=tuple(map(convert_to_subagent_stop_hook, found.hooks)))
 
 
-def _convert_to_subagent_stop_hook(hook: Hook) -> Hook:
+def convert_to_subagent_stop_hook(hook: Hook) -> Hook:
     return replace(hook, event="SubagentStop") if hook.event == "Stop" else hook
 
 

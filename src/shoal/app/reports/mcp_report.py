@@ -15,6 +15,7 @@ from shoal.app.mcp.mcp_host import create_mcp_client_context, open_mcp_token_fil
 from shoal.app.mcp.mcp_servers import DISABLED_REASON, UNTRUSTED_REASON, SessionMcpServerManager
 from shoal.app.settings.claude_json import (
     SERVER_CHOICE_KEYS,
+    choose_claude_json,
     find_claude_json,
     find_server_sections,
     forget_server_choices,
@@ -161,17 +162,24 @@ class McpServerAdmin:
         )
 
     def add_server(self, name: str, given: Mapping[str, Any], *, scope: str) -> AddedMcpServer:
-        """Add a server to the file of a scope. Raises `SettingsError` and `StateFileError`."""
-        path = self._get_mcp_config_path(scope)
+        """Add a server to the file of a scope. Raises `SettingsError` and `StateFileError`.
+
+        Local servers may have secrets, so they are not written below the project.
+        """
+        is_local = scope == "local"
+        path = choose_claude_json(self.settings.home) if is_local else self._get_mcp_config_path(scope)
         try:
             server = parse_mcp_server(name, given, str(path))
         except InvalidMcpServerConfigError as error:
             raise SettingsError(f"Cannot add the MCP server {name}: {error}.") from error
-        was_trusted = scope != "project" and self._is_trusted_file(path)
-        replaced = set_or_remove_mcp_server(path, name, server)
-        if was_trusted and scope == "local":
-            self._trust_changed_file(path, "local")
-        return AddedMcpServer(path=path, replaced=replaced, trusted=was_trusted)
+        earlier = self._list_places(name) if is_local else []
+        section = ("projects", str(self.cwd)) if is_local else ()
+        replaced = set_or_remove_mcp_server(path, name, server, section=section)
+        # Settings for the project come first, so a server there would hide this one.
+        hiding = [each for each in earlier if each.kind == "local"]
+        for place in hiding:
+            self._remove_from_place(place, name)
+        return AddedMcpServer(path=path, replaced=replaced or bool(hiding), trusted=scope != "project")
 
     def remove_server(self, name: str, *, scope: str | None) -> tuple[Path, ...]:
         """Remove a server from the files of one scope; return the files. Raises as `add_server` does.
@@ -183,14 +191,18 @@ class McpServerAdmin:
             choices = " or ".join(f"--scope {each}" for each in scopes)
             raise SettingsError(f"Several files have an MCP server {name!r}. Choose one: {choices}.")
         for place in places:
-            was_trusted = any(
-                each.document.path == place.path and each.trust == "trusted"
-                for each in self.settings.findings.escalations
-            )
-            set_or_remove_mcp_server(place.path, name, None, section=place.section)
-            if was_trusted and place.kind is not None:
-                self._trust_changed_file(place.path, place.kind)
+            self._remove_from_place(place, name)
         return tuple(dict.fromkeys(place.path for place in places))
+
+    def _remove_from_place(self, place: _McpServerPlace, name: str) -> None:
+        """Remove a server; the trust in the rest of the file stays."""
+        was_trusted = any(
+            each.document.path == place.path and each.trust == "trusted"
+            for each in self.settings.findings.escalations
+        )
+        set_or_remove_mcp_server(place.path, name, None, section=place.section)
+        if was_trusted and place.kind is not None:
+            self._trust_changed_file(place.path, place.kind)
 
     def _list_places(self, name: str) -> list[_McpServerPlace]:
         """Return the places in files that have a server. Raises `SettingsError`."""
@@ -246,9 +258,6 @@ class McpServerAdmin:
             for key in SERVER_CHOICE_KEYS
             if document.raw.get(key)
         )
-
-    def _is_trusted_file(self, path: Path) -> bool:
-        return not any(each.document.path == path for each in self.settings.findings.untrusted_escalations)
 
     def _trust_changed_file(self, path: Path, kind: SettingsSourceKind) -> None:
         """Trust the user's own change, as they made it at the command line."""

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shoal.agent.agent_runner import BYTES_PER_TOKEN, AgentRunner, LoopLimits
 from shoal.agent.tool_calls import run_unrecorded_tool_call
+from shoal.app.config.lead_agent import describe_lead_agent_origin
 from shoal.app.config.session_config import (
     ModelChooser,
     OpenedSessionStore,
@@ -22,7 +24,12 @@ from shoal.app.config.session_config import (
 from shoal.app.config.tool_selection import build_session_tools, split_permission_rule_flags
 from shoal.app.config.web_search import create_web_search_tool
 from shoal.app.definitions.bundled_docs import find_bundled_docs_directory
-from shoal.app.hooks.agent_hooks import VARIABLES_DIRECTORY, HookRegistry, create_hook_runner
+from shoal.app.hooks.agent_hooks import (
+    VARIABLES_DIRECTORY,
+    HookRegistry,
+    create_hook_runner,
+    read_trusted_agent_hooks,
+)
 from shoal.app.hooks.hook_sources import load_configured_hooks
 from shoal.app.isolation.agent_workspace import AgentFileWriteLeases, WorkspaceAllocator
 from shoal.app.isolation.lead_worktree import build_lead_worktree_tools
@@ -47,7 +54,7 @@ from shoal.app.teams.team_store import TeamStore
 from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.backends.guardian import end_leftover_processes
 from shoal.backends.sandbox.sandbox_selection import DriverSelectingSandbox
-from shoal.core.agents.agent_definitions import THINKING_TOKENS_BY_EFFORT
+from shoal.core.agents.agent_definitions import THINKING_TOKENS_BY_EFFORT, AgentDefinition
 from shoal.core.agents.background_shells import BackgroundShellObserver
 from shoal.core.agents.identity import AgentIdentity
 from shoal.core.agents.subagents import ShellCommandResult
@@ -55,9 +62,9 @@ from shoal.core.budgets.budget import Budget
 from shoal.core.clock import Clock
 from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.conversation.tools import Tool, ToolRegistry
-from shoal.core.errors import ShoalError
+from shoal.core.errors import AgentRequestRefused, SettingsError, ShoalError
 from shoal.core.events import FileChanged
-from shoal.core.extensions.hooks import ShellCommandHookAction
+from shoal.core.extensions.hooks import Hook, ShellCommandHookAction
 from shoal.core.ids import LEAD_ID, AgentId, IdGenerator
 from shoal.core.permissions.permission_changes import PermissionSuggestion, resolve_permission_mode
 from shoal.core.permissions.permission_decisions import AllowDecision
@@ -155,6 +162,11 @@ def create_default_loop_limits(options: Options, settings: Settings) -> LoopLimi
         max_repeated_calls=own.max_repeated_calls,
         max_unproductive_messages=own.max_unproductive_messages,
     )
+
+
+def _limit_lead_turns(limits: LoopLimits, definition: AgentDefinition | None) -> LoopLimits:
+    own = None if definition is None else definition.run.max_turns
+    return limits if own is None else replace(limits, max_turns=min(own, limits.max_turns or own))
 
 
 def resolve_thinking_tokens(options: Options, settings: Settings) -> int | None:
@@ -354,7 +366,7 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
             workspace=workspace,
             granted_directories=granted,
             permissions=permissions,
-            loop_limits=create_default_loop_limits(options, settings),
+            loop_limits=_limit_lead_turns(create_default_loop_limits(options, settings), config.lead_agent),
         ),
         agents=AgentServices(
             running=running_agents,
@@ -562,6 +574,7 @@ def _create_hook_registry(
     )
     if options.begun is not None:
         hooks.add(configured.hooks)
+        hooks.add(_load_lead_agent_hooks(config, workspace.root))
         if any(
             hook.event in _EARLY_HOOK_EVENTS and isinstance(hook.action, ShellCommandHookAction)
             for hook in configured.hooks
@@ -569,6 +582,17 @@ def _create_hook_registry(
             processes.start_guardian_early()
     hooks.review_settings_with_hooks(live_settings)
     return hooks
+
+
+def _load_lead_agent_hooks(config: SessionConfig, project: Path) -> tuple[Hook, ...]:
+    """Return the hooks of the lead's agent. Raises `SettingsError` for untrusted or bad ones."""
+    if config.lead_agent is None:
+        return ()
+    try:
+        return read_trusted_agent_hooks(config.lead_agent, config.settings, project).hooks
+    except AgentRequestRefused as error:
+        origin = describe_lead_agent_origin(config.options, config.settings)
+        raise SettingsError(f"{origin}: {error}") from error
 
 
 def _open_team_store(config: SessionConfig, events: EventBus, exit_stack: AsyncExitStack) -> TeamStore:

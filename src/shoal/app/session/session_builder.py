@@ -27,6 +27,7 @@ from shoal.app.config.journal_recovery import (
     RecoverySources,
     recover_state_from_journal,
 )
+from shoal.app.config.lead_agent import describe_lead_agent_origin
 from shoal.app.config.session_config import SessionConfig, load_session_config
 from shoal.app.config.session_memory import SessionMemory
 from shoal.app.config.system_prompt import build_system_prompt, load_prompt_without_manner
@@ -48,7 +49,7 @@ from shoal.app.settings.configured_rules import find_skipped_flag_rules
 from shoal.app.workflows.workflow_supervisor import WorkflowSupervisor
 from shoal.core.agents.agent_definitions import AgentCapabilities
 from shoal.core.conversation.tools import Tool
-from shoal.core.errors import ShoalError
+from shoal.core.errors import AgentRequestRefused, SettingsError, ShoalError
 from shoal.core.extensions.hooks import BackgroundHookNotice
 from shoal.core.ids import LEAD_ID, LEAD_KIND, AgentId
 from shoal.core.permissions.permission_changes import PermissionMode, PermissionSuggestion
@@ -131,6 +132,8 @@ class SessionParts(Struct, frozen=True, kw_only=True):
     undo_history: SessionUndoHistory | None
     """Turns that can be undone; None if nothing is stored."""
     workflows: WorkflowSupervisor
+    first_texts: list[str]
+    """Texts that a new session's lead gets before the first prompt; empty after that."""
 
 
 async def build_session_parts(options: Options, exit_stack: AsyncExitStack) -> SessionParts:
@@ -153,7 +156,24 @@ async def build_session_parts(options: Options, exit_stack: AsyncExitStack) -> S
         recovered=_recover_session_state(runtime),
         undo_history=create_undo_history(config),
         workflows=workflows,
+        first_texts=_load_first_texts(runtime),
     )
+
+
+def _load_first_texts(runtime: Runtime) -> list[str]:
+    """Return the initial prompt and the skills of the lead's agent. Raises `SettingsError`."""
+    definition = runtime.config.lead_agent
+    if definition is None:
+        return []
+    try:
+        skills = runtime.knowledge.invoker.preload_skills(definition.capabilities.skills, definition.name)
+    except AgentRequestRefused as error:
+        origin = describe_lead_agent_origin(runtime.options, runtime.settings)
+        raise SettingsError(f"{origin}: {error}") from error
+    runtime.lead.permissions.allow_reading(*skills.directories)
+    # A resumed conversation already contains them.
+    is_new = runtime.config.history.last is None
+    return [*filter(None, (definition.run.initial_prompt, *skills.texts))] if is_new else []
 
 
 async def connect_session(session: Session, exit_stack: AsyncExitStack) -> None:

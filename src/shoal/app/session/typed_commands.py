@@ -119,6 +119,10 @@ async def run_prompt_or_slash_command(
     agent, runtime = session.agent, session.runtime
     if changes := runtime.knowledge.catalog_changes.describe_new_changes(agent.tools):
         await agent.receive_message(user_message(changes), by="runtime")
+    if texts := session.parts.first_texts:
+        blocks = tuple(TextBlock(text=text) for text in texts)
+        texts.clear()
+        await agent.receive_message(Message(role="user", content=blocks), by="runtime")
     if not isinstance(prompt, SlashCommandInvocation):
         return await run_agent_loop(agent, prompt)
     try:

@@ -38,8 +38,16 @@ class ClaudeJson(Struct, frozen=True, kw_only=True):
 
 def find_claude_json(home: Path) -> Path | None:
     """Return the path of the file: in the home, or next to a home called `.claude`."""
-    candidates = (home / _FILE, *([home.with_name(_FILE)] if home.name == ".claude" else ()))
-    return next((path for path in candidates if path.is_file()), None)
+    return next((path for path in _list_candidates(home) if path.is_file()), None)
+
+
+def choose_claude_json(home: Path) -> Path:
+    """Return the path of the file, or of the one to create."""
+    return find_claude_json(home) or _list_candidates(home)[-1]
+
+
+def _list_candidates(home: Path) -> tuple[Path, ...]:
+    return (home / _FILE, *([home.with_name(_FILE)] if home.name == ".claude" else ()))
 
 
 def read_claude_json(home: Path, cwd: Path) -> ClaudeJson:

@@ -25,7 +25,7 @@ class ClaudeKey(Struct, frozen=True):
 
 _SANDBOX_REMARK = "true turns the network off; false keeps the sandbox of agents in worktrees"
 CLAUDE_KEYS = (
-    ClaudeKey("agent", "used"),
+    ClaudeKey("agent", "used", "a note names the fields that the lead does not use"),
     ClaudeKey("allowedHttpHookUrls", "used", "the lists in all files must permit a URL"),
     ClaudeKey("allowedMcpServers", "used"),
     ClaudeKey("allowManagedHooksOnly", "used", "only in managed files"),

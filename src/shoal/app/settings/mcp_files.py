@@ -182,13 +182,15 @@ def set_or_remove_mcp_server(
 ) -> bool:
     """Put a server into a file, or remove it with None; return whether it existed. Raises `SettingsError`.
 
-    `section` is the path of the object that contains `mcpServers`; it must exist.
+    `section` is the path of the object that contains `mcpServers`.
     """
     from shoal.app.settings.settings_writer import edit_json_file
 
     def edit_servers(raw: dict[str, Any]) -> bool:
         for key in section:
-            raw = raw[key]
+            raw = raw.setdefault(key, {})
+            if not isinstance(raw, dict):
+                raise SettingsError(f"{path}: {key} is not an object. Fix it by hand.", path=path)
         servers = raw.setdefault("mcpServers", {})
         if not isinstance(servers, dict):
             raise SettingsError(f"{path}: mcpServers is not an object. Fix it by hand.", path=path)

@@ -41,7 +41,7 @@ scope_option = click.option(
     "-s",
     "--scope",
     type=click.Choice(("local", "user", "project")),
-    help="File to write: local (your settings for this project), user (your own settings) or project "
+    help="File to write: local (yours, for this project), user (yours, for all projects) or project "
     "(.mcp.json).",
 )
 project_option = click.option("--project", is_flag=True, help="Shorthand for --scope project.")
@@ -108,8 +108,8 @@ def _parse_mcp_server_json(text: str) -> dict[str, Any]:
 @click.group("mcp")
 def mcp_commands() -> None:
     """List, show, test, add and remove MCP servers, or run Shoal as a server with `serve`. Your own servers
-    are under `mcpServers` in settings.json in Shoal's home and in .claude/settings.local.json. The project's
-    servers are in .mcp.json; Shoal uses them only after you trust the project."""
+    are in settings.json and .claude.json in Shoal's home. The project's servers are in .mcp.json; Shoal uses
+    them only after you trust the project."""
 
 
 mcp_commands.add_command(serve_mcp)
@@ -206,7 +206,7 @@ def add_mcp_server(  # noqa: PLR0913 - the options of the command
     project: bool,
 ) -> int:
     """Add a server: a command with its arguments, or a URL. Put options before COMMAND, or separate
-    them from it with `--`. Without --scope, the server is added to your settings for this project.
+    them from it with `--`. Without --scope, the server is yours, for this project.
 
     Write ${VARIABLE} in place of a key, and set the variable in Shoal's environment.
     """
