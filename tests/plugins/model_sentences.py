@@ -15,11 +15,17 @@ MODEL_REFUSALS = frozenset(
     | {"WorkflowChanged", "ScriptProtocolError", "McpRequestRefused", "McpConnectionLost", "ToolError"}
     | {"RelayedMcpServerError", "WebPageFetchRefusedError", "InvalidGlobError", "InvalidRegexError"}
     | {"UnfittingImage", "HookToolCallError", "DenyDecision", "DenyAnswer", "create_tool_error_output"}
-    | {"_create_not_run_output", "_refuse_tool_call"}
+    | {"_create_not_run_output", "_refuse_tool_call", "AskDecision", "UnjudgeableCommandError"}
 )
 """Refusals whose text reaches a model, as the result of a tool or as a notice."""
 MODEL_OUTPUTS = frozenset({"ToolOutput", "ToolResultBlock"})
 """Results of tools: fields such as `exit code: 1` may be in code, sentences may not."""
+ALLOWING_CALLS = frozenset({"AllowDecision", "build_readonly_verdict", "_append_readonly_command"})
+"""Calls whose text is the reason of an allowed call, which only people read."""
+_CLAUSE = re.compile(
+    r"(?<![\w-])(?:the|that|which|may|can|cannot|its|would|before|without|with|an|is|are|has|does|outside)"
+    r"(?![\w-])|^it "
+)
 _WORD = r"[A-Za-z][A-Za-z'-]+"
 _TWO_WORDS = re.compile(rf"{_WORD}\W+{_WORD}")
 _THREE_WORDS = re.compile(rf"{_WORD},? {_WORD},? {_WORD}")
@@ -35,6 +41,45 @@ def find_model_sentences(paths: Sequence[Path]) -> list[str]:
             if isinstance(scope, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef):
                 found += [f"{path}:{line}: {text}" for line, text in _find_in_scope(scope)]
     return found
+
+
+def find_reason_clauses(paths: Sequence[Path]) -> list[str]:
+    """Return `path:line: text` for each clause in modules that say why a call is not allowed.
+
+    Such clauses are returned, stored and joined before they are quoted to a model, so every text counts that
+    is neither the reason of an allowed call nor the message of another error.
+    """
+    return [
+        f"{path}:{node.lineno}: {text}"
+        for path in paths
+        for node, text in _find_clauses(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+
+
+def _find_clauses(node: ast.AST) -> Iterator[tuple[ast.expr, str]]:
+    match node:
+        case ast.Expr(value=ast.Constant()):
+            return
+        case ast.Call() if _is_for_people(node):
+            return
+        case ast.Constant(value=str()) | ast.JoinedStr():
+            text = _join_literals(node)
+            is_table = text.startswith("\n")
+            if not is_table and _CLAUSE.search(text) and len(re.findall(_WORD, text)) > 2:
+                yield node, text
+            return
+    for child in ast.iter_child_nodes(node):
+        yield from _find_clauses(child)
+
+
+def _is_for_people(call: ast.Call) -> bool:
+    name = getattr(call.func, "id", getattr(call.func, "attr", ""))
+    return (
+        name in ALLOWING_CALLS
+        or (name.endswith("Error") and name not in MODEL_REFUSALS)
+        or name in ("compile", "notify")
+        or any(ast.unparse(each) in ("read_only=True", "verdict='allow'") for each in call.keywords)
+    )
 
 
 def _find_in_scope(scope: ast.Module | ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[int, str]]:
