@@ -315,6 +315,11 @@ def test_a_text_that_gives_no_reason_to_a_model_may_be_in_code(tmp_path: Path, c
         'reason = f"Cannot use {path}"\n    raise WorkspaceError(reason)',
         'return DenyDecision(decision.reason or "It is not allowed.")',
         'return ToolOutput(content=f"status: {status}. Try it again later.")',
+        'await supervisor.stop_all_agents("the session ended")',
+        'await shell.stop(f"it was stopped by {name}", by=agent)',
+        'why = "its lead is gone"\n    host.request_member_end(why, resumable=True)',
+        'why, is_down = f"it cannot be resumed: {error}", False\n    return LostMember(agent=agent, why=why)',
+        'return AgentRunOutcome(status="failed", text="", detail="it shut down on request")',
     ],
 )
 def test_a_sentence_for_models_in_code_is_found(tmp_path: Path, code: str):
@@ -323,9 +328,19 @@ def test_a_sentence_for_models_in_code_is_found(tmp_path: Path, code: str):
     assert len(find_model_sentences([module])) == 1
 
 
+def test_a_sentence_for_models_in_a_constant_is_found(tmp_path: Path):
+    module = tmp_path / "module.py"
+    module.write_text(
+        '_ENDED = "the session ended"\n\n\nasync def run():\n    await shells.stop_all(_ENDED)\n'
+    )
+    assert len(find_model_sentences([module])) == 1
+
+
 @pytest.mark.parametrize(
     "code",
     [
+        'await supervisor.stop_all_agents(format_end_reason("session_ended"))',
+        'return AgentRunOutcome(status="killed", text="", detail=stop_reason)',
         'raise AgentRequestRefused(format_run_notice("stop_self", reason="a b"))',
         "raise ProcessError(str(error))",
         'return ToolOutput(content=f"status: {status}\\nexit code: {code}")',

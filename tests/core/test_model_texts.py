@@ -18,6 +18,7 @@ CALL = re.compile(
 )
 KEY = re.compile(r'"(\w+)"')
 NOTICES = {
+    "core/prompts/endings.md": ("", "format_end_reason"),
     "agent/prompts/notices.md": ("agent", "format_notice"),
     "team/prompts/notices.md": ("team", "format_team_notice"),
     "runs/prompts/notices.md": ("runs", "format_run_notice"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 MODEL_REFUSALS = frozenset(
@@ -18,6 +18,13 @@ MODEL_REFUSALS = frozenset(
     | {"_create_not_run_output", "_refuse_tool_call", "AskDecision", "UnjudgeableCommandError"}
 )
 """Refusals whose text reaches a model, as the result of a tool or as a notice."""
+END_REASONS = frozenset(
+    {"AgentRunOutcome", "AgentResult", "BackgroundShellResult", "LostMember", "join_outcome_details"}
+    | {"stop_running_agent", "stop_run_if_running", "stop_child_agents", "stop_all_agents", "_stop_run"}
+    | {"stop_agents_of", "end_member", "request_member_end", "shut_down_member", "stop_workflow"}
+    | {"stop", "stop_all", "_stop_shells", "stop_all_work", "_emit_end"}
+)
+"""Calls whose text says why an agent, a command or a workflow ended: its starter is notified."""
 MODEL_OUTPUTS = frozenset({"ToolOutput", "ToolResultBlock"})
 """Results of tools: fields such as `exit code: 1` may be in code, sentences may not."""
 ALLOWING_CALLS = frozenset({"AllowDecision", "build_readonly_verdict", "_append_readonly_command"})
@@ -37,9 +44,10 @@ def find_model_sentences(paths: Sequence[Path]) -> list[str]:
     found = []
     for path in paths:
         tree = ast.parse(path.read_text(encoding="utf-8"))
+        constants = _list_variables(tree.body)
         for scope in ast.walk(tree):
             if isinstance(scope, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef):
-                found += [f"{path}:{line}: {text}" for line, text in _find_in_scope(scope)]
+                found += [f"{path}:{line}: {text}" for line, text in _find_in_scope(scope, constants)]
     return found
 
 
@@ -82,23 +90,39 @@ def _is_for_people(call: ast.Call) -> bool:
     )
 
 
-def _find_in_scope(scope: ast.Module | ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[int, str]]:
+def _find_in_scope(
+    scope: ast.Module | ast.FunctionDef | ast.AsyncFunctionDef, constants: dict[str, ast.expr]
+) -> Iterator[tuple[int, str]]:
     nodes = list(_walk_scope(scope))
-    variables = {
-        target.id: node.value
-        for node in nodes
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
+    variables = _list_variables(nodes)
     for node in nodes:
         if not isinstance(node, ast.Call):
             continue
         name = getattr(node.func, "id", getattr(node.func, "attr", ""))
-        pattern = _TWO_WORDS if name in MODEL_REFUSALS else _THREE_WORDS if name in MODEL_OUTPUTS else None
+        is_reason = name in MODEL_REFUSALS or name in END_REASONS
+        pattern = _TWO_WORDS if is_reason else _THREE_WORDS if name in MODEL_OUTPUTS else None
         for argument in [*node.args, *(each.value for each in node.keywords)] if pattern else ():
-            texts = [_join_literals(each) for each in _list_alternatives(argument, variables)]
-            yield from ((node.lineno, text) for text in texts if pattern and pattern.search(text))
+            for each in _list_alternatives(argument, variables):
+                # A constant of two words is a name, such as that of a source of rules.
+                constant = constants.get(each.id) if isinstance(each, ast.Name) else None
+                text = _join_literals(each if constant is None else constant)
+                if pattern and (pattern if constant is None else _THREE_WORDS).search(text):
+                    yield node.lineno, text
+
+
+def _list_variables(nodes: Iterable[ast.AST]) -> dict[str, ast.expr]:
+    """Return what each variable is set to, also where several are set at once."""
+    variables = {}
+    for node in nodes:
+        if not isinstance(node, ast.Assign):
+            continue
+        for target in node.targets:
+            if isinstance(target, ast.Name):
+                variables[target.id] = node.value
+            elif isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                pairs = zip(target.elts, node.value.elts, strict=False)
+                variables |= {name.id: value for name, value in pairs if isinstance(name, ast.Name)}
+    return variables
 
 
 def _walk_scope(scope: ast.AST) -> Iterator[ast.AST]:
