@@ -16,6 +16,7 @@ MODEL_REFUSALS = frozenset(
     | {"RelayedMcpServerError", "WebPageFetchRefusedError", "InvalidGlobError", "InvalidRegexError"}
     | {"UnfittingImage", "HookToolCallError", "DenyDecision", "DenyAnswer", "create_tool_error_output"}
     | {"_create_not_run_output", "_refuse_tool_call", "AskDecision", "UnjudgeableCommandError"}
+    | {"BudgetRefusal", "_build_agent_start_refusal"}
 )
 """Refusals whose text reaches a model, as the result of a tool or as a notice."""
 END_REASONS = frozenset(
