@@ -531,9 +531,11 @@ class Session:
             return f"workflow {task}"
         return (await self.supervisor.stop_running_agent(task, reason)).description
 
-    async def stop_agents(self, reason: str = "") -> tuple[AgentStatusSnapshot, ...]:
-        """Stop every agent except the lead; return those that were working. By default, the user did it."""
-        return await self.supervisor.stop_all_agents(reason or format_end_reason("stopped_by_user"))
+    async def stop_agents(
+        self, reason: str = "it was stopped by the user"
+    ) -> tuple[AgentStatusSnapshot, ...]:
+        """Stop every agent except the lead; return those that were working."""
+        return await self.supervisor.stop_all_agents(reason)
 
     async def stop_shells(self) -> tuple[BackgroundShellProcess, ...]:
         """Stop every background command and return them."""
