@@ -13,7 +13,7 @@ import pytest
 
 from docstring_references import find_dead_references
 from late_assignments import find_late_assignments
-from model_sentences import find_model_sentences
+from model_sentences import find_model_sentences, find_reason_clauses
 from name_figures import is_bare_participle, is_gerund, measure_names
 
 ROOT = Path(__file__).parents[1]
@@ -26,6 +26,8 @@ TEXTS_FOR_PEOPLE = (
     *(f"app/workflows/workflow_{name}.py" for name in ("definition", "loader", "runs")),
 )
 """Modules whose refusals only people and their programs read, not models."""
+ERRORS_IN_RULES = ("permission_rules.py", "path_patterns.py", "rule_names.py", "mode_inheritance.py")
+"""Modules of the policy whose texts are about settings, which only people write."""
 
 
 def module_name(path: Path) -> str:
@@ -260,6 +262,49 @@ def test_sentences_for_models_are_in_files():
     assert find_model_sentences(paths) == [], "move these texts to prompts/notices.md of their package"
 
 
+def test_reasons_of_questions_are_in_files():
+    paths = [path for path in (PACKAGE / "policy").glob("*.py") if path.name not in ERRORS_IN_RULES]
+    paths += (PACKAGE / "policy" / "shell").glob("*.py")
+    assert find_reason_clauses(sorted(paths)) == [], "move these texts to notices.md or shell.md of policy"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'raise UnjudgeableCommandError("the loop has a form that Shoal cannot check")',
+        'walk.note_trouble(f"it sets {name}, which later commands may use")',
+        'return f"{name} may print a secret"',
+        'return build_not_proven_readonly_verdict("tar may change something")',
+        '_UNREADABLE = "it unpacks files that Shoal cannot check"',
+        'program = program or "a configuration that is too long to check"',
+        'append(found, read_only=False, reason=f"Shoal cannot tell what {name} will run")',
+    ],
+)
+def test_a_reason_of_a_question_in_code_is_found(tmp_path: Path, code: str):
+    module = tmp_path / "module.py"
+    module.write_text(f'def run():\n    """Say why it may not run."""\n    {code}\n')
+    assert len(find_reason_clauses([module])) == 1
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'raise UnjudgeableCommandError("loop_form")',
+        'walk.note_trouble("sets_variable", name=name)',
+        'return AllowDecision("edits in the working directories are accepted")',
+        'append(found, read_only=True, reason="it only compares values")',
+        'raise ValueError(f"readonly.txt: {head} has no operands.")',
+        'FLAGS = "-a -c -m -t: --no-create --with --the-rest"',
+        'TABLE = """\n    install i in add a with is\n    """',
+        'SYNONYMS = {"git push --no-verify": "install i in add un rm r it"}',
+    ],
+)
+def test_a_text_that_gives_no_reason_to_a_model_may_be_in_code(tmp_path: Path, code: str):
+    module = tmp_path / "module.py"
+    module.write_text(f'def run():\n    """Say why it may not run."""\n    {code}\n')
+    assert find_reason_clauses([module]) == []
+
+
 @pytest.mark.parametrize(
     "code",
     [
@@ -270,6 +315,11 @@ def test_sentences_for_models_are_in_files():
         'reason = f"Cannot use {path}"\n    raise WorkspaceError(reason)',
         'return DenyDecision(decision.reason or "It is not allowed.")',
         'return ToolOutput(content=f"status: {status}. Try it again later.")',
+        'await supervisor.stop_all_agents("the session ended")',
+        'await shell.stop(f"it was stopped by {name}", by=agent)',
+        'why = "its lead is gone"\n    host.request_member_end(why, resumable=True)',
+        'why, is_down = f"it cannot be resumed: {error}", False\n    return LostMember(agent=agent, why=why)',
+        'return AgentRunOutcome(status="failed", text="", detail="it shut down on request")',
     ],
 )
 def test_a_sentence_for_models_in_code_is_found(tmp_path: Path, code: str):
@@ -278,9 +328,19 @@ def test_a_sentence_for_models_in_code_is_found(tmp_path: Path, code: str):
     assert len(find_model_sentences([module])) == 1
 
 
+def test_a_sentence_for_models_in_a_constant_is_found(tmp_path: Path):
+    module = tmp_path / "module.py"
+    module.write_text(
+        '_ENDED = "the session ended"\n\n\nasync def run():\n    await shells.stop_all(_ENDED)\n'
+    )
+    assert len(find_model_sentences([module])) == 1
+
+
 @pytest.mark.parametrize(
     "code",
     [
+        'await supervisor.stop_all_agents(format_end_reason("session_ended"))',
+        'return AgentRunOutcome(status="killed", text="", detail=stop_reason)',
         'raise AgentRequestRefused(format_run_notice("stop_self", reason="a b"))',
         "raise ProcessError(str(error))",
         'return ToolOutput(content=f"status: {status}\\nexit code: {code}")',

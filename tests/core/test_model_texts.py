@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -17,12 +18,19 @@ CALL = re.compile(
 )
 KEY = re.compile(r'"(\w+)"')
 NOTICES = {
+    "core/prompts/endings.md": ("", "format_end_reason"),
     "agent/prompts/notices.md": ("agent", "format_notice"),
     "team/prompts/notices.md": ("team", "format_team_notice"),
     "runs/prompts/notices.md": ("runs", "format_run_notice"),
     "app/prompts/notices.md": ("app", "format_session_notice"),
     "stores/prompts/notices.md": ("stores", "format_store_notice"),
     "workspaces/prompts/notices.md": ("workspaces", "format_workspace_notice"),
+    "policy/prompts/notices.md": ("policy", "format_policy_notice"),
+    "policy/prompts/shell.md": (
+        "policy",
+        "(?:format_shell_reason|UnjudgeableCommandError|note_trouble|_add_unknown_command"
+        "|build_not_proven_readonly_verdict)",
+    ),
     "wire/prompts/notifications.md": ("wire", "_fill"),
 }
 
@@ -80,6 +88,33 @@ def test_every_notice_is_used_and_every_used_notice_exists(file: str) -> None:
         used |= {section for section in sections if section.startswith(prefix)}
     assert used >= sections, sections - used
     assert {key for call in calls for key in re.findall(r"^[\"'](\w+)[\"']$", call.strip())} <= sections
+
+
+@pytest.mark.parametrize("file", NOTICES)
+def test_every_notice_gets_the_values_that_it_names(file: str) -> None:
+    package, function = NOTICES[file]
+    path = PACKAGE / file
+    sections = ModelTexts(path.parent).load_sections(path.stem)
+    wrong = []
+    for call in (node for node in ast.walk(ast.parse(read_sources(package))) if isinstance(node, ast.Call)):
+        name = getattr(call.func, "id", getattr(call.func, "attr", ""))
+        if not re.fullmatch(function, name) or any(each.arg is None for each in call.keywords):
+            continue
+        given = {each.arg for each in call.keywords}
+        for key in list_keys(call):
+            needed = set(re.findall(r"\{([a-z_]+)\}", sections[key]))
+            wrong += [f"{key}: {ast.unparse(call)}"] if needed != given else []
+    assert wrong == []
+
+
+def list_keys(call: ast.Call) -> list[str]:
+    """Return the keys that a call may pass, if the code names them."""
+    match call.args:
+        case [ast.Constant(value=str(key))]:
+            return [key]
+        case [ast.IfExp(body=ast.Constant(value=str(first)), orelse=ast.Constant(value=str(second)))]:
+            return [first, second]
+    return []
 
 
 def test_every_text_of_a_tool_is_used_and_every_used_text_exists() -> None:

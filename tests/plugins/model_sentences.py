@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 MODEL_REFUSALS = frozenset(
@@ -15,11 +15,25 @@ MODEL_REFUSALS = frozenset(
     | {"WorkflowChanged", "ScriptProtocolError", "McpRequestRefused", "McpConnectionLost", "ToolError"}
     | {"RelayedMcpServerError", "WebPageFetchRefusedError", "InvalidGlobError", "InvalidRegexError"}
     | {"UnfittingImage", "HookToolCallError", "DenyDecision", "DenyAnswer", "create_tool_error_output"}
-    | {"_create_not_run_output", "_refuse_tool_call"}
+    | {"_create_not_run_output", "_refuse_tool_call", "AskDecision", "UnjudgeableCommandError"}
+    | {"BudgetRefusal", "_build_agent_start_refusal"}
 )
 """Refusals whose text reaches a model, as the result of a tool or as a notice."""
+END_REASONS = frozenset(
+    {"AgentRunOutcome", "AgentResult", "BackgroundShellResult", "LostMember", "join_outcome_details"}
+    | {"stop_running_agent", "stop_run_if_running", "stop_child_agents", "stop_all_agents", "_stop_run"}
+    | {"stop_agents_of", "end_member", "request_member_end", "shut_down_member", "stop_workflow"}
+    | {"stop", "stop_all", "_stop_shells", "stop_all_work", "_emit_end"}
+)
+"""Calls whose text says why an agent, a command or a workflow ended: its starter is notified."""
 MODEL_OUTPUTS = frozenset({"ToolOutput", "ToolResultBlock"})
 """Results of tools: fields such as `exit code: 1` may be in code, sentences may not."""
+ALLOWING_CALLS = frozenset({"AllowDecision", "build_readonly_verdict", "_append_readonly_command"})
+"""Calls whose text is the reason of an allowed call, which only people read."""
+_CLAUSE = re.compile(
+    r"(?<![\w-])(?:the|that|which|may|can|cannot|its|would|before|without|with|an|is|are|has|does|outside)"
+    r"(?![\w-])|^it "
+)
 _WORD = r"[A-Za-z][A-Za-z'-]+"
 _TWO_WORDS = re.compile(rf"{_WORD}\W+{_WORD}")
 _THREE_WORDS = re.compile(rf"{_WORD},? {_WORD},? {_WORD}")
@@ -31,29 +45,85 @@ def find_model_sentences(paths: Sequence[Path]) -> list[str]:
     found = []
     for path in paths:
         tree = ast.parse(path.read_text(encoding="utf-8"))
+        constants = _list_variables(tree.body)
         for scope in ast.walk(tree):
             if isinstance(scope, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef):
-                found += [f"{path}:{line}: {text}" for line, text in _find_in_scope(scope)]
+                found += [f"{path}:{line}: {text}" for line, text in _find_in_scope(scope, constants)]
     return found
 
 
-def _find_in_scope(scope: ast.Module | ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[int, str]]:
+def find_reason_clauses(paths: Sequence[Path]) -> list[str]:
+    """Return `path:line: text` for each clause in modules that say why a call is not allowed.
+
+    Such clauses are returned, stored and joined before they are quoted to a model, so every text counts that
+    is neither the reason of an allowed call nor the message of another error.
+    """
+    return [
+        f"{path}:{node.lineno}: {text}"
+        for path in paths
+        for node, text in _find_clauses(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+
+
+def _find_clauses(node: ast.AST) -> Iterator[tuple[ast.expr, str]]:
+    match node:
+        case ast.Expr(value=ast.Constant()):
+            return
+        case ast.Call() if _is_for_people(node):
+            return
+        case ast.Constant(value=str()) | ast.JoinedStr():
+            text = _join_literals(node)
+            is_table = text.startswith("\n")
+            if not is_table and _CLAUSE.search(text) and len(re.findall(_WORD, text)) > 2:
+                yield node, text
+            return
+    for child in ast.iter_child_nodes(node):
+        yield from _find_clauses(child)
+
+
+def _is_for_people(call: ast.Call) -> bool:
+    name = getattr(call.func, "id", getattr(call.func, "attr", ""))
+    return (
+        name in ALLOWING_CALLS
+        or (name.endswith("Error") and name not in MODEL_REFUSALS)
+        or name in ("compile", "notify")
+        or any(ast.unparse(each) in ("read_only=True", "verdict='allow'") for each in call.keywords)
+    )
+
+
+def _find_in_scope(
+    scope: ast.Module | ast.FunctionDef | ast.AsyncFunctionDef, constants: dict[str, ast.expr]
+) -> Iterator[tuple[int, str]]:
     nodes = list(_walk_scope(scope))
-    variables = {
-        target.id: node.value
-        for node in nodes
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
+    variables = _list_variables(nodes)
     for node in nodes:
         if not isinstance(node, ast.Call):
             continue
         name = getattr(node.func, "id", getattr(node.func, "attr", ""))
-        pattern = _TWO_WORDS if name in MODEL_REFUSALS else _THREE_WORDS if name in MODEL_OUTPUTS else None
+        is_reason = name in MODEL_REFUSALS or name in END_REASONS
+        pattern = _TWO_WORDS if is_reason else _THREE_WORDS if name in MODEL_OUTPUTS else None
         for argument in [*node.args, *(each.value for each in node.keywords)] if pattern else ():
-            texts = [_join_literals(each) for each in _list_alternatives(argument, variables)]
-            yield from ((node.lineno, text) for text in texts if pattern and pattern.search(text))
+            for each in _list_alternatives(argument, variables):
+                # A constant of two words is a name, such as that of a source of rules.
+                constant = constants.get(each.id) if isinstance(each, ast.Name) else None
+                text = _join_literals(each if constant is None else constant)
+                if pattern and (pattern if constant is None else _THREE_WORDS).search(text):
+                    yield node.lineno, text
+
+
+def _list_variables(nodes: Iterable[ast.AST]) -> dict[str, ast.expr]:
+    """Return what each variable is set to, also where several are set at once."""
+    variables = {}
+    for node in nodes:
+        if not isinstance(node, ast.Assign):
+            continue
+        for target in node.targets:
+            if isinstance(target, ast.Name):
+                variables[target.id] = node.value
+            elif isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                pairs = zip(target.elts, node.value.elts, strict=False)
+                variables |= {name.id: value for name, value in pairs if isinstance(name, ast.Name)}
+    return variables
 
 
 def _walk_scope(scope: ast.AST) -> Iterator[ast.AST]:

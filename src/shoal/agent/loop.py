@@ -25,6 +25,7 @@ from shoal.core.budgets.limits import BudgetRefusal, LimitKind
 from shoal.core.conversation.messages import Message, user_message
 from shoal.core.conversation.model_requests import ModelReply
 from shoal.core.conversation.transcript_entries import ModelReplyMetadata
+from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import BadRequest, BudgetExhausted, ContextTooLong, ModelError
 from shoal.core.events import PREVIEW_LENGTH, AssistantReplied, MessageAuthor, TurnEndReason
 from shoal.core.ids import RequestId
@@ -65,7 +66,7 @@ async def run_agent_loop(
                 reason="blocked", detail=agent.state.halt_reason or blocked_prompt or blocked_item
             )
         if not _has_message_to_answer(agent):
-            return LoopResult(reason="done", detail="it received no message")
+            return LoopResult(reason="done", detail=format_end_reason("no_message"))
         if seconds is None:
             return await _run_tool_rounds(agent)
         async with agent.clock.deadline(seconds):
@@ -209,8 +210,8 @@ async def _record_model_reply(
 def _explain_stop_reason(reply: ModelReply) -> str:
     match reply.stop_reason:
         case "refusal":
-            return "the model refused to answer"
+            return format_end_reason("model_refused")
         case "max_tokens":
-            return "the answer was cut off at the model's length limit"
+            return format_end_reason("answer_cut_off")
         case _:
             return ""

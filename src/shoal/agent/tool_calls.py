@@ -369,7 +369,7 @@ def _apply_hook_permission_decision(
     if hook_decision is NO_DECISION:
         return decision
     if isinstance(decision, AllowDecision) and hook_decision.decision == "ask":
-        return AskDecision(hook_decision.decision_reason or "a hook requires your approval")
+        return AskDecision(hook_decision.decision_reason or format_notice("hook_asks"))
     if (
         isinstance(decision, AskDecision)
         and decision.rule is None

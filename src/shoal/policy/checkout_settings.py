@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from shoal.core.errors import WorkspaceError
 from shoal.core.text.filenames import escape_filename
+from shoal.policy.policy_texts import format_policy_notice
 from shoal.policy.repository_programs import find_repository_program, has_repository
 from shoal.policy.shell.command_analysis import SimpleShellCommand
 from shoal.policy.shell.known_commands import NPM_SETTINGS
@@ -73,11 +74,11 @@ def may_obey_new_settings(part: SimpleShellCommand, root: str) -> bool:
 
 def _judge_git(part: SimpleShellCommand, resolve: ResolvePath, root: str) -> str | None:
     if "find" in part.via:
-        return "find may run git in another repository, with that repository's configuration"
+        return format_policy_notice("found_repositories")
     if part.reads and (objection := _find_nested_repository(part, resolve, root)):
         return objection
     program = find_repository_program(root, part.words)
-    return program and f"git would run {program}, which the configuration of this repository sets"
+    return program and format_policy_notice("git_would_run", program=program)
 
 
 def _find_nested_repository(part: SimpleShellCommand, resolve: ResolvePath, root: str) -> str | None:
@@ -92,7 +93,7 @@ def _find_nested_repository(part: SimpleShellCommand, resolve: ResolvePath, root
             return str(error)
         while len(real) > len(root):
             if os.path.lexists(f"{real}/.git") or os.path.lexists(f"{real}/HEAD"):
-                return f"git uses the configuration of the repository in {escape_filename(directory)}"
+                return format_policy_notice("nested_repository", path=escape_filename(directory))
             real = real.rpartition("/")[0]
     return None
 
@@ -108,7 +109,7 @@ def _judge_npm(part: SimpleShellCommand, resolve: ResolvePath, root: str) -> str
         except WorkspaceError as error:
             return str(error)
         if found := _find_npm_setting(real, root):
-            return f"npm would use {found}"
+            return format_policy_notice("npm_would_use", setting=found)
     return None
 
 
@@ -123,7 +124,7 @@ def _judge_json_tool(part: SimpleShellCommand, resolve: ResolvePath, root: str) 
         for name in names:
             is_module = "." in name or os.path.lexists(f"{real}/{name}/__init__.py")
             if is_module and name.partition(".")[0] in sys.stdlib_module_names:
-                return f"python may run the project's {escape_filename(name)}"
+                return format_policy_notice("project_module", name=escape_filename(name))
     return None
 
 
@@ -145,11 +146,15 @@ def _find_harmful_npm_setting(file: Path) -> str | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        return f"{escape_filename(str(file))}, which cannot be read ({error.strerror})"
+        return format_policy_notice(
+            "unreadable_settings", path=escape_filename(str(file)), error=error.strerror
+        )
     if len(content) > _MAX_SETTINGS_BYTES:
-        return f"{escape_filename(str(file))}, which is too long to check"
+        return format_policy_notice("long_settings", path=escape_filename(str(file)))
     for line in content.decode("utf-8", "replace").splitlines():
         name = line.partition("=")[0].strip().removesuffix("[]").strip("'\"")
         if name and name[0] not in "#;" and not _HARMLESS_NPM_SETTING.fullmatch(name):
-            return f"the setting {escape_filename(name[:40])!r} of {escape_filename(str(file))}"
+            return format_policy_notice(
+                "npm_setting", name=repr(escape_filename(name[:40])), path=escape_filename(str(file))
+            )
     return None

@@ -214,8 +214,8 @@ def _refuse_symlink_loops(path: str, real: str) -> None:
 
 def _format_path_error(path: str, error: OSError) -> str:
     if error.errno == errno.ELOOP:
-        return f"The path {escape_filename(path)} contains a loop of symbolic links."
-    return f"The path {escape_filename(path)[:200]} cannot be resolved: {error.strerror}."
+        return format_policy_notice("link_loop", path=escape_filename(path))
+    return format_policy_notice("unresolved_path", path=escape_filename(path)[:200], error=error.strerror)
 
 
 def _refuse_symlink_parent(workspace: Workspace, text: str) -> None:

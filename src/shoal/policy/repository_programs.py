@@ -14,6 +14,8 @@ from functools import lru_cache
 
 from msgspec import Struct
 
+from shoal.policy.policy_texts import format_policy_notice
+
 # The section is not looked at: a line that continues a value looks like the start of another section.
 _SETTING = re.compile(
     rb"(?:^|\])[ \t\r]*(fsmonitor|external|command|textconv|clean|smudge|process|program|defaultkeycommand"
@@ -71,7 +73,7 @@ def find_repository_program(root: str, words: Sequence[str | None]) -> str | Non
         # Any command that shows changes may look into submodules: `diff.submodule` decides.
         return _find_submodule_program(root, directory)
     except OSError as error:
-        return f"an unknown program ({error.strerror})"
+        return format_policy_notice("unknown_git_program", error=error.strerror)
 
 
 def has_repository(root: str) -> bool:
@@ -97,11 +99,11 @@ def _find_outside_part(root: str, directory: str) -> str | None:
     if not stat.S_ISDIR(found.st_mode):
         own = os.path.realpath(directory) if stat.S_ISLNK(found.st_mode) else _follow_git_file(directory)
         if not _is_inside(own, root) and not _is_linked_back(own, directory):
-            return "on a repository outside the project"
+            return format_policy_notice("outer_repository")
         found = os.stat(own)  # noqa: PTH116 - as above
     common = _find_common_directory(own)
     if common != own and not _is_inside(common, root) and not _is_linked_back(own, directory):
-        return "on a repository outside the project"
+        return format_policy_notice("outer_repository")
     for place in {own, common}:
         changed = found if place == own else os.stat(place)  # noqa: PTH116 - as above
         if (link := _find_link_in_repository(place, changed.st_ctime_ns, changed.st_ino)) is not None:
@@ -110,7 +112,7 @@ def _find_outside_part(root: str, directory: str) -> str | None:
         if os.access(f"{common}/objects/info/{name}", os.F_OK) and not _has_inner_alternates(
             common, root, name
         ):
-            return "on objects of a repository outside the project"
+            return format_policy_notice("outer_objects")
     return None
 
 
@@ -144,9 +146,9 @@ def _find_link_in_repository(directory: str, changed: int, inode: int) -> str | 
     with os.scandir(directory) as entries:
         for entry in entries:
             if entry.is_symlink() and not _is_inside(entry.path, directory):
-                return f"on {entry.name} of a repository outside the project"
+                return format_policy_notice("outer_entry", name=entry.name)
     objects = f"{directory}/objects"
-    return "on objects of a repository outside the project" if not _is_inside(objects, directory) else None
+    return format_policy_notice("outer_objects") if not _is_inside(objects, directory) else None
 
 
 def _has_inner_alternates(common: str, root: str, name: str) -> bool:
@@ -185,7 +187,7 @@ def _load_settings(path: str, directory: str) -> tuple[_RepositorySettings, str]
 
 def _find_hook(tree: str, common: str, settings: _RepositorySettings) -> str | None:
     hooks = os.path.join(tree, settings.hooks_path) if settings.hooks_path else f"{common}/hooks"  # noqa: PTH118
-    return f"the hook {_HOOK}" if os.access(f"{hooks}/{_HOOK}", os.X_OK) else None
+    return format_policy_notice("git_hook", name=_HOOK) if os.access(f"{hooks}/{_HOOK}", os.X_OK) else None
 
 
 def _find_submodule_program(root: str, directory: str) -> str | None:
@@ -202,7 +204,7 @@ def _find_submodule_program(root: str, directory: str) -> str | None:
     for tree in _list_repositories_below(root):
         settings, common = _load_repository_settings(f"{tree}/.git")
         if program := settings.program or _find_hook(tree, common, settings):
-            return f"{program} in a submodule"
+            return format_policy_notice("submodule_program", program=program)
     return None
 
 
@@ -248,7 +250,7 @@ def _find_common_directory(directory: str) -> str:
 @lru_cache(maxsize=256)
 def _parse_settings_file(path: str, changed: int, inode: int, size: int) -> _RepositorySettings:
     if size > _MAX_CONFIG_BYTES:
-        return _RepositorySettings("a configuration that is too long to check")
+        return _RepositorySettings(format_policy_notice("long_configuration"))
     with open(path, "rb") as file:  # noqa: PTH123 - as above
         content = file.read(_MAX_CONFIG_BYTES + 1)
     program = transport = viewer = hooks_path = ""
@@ -260,9 +262,9 @@ def _parse_settings_file(path: str, changed: int, inode: int, size: int) -> _Rep
         if name in _PARTIAL_CLONES or name == "worktreeconfig":
             continue
         if name in _TRANSPORTS:
-            transport = transport or f"the program in `{name}`"
+            transport = transport or format_policy_notice("configured_program", name=name)
         elif name in _VIEWERS:
-            viewer = viewer or f"the program in `{name}`"
+            viewer = viewer or format_policy_notice("configured_program", name=name)
         elif name == "worktree":
             program = program or _find_other_tree(path, value)
         elif name == "hookspath":
@@ -272,7 +274,9 @@ def _parse_settings_file(path: str, changed: int, inode: int, size: int) -> _Rep
             or (name in _FILTERS and _LFS_FILTER.fullmatch(value))
         ):
             program = program or (
-                "settings of another file" if name == "path" else f"the program in `{name}`"
+                format_policy_notice("other_settings")
+                if name == "path"
+                else format_policy_notice("configured_program", name=name)
             )
     return _RepositorySettings(
         program or (transport if is_partial else ""), transport, viewer, hooks_path, has_worktree_settings
@@ -287,7 +291,7 @@ def _find_other_tree(config: str, value: bytes) -> str:
     real = os.path.realpath(os.path.join(directory, target))  # noqa: PTH118
     if "\\" not in target and f"{real}/".startswith(f"{os.path.realpath(tree)}/"):
         return ""
-    return "on files outside the project"
+    return format_policy_notice("outer_files")
 
 
 @lru_cache(maxsize=64)

@@ -19,6 +19,7 @@ from shoal.policy.git_contents import find_git_contents, list_tracked_files
 from shoal.policy.incoming_files import list_incoming_files
 from shoal.policy.path_resolver import CommandPathResolver
 from shoal.policy.permission_rules import ToolPermissionRule
+from shoal.policy.policy_texts import format_policy_notice
 from shoal.policy.rule_decisions import ShellCommandPartDecision, build_rule_decision, find_any_file_rule
 from shoal.policy.rule_tables import FilePermissionRuleTable, PermissionRuleTables
 from shoal.policy.shell.command_analysis import UNKNOWN_PATH, ShellCommandAnalysis, SimpleShellCommand
@@ -110,7 +111,7 @@ class ShellFileRuleChecker:
         for directory in list_searched_directories(part):
             rule = self._find_unreadable_rule_below(directory, tables)
             if rule is not None:
-                reason = f"the rule {rule} ({rule.source}) applies to files there; use Grep, which skips them"
+                reason = format_policy_notice("rule_for_searched", rule=rule, source=rule.source)
                 return ShellCommandPartDecision(part=part, verdict="ask", reason=reason, rule=rule)
         if (found := self._check_git_and_listed_files(part, tables)) is not None:
             return found
@@ -183,10 +184,7 @@ class ShellFileRuleChecker:
         self, part: SimpleShellCommand, tables: PermissionRuleTables
     ) -> ShellCommandPartDecision | None:
         if (rule := self._find_git_contents_rule(part, tables)) is not None:
-            reason = (
-                f"the rule {rule} ({rule.source}) applies to files whose contents git may show; name the "
-                f"files that you need after `--`"
-            )
+            reason = format_policy_notice("rule_for_git", rule=rule, source=rule.source)
             return ShellCommandPartDecision(part=part, verdict="ask", reason=reason, rule=rule)
         if not reads_listed_files(part) and not reads_computed_files(part):
             return None

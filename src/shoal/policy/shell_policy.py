@@ -73,8 +73,6 @@ from shoal.policy.unreadable_files import (
 from shoal.policy.wildcards import GLOB, TooManyDirectoryEntriesError, has_odd_names, iter_link_targets
 
 _QUOTED_WILDCARD = re.compile(r"\[([*?\[])\]")
-_TOO_MANY_LINKS = "it follows links, and there are too many files to check"
-_ODD_NAMES = "some file names contain spaces, quotes or a leading dash, which changes the arguments"
 _KEY_WORDS = ("keys", "credentials")
 MAX_COMMAND_LENGTH = 100_000
 """Maximum length; the system accepts little more in one argument, and nobody can review a longer one."""
@@ -208,13 +206,13 @@ class ShellCommandPermissionDecider:
             if name == "find" and part.changes and not _FIND_TESTS.search(part.text):
                 removed = next(filter(self._is_critical_path, part.changes), None)
                 if removed is not None:
-                    return f"everything below {escape_filename(removed)}"
+                    return format_policy_notice("below", path=escape_filename(removed))
             if name is None or not name.endswith(_REMOVER_ENDS) or name.rpartition("/")[2] not in REMOVERS:
                 continue
             if found := _VARIABLE_PATH.search(part.text):
-                return f"{found[0]}, which may be any directory"
+                return format_policy_notice("variable_path", path=found[0])
             if _EVERYTHING.search(part.text):
-                return "everything in the directory"
+                return format_policy_notice("everything")
             for path in part.writes:
                 if path != UNKNOWN_PATH and self._is_critical_path(path):
                     return escape_filename(path)
@@ -331,7 +329,11 @@ class ShellCommandPermissionDecider:
         rule_decision = next((each for each in decisions if each.rule is not None), None)
         has_changes = not all(map(_is_read_only, parts))
         return (
-            AllowDecision(_CHANGES_ACCEPTED if has_changes else "every part of it is read-only")
+            AllowDecision(
+                "edits in the working directories are accepted"
+                if has_changes
+                else "every part of it is read-only"
+            )
             if rule_decision is None
             else to_permission_decision(rule_decision)
         )
@@ -377,9 +379,9 @@ class ShellCommandPermissionDecider:
         for part in analysis.parts:
             for path in part.writes:
                 if path not in _NULL_DEVICES and self._is_protected_write_path(path):
-                    return AskDecision(_PROTECTED.format(escape_filename(path)))
+                    return AskDecision(_format_protected_write(path))
             if rule.pattern is None and (named := self._find_named_protected_path(part)) is not None:
-                return AskDecision(_PROTECTED.format(escape_filename(named)))
+                return AskDecision(_format_protected_write(named))
         if rule.pattern is None and (objection := self._find_unpacking_objection(analysis.parts)):
             return AskDecision(objection)
         return AllowDecision(f"the rule {rule} ({rule.source})", str(rule), rule.source)
@@ -409,7 +411,7 @@ class ShellCommandPermissionDecider:
                 return ShellCommandPartDecision(part=part, verdict="ask", reason=objection_to_search)
             return ShellCommandPartDecision(part=part, verdict="allow", reason=part.why or "it is read-only")
         if (named := self._find_named_protected_path(part)) is not None:
-            reason = _PROTECTED.format(escape_filename(named))
+            reason = _format_protected_write(named)
             return ShellCommandPartDecision(part=part, verdict="ask", reason=reason, guarded=True)
         return build_rule_decision("allow", part, rule)
 
@@ -483,16 +485,16 @@ class ShellCommandPermissionDecider:
         except WorkspaceError as error:
             return FileWriteObjection(str(error))
         if self._paths.is_change_guarded(real):
-            return FileWriteObjection(_PROTECTED.format(escape_filename(path)), guarded=True)
+            return FileWriteObjection(_format_protected_write(path), guarded=True)
         if mode != "plan" and tables.shell_write_rules.allow.find_match(real):
             return None
         if not self._paths.is_inside_workspace(real):
-            return FileWriteObjection(f"it writes {escape_filename(path)}, outside the working directories")
+            return FileWriteObjection(format_policy_notice("writes_outside", path=escape_filename(path)))
         # A rule about `rm` covers the files that `rm` removes, not the target of a redirection.
         by_rule = rule is not None and path in part.changes and _is_command_argument(part, path)
         if by_rule or mode in EDIT_ACCEPTING_MODES:
             return None
-        return FileWriteObjection(f"it writes {escape_filename(path)}")
+        return FileWriteObjection(format_policy_notice("writes", path=escape_filename(path)))
 
     def _find_read_objection(self, path: str, tables: PermissionRuleTables, *, is_found: bool) -> str | None:
         """Return why a read needs approval; with `is_found` the path stands for files that `find` passes."""
@@ -513,11 +515,11 @@ class ShellCommandPermissionDecider:
                 for directory in self._iter_wildcard_paths(path) if GLOB.search(path) else (path,):
                     real, is_directory = self._command_paths.resolve_path(directory)
                     if is_directory and any(map(is_found_path, part.reads)) and has_odd_names(real):
-                        return _ODD_NAMES
+                        return format_policy_notice("odd_names")
                     if is_directory and (target := self._find_outer_link(real, part.found_name, tables)):
-                        return f"it follows a link to {target}, outside the working directories"
+                        return format_policy_notice("link_outside", path=target)
         except TooManyDirectoryEntriesError:
-            return _TOO_MANY_LINKS
+            return format_policy_notice("linked_files")
         except WorkspaceError as error:
             return str(error)
         return None
@@ -547,7 +549,7 @@ class ShellCommandPermissionDecider:
             return str(error)
         if self._is_readable(real, tables) or path in _PUBLIC_FILES or real.startswith(_PUBLIC_DIRECTORIES):
             return None
-        return f"it reads {escape_filename(path)}, outside the working directories"
+        return format_policy_notice("reads_outside", path=escape_filename(path))
 
     def _is_protected_write_path(self, path: str) -> bool:
         try:
@@ -557,10 +559,6 @@ class ShellCommandPermissionDecider:
             )
         except (WorkspaceError, TooManyDirectoryEntriesError):
             return True
-
-
-_CHANGES_ACCEPTED = "edits in the working directories are accepted"
-_PROTECTED = "it writes {}, which is protected: it controls what programs do, or contains keys"
 
 
 def _is_command_argument(part: SimpleShellCommand, path: str) -> bool:
@@ -587,4 +585,8 @@ def _may_write_archive(part: SimpleShellCommand) -> bool:
 
 
 def _format_simple_command_reason(part: SimpleShellCommand) -> str:
-    return f"`{escape_filename(part.text[:80])}`: {part.why or 'Shoal does not know whether it is safe'}"
+    return f"`{escape_filename(part.text[:80])}`: {part.why or format_policy_notice('unknown_tool')}"
+
+
+def _format_protected_write(path: str) -> str:
+    return format_policy_notice("writes_protected", path=escape_filename(path))

@@ -10,6 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from shoal.core.text.filenames import escape_filename
+from shoal.policy.policy_texts import format_policy_notice
 from shoal.policy.protected_files import is_protected_path
 from shoal.policy.shell.command_analysis import SimpleShellCommand
 from shoal.policy.unreadable_files import get_program_name
@@ -31,9 +32,6 @@ _PATCHED_FILE = re.compile(
 )
 _MAX_ARCHIVE_BYTES = 8_000_000
 _MAX_MEMBERS = 20_000
-_UNREADABLE = "it unpacks files that Shoal cannot check before it runs"
-_TOO_LARGE = "it unpacks an archive that is too large to check"
-_PROTECTED = "it brings in {}, which is protected: it controls what programs do, or contains keys"
 
 
 class _UnpackedArchive(Struct, frozen=True):
@@ -61,9 +59,9 @@ def find_unpacking_objection(
     if any(
         word and is_protected_path(f"/{word.strip('/')}") for word in words[4:] if name.startswith("python")
     ):
-        return _UNREADABLE
+        return format_policy_notice("unclear_archive")
     if archive.path is None or not are_files_final or part.places != ("",):
-        return _UNREADABLE
+        return format_policy_notice("unclear_archive")
     real, _ = resolve(archive.path)
     try:
         if name in ("patch", "git"):
@@ -73,7 +71,7 @@ def find_unpacking_objection(
         # The command fails.
         return None
     except (OSError, ValueError, EOFError, RuntimeError, ImportError):
-        return _UNREADABLE
+        return format_policy_notice("unclear_archive")
     if archive.only:
         names = [each for each in names if f"{each}/".startswith(archive.only)]
     return problem or _find_protected_name(names)
@@ -163,7 +161,7 @@ def _list_members(name: str, path: str) -> tuple[list[str], str | None]:
     if name == "unzip" and not file.exists():
         file = file.with_name(f"{file.name}.zip")
     if file.stat().st_size > _MAX_ARCHIVE_BYTES:
-        return [], _TOO_LARGE
+        return [], format_policy_notice("large_archive")
     return _list_tar_members(file) if name in _TARS else _list_other_members(file)
 
 
@@ -175,9 +173,9 @@ def _list_other_members(file: Path) -> tuple[list[str], str | None]:
     with zipfile.ZipFile(file) as archive:
         infos = archive.infolist()
     if len(infos) > _MAX_MEMBERS:
-        return [], _TOO_LARGE
+        return [], format_policy_notice("large_archive")
     has_links = any(info.external_attr >> 28 == 0o12 for info in infos)
-    return [info.filename for info in infos], _UNREADABLE if has_links else None
+    return [info.filename for info in infos], format_policy_notice("unclear_archive") if has_links else None
 
 
 def _list_tar_members(file: Path) -> tuple[list[str], str | None]:
@@ -193,18 +191,18 @@ def _list_tar_members(file: Path) -> tuple[list[str], str | None]:
                     links.append(f"{member.name}/")
                     names.append(os.path.normpath(f"{member.name.rpartition('/')[0]}/{member.linkname}"))
                 if len(names) > _MAX_MEMBERS:
-                    return [], _TOO_LARGE
+                    return [], format_policy_notice("large_archive")
     except tarfile.TarError:
-        return [], _UNREADABLE
+        return [], format_policy_notice("unclear_archive")
     # A file behind a link of the archive is written to the target of the link.
     is_behind_link = bool(links) and any(name.startswith(tuple(links)) for name in names)
-    return names, _UNREADABLE if is_behind_link else None
+    return names, format_policy_notice("unclear_archive") if is_behind_link else None
 
 
 def _iter_patched_files(path: str) -> Iterator[str]:
     file = Path(path)
     if file.stat().st_size > _MAX_ARCHIVE_BYTES:
-        raise ValueError(_TOO_LARGE)
+        raise ValueError(file)
     for match in _PATCHED_FILE.finditer(file.read_bytes()):
         for word in os.fsdecode(match[1]).split():
             yield word.strip('"')
@@ -214,7 +212,7 @@ def _find_protected_name(names: Iterable[str]) -> str | None:
     for name in names:
         steps = name.replace("\\", "/").split("/")
         if is_protected_path(f"/{'/'.join(step for step in steps if step not in ('', '.'))}"):
-            return _PROTECTED.format(escape_filename(name[:200]))
+            return format_policy_notice("protected_member", path=escape_filename(name[:200]))
     return None
 
 
@@ -228,7 +226,7 @@ def _check_copied_directories(
     )
     for operand in operands[:-1]:
         if ":" in operand.partition("/")[0]:
-            return _UNREADABLE
+            return format_policy_notice("unclear_archive")
         real, is_directory = resolve(operand)
         if is_directory and (objection := _find_protected_file_below(real, excluded)) is not None:
             return objection
@@ -241,7 +239,7 @@ def _find_protected_file_below(directory: str, excluded: frozenset[str]) -> str 
         names[:] = [name for name in names if name not in excluded]
         count += len(names) + len(files)
         if count > _MAX_MEMBERS:
-            return "it copies a directory with too many files to check"
+            return format_policy_notice("large_copy")
         below = parent[len(directory) :]
         if objection := _find_protected_name(
             f"{below}/{name}" for name in (*names, *files) if name not in excluded

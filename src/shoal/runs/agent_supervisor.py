@@ -29,6 +29,7 @@ from shoal.core.clock import Clock
 from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.conversation.messages import Message, ToolResultBlock
 from shoal.core.conversation.tools import ToolContext
+from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.events import (
     AgentEnded,
@@ -60,7 +61,6 @@ from shoal.runs.start_hooks import add_subagent_start_hook_context
 from shoal.runs.stored_report import excerpt_and_store_long_report
 
 Emit: TypeAlias = Callable[[JournaledEvent], None]
-_SESSION_ENDED = "the session ended"
 
 
 class AgentSupervisor:
@@ -106,7 +106,7 @@ class AgentSupervisor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            await self.stop_all_agents(_SESSION_ENDED)
+            await self.stop_all_agents(format_end_reason("session_ended"))
         finally:
             await exit_task_group_without_wrapping(self._tasks, kind, error, trace)
 
@@ -187,7 +187,7 @@ class AgentSupervisor:
     async def stop_agent(self, agent: str, context: ToolContext) -> AgentStatusSnapshot:
         if self._registry.find_run(agent).id == context.agent.agent:
             raise AgentRequestRefused(format_run_notice("stop_self"))
-        return await self.stop_running_agent(agent, f"it was stopped by {context.agent.name}")
+        return await self.stop_running_agent(agent, format_end_reason("stopped_by", name=context.agent.name))
 
     async def stop_running_agent(self, agent: str, why: str) -> AgentStatusSnapshot:
         """Stop an agent. Raises `AgentRequestRefused` if it does not exist or is not running."""
@@ -407,14 +407,14 @@ class AgentSupervisor:
     ) -> None:
         """Run the slow cleanup after the end is known; send the notification last."""
         for child in self._registry.list_running_children(run.id):
-            await self._stop_run(child, "the agent that started it has ended")
+            await self._stop_run(child, format_end_reason("starter_ended"))
         try:
             work = await prepared.clean_up()
             if work is not None:
                 completion = replace(completion, worktree=work)
                 self._emit(WorktreeWorkRetained(agent=run.id, work=work))
         except Exception as error:  # noqa: BLE001 - boundary around cleanup: a failure must not affect other agents
-            cleanup_error = f"Shoal could not release some of its resources: {error}"
+            cleanup_error = format_end_reason("resources_kept", error=error)
             completion = replace(completion, detail=join_outcome_details(completion.detail, cleanup_error))
         run.completion = completion
         if run.background and not run.seen_by_call and not run.for_program:
@@ -476,7 +476,7 @@ class AgentSupervisor:
         try:
             await self._wait_or_move_to_background(run)
         except asyncio.CancelledError:
-            await self._stop_run(run, "the turn that waited for it was interrupted")
+            await self._stop_run(run, format_end_reason("waiting_turn_interrupted"))
             raise
         if run.background:
             return replace(self._build_background_launch(run, request.prompt, prepared), moved=True)

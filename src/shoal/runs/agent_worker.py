@@ -12,6 +12,7 @@ from shoal.agent.loop import run_agent_loop
 from shoal.core.agents.identity import assume_identity
 from shoal.core.agents.subagents import ShellCommandResult
 from shoal.core.conversation.messages import Message, user_message
+from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import ShoalError, StateFileError
 from shoal.core.events import MessageAuthor
 from shoal.core.task_groups import uncancel_current_task
@@ -121,8 +122,12 @@ class AgentWorker:
     def _fail_unaccepted_outcome(self, outcome: AgentRunOutcome) -> AgentRunOutcome:
         if outcome.status != "completed" or self.acceptance is None or self.acceptance.exit_code == 0:
             return outcome
-        times = "" if self._failures == 1 else f" {self._failures} times"
-        failure = f"its acceptance command failed{times}: {self.acceptance.command}"
+        command = self.acceptance.command
+        failure = (
+            format_end_reason("not_accepted", command=command)
+            if self._failures == 1
+            else format_end_reason("not_accepted_repeatedly", times=self._failures, command=command)
+        )
         return AgentRunOutcome(
             status="failed", text=outcome.text, detail="; ".join(filter(None, (outcome.detail, failure)))
         )
@@ -142,7 +147,7 @@ class AgentWorker:
         if tool.has_answer:
             text = outcome.text or msgspec.json.encode(tool.answer).decode()
             return AgentRunOutcome(status="completed", text=text, detail=outcome.detail)
-        detail = join_outcome_details(outcome.detail, "it gave no answer in the requested format")
+        detail = join_outcome_details(outcome.detail, format_end_reason("no_formatted_answer"))
         return AgentRunOutcome(status="failed", text=outcome.text, detail=detail)
 
     async def _wait_for_child_items(self, prepared: PreparedAgent) -> bool:

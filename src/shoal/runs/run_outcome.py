@@ -10,6 +10,7 @@ from shoal.agent.loop import LoopResult
 from shoal.core.agents.subagents import AgentEndStatus, AgentResult
 from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.conversation.messages import Message, TextBlock
+from shoal.core.core_texts import format_end_reason
 from shoal.runs.run_texts import format_run_notice
 from shoal.wire.notification_text import format_agent_end_notification
 
@@ -27,7 +28,7 @@ def outcome_from_loop_result(result: LoopResult, messages: Sequence[Message]) ->
         case "done":
             return AgentRunOutcome(status="completed", text=result.text, detail=result.detail)
         case "max_turns":
-            detail = f"it reached its turn limit of {result.requests}"
+            detail = format_end_reason("turn_limit", turns=result.requests)
             return AgentRunOutcome(status="completed", text=find_last_assistant_text(messages), detail=detail)
         case _:
             return AgentRunOutcome(

@@ -14,6 +14,7 @@ from shoal.core.agents.identity import AgentIdentity, assume_identity
 from shoal.core.agents.subagents import AgentMessageDeliveryReceipt, AgentStatusSnapshot, SpawnRequest
 from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.conversation.tools import ToolContext
+from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import AgentRequestRefused, InvalidName
 from shoal.core.events import AgentStarted
 from shoal.core.ids import AgentId
@@ -324,7 +325,7 @@ class SessionTeams:
             return False
         if not self.is_lead(context.agent):
             raise AgentRequestRefused(format_team_notice("lead_stops_members"))
-        return await self.end_member(name, "it was stopped by team-lead")
+        return await self.end_member(name, format_end_reason("stopped_by", name=LEAD_NAME))
 
     def list_members(self) -> tuple[TeammateStatusSnapshot, ...]:
         return () if self._supervisor is None else self._supervisor.members.list_statuses()
@@ -359,7 +360,10 @@ class SessionTeams:
                 await handle.gone.wait()
         except TimeoutError:
             await supervisor.shutdown.end_member(
-                handle, f"{reason}, and it did not agree within {self._services.policy.grace:g} s"
+                handle,
+                format_end_reason(
+                    "no_shutdown_consent", reason=reason, seconds=f"{self._services.policy.grace:g}"
+                ),
             )
         return True
 
@@ -505,7 +509,7 @@ class SessionTeams:
         await supervisor.mail_sender.post_mail_body(LEAD_NAME, name, body, ident=mail_id)
         if handle.member.state == "down":
             # Nobody could answer.
-            await supervisor.shutdown.end_member(handle, "it was asked to shut down while it was down")
+            await supervisor.shutdown.end_member(handle, format_end_reason("shut_down_while_down"))
         else:
             supervisor.shutdown.start_remote_grace(name, body)
         return request

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from shoal.core.agents.subagents import AgentStatusSnapshot, SpawnRequest
 from shoal.core.conversation.inbox_items import InboxItem
+from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import AgentRequestRefused, InvalidName, ShoalError
 from shoal.core.names import LEAD_NAME, AgentName, TaskId, map_to_inbox_name
 from shoal.core.permissions.permission_changes import PermissionSuggestion
@@ -261,7 +262,9 @@ class TeamSupervisor:
         async with asyncio.TaskGroup() as task_group:
             for handle in handles:
                 task_group.create_task(
-                    self.shutdown.end_member(handle, "the session ended", quietly=True, resumable=resumable)
+                    self.shutdown.end_member(
+                        handle, format_end_reason("session_ended"), quietly=True, resumable=resumable
+                    )
                 )
             for handle in tuple(self.members.leaving):
                 task_group.create_task(self.shutdown.wait_until_end_announced(handle))

@@ -10,6 +10,7 @@ from msgspec import Meta
 from shoal.core.agents.subagents import AgentOperations, AgentStatusSnapshot
 from shoal.core.agents.workflow_scripts import WorkflowOperations
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
+from shoal.core.core_texts import format_end_reason
 from shoal.core.teams.team_operations import TeamOperations
 from shoal.tools.builtin_tool import builtin_tool
 from shoal.tools.shell_supervisor import BackgroundShellProcess, BackgroundShellSupervisor
@@ -79,7 +80,7 @@ def _build_task_stop_tool(
                 return create_tool_error_output(
                     format_tool_text("TaskStop", "not_running", shell=target, status=shell.status)
                 )
-            await shell.stop(f"it was stopped by {context.agent.name}", by=context.agent.agent)
+            await shell.stop(format_end_reason("stopped_by", name=context.agent.name), by=context.agent.agent)
             return ToolOutput(
                 content=format_tool_text("TaskStop", "stopped_shell", shell=target, command=shell.command),
                 data={"task_id": target},
@@ -89,7 +90,7 @@ def _build_task_stop_tool(
                 content=format_tool_text("TaskStop", "stopped_teammate", name=target),
                 data={"task_id": target},
             )
-        if await workflows.stop_workflow(target, f"it was stopped by {context.agent.name}"):
+        if await workflows.stop_workflow(target, format_end_reason("stopped_by", name=context.agent.name)):
             return ToolOutput(
                 content=format_tool_text("TaskStop", "stopped_workflow", workflow=target),
                 data={"task_id": target},

@@ -10,6 +10,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
+from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import ProcessError, ShoalError
 from shoal.core.ports import ChildProcessHandle
 from shoal.core.text.filenames import escape_filename
@@ -249,7 +250,7 @@ def _build_kill_shell_tool(shells: BackgroundShellSupervisor) -> Tool:
             return create_tool_error_output(
                 format_tool_text("KillShell", "not_running", state=_describe_shell_state(shell))
             )
-        await shell.stop(f"it was stopped by {context.agent.name}", by=context.agent.agent)
+        await shell.stop(format_end_reason("stopped_by", name=context.agent.name), by=context.agent.agent)
         return ToolOutput(content=_describe_shell_state(shell))
 
     return kill_shell

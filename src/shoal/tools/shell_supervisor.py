@@ -20,6 +20,7 @@ from shoal.core.agents.background_shells import (
 )
 from shoal.core.clock import Clock
 from shoal.core.conversation.tools import ToolContext
+from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import ProcessError
 from shoal.core.ids import AgentId
 from shoal.core.ports import ChildProcessHandle, ProcessLauncher
@@ -33,7 +34,6 @@ from shoal.tools.shell_snapshot import ShellSnapshotter, find_user_shell
 ShellStatus: TypeAlias = Literal["running", "exited", "stopped", "lost"]
 STOP_GRACE = 1.0
 STUCK_AFTER = 60.0
-SESSION_ENDED = "the session ended"
 _TAIL_LINES = 20
 _TAIL_CHARACTERS = 2_000
 _QUESTION_LINE = compile_on_first_use(
@@ -251,14 +251,15 @@ class BackgroundShellSupervisor:
         if shell.status != "running":
             self._observer.on_end_shown_to_agent(shell.facts, context.agent.agent, context.call_id)
 
-    async def stop_all(self, why: str = SESSION_ENDED) -> tuple[BackgroundShellProcess, ...]:
-        """Stop all running shells and return them."""
-        return await self._stop_shells(tuple(self._shells.values()), why, by=None)
+    async def stop_all(self, why: str = "") -> tuple[BackgroundShellProcess, ...]:
+        """Stop all running shells and return them; without a reason, the session ended."""
+        reason = why or format_end_reason("session_ended")
+        return await self._stop_shells(tuple(self._shells.values()), reason, by=None)
 
     async def stop_agent_shells(self, agent: AgentId) -> tuple[BackgroundShellProcess, ...]:
         """Stop the shells of an agent that has ended, without notifying it."""
         agent_shells = tuple(shell for shell in self._shells.values() if shell.agent == agent)
-        return await self._stop_shells(agent_shells, "the agent ended", by=agent)
+        return await self._stop_shells(agent_shells, format_end_reason("agent_ended"), by=agent)
 
     async def _stop_shells(
         self, shells: tuple[BackgroundShellProcess, ...], reason: str, *, by: AgentId | None

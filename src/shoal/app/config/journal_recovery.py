@@ -20,6 +20,7 @@ from shoal.core.budgets.budget import Budget
 from shoal.core.budgets.usage import Usage
 from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.conversation.messages import TextBlock
+from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import SessionNotFound, StateFileError
 from shoal.core.events import (
     EVENT_MODULES,
@@ -57,10 +58,6 @@ from shoal.runs.stored_report import excerpt_and_store_long_report
 from shoal.tools.shell_supervisor import BackgroundShellSupervisor
 from shoal.workspaces.worktree_files import is_in_agent_worktree
 
-CUT_OFF_DETAIL = "its process ended while it was working; SendMessage resumes it"
-CUT_OFF_AT_START_DETAIL = "its process ended before the agent did any work; start it again"
-PROCESS_ENDED = "the command ended with the session's process"
-
 
 class BackgroundShellRecovery:
     def __init__(self) -> None:
@@ -84,7 +81,9 @@ class BackgroundShellRecovery:
     def build_missing_shell_end_events(self, ids: IdGenerator) -> Iterator[BackgroundShellEnded]:
         """Yield end events for commands without an end in the journal."""
         for facts in self._running.values():
-            end = BackgroundShellResult(facts=facts, status="killed", detail=PROCESS_ENDED)
+            end = BackgroundShellResult(
+                facts=facts, status="killed", detail=format_end_reason("command_cut_off")
+            )
             yield BackgroundShellEnded(agent=facts.agent, id=ids.new_short_id(), end=end)
 
 
@@ -447,12 +446,12 @@ class SessionRecoveryState:
             # A transcript is created before its first line is written.
             last_text, detail = (
                 find_last_assistant_text(messages),
-                CUT_OFF_DETAIL if messages else CUT_OFF_AT_START_DETAIL,
+                format_end_reason("cut_off" if messages else "cut_off_at_start"),
             )
         except SessionNotFound:
-            last_text, detail = "", CUT_OFF_AT_START_DETAIL
+            last_text, detail = "", format_end_reason("cut_off_at_start")
         except StateFileError:
-            last_text, detail = "", CUT_OFF_DETAIL
+            last_text, detail = "", format_end_reason("cut_off")
         report = excerpt_and_store_long_report(
             last_text, agent, result_id, sources.results, tokens=sources.report_tokens
         )
@@ -467,7 +466,9 @@ class SessionRecoveryState:
             call=started.call,
             background=True,
             text=report.excerpt,
-            detail=f"{detail}; its worktree is {started.cwd}" if started.isolation else detail,
+            detail=format_end_reason("cut_off_in_worktree", reason=detail, path=started.cwd)
+            if started.isolation
+            else detail,
             size=report.size,
             digest=report.digest,
             result="" if report.path is None else str(report.path),

@@ -26,6 +26,7 @@ from shoal.app.session.session import Session
 from shoal.app.session.turn import Turn
 from shoal.core.budgets.shared_budget import SharedBudget
 from shoal.core.conversation.messages import Message
+from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import AgentRequestRefused, ShoalError
 from shoal.core.events import Event
 from shoal.core.keyword_checks import check_keywords, check_method_keywords
@@ -151,9 +152,9 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         """Stop everything that may ask a question before nobody can answer it: it would wait forever."""
         if self._question_answerer is not None:
             await self.interrupt()
-            await self.workflows.stop_all("the session ended")
+            await self.workflows.stop_all(format_end_reason("session_ended"))
             await self.teams.close()
-            await self.supervisor.stop_all_agents("the session ended")
+            await self.supervisor.stop_all_agents(format_end_reason("session_ended"))
             self._question_answerer.cancel()
 
     async def open(self) -> LibrarySession[AnswerT_co]:
@@ -345,7 +346,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
             try:
                 results[index] = await handle.wait()
             except asyncio.CancelledError:
-                await handle.stop("the program canceled the call that waited for it")
+                await handle.stop(format_end_reason("waiting_call_canceled"))
                 raise
 
     def create_background_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from shoal.app.model_notices import format_session_notice
+from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import AgentRequestRefused
 from shoal.wire.control_codec import (
     InterruptTurnControlCommand,
@@ -27,9 +28,6 @@ from shoal.wire.control_codec import (
 
 if TYPE_CHECKING:
     from shoal.app.session.session import Session
-
-
-PERSON_ENDED_REASON = "the user ended it"
 
 
 async def handle_control_command(session: Session, command: RunControlCommand) -> Any:
@@ -70,7 +68,7 @@ async def _shut_down_member(session: Session, name: str, reason: str) -> Any:
 
     teams = session.teams
     was_shut_down = isinstance(teams, SessionTeams) and await teams.shut_down_member(
-        name, reason or PERSON_ENDED_REASON
+        name, reason or format_end_reason("ended_by_user")
     )
     if not was_shut_down:
         raise AgentRequestRefused(format_session_notice("unknown_teammate", name=repr(name)))

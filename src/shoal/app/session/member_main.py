@@ -17,6 +17,7 @@ from shoal.backends.heap_trim import HeapTrimmer
 from shoal.backends.socket_channel import SocketChannel
 from shoal.core.agents.subagents import SpawnRequest
 from shoal.core.clock import SystemClock
+from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import ShoalError
 from shoal.core.events import Event, JournaledEvent, MemberWentIdle
 from shoal.core.teams.member_backends import MemberLaunchArgs
@@ -25,8 +26,6 @@ from shoal.team.channel.lead_channel import LeadChannel
 from shoal.team.members.member_host import MemberHost, TeamMembership
 from shoal.wire.journal_codec import encode_journal_line
 from shoal.wire.member_channel_codec import MemberEventForwardedMessage, MemberStartRefusedMessage
-
-TERMINATED_REASON = "its process was asked to end"
 
 
 def main(fd: int) -> None:
@@ -93,7 +92,7 @@ def end_member_on_signals(host: MemberHost, *signals: signal.Signals) -> None:
     loop = asyncio.get_running_loop()
     for signal_number in signals:
         loop.add_signal_handler(
-            signal_number, lambda: host.request_member_end(TERMINATED_REASON, resumable=True)
+            signal_number, lambda: host.request_member_end(format_end_reason("terminated"), resumable=True)
         )
 
 

@@ -35,6 +35,7 @@ from shoal.core.agents.identity import assume_identity
 from shoal.core.agents.subagents import AgentMessageDeliveryReceipt, AgentStatusSnapshot
 from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.conversation.messages import Message, user_message
+from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import ModelError, StateFileError
 from shoal.core.events import (
     PREVIEW_LENGTH,
@@ -89,8 +90,6 @@ if TYPE_CHECKING:
 GATHER_INTERVAL = 0.05
 """Maximum seconds between two messages that share one turn."""
 GATHER_TIMEOUT = 0.2
-SESSION_ENDED_REASON = "the session ended"
-STOPPED_BY_PERSON_REASON = "it was stopped by the user"
 INTERRUPTED_TEXT = "[The user interrupted this turn.]"
 
 
@@ -299,13 +298,14 @@ class Session:
         return self
 
     async def __aexit__(self, *exc: Any) -> None:
+        reason = format_end_reason("session_ended")
         try:
             await self.interrupt()
-            await self.workflows.stop_all(SESSION_ENDED_REASON)
+            await self.workflows.stop_all(reason)
             await self.teams.close()
-            await self.supervisor.stop_all_agents(SESSION_ENDED_REASON)
-            await self.runtime.processes.shells.stop_all(SESSION_ENDED_REASON)
-            await self.runtime.hooks.runner.stop_background_hooks(SESSION_ENDED_REASON)
+            await self.supervisor.stop_all_agents(reason)
+            await self.runtime.processes.shells.stop_all(reason)
+            await self.runtime.hooks.runner.stop_background_hooks(reason)
             await self.parts.lifecycle_hooks.run_session_end_hooks()
             if self._options.lead_channel is None:
                 await self.publish_event(SessionEnded(agent=LEAD_ID))
@@ -369,7 +369,7 @@ class Session:
                     await race_coroutines(self._tasks, *idle_waits, queue.wait_for_waking_item(LEAD_ID))
                 await self._wait_briefly_for_more_results()
         except TimeoutError:
-            await session_cleanup.stop_all_work(self, self._stop_lock, "the deadline has passed")
+            await session_cleanup.stop_all_work(self, self._stop_lock, format_end_reason("deadline_passed"))
             return None
         return self.run(None) if queue.count_waking_items(LEAD_ID) else None
 
@@ -520,17 +520,20 @@ class Session:
 
     async def stop_task(self, task: str) -> str:
         """Stop an agent, a shell or a workflow; return its description. Raises `AgentRequestRefused`."""
+        reason = format_end_reason("stopped_by_user")
         shell = self.runtime.processes.shells.find_shell(task)
         if shell is not None and shell.status == "running":
-            await shell.stop(STOPPED_BY_PERSON_REASON)
+            await shell.stop(reason)
             return shell.command
-        if await self.teams.end_member(task, STOPPED_BY_PERSON_REASON):
+        if await self.teams.end_member(task, reason):
             return task
-        if await self.workflows.stop(task, STOPPED_BY_PERSON_REASON):
+        if await self.workflows.stop(task, reason):
             return f"workflow {task}"
-        return (await self.supervisor.stop_running_agent(task, STOPPED_BY_PERSON_REASON)).description
+        return (await self.supervisor.stop_running_agent(task, reason)).description
 
-    async def stop_agents(self, reason: str = STOPPED_BY_PERSON_REASON) -> tuple[AgentStatusSnapshot, ...]:
+    async def stop_agents(
+        self, reason: str = "it was stopped by the user"
+    ) -> tuple[AgentStatusSnapshot, ...]:
         """Stop every agent except the lead; return those that were working."""
         return await self.supervisor.stop_all_agents(reason)
 
@@ -541,7 +544,7 @@ class Session:
     async def stop_all(self) -> StoppedAgentsAndCommands:
         """Stop every agent except the lead and every background command; the lead continues."""
         agents = await self.stop_agents()
-        shells = await self.runtime.processes.shells.stop_all(STOPPED_BY_PERSON_REASON)
+        shells = await self.runtime.processes.shells.stop_all(format_end_reason("stopped_by_user"))
         return StoppedAgentsAndCommands(agents=agents, commands=tuple(shell.facts for shell in shells))
 
     async def send(self, to: str, text: str) -> AgentMessageDeliveryReceipt:

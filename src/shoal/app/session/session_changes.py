@@ -11,6 +11,7 @@ from shoal.app.config import undo_history
 from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.conversation.tools import ToolOutput
 from shoal.core.conversation.transcript_entries import TranscriptMessageEntry
+from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import NoModelConfigured
 from shoal.core.extensions.mcp_servers import format_mcp_tool_name
 from shoal.runs.agent_registry import LEAD_NAMES
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from shoal.workspaces.checkpoints import FileUndoReport
 
 
-INTERRUPTED_REASON = "it was interrupted by the user; a message resumes it"
-
-
 async def interrupt_agent(session: Session, name: str) -> bool:
     """Interrupt an agent's work; return False if it did nothing. Raises `AgentRequestRefused`.
 
@@ -36,7 +34,7 @@ async def interrupt_agent(session: Session, name: str) -> bool:
         return await session.interrupt()
     was_working = session.teams.interrupt_member(name)
     if was_working is None:
-        await session.supervisor.stop_running_agent(name, INTERRUPTED_REASON)
+        await session.supervisor.stop_running_agent(name, format_end_reason("interrupted_by_user"))
         return True
     return was_working
 

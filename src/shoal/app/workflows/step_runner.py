@@ -24,6 +24,7 @@ from shoal.app.workflows.step_input import StepInputWriter
 from shoal.app.workflows.step_log import StepLog, StepRecord
 from shoal.core.agents.subagents import AgentResult, RetainedWorktreeWork
 from shoal.core.conversation.messages import ToolUseBlock
+from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import AgentRequestRefused, WorkflowError
 from shoal.core.events import (
     PREVIEW_LENGTH,
@@ -156,7 +157,7 @@ class StepRunner:
                 # Closed, not only ended: the work in its worktree belongs to the result.
                 await run.wait_until_closed()
             except asyncio.CancelledError:
-                await self._agents.supervisor.stop_run_if_running(run, "the workflow was stopped")
+                await self._agents.supervisor.stop_run_if_running(run, format_end_reason("workflow_stopped"))
                 raise
             assert run.completion is not None
             budget = self._runtime.budget.find_agent_budget(run.id)

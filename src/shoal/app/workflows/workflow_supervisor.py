@@ -16,6 +16,7 @@ from shoal.app.model_notices import format_session_notice
 from shoal.app.workflows.json_values import to_json_value
 from shoal.app.workflows.step_log import StepLog, WorkflowRecord, WorkflowRecords
 from shoal.app.workflows.step_runner import StepRunner
+from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import WorkflowError, WorkflowStopped
 from shoal.core.events import WorkflowEnded, WorkflowStarted
 from shoal.core.ids import LEAD_ID
@@ -79,7 +80,7 @@ class WorkflowSupervisor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            await self.stop_all("the session ended")
+            await self.stop_all(format_end_reason("session_ended"))
         finally:
             await exit_task_group_without_wrapping(self._tasks, kind, error, trace)
 
@@ -190,7 +191,7 @@ class WorkflowSupervisor:
         try:
             returned, value = await self._wait_for_program(running)
         except asyncio.CancelledError:
-            self._emit_end(running, "stopped", running.stop_reason or "it was stopped")
+            self._emit_end(running, "stopped", running.stop_reason or format_end_reason("stopped"))
             raise
         except WorkflowStopped as error:
             self._emit_end(running, "stopped", error.reason)

@@ -18,6 +18,7 @@ from shoal.core.budgets.limits import (
     format_limit_amount,
 )
 from shoal.core.budgets.usage import LongPromptPrice, ModelCard, TokenPrice, Usage, UsageAndCostTotals
+from shoal.core.core_texts import format_core_notice
 from shoal.core.errors import BudgetError
 from shoal.core.ids import AgentId
 
@@ -209,9 +210,11 @@ class AgentBudget:
         scope: LimitScope = "tree" if is_tree_limit else "agent"
         owner = "" if is_tree_limit else self.agent
         max_seconds = self.budget.limits.max_seconds if is_tree_limit else self._max_seconds
-        subject = "the whole run" if is_tree_limit else owner
+        limit = format_limit_amount("seconds", max_seconds or 0)
         sentence = (
-            f"the time limit of {format_limit_amount('seconds', max_seconds or 0)} for {subject} has passed"
+            format_core_notice("run_time_passed", limit=limit)
+            if is_tree_limit
+            else format_core_notice("agent_time_passed", limit=limit, agent=owner)
         )
         return BudgetRefusal(limit="seconds", scope=scope, whose=owner, sentence=sentence)
 

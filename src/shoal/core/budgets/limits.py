@@ -9,6 +9,8 @@ from typing import Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
 
+from shoal.core.core_texts import format_core_notice
+
 LimitKind: TypeAlias = Literal["usd", "tokens", "requests", "seconds", "depth", "concurrent", "total"]
 LimitScope: TypeAlias = Literal["tree", "kind", "agent"]
 
@@ -98,16 +100,16 @@ class AgentCountLimiter:
         if depth > caps.max_depth:
             return _build_agent_start_refusal(
                 "depth",
-                f"agents may be nested at most {caps.max_depth} deep, and this one would be at depth {depth}",
+                format_core_notice("too_deep", maximum=caps.max_depth, depth=depth),
             )
         if not idle and self._is_full:
             limit = caps.max_concurrent
             return _build_agent_start_refusal(
-                "concurrent", f"{self.running} agents are running, and only {limit} may run at once"
+                "concurrent", format_core_notice("too_many_running", running=self.running, maximum=limit)
             )
         if caps.max_total is not None and self.total >= caps.max_total and not is_resumed:
             return _build_agent_start_refusal(
-                "total", f"the limit of {caps.max_total} agents per run is reached ({self.total} started)"
+                "total", format_core_notice("too_many_started", maximum=caps.max_total, started=self.total)
             )
         self.running += not idle
         self.total += not is_resumed
@@ -196,20 +198,19 @@ class BudgetMeter:
 
     def _describe_refusal(self) -> str:
         """State that the limit is spent, or that the rest is reserved for requests in flight."""
-        owner_texts = {
-            "tree": "",
-            "kind": f" for agents of type {self.owner}",
-            "agent": f" for agent {self.owner}",
-        }
-        limit_text, spent_text = (
-            format_limit_amount(self.limit, self.maximum),
-            format_limit_amount(self.limit, self.spent),
-        )
-        budget_text = f"the budget of {limit_text}{owner_texts[self.scope]}"
+        maximum = format_limit_amount(self.limit, self.maximum)
+        match self.scope:
+            case "tree":
+                budget = format_core_notice("budget_of_run", maximum=maximum)
+            case "kind":
+                budget = format_core_notice("budget_of_kind", maximum=maximum, kind=self.owner)
+            case "agent":
+                budget = format_core_notice("budget_of_agent", maximum=maximum, agent=self.owner)
+        spent = format_limit_amount(self.limit, self.spent)
         if self.spent >= self.maximum:
-            return f"{budget_text} is spent ({spent_text})"
-        held_text = format_limit_amount(self.limit, self.held)
-        return f"{budget_text} is reserved ({spent_text} spent, {held_text} for requests in flight)"
+            return format_core_notice("budget_spent", budget=budget, spent=spent)
+        held = format_limit_amount(self.limit, self.held)
+        return format_core_notice("budget_reserved", budget=budget, spent=spent, held=held)
 
 
 def format_limit_amount(limit: LimitKind, value: float) -> str:

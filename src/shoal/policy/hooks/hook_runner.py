@@ -41,6 +41,7 @@ from shoal.policy.hooks.hook_process import (
     HookRunResources,
     start_hook_command,
 )
+from shoal.policy.policy_texts import format_policy_notice
 from shoal.wire.hook_output_codec import (
     InvalidHookOutputError,
     check_hook_decision,
@@ -56,7 +57,6 @@ from shoal.wire.json_codec import decode_json, encode_json
 
 BLOCKING_STATUS = 2
 """Exit status that blocks."""
-_NO_REASON = "it gave no reason"
 _MAX_BODY = 1 << 20
 
 
@@ -166,7 +166,7 @@ class HookRunner:
         except _HookMovedToBackgroundException:
             return None
         if result.trouble and hook.blocks_on_failure:
-            reason = f"the hook failed and is set to block on failure: {result.trouble}"
+            reason = format_policy_notice("hook_failed", trouble=result.trouble)
             result = replace(result, verdict=HookDecision(blocked=truncate_hook_text(reason)))
         return result
 
@@ -176,7 +176,7 @@ class HookRunner:
         try:
             result = await invocation
         except TimeoutError:
-            result = _HookResult(trouble=f"it did not finish within {seconds:g} s and was stopped")
+            result = _HookResult(trouble=format_policy_notice("hook_timeout", seconds=f"{seconds:g}"))
         except _HookMovedToBackgroundException:
             raise
         except (InvalidHookOutputError, ShoalError) as error:
@@ -308,9 +308,9 @@ class HookRunner:
             process = await self._start_hook_command(hook.action, hook_input)
         command_result = await process.wait_for_exit(seconds)
         if hook.rewakes and command_result.status == BLOCKING_STATUS:
-            reason = (
-                truncate_hook_text(command_result.err.strip() or command_result.out.strip()) or _NO_REASON
-            )
+            reason = truncate_hook_text(
+                command_result.err.strip() or command_result.out.strip()
+            ) or format_policy_notice("no_hook_reason")
             return _HookResult(verdict=HookDecision(blocked=reason), wakes=True)
         return _parse_hook_command_result(hook.event, command_result)
 
@@ -361,7 +361,7 @@ def _parse_hook_command_result(event: HookEvent, command_result: HookCommandResu
     if command_result.status is None:
         raise TimeoutError
     if command_result.status == BLOCKING_STATUS:
-        return _HookResult(verdict=HookDecision(blocked=error_text or _NO_REASON))
+        return _HookResult(verdict=HookDecision(blocked=error_text or format_policy_notice("no_hook_reason")))
     if command_result.status:
         exit_text = (
             f"signal {-command_result.status}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from shoal.policy.policy_texts import format_shell_reason
 from shoal.policy.shell.simple_commands import UNKNOWN_PATH, ShellCommandAnalysis, SimpleShellCommand
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def _analyze(command: str) -> ShellCommandAnalysis:
     except unjudgeable as reason:
         broken = str(reason)
     except Exception as error:  # noqa: BLE001 - a command that breaks the analysis needs approval and never runs without it
-        broken = f"the analysis failed ({type(error).__name__})"
+        broken = format_shell_reason("failed_analysis", error=type(error).__name__)
     walker.add_evaluated_commands()
     parts = walker.parts
     if walker.functions:
@@ -63,6 +64,6 @@ def _load_syntax_walker() -> tuple[type[ShellSyntaxWalker], type[UnjudgeableComm
 def _mark_shadowed_by_function(part: SimpleShellCommand, functions: set[str]) -> SimpleShellCommand:
     """Mark a command whose name the command line itself defines as a function."""
     if part.words and part.words[0] in functions:
-        reason = f"{part.words[0]} is defined by the command itself"
+        reason = format_shell_reason("own_function", name=part.words[0])
         return replace(part, argv=None, read_only=False, why=reason)
     return part

@@ -8,6 +8,7 @@ from typing import Protocol, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.policy.policy_texts import format_shell_reason
 from shoal.policy.shell.command_judge import judge_shell_command
 from shoal.policy.shell.evaluated_text import EVALUATING_BUILTINS, ShellVariables, note_evaluated_words
 from shoal.policy.shell.known_commands import (
@@ -81,11 +82,9 @@ class ShellSyntaxWalkState(Protocol):
     @property
     def variables(self) -> ShellVariables: ...
 
-    def note_trouble(self, reason: str) -> None: ...
+    def note_trouble(self, key: str, /, **values: object) -> None: ...
 
     def find_output(self, commands: str) -> ShellWord | None: ...
-
-    def add_unknown_command(self, name: str) -> None: ...
 
     def walk_script(
         self, text: str, via: tuple[str, ...] = (), outer: tuple[tuple[str | None, ...], ...] = ()
@@ -97,19 +96,19 @@ class ShellSyntaxWalkState(Protocol):
 def expand_found_command(found: UnexpandedShellCommand, walk: ShellSyntaxWalkState) -> None:
     """Add the simple commands that a found command leads to."""
     if len(found.via) > _MAX_WRAPPING:
-        raise UnjudgeableCommandError("commands are wrapped too deeply")
+        raise UnjudgeableCommandError("deep_wrapping")
     if not found.words:
         _append_simple_command(
             found,
             walk,
             read_only=not found.sets,
-            reason="it redirects" if not found.sets else "it sets variables",
+            reason=format_shell_reason("sets_variables") if found.sets else "it redirects",
         )
         return
     name = _get_command_name(found.words[0])
     if name is None:
         _append_simple_command(
-            found, walk, read_only=False, reason="Shoal cannot know its name before it runs", doubt=True
+            found, walk, read_only=False, reason=format_shell_reason("unknown_name"), doubt=True
         )
     elif name in RESERVED_WORDS and name != "[[":
         _expand_reserved_word(name, found, walk)
@@ -129,10 +128,9 @@ def expand_found_command(found: UnexpandedShellCommand, walk: ShellSyntaxWalkSta
 
 
 def _expand_reserved_word(name: str, found: UnexpandedShellCommand, walk: ShellSyntaxWalkState) -> None:
-    reason = f"{name} is a construct that Shoal cannot check"
     if name != "coproc" or len(found.words) == 1 or found.words[1].value in RESERVED_WORDS:
-        raise UnjudgeableCommandError(reason)
-    walk.note_trouble(reason)
+        raise UnjudgeableCommandError("unknown_construct", text=name)
+    walk.note_trouble("unknown_construct", text=name)
     expand_found_command(replace(found, words=found.words[1:], via=(*found.via, name)), walk)
 
 
@@ -156,7 +154,7 @@ def _expand_plain_command(name: str, found: UnexpandedShellCommand, walk: ShellS
     if name in EVALUATING_BUILTINS:
         note_evaluated_words(name, rest, walk.variables)
         if name in ("let", "unset"):
-            walk.note_trouble(f"{name} changes how the shell reads later commands")
+            walk.note_trouble("later_reading", name=name)
     verdict = judge_shell_command(name, rest, moved=walk.directories.may_have_moved)
     if verdict.reads or verdict.writes:
         changes = walk.directories.resolve_paths(verdict.writes)
@@ -197,8 +195,7 @@ def _expand_plain_command(name: str, found: UnexpandedShellCommand, walk: ShellS
 
 def _note_directory_change(name: str, walk: ShellSyntaxWalkState) -> None:
     if walk.repeated or walk.trapped:
-        when = "repeatedly" if walk.repeated else "in a trap, which runs later"
-        walk.note_trouble(f"it changes the directory {when}")
+        walk.note_trouble("changes_directory_repeatedly" if walk.repeated else "changes_directory_in_trap")
         walk.are_paths_unknown = True
     if name != "cd":
         walk.directories.add_cd_target(ShellWord(None))
@@ -207,13 +204,13 @@ def _note_directory_change(name: str, walk: ShellSyntaxWalkState) -> None:
 def _expand_state_changing_builtin(
     name: str, found: UnexpandedShellCommand, walk: ShellSyntaxWalkState
 ) -> None:
-    reason = f"{name} changes how the shell reads later commands"
     if name == "alias" and len(found.words) == 1:
         _append_simple_command(found, walk, read_only=True, reason="it only shows the aliases")
         return
     if not all(word.value in _BARE_COMMANDS.get(name, ()) for word in found.words[1:]):
-        raise UnjudgeableCommandError(reason)
-    walk.note_trouble(reason)
+        raise UnjudgeableCommandError("later_reading", name=name)
+    walk.note_trouble("later_reading", name=name)
+    reason = format_shell_reason("later_reading", name=name)
     _append_simple_command(found, walk, read_only=False, reason=reason)
 
 
@@ -239,7 +236,7 @@ def _expand_cd_command(found: UnexpandedShellCommand, walk: ShellSyntaxWalkState
         replace(found, reads=(*found.reads, *reads)),
         walk,
         read_only=is_plain,
-        reason="it changes the directory",
+        reason=format_shell_reason("changes_directory"),
     )
 
 
@@ -258,12 +255,15 @@ def _expand_wrapper_command(name: str, found: UnexpandedShellCommand, walk: Shel
         return
     if not inner.words:
         _append_simple_command(
-            found, walk, read_only=name in ("exec", "time"), reason=f"{name} without a command"
+            found,
+            walk,
+            read_only=name in ("exec", "time"),
+            reason=format_shell_reason("no_inner_command", name=name),
         )
         return
     if WRAPPERS[name].rights:
         _append_simple_command(
-            found, walk, read_only=False, reason=f"{name} runs it with different privileges"
+            found, walk, read_only=False, reason=format_shell_reason("other_privileges", name=name)
         )
     for word in rest[: len(rest) - len(inner.words)] if inner.sets else ():
         variable, _, value = (word.value or word.prefix).partition("=")
@@ -278,7 +278,7 @@ def _expand_wrapper_command(name: str, found: UnexpandedShellCommand, walk: Shel
     )
     if name == "exec" and inner.words[0].value is None and inner.words[0].many:
         _append_simple_command(
-            found, walk, read_only=False, reason="Shoal cannot know its name before it runs", doubt=True
+            found, walk, read_only=False, reason=format_shell_reason("unknown_name"), doubt=True
         )
         _append_unknown_command(name, found, walk)
         return
@@ -297,7 +297,7 @@ def _expand_shell_invocation(name: str, found: UnexpandedShellCommand, walk: She
             found,
             walk,
             read_only=verdict.read_only,
-            reason=f"{name} runs a script that Shoal cannot check",
+            reason=format_shell_reason("unknown_script", name=name),
             doubt=has_script_flag,
         )
         if has_script_flag:
@@ -328,7 +328,7 @@ def _expand_eval_or_trap_command(
             found,
             walk,
             read_only=False,
-            reason=f"Shoal cannot know the text that {name} will run",
+            reason=format_shell_reason("unknown_text_run", name=name),
             doubt=True,
         )
         _append_unknown_command(name, found, walk)
@@ -353,7 +353,7 @@ def _append_unknown_command(name: str, found: UnexpandedShellCommand, walk: Shel
         outer=(*found.outer, _get_known_words(found)),
     )
     _append_simple_command(
-        unknown, walk, read_only=False, reason=f"Shoal cannot tell what {name} will run", doubt=True
+        unknown, walk, read_only=False, reason=format_shell_reason("unknown_run", name=name), doubt=True
     )
 
 
@@ -380,7 +380,7 @@ def _append_simple_command(
             argv, read_only, reason = (
                 None,
                 False,
-                f"it gets the variable {risky_variables[0]}, which may change what it does",
+                format_shell_reason("gets_variable", name=risky_variables[0]),
             )
     walk.parts.append(
         SimpleShellCommand(

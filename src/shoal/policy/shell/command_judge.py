@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from shoal.policy.policy_texts import format_shell_reason
 from shoal.policy.shell import program_judges
 from shoal.policy.shell.git_judge import is_flag_word, judge_git_command
 from shoal.policy.shell.known_commands import (
@@ -71,7 +72,7 @@ def judge_shell_command(name: str, words: Sequence[ShellWord], *, moved: bool) -
         return _add_output_files_to_verdict(name, words, judge_git_command(words, moved=moved))
     if (doubt := _find_program_running_flag(name, words)) is not None:
         return _add_output_files_to_verdict(
-            name, words, build_not_proven_readonly_verdict(doubt, doubt=doubt)
+            name, words, ReadOnlyCommandVerdict(read_only=False, why=doubt, doubt=doubt)
         )
     if (judge := program_judges.PROGRAM_JUDGES.get(name)) is not None:
         return _add_followed_links(name, words, _add_output_files_to_verdict(name, words, judge(words)))
@@ -80,7 +81,7 @@ def judge_shell_command(name: str, words: Sequence[ShellWord], *, moved: bool) -
     reader = load_readonly_command_table().get(name)
     if reader is None:
         return _add_output_files_to_verdict(
-            name, words, build_not_proven_readonly_verdict(f"Shoal cannot tell whether {name} is read-only")
+            name, words, build_not_proven_readonly_verdict("unknown_program", name=name)
         )
     if (table_judge := program_judges.TABLE_JUDGES.get(name)) is not None:
         return table_judge(words, reader)
@@ -130,7 +131,7 @@ def _find_program_running_flag(name: str, words: Sequence[ShellWord]) -> str | N
         if value == "--":
             break
         if value and is_flag_word(value, flags):
-            return f"{name} {value} may run another program"
+            return format_shell_reason("runs_program", name=name, flag=value)
     return None
 
 
@@ -138,13 +139,16 @@ def _judge_file_writing_command(name: str, words: Sequence[ShellWord]) -> ReadOn
     """Judge a writer: `tee` only writes its files, which are judged; the others remove or replace."""
     verdict = judge_readonly_usage(name, words, ReadOnlyCommandUsageSpec(flags=WRITING_COMMANDS[name]))
     if not verdict.read_only:
-        return build_not_proven_readonly_verdict(
-            verdict.why, reads=_select_copied_files(name, words), writes=(ShellWord(None),)
+        return ReadOnlyCommandVerdict(
+            read_only=False,
+            why=verdict.why,
+            reads=_select_copied_files(name, words),
+            writes=(ShellWord(None),),
         )
     files = verdict.reads
     return ReadOnlyCommandVerdict(
         read_only=name == "tee",
-        why=f"{name} writes files",
+        why=format_shell_reason("writes_files", name=name),
         reads=_select_copied_files(name, files),
         writes=files,
     )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from shoal.policy.policy_texts import format_shell_reason
 from shoal.policy.shell.known_commands import SECRET_NAME
 from shoal.policy.shell.readonly_table import load_readonly_command_table
 from shoal.policy.shell.readonly_usage import (
@@ -68,9 +69,9 @@ def judge_git_command(words: Sequence[ShellWord], *, moved: bool) -> ReadOnlyCom
         directory = f"{directory}{rest[1].value}/"
         rest = rest[2:]
     if doubt := _find_git_doubt(rest):
-        return build_not_proven_readonly_verdict(doubt, doubt=doubt)
+        return ReadOnlyCommandVerdict(read_only=False, why=doubt, doubt=doubt)
     if [word.value for word in rest[:2]] == ["remote", "show"] and not all(map(_is_plain_name, rest[2:])):
-        return build_not_proven_readonly_verdict("git remote show contacts the remote")
+        return build_not_proven_readonly_verdict("git_remote")
     if _is_setting_query(rest):
         return build_readonly_verdict("git config only shows a setting")
     verdict = judge_readonly_usage("git", rest, load_readonly_command_table()["git"])
@@ -98,28 +99,24 @@ def _find_git_doubt(words: Sequence[ShellWord]) -> str:
         return ""
     first = words[0].value
     if first is None:
-        return "Shoal cannot know the git command before it runs"
+        return format_shell_reason("git_unknown")
     if first.startswith("-"):
-        return (
-            f"git {first} can change the configuration that git uses"
-            if first.startswith(_REDIRECTING_FLAGS)
-            else ""
-        )
+        return format_shell_reason("git_flag", flag=first) if first.startswith(_REDIRECTING_FLAGS) else ""
     if (
         first == "config"
         and not _is_setting_query(words)
         and not judge_readonly_usage("git", words, load_readonly_command_table()["git"]).read_only
     ):
-        return "git config can change what git runs later"
+        return format_shell_reason("git_config")
     if first in _RUNNING_SUBCOMMANDS or any(
         word.value in _RUNNING_WORDS.get(first, ()) for word in words[1:]
     ):
-        return f"git {first} runs other programs"
+        return format_shell_reason("git_programs", command=first)
     flags = _PROGRAM_FLAGS.get(first, ())
     for word in words[1:]:
         value = word.value if word.value is not None else word.prefix
         if value.startswith(("ext::", "fd::")) or is_flag_word(value, flags):
-            return f"git {first} {value} runs another program"
+            return format_shell_reason("git_program", command=first, word=value)
     return ""
 
 

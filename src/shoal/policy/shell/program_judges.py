@@ -66,45 +66,45 @@ def judge_awk(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     if options.refused:
         return _build_refused_flag_verdict("awk", options)
     if any(word.may_be_flag for word in options.operands[1:]):
-        return build_not_proven_readonly_verdict("an awk flag after the program may be a file")
+        return build_not_proven_readonly_verdict("awk_flag")
     if not options.operands or options.operands[0].value is None:
-        return build_not_proven_readonly_verdict("Shoal cannot know the awk program before it runs")
+        return build_not_proven_readonly_verdict("awk_unknown")
     text = options.operands[0].value
     if _AWK_FORBIDDEN.search(text):
-        return build_not_proven_readonly_verdict("the awk program may run commands or read files")
+        return build_not_proven_readonly_verdict("awk_reads")
     print_index = text.find("print")
     after_print = text[print_index:].replace("||", "") if print_index >= 0 else ""
     if ">" in after_print or "|" in after_print:
-        return build_not_proven_readonly_verdict("the awk program may write files or run commands")
+        return build_not_proven_readonly_verdict("awk_writes")
     return build_readonly_verdict("awk only prints", reads=options.operands[1:])
 
 
 def _build_refused_flag_verdict(name: str, options: ParsedCommandOptions) -> ReadOnlyCommandVerdict:
-    return build_not_proven_readonly_verdict(f"{name} with {options.refused} may change something")
+    return build_not_proven_readonly_verdict("flag_changes", name=name, flag=options.refused)
 
 
 def judge_jq(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     """Judge jq: a program may import data from a directory that it names."""
     if any(word.value is None or _JQ_MODULE.search(word.value) for word in words):
-        return build_not_proven_readonly_verdict("the jq program may read other files")
+        return build_not_proven_readonly_verdict("jq_reads")
     if any(_JQ_ENVIRONMENT.search(word.value or "") for word in words):
-        return build_not_proven_readonly_verdict("the jq program may print the environment, with its secrets")
+        return build_not_proven_readonly_verdict("jq_environment")
     if any(_JQ_PROGRAM_FLAG.match(word.value or "") for word in words):
-        return build_not_proven_readonly_verdict("Shoal cannot see the jq program")
+        return build_not_proven_readonly_verdict("jq_unknown")
     return judge_readonly_usage("jq", words, ReadOnlyCommandUsageSpec(operands="pattern"))
 
 
 def judge_strings_program(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     """Judge strings: a word that begins with @ names a file with more arguments."""
     if any((word.value or word.prefix).startswith("@") for word in words):
-        return build_not_proven_readonly_verdict("strings reads its arguments from a file")
+        return build_not_proven_readonly_verdict("strings_arguments")
     return judge_readonly_usage("strings", words, ReadOnlyCommandUsageSpec())
 
 
 def judge_binary_tool(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     """Judge nm and similar programs: a word that begins with @ names a file with more arguments."""
     if any((word.value or word.prefix).startswith("@") for word in words):
-        return build_not_proven_readonly_verdict("it reads its arguments from a file")
+        return build_not_proven_readonly_verdict("arguments_file")
     flags = "-a -A -C -d -D -e -f -g -h -l -n -p -r -s -S -t -T -u -W -x --headers --syms --demangle --wide"
     return judge_readonly_usage("it", words, ReadOnlyCommandUsageSpec(flags=flags))
 
@@ -113,14 +113,14 @@ def judge_python(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     """Judge python: only `-m json.tool`, which the engine checks for modules in the working directory."""
     values = [word.value for word in words]
     if values[:2] != ["-m", "json.tool"] or len(words) > 3 or any(word.may_be_flag for word in words[2:]):
-        return build_not_proven_readonly_verdict("the Python program may change something")
+        return build_not_proven_readonly_verdict("python_program")
     return build_readonly_verdict("json.tool only prints", reads=(ShellWord("."), *words[2:]))
 
 
 def judge_yq(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     """Judge yq: an expression may load files, read variables and run programs."""
     if any(word.value is None or _YQ_FORBIDDEN.search(word.value) for word in words):
-        return build_not_proven_readonly_verdict("the yq expression may read other files or variables")
+        return build_not_proven_readonly_verdict("yq_reads")
     rest = words[1:] if words and words[0].value in ("e", "eval") else words
     return judge_readonly_usage(
         "yq", rest, ReadOnlyCommandUsageSpec(flags="-r -e -P -C -M -N -j -c -o: -p: -I:", operands="pattern")
@@ -135,9 +135,9 @@ def judge_sed(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     reads = options.operands if scripts else options.operands[1:]
     for script in scripts or options.operands[:1] or (ShellWord(None),):
         if script.value is None:
-            return build_not_proven_readonly_verdict("Shoal cannot know the sed script before it runs")
+            return build_not_proven_readonly_verdict("sed_unknown")
         if not is_harmless_sed_script(script.value):
-            return build_not_proven_readonly_verdict("the sed script may change something")
+            return build_not_proven_readonly_verdict("sed_changes")
     return build_readonly_verdict("sed only prints", reads=reads)
 
 
@@ -168,22 +168,18 @@ def judge_find(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
             end = find_exec_command_end(words, index)
             # The word may be the terminator of the command, and the next word an action of find.
             if any(inner.value is None for inner in words[index:end]):
-                return build_not_proven_readonly_verdict(
-                    "Shoal cannot determine an argument of find before it runs"
-                )
+                return build_not_proven_readonly_verdict("find_unknown")
             index = end + 1
             continue
         if value is None:
             is_one_value = not word.many and index >= 2 and _is_find_test_with_value(words[index - 2].value)
             if word.may_be_flag and not is_one_value:
-                return build_not_proven_readonly_verdict(
-                    "Shoal cannot determine an argument of find before it runs"
-                )
+                return build_not_proven_readonly_verdict("find_unknown")
             if not expression:
                 start_paths.append(word)
         elif value.startswith("-") or value in ("(", ")", "!", ","):
             if value not in _FIND_TESTS and not _is_find_test_value(words, index - 1):
-                return build_not_proven_readonly_verdict(f"find {value} may change something")
+                return build_not_proven_readonly_verdict("word_changes", name="find", word=value)
             expression = expression or value not in ("-H", "-L", "-P")
         elif not expression:
             start_paths.append(word)
@@ -237,15 +233,15 @@ def judge_tar(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
         rest = values[1:]
         if all(value is not None and not value.startswith("-") and ":" not in value for value in rest):
             return build_readonly_verdict("tar only lists files", reads=(words[1],))
-    return build_not_proven_readonly_verdict("tar may change something")
+    return build_not_proven_readonly_verdict("tar_changes")
 
 
 def judge_printf(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     """Judge printf: zsh evaluates what it prints as a number, so the numbers must be known."""
     if not words or words[0].value is None or words[0].value.startswith("-"):
-        return build_not_proven_readonly_verdict("printf may set a variable")
+        return build_not_proven_readonly_verdict("printf_variable")
     if _PRINTS_NUMBERS.search(words[0].value) and not all(map(_is_number_word, words[1:])):
-        return build_not_proven_readonly_verdict("printf may evaluate its arguments as code")
+        return build_not_proven_readonly_verdict("printf_evaluates")
     return build_readonly_verdict("printf only prints", reads=list_globbed_directories(words[1:]))
 
 
@@ -257,7 +253,7 @@ def judge_numeric_builtin(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     """Judge exit and similar builtins: zsh evaluates their operand."""
     if all(map(_is_number_word, words)):
         return build_readonly_verdict("it only exits")
-    return build_not_proven_readonly_verdict("it may evaluate its operand as code")
+    return build_not_proven_readonly_verdict("operand_evaluated")
 
 
 def judge_ps(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
@@ -266,7 +262,7 @@ def judge_ps(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     if options.refused:
         return _build_refused_flag_verdict("ps", options)
     if not all(re.fullmatch(r"[auxwfhjlv]+|[0-9,]+", word.value or "") for word in options.operands):
-        return build_not_proven_readonly_verdict("ps may show environment variables")
+        return build_not_proven_readonly_verdict("ps_environment")
     return build_readonly_verdict("ps is read-only")
 
 
@@ -277,7 +273,7 @@ def judge_read_builtin(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
         return _build_refused_flag_verdict("read", options)
     if all(word.value is not None and is_harmless_shell_variable(word.value) for word in options.operands):
         return build_readonly_verdict("read sets a variable")
-    return build_not_proven_readonly_verdict("read sets a variable that other programs may use")
+    return build_not_proven_readonly_verdict("read_variable")
 
 
 def is_harmless_shell_variable(name: str) -> bool:
@@ -294,20 +290,20 @@ def judge_set_builtin(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     values = [word.value for word in words]
     if values and all(v is not None and re.fullmatch(r"[-+][eux]*o?|pipefail", v) for v in values):
         return build_readonly_verdict("set changes how errors are handled")
-    return build_not_proven_readonly_verdict("set may change how the shell reads later commands")
+    return build_not_proven_readonly_verdict("set_changes")
 
 
 def judge_test_builtin(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     """Judge test: -v evaluates the subscript in its operand, so every operator must be known."""
     values = [word.value for word in words if not word.many]
     if len(values) != len(words) or any(value in ("-v", "-R", "-o", "-a", "-t") for value in values):
-        return build_not_proven_readonly_verdict("the test may evaluate its operands as code")
+        return build_not_proven_readonly_verdict("test_evaluates")
     if _COMPARES_NUMBERS.intersection(value for value in values if value is not None):
         numbers = [word for word in words if word.value not in _COMPARES_NUMBERS and word.value != "!"]
         if not all(map(_is_number_word, numbers)):
-            return build_not_proven_readonly_verdict("the test may evaluate its operands as code")
+            return build_not_proven_readonly_verdict("test_evaluates")
     if not _has_known_test_operator(values):
-        return build_not_proven_readonly_verdict("the test may evaluate its operands as code")
+        return build_not_proven_readonly_verdict("test_evaluates")
     return build_readonly_verdict("it only compares values")
 
 
@@ -330,7 +326,7 @@ def judge_pager(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     if any(word.may_be_flag or (word.value or word.prefix).startswith("+") for word in words):
         flags = "-N -R -S -F -X -r -i -M -E -e -n -s"
         if any((word.value or word.prefix or "+").startswith("+") for word in words):
-            return build_not_proven_readonly_verdict("a pager can run commands that follow +")
+            return build_not_proven_readonly_verdict("pager_commands")
         return judge_readonly_usage("less", words, ReadOnlyCommandUsageSpec(flags=flags))
     return build_readonly_verdict("it only displays text", reads=tuple(words))
 
@@ -338,7 +334,7 @@ def judge_pager(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
 def judge_man(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     """Judge man: only pages by name, because a page given as a file is a program for the formatter."""
     if any(word.value is None or "/" in word.value for word in words):
-        return build_not_proven_readonly_verdict("man may format a file")
+        return build_not_proven_readonly_verdict("man_file")
     return judge_readonly_usage(
         "man", words, ReadOnlyCommandUsageSpec(flags="-k -f -w -a -S:", operands="text")
     )
@@ -349,9 +345,9 @@ def judge_getent(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     values = [word.value for word in words]
     is_lookup = values[0] in ("hosts", "ahosts") if values else False
     if is_lookup and not all(value is not None and value.isalnum() for value in values):
-        return build_not_proven_readonly_verdict("getent sends the name to a server")
+        return build_not_proven_readonly_verdict("getent_server")
     if not values or values[0] not in ("hosts", "ahosts", "passwd", "group", "services"):
-        return build_not_proven_readonly_verdict("getent may change something")
+        return build_not_proven_readonly_verdict("getent_changes")
     return judge_readonly_usage("getent", words, ReadOnlyCommandUsageSpec(flags="", operands="text"))
 
 
@@ -360,13 +356,13 @@ def judge_gh(words: Sequence[ShellWord], usage: ReadOnlyCommandUsageSpec) -> Rea
     programs = [after for flag, after in pairwise(words) if flag.value in ("-q", "--jq")]
     programs += [word for word in words if (word.value or word.prefix).startswith(("-q", "--j"))]
     if any(word.value is None or _JQ_ENVIRONMENT.search(word.value) for word in programs):
-        return build_not_proven_readonly_verdict("the jq program may print the environment, with its secrets")
+        return build_not_proven_readonly_verdict("jq_environment")
     return judge_readonly_usage("gh", words, usage)
 
 
 def judge_kubectl(words: Sequence[ShellWord], usage: ReadOnlyCommandUsageSpec) -> ReadOnlyCommandVerdict:
     if any(word.value is None or "secret" in word.value.lower() or "file" in word.value for word in words):
-        return build_not_proven_readonly_verdict("kubectl may show secrets or files")
+        return build_not_proven_readonly_verdict("kubectl_secrets")
     return judge_readonly_usage("kubectl", words, usage)
 
 

@@ -10,6 +10,7 @@ from typing import Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from shoal.policy.policy_texts import format_shell_reason
 from shoal.policy.shell.known_commands import SECRET_NAME
 from shoal.policy.shell.shell_words import ShellWord, list_globbed_directories
 
@@ -68,10 +69,9 @@ def build_readonly_verdict(why: str, *, reads: tuple[ShellWord, ...] = ()) -> Re
     return ReadOnlyCommandVerdict(read_only=True, why=why, reads=reads)
 
 
-def build_not_proven_readonly_verdict(
-    why: str, *, reads: tuple[ShellWord, ...] = (), writes: tuple[ShellWord, ...] = (), doubt: str = ""
-) -> ReadOnlyCommandVerdict:
-    return ReadOnlyCommandVerdict(read_only=False, why=why, reads=reads, writes=writes, doubt=doubt)
+def build_not_proven_readonly_verdict(key: str, /, **values: object) -> ReadOnlyCommandVerdict:
+    """Return the verdict on a command that may change something; `key` names the reason in `shell.md`."""
+    return ReadOnlyCommandVerdict(read_only=False, why=format_shell_reason(key, **values))
 
 
 class ParsedCommandOptions(Struct, frozen=True):
@@ -115,20 +115,18 @@ def judge_readonly_usage(
         return judge_readonly_usage(f"{name} {sub}", words[1:], usage.subs[sub])
     if not usage.alone:
         return build_not_proven_readonly_verdict(
-            f"{name} {(words and words[0].value) or '…'} may change something"
+            "word_changes", name=name, word=(words and words[0].value) or "…"
         )
     if usage.flags is None:
         if usage.excluded and (flag := _find_excluded_flag(words, usage.excluded)):
-            return build_not_proven_readonly_verdict(f"{name} with {flag} may change something")
+            return build_not_proven_readonly_verdict("flag_changes", name=name, flag=flag)
         return _judge_any_flags(name, words, usage)
     # A word after the file that looks like a flag may be the output file.
     options = parse_command_options(words, usage.flags, leading=usage.operands == "one", style=usage.style)
     if options.refused:
-        return build_not_proven_readonly_verdict(f"{name} with {options.refused} may change something")
+        return build_not_proven_readonly_verdict("flag_changes", name=name, flag=options.refused)
     if usage.needs and options.operands and not options.has_any_option(usage.needs.split()):
-        return build_not_proven_readonly_verdict(
-            f"{name} with a name but without {usage.needs.split()[0]} changes something"
-        )
+        return build_not_proven_readonly_verdict("name_changes", name=name, flag=usage.needs.split()[0])
     return _judge_readonly_operands(
         name, options.operands, usage, gives_pattern=options.has_any_option(_PATTERN_FLAGS)
     )
@@ -260,7 +258,7 @@ def parse_command_options(
             continue
         if value is None:
             return ParsedCommandOptions(
-                tuple(found), tuple(operands), "an argument that Shoal cannot know before it runs"
+                tuple(found), tuple(operands), format_shell_reason("unknown_argument")
             )
         index += 1
         if value == "--":
@@ -317,15 +315,15 @@ def _judge_readonly_operands(
 ) -> ReadOnlyCommandVerdict:
     kind = usage.operands
     if kind == "one" and (len(operands) > 1 or any(word.many for word in operands)):
-        return build_not_proven_readonly_verdict(f"{name} writes to its second operand")
+        return build_not_proven_readonly_verdict("second_operand", name=name)
     if kind == "plus" and any(not (word.value or word.prefix).startswith("+") for word in operands):
-        return build_not_proven_readonly_verdict(f"{name} with an operand may change something")
+        return build_not_proven_readonly_verdict("operand_changes", name=name)
     if kind == "none" and operands:
-        return build_not_proven_readonly_verdict(f"{name} with an operand may change something")
+        return build_not_proven_readonly_verdict("operand_changes", name=name)
     if kind == "name" and not (
         operands and all(word.value is not None and not SECRET_NAME.search(word.value) for word in operands)
     ):
-        return build_not_proven_readonly_verdict(f"{name} may print a secret")
+        return build_not_proven_readonly_verdict("prints_secret", name=name)
     if kind in ("paths", "one") or (kind == "pattern" and gives_pattern):
         return build_readonly_verdict(f"{name} is read-only", reads=tuple(operands))
     return build_readonly_verdict(

@@ -49,7 +49,7 @@ def add_redirection_files(
         raise _build_redirection_error()
     words = words_of_node(target)
     if len(words) != 1:
-        raise UnjudgeableCommandError("a redirection names several files")
+        raise UnjudgeableCommandError("redirection_of_several")
     text = source[target.start_byte : target.end_byte].decode()
     is_heredoc = kind == "<<<" or (kind == "<" and text == HEREDOC_PLACEHOLDER)
     if is_heredoc or (kind in (">&", "<&") and _DUPLICATE.fullmatch(text)):
@@ -82,7 +82,7 @@ def add_redirect_target(
     """Add the file that this redirection operator opens."""
     path = target.value
     if _NETWORK.match(path or target.prefix):
-        raise UnjudgeableCommandError("it opens a network connection through a redirection")
+        raise UnjudgeableCommandError("network_redirection")
     if path in _NULL_DEVICES:
         return
     match kind:
@@ -94,8 +94,8 @@ def add_redirect_target(
             reads.append(target)
             writes.append(target)
         case _:
-            raise UnjudgeableCommandError(f"Shoal cannot check the redirection {kind}")
+            raise UnjudgeableCommandError("unknown_redirection", kind=kind)
 
 
 def _build_redirection_error() -> UnjudgeableCommandError:
-    return UnjudgeableCommandError("a redirection has a form that Shoal cannot check")
+    return UnjudgeableCommandError("redirection_form")

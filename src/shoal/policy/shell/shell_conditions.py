@@ -84,4 +84,4 @@ def _check_blanks_in_shell_test(test: Node, source: bytes) -> None:
 
 
 def _build_shell_test_error() -> UnjudgeableCommandError:
-    return UnjudgeableCommandError("the test has a form that Shoal cannot check")
+    return UnjudgeableCommandError("test_form")

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from shoal.policy.policy_texts import format_shell_reason
+
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
@@ -60,7 +62,10 @@ _EXPANDED_TEXT = re.compile(r"[$`\\]")
 
 
 class UnjudgeableCommandError(Exception):
-    """The command cannot be judged before it runs; the text says why."""
+    """The command cannot be judged before it runs; the text, a section of `shell.md`, says why."""
+
+    def __init__(self, key: str, /, **values: object) -> None:
+        super().__init__(format_shell_reason(key, **values))
 
 
 class HereDocument(Struct, frozen=True):
@@ -93,21 +98,21 @@ def _load_bash_parser() -> Parser:
 def parse_shell_command(command: str) -> ParsedShellCommand:
     """Parse a script. Raises `UnjudgeableCommandError`."""
     if len(command) > MAX_COMMAND_LENGTH:
-        raise UnjudgeableCommandError(f"the command has more than {MAX_COMMAND_LENGTH} characters")
+        raise UnjudgeableCommandError("long_text", maximum=MAX_COMMAND_LENGTH)
     if _UNREADABLE.search(command):
-        raise UnjudgeableCommandError("the command contains control characters or invisible spaces")
+        raise UnjudgeableCommandError("control_characters")
     bodies: list[str] = []
     heredocs: list[HereDocument] = []
     if "<" in command and _OWN_PLACEHOLDER.search(command):
-        raise UnjudgeableCommandError(f"the command contains {HEREDOC_PLACEHOLDER}, which is reserved")
+        raise UnjudgeableCommandError("reserved_word", word=HEREDOC_PLACEHOLDER)
     if "<<" in command:
         command = _replace_heredocs(command, bodies, heredocs)
     if len(command) > MAX_SIGNS and sum(map(command.count, _SIGNS)) > MAX_SIGNS:
-        raise UnjudgeableCommandError(f"the command contains more than {MAX_SIGNS} shell metacharacters")
+        raise UnjudgeableCommandError("many_metacharacters", maximum=MAX_SIGNS)
     source = command.encode()
     root = _load_bash_parser().parse(source).root_node
     if root.has_error:
-        raise UnjudgeableCommandError("the command does not parse as bash")
+        raise UnjudgeableCommandError("not_bash")
     if _MARKED in source:
         _check_heredoc_placeholders(root, source)
     return ParsedShellCommand(root, source, tuple(bodies), tuple(heredocs))
@@ -132,7 +137,7 @@ def _replace_heredocs(command: str, live_bodies: list[str], heredocs: list[HereD
     while (start := _find_heredoc(command)) >= 0:
         match = _HEREDOC.match(command, start)
         if match is None or "<<" in command[match.end("mark") : match.end()]:
-            raise UnjudgeableCommandError("the here-document has a form that Shoal cannot check")
+            raise UnjudgeableCommandError("heredoc_form")
         body, after = _split_heredoc_body(command, match)
         if not match["quote"] and _LIVE_BODY.search(body):
             live_bodies.append(body)
@@ -143,7 +148,7 @@ def _replace_heredocs(command: str, live_bodies: list[str], heredocs: list[HereD
         )
         head = command[:start]
         if head.endswith("\\"):
-            raise UnjudgeableCommandError("the here-document has a form that Shoal cannot check")
+            raise UnjudgeableCommandError("heredoc_form")
         done.append(f"{head}<{HEREDOC_PLACEHOLDER}{match['rest']}\n")
         command = after
     return "".join((*done, command))
@@ -158,9 +163,7 @@ def find_heredoc_substitutions(body: str) -> list[str]:
         if match[0] == "`":
             end = body.find("`", position)
             if end < 0:
-                raise UnjudgeableCommandError(
-                    "the here-document contains a substitution that Shoal cannot check"
-                )
+                raise UnjudgeableCommandError("heredoc_substitution")
             scripts.append(_check_heredoc_script(body[position:end]))
             position = end + 1
         elif match[0] == "$(":
@@ -170,7 +173,7 @@ def find_heredoc_substitutions(body: str) -> list[str]:
         elif match[0] not in ("\\", "${") or (
             match[0] == "${" and not _PLAIN_BODY_VARIABLE.match(body, position)
         ):
-            raise UnjudgeableCommandError("the here-document contains an expansion that Shoal cannot check")
+            raise UnjudgeableCommandError("heredoc_expansion")
         elif match[0] == "\\":
             position += 1
     return scripts
@@ -209,12 +212,12 @@ def _find_substitution_end(body: str, start: int) -> int:
             break
         if not _load_bash_parser().parse(body[start:end].encode()).root_node.has_error:
             return end
-    raise UnjudgeableCommandError("the here-document contains a substitution that does not end")
+    raise UnjudgeableCommandError("heredoc_open_substitution")
 
 
 def _check_heredoc_script(script: str) -> str:
     if not script.strip() or any(sign in script for sign in ("#", "\\", "<<", "`")):
-        raise UnjudgeableCommandError("the here-document contains a substitution that Shoal cannot check")
+        raise UnjudgeableCommandError("heredoc_substitution")
     return script
 
 
@@ -237,7 +240,7 @@ def _split_heredoc_body(command: str, match: re.Match[str]) -> tuple[str, str]:
         if end < 0:
             break
         position = end + 1
-    raise UnjudgeableCommandError("the here-document does not end")
+    raise UnjudgeableCommandError("heredoc_end")
 
 
 def _check_heredoc_placeholders(root: Node, source: bytes) -> None:
@@ -251,4 +254,4 @@ def _check_heredoc_placeholders(root: Node, source: bytes) -> None:
             found += 1
         stack.extend(node.children)
     if found != expected_count:
-        raise UnjudgeableCommandError("a here-document is used where Shoal cannot check it")
+        raise UnjudgeableCommandError("heredoc_place")

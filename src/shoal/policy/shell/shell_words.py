@@ -183,7 +183,7 @@ class _ShellWordBuilder:
                 self._add_unquoted_text(text)
             case "raw_string":
                 if text[0] != "'" or text.find("'", 1) != len(text) - 1:
-                    raise UnjudgeableCommandError("Shoal cannot tell where a quoted string ends")
+                    raise UnjudgeableCommandError("quoted_end")
                 self._add_quoted_text(text[1:-1])
             case "ansi_c_string":
                 self._add_quoted_text(_decode_ansi_quoting(text))
@@ -196,10 +196,10 @@ class _ShellWordBuilder:
 
     def _add_unquoted_text(self, text: str) -> None:
         if not _WORD.fullmatch(text):
-            raise UnjudgeableCommandError("a word contains characters that Shoal cannot check")
+            raise UnjudgeableCommandError("word_characters")
         if not self._begun:
             if text[:1] == "#":
-                raise UnjudgeableCommandError("Shoal cannot tell whether a word is a comment")
+                raise UnjudgeableCommandError("word_or_comment")
             self._begun = self._starts_bare = True
         if "\\" in text:
             self._bare.append(re.sub(r"\\.", _QUOTED, text, flags=re.DOTALL))
@@ -217,7 +217,7 @@ class _ShellWordBuilder:
         position = node.start_byte
         for child in node.children:
             if child.start_byte != position:
-                raise UnjudgeableCommandError("Shoal cannot parse a word of the command")
+                raise UnjudgeableCommandError("word_form")
             self.add_syntax_node(child)
             position = child.end_byte
 
@@ -225,7 +225,7 @@ class _ShellWordBuilder:
         """Add a quoted string, including text between its children: the grammar has no nodes for blanks."""
         children = node.children
         if children[0].type != '"' or children[-1].type != '"' or len(children) < 2:
-            raise UnjudgeableCommandError("Shoal cannot tell where a quoted string ends")
+            raise UnjudgeableCommandError("quoted_end")
         position = children[0].end_byte
         for child in children[1:-1]:
             if child.type in ("string_content", "$"):
@@ -241,7 +241,7 @@ class _ShellWordBuilder:
     def _add_double_quoted_text(self, start: int, end: int) -> None:
         text = self._source[start:end].decode()
         if not _QUOTED_TEXT.fullmatch(text):
-            raise UnjudgeableCommandError("a quoted string contains characters that Shoal cannot check")
+            raise UnjudgeableCommandError("quoted_characters")
         self._add_quoted_text(_QUOTED_ESCAPE.sub(r"\1", text) if "\\" in text else text)
 
     def _add_known_variable(self, text: str, *, quoted: bool) -> bool:
@@ -275,7 +275,7 @@ class _ShellWordBuilder:
             or (kind == "arithmetic_expansion" and _SUM.fullmatch(text))
         ):
             if kind not in ("expansion", "arithmetic_expansion"):
-                raise UnjudgeableCommandError(f"Shoal cannot know {text[:60]} before the command runs")
+                raise UnjudgeableCommandError("unknown_expansion", text=text[:60])
             self._nested.append(node)
         self._begun = True
         if self._known:
@@ -341,12 +341,12 @@ def _decode_ansi_quoting(text: str) -> str:
         elif code := hexadecimal or octal or point:
             number = int(code, 8 if octal else 16)
             if number == 0 or (number > 127 and not point):
-                raise UnjudgeableCommandError("a $'…' string contains a byte that Shoal cannot check")
+                raise UnjudgeableCommandError("ansi_byte")
             parts.append(chr(number))
         else:
             parts.append(match[0])
     if position != len(body) or "'" in _ESCAPE.sub("", body):
-        raise UnjudgeableCommandError("a $'…' string has a form that Shoal cannot check")
+        raise UnjudgeableCommandError("ansi_form")
     return "".join(parts)
 
 

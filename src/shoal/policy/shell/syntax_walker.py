@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from shoal.policy.policy_texts import format_shell_reason
 from shoal.policy.shell.command_expansion import UnexpandedShellCommand, expand_found_command
 from shoal.policy.shell.evaluated_text import UNKNOWN_NUMBER, ShellVariables, note_evaluated_words
 from shoal.policy.shell.known_commands import (
@@ -125,16 +126,16 @@ class ShellSyntaxWalker:
     def add_evaluated_commands(self) -> None:
         """Add a placeholder if an expression may run a command that the walk has not seen."""
         if self._variables is not None and self._variables.may_run_text:
-            self.add_unknown_command("an expression")
+            self._add_unknown_command("expression_run")
 
-    def note_trouble(self, reason: str) -> None:
-        """Record that the command needs permission, although all that it runs is found."""
-        self.trouble = self.trouble or reason
+    def note_trouble(self, key: str, /, **values: object) -> None:
+        """Record why the command needs permission, although all that it runs is found."""
+        self.trouble = self.trouble or format_shell_reason(key, **values)
 
-    def add_unknown_command(self, name: str) -> None:
+    def _add_unknown_command(self, key: str) -> None:
         """Add a placeholder for a command that is known only at run time, which a rule may forbid."""
-        reason = f"Shoal cannot tell what {name} will run"
-        self.note_trouble(reason)
+        reason = format_shell_reason(key)
+        self.trouble = self.trouble or reason
         self.parts.append(
             SimpleShellCommand(text=self.text.strip(), argv=None, via=self._via, why=reason, words=(None,))
         )
@@ -143,13 +144,13 @@ class ShellSyntaxWalker:
         parsed = parse_shell_command(text)
         self._source, self._heredocs = parsed.source, parsed.heredocs
         if parsed.root.type != "program":
-            raise UnjudgeableCommandError("the command does not parse as bash")
+            raise UnjudgeableCommandError("not_bash")
         self._walk_container(parsed.root)
         for body in parsed.live_bodies:
             self._walk_heredoc_body(body)
 
     def _walk_heredoc_body(self, body: str) -> None:
-        self.note_trouble("the here-document contains expansions")
+        self.note_trouble("heredoc_expansions")
         for script in find_heredoc_substitutions(body):
             saved_directories = PossibleShellDirectories(self.directories.candidates)
             self.walk_script(script, self._via, self.outer)
@@ -158,7 +159,7 @@ class ShellSyntaxWalker:
     def _enter_nesting_level(self) -> None:
         self._depth += 1
         if self._depth > MAX_NESTING:
-            raise UnjudgeableCommandError("the command is nested too deeply")
+            raise UnjudgeableCommandError("deep_nesting")
 
     def _get_node_text(self, node: Node) -> str:
         return self._source[node.start_byte : node.end_byte].decode()
@@ -180,9 +181,7 @@ class ShellSyntaxWalker:
             handler(node)
             self._depth -= 1
         else:
-            raise UnjudgeableCommandError(
-                f"{self._get_node_text(node)[:60]!r} is a construct that Shoal cannot check"
-            )
+            raise UnjudgeableCommandError("unknown_construct", text=repr(self._get_node_text(node)[:60]))
 
     def _walk_container(self, node: Node) -> None:
         kind = node.type
@@ -197,7 +196,7 @@ class ShellSyntaxWalker:
         if saved_directories:
             self.directories = saved_directories
         if kind == "program" and not _BETWEEN_STATEMENTS.fullmatch(self._source, node.end_byte):
-            raise UnjudgeableCommandError("Shoal cannot tell where the command ends")
+            raise UnjudgeableCommandError("command_end")
 
     def _walk_statement_sequence(self, children: list[Node], position: int, end: int | None = None) -> None:
         source = self._source
@@ -210,7 +209,7 @@ class ShellSyntaxWalker:
                 and source[position:start] != b" "
                 and not _BETWEEN_STATEMENTS.fullmatch(source, position, start)
             ):
-                raise UnjudgeableCommandError("it contains syntax that Shoal cannot check")
+                raise UnjudgeableCommandError("syntax")
             if child.is_named:
                 if before is not None and before.type == "|":
                     self.piped_from = source[children[0].start_byte : before.start_byte].decode()
@@ -220,11 +219,11 @@ class ShellSyntaxWalker:
             elif (kind := child.type) not in ENDING_SIGNS and (
                 kind not in TOKENS or not is_standalone_reserved_word(child, source)
             ):
-                raise UnjudgeableCommandError(f"{kind!r} is a construct that Shoal cannot check")
+                raise UnjudgeableCommandError("unknown_construct", text=repr(kind))
             position = child.end_byte
             before = child
         if end is not None and not _BETWEEN_STATEMENTS.fullmatch(self._source, position, end):
-            raise UnjudgeableCommandError("it contains syntax that Shoal cannot check")
+            raise UnjudgeableCommandError("syntax")
 
     def _on_comment(self, node: Node) -> None:
         before = self._source[node.start_byte - 1 : node.start_byte]
@@ -235,7 +234,7 @@ class ShellSyntaxWalker:
             or after not in (b"", b"\n")
             or "\n" in self._get_node_text(node)
         ):
-            raise UnjudgeableCommandError("Shoal cannot tell where a comment ends")
+            raise UnjudgeableCommandError("comment_end")
 
     def _on_redirected_statement(self, node: Node) -> None:
         body: Node | None = None
@@ -243,14 +242,14 @@ class ShellSyntaxWalker:
         position = node.start_byte
         for child in node.children:
             if not _BETWEEN_STATEMENTS.fullmatch(self._source, position, child.start_byte):
-                raise UnjudgeableCommandError("it contains syntax that Shoal cannot check")
+                raise UnjudgeableCommandError("syntax")
             position = child.end_byte
             if child.type in _REDIRECTS:
                 redirects.append(child)
             elif body is None and not redirects:
                 body = child
             else:
-                raise UnjudgeableCommandError("a redirection is used where Shoal cannot check it")
+                raise UnjudgeableCommandError("redirection_place")
         if body is not None and body.type == "command":
             self._walk_command(body, *parse_redirections(redirects, self._source, self._decode_node_words))
             return
@@ -273,7 +272,7 @@ class ShellSyntaxWalker:
         variable = self._get_node_text(children[1])
         record_value = self.variables.add_value
         if children[0].type != "for" or not is_harmless_shell_variable(variable):
-            self.note_trouble("the loop sets a variable that other programs may use")
+            self.note_trouble("loop_variable")
             record_value = self._record_variable_value
         self._check_spacing(children)
         rest = list(children[2:])
@@ -287,9 +286,7 @@ class ShellSyntaxWalker:
                     if word.value is not None or not self._is_number_source(child):
                         record_value(variable, word.value)
             elif child.type not in ("in", ";", "\n"):
-                raise UnjudgeableCommandError(
-                    f"{self._get_node_text(child)[:60]!r} is a construct that Shoal cannot check"
-                )
+                raise UnjudgeableCommandError("unknown_construct", text=repr(self._get_node_text(child)[:60]))
         self._append_listed_directories(node, values)
         for value in values if self._can_know_values(variable, values) else [ShellWord(None, many=True)]:
             if value.value or value.pattern or value.stream:
@@ -308,7 +305,7 @@ class ShellSyntaxWalker:
     def _on_c_style_for_statement(self, node: Node) -> None:
         children = node.children
         if [child.type for child in children[:2]] != ["for", "(("]:
-            raise UnjudgeableCommandError("the loop has a form that Shoal cannot check")
+            raise UnjudgeableCommandError("loop_form")
         end = next(index for index, child in enumerate(children) if child.type == "))")
         self._walk_arithmetic(node, children[1].end_byte, children[end].start_byte, is_loop=True)
         self.repeated += 1
@@ -316,22 +313,22 @@ class ShellSyntaxWalker:
             if child.type in ("do_group", "compound_statement"):
                 self._walk_statement(child)
             elif child.type not in (";", "\n"):
-                raise UnjudgeableCommandError("the loop has a form that Shoal cannot check")
+                raise UnjudgeableCommandError("loop_form")
         self.repeated -= 1
 
     def _walk_arithmetic(self, node: Node, start: int, end: int, *, is_loop: bool = False) -> None:
         """Walk the substitutions of an arithmetic expression, and record what it evaluates."""
         text = self._mask_nested_expansions(node, start, end)
         if is_loop or not _NUMBERS.fullmatch(text):
-            self.note_trouble(f"{self._get_node_text(node)[:60]!r} is a construct that Shoal cannot check")
+            self.note_trouble("unknown_construct", text=repr(self._get_node_text(node)[:60]))
         depth = 0
         for character in text:
             depth += (character == "(") - (character == ")")
             if depth < 0:
                 # To bash two subshells, as in `((a) || (b))`.
-                raise UnjudgeableCommandError("Shoal cannot tell where an expression ends")
+                raise UnjudgeableCommandError("expression_end")
         if any(sign in text for sign in "\\`\"';" if sign != ";" or not is_loop) or "$(" in text:
-            raise UnjudgeableCommandError("an expression has a form that Shoal cannot check")
+            raise UnjudgeableCommandError("expression_form")
         for expression in text.split(";"):
             self.variables.add_expression(expression)
 
@@ -346,7 +343,7 @@ class ShellSyntaxWalker:
         while stack:
             child = stack.pop()
             if child.type == "process_substitution":
-                raise UnjudgeableCommandError("a substitution is used where Shoal cannot check it")
+                raise UnjudgeableCommandError("substitution_place")
             if child.type not in _NESTED_EXPANSIONS:
                 stack.extend(reversed(child.children))
                 continue
@@ -384,7 +381,7 @@ class ShellSyntaxWalker:
             if child.type == "case_item":
                 self._walk_case_item(child)
             elif child.type not in ("in", "esac", "\n", ";"):
-                raise UnjudgeableCommandError("the case has a form that Shoal cannot check")
+                raise UnjudgeableCommandError("case_form")
 
     def _check_spacing(self, children: list[Node]) -> None:
         """Check that only blanks and newlines separate the words of a construct."""
@@ -394,35 +391,35 @@ class ShellSyntaxWalker:
                 continue
             may_touch = right.type in (";", "\n") or left.type in (";", "\n", ";;")
             if gap.strip(b" \t\n") or not (gap or may_touch):
-                raise UnjudgeableCommandError("it contains syntax that Shoal cannot check")
+                raise UnjudgeableCommandError("syntax")
 
     def _walk_case_item(self, node: Node) -> None:
         children = list(node.children)
         while children and children[0].type != ")":
             child = children.pop(0)
             if children and self._source[child.end_byte : children[0].start_byte].strip(b" \t"):
-                raise UnjudgeableCommandError("a case has a pattern that Shoal cannot check")
+                raise UnjudgeableCommandError("case_pattern")
             if child.type in ("|", "(") or PLAIN_PATTERN.fullmatch(self._get_node_text(child)):
                 continue
             if child.type not in WORD_NODE_TYPES:
-                raise UnjudgeableCommandError("a case has a pattern that Shoal cannot check")
-            self.note_trouble("a case has a pattern that Shoal cannot check")
+                raise UnjudgeableCommandError("case_pattern")
+            self.note_trouble("case_pattern")
             self._decode_node_words(child)
         self._walk_statement_sequence(children, children[0].start_byte if children else node.end_byte)
 
     def _on_function_definition(self, node: Node) -> None:
         name = self._get_node_text(next(child for child in node.children if child.type == "word"))
         if not SIMPLE_WORD.fullmatch(name):
-            raise UnjudgeableCommandError("the function has a name that Shoal cannot check")
+            raise UnjudgeableCommandError("function_name")
         self.functions.add(name)
         self.repeated += 1
         for child in node.children:
             if child.type in ("compound_statement", "subshell", *_REDIRECTS):
                 if child.type != "compound_statement":
-                    self.note_trouble("the function has a form that Shoal cannot check")
+                    self.note_trouble("function_form")
                 self._walk_statement(child)
             elif child.type not in ("word", "function", "(", ")"):
-                raise UnjudgeableCommandError("the function has a form that Shoal cannot check")
+                raise UnjudgeableCommandError("function_form")
         self.repeated -= 1
 
     # Assignments
@@ -434,7 +431,7 @@ class ShellSyntaxWalker:
     def _on_variable_assignment(self, node: Node) -> None:
         name = self._parse_variable_assignment(node)
         if not (is_harmless_shell_variable(name) or name in HARMLESS_VARIABLES):
-            self.note_trouble(f"it sets {name}, which later commands may use")
+            self.note_trouble("sets_variable", name=name)
         self._note_known_value(name, node)
         self._append_readonly_command(self._get_node_text(node), (), (), f"sets {name}")
 
@@ -451,7 +448,7 @@ class ShellSyntaxWalker:
         self._check_spacing(node.children)
         flags = ""
         if not arguments:
-            self.note_trouble(f"{keyword.type} without a name prints variables, which may hold secrets")
+            self.note_trouble("prints_variables", keyword=keyword.type)
         for child in arguments:
             is_harmless, name = False, ""
             if child.type == "variable_assignment":
@@ -464,12 +461,12 @@ class ShellSyntaxWalker:
             elif child.type == "variable_name":
                 name = self._get_node_text(child)
             else:
-                raise UnjudgeableCommandError("a declaration has a form that Shoal cannot check")
+                raise UnjudgeableCommandError("declaration_form")
             if name and ("i" in flags or "n" in flags):
                 # Its values, here and later, are expressions or names.
                 self.variables.add_expression(name)
             if not is_harmless:
-                self.note_trouble(f"{self._get_node_text(node)[:60]!r} changes how later commands behave")
+                self.note_trouble("later_behavior", text=repr(self._get_node_text(node)[:60]))
         self._append_readonly_command(self._get_node_text(node), (), (), "sets display options")
 
     def _record_declared_words(self, keyword: str, words: list[ShellWord]) -> None:
@@ -497,7 +494,7 @@ class ShellSyntaxWalker:
 
     def _record_variable_value(self, name: str, value: str | None) -> None:
         if name in REDEFINING_VARIABLES:
-            raise UnjudgeableCommandError(f"{name} changes how the shell reads later commands")
+            raise UnjudgeableCommandError("later_reading", name=name)
         self.variables.add_value(name, value)
         if name in COMMAND_VARIABLES or name.startswith("GIT_CONFIG_"):
             # Settings of git can name any command, under any subcommand.
@@ -520,45 +517,45 @@ class ShellSyntaxWalker:
         """Return the name that an assignment sets; walks the substitutions in its value."""
         name, equals, *value = node.children
         if name.end_byte != equals.start_byte:
-            raise UnjudgeableCommandError("an assignment has a form that Shoal cannot check")
+            raise UnjudgeableCommandError("assignment_form")
         if name.type == "subscript":
             name = self._walk_subscript(name)
         if name.type != "variable_name" or equals.type not in ("=", "+="):
-            raise UnjudgeableCommandError("an assignment has a form that Shoal cannot check")
+            raise UnjudgeableCommandError("assignment_form")
         if len(value) > 1 or (value and value[0].start_byte != equals.end_byte):
-            raise UnjudgeableCommandError("an assignment has a form that Shoal cannot check")
+            raise UnjudgeableCommandError("assignment_form")
         text = self._get_node_text(name)
         if value and value[0].type == "array":
             self._walk_array(text, value[0])
         elif value:
             self._walk_assigned_value(text, value[0])
         if not _VARIABLE_NAME.fullmatch(text):
-            raise UnjudgeableCommandError("an assignment has an invalid name")
+            raise UnjudgeableCommandError("assignment_name")
         return text
 
     def _walk_assigned_value(self, name: str, node: Node) -> None:
         if node.type not in WORD_NODE_TYPES:
-            raise UnjudgeableCommandError("an assignment has a form that Shoal cannot check")
+            raise UnjudgeableCommandError("assignment_form")
         words = self._decode_node_words(node)
         value = words[0].value if len(words) == 1 else None
         self._record_variable_value(name, "0" if value is None and self._is_number_source(node) else value)
 
     def _walk_subscript(self, node: Node) -> Node:
         """Walk a subscript of a variable that is set; return the node of its name."""
-        self.note_trouble("an assignment has a form that Shoal cannot check")
+        self.note_trouble("assignment_form")
         name = node.children[0]
         subscript = self._mask_nested_expansions(node, name.end_byte, node.end_byte)
         if not (subscript.startswith("[") and subscript.endswith("]")):
-            raise UnjudgeableCommandError("an assignment has a form that Shoal cannot check")
+            raise UnjudgeableCommandError("assignment_form")
         self.variables.add_expression(subscript[1:-1])
         return name
 
     def _walk_array(self, name: str, node: Node) -> None:
-        self.note_trouble("an assignment has a form that Shoal cannot check")
+        self.note_trouble("assignment_form")
         self._check_spacing(node.children[1:-1])
         for child in node.children[1:-1]:
             if child.type not in WORD_NODE_TYPES:
-                raise UnjudgeableCommandError("an array has a form that Shoal cannot check")
+                raise UnjudgeableCommandError("array_form")
             if (match := _SUBSCRIPTED.fullmatch(self._get_node_text(child))) is not None:
                 self.variables.add_expression(match["subscript"])
             for word in self._decode_node_words(child):
@@ -569,7 +566,7 @@ class ShellSyntaxWalker:
     def _on_test_command(self, node: Node) -> None:
         words = parse_shell_test_words(node, self._source, self._decode_node_words, self.variables)
         if words[0].value == "[[" and is_evaluating_test(words):
-            self.note_trouble("the test may evaluate its operands as code")
+            self.note_trouble("test_evaluates")
         self._expand_found_command(node, words, (), ())
 
     def _walk_command(self, node: Node, reads: list[ShellWord], writes: list[ShellWord]) -> None:
@@ -585,10 +582,10 @@ class ShellSyntaxWalker:
                 and source[position:start] != b" "
                 and not _BETWEEN_WORDS.fullmatch(source, position, start)
             ):
-                raise UnjudgeableCommandError("it contains syntax that Shoal cannot check")
+                raise UnjudgeableCommandError("syntax")
             if kind in WORD_NODE_TYPES or kind == "command_name":
                 if start == position and start != node.start_byte:
-                    raise UnjudgeableCommandError("two words of the command have no space between them")
+                    raise UnjudgeableCommandError("no_space")
                 words.extend(self._decode_node_words(child.children[0] if kind == "command_name" else child))
             elif kind == "variable_assignment":
                 name = self._parse_variable_assignment(child)
@@ -597,9 +594,7 @@ class ShellSyntaxWalker:
             elif kind in _REDIRECTS:
                 add_redirection_files(child, source, self._decode_node_words, reads, writes)
             else:
-                raise UnjudgeableCommandError(
-                    f"{self._get_node_text(child)[:60]!r} is a construct that Shoal cannot check"
-                )
+                raise UnjudgeableCommandError("unknown_construct", text=repr(self._get_node_text(child)[:60]))
             position = child.end_byte
         self._expand_found_command(node, words, reads, writes, tuple(sets))
 
@@ -649,7 +644,7 @@ class ShellSyntaxWalker:
 
     def _walk_unusual_expansion(self, node: Node) -> None:
         """Walk an expansion that evaluates or assigns something, or that has others inside."""
-        self.note_trouble(f"Shoal cannot know {self._get_node_text(node)[:60]} before the command runs")
+        self.note_trouble("unknown_expansion", text=self._get_node_text(node)[:60])
         match = _EXPANSION.fullmatch(
             "${"
             + self._mask_nested_expansions(
@@ -657,14 +652,14 @@ class ShellSyntaxWalker:
             )
         )
         if match is None or "$(" in match[0] or "<(" in match[0] or ">(" in match[0]:
-            raise UnjudgeableCommandError(f"Shoal cannot predict {self._get_node_text(node)[:60]}")
+            raise UnjudgeableCommandError("unpredictable", text=self._get_node_text(node)[:60])
         rest = match["rest"]
         if match["subscript"] is not None and not _KEYS.fullmatch(match["subscript"]):
             self.variables.add_expression(match["subscript"].replace("\x01", "`"))
         if match["sign"] == "!" and not (match["subscript"] or rest[:1] in ("*", "@")):
             self.variables.add_expression(match["name"])
         if rest == "@P":
-            self.add_unknown_command("an expansion")
+            self._add_unknown_command("expansion_run")
         elif _SUBSTRING.match(rest):
             self.variables.add_expression(rest[1:].replace("\x01", "`"))
         elif rest.startswith((":=", "=")):
@@ -672,7 +667,7 @@ class ShellSyntaxWalker:
 
     def _walk_substitution(self, node: Node) -> None:
         if node.type == "simple_expansion":
-            self.note_trouble(f"{self._get_node_text(node).strip()} may hold a secret")
+            self.note_trouble("secret_variable", text=self._get_node_text(node).strip())
             return
         if node.type == "expansion":
             self._walk_unusual_expansion(node)
@@ -680,14 +675,14 @@ class ShellSyntaxWalker:
         if node.type == "arithmetic_expansion":
             children = node.children
             if children[0].type != "$((" or children[-1].type != "))":
-                raise UnjudgeableCommandError("an expression has a form that Shoal cannot check")
+                raise UnjudgeableCommandError("expression_form")
             self._walk_arithmetic(node, children[0].end_byte, children[-1].start_byte)
             return
         children, text = node.children, self._get_node_text(node)
         if text[0] == "`" and ("\\" in text or '"' in text or "`" in text[1:-1] or "#" in text):
-            raise UnjudgeableCommandError("a substitution in backticks has a form that Shoal cannot check")
+            raise UnjudgeableCommandError("backticks_form")
         if children[0].type not in ("$(", "`", "<(", ">(") or children[-1].type not in (")", "`"):
-            raise UnjudgeableCommandError("a substitution has a form that Shoal cannot check")
+            raise UnjudgeableCommandError("substitution_form")
         self._enter_nesting_level()
         saved_state = PossibleShellDirectories(self.directories.candidates), self.repeated
         self.repeated = 0

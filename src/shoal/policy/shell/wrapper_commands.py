@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from shoal.policy.policy_texts import format_shell_reason
 from shoal.policy.shell.readonly_usage import ParsedCommandOptions, parse_command_options
 from shoal.policy.shell.shell_words import ShellWord
 
@@ -64,7 +65,7 @@ def unwrap_command(name: str, words: Sequence[ShellWord], piped: ShellWord | Non
     wrapper = WRAPPERS[name]
     options = parse_command_options(words, wrapper.flags, leading=True)
     if options.refused:
-        return UnwrappedCommand(trouble=f"{name} has a flag that Shoal cannot check")
+        return UnwrappedCommand(trouble=format_shell_reason("wrapper_flag", name=name))
     index = len(words) - len(options.operands) + wrapper.operands
     sets: list[str] = []
     if name in ("env", "sudo", "doas"):
@@ -73,7 +74,7 @@ def unwrap_command(name: str, words: Sequence[ShellWord], piped: ShellWord | Non
             index += 1
     rest = tuple(words[index:])
     if any(word.many and word.value is None for word in words[:index]):
-        return UnwrappedCommand(trouble=f"{name} has arguments that Shoal cannot know before it runs")
+        return UnwrappedCommand(trouble=format_shell_reason("wrapper_arguments", name=name))
     if name == "xargs":
         rest = _add_xargs_input(options, rest, piped or ShellWord(None, many=True))
     return UnwrappedCommand(words=rest, sets=tuple(sets))

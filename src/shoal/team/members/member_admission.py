@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from shoal.core.agents.subagents import ResolvedAgentSettings, RetainedWorktreeWork, SpawnRequest
 from shoal.core.budgets.limits import AgentSlot, BudgetRefusal
+from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import AgentRequestRefused, AgentTranscriptMissing, InvalidName, ShoalError
 from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, AgentName, TaskId, parse_teammate_name
@@ -207,13 +208,13 @@ class MemberAdmission:
             slot = self._reserve_agent_slot(entry.agent_type, is_resumed=True)
             return await self._restore_member(entry, claimed_tasks, lead_mail_ids, slot)
         except AgentTranscriptMissing as error:
-            reason, leaves_roster = f"it could not be resumed and left the team: {error}", True
+            reason, leaves_roster = format_end_reason("left_team", error=error), True
         except (ShoalError, OSError) as error:
             # The cause may pass, so the member stays in the team.
             if slot is not None:
                 self._services.note(f"The teammate {entry.name} could not be resumed and is down: {error}")
                 return AdmittedMember(member=DownMember(entry, str(error)), entry=entry, slot=slot)
-            reason, leaves_roster = f"it cannot be resumed now; the next start will retry: {error}", False
+            reason, leaves_roster = format_end_reason("not_resumed_yet", error=error), False
         if slot is not None:
             self._services.runtime.budget.close_agent_slot(slot)
         self._services.note(f"The teammate {entry.name} is not available: {reason}")

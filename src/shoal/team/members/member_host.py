@@ -18,6 +18,7 @@ from shoal.core.agents.subagents import (
 from shoal.core.budgets.limits import AgentSlot
 from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.conversation.tools import ToolContext
+from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import AgentRequestRefused, ShoalError
 from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, USER_NAME, AgentName, TeamName
@@ -65,8 +66,6 @@ from shoal.wire.member_channel_codec import (
     MemberStopRequestedMessage,
     SessionPermissionChangedMessage,
 )
-
-LEAD_GONE = "its lead is gone"
 
 
 class TeamMembership(Struct, frozen=True, kw_only=True):
@@ -201,7 +200,7 @@ class MemberHost:
                 )
             except ShoalError as error:
                 self._services.note(f"{member.name} ends because its team is gone: {error}")
-                self.request_member_end("its lead deleted the team")
+                self.request_member_end(format_end_reason("team_deleted"))
                 return
 
     def request_member_end(self, why: str, *, resumable: bool = False) -> None:
@@ -313,7 +312,7 @@ class MemberHost:
             self._approved_request = shutdown_request
             if self._channel is not None:
                 self._channel.send_message(MemberShutdownAgreedMessage(request=shutdown_request.request_id))
-            self.request_member_end("it shut down on request")
+            self.request_member_end(format_end_reason("shut_down"))
             # This is the member's own tool call and ends with it: its model must not be called after this.
             await asyncio.Event().wait()
         self._has_rejected = True
@@ -439,7 +438,7 @@ class MemberHost:
 
     async def _listen_to_lead(self, channel: LeadChannel) -> None:
         await channel.listen(self._handle_lead_command)
-        self.request_member_end(LEAD_GONE, resumable=True)
+        self.request_member_end(format_end_reason("lead_gone"), resumable=True)
 
     def _handle_lead_command(self, message: LeadCommandMessage) -> None:
         member = self._member
@@ -477,7 +476,7 @@ class MemberHost:
         work: RetainedWorktreeWork | None = None
         try:
             try:
-                await self._services.stop_agents_of(member.id, "the teammate that started it has ended")
+                await self._services.stop_agents_of(member.id, format_end_reason("member_ended"))
             finally:
                 work = await member.clean_up()
         except ShoalError as error:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
+from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import AgentTranscriptMissing, ShoalError
 from shoal.core.events import MemberWentDown
 from shoal.core.names import LEAD_NAME, AgentName
@@ -138,7 +139,7 @@ class MemberRecovery:
         self._services.runtime.inbox.queue.discard_agent_items(member.id)
         self._services.runtime.budget.deactivate_agent_slot(handle.slot)
         try:
-            await self._services.stop_agents_of(member.id, "the teammate that started it is down")
+            await self._services.stop_agents_of(member.id, format_end_reason("member_down"))
             await member.clean_up()
         except ShoalError as error:
             self._services.note(f"{member.name} could not be cleaned up completely: {error}")

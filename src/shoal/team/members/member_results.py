@@ -14,6 +14,7 @@ from shoal.core.agents.subagents import (
 from shoal.core.budgets.usage import Usage
 from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.conversation.messages import TextBlock
+from shoal.core.core_texts import format_end_reason
 from shoal.core.events import AgentEnded, AgentStarted
 from shoal.core.ids import AgentId
 from shoal.core.names import AgentName
@@ -84,12 +85,16 @@ class LostMember(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_agent_started_event(cls, started: AgentStarted) -> LostMember:
-        worktree_text = f"; its worktree was {started.cwd}" if started.isolation else ""
+        why = (
+            format_end_reason("lost_with_lead_in_worktree", path=started.cwd)
+            if started.isolation
+            else format_end_reason("lost_with_lead")
+        )
         return cls(
             agent=started.agent,
             name=started.name,
             kind=started.kind,
-            why=f"it had ended when its lead's process was killed{worktree_text}",
+            why=why,
             description=started.description,
             call=started.call,
         )

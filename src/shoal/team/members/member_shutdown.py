@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from shoal.core.agents.subagents import RetainedWorktreeWork
+from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import AgentRequestRefused, ShoalError, TeamNotFound
 from shoal.core.events import AgentEnded, WorktreeWorkRetained
 from shoal.core.names import LEAD_NAME, AgentName
@@ -79,7 +80,7 @@ class MemberShutdown:
         handle.clear_shutdown_request_and_grace()
         if approve:
             handle.approved_request = shutdown_request
-            self._tasks.create_task(self.end_member(handle, "it shut down on request"))
+            self._tasks.create_task(self.end_member(handle, format_end_reason("shut_down")))
             # This is the member's own tool call and ends with it: its model must not be called after this.
             await handle.gone.wait()
             return
@@ -124,7 +125,7 @@ class MemberShutdown:
     async def _end_member_after_grace(self, handle: MemberHandle) -> None:
         await self._services.runtime.clock.sleep(self._services.policy.grace)
         await self.end_member(
-            handle, f"it did not answer the request to shut down within {self._services.policy.grace:g} s"
+            handle, format_end_reason("no_shutdown_answer", seconds=f"{self._services.policy.grace:g}")
         )
 
     async def remove_member(self, handle: MemberHandle, outcome: AgentRunOutcome) -> None:
@@ -140,7 +141,7 @@ class MemberShutdown:
         work: RetainedWorktreeWork | None = None
         try:
             with self._report_cleanup_errors(member.name):
-                await self._services.stop_agents_of(member.id, "the teammate that started it has ended")
+                await self._services.stop_agents_of(member.id, format_end_reason("member_ended"))
             await self._remove_member_from_store(handle)
             with self._report_cleanup_errors(member.name):
                 work = await member.clean_up()

@@ -12,6 +12,7 @@ from msgspec import Struct
 from shoal.agent.agent_runner import AgentRunner
 from shoal.core.agents.subagents import ResolvedAgentSettings, RetainedWorktreeWork, SpawnRequest
 from shoal.core.budgets.limits import AgentSlot
+from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import AgentRequestRefused, ProcessError, ShoalError, StateFileError, TeamStoreError
 from shoal.core.events import AgentStarted, JournaledEvent
 from shoal.core.ids import AgentId
@@ -145,7 +146,7 @@ class RemoteMember:
                 ready = await channel.wait_until_ready()
                 exit_text = "" if ready is not None else await process.wait_until_exit()
         except (TimeoutError, ValueError):
-            ready, exit_text = None, "it did not report that it is ready"
+            ready, exit_text = None, format_end_reason("not_ready")
         except BaseException:
             await _close_and_stop_process(process)
             raise
@@ -230,10 +231,10 @@ class RemoteMember:
                 await self._observer.on_connection_lost(self.name)
             exit_text = await self._process.wait_until_exit()
             if self.is_foreign and self.shutdown_request is not None:
-                return AgentRunOutcome(status="completed", text="", detail="it shut down on request")
+                return AgentRunOutcome(status="completed", text="", detail=format_end_reason("shut_down"))
             if self._end_message is None or is_unexpected:
                 self.death_cause = (
-                    f"it had not answered for {MemberChannelServer.ping_timeout:g} s"
+                    format_end_reason("silent", seconds=f"{MemberChannelServer.ping_timeout:g}")
                     if self._is_stuck
                     else exit_text
                 )
@@ -253,7 +254,7 @@ class RemoteMember:
             return AgentRunOutcome(
                 status="failed",
                 text="",
-                detail=f"its connection failed: {_format_first_grouped_error(error)}",
+                detail=format_end_reason("connection_failed", error=_format_first_grouped_error(error)),
             )
         finally:
             self._process_gone = True
