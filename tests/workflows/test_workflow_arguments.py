@@ -174,6 +174,56 @@ async def test_a_command_that_is_not_permitted_does_not_run(tmp_path: Path, mode
     assert not (tmp_path / "made").exists()
 
 
+LIMITED_LEADS: list[dict[str, Any]] = [
+    {"available_tools": ["Read", "Workflow"]},
+    {"agent": shoal.Agent("limited", prompt="p", tools=["Read", "Workflow"])},
+]
+
+
+@pytest.mark.spec("WFL-01")
+@pytest.mark.parametrize("limits", LIMITED_LEADS)
+async def test_a_step_needs_the_tool_that_it_stands_for(tmp_path: Path, limits: dict[str, Any]) -> None:
+    @shoal.workflow
+    async def touch(flow: shoal.Workflow) -> int:
+        return (await flow.shell("touch made")).exit_code
+
+    @shoal.workflow
+    async def delegate(flow: shoal.Workflow) -> str:
+        return await flow.agent("general-purpose", "work")
+
+    model = shoal.ScriptedModel([])
+    settings = {"shoal": {"workflow_tool": True}}
+    options = {"mode": "bypassPermissions", "settings": settings, **limits}
+    async with shoal.open(cwd=tmp_path, model=model, **options) as session:
+        with pytest.raises(WorkflowError, match="step shell did not run: it needs the tool Bash"):
+            await touch.run(session)
+        with pytest.raises(WorkflowError, match="needs the tool Agent"):
+            await delegate.run(session)
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.spec("WFL-01")
+async def test_a_step_that_a_rule_forbids_names_the_rule(tmp_path: Path) -> None:
+    @shoal.workflow
+    async def touch(flow: shoal.Workflow) -> int:
+        return (await flow.shell("touch made")).exit_code
+
+    @shoal.workflow
+    async def delegate(flow: shoal.Workflow) -> str:
+        return await flow.agent("general-purpose", "work")
+
+    denied = ["Bash", "Agent"]
+    model = shoal.ScriptedModel([])
+    async with shoal.open(
+        cwd=tmp_path, model=model, mode="bypassPermissions", disallowed_tools=denied
+    ) as session:
+        with pytest.raises(WorkflowError, match="Bash .*disallowed_tools"):
+            await touch.run(session)
+        with pytest.raises(WorkflowError, match="the rule Agent"):
+            await delegate.run(session)
+    assert not (tmp_path / "made").exists()
+
+
 @pytest.mark.spec("WFL-01")
 @pytest.mark.parametrize("allowed", [True, False])
 async def test_a_person_decides_about_a_command(tmp_path: Path, allowed: bool) -> None:

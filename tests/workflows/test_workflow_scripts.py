@@ -100,6 +100,27 @@ async def test_a_script_runs_in_the_background_and_the_lead_gets_its_result(tmp_
 
 
 @pytest.mark.spec("WFL-08")
+@pytest.mark.parametrize("mode", ["bypassPermissions", "default"])
+@pytest.mark.parametrize(
+    ("step", "tool"), [("flow.shell('touch made')", "Bash"), ("flow.agent('general-purpose', 'x')", "Agent")]
+)
+async def test_a_script_cannot_use_a_tool_that_the_lead_lacks(
+    tmp_path: Path, mode: str, step: str, tool: str
+) -> None:
+    writer = Writer(f"async def main(flow):\n    return str(await {step})\n")
+    ended = await writer.run(
+        tmp_path,
+        mode=mode,
+        available_tools=["Read", "Workflow"],
+        allowed_tools=["Bash(touch:*)", "Workflow"],
+    )
+    assert ended is not None
+    assert (ended.status, writer.prompts) == ("failed", [])
+    assert f"needs the tool {tool}" in ended.detail
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.spec("WFL-08")
 @pytest.mark.parametrize("allowed", [True, False])
 async def test_a_person_sees_the_script_the_agents_and_the_cost_before_it_runs(
     tmp_path: Path, allowed: bool
