@@ -38,7 +38,7 @@ class StepRecord(Struct, kw_only=True):
 
 
 class DroppedSteps(Struct, frozen=True, kw_only=True):
-    """What a workflow had before it was asked to run steps again."""
+    """State of a workflow before it was asked to run steps again."""
 
     started: WorkflowStarted
     ended: WorkflowEnded | None
@@ -56,7 +56,7 @@ class WorkflowRecord(Struct, kw_only=True):
     is_void: bool = False
     """True if the step that started it runs again on purpose."""
     dropped: DroppedSteps | None = None
-    """What is restored if the program is refused before the first step runs again."""
+    """State to restore if the program is refused before the first step runs again."""
 
     def select_steps(self, rerun_from: int | None) -> list[StepRecord]:
         """Return the steps before the first one that runs again. Raises `TypeError` and `WorkflowError`."""
@@ -76,7 +76,7 @@ class WorkflowRecord(Struct, kw_only=True):
         if self.started.rerun_from is not None and number >= self.started.rerun_from:
             self.dropped = None
 
-    def end(self, event: WorkflowEnded) -> None:
+    def apply_end(self, event: WorkflowEnded) -> None:
         """Apply the end. A refused program changed nothing, so the steps that it was to repeat stay valid."""
         self.ended, dropped, self.dropped = event, self.dropped, None
         if dropped is None or not event.refused:
@@ -140,7 +140,7 @@ class WorkflowRecords:
                 if step is not None:
                     step.is_finished, step.value = True, value
             case WorkflowEnded(workflow=workflow) if workflow in self.workflows:
-                self.workflows[workflow].end(event)
+                self.workflows[workflow].apply_end(event)
             case AgentEnded(agent=agent, completion=completion):
                 self.completions[agent] = completion
             case _:
