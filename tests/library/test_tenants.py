@@ -5,14 +5,27 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 import pytest
 
 import shoal
 from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.errors import BudgetError, SettingsError
+from shoal.core.ids import LEAD_ID
+from shoal.core.names import AgentName
+from shoal.core.permissions.permission_changes import (
+    AddPermissionRulesSuggestion,
+    RuleDestination,
+    SuggestedPermissionRule,
+)
+from shoal.core.teams.mail_bodies import MailedPermissionGrant, PermissionRequestMail
 from shoal.models.scripted_model import ReplyLike
+from shoal.runs.late_answers import resolve_answer_permission_updates
+from shoal.team.channel.mail_question_broker import (
+    build_permission_response,
+    permission_updates_from_suggestions,
+)
 from shoal.testing import make_tool_call, messages_server
 
 
@@ -211,6 +224,13 @@ def raise_error(_: shoal.Question) -> shoal.Answer:
         (lambda _: True, "on_question returned True instead of AllowAnswer"),
         (lambda _: shoal.ChoiceAnswer(answers={}), "instead of AllowAnswer"),
         (raise_error, "on_question failed: ZeroDivisionError: broken"),
+        (lambda question: question.allow(remember="sesion"), "Did you mean session?"),
+        (lambda _: shoal.AllowAnswer(remember=cast("Any", "forever")), "once, session, settings"),
+        (lambda _: shoal.AllowAnswer(remember=cast("Any", ["session"])), "remember=['session']"),
+        (lambda question: question.allow(input=["x"]), "input=['x']"),
+        (lambda question: question.allow(input={"command": object()}), "input={"),
+        (lambda _: shoal.AllowAnswer(updates=cast("Any", ("x",))), "updates=('x',)"),
+        (lambda question: question.deny(3), "reason=3"),
     ],
 )
 async def test_a_question_without_a_usable_answer_is_denied(
@@ -226,6 +246,7 @@ async def test_a_question_without_a_usable_answer_is_denied(
     async with asyncio.timeout(30):
         await shoal.run("go", cwd=tmp_path, model=model, on_question=handler, on_event=on_event)
     assert not (tmp_path / "made").exists()
+    assert not (tmp_path / ".claude").exists()
     assert reason in outputs[0]
 
 
@@ -262,3 +283,31 @@ async def test_closing_a_session_ends_a_question_that_nobody_answered(tmp_path: 
             turn = session.run("go")
             await asked.wait()
         assert (await turn.wait()).reason == "interrupted"
+
+
+@pytest.mark.parametrize(
+    ("remember", "stored"), [("session", 1), ("settings", 1), ("once", 0), ("sesion", 0)]
+)
+def test_an_answer_stores_a_rule_only_for_a_scope_that_exists(remember: Any, stored: int) -> None:
+    rule = SuggestedPermissionRule(tool_name="Bash", rule_content="touch:*")
+    suggestions = tuple(
+        AddPermissionRulesSuggestion(rules=(rule,), destination=destination)
+        for destination in get_args(RuleDestination)
+    )
+    question = shoal.PermissionQuestion(
+        id="q", agent=LEAD_ID, tool_use_id="c", tool="Bash", input={}, reason="", suggestions=suggestions
+    )
+    request = PermissionRequestMail(
+        request_id="r",
+        agent_id=AgentName("worker"),
+        tool_name="Bash",
+        tool_use_id="c",
+        description="",
+        input={},
+        permission_suggestions=permission_updates_from_suggestions(suggestions),
+    )
+    answer = shoal.AllowAnswer(remember=remember)
+    mailed = build_permission_response(request, answer).response
+    assert isinstance(mailed, MailedPermissionGrant)
+    assert len(mailed.permission_updates) == stored
+    assert len(resolve_answer_permission_updates(question, answer)) == stored

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import pytest
 from permission_helpers import (
@@ -297,6 +297,15 @@ def test_a_one_time_or_negative_answer_adds_no_rule(tmp_path: Path) -> None:
     rules = create_engine(tmp_path)
     rules.remember_permission_answer(make_tool_use("Bash", command="make"), AllowAnswer())
     rules.remember_permission_answer(make_tool_use("Bash", command="make"), DenyAnswer(reason="no"))
+    assert decide_command(rules, "make") == "ask"
+
+
+def test_an_answer_with_an_unknown_scope_adds_no_rule(tmp_path: Path) -> None:
+    stored: list[object] = []
+    rules = PermissionEngine(LocalWorkspace(tmp_path), answers=RememberedPermissionAnswers(stored.append))
+    answer = AllowAnswer(remember=cast("Any", "sesion"))
+    rules.remember_permission_answer(make_tool_use("Bash", command="make"), answer)
+    assert stored == []
     assert decide_command(rules, "make") == "ask"
 
 

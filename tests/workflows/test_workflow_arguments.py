@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import shoal
+from shoal.app.workflows.workflow_loader import parse_typed_arguments
 from shoal.core.errors import WorkflowError
 from shoal.core.events import (
     AgentStarted,
@@ -174,6 +175,56 @@ async def test_a_command_that_is_not_permitted_does_not_run(tmp_path: Path, mode
     assert not (tmp_path / "made").exists()
 
 
+LIMITED_LEADS: list[dict[str, Any]] = [
+    {"available_tools": ["Read", "Workflow"]},
+    {"agent": shoal.Agent("limited", prompt="p", tools=["Read", "Workflow"])},
+]
+
+
+@pytest.mark.spec("WFL-01")
+@pytest.mark.parametrize("limits", LIMITED_LEADS)
+async def test_a_step_needs_the_tool_that_it_stands_for(tmp_path: Path, limits: dict[str, Any]) -> None:
+    @shoal.workflow
+    async def touch(flow: shoal.Workflow) -> int:
+        return (await flow.shell("touch made")).exit_code
+
+    @shoal.workflow
+    async def delegate(flow: shoal.Workflow) -> str:
+        return await flow.agent("general-purpose", "work")
+
+    model = shoal.ScriptedModel([])
+    settings = {"shoal": {"workflow_tool": True}}
+    options = {"mode": "bypassPermissions", "settings": settings, **limits}
+    async with shoal.open(cwd=tmp_path, model=model, **options) as session:
+        with pytest.raises(WorkflowError, match="step shell did not run: it needs the tool Bash"):
+            await touch.run(session)
+        with pytest.raises(WorkflowError, match="needs the tool Agent"):
+            await delegate.run(session)
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.spec("WFL-01")
+async def test_a_step_that_a_rule_forbids_names_the_rule(tmp_path: Path) -> None:
+    @shoal.workflow
+    async def touch(flow: shoal.Workflow) -> int:
+        return (await flow.shell("touch made")).exit_code
+
+    @shoal.workflow
+    async def delegate(flow: shoal.Workflow) -> str:
+        return await flow.agent("general-purpose", "work")
+
+    denied = ["Bash", "Agent"]
+    model = shoal.ScriptedModel([])
+    async with shoal.open(
+        cwd=tmp_path, model=model, mode="bypassPermissions", disallowed_tools=denied
+    ) as session:
+        with pytest.raises(WorkflowError, match=r"Bash .*disallowed_tools"):
+            await touch.run(session)
+        with pytest.raises(WorkflowError, match="the rule Agent"):
+            await delegate.run(session)
+    assert not (tmp_path / "made").exists()
+
+
 @pytest.mark.spec("WFL-01")
 @pytest.mark.parametrize("allowed", [True, False])
 async def test_a_person_decides_about_a_command(tmp_path: Path, allowed: bool) -> None:
@@ -223,3 +274,52 @@ async def test_a_phase_that_already_runs_is_not_announced_again(tmp_path: Path) 
         with pytest.raises(WorkflowError, match="asked for more than 100,000 steps"):
             await repeat.run(session)
     assert sum(isinstance(event, WorkflowPhaseStarted) for event in events) == 1
+
+
+@shoal.workflow
+async def one(flow: shoal.Workflow, branch: str) -> str:
+    return branch
+
+
+@shoal.workflow
+async def two(flow: shoal.Workflow, branch: str, dry_run: bool = False) -> str:
+    return branch
+
+
+@pytest.mark.parametrize(
+    ("definition", "text", "problem"),
+    [
+        (two, "branch=main dry_rnu=true", "/two has no argument 'dry_rnu'. Did you mean dry_run?"),
+        (two, "branch=main force=true", "/two has no argument 'force'. It takes branch=…, dry_run=…."),
+        (two, "brnch=main dry_run=true", "Did you mean branch?"),
+        (two, 'branch="main" dry_rnu=true', "Did you mean dry_run?"),
+        (one, "branhc=main", "Did you mean branch?"),
+        (one, "force=main", "/one has no argument 'force'."),
+        (one, "use main branhc=main", "Did you mean branch?"),
+        (one, "branch=main force=1", 'put the text in quotes: branch="main force=1"'),
+    ],
+)
+def test_a_misspelled_argument_of_a_typed_command_is_refused(
+    definition: Any, text: str, problem: str
+) -> None:
+    with pytest.raises(WorkflowError) as caught:
+        parse_typed_arguments(definition, text)
+    assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("definition", "text", "arguments"),
+    [
+        (two, "branch=main dry_run=true", {"branch": "main", "dry_run": True}),
+        (two, "branch=a==b", {"branch": "a==b"}),
+        (two, "branch=https://host/?force=1", {"branch": "https://host/?force=1"}),
+        (two, 'branch="main force=true"', {"branch": "main force=true"}),
+        (two, '{"branch": "main force=true"}', {"branch": "main force=true"}),
+        (one, "explain why x=1 holds", {"branch": "explain why x=1 holds"}),
+        (one, "main", {"branch": "main"}),
+    ],
+)
+def test_typed_arguments_may_contain_equals_signs(
+    definition: Any, text: str, arguments: dict[str, Any]
+) -> None:
+    assert parse_typed_arguments(definition, text) == arguments

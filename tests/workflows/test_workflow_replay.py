@@ -172,6 +172,25 @@ async def test_a_changed_program_starts_nothing_and_shows_the_difference(tmp_pat
 
 
 @pytest.mark.spec("WFL-03")
+@pytest.mark.parametrize("is_completed", [True, False])
+async def test_a_refused_repetition_keeps_the_recorded_steps(tmp_path: Path, is_completed: bool) -> None:
+    workflow = EditedWorkflow(tmp_path, "stop")
+    body = EDIT + 'await flow.agent(editor, "last")\nreturn "all"\n'
+    await workflow.fail(body)
+    if is_completed:
+        assert await workflow.resume(body) == "all"
+    for _ in range(2):
+        with pytest.raises(WorkflowChanged):
+            await workflow.resume(body.replace('"one"', '"changed"'), rerun_from=2)
+        assert workflow.prompts == []
+    assert await workflow.resume(body) == "all"
+    assert workflow.prompts == ([] if is_completed else ["stop", "last"])
+    # A repetition that starts a step replaces the recorded ones.
+    assert await workflow.resume(body, rerun_from=3) == "all"
+    assert workflow.prompts == ["stop", "last"]
+
+
+@pytest.mark.spec("WFL-03")
 async def test_the_step_that_the_error_names_runs_again_on_purpose(tmp_path: Path) -> None:
     workflow = EditedWorkflow(tmp_path, "stop")
     await workflow.fail(EDIT)
@@ -429,6 +448,28 @@ async def test_a_workflow_in_a_workflow_continues_with_it(
         monkeypatch.setattr(shoal, "test_session", session, raising=False)
         await workflow.write(OUTER).resume(session, rerun_from=2)
     assert sorted(workflow.prompts) == ["check b", "check c", "judge b", "judge c", "last"]
+
+
+@pytest.mark.spec("WFL-03")
+async def test_a_refused_repetition_keeps_an_inner_workflow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workflow = NestedWorkflow(tmp_path, "judge b")
+    async with workflow.open() as session:
+        monkeypatch.setattr(shoal, "test_session", session, raising=False)
+        workflow.session = session.id
+        with pytest.raises(shoal.RunFailed):
+            await workflow.write(OUTER).run(session)
+    workflow.failing.clear()
+    workflow.prompts.clear()
+    async with workflow.open() as session:
+        monkeypatch.setattr(shoal, "test_session", session, raising=False)
+        with pytest.raises(WorkflowChanged):
+            await workflow.write(OUTER.replace('"a"', '"z"')).resume(session, rerun_from=2)
+        assert workflow.prompts == []
+        await workflow.write(OUTER).resume(session)
+    assert "judge b" in workflow.prompts
+    assert "check b" not in workflow.prompts
 
 
 FALLBACK = """

@@ -100,6 +100,56 @@ async def test_a_script_runs_in_the_background_and_the_lead_gets_its_result(tmp_
 
 
 @pytest.mark.spec("WFL-08")
+@pytest.mark.parametrize("remember", ["session", "settings"])
+async def test_an_answer_about_one_script_never_covers_the_next(tmp_path: Path, remember: Any) -> None:
+    asked: list[PermissionQuestion] = []
+
+    def answer(question: shoal.Question) -> shoal.Answer:
+        assert isinstance(question, PermissionQuestion)
+        asked.append(question)
+        return question.allow(remember=remember)
+
+    def reply(request: ModelRequest) -> ReplyLike:
+        count = sum(message.text == "go" for message in request.messages)
+        if request.messages[-1].text != "go":
+            return "ok"
+        script = f"async def main(flow):\n    return {count}\n"
+        return [ToolUseBlock(id=f"c{count}", name="Workflow", input={"name": "job", "script": script})]
+
+    model = shoal.ScriptedModel(reply)
+    async with shoal.open(cwd=tmp_path, model=model, settings=SETTINGS, on_question=answer) as session:
+        for _ in range(2):
+            await session.run("go")
+            async with asyncio.timeout(60):
+                while (turn := await session.next_turn()) is not None:
+                    await turn
+    assert [question.tool for question in asked] == ["Workflow", "Workflow"]
+    assert [(question.rule, question.suggestions) for question in asked] == [("", ())] * 2
+    assert not (tmp_path / ".claude").exists()
+
+
+@pytest.mark.spec("WFL-08")
+@pytest.mark.parametrize("mode", ["bypassPermissions", "default"])
+@pytest.mark.parametrize(
+    ("step", "tool"), [("flow.shell('touch made')", "Bash"), ("flow.agent('general-purpose', 'x')", "Agent")]
+)
+async def test_a_script_cannot_use_a_tool_that_the_lead_lacks(
+    tmp_path: Path, mode: str, step: str, tool: str
+) -> None:
+    writer = Writer(f"async def main(flow):\n    return str(await {step})\n")
+    ended = await writer.run(
+        tmp_path,
+        mode=mode,
+        available_tools=["Read", "Workflow"],
+        allowed_tools=["Bash(touch:*)", "Workflow"],
+    )
+    assert ended is not None
+    assert (ended.status, writer.prompts) == ("failed", [])
+    assert f"needs the tool {tool}" in ended.detail
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.spec("WFL-08")
 @pytest.mark.parametrize("allowed", [True, False])
 async def test_a_person_sees_the_script_the_agents_and_the_cost_before_it_runs(
     tmp_path: Path, allowed: bool

@@ -447,6 +447,8 @@ class WorkflowEnded(JournaledEvent, frozen=True, tag="workflow_ended"):
     detail: str = ""
     value: Any = None
     """Returned value as JSON."""
+    refused: bool = False
+    """True if it did not continue because its program changed: all recorded steps stay valid."""
 
 
 class PermissionModeChanged(JournaledEvent, frozen=True, tag="mode_changed"):

@@ -18,7 +18,6 @@ from shoal.core.permissions.permission_changes import (
     AddPermissionRulesSuggestion,
     PermissionMode,
     PermissionSuggestion,
-    RuleDestination,
     SetPermissionModeSuggestion,
     find_permission_suggestion,
 )
@@ -314,10 +313,9 @@ class PermissionEngine:
         if not isinstance(answer, AllowAnswer):
             return
         updates = answer.updates
-        if not updates and answer.remember != "once":
+        if not updates and (destination := answer.destination) is not None:
             decision = self._decide_by_rules(call, None)
             suggested = decision.suggestions if isinstance(decision, AskDecision) else ()
-            destination: RuleDestination = "session" if answer.remember == "session" else "localSettings"
             narrowest = find_permission_suggestion(suggested, destination)
             updates = () if narrowest is None else (narrowest,)
         for update in updates:

@@ -95,6 +95,8 @@ def suggest_rules_for_command(
 
 def suggest_rules_for_other_tool(tool: str, arguments: dict[str, Any]) -> tuple[PermissionSuggestion, ...]:
     content: str | None = None
+    if tool == "Workflow":
+        return ()  # a rule would allow every other script, which nobody has read
     if tool == "WebFetch":
         try:
             host = urlsplit(str(arguments.get("url", ""))).hostname

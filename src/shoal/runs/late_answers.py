@@ -35,10 +35,8 @@ def resolve_answer_permission_updates(
 ) -> tuple[PermissionSuggestion, ...]:
     """Return the permission changes beyond this call. Mode changes apply only if the lead asked."""
     updates = answer.updates
-    if not updates and answer.remember != "once":
-        suggestion = find_permission_suggestion(
-            question.suggestions, "session" if answer.remember == "session" else "localSettings"
-        )
+    if not updates and (destination := answer.destination) is not None:
+        suggestion = find_permission_suggestion(question.suggestions, destination)
         updates = () if suggestion is None else (suggestion,)
     return tuple(
         each

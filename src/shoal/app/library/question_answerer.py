@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+
+import msgspec
 
 from shoal.app.model_notices import format_session_notice
 from shoal.core.permissions.questions import (
@@ -18,6 +20,7 @@ from shoal.core.permissions.questions import (
     PlanApprovedAnswer,
     Question,
 )
+from shoal.core.text.name_suggestions import suggest_name
 
 if TYPE_CHECKING:
     from shoal.app.options import QuestionHandler
@@ -56,10 +59,29 @@ async def _call_handler(session: Session, handler: QuestionHandler, question: Qu
             return None
         return DenyAnswer(reason=format_session_notice("program_silent"), by="policy")
     if isinstance(returned, DenyAnswer | _ANSWER_TYPES[type(question)]):
-        answer: Answer = returned
-        return answer
+        problem = _find_invalid_field(returned)
+        return _deny(session, f"on_question returned an answer with {problem}") if problem else returned
     expected = _ANSWER_TYPES[type(question)].__name__
     return _deny(session, f"on_question returned {returned!r} instead of {expected}, DenyAnswer or None")
+
+
+def _find_invalid_field(answer: Answer) -> str:
+    """Return which field of the answer is wrong, since Python accepts any value in it; empty if none is."""
+    for field in msgspec.structs.fields(type(answer)):
+        value = getattr(answer, field.name)
+        try:
+            msgspec.convert(msgspec.to_builtins(value), field.type)
+        except (msgspec.ValidationError, TypeError, ValueError, OverflowError, RecursionError) as error:
+            names = _list_allowed_names(field.type)
+            advice = suggest_name(value, names).strip() if names and isinstance(value, str) else error
+            return f"{field.name}={value!r:.80} ({advice})"
+    return ""
+
+
+def _list_allowed_names(field_type: Any) -> tuple[str, ...]:
+    if get_origin(field_type) is Literal:
+        return get_args(field_type)
+    return tuple(name for member in get_args(field_type) for name in _list_allowed_names(member))
 
 
 def _deny(session: Session, problem: str) -> DenyAnswer:

@@ -37,6 +37,15 @@ class StepRecord(Struct, kw_only=True):
     value: Any = None
 
 
+class DroppedSteps(Struct, frozen=True, kw_only=True):
+    """State of a workflow before it was asked to run steps again."""
+
+    started: WorkflowStarted
+    ended: WorkflowEnded | None
+    steps: dict[int, StepRecord]
+    children: list[WorkflowRecord]
+
+
 class WorkflowRecord(Struct, kw_only=True):
     """One workflow of a session."""
 
@@ -46,6 +55,8 @@ class WorkflowRecord(Struct, kw_only=True):
     ended: WorkflowEnded | None = None
     is_void: bool = False
     """True if the step that started it runs again on purpose."""
+    dropped: DroppedSteps | None = None
+    """State to restore if the program is refused before the first step runs again."""
 
     def select_steps(self, rerun_from: int | None) -> list[StepRecord]:
         """Return the steps before the first one that runs again. Raises `TypeError` and `WorkflowError`."""
@@ -60,6 +71,22 @@ class WorkflowRecord(Struct, kw_only=True):
                 format_session_notice("unknown_step", workflow=self.started.workflow, step=given, known=known)
             )
         return [step for number, step in self.steps.items() if number < given]
+
+    def note_step_started(self, number: int) -> None:
+        if self.started.rerun_from is not None and number >= self.started.rerun_from:
+            self.dropped = None
+
+    def apply_end(self, event: WorkflowEnded) -> None:
+        """Apply the end. A refused program changed nothing, so the steps that it was to repeat stay valid."""
+        self.ended, dropped, self.dropped = event, self.dropped, None
+        if dropped is None or not event.refused:
+            return
+        self.started = dropped.started
+        self.steps |= dropped.steps
+        if dropped.ended is not None and dropped.ended.status == "completed":
+            self.ended = dropped.ended
+        for child in dropped.children:
+            child.is_void = False
 
 
 class WorkflowRecords:
@@ -96,6 +123,7 @@ class WorkflowRecords:
                 if phase not in self.workflows[workflow].phases:
                     self.workflows[workflow].phases.append(phase)
             case WorkflowStepStarted(workflow=workflow, step=number) if workflow in self.workflows:
+                self.workflows[workflow].note_step_started(number)
                 self.workflows[workflow].steps[number] = StepRecord(
                     number=number,
                     path=event.path,
@@ -112,7 +140,7 @@ class WorkflowRecords:
                 if step is not None:
                     step.is_finished, step.value = True, value
             case WorkflowEnded(workflow=workflow) if workflow in self.workflows:
-                self.workflows[workflow].ended = event
+                self.workflows[workflow].apply_end(event)
             case AgentEnded(agent=agent, completion=completion):
                 self.completions[agent] = completion
             case _:
@@ -123,12 +151,16 @@ class WorkflowRecords:
         if record is None or not event.resumed:
             self.workflows[event.workflow] = WorkflowRecord(started=event)
             return
+        before, record.dropped = (record.started, record.ended), None
         record.started, record.ended = event, None
         if event.rerun_from is not None:
+            dropped = DroppedSteps(started=before[0], ended=before[1], steps={}, children=[])
             for number in [each for each in record.steps if each >= event.rerun_from]:
-                del record.steps[number]
+                dropped.steps[number] = record.steps.pop(number)
                 if (child := self.find_child(f"{event.workflow}:{number}")) is not None:
                     child.is_void = True
+                    dropped.children.append(child)
+            record.dropped = dropped
 
 
 class StepLog:

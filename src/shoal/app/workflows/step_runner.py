@@ -146,6 +146,7 @@ class StepRunner:
         }
 
         async def run_to_end(step: StepRecord) -> Any:
+            self._refuse_missing_tool("Agent", path)
             spawn_options: SpawnOptions = {"description": self._describe(prompt), **options}
             try:
                 run = await self._agents.start_agent(
@@ -208,6 +209,7 @@ class StepRunner:
 
     async def run_command(self, path: str, command: str, timeout: float | None) -> ShellStepResult:
         async def run(step: StepRecord) -> Any:
+            self._refuse_missing_tool("Bash", path)
             milliseconds = {} if timeout is None else {"timeout": int(timeout * 1000)}
             call = ToolUseBlock(
                 id=f"{self.workflow}-{step.number}", name="Bash", input={"command": command, **milliseconds}
@@ -225,6 +227,18 @@ class StepRunner:
         return cast(
             "ShellStepResult", convert_json_value(value, ShellStepResult, "The result of the command")
         )
+
+    def _refuse_missing_tool(self, tool: str, path: str) -> None:
+        """Raise `WorkflowError` if the lead lacks the tool that the step stands for."""
+        lead = self._agents.lead
+        denied, restriction = (
+            self._runtime.lead.permissions.get_active_rules().deny,
+            lead.state.tool_restriction,
+        )
+        if any(rule.pattern is None and rule.applies_to_tool(tool) for rule in denied):
+            return  # a rule forbids the tool: the refusal that follows names it
+        if tool not in lead.tools or (restriction is not None and tool not in restriction.tools):
+            raise WorkflowError(format_session_notice("workflow_tool_missing", path=path, tool=tool))
 
     async def sleep(self, path: str, seconds: float) -> None:
         clock = self._runtime.clock

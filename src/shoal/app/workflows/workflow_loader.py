@@ -19,6 +19,10 @@ from shoal.core.errors import WorkflowError
 from shoal.core.events import WorkflowStarted
 from shoal.core.extensions.skills import WorkflowCommand
 from shoal.core.text.filenames import escape_filename
+from shoal.core.text.name_suggestions import find_similar_names
+
+_NAMED_ARGUMENT = re.compile(r"(?:^|(?<=\s))([A-Za-z_]\w*)=(?!=)")
+_SHOWN_VALUE = 80
 
 
 def find_workflow(reference: str, files: WorkflowFiles, cwd: Path) -> WorkflowDefinition[Any, Any]:
@@ -143,7 +147,12 @@ def parse_typed_arguments(definition: WorkflowDefinition[Any, Any], text: str) -
     names = definition.list_parameter_names()
     named = _split_named_arguments(text, names)
     if named is not None:
-        return definition.parse_arguments(named)
+        for name, value in named.items():
+            _refuse_unknown_argument(definition.name, value, names, argument=name)
+        return definition.parse_arguments(
+            {name: parse_argument_value(value) for name, value in named.items()}
+        )
+    _refuse_unknown_argument(definition.name, text, names)
     if len(names) == 1:
         return definition.parse_arguments({names[0]: parse_argument_value(text)})
     raise WorkflowError(
@@ -152,16 +161,37 @@ def parse_typed_arguments(definition: WorkflowDefinition[Any, Any], text: str) -
     )
 
 
-def _split_named_arguments(text: str, names: Sequence[str]) -> dict[str, Any] | None:
+def _refuse_unknown_argument(
+    workflow: str, text: str, names: Sequence[str], *, argument: str | None = None
+) -> None:
+    """Raise `WorkflowError` for `NAME=` in a text if the name is not a parameter; quoted text is not checked.
+
+    A text without `argument` may be prose, so there a name counts at the start or if it is like a parameter.
+    """
+    if parse_argument_value(text) != text:
+        return  # JSON
+    for match in _NAMED_ARGUMENT.finditer(text):
+        name = match[1]
+        close = find_similar_names(name, names)
+        if argument is None and match.start() > 0 and not close:
+            continue
+        suggestion = f" Did you mean {' or '.join(close)}?" if close else ""
+        known = ", ".join(f"{each}=…" for each in names) or "no arguments"
+        quoted = json.dumps(text if len(text) <= _SHOWN_VALUE else "…", ensure_ascii=False)
+        example = f"{argument or (names[0] if names else 'NAME')}={quoted}"
+        raise WorkflowError(
+            f"/{workflow} has no argument {name!r}.{suggestion} It takes {known}. If {name}= is part of a "
+            f"text, put the text in quotes: {example}"
+        )
+
+
+def _split_named_arguments(text: str, names: Sequence[str]) -> dict[str, str] | None:
     """Split at each ` NAME=` of a known parameter; None if the text does not start with one."""
     pattern = rf"(?:^|\s)({'|'.join(map(re.escape, names))})="
     parts = re.split(pattern, text) if names else [text]
     if parts[0].strip():
         return None
-    return {
-        name: parse_argument_value(value.strip())
-        for name, value in zip(parts[1::2], parts[2::2], strict=True)
-    }
+    return {name: value.strip() for name, value in zip(parts[1::2], parts[2::2], strict=True)}
 
 
 def parse_argument_words(words: Sequence[str], given: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from shoal.app.workflows.json_values import to_json_value
 from shoal.app.workflows.step_log import StepLog, WorkflowRecord, WorkflowRecords
 from shoal.app.workflows.step_runner import StepRunner
 from shoal.core.core_texts import format_end_reason
-from shoal.core.errors import WorkflowError, WorkflowStopped
+from shoal.core.errors import WorkflowChanged, WorkflowError, WorkflowStopped
 from shoal.core.events import WorkflowEnded, WorkflowStarted
 from shoal.core.ids import LEAD_ID
 from shoal.core.task_groups import exit_task_group_without_wrapping
@@ -197,7 +197,8 @@ class WorkflowSupervisor:
             self._emit_end(running, "stopped", error.reason)
             raise
         except Exception as error:
-            self._emit_end(running, "failed", f"{type(error).__name__}: {error}")
+            is_refused = isinstance(error, WorkflowChanged)
+            self._emit_end(running, "failed", f"{type(error).__name__}: {error}", refused=is_refused)
             raise
         finally:
             await steps.close()
@@ -246,9 +247,16 @@ class WorkflowSupervisor:
         status: Literal["completed", "failed", "stopped"],
         detail: str = "",
         value: Any = None,
+        *,
+        refused: bool = False,
     ) -> None:
         running.ended = WorkflowEnded(
-            agent=LEAD_ID, workflow=running.id, status=status, detail=detail[:_DETAIL_LENGTH], value=value
+            agent=LEAD_ID,
+            workflow=running.id,
+            status=status,
+            detail=detail[:_DETAIL_LENGTH],
+            value=value,
+            refused=refused,
         )
         self.agents.runtime.events.emit_event(running.ended)
 

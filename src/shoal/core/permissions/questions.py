@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from shoal.core.ids import AgentId
 from shoal.core.keyword_checks import CheckedStruct, check_keywords
-from shoal.core.permissions.permission_changes import PermissionMode, PermissionSuggestion
+from shoal.core.permissions.permission_changes import PermissionMode, PermissionSuggestion, RuleDestination
 
 RememberScope: TypeAlias = Literal["once", "session", "settings"]
 
@@ -127,6 +127,20 @@ class AllowAnswer(CheckedStruct, frozen=True, kw_only=True, tag_field="type", ta
     """Input of the call as the user changed it."""
     updates: tuple[PermissionSuggestion, ...] = ()
     """Permission changes made with the answer; if empty, `remember` applies the suggested change."""
+
+    @property
+    def destination(self) -> RuleDestination | None:
+        """Where the suggested change is stored; None if the answer allows only this call.
+
+        A scope that does not exist stores nothing.
+        """
+        match self.remember:
+            case "session":
+                return "session"
+            case "settings":
+                return "localSettings"
+            case _:
+                return None
 
 
 class DenyAnswer(CheckedStruct, frozen=True, kw_only=True, tag_field="type", tag="denied"):

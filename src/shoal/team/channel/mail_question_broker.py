@@ -166,9 +166,8 @@ class MailQuestionBroker:
 def build_permission_response(request: PermissionRequestMail, answer: Answer) -> PermissionResponseMail:
     """Build the response to a member from a person's answer."""
     match answer:
-        case AllowAnswer(input=changed_input, updates=updates, remember=remember):
-            if not updates and remember != "once":
-                destination = "session" if remember == "session" else "localSettings"
+        case AllowAnswer(input=changed_input, updates=updates, destination=destination):
+            if not updates and destination is not None:
                 suggestions = permission_suggestions_from_updates(request.permission_suggestions)
                 updates = tuple(each for each in suggestions if each.destination == destination)[:1]
             return PermissionResponseMail(
