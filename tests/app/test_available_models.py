@@ -105,3 +105,29 @@ async def test_with_a_list_of_their_own_users_choose_what_a_name_means(
     env = {"ANTHROPIC_DEFAULT_HAIKU_MODEL": "gateway-small"}
     write_user_settings(availableModels=["haiku"], env=env)
     assert await send_prompt(project, server, "haiku") == "gateway-small"
+
+
+@pytest.mark.spec("CMP-063")
+@pytest.mark.parametrize("source", ["settings", "option"])
+async def test_opusplan_plans_with_sonnet_where_opus_is_not_available(
+    project: Path, server: MockServer, managed_file: Path, source: str
+) -> None:
+    managed_file.write_text('{"availableModels": ["sonnet", "haiku"]}')
+    write_user_settings(model="opusplan" if source == "settings" else "haiku")
+    model = "opusplan" if source == "option" else None
+    async with Session(Options(cwd=project, model=model, mode="plan")) as session:
+        await run_prompt(session)
+        notes = [note for note in session.notes if "opusplan" in note]
+    assert [each.body["model"] for each in server.requests] == ["claude-sonnet-5-5"]
+    assert len(notes) == 1
+    assert "managed-settings.json:1: availableModels" in notes[0]
+
+
+@pytest.mark.spec("CMP-063")
+async def test_opusplan_is_named_if_neither_of_its_models_is_available(
+    project: Path, server: MockServer, managed_file: Path
+) -> None:
+    managed_file.write_text('{"availableModels": ["haiku"]}')
+    with pytest.raises(UnknownModel, match=r"^opusplan: .*availableModels"):
+        await send_prompt(project, server, "opusplan")
+    assert not server.requests

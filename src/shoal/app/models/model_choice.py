@@ -128,6 +128,20 @@ def find_plan_mode_names(name: str | None, settings: Settings) -> PlanModeNames 
     return None if pair is None else PlanModeNames(name, *pair)
 
 
+def find_unavailable_reason(name: str, settings: Settings) -> str | None:
+    """Return why a list of available models does not permit a model; None if none forbids it."""
+    if not settings.foreign.models.available:
+        return None
+    from shoal.models.catalogue import resolve_model
+
+    provider, aliases = _find_alias_provider(settings), settings.model_aliases
+    try:
+        _check_available_models(name, resolve_model(name, provider=provider, aliases=aliases).id, settings)
+    except UnknownModel as error:
+        return str(error)
+    return None
+
+
 async def _create_default_model(settings: Settings, clock: Clock, rng: Random) -> Model:
     access = settings.access
     if settings.has_anthropic_access or settings.foreign.access.cloud:
