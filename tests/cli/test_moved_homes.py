@@ -15,7 +15,7 @@ import pytest
 from shoal_process import CliResult, wait_for_result
 
 from hook_helpers import list_results
-from moved_homes import KEY, ORGANIZATION_TEXT, write_company_home, write_monorepo
+from moved_homes import KEY, ORGANIZATION_TEXT, write_company_home, write_files, write_monorepo
 from shoal.testing import messages_server
 from shoal.testing.mock_replies import make_tool_call
 from shoal.testing.servers import MockServer
@@ -230,3 +230,25 @@ async def test_the_start_loads_only_what_the_first_request_needs(moved_home: Mov
     assert "shoal.app.session.session" in loaded
     for_later = {"shoal.team.team_supervisor", "shoal.policy.shell_policy"}
     assert loaded.isdisjoint({*for_later, "urllib.request", "email", "httpx", "mcp", "textual"})
+
+
+@pytest.mark.spec("CMP-005")
+async def test_with_managed_rules_only_a_flag_is_reported_and_not_advised(moved_home: MovedHome) -> None:
+    files = {
+        "etc/managed-settings.json": {"allowManagedPermissionRulesOnly": True},
+        "home/.claude/settings.json": {"permissions": {"allow": ["Bash(make:*)", "Edit"]}},
+    }
+    write_files(moved_home.root, files)
+    calls = [make_tool_call("Bash", command="touch x"), make_tool_call("Write", file_path="y", content="")]
+    async with messages_server([calls[0], calls[1], "I could not."]) as server:
+        moved_home.use_server(server)
+        ran = await moved_home.run("-p", "go", "--allowedTools", "Bash(touch:*)")
+        doctor = await moved_home.run("doctor", "--claude")
+    assert "--allowedTools Bash(touch:*) is not used: allowManagedPermissionRulesOnly is set" in ran.err
+    assert "Allow it with --allowedTools" not in ran.err
+    assert "question: Bash. A person must approve it each time" in ran.err
+    assert "question: Write. Only managed files can have a rule that allows it." in ran.err
+    assert not (moved_home.project / "x").exists()
+    rows = [line.split() for line in doctor.text.splitlines() if "permissions.allow" in line]
+    assert len(rows) == 3
+    assert all("not" in row and "used" in row for row in rows), rows

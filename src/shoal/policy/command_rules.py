@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from shoal.policy.permission_rules import ToolPermissionRule
 from shoal.policy.program_names import get_standard_name
 from shoal.policy.shell.command_analysis import ShellCommandAnalysis, SimpleShellCommand
+from shoal.policy.shell.known_commands import FIND_CHANGING_FLAGS, OPEN_WRAPPERS
 
 if TYPE_CHECKING:
     from shoal.policy.other_spellings import OtherSpellings
@@ -87,6 +88,8 @@ class ShellCommandRule:
             return False
         if part.argv is None or not (self.has_wildcards or part.via or part.argv[:1] == self._words[:1]):
             return False
+        if self._leaves_effect_open(part.argv):
+            return False
         if all(wrapper in TRANSPARENT_WRAPPERS for wrapper in part.via) and self._is_match_for_words(
             part.argv, self._allowed_words
         ):
@@ -98,6 +101,15 @@ class ShellCommandRule:
             and names_command
             and self._is_match_for_words((*part.via, *part.argv), self._allowed_words)
         )
+
+    def _leaves_effect_open(self, words: tuple[str, ...]) -> bool:
+        """Return True if a rule with wildcards does not name what the words run, remove or write."""
+        if not (self._is_prefix or self.has_wildcards) or self._words == ("*",) or not words:
+            return False
+        name = _get_program_base_name(words[0])
+        if name == "find":
+            return any(word in FIND_CHANGING_FLAGS and word not in self._words for word in words)
+        return name in OPEN_WRAPPERS
 
     def match_as_forbidding_rule(self, part: SimpleShellCommand) -> RuleMatch:
         """Return how a forbidding rule matches this simple command, under any path or wrapper."""

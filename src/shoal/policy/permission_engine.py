@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from shoal.core.agents.identity import AgentIdentity
 from shoal.core.agents.subagents import OTHER_SESSION_PREFIX
 from shoal.core.conversation.messages import ToolUseBlock
@@ -20,6 +22,7 @@ from shoal.core.permissions.permission_changes import (
     PermissionSuggestion,
     SetPermissionModeSuggestion,
     find_permission_suggestion,
+    is_allow_rule_suggestion,
 )
 from shoal.core.permissions.permission_decisions import (
     AllowDecision,
@@ -152,7 +155,15 @@ class PermissionEngine:
         if self.mode == "dontAsk" and isinstance(decision, AskDecision):
             reason = format_policy_notice("nobody_asked", reason=decision.reason)
             return DenyDecision(reason, decision.rule, decision.source)
-        return decision
+        return self._leave_out_unusable_suggestions(decision)
+
+    def _leave_out_unusable_suggestions(self, decision: PermissionDecision) -> PermissionDecision:
+        """Return the decision without allow rules if only managed files may allow calls."""
+        tables = self._tables
+        if not isinstance(decision, AskDecision) or tables is None or not tables.rule_set.is_closed:
+            return decision
+        usable = (each for each in decision.suggestions if not is_allow_rule_suggestion(each))
+        return replace(decision, suggestions=tuple(usable))
 
     def create_child(
         self,
@@ -314,7 +325,7 @@ class PermissionEngine:
             return
         updates = answer.updates
         if not updates and (destination := answer.destination) is not None:
-            decision = self._decide_by_rules(call, None)
+            decision = self._leave_out_unusable_suggestions(self._decide_by_rules(call, None))
             suggested = decision.suggestions if isinstance(decision, AskDecision) else ()
             narrowest = find_permission_suggestion(suggested, destination)
             updates = () if narrowest is None else (narrowest,)
@@ -371,6 +382,7 @@ class PermissionEngine:
                 ask=(*base_rules.ask, *answered_rules["ask"]),
                 deny=(*base_rules.deny, *answered_rules["deny"], *self._turn_denials),
                 directories=(*base_rules.directories, *self.answers.directories),
+                is_closed=base_rules.is_closed,
             )
             self._tables = PermissionRuleTables(rule_set, self._roots)
             self._tables_key = (base_rules, self.answers.version)

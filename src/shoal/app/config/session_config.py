@@ -28,12 +28,16 @@ from shoal.app.definitions.agent_catalog import AgentCatalog, load_agent_catalog
 from shoal.app.definitions.plugin_set import PluginSet, load_plugins
 from shoal.app.isolation.sandbox_policies import check_sandbox_settings
 from shoal.app.model_notices import format_session_notice
-from shoal.app.models.model_choice import choose_model_with_fallback, find_plan_mode_names
+from shoal.app.models.model_choice import (
+    choose_model_with_fallback,
+    find_plan_mode_names,
+    find_unavailable_reason,
+)
 from shoal.app.options import Options
 from shoal.app.settings.managed_switches import is_plugin_only, refuse_sideload_options
 from shoal.app.settings.settings import Settings, load_settings
 from shoal.core.agents.agent_definitions import AgentDefinition
-from shoal.core.errors import SettingsError
+from shoal.core.errors import SettingsError, UnknownModel
 from shoal.core.ids import LEAD_ID, IdGenerator
 from shoal.core.permissions.permission_changes import AUTO_MODE, AUTO_MODE_NOTE, resolve_permission_mode
 from shoal.core.plan_mode_model import PlanModeModel
@@ -218,7 +222,15 @@ def create_model_chooser(
     async def choose_model(name: str | Model | None) -> Model:
         text = name if name is None or isinstance(name, str) else ""
         if text != "" and (pair := find_plan_mode_names(text, settings)):
-            planning, other = await choose_model(pair.planning), await choose_model(pair.other)
+            try:
+                other = await choose_model(pair.other)
+            except UnknownModel as error:
+                error.args = (f"{pair.name}: {error}", *error.args[1:])
+                raise
+            if reason := find_unavailable_reason(pair.planning, settings):
+                note_once(f"{pair.name} uses {pair.other} in plan mode too. {reason}")
+                return other
+            planning = await choose_model(pair.planning)
             return PlanModeModel(pair.name, planning=planning, other=other)
         chosen = await choose_model_with_fallback(
             name,

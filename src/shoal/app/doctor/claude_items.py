@@ -195,6 +195,8 @@ def _list_document_items(
             yield from _list_hook_items(settings, document, value)
             continue
         key = find_claude_key(name)
+        if name == "permissions.allow" and value and all(f"{name} {rule!r}" in unused for rule in value):
+            unused.setdefault(name, "none of its rules is used")
         reason = unused.pop(name, None) or _find_other_reason(settings, document, name, value)
         if name == "outputStyle" and reason is None:
             chosen = choose_output_style(settings, cwd, styles)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,7 +18,7 @@ from shoal.core.ports import Model
 
 if TYPE_CHECKING:
     from shoal.app.models.key_helper import ApiKeyHelper
-    from shoal.app.settings.foreign_variables import KeyHelperSettings
+    from shoal.app.settings.foreign_variables import AllowedModelList, KeyHelperSettings
     from shoal.models.model_endpoint import ProviderHttpTimeouts
     from shoal.models.placeholders import RecordingPlaceholderReplacer
     from shoal.models.providers import ProviderAccess
@@ -29,6 +30,8 @@ DEFAULT_MODEL = "default"
 """Name that means no model is named, whatever is configured."""
 _MAX_FALLBACKS = 3
 _LONG_CONTEXT_BETA = "context-1m-2025-08-07"
+_FAMILIES = frozenset({"opus", "sonnet", "haiku", "fable"})
+_NAME_PARTS = re.compile(r"[^a-z]+")
 
 # One per process, so that agents of several sessions that use one model back off together.
 _limiters: WeakKeyDictionary[Clock, RateLimiterRegistry] = WeakKeyDictionary()
@@ -123,6 +126,20 @@ def find_plan_mode_names(name: str | None, settings: Settings) -> PlanModeNames 
 
     pair = split_plan_alias(name)
     return None if pair is None else PlanModeNames(name, *pair)
+
+
+def find_unavailable_reason(name: str, settings: Settings) -> str | None:
+    """Return why a list of available models does not permit a model; None if none forbids it."""
+    if not settings.foreign.models.available:
+        return None
+    from shoal.models.catalogue import resolve_model
+
+    provider, aliases = _find_alias_provider(settings), settings.model_aliases
+    try:
+        _check_available_models(name, resolve_model(name, provider=provider, aliases=aliases).id, settings)
+    except UnknownModel as error:
+        return str(error)
+    return None
 
 
 async def _create_default_model(settings: Settings, clock: Clock, rng: Random) -> Model:
@@ -248,35 +265,73 @@ def _refuse_cloud_provider(provider: str, model: str, settings: Settings) -> Non
 
 
 def _check_available_models(name: str, model: str, settings: Settings) -> None:
-    """Raise `UnknownModel` if a list of available models does not name the model."""
+    """Raise `UnknownModel` if a list of available models does not name the model, or what replaces it."""
+    override = settings.foreign.models.overrides.get(model)
     for allowed in settings.foreign.models.available:
-        if not allowed.names and name == DEFAULT_ALIAS:
-            continue  # an empty list allows the default model only
-        if not any(_is_model_named(entry, name, model, settings) for entry in allowed.names):
-            raise UnknownModel(
-                f"{allowed.location}: availableModels does not include {name!r}. Choose one of: "
-                f"{', '.join(allowed.names) or DEFAULT_MODEL}.",
-                model=model,
-            )
+        if not _is_in_list(allowed, name, model, settings):
+            what = repr(name) if model in name else f"{model}, which {name!r} means"
+            raise _build_unavailable_error(allowed, what, model)
+        if override and not _is_override_permitted(allowed, model, override, settings):
+            raise _build_unavailable_error(allowed, f"{override!r}, which replaces {model}", model)
 
 
-def _is_model_named(entry: str, name: str, model: str, settings: Settings) -> bool:
-    """Return True if the entry is this name, its id, the start of its id, or the alias of its family."""
+def _build_unavailable_error(allowed: AllowedModelList, what: str, model: str) -> UnknownModel:
+    return UnknownModel(
+        f"{allowed.location}: availableModels does not include {what}. Choose one of: "
+        f"{', '.join(allowed.names) or DEFAULT_MODEL}.",
+        model=model,
+    )
+
+
+def _is_in_list(allowed: AllowedModelList, name: str, model: str, settings: Settings) -> bool:
+    aliases = _select_aliases_for_list(allowed, settings)
+    is_redefined = settings.model_aliases.get(name) != aliases.get(name)
+    if not allowed.names and name == DEFAULT_ALIAS and not is_redefined:
+        return True  # an empty list allows the default model only
+    return any(
+        (entry == name and not is_redefined) or _is_model_named(entry, model, aliases, settings)
+        for entry in allowed.names
+    )
+
+
+def _select_aliases_for_list(allowed: AllowedModelList, settings: Settings) -> Mapping[str, str]:
+    """Return the aliases that count for a list: a user must not change what a managed list means."""
+    if allowed.meanings is None:
+        return settings.model_aliases
+    return {
+        alias: model
+        for alias, model in settings.model_aliases.items()
+        if (alias, model) in allowed.meanings or (alias, model.removeprefix("anthropic:")) in allowed.meanings
+    }
+
+
+def _is_override_permitted(allowed: AllowedModelList, model: str, override: str, settings: Settings) -> bool:
+    """Return False if a user's override sends another known family than a managed list permits.
+
+    A gateway's own id says nothing about the model, so the list is about the id that it replaces.
+    """
+    if allowed.meanings is None or (model, override) in allowed.meanings:
+        return True
+    if _FAMILIES.isdisjoint(_NAME_PARTS.split(override.lower())):
+        return True
+    aliases = _select_aliases_for_list(allowed, settings)
+    return any(_is_model_named(entry, override, aliases, settings) for entry in allowed.names)
+
+
+def _is_model_named(entry: str, model: str, aliases: Mapping[str, str], settings: Settings) -> bool:
+    """Return True if the entry is this id, the start of the id, or the alias of its family."""
     from shoal.models.catalogue import resolve_model
 
     if (
-        entry in (name, model)
+        entry == model
         or model.startswith(f"{entry}-")
         or model.rsplit("/", maxsplit=1)[-1].startswith(f"{entry}-")
     ):
         return True
-    if entry in ("opus", "sonnet", "haiku", "fable") and entry in model.split("-"):
+    if entry in _FAMILIES and entry in model.split("-"):
         return True
     try:
-        return (
-            resolve_model(entry, provider=_find_alias_provider(settings), aliases=settings.model_aliases).id
-            == model
-        )
+        return resolve_model(entry, provider=_find_alias_provider(settings), aliases=aliases).id == model
     except ModelError:
         return False
 
@@ -287,8 +342,7 @@ def _choose_available_default(settings: Settings) -> str:
 
     model = resolve_model(DEFAULT_ALIAS, provider="anthropic", aliases=settings.model_aliases).id
     for allowed in settings.foreign.models.available:
-        named = any(_is_model_named(entry, DEFAULT_ALIAS, model, settings) for entry in allowed.names)
-        if allowed.names and not named:
+        if allowed.names and not _is_in_list(allowed, DEFAULT_ALIAS, model, settings):
             return allowed.names[0]
     return DEFAULT_ALIAS
 

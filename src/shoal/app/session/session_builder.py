@@ -411,7 +411,10 @@ def _collect_startup_notes(runtime: Runtime) -> tuple[str, ...]:
         *runtime.knowledge.list_skill_and_instruction_notices(),
         *runtime.servers.configured.problems,
         *runtime.servers.describe_missing_channels(),
-        *find_skipped_flag_rules(split_permission_rule_flags(options.allowed_tools)),
+        *find_skipped_flag_rules(
+            split_permission_rule_flags(options.allowed_tools),
+            is_closed=config.settings.permissions.rules.is_closed,
+        ),
         *iter_unknown_rule_warnings((*options.allowed_tools, *options.disallowed_tools), runtime.tools),
         *config.history.notes,
     )

@@ -63,10 +63,12 @@ def find_skipped_rules(documents: Sequence[SettingsDocument]) -> Iterator[Unused
                 yield UnusedItem(location=location, name=f"permissions.allow {text!r}", reason=reason)
 
 
-def find_skipped_flag_rules(allow: Sequence[str]) -> Iterator[str]:
+def find_skipped_flag_rules(allow: Sequence[str], *, is_closed: bool) -> Iterator[str]:
     """Yield a sentence for each allowed tool of a flag that approves nothing."""
     for text in allow:
-        if parse_permission_rule(text).approves_nothing:
+        if is_closed:
+            yield f"{FLAGS['allow']} {text} is not used: {MANAGED_RULES_KEY} is set in a managed file."
+        elif parse_permission_rule(text).approves_nothing:
             yield f"{FLAGS['allow']} {text}: {_APPROVES_NOTHING}."
 
 

@@ -47,6 +47,8 @@ class AllowedModelList(Struct, frozen=True, kw_only=True):
     names: tuple[str, ...]
     location: str
     """File and line of the list."""
+    meanings: frozenset[tuple[str, str]] | None = None
+    """Names and what managed files let them mean, for a managed list; None if the user's aliases count."""
 
 
 class ForeignAccessVariables(Struct, frozen=True, kw_only=True):
@@ -288,7 +290,28 @@ def _find_allowed_models(documents: Sequence[SettingsDocument]) -> Iterator[Allo
         if not isinstance(names, list) or not all(isinstance(name, str) and name.strip() for name in names):
             message = f"{location}: availableModels: expected a list of model names."
             raise SettingsError(message, path=document.path)
-        yield AllowedModelList(names=tuple(name.strip() for name in names), location=location)
+        meanings = frozenset(_iter_managed_meanings(documents)) if document.kind == "managed" else None
+        yield AllowedModelList(
+            names=tuple(name.strip() for name in names), location=location, meanings=meanings
+        )
+
+
+def _iter_managed_meanings(documents: Sequence[SettingsDocument]) -> Iterator[tuple[str, str]]:
+    """Yield each alias and id with the model that a managed file gives it."""
+    for document in documents:
+        if document.kind != "managed":
+            continue
+        own = _get_object(document.raw, "shoal")
+        env, overrides = (_get_object(document.raw, key) for key in ("env", "modelOverrides"))
+        for alias, variables in _ALIAS_VARIABLES.items():
+            yield from ((alias, str(env[name])) for name in variables if env.get(name))
+        for names in (overrides, _get_object(own, "aliases")):
+            yield from ((name, str(meaning)) for name, meaning in names.items())
+
+
+def _get_object(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = raw.get(key)
+    return value if isinstance(value, dict) else {}
 
 
 def _find_model_overrides(documents: Sequence[SettingsDocument]) -> dict[str, str]:

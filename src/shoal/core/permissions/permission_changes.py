@@ -70,6 +70,10 @@ def find_permission_suggestion(
     return next((each for each in suggestions if each.destination == destination), None)
 
 
+def is_allow_rule_suggestion(suggestion: PermissionSuggestion) -> bool:
+    return isinstance(suggestion, AddPermissionRulesSuggestion) and suggestion.behavior == "allow"
+
+
 def format_session_permission_rules(suggestions: tuple[PermissionSuggestion, ...]) -> str:
     """Return the rules that an answer for the whole session would add, as text; empty if none."""
     found = find_permission_suggestion(suggestions, "session")

@@ -184,10 +184,21 @@ COMMAND_RUNNERS = frozenset(
     start-stop-daemon daemonize run-parts doas pkexec gosu su-exec tini dumb-init setpriv capsh fakeroot
     fakechroot eatmydata chpst softlimit envdir setuidgid s6-setuidgid logsave choom uclampset pipexec compgen
     jobs fc hash noglob nocorrect ld.so scl torsocks proxychains proxychains4 osascript xdg-open timelimit
-    crontab cmd.exe wsl wsl.exe powershell.exe
+    crontab cmd.exe wsl wsl.exe powershell.exe chronic cronic ifne lckdo sem pee mispipe runcon
+    systemd-inhibit systemd-cat dbus-launch trickle cpulimit nocache hyperfine watchexec viddy hwatch dtach
+    abduco
     """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 """Programs that run a command given in their arguments, in more ways than are listed for wrappers."""
+OPEN_WRAPPERS = COMMAND_RUNNERS - frozenset(
+    """
+    npx bunx uvx pnpx corepack direnv dotenv ssh screen tmux gdb lldb perf expect osascript xdg-open at batch
+    crontab compgen jobs fc hash
+    """.split()  # noqa: SIM905 - easier to read and extend as one text
+)
+"""Runners that do nothing but run the command: a rule with an open end does not say which one."""
+FIND_CHANGING_FLAGS = frozenset({"-delete", *OUTPUT_FLAGS["find"]})
+"""Flags of find that remove or write files; an allow rule must name them."""
 RUNNING_SUBCOMMANDS: dict[str, frozenset[str]] = {
     **dict.fromkeys(("docker", "podman", "kubectl", "nerdctl", "lxc", "oc"), frozenset({"exec", "run"})),
     **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), frozenset({"exec", "dlx", "x", "explore"})),

@@ -13,6 +13,7 @@ from shoal.core import errors
 from shoal.core.agents.subagents import AgentResult, AgentStatusSnapshot
 from shoal.core.budgets.limits import LimitKind, format_limit_amount
 from shoal.core.events import BudgetThresholdReached, RunFinished
+from shoal.core.permissions.permission_changes import is_allow_rule_suggestion
 from shoal.core.permissions.questions import PermissionQuestion
 from shoal.core.text.text_format import (
     format_count_with_noun,
@@ -195,7 +196,12 @@ def format_permission_hint(refused: Sequence[PermissionQuestion]) -> str:
     """Explain how to allow calls that were not run because nobody was available to answer."""
     import shlex
 
-    allowable = [question for question in refused if question.rule or question.suggestions]
+    allowable = [
+        question
+        for question in refused
+        if question.rule or any(map(is_allow_rule_suggestion, question.suggestions))
+    ]
+    ruleless = [question for question in refused if question.suggestions and question not in allowable]
     others = [question for question in refused if not (question.rule or question.suggestions)]
     hints: list[str] = []
     if allowable:
@@ -203,6 +209,11 @@ def format_permission_hint(refused: Sequence[PermissionQuestion]) -> str:
         hints.append(
             f"{_describe_refused_calls(allowable)} Allow it with --allowedTools "
             f"{shlex.quote(' '.join(rules))}, or choose a --permission-mode."
+        )
+    if ruleless:
+        hints.append(
+            f"{_describe_refused_calls(ruleless)} Only managed files can have a rule that allows it. "
+            "Choose a --permission-mode, or add its directory with --add-dir."
         )
     if others:
         hints.append(
