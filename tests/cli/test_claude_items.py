@@ -388,3 +388,37 @@ async def test_the_switch_of_the_sandbox_is_listed_as_used_only_where_it_has_an_
     assert await list_uses(on | own_off, {}) == [own_first]
     assert await list_uses(own_off, on) == [own_first]
     assert await list_uses(off | {"shoal": {"sandbox": {"network": False}}}, {}) == [own_first]
+
+
+@pytest.mark.parametrize(
+    ("settings", "item"),
+    [
+        ({"agent": "gone"}, "agent"),
+        ({"permissions": {"deny": ["Read(x)", "bash(rm:*)"]}}, "permissions.deny"),
+        ({"permissions": {"ask": ["bash(rm:*)"]}}, "permissions.ask"),
+        ({"model": "opus", "availableModels": ["sonnet"]}, "model"),
+        ({"env": {"ANTHROPIC_MODEL": "gpt:foo"}}, "env.ANTHROPIC_MODEL"),
+        ({"sandbox": {"enabled": True, "filesystem": {"denyRead": ["/"]}}}, "sandbox"),
+    ],
+)
+async def test_what_every_start_refuses_is_listed_as_refused(
+    shoal: ShoalProgram, home: Path, settings: dict[str, Any], item: str
+) -> None:
+    write_json(home / "settings.json", settings)
+    env = {"ANTHROPIC_API_KEY": "sk-test", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
+    started = await shoal("-p", "hi", **env)
+    listed = await shoal("doctor", "--claude", "--json", **env)
+    found = {each["item"]: each for each in json.loads(listed.out)["items"]}
+    assert started.code != 0
+    assert (found[item]["use"], listed.code) == ("refused", 1)
+    assert found[item]["advice"].rpartition(": ")[2][:40] in started.err
+
+
+async def test_an_agent_with_untrusted_hooks_is_listed_as_not_used(
+    shoal: ShoalProgram, project: Path
+) -> None:
+    file = project / ".claude/agents/rev.md"
+    file.parent.mkdir(parents=True)
+    hooks = 'hooks:\n  PreToolUse:\n    - hooks:\n        - type: command\n          command: "true"\n'
+    file.write_text(f"---\nname: rev\ndescription: d\n{hooks}---\nReview.\n")
+    assert (await list_items(shoal))["rev.md", "agent rev"] == "not used"

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from shoal.app.definitions.agent_catalog import load_agent_catalog
 from shoal.app.definitions.agent_files import DefinitionText, read_definition_text
-from shoal.app.definitions.agent_trust import find_project_escalations
+from shoal.app.definitions.agent_trust import find_project_escalations, is_agent_trusted
 from shoal.app.definitions.instructions import (
     InstructionReader,
     LoadedInstructionFiles,
@@ -22,6 +22,7 @@ from shoal.app.definitions.instructions import (
 from shoal.app.definitions.output_styles import choose_output_style, list_output_style_files
 from shoal.app.definitions.plugin_set import PluginSet, load_plugins
 from shoal.app.definitions.project_memory import read_instruction_exclusions
+from shoal.app.doctor.start_refusals import find_start_refusals
 from shoal.app.hooks.hook_sources import are_settings_hooks_disabled, parse_document_hooks
 from shoal.app.reports.permission_report import create_permission_engine
 from shoal.app.settings.claude_json import find_claude_json, list_top_keys
@@ -150,7 +151,17 @@ def list_claude_items(environ: Mapping[str, str], cwd: Path) -> list[ClaudeItem]
         *_list_output_style_items(settings, cwd, styles),
         *_list_other_files(home, cwd),
     ]
-    return sorted(items, key=lambda item: item.file)
+    refusals = find_start_refusals(settings, cwd, plugins)
+    return sorted(_mark_refused_items(items, refusals), key=lambda item: item.file)
+
+
+def _mark_refused_items(
+    items: Iterable[ClaudeItem], refusals: Mapping[tuple[str, str], str]
+) -> Iterator[ClaudeItem]:
+    """Yield the items, with those that a start refuses marked, listed above or not."""
+    yield from (item for item in items if (item.file, item.item) not in refusals)
+    for (file, name), reason in refusals.items():
+        yield ClaudeItem(file=file, item=name, use="refused", advice=reason)
 
 
 def _find_refused_files(home: Path, cwd: Path) -> Iterator[ClaudeItem]:
@@ -360,6 +371,8 @@ def _list_agent_items(settings: Settings, cwd: Path, plugins: PluginSet) -> Iter
         source = definition.source
         if source.kind != "builtin":
             reason = _PLUGIN_ONLY_ADVICE if is_locked and source.kind in ("user", "project") else ""
+            if definition.hooks and not is_agent_trusted(settings.home, cwd, definition):
+                reason = _TRUST_ADVICE
             yield _make_definition_item(source, f"agent {definition.name}", reason)
     for shadowed in catalog.shadowed:
         if shadowed.definition.source.kind != "builtin":
