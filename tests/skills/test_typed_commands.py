@@ -239,12 +239,12 @@ async def test_the_report_of_a_forking_commands_agent_is_the_answer(project: Pat
         (snapshot,) = session.supervisor.list_agents()
         assert (snapshot.status, snapshot.background, session.is_busy) == ("running", False, True)
         gate.is_open.set()
-        assert (await turn).startswith("there are 7")
+        assert await turn == "there are 7"
         assert len(script.requests) == 2
         assert {"Gate", "Read"} <= set(list_agent_starts(session)[0].tools)
         conversation = await run_typed_line(session, "lead, what came of it?")
     assert "<command-name>/census</command-name>" in conversation
-    assert "there are 7" in conversation
+    assert "there are 7\n\nagentId: " in conversation
     assert list_lead_results(session) == []
 
 
