@@ -11,6 +11,7 @@ import pytest
 from shoal_process import MODEL, ShoalProgram
 
 import shoal as shoal_package
+from agent_scripts import call_tool
 from git_repository import run_git
 from shoal.app.doctor.claude_items import EFFECTIVE_ENV_NAMES, OTHER_FILES
 from shoal.app.settings.claude_keys import CLAUDE_KEYS
@@ -187,6 +188,12 @@ async def test_an_invalid_guard_is_refused_and_not_called_used(
     uses = {item["item"]: item["use"] for item in json.loads(ran.out)["items"]}
     assert uses == {"hooks.PreToolUse": "refused", "hooks.Stop": "not used", "hooks.CwdChanged": "not used"}
     assert ran.code == 1
+    remarks = {item["item"] for item in json.loads(ran.out)["items"] if "Shoal starts, but" in item["advice"]}
+    assert remarks == {"hooks.PreToolUse"}
+    async with messages_server([call_tool("Bash", command="touch made"), "done"]) as server:
+        shoal.use_server(server)
+        started = await shoal("-p", "go", "--model", MODEL, "--dangerously-skip-permissions")
+    assert (started.code, (project / "made").exists()) == (0, False)
 
 
 async def test_a_refused_item_is_named_and_nothing_counts_as_used(
@@ -216,6 +223,8 @@ async def test_a_run_with_items_that_are_not_used_tells_it_in_one_line(
         assert len(notes) == 1
         assert "3 items in your settings are not used: run shoal doctor --claude" in notes[0]
         assert ("Auto mode is not available" in ran.err) is (mode == "auto")
+    shown = await shoal("doctor", "--claude")
+    assert "When a session starts, it counts only" in shown.text
 
 
 def test_the_page_has_the_same_tables_as_the_code() -> None:

@@ -107,6 +107,7 @@ _GLOBAL_PREFERENCES = frozenset(
 _PLUGIN_ONLY_ADVICE = "a managed file sets strictPluginOnlyCustomization"
 _OAUTH_ADVICE = "`shoal mcp login` uses only clientId and callbackPort"
 _NESTED_ADVICE = "an agent gets it when it uses a file in that directory"
+_BLOCKING_HOOK = "Shoal starts, but blocks what this hook would check."
 _INSTRUCTIONS_OFF = "shoal.instructions is false"
 _SKIPPED_DIRECTORIES = frozenset({"node_modules", "__pycache__", "venv"})
 _MAX_DIRECTORIES = 2_000
@@ -310,7 +311,8 @@ def _list_hook_items(settings: Settings, document: SettingsDocument, value: Any)
         blocks = not is_off and not all(map(is_usable_hook, parsed.hooks))
         for problem in parsed.problems:
             use = "refused" if blocks else "not used"
-            yield ClaudeItem(file=document.name, item=item, use=use, advice=problem)
+            advice = f"{problem} {_BLOCKING_HOOK}" if blocks else problem
+            yield ClaudeItem(file=document.name, item=item, use=use, advice=advice)
         for sentence in (*parsed.warnings, *parsed.unused):
             yield ClaudeItem(file=document.name, item=item, use="not used", advice=sentence)
 
