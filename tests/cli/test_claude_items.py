@@ -423,6 +423,60 @@ async def test_what_every_start_refuses_is_listed_as_refused(
     assert found[item]["advice"].rpartition(": ")[2][:40] in started.err
 
 
+async def test_the_parts_of_plugins_and_those_that_are_not_enabled_are_listed(
+    shoal: ShoalProgram, home: Path
+) -> None:
+    records = {}
+    for name in ("broom", "mop", "rag"):
+        root = home / "plugins/cache" / name
+        write_json(root / ".claude-plugin/plugin.json", {"name": name})
+        records[f"{name}@tools"] = [{"scope": "user", "installPath": str(root)}]
+    write_json(home / "plugins/installed_plugins.json", {"version": 2, "plugins": records})
+    root = home / "plugins/cache/broom"
+    hook = [{"hooks": [{"type": "command", "command": "true"}]}]
+    write_json(root / "hooks/hooks.json", {"hooks": {"PreToolUse": hook, "MessageDisplay": hook}})
+    write_json(root / ".mcp.json", {"mcpServers": {"web": {"command": "true"}}})
+    names = {
+        "skills/tidy/SKILL.md": "name: tidy\n",
+        "commands/sweep.md": "",
+        "agents/maid.md": "name: maid\n",
+    }
+    for path, name in names.items():
+        (root / path).parent.mkdir(parents=True)
+        (root / path).write_text(f"---\n{name}description: d\n---\nText.\n")
+    settings = {"enabledPlugins": {"broom@tools": True, "mop@tools": False}}
+    write_json(home / "settings.json", settings)
+    listed = json.loads((await shoal("doctor", "--claude", "--json")).out)["items"]
+    uses = {each["item"]: each["use"] for each in listed if "/plugins/" in each["file"]}
+    assert uses == {
+        "plug-in broom": "used",
+        "plug-in mop@tools": "not used",
+        "plug-in rag@tools": "not used",
+        "hooks.PreToolUse": "used",
+        "hooks.MessageDisplay": "not used",
+        "mcpServers.plugin:broom:web": "used",
+        "skill broom:tidy": "used",
+        "command broom:sweep": "used",
+        "agent broom:maid": "used",
+    }
+
+
+async def test_a_refused_key_does_not_hide_the_other_keys_of_the_files(
+    shoal: ShoalProgram, project: Path, home: Path
+) -> None:
+    write_json(
+        home / "settings.json", {"permissions": {"deny": ["Bash("], "allow": ["Read"]}, "theme": "dark"}
+    )
+    write_json(project / ".claude/settings.local.json", {"model": "opus"})
+    assert await list_items(shoal) == {
+        ("settings.json", "file"): "refused",
+        ("settings.json", "permissions.allow"): "not used",
+        ("settings.json", "theme"): "not used",
+        ("settings.local.json", "file"): "not used",
+        ("settings.local.json", "model"): "not used",
+    }
+
+
 async def test_an_agent_with_untrusted_hooks_is_listed_as_not_used(
     shoal: ShoalProgram, project: Path
 ) -> None:
