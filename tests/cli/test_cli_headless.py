@@ -137,7 +137,7 @@ async def test_partial_messages_add_up_to_the_answer(shoal: ShoalProgram) -> Non
 async def test_quiet_omits_the_cost_and_inherit_names_the_configured_model(
     shoal: ShoalProgram, home: Path
 ) -> None:
-    (home / "settings.json").write_text(json.dumps({"model": MODEL}))
+    (home / "settings.json").write_text(json.dumps({"model": MODEL, "alwaysThinkingEnabled": False}))
     (home / "commands").mkdir(parents=True)
     (home / "commands/effort.md").write_text("At ${CLAUDE_EFFORT} now.")
     async with messages_server(["done"]) as server:
