@@ -77,13 +77,32 @@ def test_a_task_budget_is_a_limit_and_the_lower_one_applies(
 
 
 @pytest.mark.spec("CMP-098")
-@pytest.mark.parametrize("flag", ["--plugin-url", "--permission-prompts", "--resume-session-at"])
+@pytest.mark.parametrize(
+    "flag", ["--plugin-url", "--permission-prompts", "--resume-session-at", "--autocompact", "--brief"]
+)
 def test_a_flag_that_would_change_the_run_is_refused(
     server: MockServer, capsys: pytest.CaptureFixture[str], flag: str
 ) -> None:
     assert run_command_line(["-p", "hello", f"{flag}=x"]) == 2
     assert f"Shoal has no {flag}: {OTHER_FLAGS[flag]}." in capsys.readouterr().err
     assert not server.requests
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        ("mcp add-from-claude-desktop", "shoal mcp add-json"),
+        ("config set theme dark", "shoal config show"),
+        ("plugin i tidy", "claude plugin install"),
+    ],
+)
+def test_a_subcommand_of_claude_code_is_explained(
+    capsys: pytest.CaptureFixture[str], words: str, advice: str
+) -> None:
+    assert run_command_line(words.split()) == 2
+    printed = capsys.readouterr().err
+    assert f"Shoal has no command '{' '.join(words.split()[:2])}'." in printed
+    assert advice in printed
 
 
 def test_the_page_lists_every_flag() -> None:

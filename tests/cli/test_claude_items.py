@@ -11,6 +11,7 @@ import pytest
 from shoal_process import MODEL, ShoalProgram
 
 import shoal as shoal_package
+from agent_scripts import call_tool
 from git_repository import run_git
 from shoal.app.doctor.claude_items import EFFECTIVE_ENV_NAMES, OTHER_FILES
 from shoal.app.settings.claude_keys import CLAUDE_KEYS
@@ -187,6 +188,12 @@ async def test_an_invalid_guard_is_refused_and_not_called_used(
     uses = {item["item"]: item["use"] for item in json.loads(ran.out)["items"]}
     assert uses == {"hooks.PreToolUse": "refused", "hooks.Stop": "not used", "hooks.CwdChanged": "not used"}
     assert ran.code == 1
+    remarks = {item["item"] for item in json.loads(ran.out)["items"] if "Shoal starts, but" in item["advice"]}
+    assert remarks == {"hooks.PreToolUse"}
+    async with messages_server([call_tool("Bash", command="touch made"), "done"]) as server:
+        shoal.use_server(server)
+        started = await shoal("-p", "go", "--model", MODEL, "--dangerously-skip-permissions")
+    assert (started.code, (project / "made").exists()) == (0, False)
 
 
 async def test_a_refused_item_is_named_and_nothing_counts_as_used(
@@ -216,6 +223,8 @@ async def test_a_run_with_items_that_are_not_used_tells_it_in_one_line(
         assert len(notes) == 1
         assert "3 items in your settings are not used: run shoal doctor --claude" in notes[0]
         assert ("Auto mode is not available" in ran.err) is (mode == "auto")
+    shown = await shoal("doctor", "--claude")
+    assert "When a session starts, it counts only" in shown.text
 
 
 def test_the_page_has_the_same_tables_as_the_code() -> None:
@@ -388,3 +397,91 @@ async def test_the_switch_of_the_sandbox_is_listed_as_used_only_where_it_has_an_
     assert await list_uses(on | own_off, {}) == [own_first]
     assert await list_uses(own_off, on) == [own_first]
     assert await list_uses(off | {"shoal": {"sandbox": {"network": False}}}, {}) == [own_first]
+
+
+@pytest.mark.parametrize(
+    ("settings", "item"),
+    [
+        ({"agent": "gone"}, "agent"),
+        ({"permissions": {"deny": ["Read(x)", "bash(rm:*)"]}}, "permissions.deny"),
+        ({"permissions": {"ask": ["bash(rm:*)"]}}, "permissions.ask"),
+        ({"model": "opus", "availableModels": ["sonnet"]}, "model"),
+        ({"env": {"ANTHROPIC_MODEL": "gpt:foo"}}, "env.ANTHROPIC_MODEL"),
+        ({"sandbox": {"enabled": True, "filesystem": {"denyRead": ["/"]}}}, "sandbox"),
+    ],
+)
+async def test_what_every_start_refuses_is_listed_as_refused(
+    shoal: ShoalProgram, home: Path, settings: dict[str, Any], item: str
+) -> None:
+    write_json(home / "settings.json", settings)
+    env = {"ANTHROPIC_API_KEY": "sk-test", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
+    started = await shoal("-p", "hi", **env)
+    listed = await shoal("doctor", "--claude", "--json", **env)
+    found = {each["item"]: each for each in json.loads(listed.out)["items"]}
+    assert started.code != 0
+    assert (found[item]["use"], listed.code) == ("refused", 1)
+    assert found[item]["advice"].rpartition(": ")[2][:40] in started.err
+
+
+async def test_the_parts_of_plugins_and_those_that_are_not_enabled_are_listed(
+    shoal: ShoalProgram, home: Path
+) -> None:
+    records = {}
+    for name in ("broom", "mop", "rag"):
+        root = home / "plugins/cache" / name
+        write_json(root / ".claude-plugin/plugin.json", {"name": name})
+        records[f"{name}@tools"] = [{"scope": "user", "installPath": str(root)}]
+    write_json(home / "plugins/installed_plugins.json", {"version": 2, "plugins": records})
+    root = home / "plugins/cache/broom"
+    hook = [{"hooks": [{"type": "command", "command": "true"}]}]
+    write_json(root / "hooks/hooks.json", {"hooks": {"PreToolUse": hook, "MessageDisplay": hook}})
+    write_json(root / ".mcp.json", {"mcpServers": {"web": {"command": "true"}}})
+    names = {
+        "skills/tidy/SKILL.md": "name: tidy\n",
+        "commands/sweep.md": "",
+        "agents/maid.md": "name: maid\n",
+    }
+    for path, name in names.items():
+        (root / path).parent.mkdir(parents=True)
+        (root / path).write_text(f"---\n{name}description: d\n---\nText.\n")
+    settings = {"enabledPlugins": {"broom@tools": True, "mop@tools": False}}
+    write_json(home / "settings.json", settings)
+    listed = json.loads((await shoal("doctor", "--claude", "--json")).out)["items"]
+    uses = {each["item"]: each["use"] for each in listed if "/plugins/" in each["file"]}
+    assert uses == {
+        "plug-in broom": "used",
+        "plug-in mop@tools": "not used",
+        "plug-in rag@tools": "not used",
+        "hooks.PreToolUse": "used",
+        "hooks.MessageDisplay": "not used",
+        "mcpServers.plugin:broom:web": "used",
+        "skill broom:tidy": "used",
+        "command broom:sweep": "used",
+        "agent broom:maid": "used",
+    }
+
+
+async def test_a_refused_key_does_not_hide_the_other_keys_of_the_files(
+    shoal: ShoalProgram, project: Path, home: Path
+) -> None:
+    write_json(
+        home / "settings.json", {"permissions": {"deny": ["Bash("], "allow": ["Read"]}, "theme": "dark"}
+    )
+    write_json(project / ".claude/settings.local.json", {"model": "opus"})
+    assert await list_items(shoal) == {
+        ("settings.json", "file"): "refused",
+        ("settings.json", "permissions.allow"): "not used",
+        ("settings.json", "theme"): "not used",
+        ("settings.local.json", "file"): "not used",
+        ("settings.local.json", "model"): "not used",
+    }
+
+
+async def test_an_agent_with_untrusted_hooks_is_listed_as_not_used(
+    shoal: ShoalProgram, project: Path
+) -> None:
+    file = project / ".claude/agents/rev.md"
+    file.parent.mkdir(parents=True)
+    hooks = 'hooks:\n  PreToolUse:\n    - hooks:\n        - type: command\n          command: "true"\n'
+    file.write_text(f"---\nname: rev\ndescription: d\n{hooks}---\nReview.\n")
+    assert (await list_items(shoal))["rev.md", "agent rev"] == "not used"

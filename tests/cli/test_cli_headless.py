@@ -129,8 +129,24 @@ async def test_partial_messages_add_up_to_the_answer(shoal: ShoalProgram) -> Non
     events = [line["event"] for line in ran.lines if line["type"] == "stream_event"]
     pieces = [event["delta"]["text"] for event in events if event["type"] == "content_block_delta"]
     assert (events[0]["type"], events[-1]["type"]) == ("message_start", "message_stop")
+    assert events[0]["message"]["model"] == MODEL.removeprefix("anthropic:")
     assert len(pieces) > 1
     assert "".join(pieces) == "one two three four"
+
+
+async def test_quiet_omits_the_cost_and_inherit_names_the_configured_model(
+    shoal: ShoalProgram, home: Path
+) -> None:
+    (home / "settings.json").write_text(json.dumps({"model": MODEL, "alwaysThinkingEnabled": False}))
+    (home / "commands").mkdir(parents=True)
+    (home / "commands/effort.md").write_text("At ${CLAUDE_EFFORT} now.")
+    async with messages_server(["done"]) as server:
+        shoal.use_server(server)
+        ran = await shoal("-p", "/effort", "--model", "inherit", "-q", "--verbose")
+    assert (ran.code, ran.text.strip(), ran.err) == (0, "done", "")
+    (request,) = server.requests
+    assert request.body["model"] == MODEL.removeprefix("anthropic:")
+    assert "At high now." in str(request.body["messages"])
 
 
 async def test_a_tool_that_needs_permission_is_denied_and_listed(shoal: ShoalProgram, project: Path) -> None:

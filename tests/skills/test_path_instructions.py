@@ -131,6 +131,17 @@ async def test_comments_in_instructions_are_left_out(project: Path) -> None:
         assert "Begin.\n`<!-- code -->` End." in session.agent.system
 
 
+@pytest.mark.spec("CMP-067")
+async def test_a_comment_after_words_does_not_join_lines(project: Path) -> None:
+    text = (
+        "- rule one <!-- note -->\n- rule `two` <!-- a\nb -->\n  <!-- own `line` --> <!-- c -->\n"
+        "<!-- d --> - three\n- four <!-- e -->\nEnd."
+    )
+    write_file(project / "CLAUDE.md", text)
+    async with open_session(project, RecordingScript(lead=["x"]).model) as session:
+        assert "- rule one \n- rule `two` \n- three\n- four \nEnd." in session.agent.system
+
+
 @pytest.mark.spec("CMP-068")
 async def test_excluded_instruction_files_are_not_read(project: Path, home: Path) -> None:
     write_file(home / "CLAUDE.md", "OWN WORDS")

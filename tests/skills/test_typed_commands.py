@@ -43,6 +43,19 @@ async def test_arguments_commands_and_files_are_expanded_in_a_command(project: P
 
 
 @pytest.mark.spec("SKL-01")
+@pytest.mark.parametrize("may_run", [True, False])
+async def test_fenced_commands_run_like_inline_ones(project: Path, may_run: bool) -> None:
+    block = "```!\n```\nFirst:\n  ```!\necho one of $0\ntouch made\n  ```\nthen:\n```\ntouch other\n```\nEnd."
+    write_command(project / ".claude" / "commands", "go", block)
+    script = RecordingScript(lead=[join_conversation])
+    async with open_session(project, script.model, skip_permissions=may_run) as session:
+        text = await run_typed_line(session, "/go x")
+    assert ("First:\none of x" in text, "Bash was not run" in text) == (may_run, not may_run)
+    assert "\nthen:\n```\ntouch other\n```\nEnd." in text
+    assert [(project / name).exists() for name in ("made", "other")] == [may_run, False]
+
+
+@pytest.mark.spec("SKL-01")
 async def test_arguments_without_a_placeholder_are_appended_and_never_executed(project: Path) -> None:
     (project / "secret").write_text("hunter2")
     write_command(project / ".claude" / "commands", "plain", "Do it.")
@@ -226,12 +239,12 @@ async def test_the_report_of_a_forking_commands_agent_is_the_answer(project: Pat
         (snapshot,) = session.supervisor.list_agents()
         assert (snapshot.status, snapshot.background, session.is_busy) == ("running", False, True)
         gate.is_open.set()
-        assert (await turn).startswith("there are 7")
+        assert await turn == "there are 7"
         assert len(script.requests) == 2
         assert {"Gate", "Read"} <= set(list_agent_starts(session)[0].tools)
         conversation = await run_typed_line(session, "lead, what came of it?")
     assert "<command-name>/census</command-name>" in conversation
-    assert "there are 7" in conversation
+    assert "there are 7\n\nagentId: " in conversation
     assert list_lead_results(session) == []
 
 

@@ -164,9 +164,9 @@ class AgentRunner(Struct, kw_only=True):
 
     @property
     def effort_level(self) -> str:
-        """Level of its thinking effort; models that decide themselves start at `high`."""
+        """Level of its effort; it is `high` if nobody set one, whether the model thinks or not."""
         tokens = self.state.turn_thinking_tokens or self.limits.thinking_tokens
-        return name_effort_level(tokens) if tokens or not self.limits.adaptive_thinking else "high"
+        return name_effort_level(tokens) if tokens else "high"
 
     @property
     def clock(self) -> Clock:

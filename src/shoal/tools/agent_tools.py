@@ -212,6 +212,14 @@ def _format_agent_result(result: AgentResult) -> ToolOutput:
     return ToolOutput(content="\n\n".join(parts), data=data)
 
 
+def remove_agent_result_trailer(text: str, result: AgentResult) -> str:
+    """Return the output without the facts for the agent that called the tool, for a person to read."""
+    words = text.removesuffix(f"\n\n{_format_agent_result_trailer(result)}")
+    if words == text or result.worktree is None:
+        return words
+    return f"{words}\n\n{format_retained_worktree_work(result.worktree)}"
+
+
 def _format_agent_result_trailer(result: AgentResult) -> str:
     lines = [format_tool_text("Agent", "agent_id", agent=result.agent)]
     if result.worktree is not None:

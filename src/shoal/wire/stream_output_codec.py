@@ -51,9 +51,15 @@ class PartialMessageEncoder:
         self._is_started = False
         self._open_kind: DeltaKind | None = None
         self._index = -1
+        self._model = ""
 
-    def encode_delta(self, kind: DeltaKind, text: str, model: str) -> Iterable[dict[str, Any]]:
-        yield from self._start_message(model)
+    def start_request(self, model: str) -> tuple[()]:
+        """Remember the model that is asked; an answer that was never completed is discarded."""
+        self._model = model
+        return self.discard_partial_message()
+
+    def encode_delta(self, kind: DeltaKind, text: str) -> Iterable[dict[str, Any]]:
+        yield from self._start_message(self._model)
         if self._open_kind != kind:
             yield from self._close_block()
             self._open_kind = kind

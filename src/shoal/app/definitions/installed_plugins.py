@@ -73,6 +73,16 @@ def list_installed_plugin_ids(home: Path) -> tuple[str, ...]:
         return ()
 
 
+def find_enabled_plugin_ids(settings: Settings) -> frozenset[str]:
+    """Return the ids of the plug-ins that a settings file enables, trusted or not."""
+    untrusted = (
+        escalation.keys[-1]
+        for escalation in settings.findings.untrusted_escalations
+        if escalation.keys[0] == "enabledPlugins"
+    )
+    return frozenset((*_decide_plugins(settings.documents), *untrusted))
+
+
 def _decide_plugins(documents: Sequence[SettingsDocument]) -> dict[str, SettingsDocument]:
     """Return the document that enables each plug-in, except plug-ins disabled at the highest precedence."""
     decided: dict[str, SettingsDocument | None] = {}

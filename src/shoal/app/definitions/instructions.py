@@ -30,10 +30,14 @@ _MAX_FILE_BYTES = 2_000_000
 _PROJECT_FILE_NAMES = ("CLAUDE.md", ".claude/CLAUDE.md", "AGENTS.md", "CLAUDE.local.md")
 _USER_FILE_NAMES = ("CLAUDE.md", "AGENTS.md")
 _RULES_DIRECTORY = "rules"
-_COMMENT = re.compile(r"<!--.*?-->[ \t]*\n?", re.DOTALL)
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 _MAX_PATTERNS = 200
-_FENCED = re.compile(r"^(```|~~~).*?^\1|`[^`\n]+`", re.MULTILINE | re.DOTALL)
+_FENCED = re.compile(r"^(?P<fence>```|~~~).*?^(?P=fence)|`[^`\n]+`", re.MULTILINE | re.DOTALL)
+_COMMENT = r"<!--(?:(?!-->).)*-->[ \t]*"
+_CODE_OR_COMMENT = re.compile(
+    rf"(?P<code>{_FENCED.pattern})|^[ \t]*(?:{_COMMENT})+(?:\r?\n|\Z)|{_COMMENT}", re.MULTILINE | re.DOTALL
+)
+"""Code, the lines of a comment that has them to itself, or a comment between other words."""
 _IMPORT = re.compile(r"(?<!\S)@([\w.~/+-]*\w)")
 
 
@@ -374,11 +378,7 @@ def _remove_comments(text: str) -> str:
     """Remove HTML comments, which are notes for people, but not those inside code."""
     if "<!--" not in text:
         return text
-    parts, position = list[str](), 0
-    for code in _FENCED.finditer(text):
-        parts += (_COMMENT.sub("", text[position : code.start()]), code[0])
-        position = code.end()
-    return "".join((*parts, _COMMENT.sub("", text[position:])))
+    return _CODE_OR_COMMENT.sub(lambda match: match["code"] or "", text)
 
 
 def _find_imported_paths(text: str) -> Iterator[str]:

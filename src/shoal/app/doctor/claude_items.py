@@ -12,7 +12,8 @@ from msgspec import Struct
 
 from shoal.app.definitions.agent_catalog import load_agent_catalog
 from shoal.app.definitions.agent_files import DefinitionText, read_definition_text
-from shoal.app.definitions.agent_trust import find_project_escalations
+from shoal.app.definitions.agent_trust import find_project_escalations, is_agent_trusted
+from shoal.app.definitions.installed_plugins import find_enabled_plugin_ids, list_installed_plugin_ids
 from shoal.app.definitions.instructions import (
     InstructionReader,
     LoadedInstructionFiles,
@@ -22,6 +23,7 @@ from shoal.app.definitions.instructions import (
 from shoal.app.definitions.output_styles import choose_output_style, list_output_style_files
 from shoal.app.definitions.plugin_set import PluginSet, load_plugins
 from shoal.app.definitions.project_memory import read_instruction_exclusions
+from shoal.app.doctor.start_refusals import find_start_refusals
 from shoal.app.hooks.hook_sources import are_settings_hooks_disabled, parse_document_hooks
 from shoal.app.reports.permission_report import create_permission_engine
 from shoal.app.settings.claude_json import find_claude_json, list_top_keys
@@ -45,6 +47,7 @@ from shoal.core.errors import SettingsError
 from shoal.core.text.filenames import escape_filename
 from shoal.wire.front_matter import InvalidFrontMatterError, parse_front_matter
 from shoal.wire.hook_codec import is_usable_hook
+from shoal.wire.json_comments import decode_commented_json
 from shoal.wire.settings_codec import SettingsDocument, has_settings_key
 from shoal.wire.skill_codec import UNUSED_SKILL_FIELDS
 from shoal.workspaces.git_paths import contains_git_repository
@@ -106,6 +109,8 @@ _GLOBAL_PREFERENCES = frozenset(
 _PLUGIN_ONLY_ADVICE = "a managed file sets strictPluginOnlyCustomization"
 _OAUTH_ADVICE = "`shoal mcp login` uses only clientId and callbackPort"
 _NESTED_ADVICE = "an agent gets it when it uses a file in that directory"
+_NO_START_ADVICE = "Shoal will not start until the refused items are corrected"
+_BLOCKING_HOOK = "Shoal starts, but blocks what this hook would check."
 _INSTRUCTIONS_OFF = "shoal.instructions is false"
 _SKIPPED_DIRECTORIES = frozenset({"node_modules", "__pycache__", "venv"})
 _MAX_DIRECTORIES = 2_000
@@ -129,7 +134,10 @@ def list_claude_items(environ: Mapping[str, str], cwd: Path) -> list[ClaudeItem]
     except SettingsError as error:
         if not refused:
             refused = [ClaudeItem(file=str(error.path or ""), item="file", use="refused", advice=str(error))]
-        return [*refused, *_list_unread_files(home, cwd, refused)]
+        return sorted(
+            [*refused, *_list_unread_files(home, cwd, refused)],
+            key=lambda item: (item.file, item.item != "file"),
+        )
     plugins = load_plugins(settings, cwd)
     styles = plugins.list_style_dirs()
     is_hidden = create_permission_engine(settings, cwd).build_unreadable_file_filter("Read", str(cwd))
@@ -143,14 +151,24 @@ def list_claude_items(environ: Mapping[str, str], cwd: Path) -> list[ClaudeItem]
         *_list_mcp_server_items(settings, cwd, plugins),
         *_list_left_out_items(settings, cwd),
         *_list_agent_items(settings, cwd, plugins),
-        *_list_skill_items(settings, cwd),
-        *_list_plugin_items(plugins),
+        *_list_skill_items(settings, cwd, plugins),
+        *_list_plugin_items(settings, plugins),
         *_list_instruction_items(settings, instructions),
         *_list_nested_instruction_items(settings, cwd, is_hidden, instructions),
         *_list_output_style_items(settings, cwd, styles),
         *_list_other_files(home, cwd),
     ]
-    return sorted(items, key=lambda item: item.file)
+    refusals = find_start_refusals(settings, cwd, plugins)
+    return sorted(_mark_refused_items(items, refusals), key=lambda item: item.file)
+
+
+def _mark_refused_items(
+    items: Iterable[ClaudeItem], refusals: Mapping[tuple[str, str], str]
+) -> Iterator[ClaudeItem]:
+    """Yield the items, with those that a start refuses marked, listed above or not."""
+    yield from (item for item in items if (item.file, item.item) not in refusals)
+    for (file, name), reason in refusals.items():
+        yield ClaudeItem(file=file, item=name, use="refused", advice=reason)
 
 
 def _find_refused_files(home: Path, cwd: Path) -> Iterator[ClaudeItem]:
@@ -169,12 +187,23 @@ def _find_refused_files(home: Path, cwd: Path) -> Iterator[ClaudeItem]:
 
 
 def _list_unread_files(home: Path, cwd: Path, refused: Sequence[ClaudeItem]) -> Iterator[ClaudeItem]:
-    """Yield the other settings files: nothing is used while the start fails."""
-    broken = {item.file for item in refused}
-    for path, _ in list_settings_files(home, cwd, None):
-        if path.is_file() and str(path) not in broken:
-            advice = "Shoal will not start until the refused items are corrected"
-            yield ClaudeItem(file=str(path), item="file", use="not used", advice=advice)
+    """Yield the other settings files, and the keys of all: nothing is used while the start fails."""
+    reasons = {item.file: item.advice for item in refused}
+    for path, kind in list_settings_files(home, cwd, None):
+        if not path.is_file():
+            continue
+        name = str(path)
+        if name not in reasons:
+            yield ClaudeItem(file=name, item="file", use="not used", advice=_NO_START_ADVICE)
+        try:
+            raw, text = decode_commented_json(path.read_text(encoding="utf-8-sig"))
+        except (OSError, ValueError):
+            continue
+        if isinstance(raw, dict):
+            document = SettingsDocument(name=name, kind=kind, path=path, text=text, raw=raw)
+            for key, _ in iter_document_keys(document):
+                if key not in reasons.get(name, ""):
+                    yield ClaudeItem(file=name, item=key, use="not used", advice=_NO_START_ADVICE)
 
 
 def _list_document_items(
@@ -301,7 +330,8 @@ def _list_hook_items(settings: Settings, document: SettingsDocument, value: Any)
         blocks = not is_off and not all(map(is_usable_hook, parsed.hooks))
         for problem in parsed.problems:
             use = "refused" if blocks else "not used"
-            yield ClaudeItem(file=document.name, item=item, use=use, advice=problem)
+            advice = f"{problem} {_BLOCKING_HOOK}" if blocks else problem
+            yield ClaudeItem(file=document.name, item=item, use=use, advice=advice)
         for sentence in (*parsed.warnings, *parsed.unused):
             yield ClaudeItem(file=document.name, item=item, use="not used", advice=sentence)
 
@@ -311,11 +341,11 @@ def _list_mcp_server_items(settings: Settings, cwd: Path, plugins: PluginSet) ->
     is_installed = importlib.util.find_spec("mcp") is not None
     used = {(server.origin.rpartition(":")[0], server.name) for server in found.servers if is_installed}
     disabled = {server.name for server in found.disabled}
-    for document in settings.documents:
+    for document in (*settings.documents, *plugins.build_mcp_documents()):
         for name, server in (document.raw.get("mcpServers") or {}).items():
             is_used = (document.name, name) in used
             reason = "it is disabled" if name in disabled else _find_server_problem(found.problems, name)
-            if is_plugin_only(settings.documents, "mcp"):
+            if document.kind != "plugin" and is_plugin_only(settings.documents, "mcp"):
                 reason = _PLUGIN_ONLY_ADVICE
             if not is_installed:
                 reason = "the MCP client is not installed: pip install 'shoal[mcp]'"
@@ -362,6 +392,8 @@ def _list_agent_items(settings: Settings, cwd: Path, plugins: PluginSet) -> Iter
         source = definition.source
         if source.kind != "builtin":
             reason = _PLUGIN_ONLY_ADVICE if is_locked and source.kind in ("user", "project") else ""
+            if definition.hooks and not is_agent_trusted(settings.home, cwd, definition):
+                reason = _TRUST_ADVICE
             yield _make_definition_item(source, f"agent {definition.name}", reason)
     for shadowed in catalog.shadowed:
         if shadowed.definition.source.kind != "builtin":
@@ -372,8 +404,9 @@ def _list_agent_items(settings: Settings, cwd: Path, plugins: PluginSet) -> Iter
     yield from _list_definition_problems("agent", catalog.problems, catalog.unused_parts)
 
 
-def _list_skill_items(settings: Settings, cwd: Path) -> Iterator[ClaudeItem]:
+def _list_skill_items(settings: Settings, cwd: Path, plugins: PluginSet) -> Iterator[ClaudeItem]:
     library, policy = load_skills(cwd=cwd, home=settings.home), load_skill_policy(settings.documents)
+    library.add_plugins(plugins)
     reason = _PLUGIN_ONLY_ADVICE if is_plugin_only(settings.documents, "skills") else ""
     for noun, catalog in (("skill", library.skills), ("command", library.commands)):
         yield from _list_catalog_items(noun, catalog, policy, reason)
@@ -383,7 +416,9 @@ def _list_catalog_items(
     noun: str, catalog: SkillCatalog, policy: SkillPolicy, common_reason: str
 ) -> Iterator[ClaudeItem]:
     for skill in catalog.all():
-        reason = "skillOverrides turns it off" if policy.apply_to_skill(skill) is None else common_reason
+        reason = "" if skill.source.kind == "plugin" else common_reason
+        if policy.apply_to_skill(skill) is None:
+            reason = "skillOverrides turns it off"
         yield _make_definition_item(skill.source, f"{noun} {skill.name}", reason)
         yield from _list_unused_skill_fields(noun, skill.source)
     for skill, _ in catalog.shadowed:
@@ -425,7 +460,15 @@ def _list_definition_problems(
         yield ClaudeItem(file=file, item=f"part of the {noun}", use="not used", advice=rest.strip())
 
 
-def _list_plugin_items(plugins: PluginSet) -> Iterator[ClaudeItem]:
+def _list_plugin_items(settings: Settings, plugins: PluginSet) -> Iterator[ClaudeItem]:
+    enabled = find_enabled_plugin_ids(settings)
+    for id_ in list_installed_plugin_ids(settings.home):
+        if id_ not in enabled:
+            advice = "enabledPlugins does not enable it"
+            file = str(settings.home / "plugins" / "installed_plugins.json")
+            yield ClaudeItem(file=file, item=f"plug-in {id_}", use="not used", advice=advice)
+    for document in plugins.build_hook_documents():
+        yield from _list_hook_items(settings, document, document.raw["hooks"])
     for plugin in plugins.all:
         yield ClaudeItem(file=str(plugin.root), item=f"plug-in {plugin.name}", use="used")
     for plugin in plugins.untrusted:

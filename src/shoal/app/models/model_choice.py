@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from shoal.app.settings.settings import Settings
+from shoal.core.agents.agent_definitions import INHERIT_MODEL
 from shoal.core.clock import Clock
 from shoal.core.errors import ModelError, NoModelConfigured, Unauthorized, UnknownModel
 from shoal.core.ports import Model
@@ -49,8 +50,8 @@ async def choose_model(
 
     Raises `NoModelConfigured`, `UnknownModel` or `SettingsError`.
     """
-    name = name or settings.models.main
-    if name is None or name.strip().lower() == DEFAULT_MODEL:
+    name = _resolve_inherited_name(name, settings)
+    if name is None or name.strip().lower() in (DEFAULT_MODEL, INHERIT_MODEL):
         return await _create_default_model(settings, clock, rng)
     kind, _, rest = name.partition(":")
     if kind == "scripted" and rest:
@@ -63,6 +64,10 @@ async def choose_model(
 
         return ReplayModel(Path(rest), placeholders or NO_PLACEHOLDERS)
     return _create_model(name, settings, clock, rng)
+
+
+def _resolve_inherited_name(name: str | None, settings: Settings) -> str | None:
+    return settings.models.main if not name or name.strip() == INHERIT_MODEL else name
 
 
 async def choose_model_with_fallback(
@@ -119,7 +124,7 @@ class PlanModeNames(NamedTuple):
 
 def find_plan_mode_names(name: str | None, settings: Settings) -> PlanModeNames | None:
     """Return the two models if the name, or the configured one, depends on the permission mode."""
-    name = name or settings.models.main
+    name = _resolve_inherited_name(name, settings)
     if name is None or "opusplan" not in name.lower() or name in settings.model_aliases:
         return None
     from shoal.models.catalogue import split_plan_alias

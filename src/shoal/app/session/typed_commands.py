@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shoal.agent.agent_runner import AgentRunner
 from shoal.agent.hook_points import add_hook_context_message, run_agent_hooks
@@ -250,10 +251,11 @@ async def _fetch_mcp_prompt_text(runtime: Runtime, name: str, arguments: str) ->
 
 async def _run_forked_skill(session: Session, prompt: SlashCommandInvocation, skill: Skill) -> LoopResult:
     """Run the skill in an agent; its report is the answer and is added to the lead's conversation."""
-    output = await session.runtime.knowledge.invoker.start_typed_forking_skill(
+    output, shown = await session.runtime.knowledge.invoker.start_typed_forking_skill(
         session.supervisor, skill, prompt.arguments, session.agent
     )
-    return await _add_command_output(session, prompt, output.text, failed=output.is_error)
+    ended = await _add_command_output(session, prompt, output.text, failed=output.is_error)
+    return replace(ended, text=shown)
 
 
 async def _run_turn_with_other_model(session: Session, name: str, message: Message) -> LoopResult:

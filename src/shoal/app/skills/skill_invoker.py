@@ -35,7 +35,7 @@ from shoal.policy.permission_rules import ToolPermissionRule, parse_permission_r
 from shoal.policy.rule_names import refuse_misspelled_rules
 from shoal.runs.agent_supervisor import AgentSupervisor
 from shoal.runs.running_agents import RunningAgents
-from shoal.tools.agent_tools import format_agent_start_result
+from shoal.tools.agent_tools import format_agent_start_result, remove_agent_result_trailer
 from shoal.tools.function_tool import tool
 from shoal.wire.skill_codec import skips_first_argument
 
@@ -106,23 +106,29 @@ class SkillInvoker:
 
     async def start_typed_forking_skill(
         self, supervisor: AgentSupervisor, skill: Skill, arguments: str, agent: AgentRunner
-    ) -> ToolOutput:
-        """Start a forking skill that the user typed, as if the agent had called it."""
+    ) -> tuple[ToolOutput, str]:
+        """Start a forking skill that the user typed, as if the agent had called it.
 
-        typed_skill = skill
+        Return the output for the agent, and the text for the user.
+        """
+
+        typed_skill, finished = skill, list[AgentResult]()
 
         @tool(name="Skill", deadline=None)
         async def start_skill(skill: str, context: ToolContext) -> ToolOutput:
             """Start it; its name is passed for the rules about it."""
             try:
-                return format_agent_start_result(
-                    await self._start_skill_agent(supervisor, typed_skill, arguments, agent, context)
-                )
+                result = await self._start_skill_agent(supervisor, typed_skill, arguments, agent, context)
             except AgentRequestRefused as refusal:
                 return create_tool_error_output(str(refusal))
+            if isinstance(result, AgentResult):
+                finished.append(result)
+            return format_agent_start_result(result)
 
         call = ToolUseBlock(id=f"typed-{agent.ids.new_short_id()}", name="Skill", input={"skill": skill.name})
-        return await run_unrecorded_tool_call(agent, call, start_skill)
+        output = await run_unrecorded_tool_call(agent, call, start_skill)
+        shown = remove_agent_result_trailer(output.text, finished[0]) if finished else output.text
+        return output, shown
 
     async def render_skill_and_grant_tools(self, skill: Skill, arguments: str, agent: AgentRunner) -> str:
         """Return the text of a skill, and grant its tools to this agent until its turn ends.

@@ -12,7 +12,12 @@ from msgspec import Struct
 from shoal.core.text.lazy_patterns import compile_on_first_use
 
 _PLACEHOLDER = r"\$ARGUMENTS(?:\[(\d{1,2})\])?(?!\w)|\$(\d{1,2})(?!\w)|\$\{(CLAUDE_\w+)\}"
-_EMBEDDED = compile_on_first_use(r"(?<!\S)!`([^`\n]+)`|(?<!\S)@((?:[\w.~/+-]|\$\d|\$ARGUMENTS)+)")
+_EMBEDDED = compile_on_first_use(
+    r"(?<!\S)!`([^`\n]+)`"
+    r"|(?<!\S)@((?:[\w.~/+-]|\$\d|\$ARGUMENTS)+)"
+    r"|(?m:^)[ \t]*```![ \t\r]*\n((?:(?![ \t]*```)[^\n]*\n)+)[ \t]*```[ \t\r]*(?m:$)"
+)
+"""An inline command, a file, or a fenced block of commands."""
 
 SkillTextPartKind: TypeAlias = Literal["text", "command", "file"]
 
@@ -64,13 +69,14 @@ def split_skill_body(body: str, values: SkillTextValues, *, with_files: bool) ->
     """
     position = 0
     for match in _EMBEDDED.finditer(body):
-        kind: SkillTextPartKind = "file" if match[1] is None else "command"
-        if kind == "file" and not with_files:
+        command = match[1] or (match[3] or "").strip()
+        kind: SkillTextPartKind = "command" if match[2] is None else "file"
+        if not command and (kind == "command" or not with_files):
             continue
         yield SkillTextPart("text", values.fill(body[position : match.start()]))
         path = (match[2] or "").rstrip(".")
         position = match.end() - len(match[2] or "") + len(path)
-        yield SkillTextPart(kind, values.fill(match[1] or path))
+        yield SkillTextPart(kind, values.fill(command or path))
     yield SkillTextPart("text", values.fill(body[position:]))
     if values.arguments and not values.uses_arguments(body):
         yield SkillTextPart("text", f"\n\nARGUMENTS: {values.arguments}")

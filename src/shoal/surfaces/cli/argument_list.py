@@ -21,8 +21,10 @@ LIST_FLAGS = frozenset(
 )
 """Flags that take all words up to the next flag."""
 OTHER_FLAGS = {
+    "--autocompact": "set shoal.compact_at in the settings, or compact with /compact",
     "--bg": "start the run in another terminal, or with `&` after `shoal -p`",
     "--background": "start the run in another terminal, or with `&` after `shoal -p`",
+    "--brief": "an agent writes to you in its answers, without a tool",
     "--chrome": "add an MCP server that controls a browser: `shoal mcp add`",
     "--cloud": "Shoal runs only on this machine",
     "--remote": "Shoal runs only on this machine; `shoal web` controls it from a browser",
@@ -43,12 +45,18 @@ OTHER_FLAGS = {
 }
 _OTHER_COMMANDS = {
     "auto-mode": "Shoal has no auto mode. Choose a mode with --permission-mode.",
+    "config add": "Change the settings file; `shoal config show` names it.",
+    "config remove": "Change the settings file; `shoal config show` names it.",
+    "config set": "Change the settings file; `shoal config show` names it.",
     "auth": "Store a key with `shoal setup`.",
     "install": "Install Shoal with your package manager, such as pip or uv.",
     "login": "Store a key with `shoal setup`.",
     "logout": "Remove a key with `shoal setup --remove PROVIDER`.",
     "logs": "Follow a run with `shoal watch`.",
+    "mcp add-from-claude-desktop": "Add each server from that file with `shoal mcp add-json NAME JSON`.",
     "migrate-installer": "Install Shoal with your package manager, such as pip or uv.",
+    "plugin i": "Install plug-ins with `claude plugin install`; Shoal uses them.",
+    "plugin prune": "Remove plug-ins with `claude plugin prune`.",
     "remote-control": "Control runs from a browser with `shoal web`.",
     "setup-token": "Shoal cannot use a Claude subscription. Store a key with `shoal setup`.",
     "ultrareview": "Review a change with `shoal team start review`.",

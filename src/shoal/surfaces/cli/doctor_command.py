@@ -16,6 +16,8 @@ from shoal.surfaces.cli.flags import settings_option
 from shoal.surfaces.terminal.listings import format_diagnostic_lines
 from shoal.surfaces.terminal.text_styles import has_colours
 
+_COUNT_REMARK = "When a session starts, it counts only the settings that Shoal does not support."
+
 
 @click.command("doctor")
 @click.argument("symptom", required=False)
@@ -85,6 +87,8 @@ def _list_claude_items(*, as_json: bool) -> int:
     uses = ("used", "not used", "refused", "wider here")
     summary = ", ".join(f"{counts[use]} {use}" for use in uses if counts[use])
     click.echo(f"\n{summary}." if summary else "There are no Claude Code files here.")
+    if counts["not used"]:
+        click.echo(_COUNT_REMARK)
     return exit_codes.ERROR if is_refused else exit_codes.OK
 
 

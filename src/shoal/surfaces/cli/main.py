@@ -137,6 +137,7 @@ def _resolve_command(arguments: list[str]) -> tuple[click.Command, str, list[str
     if arguments and (subcommand := COMMANDS.get(arguments[0])):
         command = load_subcommand(subcommand.module)
         arguments = _complete_list_command(command, arguments)
+        _refuse_other_subcommand(command, arguments)
         _attach_examples(command, f"shoal {arguments[0]}", subcommand.examples)
         command.context_settings.setdefault("help_option_names", ["-h", "--help"])
         if all(option.name != "debug" for option in command.params):
@@ -148,6 +149,16 @@ def _resolve_command(arguments: list[str]) -> tuple[click.Command, str, list[str
     if is_member_invocation(arguments):
         return load_subcommand("shoal.surfaces.cli.member_command"), "shoal", arguments
     return root_command, "shoal", _expand_run_arguments(arguments)
+
+
+def _refuse_other_subcommand(command: click.Command, arguments: list[str]) -> None:
+    from shoal.surfaces.cli.argument_list import explain_other_command
+
+    is_known = (
+        not isinstance(command, click.Group) or arguments[1:2] == [] or arguments[1] in command.commands
+    )
+    if not is_known and (explanation := explain_other_command(" ".join(arguments[:2]))):
+        raise click.UsageError(explanation)
 
 
 def _complete_list_command(command: click.Command, arguments: list[str]) -> list[str]:

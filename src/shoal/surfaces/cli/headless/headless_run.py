@@ -432,7 +432,7 @@ class _HeadlessRun:
         if self._refused_calls and finished.reason != "interrupted":
             print_user_message(user_messages.format_permission_hint(self._refused_calls))
         self._refused_calls.clear()
-        if self._job.verbose:
+        if self._job.verbose and not self._job.quiet:
             print_user_message(self._format_turn_cost(finished))
         await self._output.end_turn(finished)
 

@@ -382,11 +382,11 @@ class StreamJsonOutputWriter:
         encoder = self._partial.setdefault(event.agent, PartialMessageEncoder())
         match event:
             case TextStreamed(kind="text" | "thinking" as kind, text=text):
-                encoded_lines = encoder.encode_delta(kind, text, status.model)
+                encoded_lines = encoder.encode_delta(kind, text)
             case MessageAdded():
                 encoded_lines = encoder.encode_message_end(event)
-            case ModelRequestSent():
-                encoded_lines = encoder.discard_partial_message()
+            case ModelRequestSent(model=model):
+                encoded_lines = encoder.start_request(model)
             case _:
                 encoded_lines = ()
         for encoded_line in encoded_lines:

@@ -1,0 +1,114 @@
+"""Items of settings files with which no session starts, found without a start."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from shoal.app.definitions.agent_catalog import load_agent_catalog
+from shoal.app.definitions.plugin_set import PluginSet
+from shoal.app.isolation.sandbox_policies import check_sandbox_settings
+from shoal.app.settings.managed_switches import is_plugin_only
+from shoal.app.settings.settings import Settings
+from shoal.core.clock import SystemClock
+from shoal.core.errors import InvalidAgentDefinition, SettingsError, UnknownAgentType, UnknownModel
+from shoal.core.ids import IdGenerator
+from shoal.core.names import TOOL_NAMES
+from shoal.policy.rule_names import refuse_misspelled_rules
+from shoal.wire.settings_codec import has_settings_key
+
+_MODEL_KEYS = (
+    ("shoal", "model"),
+    ("env", "SHOAL_MODEL"),
+    ("env", "ANTHROPIC_MODEL"),
+    ("model",),
+)
+
+
+class StartRefusal(NamedTuple):
+    file: str
+    item: str
+    reason: str
+
+
+def find_start_refusals(settings: Settings, cwd: Path, plugins: PluginSet) -> dict[tuple[str, str], str]:
+    """Return the reason for each file and item that a start refuses."""
+    found: dict[tuple[str, str], str] = {}
+    for refusal in (
+        *_find_refused_agent(settings, cwd, plugins),
+        *_find_refused_rules(settings),
+        *_find_refused_model(settings),
+        *_find_refused_sandbox(settings, cwd),
+    ):
+        place = (refusal.file, refusal.item)
+        found[place] = f"{found[place]} {refusal.reason}" if place in found else refusal.reason
+    return found
+
+
+def _find_refused_agent(settings: Settings, cwd: Path, plugins: PluginSet) -> Iterator[StartRefusal]:
+    if settings.agent is None:
+        return
+    catalog = load_agent_catalog(
+        cwd=cwd,
+        home=settings.home,
+        plugins=plugins.list_agent_dirs(),
+        sources=() if is_plugin_only(settings.documents, "agents") else None,
+    )
+    try:
+        catalog.find(settings.agent)
+    except (UnknownAgentType, InvalidAgentDefinition) as error:
+        file = settings.find_setting_origin("agent").rpartition(":")[0]
+        yield StartRefusal(file, "agent", str(error))
+
+
+def _find_refused_rules(settings: Settings) -> Iterator[StartRefusal]:
+    rules = settings.permissions.rules
+    for behavior, each in (("deny", rules.deny), ("ask", rules.ask)):
+        for rule in each:
+            try:
+                refuse_misspelled_rules(rule.source, (str(rule),), TOOL_NAMES)
+            except SettingsError as error:
+                file = rule.source.rpartition(":")[0]
+                yield StartRefusal(file, f"permissions.{behavior}", str(error))
+
+
+def _find_refused_model(settings: Settings) -> Iterator[StartRefusal]:
+    from shoal.app.models.model_choice import find_plan_mode_names
+
+    if (name := settings.models.main) is None:
+        return
+    pair = find_plan_mode_names(name, settings)
+    names = (name,) if pair is None else (pair.planning, pair.other)
+    try:
+        asyncio.run(_choose_models(names, settings))
+    except UnknownModel as error:
+        origin = settings.find_setting_origin("model")
+        for document in settings.documents:
+            for keys in _MODEL_KEYS:
+                if has_settings_key(document, keys) and document.locate_key(keys) == origin:
+                    yield StartRefusal(document.name, ".".join(keys), str(error))
+
+
+async def _choose_models(names: tuple[str, ...], settings: Settings) -> None:
+    from shoal.app.models.model_choice import choose_model
+    from shoal.core.errors import ModelError
+
+    for name in names:
+        try:
+            model = await choose_model(name, settings, SystemClock(), IdGenerator().random)
+        except UnknownModel:
+            raise
+        except (ModelError, SettingsError):  # about keys and servers, which no item of a file is to blame for
+            continue
+        await model.aclose()
+
+
+def _find_refused_sandbox(settings: Settings, cwd: Path) -> Iterator[StartRefusal]:
+    try:
+        check_sandbox_settings(settings, cwd)
+    except SettingsError as error:
+        for document in settings.documents:
+            if has_settings_key(document, ("sandbox",)) or has_settings_key(document, ("shoal", "sandbox")):
+                yield StartRefusal(document.name, "sandbox", str(error))
