@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import pydoc
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import pytest
 
 import shoal
 from shoal.core.errors import BadRequest
+from shoal.core.extensions.hook_events import HOOK_EVENT_DESCRIPTIONS
+from shoal.core.extensions.hooks import MATCHER_FIELDS, MATCHER_VALUES
 from shoal.testing import make_tool_call
 
 
@@ -74,6 +77,21 @@ WRONG_OPTIONS: list[tuple[str, Any, str]] = [
         {"PreToolUse": [{"matcher": "Bsh", "hooks": [COMMAND]}]},
         "named 'Bsh'. Did you mean Bash",
     ),
+    (
+        "hooks",
+        {"SessionStart": [("statup", guard)]},
+        "hooks.SessionStart: the source is never 'statup'. Did you mean startup",
+    ),
+    ("hooks", {"SessionEnd": [("clear|zz", guard)]}, "the reason is never 'zz'. Allowed values: clear, "),
+    ("hooks", {"PreCompact": [("mannual", guard)]}, "the trigger is never 'mannual'. Did you mean manual"),
+    ("hooks", {"ConfigChange": [("zz", guard)]}, "the source is never 'zz'. Allowed values: user_settings"),
+    ("hooks", {"Setup": [("inti", guard)]}, "the trigger is never 'inti'. Did you mean init"),
+    (
+        "hooks",
+        {"SubagentStart": [("generl-purpose", guard)]},
+        "no agent named 'generl-purpose'. Did you",
+    ),
+    ("hooks", {"SubagentStop": [("Explorer", guard)]}, "no agent named 'Explorer'. Did you mean Explore"),
     ("home", "", "home is empty. Pass a path, or leave it out"),
     ("cwd", "", "cwd is empty"),
     ("cwd", "/nowhere", "shoal.open: cwd: /nowhere is not a directory"),
@@ -88,6 +106,10 @@ WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
     ),
     ({"hooks": {"Nonsense": []}}, "settings: hooks.Nonsense: unknown event"),
     ({"hooks": {"PreToolUse": [{"matcher": "Bsh", "hooks": [COMMAND]}]}}, "'Bsh'. Did you mean Bash"),
+    (
+        {"hooks": {"PostCompact": [{"matcher": "atuo", "hooks": [COMMAND]}]}},
+        "settings: hooks.PostCompact: the trigger is never 'atuo'. Did you mean auto",
+    ),
     ({"hooks": {"PreToolUse": [{"mather": "Bash", "hooks": [COMMAND]}]}}, "mather: unknown field"),
     ({"hooks": {"PreToolUse": [{"hooks": [{"type": "comand"}]}]}}, "unknown hook type 'comand'; use command"),
     ({"shoal": {"max_requets": 3}}, r"settings: shoal.max_requets: unknown key. Did you mean max_requests\?"),
@@ -184,6 +206,23 @@ async def test_matchers_of_mcp_tools_of_own_tools_and_of_expressions_are_accepte
     options: Any = {"cwd": tmp_path, "model": shoal.ScriptedModel(["ok"]), "tools": [weigh]}
     async with shoal.open(**options, hooks={"PreToolUse": entries}) as session:
         assert (await session.run("hi")).text == "ok"
+
+
+@pytest.mark.spec("API-07")
+async def test_matchers_of_events_and_of_agents_that_are_added_later_are_accepted(tmp_path: Path) -> None:
+    hooks: Any = {
+        "SubagentStart": [("weigher|Explore", guard)],
+        "SessionStart": [("startup|resume", guard), (".*", guard)],
+        "StopFailure": [("rate_limit", guard)],
+    }
+    async with shoal.open(cwd=tmp_path, model=shoal.ScriptedModel(["ok"]), hooks=hooks) as session:
+        assert (await session.run("hi")).text == "ok"
+
+
+def test_the_values_that_a_matcher_can_name_are_those_in_the_reference() -> None:
+    for event, values in MATCHER_VALUES.items():
+        text = HOOK_EVENT_DESCRIPTIONS[event].fields[MATCHER_FIELDS[event]]
+        assert re.findall("`(.+?)`", text) == [*values]
 
 
 @pytest.mark.spec("API-07")
