@@ -313,6 +313,47 @@ def test_a_wrong_field_of_an_agent_is_named(fields: dict[str, Any], problem: str
         shoal.Agent(given.pop("name"), **given)
 
 
+WRONG_NAMES: list[tuple[str, Any, str]] = [
+    ("tools", ["Bash", "Raed"], "tools: there is no tool named 'Raed'. Did you mean Read"),
+    ("disallowed_tools", ["Bsh"], "disallowed_?[tT]ools: there is no tool named 'Bsh'. Did you mean Bash"),
+    ("model", "sonet", "model: There is no model 'sonet'. Did you mean sonnet"),
+    ("skills", ["nope"], "skills: .*nope"),
+    ("mcp_servers", ["nope"], "mcp_?[sS]ervers: there is no MCP server named 'nope'. Did you mean nopes"),
+]
+
+
+@pytest.mark.spec("API-07")
+@pytest.mark.parametrize(("field", "value", "problem"), WRONG_NAMES)
+async def test_an_unknown_name_in_an_agent_is_refused_at_open(
+    tmp_path: Path, field: str, value: Any, problem: str
+) -> None:
+    fields: Any = {"prompt": "p", field: value}
+    in_files = {"disallowed_tools": "disallowedTools", "mcp_servers": "mcpServers"}.get(field, field)
+    mapping = {"a": {"prompt": "p", "description": "d", in_files: value}}
+    server = {"mcpServers": {"nopes": {"command": "true"}}}
+    for agents in ([shoal.Agent("a", **fields)], mapping, json.dumps(mapping)):
+        options: Any = {"cwd": tmp_path, "model": shoal.ScriptedModel(["ok"]), "mcp_config": [server]}
+        with pytest.raises(shoal.SettingsError, match=problem):
+            async with shoal.open(**options, agents=agents):
+                pytest.fail("The session opened.")
+
+
+@pytest.mark.spec("API-07")
+async def test_known_names_in_an_agent_are_accepted_and_files_are_not_checked(tmp_path: Path) -> None:
+    skill = tmp_path / ".claude" / "skills" / "paint" / "SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\nname: paint\ndescription: d\n---\nPaint.\n")
+    fields = {"prompt": "p", "description": "d", "model": "haiku", "skills": ["paint"], "mcpServers": ["np*"]}
+    server = {"mcpServers": {"npe": {"command": "true"}}}
+    options: Any = {"cwd": tmp_path, "mcp_config": [server]}
+    mapping = {"a": {**fields, "tools": ["Read", "Task", "MultiEdit", "mcp__x__y"]}}
+    async with shoal.open(**options, model=shoal.ScriptedModel(["ok"]), agents=mapping) as session:
+        assert (await session.run("hi")).text == "ok"
+    (tmp_path / "agents.json").write_text(json.dumps({"a": {**fields, "tools": ["Raed"]}}))
+    async with shoal.open(**options, model=shoal.ScriptedModel(["ok"]), agents="agents.json") as session:
+        assert (await session.run("hi")).text == "ok"
+
+
 @pytest.mark.spec("API-07")
 @pytest.mark.parametrize(
     ("use", "problem"),
