@@ -13,7 +13,7 @@ from shoal.core.errors import InvalidAgentDefinition, SettingsError
 from shoal.core.keyword_checks import check_keywords
 from shoal.core.output_type import AnswerT_co, OutputType
 from shoal.core.permissions.permission_changes import PermissionMode
-from shoal.core.tool_names import ToolEntry
+from shoal.core.tool_names import DUPLICATE_TOOL_ADVICE, ToolEntry, find_duplicate_tool_name
 from shoal.wire.agent_definition_codec import ParsedAgentDefinition, parse_json_agent_definitions
 
 if TYPE_CHECKING:
@@ -198,6 +198,10 @@ def _iter_python_tools(agent: str, tools: Any) -> Sequence[Tool]:
                 f"shoal.Agent({agent!r}): tools: expected a name or a tool, got {tool!r}. Make a tool from a "
                 "function with @shoal.tool."
             )
+    if (name := find_duplicate_tool_name(found)) is not None:
+        raise SettingsError(
+            f"shoal.Agent({agent!r}): tools: two tools have the name {name!r}. {DUPLICATE_TOOL_ADVICE}"
+        )
     return found
 
 
