@@ -57,11 +57,13 @@ class ShellStepResult(Struct, frozen=True):
     """Result of a shell command."""
 
     exit_code: int
+    """Exit status of the command."""
     text: str
     """Output and errors, shortened if they are long."""
 
     @property
     def ok(self) -> bool:
+        """True if the exit status is 0."""
         return self.exit_code == 0
 
 
