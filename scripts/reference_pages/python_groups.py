@@ -62,8 +62,8 @@ GROUPS = (
         "questions of agents, answered in code",
         _words(
             "Question PermissionQuestion ChoiceQuestion MultipleChoice ChoiceOption PlanApprovalQuestion "
-            "Answer AllowAnswer RememberScope PermissionSuggestion DenyAnswer ChoiceAnswer PlanApprovedAnswer "
-            "PermissionMode"
+            "Answer AllowAnswer RememberScope PermissionSuggestion DenyAnswer ChoiceAnswer "
+            "PlanApprovedAnswer PermissionMode"
         ),
         "`on_question=` takes a function that gets a `Question` and returns an `Answer`. The methods of "
         "a question build its answers.",
