@@ -12,6 +12,8 @@ import pytest
 
 import shoal
 from shoal.app.agents.option_words import name_options_in_text
+from shoal.app.library.library_session import LibrarySession
+from shoal.app.options import Options
 
 SOURCES = Path(shoal.__file__).parent
 FLAG = re.compile(r"(?<![\w-])--[a-zA-Z][\w-]*")
@@ -138,8 +140,27 @@ async def test_a_team_that_is_open_elsewhere_is_not_offered_an_option_that_teams
     ana = shoal.Agent("ana", prompt="You write.")
     team = await shoal.Team("repair", members=[ana], cwd=tmp_path, model=Unpriced()).open()
     try:
-        with pytest.raises(shoal.ShoalError, match=r"is in use by process .* End it first") as caught:
+        with pytest.raises(shoal.ShoalError, match=r"is in use by process .* Wait until it ends") as caught:
             await shoal.Team.resume("repair", model=Unpriced())
     finally:
         await team.close()
     assert "fork" not in str(caught.value)
+
+
+@pytest.mark.spec("API-07")
+async def test_a_command_that_resumes_a_workflow_is_not_offered_a_copy_without_it(tmp_path: Path) -> None:
+    @shoal.workflow
+    async def wait(flow: shoal.Workflow) -> str:
+        return "done"
+
+    async with shoal.open(cwd=tmp_path, model=Unpriced()) as session:
+        await wait.run(session)
+        options = Options(cwd=tmp_path, resume=session.id)
+        with pytest.raises(shoal.ShoalError, match="Wait until it ends, or end it first") as by_command:
+            async with LibrarySession[Any](options, by_command=True):
+                pytest.fail("The session opened.")
+        with pytest.raises(shoal.ShoalError, match="without its workflows, use fork=") as by_program:
+            async with shoal.open(cwd=tmp_path, model=Unpriced(), resume=session.id):
+                pytest.fail("The session opened.")
+    assert "fork" not in str(by_command.value)
+    assert not FLAG.search(str(by_program.value))
