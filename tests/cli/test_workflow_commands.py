@@ -279,6 +279,24 @@ async def test_an_error_of_the_program_is_reported_with_its_line_and_can_be_resu
 
 @pytest.mark.spec("WFL-06")
 @pytest.mark.usefixtures("scripted_model")
+async def test_a_changed_workflow_is_shown_with_the_command_that_repeats_its_steps(
+    shoal: ShoalProgram,
+) -> None:
+    file = shoal.project / "check.py"
+    file.write_text(RAISING)
+    flags = ("--permission-mode", "bypassPermissions")
+    session = find_session((await shoal("workflow", "run", "check.py", *flags)).err)
+    file.write_text(RAISING.replace("echo first", "echo other"))
+    changed = await shoal("workflow", "resume", session, *flags)
+    shown = await shoal("workflow", "show", session)
+    listed = (await shoal("workflow", "show", session, "--json")).lines[-1]["detail"]
+    for text in (changed.err, shown.text, listed):
+        assert f"run: shoal workflow resume {session} --from 1" in text
+        assert "rerun_from" not in text
+
+
+@pytest.mark.spec("WFL-06")
+@pytest.mark.usefixtures("scripted_model")
 async def test_a_workflow_of_a_package_with_relative_imports_is_resumed(
     shoal: ShoalProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -134,6 +134,18 @@ async def test_a_command_that_a_rule_of_the_program_forbids_names_the_option(tmp
 
 
 @pytest.mark.spec("API-07")
+async def test_an_agent_that_a_rule_of_the_program_forbids_names_the_option(tmp_path: Path) -> None:
+    @shoal.workflow
+    async def plan(flow: shoal.Workflow) -> None:
+        await flow.agent("Plan", "Plan it.")
+
+    async with shoal.open(cwd=tmp_path, model=Unpriced(), disallowed_tools=["Agent"]) as session:
+        with pytest.raises(shoal.errors.WorkflowError, match="disallowed_tools=") as caught:
+            await plan.run(session)
+    assert not FLAG.search(str(caught.value))
+
+
+@pytest.mark.spec("API-07")
 async def test_a_team_that_is_open_elsewhere_is_not_offered_an_option_that_teams_do_not_have(
     tmp_path: Path,
 ) -> None:
