@@ -212,6 +212,10 @@ async def test_a_running_workflow_is_stopped_by_its_name(shoal: ShoalProgram, ho
         (("review.py:other",), "has no workflow 'other'. Its workflows: review"),
         (("review.py", "files=3"), "The argument 'files' of review does not fit its type"),
         (("review.py",), "missing a required argument: 'files'"),
+        (("review.py", 'file=["a"]'), "The workflow review has no parameter 'file'. Did you mean files?"),
+        (("review.py", "files=[]", 'files=["a"]'), "The argument 'files' is given twice"),
+        (("unclosed",), "unclosed.py cannot run: The file cannot be read: "),
+        (("company.flows:review",), "The module company.flows cannot be imported: ModuleNotFoundError"),
         (("review.py", "files"), "Write NAME=VALUE"),
         (("review.py", "--args", "["), "--args is not JSON"),
         (("broken.py",), "cannot be run: ZeroDivisionError"),
@@ -226,6 +230,7 @@ async def test_what_cannot_be_run_is_refused_with_the_reason(
     (shoal.project / "broken.py").write_text("1 / 0")
     (shoal.project / ".claude" / "workflows").mkdir(parents=True, exist_ok=True)
     (shoal.project / ".claude" / "workflows" / "old-one.js").write_text("export default 1")
+    (shoal.project / ".claude" / "workflows" / "unclosed.py").write_text("def f(")
     ran = await shoal("workflow", "run", *words)
     assert ran.code != 0
     assert expected in ran.err

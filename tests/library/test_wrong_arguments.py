@@ -245,6 +245,16 @@ async def test_a_hook_object_belongs_under_its_own_event(tmp_path: Path) -> None
             TypeError,
             "whose message is not a shoal.Message",
         ),
+        (
+            shoal.ModelReply(
+                message=shoal.messages.user_message("hi"),
+                usage=shoal.Usage(),
+                stop_reason="endturn",  # type: ignore[arg-type]
+                model="own",
+            ),
+            TypeError,
+            "the unknown stop_reason 'endturn'. Did you mean end_turn",
+        ),
         (KeyError("broken"), KeyError, "broken"),
     ],
 )
@@ -507,3 +517,21 @@ async def test_the_mistake_of_a_stage_is_raised_itself(tmp_path: Path) -> None:
             await plan.run(session)
         with pytest.raises(TypeError, match="expected an open session, got 3"):
             await plan.run(3)  # type: ignore[arg-type]
+
+
+@pytest.mark.spec("API-07")
+def test_a_workflow_is_made_from_a_function() -> None:
+    with pytest.raises(TypeError, match=r"@shoal.workflow makes workflows from functions, not from 3"):
+        shoal.workflow(3)  # type: ignore[arg-type]
+
+
+async def test_the_error_for_a_killed_command_does_not_say_that_it_did_not_run(tmp_path: Path) -> None:
+    @shoal.workflow
+    async def wait(flow: shoal.Workflow) -> None:
+        await flow.shell("sleep 30", timeout=0.2)
+
+    options: Any = {"cwd": tmp_path, "model": shoal.ScriptedModel([]), "mode": "bypassPermissions"}
+    async with shoal.open(**options) as session:
+        with pytest.raises(shoal.errors.WorkflowError, match="killed after its time limit") as caught:
+            await wait.run(session)
+    assert "The command 'sleep 30' has no exit status: " in str(caught.value)
