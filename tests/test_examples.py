@@ -392,6 +392,24 @@ def test_unknown_options_events_modes_and_tools_are_type_errors(
 
 @pytest.mark.spec("API-07")
 @pytest.mark.parametrize(("check_types", "location"), CHECKERS)
+def test_the_documented_spelling_of_other_answer_types_passes_type_checkers(
+    tmp_path: Path, check_types: Callable[[Path], str], location: str
+) -> None:
+    page = (EXAMPLES.parent / "docs" / "how-to" / "use-as-a-library.md").read_text()
+    (block,) = [each for each in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "Literal[" in each]
+    checks = "assert_type(shoal.run_sync('x', output=Verdict).output.score, int | None)\n"
+    (tmp_path / "spelling.py").write_text(f"{block}\nfrom typing import assert_type\n{checks}")
+    output = check_types(tmp_path / "spelling.py")
+    assert "Success" in output or "0 errors" in output, output
+    (tmp_path / "block.py").write_text(block)
+    names = runpy.run_path(str(tmp_path / "block.py"))
+    assert names["grade"].output.convert("good") == "good"
+    with pytest.raises(ValueError, match="Invalid enum value"):
+        names["grade"].output.convert("fair")
+
+
+@pytest.mark.spec("API-07")
+@pytest.mark.parametrize(("check_types", "location"), CHECKERS)
 def test_answers_have_the_types_that_were_asked_for(
     tmp_path: Path, check_types: Callable[[Path], str], location: str
 ) -> None:

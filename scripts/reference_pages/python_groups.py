@@ -37,12 +37,12 @@ GROUPS = (
     NameGroup(
         "Teams",
         "members, tasks and mail",
-        _words("Team TeamReport Member Task TeammateMode TeamStore"),
+        _words("Team TeamReport Member Task MailMessage TeammateMode TeamStore"),
     ),
     NameGroup(
         "Workflows",
         "plans in Python whose steps survive a crash",
-        _words("workflow WorkflowDefinition Workflow"),
+        _words("workflow WorkflowDefinition Workflow ShellStepResult"),
     ),
     NameGroup(
         "Budgets",
@@ -61,8 +61,9 @@ GROUPS = (
         "Questions and permissions",
         "questions of agents, answered in code",
         _words(
-            "Question PermissionQuestion ChoiceQuestion PlanApprovalQuestion Answer AllowAnswer DenyAnswer "
-            "ChoiceAnswer PlanApprovedAnswer PermissionMode"
+            "Question PermissionQuestion ChoiceQuestion MultipleChoice ChoiceOption PlanApprovalQuestion "
+            "Answer AllowAnswer RememberScope PermissionSuggestion DenyAnswer ChoiceAnswer "
+            "PlanApprovedAnswer PermissionMode"
         ),
         "`on_question=` takes a function that gets a `Question` and returns an `Answer`. The methods of "
         "a question build its answers.",
@@ -70,22 +71,23 @@ GROUPS = (
     NameGroup(
         "Hooks",
         "functions that run on events and can decide",
-        _words("Hooks HookEvent HookFunction HookInput HookOutput HookDecision Hook"),
+        _words("Hooks HookEvent HookEntry HookFunction HookInput HookOutput HookDecision Hook"),
         "`hooks=` takes functions by event.",
     ),
     NameGroup(
         "Models",
         "your own model, and models for tests",
         _words(
-            "Model ModelCard TokenPrice ModelRequest ModelReply DeltaListener StreamDelta "
-            "ModelAttemptStartedDelta TextDelta Message TextBlock ToolUseBlock ToolResultBlock messages "
-            "ScriptedModel ReplayModel"
+            "Model ModelCard TokenPrice LongPromptPrice ModelRequest WebSearchOptions ModelReply StopReason "
+            "DeltaListener StreamDelta ModelAttemptStartedDelta TextDelta ThinkingDelta "
+            "ToolInputProgressDelta ModelRetryScheduledDelta Message TextBlock ToolUseBlock "
+            "ToolResultBlock messages ScriptedModel ReplayModel"
         ),
     ),
     NameGroup(
         "Stores and clocks",
         "where state is stored, and the time",
-        _words("FileStore MemoryStore Clock SystemClock"),
+        _words("Store FileStore MemoryStore Clock SystemClock"),
     ),
     NameGroup(
         "Events and errors",
@@ -105,6 +107,7 @@ INTERNAL = {
     "Budget": _words("attach_loop count_session limits list_spent meters waiting"),
     "FileStore": _STORE,
     "MemoryStore": _STORE,
+    "Store": _STORE,
     "PythonTool": _words(
         "deadline function get_inputs_without is_concurrent is_read_only restrict_inputs run"
     ),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from shoal.app.library.team_report import TeamReport as TeamReport
     from shoal.app.session.turn import Turn as Turn
     from shoal.app.teams.team_store import TeamStore as TeamStore
+    from shoal.app.workflows.step_runner import ShellStepResult as ShellStepResult
     from shoal.app.workflows.workflow import Workflow as Workflow
     from shoal.app.workflows.workflow_definition import WorkflowDefinition as WorkflowDefinition
     from shoal.app.workflows.workflow_definition import workflow as workflow
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from shoal.core.agents.identity import current_identity as current_identity
     from shoal.core.agents.identity import current_member as current_member
     from shoal.core.budgets.shared_budget import SharedBudget as Budget
+    from shoal.core.budgets.usage import LongPromptPrice as LongPromptPrice
     from shoal.core.budgets.usage import ModelCard as ModelCard
     from shoal.core.budgets.usage import TokenPrice as TokenPrice
     from shoal.core.budgets.usage import Usage as Usage
@@ -49,9 +51,14 @@ if TYPE_CHECKING:
     from shoal.core.conversation.model_requests import ModelAttemptStartedDelta as ModelAttemptStartedDelta
     from shoal.core.conversation.model_requests import ModelReply as ModelReply
     from shoal.core.conversation.model_requests import ModelRequest as ModelRequest
+    from shoal.core.conversation.model_requests import ModelRetryScheduledDelta as ModelRetryScheduledDelta
+    from shoal.core.conversation.model_requests import StopReason as StopReason
     from shoal.core.conversation.model_requests import StreamDelta as StreamDelta
     from shoal.core.conversation.model_requests import TextDelta as TextDelta
+    from shoal.core.conversation.model_requests import ThinkingDelta as ThinkingDelta
+    from shoal.core.conversation.model_requests import ToolInputProgressDelta as ToolInputProgressDelta
     from shoal.core.conversation.model_requests import ToolSchema as ToolSchema
+    from shoal.core.conversation.model_requests import WebSearchOptions as WebSearchOptions
     from shoal.core.conversation.tools import Tool as Tool
     from shoal.core.conversation.tools import ToolContext as ToolContext
     from shoal.core.conversation.tools import ToolOutput as ToolOutput
@@ -61,6 +68,7 @@ if TYPE_CHECKING:
     from shoal.core.events import Event as Event
     from shoal.core.extensions.hook_types import ConfigChangeHookOutput as ConfigChangeHookOutput
     from shoal.core.extensions.hook_types import ConfigChangeInput as ConfigChangeInput
+    from shoal.core.extensions.hook_types import HookEntry as HookEntry
     from shoal.core.extensions.hook_types import HookFunction as HookFunction
     from shoal.core.extensions.hook_types import HookInput as HookInput
     from shoal.core.extensions.hook_types import HookOutput as HookOutput
@@ -119,16 +127,22 @@ if TYPE_CHECKING:
     from shoal.core.extensions.hooks import HookDecision as HookDecision
     from shoal.core.extensions.hooks import HookEvent as HookEvent
     from shoal.core.permissions.permission_changes import PermissionMode as PermissionMode
+    from shoal.core.permissions.permission_changes import PermissionSuggestion as PermissionSuggestion
     from shoal.core.permissions.questions import AllowAnswer as AllowAnswer
     from shoal.core.permissions.questions import Answer as Answer
     from shoal.core.permissions.questions import ChoiceAnswer as ChoiceAnswer
+    from shoal.core.permissions.questions import ChoiceOption as ChoiceOption
     from shoal.core.permissions.questions import ChoiceQuestion as ChoiceQuestion
     from shoal.core.permissions.questions import DenyAnswer as DenyAnswer
+    from shoal.core.permissions.questions import MultipleChoice as MultipleChoice
     from shoal.core.permissions.questions import PermissionQuestion as PermissionQuestion
     from shoal.core.permissions.questions import PlanApprovalQuestion as PlanApprovalQuestion
     from shoal.core.permissions.questions import PlanApprovedAnswer as PlanApprovedAnswer
     from shoal.core.permissions.questions import Question as Question
+    from shoal.core.permissions.questions import RememberScope as RememberScope
     from shoal.core.ports import Model as Model
+    from shoal.core.store import Store as Store
+    from shoal.core.teams.mail import MailMessage as MailMessage
     from shoal.core.teams.tasks import Task as Task
     from shoal.core.teams.team_operations import TeammateStatusSnapshot as Member
     from shoal.core.tool_names import ToolEntry as ToolEntry
@@ -151,6 +165,7 @@ __all__ = [
     "Answer",
     "Budget",
     "ChoiceAnswer",
+    "ChoiceOption",
     "ChoiceQuestion",
     "Clock",
     "ConfigChangeHookOutput",
@@ -161,6 +176,7 @@ __all__ = [
     "FileStore",
     "Hook",
     "HookDecision",
+    "HookEntry",
     "HookEvent",
     "HookFunction",
     "HookInput",
@@ -168,6 +184,8 @@ __all__ = [
     "Hooks",
     "InstructionsLoadedHookOutput",
     "InstructionsLoadedInput",
+    "LongPromptPrice",
+    "MailMessage",
     "Member",
     "MemoryStore",
     "Message",
@@ -176,6 +194,8 @@ __all__ = [
     "ModelCard",
     "ModelReply",
     "ModelRequest",
+    "ModelRetryScheduledDelta",
+    "MultipleChoice",
     "NotificationHookOutput",
     "NotificationInput",
     "PermissionDeniedHookOutput",
@@ -184,6 +204,7 @@ __all__ = [
     "PermissionQuestion",
     "PermissionRequestHookOutput",
     "PermissionRequestInput",
+    "PermissionSuggestion",
     "PlanApprovalQuestion",
     "PlanApprovedAnswer",
     "PostCompactHookOutput",
@@ -200,6 +221,7 @@ __all__ = [
     "PreToolUseInput",
     "PythonTool",
     "Question",
+    "RememberScope",
     "ReplayModel",
     "Result",
     "RunFailed",
@@ -213,12 +235,15 @@ __all__ = [
     "SettingsError",
     "SetupHookOutput",
     "SetupInput",
+    "ShellStepResult",
     "ShoalError",
     "SpawnOptions",
     "StopFailureHookOutput",
     "StopFailureInput",
     "StopHookOutput",
     "StopInput",
+    "StopReason",
+    "Store",
     "StreamDelta",
     "SubagentStartHookOutput",
     "SubagentStartInput",
@@ -238,10 +263,12 @@ __all__ = [
     "TeammateMode",
     "TextBlock",
     "TextDelta",
+    "ThinkingDelta",
     "TokenPrice",
     "Tool",
     "ToolContext",
     "ToolEntry",
+    "ToolInputProgressDelta",
     "ToolName",
     "ToolOutput",
     "ToolResultBlock",
@@ -254,6 +281,7 @@ __all__ = [
     "UserPromptExpansionInput",
     "UserPromptSubmitHookOutput",
     "UserPromptSubmitInput",
+    "WebSearchOptions",
     "Workflow",
     "WorkflowDefinition",
     "WorktreeCreateHookOutput",
@@ -282,6 +310,7 @@ _EXPORT_MODULES = {
     "Answer": "shoal.core.permissions.questions",
     "Budget": "shoal.core.budgets.shared_budget:SharedBudget",
     "ChoiceAnswer": "shoal.core.permissions.questions",
+    "ChoiceOption": "shoal.core.permissions.questions",
     "ChoiceQuestion": "shoal.core.permissions.questions",
     "Clock": "shoal.core.clock",
     "ConfigChangeHookOutput": "shoal.core.extensions.hook_types",
@@ -292,6 +321,7 @@ _EXPORT_MODULES = {
     "FileStore": "shoal.stores.files.file_store",
     "Hook": "shoal.core.extensions.hooks",
     "HookDecision": "shoal.core.extensions.hooks",
+    "HookEntry": "shoal.core.extensions.hook_types",
     "HookEvent": "shoal.core.extensions.hooks",
     "HookFunction": "shoal.core.extensions.hook_types",
     "HookInput": "shoal.core.extensions.hook_types",
@@ -299,6 +329,8 @@ _EXPORT_MODULES = {
     "Hooks": "shoal.core.extensions.hook_types",
     "InstructionsLoadedHookOutput": "shoal.core.extensions.hook_types",
     "InstructionsLoadedInput": "shoal.core.extensions.hook_types",
+    "LongPromptPrice": "shoal.core.budgets.usage",
+    "MailMessage": "shoal.core.teams.mail",
     "Member": "shoal.core.teams.team_operations:TeammateStatusSnapshot",
     "MemoryStore": "shoal.stores.memory.memory_store",
     "Message": "shoal.core.conversation.messages",
@@ -307,6 +339,8 @@ _EXPORT_MODULES = {
     "ModelCard": "shoal.core.budgets.usage",
     "ModelReply": "shoal.core.conversation.model_requests",
     "ModelRequest": "shoal.core.conversation.model_requests",
+    "ModelRetryScheduledDelta": "shoal.core.conversation.model_requests",
+    "MultipleChoice": "shoal.core.permissions.questions",
     "NotificationHookOutput": "shoal.core.extensions.hook_types",
     "NotificationInput": "shoal.core.extensions.hook_types",
     "PermissionDeniedHookOutput": "shoal.core.extensions.hook_types",
@@ -315,6 +349,7 @@ _EXPORT_MODULES = {
     "PermissionQuestion": "shoal.core.permissions.questions",
     "PermissionRequestHookOutput": "shoal.core.extensions.hook_types",
     "PermissionRequestInput": "shoal.core.extensions.hook_types",
+    "PermissionSuggestion": "shoal.core.permissions.permission_changes",
     "PlanApprovalQuestion": "shoal.core.permissions.questions",
     "PlanApprovedAnswer": "shoal.core.permissions.questions",
     "PostCompactHookOutput": "shoal.core.extensions.hook_types",
@@ -331,6 +366,7 @@ _EXPORT_MODULES = {
     "PreToolUseInput": "shoal.core.extensions.hook_types",
     "PythonTool": "shoal.tools.function_tool",
     "Question": "shoal.core.permissions.questions",
+    "RememberScope": "shoal.core.permissions.questions",
     "ReplayModel": "shoal.models.replay_model",
     "Result": "shoal.app.agents.result",
     "RunFailed": "shoal.core.errors",
@@ -344,12 +380,15 @@ _EXPORT_MODULES = {
     "SettingsError": "shoal.core.errors",
     "SetupHookOutput": "shoal.core.extensions.hook_types",
     "SetupInput": "shoal.core.extensions.hook_types",
+    "ShellStepResult": "shoal.app.workflows.step_runner",
     "ShoalError": "shoal.core.errors",
     "SpawnOptions": "shoal.app.agents.program_agents",
     "StopFailureHookOutput": "shoal.core.extensions.hook_types",
     "StopFailureInput": "shoal.core.extensions.hook_types",
     "StopHookOutput": "shoal.core.extensions.hook_types",
     "StopInput": "shoal.core.extensions.hook_types",
+    "StopReason": "shoal.core.conversation.model_requests",
+    "Store": "shoal.core.store",
     "StreamDelta": "shoal.core.conversation.model_requests",
     "SubagentStartHookOutput": "shoal.core.extensions.hook_types",
     "SubagentStartInput": "shoal.core.extensions.hook_types",
@@ -369,10 +408,12 @@ _EXPORT_MODULES = {
     "TeammateMode": "shoal.wire.settings_codec",
     "TextBlock": "shoal.core.conversation.messages",
     "TextDelta": "shoal.core.conversation.model_requests",
+    "ThinkingDelta": "shoal.core.conversation.model_requests",
     "TokenPrice": "shoal.core.budgets.usage",
     "Tool": "shoal.core.conversation.tools",
     "ToolContext": "shoal.core.conversation.tools",
     "ToolEntry": "shoal.core.tool_names",
+    "ToolInputProgressDelta": "shoal.core.conversation.model_requests",
     "ToolName": "shoal.core.tool_names",
     "ToolOutput": "shoal.core.conversation.tools",
     "ToolResultBlock": "shoal.core.conversation.messages",
@@ -385,6 +426,7 @@ _EXPORT_MODULES = {
     "UserPromptExpansionInput": "shoal.core.extensions.hook_types",
     "UserPromptSubmitHookOutput": "shoal.core.extensions.hook_types",
     "UserPromptSubmitInput": "shoal.core.extensions.hook_types",
+    "WebSearchOptions": "shoal.core.conversation.model_requests",
     "Workflow": "shoal.app.workflows.workflow",
     "WorkflowDefinition": "shoal.app.workflows.workflow_definition",
     "WorktreeCreateHookOutput": "shoal.core.extensions.hook_types",

@@ -134,7 +134,7 @@ async def test_continue_resumes_the_latest_session_and_fork_leaves_it_unchanged(
 async def test_a_session_that_is_open_cannot_be_opened_twice(tmp_path: Path) -> None:
     async with shoal.open(cwd=tmp_path, model=ScriptedModel(["one"])) as first:
         await run_prompt(first)
-        with pytest.raises(StateFileError, match="continue in a copy with fork="):
+        with pytest.raises(StateFileError, match="in a copy, without its workflows, use fork="):
             async with shoal.open(cwd=tmp_path, model=ScriptedModel([]), resume=first.id):
                 pass
 

@@ -617,9 +617,10 @@ async def test_the_turn_limit_of_a_definition_ends_the_agent_with_a_clear_result
 async def test_an_unavailable_requirement_fails_the_spawn_and_is_named(
     tmp_path: Path, more: dict[str, Any], why: str
 ) -> None:
-    agents = {"lame": {"description": "d", "prompt": "p", "tools": ["NoSuchTool"]}}
+    agents = tmp_path / "agents.json"  # a mapping would be checked at the start
+    agents.write_text('{"lame": {"description": "d", "prompt": "p", "tools": ["NoSuchTool"]}}')
     model = script_agents(lead=[spawn_agent("child", "c1", **more), "end"], child=["never"])
-    async with open_session(tmp_path, model, agents=agents) as session:
+    async with open_session(tmp_path, model, agents=str(agents)) as session:
         await run_all_turns(session)
         (result,) = find_tool_results(session.agent.conversation.messages)
     assert result.is_error

@@ -212,6 +212,10 @@ async def test_a_running_workflow_is_stopped_by_its_name(shoal: ShoalProgram, ho
         (("review.py:other",), "has no workflow 'other'. Its workflows: review"),
         (("review.py", "files=3"), "The argument 'files' of review does not fit its type"),
         (("review.py",), "missing a required argument: 'files'"),
+        (("review.py", 'file=["a"]'), "The workflow review has no parameter 'file'. Did you mean files?"),
+        (("review.py", "files=[]", 'files=["a"]'), "The argument 'files' is given twice"),
+        (("unclosed",), "unclosed.py cannot run: The file cannot be read: "),
+        (("company.flows:review",), "The module company.flows cannot be imported: ModuleNotFoundError"),
         (("review.py", "files"), "Write NAME=VALUE"),
         (("review.py", "--args", "["), "--args is not JSON"),
         (("broken.py",), "cannot be run: ZeroDivisionError"),
@@ -226,6 +230,7 @@ async def test_what_cannot_be_run_is_refused_with_the_reason(
     (shoal.project / "broken.py").write_text("1 / 0")
     (shoal.project / ".claude" / "workflows").mkdir(parents=True, exist_ok=True)
     (shoal.project / ".claude" / "workflows" / "old-one.js").write_text("export default 1")
+    (shoal.project / ".claude" / "workflows" / "unclosed.py").write_text("def f(")
     ran = await shoal("workflow", "run", *words)
     assert ran.code != 0
     assert expected in ran.err
@@ -275,6 +280,24 @@ async def test_an_error_of_the_program_is_reported_with_its_line_and_can_be_resu
     (shoal.project / "gate").touch()
     finished = await shoal("workflow", "resume", session, *flags)
     assert (finished.code, finished.text) == (0, "open\n"), finished.err
+
+
+@pytest.mark.spec("WFL-06")
+@pytest.mark.usefixtures("scripted_model")
+async def test_a_changed_workflow_is_shown_with_the_command_that_repeats_its_steps(
+    shoal: ShoalProgram,
+) -> None:
+    file = shoal.project / "check.py"
+    file.write_text(RAISING)
+    flags = ("--permission-mode", "bypassPermissions")
+    session = find_session((await shoal("workflow", "run", "check.py", *flags)).err)
+    file.write_text(RAISING.replace("echo first", "echo other"))
+    changed = await shoal("workflow", "resume", session, *flags)
+    shown = await shoal("workflow", "show", session)
+    listed = (await shoal("workflow", "show", session, "--json")).lines[-1]["detail"]
+    for text in (changed.err, shown.text, listed):
+        assert f"run: shoal workflow resume {session} --from 1" in text
+        assert "rerun_from" not in text
 
 
 @pytest.mark.spec("WFL-06")

@@ -262,6 +262,21 @@ def test_every_public_name_is_exported_and_loads() -> None:
         *shoal.__all__
     }
     assert {"Result", "Session", "Task", "Team", "Turn", "open", "run", "run_sync"} <= {*shoal.__all__}
+    for union in (shoal.StreamDelta, shoal.Question, shoal.Answer):
+        assert {each.__name__ for each in get_args(union)} <= {*shoal.__all__}
+    annotations = {
+        shoal.ModelReply: "StopReason",
+        shoal.ModelRequest: "WebSearchOptions",
+        shoal.TokenPrice: "LongPromptPrice",
+        shoal.ChoiceQuestion: "MultipleChoice",
+        shoal.MultipleChoice: "ChoiceOption",
+        shoal.PermissionQuestion: "PermissionSuggestion",
+        shoal.AllowAnswer: "RememberScope",
+    }
+    for kind, name in annotations.items():
+        assert name in str(kind.__annotations__)
+        assert name in shoal.__all__
+    assert {"Store", "HookEntry", "ShellStepResult", "MailMessage"} <= {*shoal.__all__}
     assert [*dir(shoal)] == sorted([*shoal.__all__, "__version__"])
 
 

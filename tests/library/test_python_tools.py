@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -254,6 +254,60 @@ def test_a_parameter_that_a_model_cannot_pass_is_refused_by_the_decorator(
     with pytest.raises(TypeError, match=problem) as caught:
         shoal.tool(function)
     assert "schema_hook" not in str(caught.value)
+
+
+class Stall:
+    def list_prices(cls, count: int) -> str:  # noqa: N805 - as under @classmethod
+        return str(count)
+
+    @staticmethod
+    @shoal.tool
+    def double(count: int) -> int:
+        return 2 * count
+
+
+def count_up(end: int) -> Iterator[int]:
+    yield from range(end)
+
+
+async def count_up_later(end: int) -> AsyncIterator[int]:
+    yield end
+
+
+def classify(cls: str) -> str:
+    return cls
+
+
+@pytest.mark.spec("API-12")
+@pytest.mark.parametrize(
+    ("function", "problem"),
+    [
+        (Stall.list_prices, "Stall.list_prices is a class method. Make it a method with self"),
+        (count_up, "count_up is a generator, .* Return a list"),
+        (count_up_later, "count_up_later is a generator"),
+    ],
+)
+def test_a_function_that_cannot_be_a_tool_is_refused_by_the_decorator(
+    function: Callable[..., Any], problem: str
+) -> None:
+    with pytest.raises(TypeError, match=problem):
+        shoal.tool(function)
+
+
+@pytest.mark.spec("API-12")
+def test_a_static_method_and_an_annotated_parameter_named_cls_are_accepted() -> None:
+    assert [*Stall.double.schema.input_schema["properties"]] == ["count"]
+    assert [*shoal.tool(classify).schema.input_schema["properties"]] == ["cls"]
+
+
+@pytest.mark.spec("API-12")
+async def test_two_tools_with_one_name_are_refused(tmp_path: Path) -> None:
+    tools = [Shop(price=1).quote, Shop(price=2).quote]
+    with pytest.raises(shoal.SettingsError, match=r"tools: two tools have the name 'quote'. Rename one"):
+        shoal.Agent("seller", prompt="Sell.", tools=tools)
+    with pytest.raises(shoal.SettingsError, match=r"shoal.open: tools: two tools have the name 'quote'"):
+        async with shoal.open(cwd=tmp_path, model=shoal.ScriptedModel([]), tools=tools):
+            pytest.fail("The session opened.")
 
 
 def test_a_tool_can_be_made_while_pydantic_is_not_fully_imported() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 
 import shoal
 from shoal.app.agents.option_words import name_options_in_text
+from shoal.app.library.library_session import LibrarySession
+from shoal.app.options import Options
 
 SOURCES = Path(shoal.__file__).parent
 FLAG = re.compile(r"(?<![\w-])--[a-zA-Z][\w-]*")
@@ -132,14 +135,67 @@ async def test_a_command_that_a_rule_of_the_program_forbids_names_the_option(tmp
 
 
 @pytest.mark.spec("API-07")
+async def test_an_agent_that_a_rule_of_the_program_forbids_names_the_option(tmp_path: Path) -> None:
+    @shoal.workflow
+    async def plan(flow: shoal.Workflow) -> None:
+        await flow.agent("Plan", "Plan it.")
+
+    async with shoal.open(cwd=tmp_path, model=Unpriced(), disallowed_tools=["Agent"]) as session:
+        with pytest.raises(shoal.errors.WorkflowError, match="disallowed_tools=") as caught:
+            await plan.run(session)
+    assert not FLAG.search(str(caught.value))
+
+
+@pytest.mark.spec("API-07")
 async def test_a_team_that_is_open_elsewhere_is_not_offered_an_option_that_teams_do_not_have(
     tmp_path: Path,
 ) -> None:
     ana = shoal.Agent("ana", prompt="You write.")
     team = await shoal.Team("repair", members=[ana], cwd=tmp_path, model=Unpriced()).open()
     try:
-        with pytest.raises(shoal.ShoalError, match=r"is in use by process .* End it first") as caught:
+        with pytest.raises(shoal.ShoalError, match=r"is in use by process .* Wait until it ends") as caught:
             await shoal.Team.resume("repair", model=Unpriced())
     finally:
         await team.close()
     assert "fork" not in str(caught.value)
+
+
+@pytest.mark.spec("API-07")
+async def test_a_command_that_resumes_a_workflow_is_not_offered_a_copy_without_it(tmp_path: Path) -> None:
+    @shoal.workflow
+    async def wait(flow: shoal.Workflow) -> str:
+        return "done"
+
+    async with shoal.open(cwd=tmp_path, model=Unpriced()) as session:
+        await wait.run(session)
+        options = Options(cwd=tmp_path, resume=session.id)
+        with pytest.raises(shoal.ShoalError, match="Wait until it ends, or end it first") as by_command:
+            async with LibrarySession[Any](options, by_command=True):
+                pytest.fail("The session opened.")
+        with pytest.raises(shoal.ShoalError, match="without its workflows, use fork=") as by_program:
+            async with shoal.open(cwd=tmp_path, model=Unpriced(), resume=session.id):
+                pytest.fail("The session opened.")
+    assert "fork" not in str(by_command.value)
+    assert not FLAG.search(str(by_program.value))
+
+
+@pytest.mark.spec("API-09")
+async def test_the_variables_that_stay_those_of_the_process_are_documented(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (SOURCES.parents[1] / "docs" / "reference" / "python.md").read_text()
+    (row,) = re.findall(r"^\| `environ` \| .*$", page, re.MULTILINE)
+    assert all(f"`{name}`" in row for name in ("HOME", "XDG_CONFIG_HOME", "TMPDIR"))
+
+    @shoal.workflow
+    async def show(flow: shoal.Workflow) -> str:
+        return (await flow.shell('echo "$HOME:$XDG_CONFIG_HOME:$TMPDIR"')).text
+
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    environ = {"PATH": os.environ["PATH"], "IS_SANDBOX": "1", "TMPDIR": str(tmp_path)}
+    options: Any = {"cwd": tmp_path, "home": tmp_path / "home", "model": Unpriced()}
+    async with shoal.open(**options, environ=environ, mode="bypassPermissions") as session:
+        assert (await show.run(session)).strip() == f"{Path.home()}::{tmp_path}"
+    with pytest.raises(shoal.SettingsError, match="environ: XDG_CONFIG_HOME must have the same value"):
+        async with shoal.open(**options, environ={**environ, "XDG_CONFIG_HOME": "/srv/other"}):
+            pytest.fail("The session opened.")

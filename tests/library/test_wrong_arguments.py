@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import pydoc
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import pytest
 
 import shoal
 from shoal.core.errors import BadRequest
+from shoal.core.extensions.hook_events import HOOK_EVENT_DESCRIPTIONS
+from shoal.core.extensions.hooks import MATCHER_FIELDS, MATCHER_VALUES
 from shoal.testing import make_tool_call
 
 
@@ -74,6 +77,21 @@ WRONG_OPTIONS: list[tuple[str, Any, str]] = [
         {"PreToolUse": [{"matcher": "Bsh", "hooks": [COMMAND]}]},
         "named 'Bsh'. Did you mean Bash",
     ),
+    (
+        "hooks",
+        {"SessionStart": [("statup", guard)]},
+        "hooks.SessionStart: the source is never 'statup'. Did you mean startup",
+    ),
+    ("hooks", {"SessionEnd": [("clear|zz", guard)]}, "the reason is never 'zz'. Allowed values: clear, "),
+    ("hooks", {"PreCompact": [("mannual", guard)]}, "the trigger is never 'mannual'. Did you mean manual"),
+    ("hooks", {"ConfigChange": [("zz", guard)]}, "the source is never 'zz'. Allowed values: user_settings"),
+    ("hooks", {"Setup": [("inti", guard)]}, "the trigger is never 'inti'. Did you mean init"),
+    (
+        "hooks",
+        {"SubagentStart": [("generl-purpose", guard)]},
+        "no agent named 'generl-purpose'. Did you",
+    ),
+    ("hooks", {"SubagentStop": [("Explorer", guard)]}, "no agent named 'Explorer'. Did you mean Explore"),
     ("home", "", "home is empty. Pass a path, or leave it out"),
     ("cwd", "", "cwd is empty"),
     ("cwd", "/nowhere", "shoal.open: cwd: /nowhere is not a directory"),
@@ -88,6 +106,10 @@ WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
     ),
     ({"hooks": {"Nonsense": []}}, "settings: hooks.Nonsense: unknown event"),
     ({"hooks": {"PreToolUse": [{"matcher": "Bsh", "hooks": [COMMAND]}]}}, "'Bsh'. Did you mean Bash"),
+    (
+        {"hooks": {"PostCompact": [{"matcher": "atuo", "hooks": [COMMAND]}]}},
+        "settings: hooks.PostCompact: the trigger is never 'atuo'. Did you mean auto",
+    ),
     ({"hooks": {"PreToolUse": [{"mather": "Bash", "hooks": [COMMAND]}]}}, "mather: unknown field"),
     ({"hooks": {"PreToolUse": [{"hooks": [{"type": "comand"}]}]}}, "unknown hook type 'comand'; use command"),
     ({"shoal": {"max_requets": 3}}, r"settings: shoal.max_requets: unknown key. Did you mean max_requests\?"),
@@ -187,6 +209,23 @@ async def test_matchers_of_mcp_tools_of_own_tools_and_of_expressions_are_accepte
 
 
 @pytest.mark.spec("API-07")
+async def test_matchers_of_events_and_of_agents_that_are_added_later_are_accepted(tmp_path: Path) -> None:
+    hooks: Any = {
+        "SubagentStart": [("weigher|Explore", guard)],
+        "SessionStart": [("startup|resume", guard), (".*", guard)],
+        "StopFailure": [("rate_limit", guard)],
+    }
+    async with shoal.open(cwd=tmp_path, model=shoal.ScriptedModel(["ok"]), hooks=hooks) as session:
+        assert (await session.run("hi")).text == "ok"
+
+
+def test_the_values_that_a_matcher_can_name_are_those_in_the_reference() -> None:
+    for event, values in MATCHER_VALUES.items():
+        text = HOOK_EVENT_DESCRIPTIONS[event].fields[MATCHER_FIELDS[event]]
+        assert re.findall("`(.+?)`", text) == [*values]
+
+
+@pytest.mark.spec("API-07")
 async def test_a_hook_object_belongs_under_its_own_event(tmp_path: Path) -> None:
     from shoal.core.extensions.hooks import PythonCallbackHookAction
 
@@ -205,6 +244,16 @@ async def test_a_hook_object_belongs_under_its_own_event(tmp_path: Path) -> None
             shoal.ModelReply(message="hello", usage=shoal.Usage(), stop_reason="end_turn", model="own"),  # type: ignore[arg-type]
             TypeError,
             "whose message is not a shoal.Message",
+        ),
+        (
+            shoal.ModelReply(
+                message=shoal.messages.user_message("hi"),
+                usage=shoal.Usage(),
+                stop_reason="endturn",  # type: ignore[arg-type]
+                model="own",
+            ),
+            TypeError,
+            "the unknown stop_reason 'endturn'. Did you mean end_turn",
         ),
         (KeyError("broken"), KeyError, "broken"),
     ],
@@ -272,6 +321,47 @@ def test_a_wrong_field_of_an_agent_is_named(fields: dict[str, Any], problem: str
     given = {"name": "a", "prompt": "p", **fields}
     with pytest.raises(shoal.SettingsError, match=problem):
         shoal.Agent(given.pop("name"), **given)
+
+
+WRONG_NAMES: list[tuple[str, Any, str]] = [
+    ("tools", ["Bash", "Raed"], "tools: there is no tool named 'Raed'. Did you mean Read"),
+    ("disallowed_tools", ["Bsh"], "disallowed_?[tT]ools: there is no tool named 'Bsh'. Did you mean Bash"),
+    ("model", "sonet", "model: There is no model 'sonet'. Did you mean sonnet"),
+    ("skills", ["nope"], "skills: .*nope"),
+    ("mcp_servers", ["nope"], "mcp_?[sS]ervers: there is no MCP server named 'nope'. Did you mean nopes"),
+]
+
+
+@pytest.mark.spec("API-07")
+@pytest.mark.parametrize(("field", "value", "problem"), WRONG_NAMES)
+async def test_an_unknown_name_in_an_agent_is_refused_at_open(
+    tmp_path: Path, field: str, value: Any, problem: str
+) -> None:
+    fields: Any = {"prompt": "p", field: value}
+    in_files = {"disallowed_tools": "disallowedTools", "mcp_servers": "mcpServers"}.get(field, field)
+    mapping = {"a": {"prompt": "p", "description": "d", in_files: value}}
+    server = {"mcpServers": {"nopes": {"command": "true"}}}
+    for agents in ([shoal.Agent("a", **fields)], mapping, json.dumps(mapping)):
+        options: Any = {"cwd": tmp_path, "model": shoal.ScriptedModel(["ok"]), "mcp_config": [server]}
+        with pytest.raises(shoal.SettingsError, match=problem):
+            async with shoal.open(**options, agents=agents):
+                pytest.fail("The session opened.")
+
+
+@pytest.mark.spec("API-07")
+async def test_known_names_in_an_agent_are_accepted_and_files_are_not_checked(tmp_path: Path) -> None:
+    skill = tmp_path / ".claude" / "skills" / "paint" / "SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\nname: paint\ndescription: d\n---\nPaint.\n")
+    fields = {"prompt": "p", "description": "d", "model": "haiku", "skills": ["paint"], "mcpServers": ["np*"]}
+    server = {"mcpServers": {"npe": {"command": "true"}}}
+    options: Any = {"cwd": tmp_path, "mcp_config": [server]}
+    mapping = {"a": {**fields, "tools": ["Read", "Task", "MultiEdit", "mcp__x__y"]}}
+    async with shoal.open(**options, model=shoal.ScriptedModel(["ok"]), agents=mapping) as session:
+        assert (await session.run("hi")).text == "ok"
+    (tmp_path / "agents.json").write_text(json.dumps({"a": {**fields, "tools": ["Raed"]}}))
+    async with shoal.open(**options, model=shoal.ScriptedModel(["ok"]), agents="agents.json") as session:
+        assert (await session.run("hi")).text == "ok"
 
 
 @pytest.mark.spec("API-07")
@@ -427,3 +517,21 @@ async def test_the_mistake_of_a_stage_is_raised_itself(tmp_path: Path) -> None:
             await plan.run(session)
         with pytest.raises(TypeError, match="expected an open session, got 3"):
             await plan.run(3)  # type: ignore[arg-type]
+
+
+@pytest.mark.spec("API-07")
+def test_a_workflow_is_made_from_a_function() -> None:
+    with pytest.raises(TypeError, match=r"@shoal.workflow makes workflows from functions, not from 3"):
+        shoal.workflow(3)  # type: ignore[arg-type]
+
+
+async def test_the_error_for_a_killed_command_does_not_say_that_it_did_not_run(tmp_path: Path) -> None:
+    @shoal.workflow
+    async def wait(flow: shoal.Workflow) -> None:
+        await flow.shell("sleep 30", timeout=0.2)
+
+    options: Any = {"cwd": tmp_path, "model": shoal.ScriptedModel([]), "mode": "bypassPermissions"}
+    async with shoal.open(**options) as session:
+        with pytest.raises(shoal.errors.WorkflowError, match="killed after its time limit") as caught:
+            await wait.run(session)
+    assert "The command 'sleep 30' has no exit status: " in str(caught.value)

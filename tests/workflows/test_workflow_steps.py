@@ -324,6 +324,51 @@ async def test_a_returned_value_must_fit_its_type(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("WFL-05")
+@pytest.mark.parametrize(
+    ("returned_type", "returned", "expected"),
+    [
+        (dict[int, str], {1: "a"}, {1: "a"}),
+        (dict[str, set[int]], {"s": {1, 2}}, {"s": {1, 2}}),
+        (tuple[int, ...], (1, 2), (1, 2)),
+        (dict, {1: (2, 3)}, {"1": [2, 3]}),
+        (Any, {"s": (1, 2)}, {"s": [1, 2]}),
+        (Verdict, Verdict(True, "x"), Verdict(True, "x")),
+    ],
+)
+async def test_a_workflow_returns_the_same_value_when_it_is_resumed(
+    tmp_path: Path, returned_type: Any, returned: Any, expected: Any
+) -> None:
+    async def make(flow: shoal.Workflow) -> Any:
+        return returned
+
+    make.__annotations__["return"] = returned_type
+    make_value = shoal.workflow(make)
+    async with RecordingModel().open(tmp_path) as session:
+        values = [await make_value.run(session), await make_value.resume(session)]
+    assert values == [expected, expected]
+
+
+@pytest.mark.spec("WFL-05")
+async def test_a_number_that_json_does_not_have_is_refused(tmp_path: Path) -> None:
+    @shoal.workflow
+    async def measure(flow: shoal.Workflow, start: float) -> dict[str, float]:
+        return {"x": float("nan")}
+
+    async with RecordingModel().open(tmp_path) as session:
+        with pytest.raises(WorkflowError, match="The value that measure returns cannot be stored as JSON: "):
+            await measure.run(session, 0.0)
+        with pytest.raises(WorkflowError, match="The argument 'start' of measure cannot be stored as JSON: "):
+            await measure.run(session, float("inf"))
+
+
+async def test_an_output_type_may_have_keys_that_are_not_text(tmp_path: Path) -> None:
+    call = ToolUseBlock(id="c", name="StructuredOutput", input={"1": "a"})
+    model = shoal.ScriptedModel([[call], "done"])
+    result = await shoal.run("Number them", cwd=tmp_path, model=model, output=dict[int, str])
+    assert result.value == {1: "a"}
+
+
+@pytest.mark.spec("WFL-05")
 async def test_arguments_must_be_json(tmp_path: Path) -> None:
     @shoal.workflow
     async def take(flow: shoal.Workflow, thing: object) -> None: ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, get_args
 
 from msgspec.structs import replace
 
@@ -16,6 +16,7 @@ from shoal.core.conversation.model_requests import (
     ModelReply,
     ModelRequest,
     ModelRetryScheduledDelta,
+    StopReason,
     StreamDelta,
     TextDelta,
     ThinkingDelta,
@@ -32,7 +33,9 @@ from shoal.core.events import (
 )
 from shoal.core.ids import RequestId
 from shoal.core.ports import Model
+from shoal.core.text.name_suggestions import suggest_name
 
+_STOP_REASONS: tuple[str, ...] = get_args(StopReason)
 _OTHER_MODEL_MAX_TOKENS = 2_048
 
 
@@ -182,6 +185,11 @@ def _check_reply(model: Model, reply: Any) -> ModelReply:
         raise TypeError(
             f"The model {model.card.id} returned a ModelReply whose message is not a shoal.Message, or "
             "whose usage is not a shoal.Usage."
+        )
+    if reply.stop_reason not in _STOP_REASONS:
+        raise TypeError(
+            f"The model {model.card.id} returned a ModelReply with the unknown stop_reason "
+            f"{reply.stop_reason!r}.{suggest_name(str(reply.stop_reason), _STOP_REASONS)}"
         )
     return reply
 

@@ -18,6 +18,44 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 ClassT = TypeVar("ClassT", bound=type)
 _LISTED_NAMES = 12
 """Maximum number of keywords that an error lists although it names the nearest one."""
+_NEVER_SUGGESTED = frozenset({"skip_permissions", "allow_bypass"})
+"""Options that switch checks off: a misspelling must not lead to them."""
+_KEYWORDS_OF_OTHER_NAMES = {
+    "permission_mode": "mode",
+    "permissions": "mode",
+    "permission": "mode",
+    "env": "environ",
+    "environment": "environ",
+    "working_directory": "cwd",
+    "working_dir": "cwd",
+    "workdir": "cwd",
+    "directory": "cwd",
+    "system": "system_prompt",
+    "instructions": "system_prompt",
+    "append_prompt": "append_system_prompt",
+    "budget_usd": "max_budget_usd",
+    "max_budget": "max_budget_usd",
+    "max_cost": "max_budget_usd",
+    "max_cost_usd": "max_budget_usd",
+    "max_tokens": "max_total_tokens",
+    "max_steps": "max_turns",
+    "max_iterations": "max_turns",
+    "max_thinking_tokens": "thinking_tokens",
+    "timeout": "deadline",
+    "can_use_tool": "on_question",
+    "mcp_servers": "mcp_config",
+    "continue_conversation": "continue_last",
+    "fork_session": "fork",
+    "session": "resume",
+    "plugins": "plugin_dirs",
+    "subagents": "agents",
+    "schema": "output_schema",
+    "output_format": "output_schema",
+    "output_type": "output",
+    "response_format": "output",
+    "result_type": "output",
+}
+"""Names that other libraries, flags and other functions have for a keyword."""
 
 
 def check_keywords(label: str, *options: type) -> Callable[[FunctionT], FunctionT]:
@@ -135,7 +173,7 @@ def _describe_keywords(
     """`positional` are the parameters without a keyword, if too many of them were given."""
     for name in given:
         if name not in known:
-            close = find_similar_names(name, known)
+            close = _find_meant_keywords(name, known)
             suggestion = f" Did you mean {' or '.join(close)}?" if close else ""
             listing = "" if close and len(known) > _LISTED_NAMES else f" It takes {_list_keywords(known)}."
             return f"{label} got an unknown option {name!r}.{suggestion}{listing}"
@@ -147,6 +185,13 @@ def _describe_keywords(
     if missing:
         return f"{label} needs {', '.join(f'{name}=' for name in missing)}."
     return ""
+
+
+def _find_meant_keywords(name: str, known: Collection[str]) -> list[str]:
+    meant = _KEYWORDS_OF_OTHER_NAMES.get(name.lower())
+    if meant is not None and meant in known:
+        return [meant]
+    return find_similar_names(name, [each for each in known if each not in _NEVER_SUGGESTED])
 
 
 def _list_keywords(known: Mapping[str, Any]) -> str:

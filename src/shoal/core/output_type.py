@@ -60,7 +60,7 @@ class OutputType(Generic[OutputT]):
         if self._adapter is not None:
             converted: OutputT = self._adapter.validate_python(answer)
             return converted
-        return msgspec.convert(answer, self.python_type, dec_hook=convert_path)
+        return msgspec.convert(answer, self.python_type, dec_hook=convert_path, str_keys=True)
 
 
 def describe_path_type(python_type: Any) -> dict[str, Any]:

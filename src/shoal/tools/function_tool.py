@@ -380,6 +380,7 @@ def tool(
         given: Any = function
         if not callable(given) or isinstance(given, type):
             raise TypeError(f"@shoal.tool makes tools from functions, not from {given!r:.80}.")
+        _refuse_unusable_function(given)
         _check_tool_options(given, name, deadline)
         return PythonTool(
             function,
@@ -391,6 +392,22 @@ def tool(
         )
 
     return make_tool if function is None else make_tool(function)
+
+
+def _refuse_unusable_function(function: Any) -> None:
+    """Raise `TypeError` for a class method, which has no class yet, and for a generator."""
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise TypeError(
+            f"@shoal.tool: {function.__qualname__} is a generator, and a call of a tool has one result. "
+            "Return a list instead of using `yield`."
+        )
+    first = next(iter(inspect.signature(function).parameters.values()), None)
+    is_unannotated = first is not None and first.annotation is first.empty
+    if first is not None and first.name == "cls" and is_unannotated and not inspect.ismethod(function):
+        raise TypeError(
+            f"@shoal.tool: {function.__qualname__} is a class method. Make it a method with self and take "
+            "the tool from an instance, or make it a static method: @staticmethod above @shoal.tool."
+        )
 
 
 def _check_tool_options(function: Any, name: Any, deadline: Any) -> None:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, TypeVar, overload
 
 from shoal.app.definitions.agent_files import validate_agent_tool_rules
 from shoal.app.options import AgentExtras
-from shoal.core.agents.agent_definitions import FORMER_TOOL_NAMES, MemoryScope
+from shoal.core.agents.agent_definitions import MemoryScope
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import InvalidAgentDefinition, SettingsError
 from shoal.core.keyword_checks import check_keywords
-from shoal.core.names import TOOL_NAMES
 from shoal.core.output_type import AnswerT_co, OutputType
 from shoal.core.permissions.permission_changes import PermissionMode
-from shoal.core.text.name_suggestions import suggest_name
-from shoal.core.tool_names import ToolEntry
+from shoal.core.tool_names import DUPLICATE_TOOL_ADVICE, ToolEntry, find_duplicate_tool_name
 from shoal.wire.agent_definition_codec import ParsedAgentDefinition, parse_json_agent_definitions
 
 if TYPE_CHECKING:
@@ -185,27 +183,6 @@ def restore_agent(name: str, fields: Mapping[str, Any]) -> Agent[None]:
     return Agent(name, **given)
 
 
-def refuse_unknown_tools(agent: Agent[Any], session_tools: Collection[str]) -> None:
-    """Raise `SettingsError` with the nearest name if the agent names a tool that does not exist.
-
-    Tools of MCP servers and patterns are not checked: servers connect later.
-    """
-    own = [tool.schema.name for tool in agent.extras.tools]
-    known = {*session_tools, *own, *TOOL_NAMES, *FORMER_TOOL_NAMES}
-    definition = agent.parsed.definition
-    for field, entries in (
-        ("tools", definition.capabilities.tools or ()),
-        ("disallowed_tools", definition.capabilities.disallowed_tools),
-    ):
-        for entry in entries:
-            name = entry.partition("(")[0]
-            if name not in known and not name.startswith("mcp__") and "*" not in name:
-                suggestion = suggest_name(name, sorted(known))
-                raise SettingsError(
-                    f"shoal.Agent({agent.name!r}): {field}: there is no tool named {name!r}.{suggestion}"
-                )
-
-
 def _iter_python_tools(agent: str, tools: Any) -> Sequence[Tool]:
     if tools is None:
         return ()
@@ -221,6 +198,10 @@ def _iter_python_tools(agent: str, tools: Any) -> Sequence[Tool]:
                 f"shoal.Agent({agent!r}): tools: expected a name or a tool, got {tool!r}. Make a tool from a "
                 "function with @shoal.tool."
             )
+    if (name := find_duplicate_tool_name(found)) is not None:
+        raise SettingsError(
+            f"shoal.Agent({agent!r}): tools: two tools have the name {name!r}. {DUPLICATE_TOOL_ADVICE}"
+        )
     return found
 
 

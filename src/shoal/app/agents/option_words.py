@@ -6,6 +6,7 @@ import re
 
 from shoal.app.options import Options
 from shoal.core.errors import ShoalError
+from shoal.core.session_locks import COPY_ADVICE
 
 _OPTION_OF_FLAG = {
     "allowedTools": "allowed_tools",
@@ -43,10 +44,16 @@ def name_options_in_error(error: ShoalError, opened_by: str = _OPEN) -> None:
     if error.args and isinstance(error.args[0], str):
         text = name_options_in_text(error.args[0])
         if opened_by.startswith("shoal.Team"):  # a team cannot be copied
-            text = text.replace(", or continue in a copy with fork=.", ".")
+            text = text.replace(name_options_in_text(COPY_ADVICE), "")
         if opened_by != _OPEN and text.startswith(f"{_OPEN}: "):
             text = f"{opened_by}{text.removeprefix(_OPEN)}"
         error.args = (text, *error.args[1:])
+
+
+def leave_out_copies(error: ShoalError) -> None:
+    """Leave out the advice to continue in a copy, for commands whose work a copy would not have."""
+    if error.args and isinstance(error.args[0], str):
+        error.args = (error.args[0].replace(COPY_ADVICE, ""), *error.args[1:])
 
 
 def _replace_command(match: re.Match[str]) -> str:

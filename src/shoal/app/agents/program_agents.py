@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from shoal.app.agents.agent import Agent, refuse_unknown_tools
+from shoal.app.agents.agent import Agent
+from shoal.app.agents.agent_checks import refuse_unknown_agent_names, refuse_unknown_names_in_option
 from shoal.app.model_notices import format_session_notice
 from shoal.core.agents.subagents import SpawnRequest
 from shoal.core.conversation.messages import user_message
@@ -63,8 +64,10 @@ class ProgramAgents:
         With `names_options`, errors name options of the program instead of flags.
         """
         self.names_options = names_options
+        if names_options and not agents:
+            refuse_unknown_names_in_option(self.runtime.options.agents, self.runtime)
         for agent in agents:
-            refuse_unknown_tools(agent, self.runtime.tools)
+            refuse_unknown_agent_names(agent, self.runtime)
             self._definitions[agent.name] = agent
 
     async def start_agent(
@@ -127,7 +130,7 @@ class ProgramAgents:
             raise TypeError(f"session.spawn(): agent: expected an Agent or a name, got {agent!r}.")
         known = self._definitions.get(agent.name)
         if known is None:
-            refuse_unknown_tools(agent, self.runtime.tools)
+            refuse_unknown_agent_names(agent, self.runtime)
             self._definitions[agent.name] = agent
             self.runtime.config.definitions.add_program_definition(agent.parsed.definition)
             self.runtime.agents.extras[agent.name] = agent.extras

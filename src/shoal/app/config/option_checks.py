@@ -17,6 +17,7 @@ from shoal.core.errors import InvalidName, SettingsError
 from shoal.core.names import parse_team_name
 from shoal.core.permissions.permission_changes import REQUESTED_PERMISSION_MODES
 from shoal.core.text.name_suggestions import suggest_name
+from shoal.core.tool_names import DUPLICATE_TOOL_ADVICE, find_duplicate_tool_name
 from shoal.wire.settings_codec import TeammateMode
 
 _TEXT_LISTS = (
@@ -129,6 +130,9 @@ def _check_tools(options: Options) -> Iterator[str]:
     for index, tool in enumerate(options.tools):
         if not hasattr(tool, "schema") or not hasattr(tool, "run"):
             yield f"tools[{index}]: expected a tool, got {_describe(tool)}. Make one with @shoal.tool."
+            return
+    if (name := find_duplicate_tool_name(options.tools)) is not None:
+        yield f"tools: two tools have the name {name!r}. {DUPLICATE_TOOL_ADVICE}"
 
 
 def _check_store(options: Options) -> Iterator[str]:

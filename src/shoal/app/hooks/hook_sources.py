@@ -12,14 +12,15 @@ from shoal.app.settings.managed_switches import allows_only_managed_hooks, is_pl
 from shoal.app.settings.settings import Settings
 from shoal.core.agents.agent_definitions import FORMER_TOOL_NAMES, AgentDefinition, DefinitionSource
 from shoal.core.errors import SettingsError
-from shoal.core.extensions.hooks import MATCHER_FIELDS, Hook
+from shoal.core.extensions.hooks import MATCHER_FIELDS, MATCHER_VALUES, Hook
 from shoal.core.names import TOOL_NAMES
-from shoal.core.text.name_suggestions import suggest_name
+from shoal.core.text.name_suggestions import find_similar_names, suggest_name
 from shoal.policy.hooks.hook_matcher import list_matcher_names
 from shoal.wire.hook_codec import ParsedHooks, merge_parsed_hooks, parse_hooks_from_code, parse_hooks_setting
 from shoal.wire.settings_codec import SettingsDocument
 
 _DISABLE_KEY = "disableAllHooks"
+_MISSPELLING_CUTOFF = 0.8
 
 
 def load_configured_hooks(
@@ -27,11 +28,12 @@ def load_configured_hooks(
     given: Mapping[str, Any] | None = None,
     plugins: Sequence[SettingsDocument] = (),
     program_tools: Collection[str] = (),
+    agent_types: Collection[str] = (),
 ) -> ParsedHooks:
     """Load the hooks of settings files, highest precedence first, then of plug-ins, then of the program.
 
-    `program_tools` are the names of the program's own tools. Raises `SettingsError` if the program's hooks
-    are not understood: it relies on each of them.
+    `program_tools` are the names of the program's own tools, `agent_types` those of all agents. Raises
+    `SettingsError` if the program's hooks are not understood: it relies on each of them.
     """
     found = [
         parse_document_hooks(document, settings)
@@ -42,7 +44,7 @@ def load_configured_hooks(
         parsed = parse_hooks_from_code(given, "shoal.open")
         if parsed.problems:
             raise SettingsError(" ".join(parsed.problems))
-        refuse_unknown_matcher_tools("shoal.open", given, program_tools)
+        refuse_unknown_matcher_names("shoal.open", given, program_tools, agent_types)
         found.append(parsed)
     return merge_parsed_hooks(found)
 
@@ -75,21 +77,32 @@ def are_definition_hooks_disabled(source: DefinitionSource, settings: Settings) 
     )
 
 
-def refuse_unknown_matcher_tools(
-    origin: str, hooks: Mapping[str, Any], program_tools: Collection[str]
+def refuse_unknown_matcher_names(
+    origin: str, hooks: Mapping[str, Any], program_tools: Collection[str], agent_types: Collection[str] = ()
 ) -> None:
-    """Raise `SettingsError` for a matcher that names a tool which does not exist: it would never match.
+    """Raise `SettingsError` for a matcher with a name that does not exist: it would never match.
 
-    Tools of MCP servers and regular expressions are not checked.
+    Tools of MCP servers and regular expressions are not checked. Agents can be added later, so a type is
+    refused only if it is probably misspelled.
     """
-    known = {*TOOL_NAMES, *FORMER_TOOL_NAMES, *program_tools}
+    tools = {*TOOL_NAMES, *FORMER_TOOL_NAMES, *program_tools}
     for event, entries in hooks.items():
-        if MATCHER_FIELDS.get(event) != "tool_name":  # type: ignore[call-overload]
-            continue
+        field = MATCHER_FIELDS.get(event)  # type: ignore[call-overload]
+        values = MATCHER_VALUES.get(event)  # type: ignore[call-overload]
         for name in (name for entry in entries for name in list_matcher_names(_find_matcher(entry))):
-            if name not in known and not name.startswith("mcp__"):
-                suggestion = suggest_name(name, sorted(known))
-                raise SettingsError(f"{origin}: hooks.{event}: there is no tool named {name!r}.{suggestion}")
+            problem = ""
+            if field == "tool_name" and name not in tools and not name.startswith("mcp__"):
+                problem = f"there is no tool named {name!r}.{suggest_name(name, sorted(tools))}"
+            elif values is not None and name not in values:
+                problem = f"the {field} is never {name!r}.{suggest_name(name, values)}"
+            elif (
+                field == "agent_type"
+                and name not in agent_types
+                and (close := find_similar_names(name, agent_types, _MISSPELLING_CUTOFF))
+            ):
+                problem = f"there is no agent named {name!r}. Did you mean {' or '.join(close)}?"
+            if problem:
+                raise SettingsError(f"{origin}: hooks.{event}: {problem}")
 
 
 def _find_matcher(entry: Any) -> str:

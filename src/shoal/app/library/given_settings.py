@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from shoal.app.hooks.hook_sources import refuse_unknown_matcher_tools
+from shoal.app.hooks.hook_sources import refuse_unknown_matcher_names
 from shoal.app.settings.claude_keys import CLAUDE_KEYS
 from shoal.core.errors import SettingsError
 from shoal.core.names import TOOL_NAMES
@@ -38,7 +38,7 @@ def refuse_wrong_settings(
         parsed = parse_hooks_setting(hooks, lambda _: _ORIGIN, environ, refuses_unknown_parts=True)
         if parsed.problems:
             raise SettingsError(" ".join(parsed.problems))
-        refuse_unknown_matcher_tools(_ORIGIN, hooks, tools)
+        refuse_unknown_matcher_names(_ORIGIN, hooks, tools)
     permissions = settings.get("permissions")
     if isinstance(permissions, Mapping):
         _refuse_unknown_tools(permissions, tools)

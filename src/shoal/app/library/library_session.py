@@ -16,7 +16,7 @@ from shoal.app.agents.argument_checks import (
     check_prompts,
     check_text,
 )
-from shoal.app.agents.option_words import name_options_in_error, name_options_in_text
+from shoal.app.agents.option_words import leave_out_copies, name_options_in_error, name_options_in_text
 from shoal.app.agents.program_agents import MAPPED_AGENTS, SpawnOptions, choose_output_type
 from shoal.app.agents.result import Result
 from shoal.app.library.agent_handle import AgentHandle
@@ -363,7 +363,9 @@ class LibrarySession(Session, Generic[AnswerT_co]):
             raise
 
     def _name_options(self, error: ShoalError) -> None:
-        if not self._by_command:
+        if self._by_command:
+            leave_out_copies(error)
+        else:
             name_options_in_error(error, self._opened_by)
 
     def _refuse_second_opening(self) -> None:

@@ -37,7 +37,9 @@ class SharedOptions(TypedDict, total=False):
     home: PathText
     """Home directory, where all state is stored; by default `SHOAL_HOME`, or `~/.claude`."""
     environ: Mapping[str, str]
-    """Environment variables for the session and its commands, instead of those of the process."""
+    """Environment variables for the session and its commands, instead of those of the process. `HOME` is
+    always that of the process. `XDG_CONFIG_HOME` is left out or has the process's value. Shoal's own
+    temporary files stay in the `TMPDIR` of the process."""
     cwd: PathText
     """Project directory; by default the current directory of the process."""
     model: str | Model

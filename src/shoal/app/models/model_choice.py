@@ -20,6 +20,7 @@ from shoal.core.ports import Model
 if TYPE_CHECKING:
     from shoal.app.models.key_helper import ApiKeyHelper
     from shoal.app.settings.foreign_variables import AllowedModelList, KeyHelperSettings
+    from shoal.models.catalogue import ResolvedModelReference
     from shoal.models.model_endpoint import ProviderHttpTimeouts
     from shoal.models.placeholders import RecordingPlaceholderReplacer
     from shoal.models.providers import ProviderAccess
@@ -170,21 +171,19 @@ async def _create_default_model(settings: Settings, clock: Clock, rng: Random) -
     raise NoModelConfigured("No model is configured, and no local model was found.")
 
 
+def refuse_unknown_model(name: str, settings: Settings) -> None:
+    """Raise `UnknownModel` for a name that no provider has. Nothing is opened, and no key is needed."""
+    if name.strip().lower() != DEFAULT_MODEL and name.partition(":")[0] not in ("scripted", "replay"):
+        _resolve_model(_qualify_gateway_model(name, settings), settings)
+
+
 def _create_model(name: str, settings: Settings, clock: Clock, rng: Random) -> Model:
-    from shoal.models.catalogue import is_cloud_model_id, resolve_model
     from shoal.models.providers import create_model
     from shoal.models.rate_limiter import ModelRetryPolicy, RateLimiterRegistry, RetryingModel
 
     shoal_settings = settings.own
-    model_settings = {key: msgspec.to_builtins(value) for key, value in shoal_settings.models.items()}
-    if is_cloud_model_id(name) and settings.access.anthropic_base_url:
-        name = f"anthropic:{name}"  # the gateway at this address serves the cloud's models
-    provider, _, card, needs_beta = resolve_model(
-        name,
-        provider=_find_alias_provider(settings),
-        models=model_settings,
-        aliases=settings.model_aliases,
-    )
+    name = _qualify_gateway_model(name, settings)
+    provider, _, card, needs_beta = _resolve_model(name, settings)
     _refuse_cloud_provider(provider, card.id, settings)
     _check_available_models(name, card.id, settings)
     if provider == "anthropic" and card.id in settings.foreign.models.overrides:
@@ -202,6 +201,24 @@ def _create_model(name: str, settings: Settings, clock: Clock, rng: Random) -> M
         )
     limiter = _limiters[clock].get_limiter(provider, card.id, base_url=access.base_url or "")
     return RetryingModel(model, limiter, clock, max_retries=settings.foreign.max_retries)
+
+
+def _qualify_gateway_model(name: str, settings: Settings) -> str:
+    """Add the provider to the name of a cloud's model if the gateway at the configured address serves it."""
+    from shoal.models.catalogue import is_cloud_model_id
+
+    return f"anthropic:{name}" if is_cloud_model_id(name) and settings.access.anthropic_base_url else name
+
+
+def _resolve_model(name: str, settings: Settings) -> ResolvedModelReference:
+    from shoal.models.catalogue import resolve_model
+
+    return resolve_model(
+        name,
+        provider=_find_alias_provider(settings),
+        models={key: msgspec.to_builtins(value) for key, value in settings.own.models.items()},
+        aliases=settings.model_aliases,
+    )
 
 
 def _find_alias_provider(settings: Settings) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import sys
 from typing import Any
 
@@ -16,7 +17,9 @@ from shoal.core.output_type import OutputType
 def to_json_value(value: Any, what: str) -> Any:
     """Return the value as JSON types. Raises `WorkflowError`: what is not JSON cannot be stored."""
     try:
-        return msgspec.to_builtins(value, enc_hook=_encode_pydantic_model, str_keys=True)
+        encoded = msgspec.to_builtins(value, enc_hook=_encode_pydantic_model, str_keys=True)
+        # As it is read again: files have no tuples, and null for a number such as nan.
+        return json.loads(json.dumps(encoded, allow_nan=False, ensure_ascii=False).encode())
     except (TypeError, ValueError, RecursionError) as error:
         raise WorkflowError(format_session_notice("not_json", what=what, error=error)) from error
 

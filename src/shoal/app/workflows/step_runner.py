@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from shoal.agent.tool_calls import run_unrecorded_tool_call
 from shoal.app.agents.agent import Agent
-from shoal.app.agents.option_words import name_options_in_text
+from shoal.app.agents.option_words import name_options_in_error
 from shoal.app.agents.program_agents import ProgramAgents, SpawnOptions
 from shoal.app.agents.result import build_agent_result, read_full_report
 from shoal.app.model_notices import format_session_notice
@@ -25,7 +25,7 @@ from shoal.app.workflows.step_log import StepLog, StepRecord
 from shoal.core.agents.subagents import AgentResult, RetainedWorktreeWork
 from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.core_texts import format_end_reason
-from shoal.core.errors import AgentRequestRefused, WorkflowError
+from shoal.core.errors import AgentRequestRefused, ShoalError, WorkflowError
 from shoal.core.events import (
     PREVIEW_LENGTH,
     Event,
@@ -58,11 +58,13 @@ class ShellStepResult(Struct, frozen=True):
     """Result of a shell command."""
 
     exit_code: int
+    """Exit status of the command."""
     text: str
     """Output and errors, shortened if they are long."""
 
     @property
     def ok(self) -> bool:
+        """True if the exit status is 0."""
         return self.exit_code == 0
 
 
@@ -217,9 +219,8 @@ class StepRunner:
             output = await run_unrecorded_tool_call(self._agents.lead, call, self._runtime.tools["Bash"])
             exit_code = (output.data or {}).get("exit_code")
             if exit_code is None:
-                text = name_options_in_text(output.text) if self._agents.names_options else output.text
                 raise WorkflowError(
-                    format_session_notice("workflow_command", command=repr(command), text=text)
+                    format_session_notice("workflow_command", command=repr(command), text=output.text)
                 )
             return {"exit_code": exit_code, "text": output.text}
 
@@ -287,7 +288,7 @@ class StepRunner:
             if value is not None:
                 self._record_result(recorded, value)
                 return value
-        with self._track_task():
+        with self._track_task(), self._name_options_in_errors():
             return await self._execute_step(requested, recorded, preview, execute, until, has_child=has_child)
 
     async def _execute_step(
@@ -345,6 +346,16 @@ class StepRunner:
             yield
         finally:
             self._tasks.discard(task)
+
+    @contextmanager
+    def _name_options_in_errors(self) -> Iterator[None]:
+        """Let errors name options instead of flags if a program opened the session."""
+        try:
+            yield
+        except ShoalError as error:
+            if self._agents.names_options:
+                name_options_in_error(error)
+            raise
 
     async def close(self) -> None:
         """End the steps that still run when the program has ended, such as the rest of a failed `gather`."""

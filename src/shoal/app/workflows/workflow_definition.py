@@ -18,6 +18,7 @@ from shoal.core.events import WorkflowStarted
 from shoal.core.ids import LEAD_ID
 from shoal.core.keyword_checks import check_keywords
 from shoal.core.output_type import OutputType
+from shoal.core.text.name_suggestions import suggest_name
 from shoal.core.text.text_format import to_one_line
 
 ArgumentsP = ParamSpec("ArgumentsP")
@@ -32,6 +33,8 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
         self, function: Callable[Concatenate[Workflow, ArgumentsP], Coroutine[Any, Any, ReturnT_co]]
     ) -> None:
         """Check the function. Raises `TypeError`."""
+        if not hasattr(function, "__code__"):
+            raise TypeError(f"@shoal.workflow makes workflows from functions, not from {function!r:.80}.")
         self.__doc__, self.__module__ = function.__doc__, function.__module__
         self.name = function.__name__
         """Name of the function."""
@@ -144,6 +147,11 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
 
     def parse_arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return JSON values as the types of the parameters. Raises `WorkflowError`."""
+        names = self.list_parameter_names()
+        for name in given:
+            if name not in names:
+                suggestion = suggest_name(name, names) if names else " It takes no arguments."
+                raise WorkflowError(f"The workflow {self.name} has no parameter {name!r}.{suggestion}")
         try:
             bound = self._get_signature().bind(**given)
         except TypeError as error:

@@ -37,13 +37,22 @@ def find_workflow(reference: str, files: WorkflowFiles, cwd: Path) -> WorkflowDe
     command = next((each for each in commands if each.name == reference), None)
     if command is not None:
         return load_workflow_command(command, files)
-    if name and importlib_can_find(first):
-        return select_workflow(importlib.import_module(first), name, f"The module {first}")
-    known = ", ".join(each.name for each in commands)
-    raise WorkflowError(
-        f"There is no workflow {reference!r}. Known workflows: {known or 'none'}. Pass a name, FILE.py, "
-        "FILE.py:NAME or MODULE:NAME."
-    )
+    for file in files.list_files():
+        if file.problem and file.path.stem == reference:
+            raise WorkflowError(f"{escape_filename(file.path)} cannot run: {file.problem}")
+    known = ", ".join(each.name for each in commands) or "none"
+    if not name:
+        raise WorkflowError(
+            f"There is no workflow {reference!r}. Known workflows: {known}. Pass a name, FILE.py, "
+            "FILE.py:NAME or MODULE:NAME."
+        )
+    try:
+        module = _import_module(first)
+    except WorkflowError as error:
+        raise WorkflowError(
+            f"There is no workflow {reference!r}. Known workflows: {known}. {error}"
+        ) from error.__cause__
+    return select_workflow(module, name, f"The module {first}")
 
 
 def load_workflow_command(command: WorkflowCommand, files: WorkflowFiles) -> WorkflowDefinition[Any, Any]:
@@ -65,12 +74,7 @@ def load_recorded_workflow(started: WorkflowStarted, home: Path, cwd: Path) -> W
         return load_workflow_file(source, started.name, WorkflowFiles(home=home, project=project))
     if not _is_module_at(started.module, source):
         return load_workflow_file(source, started.name)
-    try:
-        module = importlib.import_module(started.module)
-    except Exception as error:  # boundary around the user's module: it may raise anything
-        what = f"The module {started.module} cannot be imported"
-        raise WorkflowError(f"{what}: {type(error).__name__}: {error}") from error
-    return select_workflow(module, started.name, f"The module {started.module}")
+    return select_workflow(_import_module(started.module), started.name, f"The module {started.module}")
 
 
 def _is_module_at(module: str, source: Path) -> bool:
@@ -129,11 +133,15 @@ def select_workflow(module: ModuleType, name: str | None, where: str) -> Workflo
     raise WorkflowError(f"{where} has {what}. Its workflows: {names}. Choose one with FILE.py:NAME.")
 
 
-def importlib_can_find(module: str) -> bool:
+def _import_module(name: str) -> ModuleType:
     try:
-        return importlib.util.find_spec(module) is not None
-    except (ImportError, ValueError):
-        return False
+        return importlib.import_module(name)
+    except Exception as error:  # boundary around the user's module: it may raise anything
+        is_missing = isinstance(error, ModuleNotFoundError)
+        advice = " Add its directory to PYTHONPATH, or pass FILE.py:NAME." if is_missing else ""
+        raise WorkflowError(
+            f"The module {name} cannot be imported: {type(error).__name__}: {error}.{advice}"
+        ) from error
 
 
 def parse_typed_arguments(definition: WorkflowDefinition[Any, Any], text: str) -> dict[str, Any]:
@@ -196,11 +204,14 @@ def _split_named_arguments(text: str, names: Sequence[str]) -> dict[str, str] | 
 
 def parse_argument_words(words: Sequence[str], given: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Add NAME=VALUE words to the given arguments. Raises `WorkflowError`."""
-    arguments = dict(given or {})
+    arguments, seen = dict(given or {}), set[str]()
     for word in words:
         name, equals, text = word.partition("=")
         if not equals:
             raise WorkflowError(f"{word!r} is not an argument. Write NAME=VALUE.")
+        if name in seen:
+            raise WorkflowError(f"The argument {name!r} is given twice. Leave one out.")
+        seen.add(name)
         arguments[name] = parse_argument_value(text)
     return arguments
 

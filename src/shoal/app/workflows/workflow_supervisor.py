@@ -222,8 +222,8 @@ class WorkflowSupervisor:
             raise
         await steps.finish()
         value = to_json_value(returned, f"The value that {launch.start.name} returns")
-        launch.convert_value(value)
-        return returned, value
+        # A resumed workflow returns the stored value: both must be equal.
+        return launch.convert_value(value), value
 
     async def _wait_for_program(self, running: RunningWorkflow) -> tuple[Any, Any]:
         """Wait for the task. If somebody stopped it, the caller gets an error and is not canceled itself."""

@@ -109,7 +109,9 @@ class LongPromptPrice(Struct, frozen=True, kw_only=True):
     """Price that applies to a whole request if its prompt has more than `tokens` tokens."""
 
     tokens: int
+    """Tokens of a prompt up to which the normal price applies."""
     price: TokenPrice
+    """Price of a request with a longer prompt."""
 
 
 class ModelCard(CheckedStruct, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from shoal.core.keyword_checks import CheckedStruct
 StopReason: TypeAlias = Literal[
     "end_turn", "tool_use", "max_tokens", "stop_sequence", "refusal", "pause_turn"
 ]
+"""Reason why a model ended its reply."""
 
 
 class ToolSchema(CheckedStruct, frozen=True, kw_only=True):
@@ -31,8 +32,11 @@ class WebSearchOptions(Struct, frozen=True, kw_only=True):
     """Options for a web search by the provider."""
 
     allowed_domains: tuple[str, ...] = ()
+    """Domains that results may come from; empty for all."""
     blocked_domains: tuple[str, ...] = ()
+    """Domains that results may not come from."""
     max_uses: int = 8
+    """Maximum number of searches in one request."""
 
 
 class ModelRequest(Struct, frozen=True, kw_only=True, gc=False):
@@ -90,23 +94,32 @@ class TextDelta(Struct, frozen=True, gc=False):
 
 
 class ThinkingDelta(Struct, frozen=True, gc=False):
+    """Part of what the model thinks before its reply."""
+
     text: str
+    """Next piece of the thinking."""
 
 
 class ToolInputProgressDelta(Struct, frozen=True, gc=False):
     """Part of a tool call; for progress only, the call never runs before it is complete."""
 
     name: str
+    """Name of the tool."""
     size: int
+    """Number of characters of the arguments so far."""
 
 
 class ModelRetryScheduledDelta(Struct, frozen=True, kw_only=True, gc=False):
     """An attempt failed and another follows: discard what was streamed so far."""
 
     reason: str
+    """Why the attempt failed."""
     delay: float
+    """Seconds until the next attempt."""
     attempt: int
+    """Number of the failed attempt, from 1."""
     billed: bool
+    """True if the provider may bill the failed attempt."""
     status: int | None = None
     """HTTP status of the failure; None if there was no response."""
 

@@ -73,6 +73,25 @@ MATCHER_FIELDS: Mapping[HookEvent, str] = {
     "Setup": "trigger",
 }
 """Field that a matcher applies to; for other events every hook runs."""
+MATCHER_VALUES: Mapping[HookEvent, tuple[str, ...]] = {
+    "SessionStart": ("startup", "resume", "fork", "clear", "compact"),
+    "SessionEnd": ("clear", "prompt_input_exit", "other"),
+    "PreCompact": ("manual", "auto"),
+    "PostCompact": ("manual", "auto"),
+    "Notification": ("permission_prompt", "elicitation_dialog", "idle_prompt"),
+    "InstructionsLoaded": ("session_start", "nested_traversal", "path_glob_match", "include"),
+    "ConfigChange": ("user_settings", "project_settings", "local_settings", "policy_settings"),
+    "StopFailure": (
+        "rate_limit",
+        "overloaded",
+        "authentication_failed",
+        "invalid_request",
+        "server_error",
+        "unknown",
+    ),
+    "Setup": ("init", "maintenance"),
+}
+"""All values of the matched field, for events that have a fixed set of them."""
 NOTIFY_ONLY_EVENTS: frozenset[HookEvent] = frozenset(
     {
         "SubagentStart",

@@ -61,6 +61,7 @@ class SetPermissionModeSuggestion(Struct, frozen=True, kw_only=True, tag_field="
 PermissionSuggestion: TypeAlias = (
     AddPermissionRulesSuggestion | AddDirectoriesPermissionSuggestion | SetPermissionModeSuggestion
 )
+"""Permission change that an answer can make: rules, directories, or a mode."""
 
 
 def find_permission_suggestion(

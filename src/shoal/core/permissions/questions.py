@@ -12,6 +12,7 @@ from shoal.core.keyword_checks import CheckedStruct, check_keywords
 from shoal.core.permissions.permission_changes import PermissionMode, PermissionSuggestion, RuleDestination
 
 RememberScope: TypeAlias = Literal["once", "session", "settings"]
+"""How long an answer applies: to one call, to the session, or to later sessions of the project too."""
 
 
 class PermissionQuestion(Struct, frozen=True, kw_only=True, tag_field="type", tag="permission"):
@@ -51,15 +52,25 @@ class PermissionQuestion(Struct, frozen=True, kw_only=True, tag_field="type", ta
 
 
 class ChoiceOption(Struct, frozen=True, kw_only=True):
+    """Option of a question."""
+
     label: str
+    """Text of the option, which is also its answer."""
     description: str = ""
+    """What choosing it means."""
 
 
 class MultipleChoice(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Question with options."""
+
     question: str
+    """Text of the question."""
     header: str
+    """Short title."""
     options: tuple[ChoiceOption, ...]
+    """Options to choose from."""
     multi_select: bool = False
+    """True if several options may be chosen."""
 
 
 class ChoiceQuestion(Struct, frozen=True, kw_only=True, tag_field="type", tag="choice"):

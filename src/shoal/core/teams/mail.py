@@ -15,12 +15,17 @@ class MailMessage(Struct, frozen=True, kw_only=True, gc=False):
     id: str
     """`msg_id`; for a program that writes none, derived from the content and its occurrence."""
     sender: AgentName
+    """Name of the agent that wrote it."""
     text: str
+    """Text of the message."""
     timestamp: str
     """Timestamp as the sender wrote it: ISO, UTC, milliseconds."""
     read: bool = False
+    """True if its reader has read it."""
     summary: str | None = None
+    """Short description for people."""
     color: str | None = None
+    """Color of the sender's name."""
     fyi: bool = False
     """True if it does not wake its reader: it is delivered with the next item that does. Other programs see a
     normal message."""

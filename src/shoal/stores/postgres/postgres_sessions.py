@@ -21,6 +21,7 @@ from shoal.core.errors import SessionNotFound, StateFileError
 from shoal.core.events import JournaledEvent, JournalRecord
 from shoal.core.ids import LEAD_ID, AgentId, SessionId
 from shoal.core.permissions.questions import Answer, Question
+from shoal.core.session_locks import describe_used_session
 from shoal.core.text.redaction import SecretRedactor
 from shoal.stores.files.home.home_paths import (
     create_file_atomically,
@@ -112,10 +113,8 @@ class PostgresSessionStore:
         return self.client.run(lock)
 
     def _describe_holder(self, host: str, process: str) -> str:
-        return (
-            f"The session {self.session} is in use by process {process.partition(' ')[0]} on "
-            f"{host.partition(' ')[0]}. End it first, or continue in a copy with --fork-session."
-        )
+        holder = f"process {process.partition(' ')[0]} on {host.partition(' ')[0]}"
+        return describe_used_session(self.session, holder)
 
     def release_lock(self, *, unused: bool = False) -> None:
         if unused:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 import traceback
 from collections.abc import Awaitable, Callable, Iterator
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from shoal.core.events import Event
 
 _WORKFLOW_HELP = "the beginning of a session's id, or the id or name of a workflow"
+_RERUN_KEYWORD = re.compile(r"pass rerun_from=(\d+)")
 
 
 @click.group("workflow")
@@ -98,9 +100,7 @@ def _resume_workflow(workflow: str, **flag_values: Any) -> int:
             with _explain_program_error(definition, session.id):
                 return await definition.resume(session, record.started.workflow, rerun_from=rerun_from)
         except WorkflowChanged as error:
-            command = f"run: shoal workflow resume {session.id} --from {error.step}"
-            text = str(error).replace(f"pass rerun_from={error.step}", command)
-            raise WorkflowChanged(text, step=error.step) from error
+            raise WorkflowChanged(_name_resume_flag(str(error), session.id), step=error.step) from error
 
     return _run_in_session(resume, flag_values, resume=run.session, as_json=as_json)
 
@@ -155,6 +155,7 @@ workflow_commands.add_command(
 def show_workflow(*, workflow: str, as_json: bool) -> int:
     run, record = _find_recorded_workflow(workflow)
     status = _describe_status(run, record)
+    detail = "" if record.ended is None else _name_resume_flag(record.ended.detail or "", run.session)
     steps = record.steps.values()
     if as_json:
         print_json(
@@ -162,7 +163,7 @@ def show_workflow(*, workflow: str, as_json: bool) -> int:
                 "session": run.session,
                 "workflow": record.started.workflow,
                 "status": status,
-                "detail": None if record.ended is None else record.ended.detail or None,
+                "detail": detail or None,
                 "phases": record.phases,
                 "steps": [
                     {
@@ -179,8 +180,8 @@ def show_workflow(*, workflow: str, as_json: bool) -> int:
         )
         return exit_codes.OK
     click.echo(f"{record.started.workflow}: {status}")
-    if record.ended is not None and record.ended.detail:
-        click.echo(strip_terminal_codes(record.ended.detail))
+    if detail:
+        click.echo(strip_terminal_codes(detail))
     rows = [
         [
             CliTableCell(text)
@@ -216,6 +217,11 @@ def stop_workflow(*, workflow: str, as_json: bool) -> int:
     else:
         click.echo(f"Stopped the workflow {name}. To continue it: shoal workflow resume {run.session}")
     return exit_codes.OK
+
+
+def _name_resume_flag(text: str, session: str) -> str:
+    """Replace the keyword that repeats steps with the command that does."""
+    return _RERUN_KEYWORD.sub(rf"run: shoal workflow resume {session} --from \1", text)
 
 
 def _describe_status(run: RunHandle, record: WorkflowRecord) -> str:

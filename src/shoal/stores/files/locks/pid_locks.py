@@ -10,6 +10,7 @@ from pathlib import Path
 from shoal.core.errors import StateFileError
 from shoal.core.ids import SessionId
 from shoal.core.names import LEAD_NAME
+from shoal.core.session_locks import describe_used_session
 from shoal.stores.files.home.home_paths import (
     build_write_error,
     get_run_directory,
@@ -48,10 +49,7 @@ class SessionLock(_PidLock):
     def __init__(self, home: Path, session: SessionId) -> None:
         super().__init__(
             get_run_directory(home, session) / "lock",
-            lambda holder: (
-                f"The session {session} is in use by {holder}. End it first, or continue in a copy with "
-                "--fork-session."
-            ),
+            lambda holder: describe_used_session(session, holder),
         )
 
     def release_unused(self) -> None:

@@ -1,0 +1,94 @@
+"""Names in agents that a program passes: unlike in shared files, each of them must exist."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from shoal.app.agents.agent import Agent
+from shoal.app.definitions.agent_catalog import parse_agents_option
+from shoal.app.models.child_model import choose_subagent_model, format_qualified_model_name
+from shoal.app.models.model_choice import refuse_unknown_model
+from shoal.core.agents.agent_definitions import FORMER_TOOL_NAMES, AgentDefinition
+from shoal.core.errors import InvalidAgentDefinition, SettingsError, UnknownModel, UnknownSkill
+from shoal.core.extensions.mcp_servers import matches_mcp_server_pattern
+from shoal.core.names import TOOL_NAMES
+from shoal.core.text.name_suggestions import suggest_name
+from shoal.policy.rule_names import FOREIGN_TOOL_NAMES
+
+if TYPE_CHECKING:
+    from shoal.app.runtime.runtime import Runtime
+
+_JSON_NAMES = {"disallowed_tools": "disallowedTools", "mcp_servers": "mcpServers"}
+
+
+def refuse_unknown_agent_names(agent: Agent[Any], runtime: Runtime) -> None:
+    """Raise `SettingsError` for a tool, skill, MCP server or model of an agent that does not exist."""
+    own_tools = [tool.schema.name for tool in agent.extras.tools]
+    for field, problem in _find_problems(agent.parsed.definition, runtime, own_tools):
+        raise SettingsError(f"shoal.Agent({agent.name!r}): {field}: {problem}")
+
+
+def refuse_unknown_names_in_option(agents: str | Mapping[str, Any] | None, runtime: Runtime) -> None:
+    """Raise `SettingsError` for an unknown name in `agents=` as a mapping or JSON; files are not checked."""
+    if agents is None or (isinstance(agents, str) and not agents.lstrip().startswith(("{", "["))):
+        return
+    for parsed in parse_agents_option(agents, runtime.config.cwd):
+        definition = parsed.definition
+        own_tools = [tool.schema.name for tool in _get_extra_tools(runtime, definition.name)]
+        for field, problem in _find_problems(definition, runtime, (*own_tools, *FOREIGN_TOOL_NAMES)):
+            json_field = {"disallowed_tools": "disallowedTools", "mcp_servers": "mcpServers"}.get(
+                field, field
+            )
+            raise SettingsError(f"shoal.open: agents: {definition.name}: {json_field}: {problem}")
+
+
+def _get_extra_tools(runtime: Runtime, name: str) -> Collection[Any]:
+    extras = runtime.agents.extras.get(name)
+    return () if extras is None else extras.tools
+
+
+def _find_problems(
+    definition: AgentDefinition, runtime: Runtime, more_tools: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield fields and problems. Tools of MCP servers and patterns are not checked: servers connect later."""
+    capabilities = definition.capabilities
+    tools = {*runtime.tools, *TOOL_NAMES, *FORMER_TOOL_NAMES, *more_tools}
+    for field, entries in (
+        ("tools", capabilities.tools or ()),
+        ("disallowed_tools", capabilities.disallowed_tools),
+    ):
+        for name in (entry.partition("(")[0] for entry in entries):
+            if name not in tools and not name.startswith("mcp__") and "*" not in name:
+                suggestion = suggest_name(name, sorted(tools - FOREIGN_TOOL_NAMES))
+                yield field, f"there is no tool named {name!r}.{suggestion}"
+    for name in capabilities.skills:
+        try:
+            runtime.knowledge.skills.skills.find(name)
+        except (UnknownSkill, InvalidAgentDefinition) as error:
+            yield "skills", str(error)
+    servers = _list_server_names(runtime)
+    for entry in capabilities.mcp_servers:
+        if isinstance(entry, str) and not any(matches_mcp_server_pattern(entry, each) for each in servers):
+            suggestion = suggest_name(entry, servers) if servers else " No MCP servers are configured."
+            yield "mcp_servers", f"there is no MCP server named {entry!r}.{suggestion}"
+    if definition.model is not None and (problem := _find_model_problem(definition.model, runtime)):
+        yield "model", problem
+
+
+def _list_server_names(runtime: Runtime) -> list[str]:
+    configured = runtime.servers.configured
+    own = (*configured.servers, *configured.disabled, *configured.untrusted)
+    return [*(each.name for each in own), *(each.name for each in configured.relayed)]
+
+
+def _find_model_problem(name: str, runtime: Runtime) -> str:
+    parent = runtime.lead.model
+    chosen = choose_subagent_model(runtime.settings, parent.card, call=None, definition=name)
+    if chosen is None or chosen in (parent.card.id, format_qualified_model_name(parent)):
+        return ""
+    try:
+        refuse_unknown_model(chosen, runtime.settings)
+    except UnknownModel as error:
+        return str(error)
+    return ""
