@@ -138,7 +138,9 @@ async def run_item(
     spawn: dict[str, Any] = {}
     if item.definition is not None:
         fields = {"description": "d", "prompt": "p", **item.definition}
-        options["agents"], spawn = {"worker": fields}, {"subagent_type": "worker"}
+        path = get_home() / "agents.json"  # names in a mapping would be checked at the start
+        path.write_text(json.dumps({"worker": fields}))
+        options["agents"], spawn = str(path), {"subagent_type": "worker"}
     script = [*(_make_call(call, index, project) for index, call in enumerate(item.calls)), "done"]
     async with open_hook_scenario(
         position,

@@ -279,9 +279,10 @@ async def test_a_spawn_lists_the_skills_and_tools_it_resolved(project: Path, hom
 @pytest.mark.spec("DEF-08", "USR-13")
 async def test_a_missing_skill_fails_the_spawn_with_its_name(project: Path, home: Path) -> None:
     write_skill(home / "skills", "style")
-    defined = {"painter": {"description": "d", "prompt": "p", "skills": ["style", "stile"]}}
+    defined = home / "agents.json"  # a mapping would be checked at the start
+    defined.write_text('{"painter": {"description": "d", "prompt": "p", "skills": ["style", "stile"]}}')
     script = RecordingScript(lead=[spawn_agent("part-paint", subagent_type="painter"), "done"])
-    async with open_session(project, script.model, agents=defined) as session:
+    async with open_session(project, script.model, agents=str(defined)) as session:
         await run_all_turns(session)
     assert "painter was not started because its skill 'stile' failed" in list_lead_results(session)[0]
     assert "Did you mean style?" in list_lead_results(session)[0]
