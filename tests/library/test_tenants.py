@@ -224,7 +224,7 @@ def raise_error(_: shoal.Question) -> shoal.Answer:
         (lambda _: True, "on_question returned True instead of AllowAnswer"),
         (lambda _: shoal.ChoiceAnswer(answers={}), "instead of AllowAnswer"),
         (raise_error, "on_question failed: ZeroDivisionError: broken"),
-        (lambda question: question.allow(remember="sesion"), "Did you mean session?"),
+        (lambda question: question.allow(remember="sessoin"), "Did you mean session?"),
         (lambda _: shoal.AllowAnswer(remember=cast("Any", "forever")), "once, session, settings"),
         (lambda _: shoal.AllowAnswer(remember=cast("Any", ["session"])), "remember=['session']"),
         (lambda question: question.allow(input=["x"]), "input=['x']"),
@@ -286,7 +286,7 @@ async def test_closing_a_session_ends_a_question_that_nobody_answered(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("remember", "stored"), [("session", 1), ("settings", 1), ("once", 0), ("sesion", 0)]
+    ("remember", "stored"), [("session", 1), ("settings", 1), ("once", 0), ("sessoin", 0)]
 )
 def test_an_answer_stores_a_rule_only_for_a_scope_that_exists(remember: Any, stored: int) -> None:
     rule = SuggestedPermissionRule(tool_name="Bash", rule_content="touch:*")

@@ -303,7 +303,7 @@ def test_a_one_time_or_negative_answer_adds_no_rule(tmp_path: Path) -> None:
 def test_an_answer_with_an_unknown_scope_adds_no_rule(tmp_path: Path) -> None:
     stored: list[object] = []
     rules = PermissionEngine(LocalWorkspace(tmp_path), answers=RememberedPermissionAnswers(stored.append))
-    answer = AllowAnswer(remember=cast("Any", "sesion"))
+    answer = AllowAnswer(remember=cast("Any", "sessoin"))
     rules.remember_permission_answer(make_tool_use("Bash", command="make"), answer)
     assert stored == []
     assert decide_command(rules, "make") == "ask"

@@ -330,7 +330,7 @@ def _select_aliases_for_list(allowed: AllowedModelList, settings: Settings) -> M
 def _is_override_permitted(allowed: AllowedModelList, model: str, override: str, settings: Settings) -> bool:
     """Return False if a user's override sends another known family than a managed list permits.
 
-    A gateway's own id says nothing about the model, so the list is about the id that it replaces.
+    A gateway's own id does not show the model, so the list applies to the id that it replaces.
     """
     if allowed.meanings is None or (model, override) in allowed.meanings:
         return True
