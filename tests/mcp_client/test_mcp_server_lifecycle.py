@@ -94,8 +94,10 @@ async def test_servers_of_an_agent_that_cannot_start_are_stopped(tmp_path: Path)
             "mcpServers": [{"own": make_rogue_config("plain")}],
         }
     }
+    file = tmp_path / "agents.json"  # names in a mapping would be checked at the start
+    file.write_text(json.dumps(agents))
     lead = [spawn_agent("child", subagent_type="worker"), "done"]
-    async with open_session(tmp_path, script_agents(lead=lead), {}, agents=agents) as session:
+    async with open_session(tmp_path, script_agents(lead=lead), {}, agents=str(file)) as session:
         await run_all_turns(session)
         (refused,) = list_result_texts(session)
         (pid,) = pids(session)
