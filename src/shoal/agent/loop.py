@@ -110,7 +110,9 @@ async def _run_tool_rounds(agent: AgentRunner) -> LoopResult:
             return LoopResult(
                 reason="max_turns",
                 requests=requests,
-                detail=f"stopped after {format_count_with_noun(requests, 'request')}",
+                detail=format_end_reason(
+                    "request_limit", requests=format_count_with_noun(requests, "request")
+                ),
             )
         if is_compaction_due(agent):
             await compact_conversation(agent, "auto")

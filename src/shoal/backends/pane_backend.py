@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from shoal.core.clock import Clock
+from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import ProcessError
 from shoal.core.task_groups import exit_task_group_without_wrapping
 from shoal.core.teams.member_backends import (
@@ -110,12 +111,12 @@ class ForeignMemberPaneProcess:
 
 def describe_pane_exit(end: PaneExit) -> str:
     if end.all_gone:
-        return "the program that displayed its pane ended"
+        return format_end_reason("pane_program_ended")
     if end.status is None:
-        return "its pane was closed"
+        return format_end_reason("pane_closed")
     if end.status < 0:
-        return f"it was killed by signal {-end.status}"
-    return f"it ended with status {end.status}"
+        return format_end_reason("killed_by_signal", signal=-end.status)
+    return format_end_reason("ended_with_status", status=end.status)
 
 
 class PaneBackend:

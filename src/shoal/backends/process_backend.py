@@ -19,6 +19,7 @@ from shoal.backends.guarded_processes import GuardedProcess, dispatch_guardian_m
 from shoal.backends.order_channel import GuardianOrderChannel, redecode_as_utf8
 from shoal.backends.socket_channel import SocketChannel
 from shoal.core.clock import Clock
+from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import ProcessError
 from shoal.core.ports import ChildProcessHandle, ProcessLauncher, ProcessLaunchSpec
 from shoal.core.teams.member_backends import MemberProcess, MemberProcessLaunchSpec
@@ -71,8 +72,9 @@ class ForkedMemberProcess:
         except ProcessError as error:
             return str(error)
         if status < 0:
-            return f"it was killed by signal {-status}"
-        return f"it ended with status {status}" + (self._log.read_last_traceback() if status else "")
+            return format_end_reason("killed_by_signal", signal=-status)
+        how = format_end_reason("ended_with_status", status=status)
+        return how + (self._log.read_last_traceback() if status else "")
 
     async def stop(self, *, grace: float = 2.0) -> None:
         """Send TERM to the process group, KILL after the grace; takes at most grace + 1 s."""

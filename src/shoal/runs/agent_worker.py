@@ -169,7 +169,9 @@ class AgentWorker:
 
 def _format_acceptance_failure(command: ShellCommandResult, output: str) -> str:
     exit_text = (
-        "did not finish in time" if command.exit_code is None else f"exited with status {command.exit_code}"
+        format_end_reason("command_timed_out")
+        if command.exit_code is None
+        else format_end_reason("command_exited", status=command.exit_code)
     )
     return format_run_notice(
         "acceptance_failed",

@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, structs
 from shoal.core.agents.identity import AgentIdentity
 from shoal.core.agents.subagents import ShellCommandResult
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
+from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import StateFileError, TeamStoreError
 from shoal.core.extensions.hooks import HookDecision
 from shoal.core.names import AgentName, TaskId, parse_agent_name, parse_task_id
@@ -347,7 +348,9 @@ class _TaskToolActions:
         if result.exit_code == 0:
             return None
         outcome = (
-            "did not finish in time" if result.exit_code is None else f"exited with status {result.exit_code}"
+            format_end_reason("command_timed_out")
+            if result.exit_code is None
+            else format_end_reason("command_exited", status=result.exit_code)
         )
         return format_tool_text(
             "TaskUpdate", "not_accepted", task=task.id, command=command, outcome=outcome, output=output
