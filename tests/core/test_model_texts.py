@@ -134,3 +134,9 @@ def test_every_text_of_a_tool_is_used_and_every_used_text_exists() -> None:
     quoted = set(re.findall(r"[\"'](\w+)[\"']", read_sources("tools") + read_sources("app")))
     assert used <= existing
     assert {key for _, key in existing} <= quoted
+
+
+def test_no_file_has_two_texts_with_one_name() -> None:
+    for path in PACKAGE.rglob("prompts/*.md"):
+        names = re.findall(r"^# (\S+)$", path.read_text(), re.MULTILINE)
+        assert len(names) == len(set(names)), path
