@@ -57,7 +57,7 @@ async def test_the_flags_of_a_run_reach_the_model(harness: SdkHarness) -> None:
             setting_sources=[],
             max_turns=5,
             stderr=stderr_lines.append,
-            extra_args={"debug-to-stderr": None, "quiet": None},
+            extra_args={"debug-to-stderr": None},
         )
     first = server.requests[0]
     assert messages.result.result == "read it"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -238,7 +239,10 @@ async def test_skills_of_a_definition_are_in_its_agents_context_from_the_start(
         lead=[spawn_agent("part-paint", subagent_type="painter"), "done"],
         paint=[call_tool("Read", file_path=str(home / "skills" / "style" / "SKILL.md")), join_conversation],
     )
-    async with open_session(project, script.model, agents=defined, skip_permissions=False) as session:
+    # In a file: the skills in a mapping of a program must exist when the session opens.
+    (project / "agents.json").write_text(json.dumps(defined))
+    agents = str(project / "agents.json")
+    async with open_session(project, script.model, agents=agents, skip_permissions=False) as session:
         session.runtime.knowledge.skills.add_plugin_skills("arts", skills=plugin)
         await run_all_turns(session)
     conversation = join_conversation(next(r for r in script.requests if "part-paint" in join_conversation(r)))

@@ -56,8 +56,10 @@ class ChangeTrackingRowMap(Generic[_Key, _Row]):
         self.mark_row_changed(key, offset)
 
     def mark_row_changed(self, key: _Key, offset: int) -> None:
-        self._changed.pop(key, None)
-        self._changed[key] = offset
+        """Mark a row as changed; a key without a row, as in a damaged journal, is ignored."""
+        if key in self._rows:
+            self._changed.pop(key, None)
+            self._changed[key] = offset
 
     def list_keys_changed_since(self, offset: int) -> list[_Key]:
         """Return the keys of rows changed at or after the offset, the oldest change first."""
