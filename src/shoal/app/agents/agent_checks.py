@@ -37,9 +37,7 @@ def refuse_unknown_names_in_option(agents: str | Mapping[str, Any] | None, runti
         definition = parsed.definition
         own_tools = [tool.schema.name for tool in _get_extra_tools(runtime, definition.name)]
         for field, problem in _find_problems(definition, runtime, (*own_tools, *FOREIGN_TOOL_NAMES)):
-            json_field = {"disallowed_tools": "disallowedTools", "mcp_servers": "mcpServers"}.get(
-                field, field
-            )
+            json_field = _JSON_NAMES.get(field, field)
             raise SettingsError(f"shoal.open: agents: {definition.name}: {json_field}: {problem}")
 
 

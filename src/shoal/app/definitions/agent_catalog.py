@@ -14,6 +14,7 @@ from shoal.app.definitions.agent_files import (
     AgentDefinitionFileCache,
     DefinitionResult,
     describe_replaced_definition_bytes,
+    list_unused_definition_parts,
     read_agent_file,
     validate_agent_tool_rules,
 )
@@ -112,13 +113,7 @@ class AgentCatalog:
     @property
     def unused_parts(self) -> tuple[str, ...]:
         """Warnings about parts of usable files that have no effect."""
-        return tuple(
-            sentence
-            for source in self._sources
-            for each in source.results
-            if not isinstance(each, DefinitionProblem)
-            for sentence in each.unused_parts
-        )
+        return list_unused_definition_parts(each for source in self._sources for each in source.results)
 
     def describe_replaced_bytes(self) -> tuple[str, ...]:
         """Return a sentence about files that are not UTF-8 text, if there are any."""

@@ -170,6 +170,9 @@ class ParsedDefinition(Protocol):
     @property
     def has_replaced_bytes(self) -> bool: ...
 
+    @property
+    def unused_parts(self) -> tuple[str, ...]: ...
+
 
 class DefinitionText(Struct, frozen=True):
     text: str
@@ -213,6 +216,18 @@ def _find_damaged_field(text: str) -> tuple[int, str] | None:
         if REPLACEMENT in line and field not in _PROSE_FIELDS:
             return start + number, field
     return None
+
+
+def list_unused_definition_parts(
+    results: Iterable[ParsedDefinition | DefinitionProblem],
+) -> tuple[str, ...]:
+    """Return warnings about parts of usable files that have no effect."""
+    return tuple(
+        sentence
+        for each in results
+        if not isinstance(each, DefinitionProblem)
+        for sentence in each.unused_parts
+    )
 
 
 def describe_replaced_definition_bytes(

@@ -6,7 +6,11 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
-from shoal.app.definitions.agent_files import DefinitionFileCache, describe_replaced_definition_bytes
+from shoal.app.definitions.agent_files import (
+    DefinitionFileCache,
+    describe_replaced_definition_bytes,
+    list_unused_definition_parts,
+)
 from shoal.app.definitions.plugin_set import PluginSet
 from shoal.app.definitions.precedence_index import DefinitionPrecedenceIndex
 from shoal.app.settings.project_directories import exclude_directory, iter_project_directories
@@ -93,13 +97,7 @@ class SkillCatalog:
     @property
     def unused_parts(self) -> tuple[str, ...]:
         """Warnings about parts of usable files that have no effect."""
-        return tuple(
-            sentence
-            for source in self._sources
-            for each in source.results
-            if not isinstance(each, DefinitionProblem)
-            for sentence in each.unused_parts
-        )
+        return list_unused_definition_parts(each for source in self._sources for each in source.results)
 
     def describe_replaced_bytes(self) -> tuple[str, ...]:
         """Return a sentence about files that are not UTF-8 text, if there are any."""
