@@ -15,7 +15,7 @@ from msgspec import Struct
 from shoal.agent.tool_calls import run_unrecorded_tool_call
 from shoal.app.agents.agent import Agent
 from shoal.app.agents.option_words import name_options_in_error
-from shoal.app.agents.program_agents import ProgramAgents, SpawnOptions
+from shoal.app.agents.program_agents import ProgramAgents, QuotaGuard, SpawnOptions
 from shoal.app.agents.result import build_agent_result, read_full_report
 from shoal.app.model_notices import format_session_notice
 from shoal.app.workflows.json_values import compute_digest, convert_json_value, to_json_value
@@ -28,8 +28,6 @@ from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import AgentRequestRefused, ShoalError, WorkflowError
 from shoal.core.events import (
     PREVIEW_LENGTH,
-    Event,
-    ModelRequestFailed,
     WorkflowPhaseStarted,
     WorkflowStepFinished,
     WorkflowStepStarted,
@@ -100,15 +98,10 @@ class StepRunner:
         """Work that agents left in worktrees, in the order in which the program got their answers."""
         self.started_count = 0
         self.finished_count = 0
-        self._quota_refusal = ""
+        self.quota = QuotaGuard()
         self._is_closed = False
         self._tasks: set[asyncio.Task[Any]] = set()
         """Tasks that wait for a step."""
-
-    def watch_quota(self, event: Event) -> None:
-        """Record that the provider refused a request because the quota is exhausted."""
-        if isinstance(event, ModelRequestFailed) and event.quota:
-            self._quota_refusal = event.reason
 
     def belongs_to(self, agents: ProgramAgents) -> bool:
         """Return True if the agents are those of the same session."""
@@ -460,8 +453,8 @@ class StepRunner:
             )
 
     def _refuse_after_quota_error(self) -> None:
-        if self._quota_refusal:
-            raise WorkflowError(format_session_notice("workflow_quota", reason=self._quota_refusal))
+        if self.quota.reason:
+            raise WorkflowError(format_session_notice("workflow_quota", reason=self.quota.reason))
 
 
 def _encode_agent_value(completion: AgentResult) -> dict[str, Any]:
