@@ -25,7 +25,13 @@ from shoal.app.workflows.step_log import StepLog, StepRecord
 from shoal.core.agents.subagents import AgentResult, RetainedWorktreeWork
 from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.core_texts import format_end_reason
-from shoal.core.errors import AgentRequestRefused, ShoalError, WorkflowError
+from shoal.core.errors import (
+    AgentRequestRefused,
+    ShoalError,
+    WorkflowChanged,
+    WorkflowError,
+    WorkflowStopped,
+)
 from shoal.core.events import (
     PREVIEW_LENGTH,
     WorkflowPhaseStarted,
@@ -99,6 +105,8 @@ class StepRunner:
         self.started_count = 0
         self.finished_count = 0
         self.quota = QuotaGuard()
+        self._errors: dict[int, WorkflowError] = {}
+        """Errors that the program got from steps."""
         self._is_closed = False
         self._tasks: set[asyncio.Task[Any]] = set()
         """Tasks that wait for a step."""
@@ -275,6 +283,8 @@ class StepRunner:
         recorded = self._log.take(path, requested.digest)
         self._count_agent(has_child=has_child)
         if recorded is not None and recorded.is_finished:
+            if recorded.error:
+                raise self._keep_error(recorded.number, WorkflowError(recorded.error))
             return recorded.value
         if recorded is not None and recorded.child is not None:
             value = self._find_agent_value(recorded.child)
@@ -316,7 +326,13 @@ class StepRunner:
         )
         self._record_start(step)
         with self._gate.execute_step():
-            value = await execute(step)
+            try:
+                value = await execute(step)
+            except (WorkflowChanged, WorkflowStopped):
+                raise
+            except WorkflowError as error:
+                self._record_error(step, error)
+                raise
             self._record_result(step, value)
             if recorded is not None and self._log.has_failed(recorded):
                 self._release_later_results(number)
@@ -429,6 +445,25 @@ class StepRunner:
             WorkflowStepFinished(agent=LEAD_ID, workflow=self.workflow, step=step.number, value=value)
         )
 
+    def _record_error(self, step: StepRecord, error: WorkflowError) -> None:
+        self._keep_error(step.number, error)
+        self._runtime.events.emit_event(
+            WorkflowStepFinished(
+                agent=LEAD_ID, workflow=self.workflow, step=step.number, value=None, error=str(error)
+            )
+        )
+
+    def _keep_error(self, number: int, error: WorkflowError) -> WorkflowError:
+        self._errors[number] = error
+        return error
+
+    def list_raised_steps(self, error: BaseException) -> tuple[int, ...]:
+        """Return the steps whose errors the program did not catch, so that this error ended it."""
+        texts = [str(each) for each in _list_causes(error)]
+        return tuple(
+            number for number, raised in self._errors.items() if any(str(raised) in text for text in texts)
+        )
+
     def _describe(self, prompt: str) -> str:
         text = to_one_line(prompt)
         return f"{self.phase}: {text}"[:_DESCRIPTION_LENGTH] if self.phase else text[:_DESCRIPTION_LENGTH]
@@ -455,6 +490,19 @@ class StepRunner:
     def _refuse_after_quota_error(self) -> None:
         if self.quota.reason:
             raise WorkflowError(format_session_notice("workflow_quota", reason=self.quota.reason))
+
+
+def _list_causes(error: BaseException) -> list[BaseException]:
+    """Return the error, the errors of its group, and their causes."""
+    found, remaining = list[BaseException](), [error]
+    while remaining:
+        each = remaining.pop()
+        if each in found:
+            continue
+        found.append(each)
+        remaining += each.exceptions if isinstance(each, BaseExceptionGroup) else ()
+        remaining += () if each.__cause__ is None else (each.__cause__,)
+    return found
 
 
 def _encode_agent_value(completion: AgentResult) -> dict[str, Any]:

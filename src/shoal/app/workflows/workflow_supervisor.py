@@ -212,7 +212,8 @@ class WorkflowSupervisor:
             raise
         except Exception as error:
             is_refused = isinstance(error, WorkflowChanged)
-            self._emit_end(running, "failed", f"{type(error).__name__}: {error}", refused=is_refused)
+            detail, raised = f"{type(error).__name__}: {error}", steps.list_raised_steps(error)
+            self._emit_end(running, "failed", detail, refused=is_refused, raised=raised)
             raise
         finally:
             await steps.close()
@@ -263,6 +264,7 @@ class WorkflowSupervisor:
         value: Any = None,
         *,
         refused: bool = False,
+        raised: tuple[int, ...] = (),
     ) -> None:
         running.ended = WorkflowEnded(
             agent=LEAD_ID,
@@ -271,6 +273,7 @@ class WorkflowSupervisor:
             detail=detail[:_DETAIL_LENGTH],
             value=value,
             refused=refused,
+            raised=raised,
         )
         self.agents.runtime.events.emit_event(running.ended)
 
