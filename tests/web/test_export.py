@@ -11,6 +11,7 @@ import pytest
 from agent_scripts import call_tool, run_all_turns, script_agents
 from shoal.app.run_access.run_handle import RunHandle
 from shoal.core.text.redaction import KEY_SHAPE_REDACTOR
+from shoal.models.scripted_model import ScriptedModel
 from shoal.surfaces.cli.main import run_command_line as shoal_command
 from shoal.surfaces.web.run_page import export_run_data, render_run_page
 from team_scripts import get_home, open_session, script_team, spawn_member
@@ -48,6 +49,19 @@ async def test_an_exported_page_contains_the_whole_run_and_no_script_or_key(tmp_
     assert tasks == {"1": "completed"}
     assert set(data["transcripts"]) == {"lead", "ann@crew"}
     assert any("alert(1)" in str(entry) for entry in data["transcripts"]["lead"])
+
+
+async def test_an_exported_command_is_shown_as_it_was_typed(tmp_path: Path) -> None:
+    command = get_home() / "commands" / "tide.md"
+    command.parent.mkdir(parents=True)
+    command.write_text("When is high water in $ARGUMENTS?")
+    model = ScriptedModel(["At six."])
+    async with open_session(tmp_path, model) as session:
+        await run_all_turns(session, "/tide Bergen")
+    data = export_run_data(RunHandle(session=session.id, home=get_home()))
+    texts = [block["text"] for entry in data["transcripts"]["lead"] for block in entry["blocks"]]
+    assert texts == ["/tide Bergen", "When is high water in Bergen?", "At six."]
+    assert "command-name" not in str(data)
 
 
 @pytest.mark.spec("USR-18")
