@@ -122,7 +122,7 @@ class MutationRun:
 
     def choose_tests(self, mutant: Mutant) -> list[str]:
         """Choose the tests to run for a mutant, the quickest first."""
-        tests = self.calls.get(f"{mutant.module}:{mutant.function_line}", [])
+        tests = self.calls.get(f"{mutant.module}:{mutant.function}", [])
         return sorted(tests, key=lambda test: self.seconds.get(test, 0.0))[:MAX_TESTS]
 
     def try_mutant(self, mutant: Mutant) -> Verdict:
