@@ -47,7 +47,10 @@ def print_line(line: str) -> None:
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument(
-        "--map", nargs="*", metavar="ARG", help="record anew which tests call which functions, and exit"
+        "--map",
+        nargs=argparse.REMAINDER,
+        metavar="ARG",
+        help="record again which tests call which functions, and exit; arguments are for pytest",
     )
     parser.add_argument(
         "--room", choices=[room.name for room in ROOMS], action="append", help="only this room"
