@@ -65,16 +65,8 @@ class MutantFinder:
 
     def _walk(self, node: ast.AST, function: str, prefix: str) -> Iterator[Mutant]:
         """Walk a node of a function; `prefix` precedes the names of functions and classes in it."""
-        if isinstance(node, ast.ClassDef):
-            if not any(isinstance(base, ast.Name) and base.id in SKIPPED_BASES for base in node.bases):
-                for statement in node.body:
-                    yield from self._walk(statement, function, f"{prefix}{node.name}.")
-            return
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            if node.name not in SKIPPED_FUNCTIONS:
-                name = f"{prefix}{node.name}"
-                for statement in node.body:
-                    yield from self._walk(statement, name, f"{name}.<locals>.")
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from self._walk_definition(node, function, f"{prefix}{node.name}")
             return
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             return
@@ -87,6 +79,21 @@ class MutantFinder:
         )
         for child in children:
             yield from self._walk(child, function, prefix)
+
+    def _walk_definition(
+        self, node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef, function: str, name: str
+    ) -> Iterator[Mutant]:
+        prefix = f"{name}.<locals>."
+        if isinstance(node, ast.ClassDef):
+            if any(isinstance(base, ast.Name) and base.id in SKIPPED_BASES for base in node.bases):
+                return
+            prefix = f"{name}."
+        elif node.name in SKIPPED_FUNCTIONS:
+            return
+        else:
+            function = name
+        for statement in node.body:
+            yield from self._walk(statement, function, prefix)
 
     def _change(self, node: ast.AST, function: str) -> Iterator[Mutant]:
         for replaced, text in self._replacements(node):

@@ -9,6 +9,17 @@ import pytest
 from tests.mutation.mutants import MutantFinder, draw_mutants
 from tests.mutation.rooms import ROOMS, ROOT, Room
 
+NESTED = """
+class Guard:
+    def check(self):
+        def decide():
+            return 1
+        return decide
+
+    class Inner:
+        def decide(self):
+            return 3
+"""
 SOURCE = """
 def decide(age, names):
     "Text with 1 == 1 is not changed."
@@ -34,6 +45,16 @@ def test_every_kind_of_change_is_found_once() -> None:
         (7, "age + 1", "(age - 1)"),
         (7, "1", "2"),
     ]
+
+
+def test_a_mutant_has_the_name_that_calls_of_its_function_are_recorded_with() -> None:
+    """Calls are recorded with the qualified name of the code that is entered."""
+    found = MutantFinder(Path("nested.py"), NESTED.encode()).find()
+    assert {mutant.before: mutant.function for mutant in found} == {
+        "1": "Guard.check.<locals>.decide",
+        "decide": "Guard.check",
+        "3": "Guard.Inner.decide",
+    }
 
 
 @pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.name)
