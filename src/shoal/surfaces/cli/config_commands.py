@@ -31,7 +31,7 @@ global_option = click.option(
     "--origin", is_flag=True, help="Show where each value comes from: file and line, variable or flag."
 )
 @settings_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with origins.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object with each value and its source.")
 def show_settings(*, user_only: bool, origin: bool, settings: str | None, as_json: bool) -> int:
     """Print every setting with its value. Managed settings take precedence, then --settings, the
     project's local settings, the project's settings, and your own. Permission rules from all of them are
