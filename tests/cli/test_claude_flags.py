@@ -137,8 +137,8 @@ async def test_settings_are_listed_and_read_by_the_names_of_claude_code(
         "null",
     )
     assert (await run("get", "env"), await run("get", "model")) == ('{"X_TOKEN": "(hidden)"}', "opus")
-    unknown = await shoal("config", "get", "thme")
-    assert (unknown.code, "There is no setting 'thme'. Did you mean theme?" in unknown.err) == (1, True)
+    unknown = await shoal("config", "get", "themes")
+    assert (unknown.code, "There is no setting 'themes'. Did you mean theme?" in unknown.err) == (1, True)
     assert await run("list") == await run("ls") == await run("show")
     rows = dict(line.split(maxsplit=1) for line in (await run("list", "-g")).splitlines())
     assert rows == {
