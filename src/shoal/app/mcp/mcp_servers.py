@@ -111,8 +111,6 @@ class SessionMcpServerManager:
         self._optional_start = asyncio.Event()
         self._started: float | None = None
         self._settled = False
-        self.has_late_servers = False
-        """True if a server was still connecting at the first request."""
 
     async def __aenter__(self) -> SessionMcpServerManager:
         await self._group.__aenter__()
@@ -172,7 +170,7 @@ class SessionMcpServerManager:
                     while any(managed.status == "pending" for managed in required):
                         await self._change_event.wait()
         # Later tools are appended, because a prompt cache depends on the order of tools.
-        self._settled, self.has_late_servers = True, bool(self.list_pending_names())
+        self._settled = True
 
     async def wait_for_pending(self, seconds: float) -> None:
         """Wait at most this long until no server is still connecting."""
