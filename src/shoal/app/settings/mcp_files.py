@@ -46,7 +46,7 @@ class ConfiguredMcpServers(Struct, frozen=True, kw_only=True):
     is_plugin_only: bool = False
     """True if only managed files and plug-ins may define servers."""
     switched_off: frozenset[str] = frozenset()
-    """Names of servers that settings turn off, whichever file defines them."""
+    """Names of servers that settings turn off in all files."""
     channel_names: frozenset[str] = frozenset()
     """Servers that may push messages to the lead."""
     relayed: tuple[McpServerStatus, ...] = ()
