@@ -316,12 +316,14 @@ class ShellCommandRules:
             return True
         if not self._can_look_up or not analysis.is_complete or command.strip() in self._whole_commands:
             return False
+        programs = self._programs
         for part in analysis.parts:
             words = part.words if part.argv is None else part.argv
             if part.via or part.code or (part.globs and 0 in part.globs):
                 return False
             if words:
-                if words[0] is None or self._may_be_about(words[0]):
+                name = words[0]
+                if name is None or (programs.get(name) is not False and self._may_be_about(name)):
                     return False
             elif part.argv is None:
                 return False
