@@ -191,7 +191,7 @@ async def run_far_team(
                 await team.wait_for_completed(4)
                 yield team
                 await running
-            assert services.count_completed() == task_count, team.notes
+            assert services.count_completed() == task_count, team.describe()
         check_board(services, task_count)
         check_reports(services, workers, task_count)
         check_zombies(services, workers, server, team)
