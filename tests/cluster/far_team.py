@@ -160,7 +160,17 @@ class FarTeam:
     def describe(self) -> str:
         members = [(each.name, each.state, each.down_cause) for each in self.session.teams.list_members()]
         done, requests = self.services.count_completed(), self.count_requests()
-        return f"{done} tasks done, {members}, requests by key: {requests}, notes: {self.notes}"
+        left = self.services.read_rows(
+            "SELECT number, status, owner FROM shoal.tasks WHERE status <> 'completed' ORDER BY number"
+        )
+        errors = self.services.read_rows(
+            "SELECT agent, convert_from(line, 'UTF8') FROM shoal.transcript_lines "
+            """WHERE convert_from(line, 'UTF8') ~ '"is_error": ?true'"""
+        )
+        return (
+            f"{done} tasks done, left: {left}, {members}, requests by key: {requests}, notes: {self.notes}, "
+            f"failed calls: {errors}"
+        )
 
     def count_requests(self) -> Counter[str]:
         return Counter(request.headers.get("x-api-key", "") for request in self.server.requests)
