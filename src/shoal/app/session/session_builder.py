@@ -214,7 +214,14 @@ def _create_supervisor_and_teams(
     agent_tools = (
         *_build_agent_tools(runtime.config, supervisor, teams),
         *build_team_tools(teams),
-        *build_background_tools(supervisor, runtime.processes.shells, teams, workflows.scripts),
+        *build_background_tools(
+            supervisor,
+            runtime.processes.shells,
+            teams,
+            workflows.scripts,
+            has_output=not runtime.settings.foreign.tools.is_background_disabled
+            or runtime.settings.own.workflow_tool,
+        ),
         *([build_workflow_tool(workflows.scripts)] if runtime.settings.own.workflow_tool else ()),
         runtime.knowledge.create_skill_tool(supervisor),
     )
