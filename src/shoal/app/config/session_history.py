@@ -53,7 +53,7 @@ def choose_session_store(options: Options, settings: Settings, exit_stack: Async
 
 
 def open_resumable_store(options: Options, store: Store, settings: Settings) -> Store:
-    """Return the store with earlier sessions; a session without persistence has an empty store of its own."""
+    """Return the store with earlier sessions; a session without persistence has its own, empty store."""
     return store if options.persist else open_configured_store(settings, options.store)
 
 
