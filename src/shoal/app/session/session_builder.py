@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -49,6 +49,7 @@ from shoal.app.session.lifecycle_hooks import SessionLifecycleHookRunner
 from shoal.app.settings.configured_rules import find_skipped_flag_rules
 from shoal.app.workflows.workflow_supervisor import WorkflowSupervisor
 from shoal.core.agents.agent_definitions import AgentCapabilities
+from shoal.core.conversation.model_requests import ToolSchema
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import AgentRequestRefused, SettingsError, ShoalError
 from shoal.core.extensions.hooks import BackgroundHookNotice
@@ -147,7 +148,9 @@ async def build_session_parts(options: Options, exit_stack: AsyncExitStack) -> S
     await exit_stack.enter_async_context(workflows)
     lead = _create_lead(runtime, teams)
     runtime.agents.running.set_lead(lead)
-    runtime.servers.subscribe_to_tool_changes(lambda: lead.set_tools(*_select_lead_tools(runtime)))
+    runtime.servers.subscribe_to_tool_changes(
+        lambda: lead.set_tools(*_select_lead_tools(runtime, lead.schemas.requested))
+    )
     return SessionParts(
         runtime=runtime,
         lead=lead,
@@ -385,8 +388,13 @@ def _create_lead(runtime: Runtime, teams: SessionTeams | MemberHost) -> AgentRun
     )
 
 
-def _select_lead_tools(runtime: Runtime) -> tuple[Mapping[str, Tool], frozenset[str]]:
-    """Return the tools of the lead, and the names of those that it has to search for."""
+def _select_lead_tools(
+    runtime: Runtime, requested: Sequence[ToolSchema] = ()
+) -> tuple[Mapping[str, Tool], frozenset[str]]:
+    """Return the tools of the lead, and the names of those that it has to search for.
+
+    `requested` are the schemas in its last request.
+    """
     tools = select_lead_tools(
         runtime.options,
         runtime.settings,
@@ -402,7 +410,7 @@ def _select_lead_tools(runtime: Runtime) -> tuple[Mapping[str, Tool], frozenset[
         tools,
         AgentCapabilities(tools=named if is_limited else None),
         rules=runtime.lead.permissions.get_active_rules(),
-        is_lead=True,
+        lead_tools=[schema.name for schema in requested],
     )
 
 
