@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import shoal
 from agent_scripts import run_all_turns
+from shoal.app.run_access.stored_runs import StoredRuns
 from shoal.surfaces.web.web_server import WebServerAddress, serve_web_view
 from team_scripts import get_home
 from web_client import TIMEOUT, TOKEN
@@ -32,6 +34,9 @@ class WebThread:
     def run_coroutine(self, coroutine: Coroutine[Any, Any, _Result]) -> _Result:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(TIMEOUT)
 
+    def start_coroutine(self, coroutine: Coroutine[Any, Any, _Result]) -> Future[_Result]:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
     def call_soon(self, callback: Callable[[], object]) -> None:
         self._loop.call_soon_threadsafe(callback)
 
@@ -43,7 +48,8 @@ class WebThread:
         address: asyncio.Future[str] = self._loop.create_future()
         self._server_stop = asyncio.Event()
         place = WebServerAddress(host="127.0.0.1", port=port, token=TOKEN)
-        work = serve_web_view(get_home(), place, on_ready=address.set_result, ended=self._server_stop)
+        runs = StoredRuns(home=get_home())
+        work = serve_web_view(runs, place, on_ready=address.set_result, ended=self._server_stop)
         self._server_task = self._loop.create_task(work)
         self.base = (await address).partition("/?")[0]
         return address.result()

@@ -55,6 +55,11 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
     "sleep negative": (lambda flow: flow.sleep(-1), ValueError, "got -1."),
     "sleep text": (lambda flow: flow.sleep("1"), TypeError, "expected a number of seconds, got '1'."),
     "sleep bool": (lambda flow: flow.sleep(True), TypeError, "got True."),
+    "ask set": (
+        lambda flow: flow.ask("Go?", {"yes"}),
+        TypeError,
+        "flow.ask(): options: expected a list of strings, got {'yes'}.",
+    ),
     "pipeline sync": (
         lambda flow: flow.pipeline([1, 2], add_one),
         TypeError,
@@ -296,6 +301,14 @@ async def two(flow: shoal.Workflow, branch: str, dry_run: bool = False) -> str:
         (one, "branhc=main", "Did you mean branch?"),
         (one, "force=main", "/one has no argument 'force'."),
         (one, "use main branhc=main", "Did you mean branch?"),
+        (two, "branch=a branch=b", "/two: the argument 'branch' is given twice. Leave one out. If branch="),
+        (two, "dry_run=true branch=a dry_run=true", "the argument 'dry_run' is given twice"),
+        (one, "branch=main branch=main", "the argument 'branch' is given twice"),
+        (
+            two,
+            '{"branch": "a", "branch": "b"}',
+            "is not JSON: the name 'branch' is given twice in one object",
+        ),
         (one, "branch=main force=1", 'put the text in quotes: branch="main force=1"'),
     ],
 )
@@ -314,6 +327,7 @@ def test_a_misspelled_argument_of_a_typed_command_is_refused(
         (two, "branch=a==b", {"branch": "a==b"}),
         (two, "branch=https://host/?force=1", {"branch": "https://host/?force=1"}),
         (two, 'branch="main force=true"', {"branch": "main force=true"}),
+        (two, 'branch="a branch=b" dry_run=true', {"branch": "a branch=b", "dry_run": True}),
         (two, '{"branch": "main force=true"}', {"branch": "main force=true"}),
         (one, "explain why x=1 holds", {"branch": "explain why x=1 holds"}),
         (one, "main", {"branch": "main"}),

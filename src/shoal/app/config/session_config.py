@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 import shoal
+from shoal.agent.forks import FORK_KIND
 from shoal.app.config.assistant_mode import is_assistant_mode
 from shoal.app.config.coordinator_mode import is_coordinator_mode
 from shoal.app.config.lead_agent import apply_lead_agent
@@ -97,6 +98,11 @@ class SessionConfig(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
     """Notes for the user about the configuration."""
 
+    def list_agent_types(self) -> list[str]:
+        """Return the types that agents of the session can have, without agents that a program adds later."""
+        defined = (each.name for each in self.definitions.all())
+        return [*defined, FORK_KIND, *self.settings.own.teammate_programs]
+
 
 def load_session_config(options: Options, exit_stack: AsyncExitStack) -> SessionConfig:
     """Load the configuration and lock the session until `exit_stack` closes. Raises `ShoalError`."""
@@ -145,7 +151,7 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
     jitter = ids.derive_generator().random
     store = choose_session_store(options, settings, exit_stack)
     history = (
-        open_session_history(options, store, settings.home, str(cwd), ids)
+        open_session_history(options, store, settings, str(cwd), ids)
         if (membership := options.membership) is None or membership.channel is None
         else open_member_history(membership, store, settings)
     )

@@ -142,8 +142,6 @@ class McpServerAdmin:
                     host,
                     ToolRegistry(),
                     startup_wait=2 * CONNECT_TIMEOUT,
-                    is_trusted=lambda _: False,
-                    is_permitted=lambda _: False,
                 ) as servers:
                     await servers.wait_until_ready()
                     return servers.list_statuses()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -42,12 +42,14 @@ from shoal.app.mcp.mcp_channels import McpChannelMessageQueue
 from shoal.app.model_notices import format_session_notice
 from shoal.app.options import Options
 from shoal.app.run_access.run_handle import CrossSessionMessenger
+from shoal.app.run_access.stored_runs import list_reachable_runs
 from shoal.app.runtime.runtime import Runtime, open_runtime
 from shoal.app.session.control_handler import handle_control_command
 from shoal.app.session.lifecycle_hooks import SessionLifecycleHookRunner
 from shoal.app.settings.configured_rules import find_skipped_flag_rules
 from shoal.app.workflows.workflow_supervisor import WorkflowSupervisor
 from shoal.core.agents.agent_definitions import AgentCapabilities
+from shoal.core.conversation.model_requests import ToolSchema
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import AgentRequestRefused, SettingsError, ShoalError
 from shoal.core.extensions.hooks import BackgroundHookNotice
@@ -146,7 +148,9 @@ async def build_session_parts(options: Options, exit_stack: AsyncExitStack) -> S
     await exit_stack.enter_async_context(workflows)
     lead = _create_lead(runtime, teams)
     runtime.agents.running.set_lead(lead)
-    runtime.servers.subscribe_to_tool_changes(lambda: lead.set_tools(*_select_lead_tools(runtime)))
+    runtime.servers.subscribe_to_tool_changes(
+        lambda: lead.set_tools(*_select_lead_tools(runtime, lead.schemas.requested))
+    )
     return SessionParts(
         runtime=runtime,
         lead=lead,
@@ -256,7 +260,9 @@ def _build_agent_tools(
         teams=True,
         resources=config.settings.own.teammate_mode == "ray",
     )
-    send_to_session = CrossSessionMessenger(config.settings.home).send
+    send_to_session = CrossSessionMessenger(
+        partial(list_reachable_runs, config.store, config.settings.home)
+    ).send
     return build_agent_tools(
         supervisor,
         teams,
@@ -382,8 +388,13 @@ def _create_lead(runtime: Runtime, teams: SessionTeams | MemberHost) -> AgentRun
     )
 
 
-def _select_lead_tools(runtime: Runtime) -> tuple[Mapping[str, Tool], frozenset[str]]:
-    """Return the tools of the lead, and the names of those that it has to search for."""
+def _select_lead_tools(
+    runtime: Runtime, requested: Sequence[ToolSchema] = ()
+) -> tuple[Mapping[str, Tool], frozenset[str]]:
+    """Return the tools of the lead, and the names of those that it has to search for.
+
+    `requested` are the schemas in its last request.
+    """
     tools = select_lead_tools(
         runtime.options,
         runtime.settings,
@@ -399,7 +410,7 @@ def _select_lead_tools(runtime: Runtime) -> tuple[Mapping[str, Tool], frozenset[
         tools,
         AgentCapabilities(tools=named if is_limited else None),
         rules=runtime.lead.permissions.get_active_rules(),
-        is_lead=True,
+        lead_tools=[schema.name for schema in requested],
     )
 
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 REPLAYED_EVENTS = 200
 """Number of an agent's earlier events printed at the start."""
+READ_DELAY = 0.05
+"""Seconds between an event and its display; all viewers of a team wake for each event of each member."""
 
 
 @click.command("view")
@@ -41,10 +43,10 @@ REPLAYED_EVENTS = 200
 def view_command(*, session: str, agent: str, leave: bool) -> int:
     """Show AGENT (a name or an id) in the run SESSION (the beginning of its id), and send it what you
     type."""
-    from shoal.app.run_access.run_handle import find_run, load_agent_statuses
-    from shoal.app.settings.settings import find_process_shoal_home
+    from shoal.app.run_access.run_handle import load_agent_statuses
+    from shoal.app.run_access.stored_runs import find_process_run, run_with_current_copies
 
-    run = find_run(find_process_shoal_home(), session)
+    run = find_process_run(session)
     screen = open_terminal_screen(sys.stdout)
     is_terminal = sys.stdin.isatty()
     view = TerminalAgentViewer(run, agent, screen, exits_with_agent=leave or not is_terminal)
@@ -57,7 +59,8 @@ def view_command(*, session: str, agent: str, leave: bool) -> int:
             f"The run {run.session[:8]} has ended and had no agent {agent!r}. Its agents: {names}."
         )
     try:
-        return asyncio.run(view.run_with_prompt() if is_terminal else view.follow_agent())
+        work = view.run_with_prompt() if is_terminal else view.follow_agent()
+        return asyncio.run(run_with_current_copies(run.copies, work))
     except KeyboardInterrupt:
         return exit_codes.INTERRUPTED
 
@@ -133,7 +136,9 @@ class TerminalAgentViewer:
             self._print_journal_record(record)
         if not pending_records:
             self._printer.print_note(f"{self._printer.name} has not started yet", YELLOW)
-        async for record in follow_journal(journal, offset, is_running=lambda: self._run.is_live):
+        async for record in follow_journal(
+            journal, offset, is_running=lambda: self._run.is_live, delay=READ_DELAY
+        ):
             if self._is_about_agent(record):
                 self._print_journal_record(record)
             if self._is_over:
