@@ -30,6 +30,7 @@ pytest_plugins = [
     "tier_marks",
     "needs_marks",
     "spec_marks",
+    "text_encoding",
     "program_forks",
     "shuffled_order",
     "tmux_server",
