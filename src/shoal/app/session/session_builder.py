@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -48,6 +48,7 @@ from shoal.app.session.lifecycle_hooks import SessionLifecycleHookRunner
 from shoal.app.settings.configured_rules import find_skipped_flag_rules
 from shoal.app.workflows.workflow_supervisor import WorkflowSupervisor
 from shoal.core.agents.agent_definitions import AgentCapabilities
+from shoal.core.conversation.model_requests import ToolSchema
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import AgentRequestRefused, SettingsError, ShoalError
 from shoal.core.extensions.hooks import BackgroundHookNotice
@@ -146,7 +147,9 @@ async def build_session_parts(options: Options, exit_stack: AsyncExitStack) -> S
     await exit_stack.enter_async_context(workflows)
     lead = _create_lead(runtime, teams)
     runtime.agents.running.set_lead(lead)
-    runtime.servers.subscribe_to_tool_changes(lambda: lead.set_tools(*_select_lead_tools(runtime)))
+    runtime.servers.subscribe_to_tool_changes(
+        lambda: lead.set_tools(*_select_lead_tools(runtime, lead.schemas.requested))
+    )
     return SessionParts(
         runtime=runtime,
         lead=lead,
@@ -213,7 +216,14 @@ def _create_supervisor_and_teams(
     agent_tools = (
         *_build_agent_tools(runtime.config, supervisor, teams),
         *build_team_tools(teams),
-        *build_background_tools(supervisor, runtime.processes.shells, teams, workflows.scripts),
+        *build_background_tools(
+            supervisor,
+            runtime.processes.shells,
+            teams,
+            workflows.scripts,
+            has_output=not runtime.settings.foreign.tools.is_background_disabled
+            or runtime.settings.own.workflow_tool,
+        ),
         *([build_workflow_tool(workflows.scripts)] if runtime.settings.own.workflow_tool else ()),
         runtime.knowledge.create_skill_tool(supervisor),
     )
@@ -375,8 +385,13 @@ def _create_lead(runtime: Runtime, teams: SessionTeams | MemberHost) -> AgentRun
     )
 
 
-def _select_lead_tools(runtime: Runtime) -> tuple[Mapping[str, Tool], frozenset[str]]:
-    """Return the tools of the lead, and the names of those that it has to search for."""
+def _select_lead_tools(
+    runtime: Runtime, requested: Sequence[ToolSchema] = ()
+) -> tuple[Mapping[str, Tool], frozenset[str]]:
+    """Return the tools of the lead, and the names of those that it has to search for.
+
+    `requested` are the schemas in its last request.
+    """
     tools = select_lead_tools(
         runtime.options,
         runtime.settings,
@@ -392,7 +407,7 @@ def _select_lead_tools(runtime: Runtime) -> tuple[Mapping[str, Tool], frozenset[
         tools,
         AgentCapabilities(tools=named if is_limited else None),
         rules=runtime.lead.permissions.get_active_rules(),
-        is_lead=True,
+        lead_tools=[schema.name for schema in requested],
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.app.settings.claude_json import CLAUDE_JSON
 from shoal.app.settings.foreign_settings import is_mcp_server_permitted
 from shoal.app.settings.managed_switches import is_plugin_only
 from shoal.app.settings.project_directories import iter_project_directories
@@ -18,7 +19,7 @@ from shoal.core.errors import SettingsError
 from shoal.core.extensions.mcp_servers import MCP_PREFIX, McpServerConfig, McpServerStatus, McpStdioConfig
 from shoal.wire.json_comments import blank_json_comments, decode_commented_json
 from shoal.wire.json_line_numbers import find_json_key_line
-from shoal.wire.mcp_codec import ParsedMcpServers, encode_mcp_server, parse_mcp_servers
+from shoal.wire.mcp_codec import ParsedMcpServers, parse_mcp_servers
 from shoal.wire.settings_codec import SettingsDocument
 
 if TYPE_CHECKING:
@@ -40,6 +41,12 @@ class ConfiguredMcpServers(Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
     managed_by: str = ""
     """Managed file that alone defines the servers; empty if there is none."""
+    is_strict: bool = False
+    """True if only the servers that a flag gives may run."""
+    is_plugin_only: bool = False
+    """True if only managed files and plug-ins may define servers."""
+    switched_off: frozenset[str] = frozenset()
+    """Names of servers that settings turn off in all files."""
     channel_names: frozenset[str] = frozenset()
     """Servers that may push messages to the lead."""
     relayed: tuple[McpServerStatus, ...] = ()
@@ -152,6 +159,9 @@ def load_mcp_servers(
         untrusted=() if strict or managed else tuple(_iter_untrusted_mcp_servers(settings, servers)),
         problems=(*problems.values(), *duplicates, *refused),
         managed_by=managed[0].name if managed else "",
+        is_strict=strict,
+        is_plugin_only=is_plugin_only(settings.documents, "mcp"),
+        switched_off=frozenset(switched_off),
     )
 
 
@@ -178,13 +188,13 @@ def has_mcp_server(path: Path, name: str) -> bool:
 
 
 def set_or_remove_mcp_server(
-    path: Path, name: str, server: McpServerConfig | None, *, section: Sequence[str] = ()
+    path: Path, name: str, entry: Mapping[str, Any] | None, *, section: Sequence[str] = ()
 ) -> bool:
     """Put a server into a file, or remove it with None; return whether it existed. Raises `SettingsError`.
 
     `section` is the path of the object that contains `mcpServers`.
     """
-    from shoal.app.settings.settings_writer import edit_json_file
+    from shoal.app.settings.settings_writer import edit_claude_json, edit_json_file
 
     def edit_servers(raw: dict[str, Any]) -> bool:
         for key in section:
@@ -196,13 +206,14 @@ def set_or_remove_mcp_server(
             raise SettingsError(f"{path}: mcpServers is not an object. Fix it by hand.", path=path)
         existed = name in servers
         servers.pop(name, None)
-        if server is not None:
-            servers[name] = encode_mcp_server(server)
+        if entry is not None:
+            servers[name] = dict(entry)
         if not servers:
             del raw["mcpServers"]
         return existed
 
-    return edit_json_file(path, edit_servers)
+    edit_file = edit_claude_json if path.name == CLAUDE_JSON else edit_json_file
+    return edit_file(path, edit_servers)
 
 
 def _parse_mcp_server_json(text: str, name: str) -> dict[str, Any]:
