@@ -240,7 +240,7 @@ async def test_unknown_tools_of_agents_are_listed_with_the_nearest_name(
     known = "Read, Task, MultiEdit, Bash(git:*), mcp__tides, mcp__tides__now, mcp__own__x, mcp__*"
     (home / "agents").mkdir()
     (home / "agents/a.md").write_text(
-        f"---\nname: a\ndescription: d\ntools: {known}, Raed, LSP, Zzz, mcp__tide__x\n"
+        f"---\nname: a\ndescription: d\ntools: {known}, Reads, LSP, Zzz, mcp__tide__x\n"
         "mcpServers: [{own: {command: x}}]\n---\np\n"
     )
     items = json.loads((await shoal("doctor", "--claude", "--json")).out)["items"]
@@ -248,7 +248,7 @@ async def test_unknown_tools_of_agents_are_listed_with_the_nearest_name(
         each["item"]: (each["use"], each["advice"]) for each in items if each["item"].startswith("tool ")
     }
     assert found == {
-        "tool Raed of the agent a": ("not used", "4: there is no such tool; did you mean Read?"),
+        "tool Reads of the agent a": ("not used", "4: there is no such tool; did you mean Read?"),
         "tool LSP of the agent a": ("not used", "4: Shoal does not have this tool"),
         "tool Zzz of the agent a": ("not used", "4: there is no such tool"),
         "tool mcp__tide__x of the agent a": (
