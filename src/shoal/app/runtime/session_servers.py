@@ -17,7 +17,6 @@ from shoal.app.mcp.mcp_servers import SessionMcpServerManager
 from shoal.app.runtime.event_bus import EventBus
 from shoal.app.settings.mcp_files import check_relayed_server, is_server_permitted, load_mcp_servers
 from shoal.backends.guarded_processes import GuardedProcessLauncher
-from shoal.core.conversation.tools import ToolRegistry
 from shoal.core.extensions.mcp_servers import McpServerConfig
 from shoal.workspaces.local_workspace import LocalWorkspace
 
@@ -30,7 +29,6 @@ def create_mcp_servers(
     workspace: LocalWorkspace,
     processes: GuardedProcessLauncher,
     directory: Path,
-    tools: ToolRegistry,
     events: EventBus,
 ) -> SessionMcpServerManager:
     """Create the servers. Raises `SettingsError` for an unusable flag."""
@@ -63,7 +61,6 @@ def create_mcp_servers(
     servers = SessionMcpServerManager(
         configured,
         client_context,
-        tools,
         startup_wait=wait if settings.own.mcp_wait is None else settings.own.mcp_wait,
         is_trusted=partial(is_agent_trusted, settings.home, workspace.root),
         is_permitted=partial(is_server_permitted, settings),
