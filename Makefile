@@ -55,12 +55,9 @@ test-pythons: ## run the tests of every change with Python 3.12 and 3.13 (PYTHON
 		".venv-$$v/bin/python" -m pip install --quiet --editable . --group dev && \
 		echo "Python $$v" && PATH="$(CURDIR)/.venv-$$v/bin:$$PATH" ".venv-$$v/bin/python" -m pytest $(PARALLEL) $(ARGS) || exit 1; done
 
-# A test that fails with others and passes alone is a bug too, but not of the change that is checked.
-AGAIN = echo "Running the failed tests again, alone; those that pass now depend on timing:"
-
 check: setup-test ## lint, format, types, layers, and the tests of every change
 	@$(MAKE) --no-print-directory lint types layers
-	@$(VENV)/python -m pytest $(PARALLEL) || { $(AGAIN); $(VENV)/python -m pytest --last-failed --last-failed-no-failures none; }
+	@$(VENV)/python -m pytest $(PARALLEL)
 
 check-all: setup-test ## lint, format, types, layers, and all tests of both tiers, none of them twice
 	@$(MAKE) --no-print-directory lint types layers

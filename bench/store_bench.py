@@ -44,8 +44,8 @@ def measure_store(size: StoreBenchSize) -> Section:
             address = server.create_empty_database()
             files = f"file:{root / 'files'}"
             figures = [
-                _compare_rates("a post", "post", size, address, files, root, round(1_000 / 3_000, 2)),
-                _compare_rates("a claim", "claim", size, address, files, root, round(1_000 / 4_000, 2)),
+                *_compare_rates("a post", "post", size, address, files, root, round(1_000 / 3_000, 2)),
+                *_compare_rates("a claim", "claim", size, address, files, root, round(1_000 / 4_000, 2)),
                 _measure_wake(size, address, root),
                 *_measure_board_sizes(size, address, root),
             ]
@@ -62,17 +62,27 @@ def measure_store(size: StoreBenchSize) -> Section:
 
 def _compare_rates(
     name: str, work: str, size: StoreBenchSize, address: str, files: str, root: Path, target: float
-) -> Figure:
-    ours, bare = (_measure_rate(work, size, place, root) for place in (address, files))
-    return Figure(
-        name=f"{name}, {size.clients} processes at once", ours=ours, bare=bare, target=target, judged="wall"
-    )
+) -> list[Figure]:
+    ours, on_files = (_measure_rate(work, size, place, root) for place in (address, files))
+    sql = _measure_rate(f"sql-{work}", size, address, root)
+    return [
+        Figure(
+            name=f"{name}, {size.clients} processes at once",
+            ours=ours,
+            bare=on_files,
+            target=target,
+            judged="wall",
+        ),
+        Figure(name="  files: plain SQL on the same server", ours=ours, bare=sql, judged="wall"),
+    ]
 
 
 def _measure_rate(work: str, size: StoreBenchSize, address: str, root: Path) -> TimeSpent:
     """Return the milliseconds for one operation of all clients together."""
     if work == "claim":
         asyncio.run(_create_tasks(address, root, "bench", size.clients * size.operations))
+    elif work == "sql-claim":
+        _insert_tasks(address, root, "sql-bench", size.clients * size.operations)
     clients = [
         subprocess.Popen(
             [sys.executable, _CLIENT, address, root, work, f"w{number}", str(size.operations)],

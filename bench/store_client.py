@@ -1,6 +1,7 @@
 """One of several processes that use a store: `store_client.py ADDRESS HOME WORK NAME COUNT`.
 
-WORK is `post` or `claim`. It prints `ready`, waits for a line, works, and prints the seconds it took.
+WORK is `post` or `claim`, or `sql-post` or `sql-claim` for the same rows without Shoal. It prints `ready`,
+waits for a line, works, and prints the seconds it took.
 """
 
 from __future__ import annotations
@@ -17,9 +18,19 @@ from shoal.core.teams.mail import MailMessage
 from shoal.stores.store_choice import open_store
 
 _AT = "2026-02-13T10:11:35.247Z"
+_SQL_POST = "INSERT INTO shoal.mail (team, owner, id, document) VALUES ('sql', $1, $2, $3)"
+_SQL_CLAIM = """
+    UPDATE shoal.tasks SET status = 'in_progress', owner = $1, attempt = $2 WHERE board = 'sql-bench' AND
+    number = (SELECT number FROM shoal.tasks WHERE board = 'sql-bench' AND status = 'pending'
+              AND owner IS NULL AND open_blockers = 0 ORDER BY rank, number LIMIT 1 FOR UPDATE SKIP LOCKED)
+    RETURNING number, document
+"""
 
 
 async def main(address: str, home: str, work: str, name: str, count: str) -> None:
+    if work.startswith("sql-"):
+        await run_statements(address, work, name, int(count))
+        return
     store, ids = open_store(address, home=Path(home)), IdGenerator()
     services = {"clock": SystemClock(), "ids": ids, "report": lambda _: None}
     mailboxes = store.open_mailboxes(TeamName("bench"), **services)
@@ -37,6 +48,24 @@ async def main(address: str, home: str, work: str, name: str, count: str) -> Non
     print(time.perf_counter() - started, flush=True)
     sys.stdin.readline()
     await board.aclose()
+
+
+async def run_statements(address: str, work: str, name: str, count: int) -> None:
+    import asyncpg
+
+    connection, ids = await asyncpg.connect(address), IdGenerator()
+    statement = await connection.prepare(_SQL_CLAIM if work == "sql-claim" else _SQL_POST)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    started = time.perf_counter()
+    for _ in range(count):
+        if work == "sql-claim":
+            assert await statement.fetchrow(name, f"{name}-1") is not None
+        else:
+            await statement.fetchrow(name, ids.new_uuid(), b"x" * 250)
+    print(time.perf_counter() - started, flush=True)
+    sys.stdin.readline()
+    await connection.close()
 
 
 if __name__ == "__main__":

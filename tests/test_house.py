@@ -347,6 +347,7 @@ def test_a_text_that_gives_no_reason_to_a_model_may_be_in_code(tmp_path: Path, c
         'why = "its lead is gone"\n    host.request_member_end(why, resumable=True)',
         'why, is_down = f"it cannot be resumed: {error}", False\n    return LostMember(agent=agent, why=why)',
         'return AgentRunOutcome(status="failed", text="", detail="it shut down on request")',
+        'agent.state.halt_reason = f"a {event} hook stopped it: {reason}"',
     ],
 )
 def test_a_sentence_for_models_in_code_is_found(tmp_path: Path, code: str):

@@ -71,6 +71,12 @@ def deny_with_python(_: dict[str, Any]) -> dict[str, Any]:
 
 WRITE: Call = ("Write", {"file_path": "made", "content": "x"})
 TOUCH: Call = ("Bash", {"command": "touch made"})
+# The last call waits for the command: commands in the background end with their agent.
+TOUCH_IN_BACKGROUND: tuple[Call, ...] = (
+    ("Bash", {"command": "mkfifo end"}),
+    ("Bash", {"command": "touch made; echo >end", "run_in_background": True}),
+    ("Bash", {"command": "cat end"}),
+)
 READ: Call = ("Read", {"file_path": "lib/secrets/key"})
 INNER: Call = ("Agent", {"description": "x", "prompt": "INNER: begin", "subagent_type": "general-purpose"})
 CAT: Call = ("Bash", {"command": "cat lib/secrets/key"})
@@ -144,6 +150,7 @@ ITEMS = {
     "CMP-019": NarrowingItem(
         settings=make_rules(deny=["Bash(run_in_background:true)"]),
         calls=(("Bash", {"command": "touch made", "run_in_background": True}),),
+        without={"calls": TOUCH_IN_BACKGROUND},
     ),
     "CMP-020": NarrowingItem(settings=make_rules(deny=["Read(secrets/**)"]), calls=(READ,)),
     "CMP-021": NarrowingItem(settings=make_rules(deny=["Read(made)"]), calls=(WRITE,)),

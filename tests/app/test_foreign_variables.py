@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from app_session_helpers import list_result_texts, run_prompt
 
-from agent_scripts import call_tool, script_agents
+from agent_scripts import call_tool, script_agents, spawn_agent
 from shoal.app.options import Options
 from shoal.app.session.session import Session
 from shoal.app.settings.settings import load_settings
@@ -200,6 +200,19 @@ async def test_the_shell_background_work_and_keys_of_children(
         offered = {schema.name: schema for schema in session.agent.schemas.sent}
     assert "run_in_background" not in str((offered["Bash"], offered["Agent"]))
     assert "timeout" in offered["Bash"].input_schema["properties"]
+    assert not {"BashOutput", "KillShell", "TaskOutput"} & set(offered)
+    assert "TaskStop" in offered  # stops teammates
+    children: list[ModelRequest] = []
+
+    def reply_as_child(request: ModelRequest) -> str:
+        children.append(request)
+        return "x"
+
+    model = script_agents(go=[spawn_agent("child", subagent_type="Bash"), "done"], child=[reply_as_child])
+    async with Session(Options(cwd=project, model=model)) as session:
+        await run_prompt(session)
+    assert [tool.name for tool in children[0].tools] == ["Bash"]
+    assert "BashOutput" not in str(children[0])
 
 
 @pytest.mark.spec("CMP-064")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -144,13 +145,19 @@ async def test_a_hundred_concurrent_processes_return_their_own_statuses(
     assert [await p.rest() for p in piped] == [f"{n}\n" for n in range(100)]
 
 
+# A shell's trap runs late if the signal arrives just before the shell starts to wait.
+TIDY_END = """
+import signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+print("ready", flush=True)
+signal.sigwait({signal.SIGTERM})
+print("tidied", flush=True)
+sys.exit(3)
+"""
+
+
 async def test_stop_lets_a_process_end_itself(processes: GuardedProcessLauncher) -> None:
-    piped = await start_piped(
-        processes,
-        "bash",
-        "-c",
-        "trap 'echo tidied; exit 3' TERM; echo ready; while :; do read -t 9 <> <(:); done",
-    )
+    piped = await start_piped(processes, sys.executable, "-I", "-S", "-c", TIDY_END)
     assert await piped.line() == "ready"
     assert await piped.process.stop(grace=5) == 3
     assert await piped.rest() == "tidied\n"

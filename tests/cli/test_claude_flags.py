@@ -92,7 +92,9 @@ def test_a_flag_that_would_change_the_run_is_refused(
     ("words", "advice"),
     [
         ("mcp add-from-claude-desktop", "shoal mcp add-json"),
-        ("config set theme dark", "shoal config show"),
+        ("config set -g theme dark", "Write the setting in ~/.claude/settings.json"),
+        ("config add permissions.allow Read", "shoal config show --origin"),
+        ("config remove permissions.allow Read", "shoal config show --origin"),
         ("plugin i tidy", "claude plugin install"),
     ],
 )
@@ -111,6 +113,37 @@ def test_the_page_lists_every_flag() -> None:
     refused = dict(re.findall(r"^\| `(--[\w-]+)` \| refused \| (.*) \|$", page, re.MULTILINE))
     assert accepted == {flag.name: flag.advice for flag in COMFORT_FLAGS}
     assert refused == OTHER_FLAGS
+
+
+@pytest.mark.spec("CMP-099")
+async def test_settings_are_listed_and_read_by_the_names_of_claude_code(
+    shoal: ShoalProgram, home: Path, project: Path
+) -> None:
+    own = {"theme": "dark", "model": "opus", "env": {"X_TOKEN": "abc"}, "permissions": {"allow": ["Read"]}}
+    (home / "settings.json").write_text(json.dumps(own))
+    (project / ".claude").mkdir(exist_ok=True)
+    (project / ".claude/settings.json").write_text('{"theme": "light", "permissions": {"deny": ["Bash"]}}')
+
+    async def run(*words: str) -> str:
+        return (await shoal("config", *words)).out.decode().strip()
+
+    assert [await run("get", *words) for words in (("theme",), ("-g", "theme"), ("theme", "--global"))] == [
+        "light",
+        "dark",
+        "dark",
+    ]
+    assert (await run("get", "permissions.deny"), await run("get", "-g", "permissions.deny")) == (
+        '["Bash"]',
+        "null",
+    )
+    assert (await run("get", "env"), await run("get", "model")) == ('{"X_TOKEN": "(hidden)"}', "opus")
+    unknown = await shoal("config", "get", "themes")
+    assert (unknown.code, "There is no setting 'themes'. Did you mean theme?" in unknown.err) == (1, True)
+    assert await run("list") == await run("ls") == await run("show")
+    rows = dict(line.split(maxsplit=1) for line in (await run("list", "-g")).splitlines())
+    assert rows == {
+        "theme": "dark", "model": "opus", "env.X_TOKEN": "(hidden)", "permissions.allow": '["Read"]',
+    }  # fmt: skip
 
 
 @pytest.mark.spec("CMP-099")

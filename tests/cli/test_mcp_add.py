@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 
 import pytest
 from shoal_process import ShoalProgram
 
+from shoal.app.settings.settings_writer import edit_claude_json
+from shoal.core.errors import LockUnavailable
+from shoal.stores.files.locks.foreign_lock import hold_foreign_lock
 from shoal.surfaces.cli.mcp_commands import order_mcp_add_arguments
 
 ROGUE = Path(__file__).parents[1] / "mcp_client" / "rogue_server.py"
@@ -45,8 +50,9 @@ async def test_a_server_is_added_to_the_file_of_its_scope(
     options = ("-H", "X-Key: abc", "-s", "user")
     web = await shoal("mcp", "add", "-t", "http", "web", "https://127.0.0.1:9/mcp", *options)
     assert web.code == 0, web.err
-    own = json.loads((home / "settings.json").read_text())["mcpServers"]
+    own = json.loads((home / ".claude.json").read_text())["mcpServers"]
     assert own["web"]["headers"] == {"X-Key": "abc"}
+    assert not (home / "settings.json").exists()
     shared = await shoal("mcp", "add-json", "shared", '{"command": "there"}', "-s", "project")
     assert "shoal trust" in shared.text
     assert "shared" in json.loads((project / ".mcp.json").read_text())["mcpServers"]
@@ -80,6 +86,95 @@ async def test_a_local_server_replaces_the_one_in_the_settings_of_the_project(
     (home / ".claude.json").write_text('{"projects": []}')
     refused = await shoal("mcp", "add", "near", "--", "new")
     assert (refused.code, "projects is not an object" in refused.err) == (1, True)
+
+
+@pytest.mark.spec("CMP-083", "CMP-084")
+async def test_a_server_for_all_projects_is_where_claude_code_finds_it(
+    shoal: ShoalProgram, home: Path
+) -> None:
+    own, path = home / "settings.json", home / ".claude.json"
+    own.write_text(json.dumps({"model": "x", "mcpServers": {"web": {"command": "old"}}}))
+    before = {"numStartups": 3, "projects": {"/x": {"history": ["é"]}}}
+    path.write_text(json.dumps(before, indent=4, ensure_ascii=False))
+    path.chmod(0o640)
+    given = {"type": "http", "url": "https://127.0.0.1:9/mcp", "oauth": {"authServerMetadataUrl": "x"}}
+    ran = await shoal("mcp", "add-json", "web", json.dumps(given), "-s", "user")
+    assert f"Replaced the MCP server web in {path}." in ran.text
+    assert json.loads(path.read_text()) == {**before, "mcpServers": {"web": given}}
+    assert '\n    "numStartups": 3' in path.read_text()
+    assert (path.stat().st_mode & 0o777, json.loads(own.read_text())) == (0o640, {"model": "x"})
+    assert [each.name for each in home.iterdir() if each.name.startswith(".claude")] == [".claude.json"]
+    shown = json.loads((await shoal("mcp", "get", "web", "--json")).out)
+    assert (shown["url"], shown["origin"].startswith(str(path))) == (given["url"], True)
+    assert f"Removed the MCP server web from {path}." in (await shoal("mcp", "remove", "web")).text
+    assert json.loads(path.read_text()) == before
+
+
+@pytest.mark.spec("CMP-083")
+@pytest.mark.parametrize("content", ['{"mcpServers": {', "[]", '{"mcpServers": []}'])
+async def test_a_damaged_state_file_is_refused_and_left_as_it_is(
+    shoal: ShoalProgram, home: Path, content: str
+) -> None:
+    path = home / ".claude.json"
+    path.write_text(content)
+    ran = await shoal("mcp", "add", "-s", "user", "web", "--", "there")
+    assert (ran.code, str(path) in ran.err, "by hand" in ran.err) == (1, True, True)
+    assert path.read_text() == content
+    if content.endswith("{"):
+        for words in (("ls",), ("remove", "web"), ("reset-project-choices",)):
+            assert f"Cannot read {path}" in (await shoal("mcp", *words)).err
+
+
+@pytest.mark.spec("CMP-083")
+async def test_a_linked_state_file_is_not_changed(shoal: ShoalProgram, home: Path, tmp_path: Path) -> None:
+    target = tmp_path / "elsewhere.json"
+    target.write_text("{}")
+    (home / ".claude.json").symlink_to(target)
+    ran = await shoal("mcp", "add", "-s", "user", "web", "--", "there")
+    assert (ran.code, "is a symbolic link" in ran.err, str(target) in ran.err) == (1, True, True)
+    assert (target.read_text(), (home / ".claude.json").is_symlink()) == ("{}", True)
+
+
+@pytest.mark.spec("CMP-083")
+def test_a_change_of_claude_code_during_an_edit_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / ".claude.json"
+    path.write_text('{"numStartups": 1}')
+    changes = iter(['{"numStartups": 2}'])
+
+    def add_server(raw: dict[str, object]) -> None:
+        raw["mcpServers"] = {"web": {"command": "there"}}
+        if (content := next(changes, None)) is not None:
+            path.write_text(content)
+
+    edit_claude_json(path, add_server)
+    assert json.loads(path.read_text()) == {"numStartups": 2, "mcpServers": {"web": {"command": "there"}}}
+    lock = path.with_name(".claude.json.lock")
+    lock.mkdir()
+    before = path.read_text()
+    with (
+        pytest.raises(LockUnavailable, match="another program holds the lock"),
+        hold_foreign_lock(path, timeout=0),
+    ):
+        raise AssertionError
+    os.utime(lock, (0, 0))
+    edit_claude_json(path, lambda raw: raw.pop("numStartups"))
+    assert (path.read_text() != before, lock.exists()) == (True, False)
+
+    def steal_lock(_: dict[str, object]) -> None:
+        lock.rmdir()
+        (path.with_name("other")).mkdir()
+        lock.mkdir()
+
+    with pytest.raises(LockUnavailable, match="took over the lock"):
+        edit_claude_json(path, steal_lock)
+    assert lock.exists()
+
+
+async def test_servers_added_at_the_same_time_are_all_kept(shoal: ShoalProgram, home: Path) -> None:
+    names = [f"s{number}" for number in range(4)]
+    ran = await asyncio.gather(*(shoal("mcp", "add", "-s", "user", name, "--", "there") for name in names))
+    assert [each.code for each in ran] == [0] * 4
+    assert sorted(json.loads((home / ".claude.json").read_text())["mcpServers"]) == names
 
 
 @pytest.mark.spec("CMP-084", "CMP-085")

@@ -28,7 +28,7 @@ async def test_servers_are_added_listed_shown_tried_and_removed(
 ) -> None:
     assert "No MCP server" in (await shoal("mcp", "ls")).text
     assert "No MCP server" in (await shoal("mcp", "test")).text
-    settings = home / "settings.json"
+    settings = home / ".claude.json"
     settings.write_text('{"model": "x"}')
     added = await shoal(
         "mcp", "add", "-s", "user", "-e", "API_KEY=abc", "plain", sys.executable, str(ROGUE), "plain", "-x"
@@ -70,7 +70,7 @@ async def test_a_server_that_several_files_have_is_removed_only_with_a_scope(
 ) -> None:
     for scope in ("user", "project"):
         assert (await shoal("mcp", "add", "-s", scope, "twice", "true")).code == 0
-    files = (home / "settings.json", project / ".mcp.json")
+    files = (home / ".claude.json", project / ".mcp.json")
     before = [file.read_text() for file in files]
     refused = await shoal("mcp", "remove", "twice")
     assert (refused.code, [file.read_text() for file in files]) == (1, before)

@@ -61,7 +61,7 @@ async def test_a_hook_of_a_task_can_end_the_turn(tmp_path: Path, event: str, rep
 async def test_a_hook_at_the_start_of_a_session_can_stop_the_run(tmp_path: Path) -> None:
     hooks: Any = {"SessionStart": [lambda _: {"continue": False, "stopReason": "not today"}]}
     model = write_by_model(tmp_path / "written")
-    with pytest.raises(shoal.RunFailed, match="a SessionStart hook stopped the run: not today"):
+    with pytest.raises(shoal.RunFailed, match="a SessionStart hook stopped it: not today"):
         await shoal.run("go", cwd=tmp_path, model=model, hooks=hooks, mode="acceptEdits")
     assert not (tmp_path / "written").exists()
 

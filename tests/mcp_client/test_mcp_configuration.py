@@ -36,7 +36,6 @@ from shoal.core.extensions.mcp_servers import (
 )
 from shoal.wire.mcp_codec import (
     UnsetMcpConfigVariableError,
-    encode_mcp_server,
     expand_mcp_server_variables,
     parse_mcp_server,
     parse_mcp_servers,
@@ -79,7 +78,6 @@ def test_variables_are_expanded_from_the_environment() -> None:
     assert expand_mcp_server_variables(web, {"T": "t", "P": "p"}).connection == McpHttpConfig(
         url="https://x/p", headers={"Authorization": "Bearer t"}
     )
-    assert parse_mcp_server("w", encode_mcp_server(web), "here") == web
 
 
 def test_each_broken_entry_is_reported_and_the_others_stay() -> None:

@@ -47,7 +47,10 @@ def print_line(line: str) -> None:
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument(
-        "--map", nargs="*", metavar="ARG", help="record anew which tests call which functions, and exit"
+        "--map",
+        nargs=argparse.REMAINDER,
+        metavar="ARG",
+        help="record again which tests call which functions, and exit; arguments are for pytest",
     )
     parser.add_argument(
         "--room", choices=[room.name for room in ROOMS], action="append", help="only this room"
@@ -122,7 +125,7 @@ class MutationRun:
 
     def choose_tests(self, mutant: Mutant) -> list[str]:
         """Choose the tests to run for a mutant, the quickest first."""
-        tests = self.calls.get(f"{mutant.module}:{mutant.function_line}", [])
+        tests = self.calls.get(f"{mutant.module}:{mutant.function}", [])
         return sorted(tests, key=lambda test: self.seconds.get(test, 0.0))[:MAX_TESTS]
 
     def try_mutant(self, mutant: Mutant) -> Verdict:

@@ -1,6 +1,6 @@
 """A pytest plugin that records which tests enter which functions of the program.
 
-`make mutants` runs the tests that enter a changed function. Child processes are not recorded.
+`make mutants` runs the tests that enter a changed function. `preload` records the programs that tests start.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     threading.settrace(None)  # type: ignore[arg-type]
     entered = [code for code in list(_entered) if code.co_filename.startswith(SOURCES)]
     for code in entered:
-        key = f"{code.co_filename.removeprefix(f'{ROOT}{os.sep}')}:{code.co_firstlineno}"
+        key = f"{code.co_filename.removeprefix(f'{ROOT}{os.sep}')}:{code.co_qualname}"
         _callers.setdefault(key, array("l")).append(len(_tests))
     _tests.append((item.nodeid, seconds, len(entered)))
 

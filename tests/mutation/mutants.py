@@ -35,8 +35,8 @@ class Mutant(Struct, frozen=True):
 
     module: str
     line: int
-    function_line: int
-    """First line of the function that contains the change; 0 at module level."""
+    function: str
+    """Qualified name of the function that contains the change."""
     start: int
     end: int
     before: str
@@ -61,39 +61,47 @@ class MutantFinder:
             self.line_offsets.append(self.line_offsets[-1] + len(line))
 
     def find(self) -> list[Mutant]:
-        return list(self._walk(ast.parse(self.source), 0))
+        return list(self._walk(ast.parse(self.source), "", ""))
 
-    def _walk(self, node: ast.AST, function_line: int) -> Iterator[Mutant]:
-        if isinstance(node, ast.ClassDef) and any(
-            isinstance(base, ast.Name) and base.id in SKIPPED_BASES for base in node.bases
-        ):
-            return
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            if node.name in SKIPPED_FUNCTIONS:
-                return
-            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-            for statement in node.body:
-                yield from self._walk(statement, first)
+    def _walk(self, node: ast.AST, function: str, prefix: str) -> Iterator[Mutant]:
+        """Walk a node of a function; `prefix` precedes the names of functions and classes in it."""
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from self._walk_definition(node, function, f"{prefix}{node.name}")
             return
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             return
         if isinstance(node, ast.JoinedStr | ast.Assert):
             return
-        if function_line:
-            yield from self._change(node, function_line)
+        if function:
+            yield from self._change(node, function)
         children = (
             [node.value] if isinstance(node, ast.AnnAssign) and node.value else ast.iter_child_nodes(node)
         )
         for child in children:
-            yield from self._walk(child, function_line)
+            yield from self._walk(child, function, prefix)
 
-    def _change(self, node: ast.AST, function_line: int) -> Iterator[Mutant]:
+    def _walk_definition(
+        self, node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef, function: str, name: str
+    ) -> Iterator[Mutant]:
+        prefix = f"{name}.<locals>."
+        if isinstance(node, ast.ClassDef):
+            if any(isinstance(base, ast.Name) and base.id in SKIPPED_BASES for base in node.bases):
+                return
+            prefix = f"{name}."
+        elif node.name in SKIPPED_FUNCTIONS:
+            return
+        else:
+            function = name
+        for statement in node.body:
+            yield from self._walk(statement, function, prefix)
+
+    def _change(self, node: ast.AST, function: str) -> Iterator[Mutant]:
         for replaced, text in self._replacements(node):
             start, end = self._span(replaced)
             yield Mutant(
                 module=str(self.module),
                 line=replaced.lineno,
-                function_line=function_line,
+                function=function,
                 start=start,
                 end=end,
                 before=self.source[start:end].decode(),

@@ -9,6 +9,17 @@ import pytest
 from tests.mutation.mutants import MutantFinder, draw_mutants
 from tests.mutation.rooms import ROOMS, ROOT, Room
 
+NESTED = """
+class Guard:
+    def check(self):
+        def decide():
+            return 1
+        return decide
+
+    class Inner:
+        def decide(self):
+            return 3
+"""
 SOURCE = """
 def decide(age, names):
     "Text with 1 == 1 is not changed."
@@ -36,6 +47,16 @@ def test_every_kind_of_change_is_found_once() -> None:
     ]
 
 
+def test_a_mutant_has_the_name_that_calls_of_its_function_are_recorded_with() -> None:
+    """Calls are recorded with the qualified name of the code that is entered."""
+    found = MutantFinder(Path("nested.py"), NESTED.encode()).find()
+    assert {mutant.before: mutant.function for mutant in found} == {
+        "1": "Guard.check.<locals>.decide",
+        "decide": "Guard.check",
+        "3": "Guard.Inner.decide",
+    }
+
+
 @pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.name)
 def test_mutants_of_every_room_can_be_compiled(room: Room) -> None:
     mutants = draw_mutants(ROOT, room.list_modules(), 20, seed=3)
@@ -45,4 +66,3 @@ def test_mutants_of_every_room_can_be_compiled(room: Room) -> None:
         changed = mutant.apply(source)
         assert changed != source
         ast.parse(changed)
-        assert mutant.function_line <= mutant.line

@@ -16,7 +16,7 @@ MODEL_REFUSALS = frozenset(
     | {"RelayedMcpServerError", "WebPageFetchRefusedError", "InvalidGlobError", "InvalidRegexError"}
     | {"UnfittingImage", "HookToolCallError", "DenyDecision", "DenyAnswer", "create_tool_error_output"}
     | {"_create_not_run_output", "_refuse_tool_call", "AskDecision", "UnjudgeableCommandError"}
-    | {"BudgetRefusal", "_build_agent_start_refusal"}
+    | {"BudgetRefusal", "_build_agent_start_refusal", "PythonSubprocessTimeoutError"}
 )
 """Refusals whose text reaches a model, as the result of a tool or as a notice."""
 END_REASONS = frozenset(
@@ -26,6 +26,8 @@ END_REASONS = frozenset(
     | {"stop", "stop_all", "_stop_shells", "stop_all_work", "_emit_end"}
 )
 """Calls whose text says why an agent, a command or a workflow ended: its starter is notified."""
+END_FIELDS = frozenset({"halt_reason", "stop_reason"})
+"""Fields that keep such a text."""
 MODEL_OUTPUTS = frozenset({"ToolOutput", "ToolResultBlock"})
 """Results of tools: fields such as `exit code: 1` may be in code, sentences may not."""
 ALLOWING_CALLS = frozenset({"AllowDecision", "build_readonly_verdict", "_append_readonly_command"})
@@ -97,6 +99,9 @@ def _find_in_scope(
     nodes = list(_walk_scope(scope))
     variables = _list_variables(nodes)
     for node in nodes:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "attr", "") in END_FIELDS:
+            texts = map(_join_literals, _list_alternatives(node.value, variables))
+            yield from ((node.lineno, text) for text in texts if _TWO_WORDS.search(text))
         if not isinstance(node, ast.Call):
             continue
         name = getattr(node.func, "id", getattr(node.func, "attr", ""))

@@ -130,7 +130,53 @@ async def test_a_missed_notification_costs_at_most_the_safety_poll(database, hom
 
 
 async def drop_notifications(worker):
-    worker.notify = lambda *_: None
+    worker.notify = lambda *_, **__: None
+
+
+async def test_a_claim_whose_caller_was_canceled_is_released(database, home, helpers):
+    with helpers.opened_postgres_store(database, home) as store:
+        board = store.open_board("roof", **helpers.make_services())
+        await create_tasks(board, 1)
+        first = await board.claim("1", by=ANN)  # creates the lease, so that the next claim is one statement
+        assert await board.release("1", attempt=first.attempt)
+        for _ in range(5):
+            claiming = asyncio.create_task(board.claim_next(by=ANN))
+            await asyncio.sleep(0)
+            claiming.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await claiming
+
+            async def is_free():
+                task = await board.get("1")
+                return task.owner is None and task.status == "pending"
+
+            await helpers.wait_for(is_free)
+
+
+async def test_another_process_sees_a_claim_without_its_safety_poll(database, home, helpers):
+    with (
+        helpers.opened_postgres_store(database, home, poll=600) as store,
+        helpers.opened_postgres_store(database, home) as other,
+    ):
+        board = other.open_board("roof", **helpers.make_services())
+        await create_tasks(board, 1)
+        seen = asyncio.Event()
+        viewed = store.open_board("roof", **helpers.make_services())
+        watch = viewed.watch_changes(seen.set)
+        await helpers.wait_for(lambda: read_owner(viewed, seen, None))
+        seen.clear()
+        await board.claim("1", by=BOB)
+        async with asyncio.timeout(helpers.WAIT_SECONDS):
+            await seen.wait()
+        assert (await viewed.get("1")).owner == BOB
+        watch.close()
+
+
+async def read_owner(board, seen, owner):
+    """Return True when the board shows this owner and no notification is on its way."""
+    seen.clear()
+    await asyncio.sleep(0.2)
+    return not seen.is_set() and (await board.get("1")).owner == owner
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["stopped", "crashed"])

@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from agent_scripts import call_tool, run_all_turns, script_agents
+from shoal.app.options import Options
 from shoal.app.run_access.run_handle import RunHandle
+from shoal.app.session.session import Session
 from shoal.core.text.redaction import KEY_SHAPE_REDACTOR
+from shoal.models.scripted_model import ScriptedModel
 from shoal.surfaces.cli.main import run_command_line as shoal_command
 from shoal.surfaces.web.run_page import export_run_data, render_run_page
 from team_scripts import get_home, open_session, script_team, spawn_member
@@ -48,6 +51,19 @@ async def test_an_exported_page_contains_the_whole_run_and_no_script_or_key(tmp_
     assert tasks == {"1": "completed"}
     assert set(data["transcripts"]) == {"lead", "ann@crew"}
     assert any("alert(1)" in str(entry) for entry in data["transcripts"]["lead"])
+
+
+async def test_an_exported_command_is_shown_as_it_was_typed(tmp_path: Path) -> None:
+    command = get_home() / "commands" / "tide.md"
+    command.parent.mkdir(parents=True)
+    command.write_text("When is high water in $ARGUMENTS?")
+    async with Session(Options(cwd=tmp_path, model=ScriptedModel(["At six."]))) as session:
+        async for _ in session.run(await session.parse_slash_command_when_ready("/tide Bergen")):
+            pass
+    data = export_run_data(RunHandle(session=session.id, home=get_home()))
+    texts = [block["text"] for entry in data["transcripts"]["lead"] for block in entry["blocks"]]
+    assert texts == ["/tide Bergen", "When is high water in Bergen?", "At six."]
+    assert "command-name" not in str(data)
 
 
 @pytest.mark.spec("USR-18")

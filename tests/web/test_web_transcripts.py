@@ -6,8 +6,10 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from agent_scripts import ToolGate, call_tool, run_all_turns
-from shoal.core.conversation.messages import user_message
+from shoal.core.conversation.messages import Message, TextBlock, user_message
 from shoal.core.conversation.transcript_entries import TranscriptMessageEntry
 from shoal.core.ids import EntryId
 from shoal.surfaces.web.entry_blocks import render_transcript_entry
@@ -130,6 +132,26 @@ def test_each_mail_message_in_a_conversation_is_shown_separately() -> None:
         make_mail_block("eve", "Trust me.", verified=False),
         {"type": "text", "text": "Take these."},
     ]
+
+
+@pytest.mark.parametrize(
+    ("texts", "shown"),
+    [
+        (["<command-name>/fix</command-name>\n<command-args>a <\\command-name></command-args>", "Fix it."],
+         ["/fix a <command-name>", "Fix it."]),
+        (["<command-message>fix is running</command-message>\n<command-name>/fix</command-name>"], ["/fix"]),
+        (["<command-name>/cost</command-name>\n<local-command-stdout>1 <b>\n2</local-command-stdout>"],
+         ["/cost", "1 <b>\n2"]),
+        (["<local-command-stdout>done</local-command-stdout>"], ["done"]),
+        (["See <command-name>/fix</command-name>"], ["See <command-name>/fix</command-name>"]),
+        (["<local-command-stdout>cut"], ["<local-command-stdout>cut"]),
+    ],
+)  # fmt: skip
+def test_a_slash_command_is_shown_as_it_was_typed(texts: list[str], shown: list[str]) -> None:
+    message = Message(role="user", content=tuple(TextBlock(text=text) for text in texts))
+    entry = TranscriptMessageEntry(id=EntryId("e"), parent=None, at=1, message=message)
+    found = render_transcript_entry(0, entry)
+    assert [block["text"] for block in found["blocks"]] == shown
 
 
 def test_an_incomplete_mail_message_is_shown_as_plain_text() -> None:

@@ -14,6 +14,7 @@ from shoal.agent.agent_texts import format_notice
 from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.conversation.messages import Message, TextBlock, ToolUseBlock, user_message
 from shoal.core.conversation.tools import ToolOutput
+from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import (
     BadRequest,
     ContextTooLong,
@@ -43,7 +44,7 @@ async def run_agent_hooks(agent: AgentRunner, event: HookEvent, **fields: Any) -
         fields["effort"] = {"level": agent.effort_level}
     decision = await agent.hooks.run_hooks(event, fields)
     if decision.stop is not None and not agent.state.halt_reason:
-        agent.state.halt_reason = f"a {event} hook stopped the run: {decision.stop}"
+        agent.state.halt_reason = format_end_reason("hook_stopped", event=event, reason=decision.stop)
     return decision
 
 
@@ -84,7 +85,9 @@ async def run_tool_batch_hooks(agent: AgentRunner, calls: Sequence[ToolUseBlock]
     tool_calls = [_build_tool_call_hook_fields(call) for call in calls]
     decision = await run_agent_hooks(agent, "PostToolBatch", tool_calls=tool_calls)
     if decision.blocked is not None and not agent.state.halt_reason:
-        agent.state.halt_reason = f"a PostToolBatch hook stopped it: {decision.blocked}"
+        agent.state.halt_reason = format_end_reason(
+            "hook_stopped", event="PostToolBatch", reason=decision.blocked
+        )
     await add_hook_context_message(agent, "PostToolBatch", decision)
 
 
@@ -200,7 +203,7 @@ async def add_inbox_item_after_hooks(agent: AgentRunner, item: InboxItem) -> str
 
 
 async def _note_prompt_erased_by_hook(agent: AgentRunner, reason: str) -> str:
-    explanation = f"a UserPromptSubmit hook erased the prompt: {reason}"
+    explanation = format_end_reason("prompt_erased", reason=reason)
     await emit_note(agent, f"{explanation[0].upper()}{explanation[1:]}")
     return explanation
 

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from shoal.agent.agent_texts import format_notice
 from shoal.core.conversation.messages import ToolResultBlock, ToolUseBlock, user_message
+from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import QuestionUnanswerable
 from shoal.core.events import (
     JournalRecord,
@@ -141,7 +142,7 @@ async def enforce_repetition_limits(agent: AgentRunner) -> None:
             await _tell_or_ask(
                 agent,
                 was_told=guard.told_repeats > 0,
-                subject=f"it called {tools} {times} in a row with the same input and the same result",
+                subject=format_notice("loop_of_calls", tools=tools, times=times),
                 notice=format_notice("repeated_call", tools=tools, times=times),
             )
             guard.told_repeats = repeats if guard.last else 0
@@ -173,7 +174,7 @@ async def _check_exchanges(agent: AgentRunner, guard: RepetitionGuard, limit: in
     await _tell_or_ask(
         agent,
         was_told=guard.was_told_of_messages,
-        subject=f"it sent {count} messages to {recipient}, and no task or file changed in the meantime",
+        subject=format_notice("loop_of_messages", count=count, recipient=recipient),
         notice=format_notice("unproductive_messages", count=count, recipient=recipient),
     )
     guard.was_told_of_messages = True
@@ -233,7 +234,7 @@ async def _tell_or_ask(agent: AgentRunner, *, was_told: bool, subject: str, noti
             text = format_notice("loop_answer", answer=answer.answers[question.question])
             await agent.add_message(user_message(text), meta=True)
         return
-    why = f"it was in a loop: {subject}"
+    why = format_end_reason("in_loop", subject=subject)
     agent.state.repetition.stop_reason = why
     agent.state.halt_reason = agent.state.halt_reason or why
     await agent.environment.emit(RepetitionStopped(agent=agent.identity.agent, reason=why))

@@ -46,14 +46,6 @@ _QUOTE = re.compile(r"[\"']")
 _CURRENT_DIRECTORY = re.compile(r"\$\{?PWD\}?|\$\(pwd\)|`pwd`")
 _VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})")
 _UNKNOWN_PART = re.compile(r"[$`*?\[{\\]|^~")
-_TEXT_COMPUTERS = frozenset(
-    """
-    base64 base32 basenc xxd rev tr sed awk gawk mawk perl ruby node python php openssl gpg gunzip zcat gzip
-    xz bzip2 zstd cut paste uudecode iconv fold fmt jq m4 envsubst nl tac sort shuf od hexdump
-    """.split()  # noqa: SIM905 - easier to read and extend as one text
-)
-_COMPUTED_TEXT = re.compile(r"%[^%]|\\[^n\\]")
-"""Conversions and escapes in the words of `printf` and `echo -e`."""
 _BUILTINS = frozenset(
     """
     cd echo printf export set unset read test [ true false : pwd shift return exit declare local readonly
@@ -174,39 +166,6 @@ def add_linked_programs(analysis: ShellCommandAnalysis, command: str, root: str)
         for program in _iter_programs(part, root, directories)
     ]
     return replace(analysis, parts=(*analysis.parts, *found)) if found else analysis
-
-
-def add_written_scripts(analysis: ShellCommandAnalysis, command: str) -> ShellCommandAnalysis:
-    """Return the analysis with the text of scripts that one part of the line writes and another one runs."""
-    written = {path.rpartition("/")[2] for part in analysis.parts for path in part.writes}
-    # The text of the script is not that of the command line.
-    is_computed = any(map(_computes_text, analysis.parts))
-    new_code = (command, None) if is_computed else (command,)
-    return replace(
-        analysis,
-        parts=tuple(
-            replace(part, code=(*part.code, *new_code)) if _runs_file(part, written) else part
-            for part in analysis.parts
-        ),
-    )
-
-
-def _computes_text(part: SimpleShellCommand) -> bool:
-    """Return True if a command prints text that is not in its words as it is."""
-    program = (part.words[0] if part.words else "") or ""
-    name = program[program.rfind("/") + 1 :]
-    if name in _TEXT_COMPUTERS or get_standard_name(name) in _TEXT_COMPUTERS:
-        return True
-    if name not in ("printf", "echo"):
-        return False
-    return None in part.words or any(_COMPUTED_TEXT.search(word or "") for word in part.words[1:])
-
-
-def _runs_file(part: SimpleShellCommand, names: set[str]) -> bool:
-    own_names = {path.rpartition("/")[2] for path in part.writes}
-    return not part.read_only and any(
-        word.rpartition("/")[2] in names - own_names for word in part.words if word
-    )
 
 
 def _list_searched_directories(command: str, root: str) -> list[str | None]:

@@ -40,7 +40,6 @@ from shoal.policy.command_meanings import (
     add_commands_of_variables,
     add_git_alias_commands,
     add_linked_programs,
-    add_written_scripts,
 )
 from shoal.policy.command_rules import ShellCommandRules
 from shoal.policy.path_resolver import CommandPathResolver, PathResolver
@@ -71,6 +70,7 @@ from shoal.policy.unreadable_files import (
     reads_listed_files,
 )
 from shoal.policy.wildcards import GLOB, TooManyDirectoryEntriesError, has_odd_names, iter_link_targets
+from shoal.policy.written_scripts import add_written_scripts
 
 _QUOTED_WILDCARD = re.compile(r"\[([*?\[])\]")
 _KEY_WORDS = ("keys", "credentials")
@@ -174,7 +174,7 @@ class ShellCommandPermissionDecider:
         rules = tables.shell_command_rules
         if not (rules.deny.rules or rules.ask.rules):
             return analysis
-        if any(map(_get_writes, analysis.parts)) and not all(map(_is_read_only, analysis.parts)):
+        if len(analysis.parts) > 1 and not all(map(_is_read_only, analysis.parts)):
             analysis = add_written_scripts(analysis, command)
         if "git" in command:
             analysis = add_git_alias_commands(analysis, command, self._paths.root)

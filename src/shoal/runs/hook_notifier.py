@@ -85,7 +85,7 @@ class HookNotifier:
         if wake_count == MAX_WAKES_IN_A_ROW + 1:
             self._emit_note(
                 to,
-                f"Hooks have woken it {MAX_WAKES_IN_A_ROW} times in a row, so they cannot wake it again now.",
+                f"Hooks have woken it {MAX_WAKES_IN_A_ROW} times in a row. They cannot wake it again now.",
             )
         return wake_count <= MAX_WAKES_IN_A_ROW
 

@@ -29,9 +29,12 @@ def build_background_tools(
     shells: BackgroundShellSupervisor,
     teams: TeamOperations,
     workflows: WorkflowOperations,
+    *,
+    has_output: bool = True,
 ) -> tuple[Tool, ...]:
+    """Build the tools; `has_output` is False if nothing can run in the background but teammates."""
     return (
-        _build_task_output_tool(supervisor, shells, workflows),
+        *([_build_task_output_tool(supervisor, shells, workflows)] if has_output else ()),
         _build_task_stop_tool(supervisor, shells, teams, workflows),
     )
 

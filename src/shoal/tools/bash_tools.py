@@ -74,7 +74,10 @@ def build_shell_tools(
     shells: BackgroundShellSupervisor, limits: BashToolLimits | None = None
 ) -> tuple[Tool, ...]:
     limits = limits or BashToolLimits()
-    return (_build_bash_tool(shells, limits), _build_bash_output_tool(shells), _build_kill_shell_tool(shells))
+    bash = _build_bash_tool(shells, limits)
+    if not limits.allows_background:
+        return (bash,)
+    return (bash, _build_bash_output_tool(shells), _build_kill_shell_tool(shells))
 
 
 def _build_bash_tool(shells: BackgroundShellSupervisor, limits: BashToolLimits) -> Tool:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from shoal.core.errors import StateFileError
 from shoal.tools.terminal_text import TerminalTextDecoder
+from shoal.tools.tool_texts import format_tool_text
 
 OUTPUT_LIMIT = 30_000
 """Maximum number of characters of output shown to the model."""
@@ -84,17 +85,19 @@ class CommandOutputCollector:
     def text(self) -> str:
         if not self.omitted_characters:
             return self._head + self._tail
-        location = self.describe_output_location()
-        omission = f"[… {self.omitted_characters:,} characters are omitted here; {location} …]"
+        omission = self.format_omission(f"{self.omitted_characters:,} characters")
         return f"{self._head}\n\n{omission}\n\n{self._tail}"
 
+    def format_omission(self, count: str) -> str:
+        """Return a note that says how much is missing and where the full output is stored."""
+        return format_tool_text("Bash", "omitted", count=count, location=self.describe_output_location())
+
     def describe_output_location(self) -> str:
-        """Return a note that says where the full output is stored."""
         if self.file is None:
-            return f"the full output could not be saved: {self._file_error}"
+            return format_tool_text("Bash", "not_saved", error=self._file_error)
         if self._file_bytes_left <= 0:
-            return f"the first {MAX_FILE_BYTES >> 20} MB are in {self.file}; the rest was dropped"
-        return f"the full output is in {self.file}"
+            return format_tool_text("Bash", "partly_saved", megabytes=MAX_FILE_BYTES >> 20, file=self.file)
+        return format_tool_text("Bash", "saved", file=self.file)
 
     def _write_to_file(self, text: str) -> None:
         if self._descriptor is None or self._file_bytes_left <= 0 or not text:

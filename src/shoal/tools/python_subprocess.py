@@ -11,6 +11,7 @@ from shoal.core.errors import ProcessError
 from shoal.core.ports import ChildProcessHandle, ProcessLaunchSpec
 from shoal.tools.command_output import CommandOutputPipe
 from shoal.tools.terminal_text import decode_terminal_text
+from shoal.tools.tool_texts import format_tool_text
 
 _MAX_OUTPUT_BYTES = 32 * 1024 * 1024
 
@@ -59,7 +60,7 @@ async def _wait_until_deadline(process: ChildProcessHandle, context: ToolContext
             return await process.wait()
     except TimeoutError:
         raise PythonSubprocessTimeoutError(
-            f"The Python process did not finish within {seconds:g} s."
+            format_tool_text("WebFetch", "slow_process", seconds=f"{seconds:g}")
         ) from None
     finally:
         await process.stop(grace=0)

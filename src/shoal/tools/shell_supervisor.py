@@ -30,6 +30,7 @@ from shoal.tools.command_environment import build_command_environment
 from shoal.tools.command_launcher import ShellCommandLauncher, ShellEnvironment
 from shoal.tools.command_output import OUTPUT_LIMIT, CommandOutputCollector, CommandOutputPipe
 from shoal.tools.shell_snapshot import ShellSnapshotter, find_user_shell
+from shoal.tools.tool_texts import format_tool_text
 
 ShellStatus: TypeAlias = Literal["running", "exited", "stopped", "lost"]
 STOP_GRACE = 1.0
@@ -149,11 +150,11 @@ class BackgroundShellProcess:
         if len(selected) <= OUTPUT_LIMIT:
             return selected
         omitted = len(selected) - OUTPUT_LIMIT
-        omission = f"[… {omitted:,} characters are omitted here; {self.output.describe_output_location()} …]"
+        omission = self.output.format_omission(f"{omitted:,} characters")
         return f"{selected[: OUTPUT_LIMIT // 2]}\n\n{omission}\n\n{selected[-OUTPUT_LIMIT // 2 :]}"
 
     def _format_unavailable_output(self, reason: object) -> str:
-        return f"(Its output is not available: {reason}.)"
+        return format_tool_text("Bash", "unavailable", reason=reason)
 
     def _read_new_output(self, path: Path) -> str:
         with path.open("rb") as file:
@@ -166,7 +167,7 @@ class BackgroundShellProcess:
             file.seek(size - OUTPUT_LIMIT // 2)
             tail = file.read(OUTPUT_LIMIT // 2).decode(errors="ignore")
         omitted = size - start - OUTPUT_LIMIT
-        omission = f"[… {omitted:,} bytes are omitted here; {self.output.describe_output_location()} …]"
+        omission = self.output.format_omission(f"{omitted:,} bytes")
         return f"{head}\n\n{omission}\n\n{tail}"
 
 

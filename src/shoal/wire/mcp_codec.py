@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -90,19 +89,6 @@ def parse_mcp_server(name: str, config: Any, origin: str) -> McpServerConfig:
     raise InvalidMcpServerConfigError(f"type is {server_type!r}; use stdio, http or sse")
 
 
-def encode_mcp_server(server: McpServerConfig) -> dict[str, Any]:
-    """Return the server as the JSON object of a settings file."""
-    fields = {key: value for key, value in msgspec.to_builtins(server.connection).items() if value}
-    transport, helper = fields.pop("transport", None), fields.pop("headers_helper", "")
-    fields |= {"headersHelper": helper} if helper else {}
-    oauth = fields.pop("oauth", {})
-    client = {_OAUTH_KEYS[key]: value for key, value in oauth.items() if value}
-    fields |= {"oauth": client} if client else {}
-    fields |= {} if server.timeout is None else {"timeout": round(server.timeout * 1000)}
-    fields |= {"alwaysLoad": True} if server.always_load else {}
-    return fields if transport is None else {"type": transport, **fields}
-
-
 def expand_mcp_server_variables(server: McpServerConfig, env: Mapping[str, str]) -> McpServerConfig:
     """Return the server with its variables expanded; raise `UnsetMcpConfigVariableError`."""
 
@@ -167,9 +153,6 @@ def _parse_mcp_http_config(config: Mapping[str, Any], transport: str) -> McpHttp
         headers_helper=helper,
         oauth=_parse_oauth_client(config.get("oauth")),
     )
-
-
-_OAUTH_KEYS = {"client_id": "clientId", "callback_port": "callbackPort"}
 
 
 def _parse_oauth_client(config: Any) -> McpOAuthConfig:

@@ -11,6 +11,8 @@ import stat
 import time
 from pathlib import Path
 
+from shoal.workspaces.workspace_texts import format_workspace_notice
+
 _numbers = itertools.count()
 _TEMPORARY = re.compile(r"\.shoal-([0-9]{1,9})-[0-9]+\.tmp")
 _ABANDONED_AGE = 60.0
@@ -22,7 +24,7 @@ class ConcurrentWriteError(OSError):
     """The file changed since it was read and is not replaced."""
 
     def __init__(self) -> None:
-        super().__init__("somebody else has just changed it. Nothing was written; read it again")
+        super().__init__(format_workspace_notice("concurrent_write"))
 
 
 def replace_file_atomically(

@@ -29,8 +29,8 @@ def open_regular_file(real: Path) -> BinaryIO:
         os.close(descriptor)
     except OSError as error:
         raise build_file_error("read", real, error) from None
-    kind = "a directory" if stat.S_ISDIR(state.st_mode) else "a device, pipe or socket, not a file"
-    raise WorkspaceError(f"{escape_filename(real)} is {kind}.")
+    key = "is_directory" if stat.S_ISDIR(state.st_mode) else "not_a_file"
+    raise WorkspaceError(format_workspace_notice(key, path=escape_filename(real)))
 
 
 def open_locked_file(real: Path) -> BinaryIO:

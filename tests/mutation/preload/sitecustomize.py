@@ -25,7 +25,7 @@ if directory and test:
             return
         seen.add(code)
         if code.co_filename.startswith(sources):
-            line = f"{code.co_filename.removeprefix(prefix)}:{code.co_firstlineno}\t{test}\n"
+            line = f"{code.co_filename.removeprefix(prefix)}:{code.co_qualname}\t{test}\n"
             try:
                 os.write(high, line.encode())
             except OSError:

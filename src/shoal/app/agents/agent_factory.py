@@ -488,6 +488,9 @@ class AgentFactory:
         if toolset.missing and not toolset.names:
             agent, tools = f"{definition.name} ({definition.source})", ", ".join(toolset.missing)
             raise AgentRequestRefused(format_session_notice("only_missing_tools", agent=agent, tools=tools))
+        if definition.source.kind == "builtin":
+            # It names tools that settings turn off.
+            toolset = replace(toolset, missing=())
         location = definition.source.locate_field("disallowed_tools") or str(definition.source)
         try:
             refuse_misspelled_rules(location, toolset.never, agent_tools.tools)

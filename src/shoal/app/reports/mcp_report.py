@@ -19,6 +19,7 @@ from shoal.app.settings.claude_json import (
     find_claude_json,
     find_server_sections,
     forget_server_choices,
+    read_claude_json,
 )
 from shoal.app.settings.mcp_files import (
     PROJECT_FILE,
@@ -76,6 +77,11 @@ class McpServerAdmin:
         self.configured: ConfiguredMcpServers = load_mcp_servers(
             self.settings, given, strict=strict, cwd=cwd, plugins=plugins
         )
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Sentences about servers and files that cannot be used."""
+        return (*self.configured.problems, *read_claude_json(self.settings.home, self.cwd).problems)
 
     def list_servers(self) -> tuple[tuple[McpServerConfig, str], ...]:
         """Return every server with the reason why it is not started; empty if it is."""
@@ -160,21 +166,23 @@ class McpServerAdmin:
         )
 
     def add_server(self, name: str, given: Mapping[str, Any], *, scope: str) -> AddedMcpServer:
-        """Add a server to the file of a scope. Raises `SettingsError` and `StateFileError`.
+        """Add a server to the file of a scope, where Claude Code looks for it too.
 
-        Local servers may have secrets, so they are not written below the project.
+        The user's own servers may have secrets, so they are not written below the project. Raises
+        `SettingsError`, `StateFileError` and `LockUnavailable`.
         """
-        is_local = scope == "local"
-        path = choose_claude_json(self.settings.home) if is_local else self._get_mcp_config_path(scope)
+        is_shared = scope == "project"
+        path = self._get_mcp_config_path(scope) if is_shared else choose_claude_json(self.settings.home)
         try:
-            server = parse_mcp_server(name, given, str(path))
+            parse_mcp_server(name, given, str(path))
         except InvalidMcpServerConfigError as error:
             raise SettingsError(f"Cannot add the MCP server {name}: {error}.") from error
-        earlier = self._list_places(name) if is_local else []
-        section = ("projects", str(self.cwd)) if is_local else ()
-        replaced = set_or_remove_mcp_server(path, name, server, section=section)
-        # Settings for the project come first, so a server there would hide this one.
-        hiding = [each for each in earlier if each.kind == "local"]
+        earlier = [] if is_shared else self._list_places(name)
+        section = ("projects", str(self.cwd)) if scope == "local" else ()
+        entry = {key: value for key, value in given.items() if value not in ([], {})}
+        replaced = set_or_remove_mcp_server(path, name, entry, section=section)
+        # A server in the settings of the same scope would hide this one.
+        hiding = [each for each in earlier if each.scope == scope and each.path != path]
         for place in hiding:
             self._remove_from_place(place, name)
         return AddedMcpServer(path=path, replaced=replaced or bool(hiding), trusted=scope != "project")

@@ -14,6 +14,7 @@ from shoal.agent.hook_points import add_hook_context_message
 from shoal.agent.loop import LoopResult
 from shoal.app.definitions.path_instructions import describe_instruction_file
 from shoal.core.conversation.messages import user_message
+from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import StateFileError
 from shoal.core.events import Event, QuestionAsked, RunFinished, TurnStarted
 from shoal.core.extensions.hooks import NO_DECISION, HookDecision, HookEvent, merge_hook_decisions
@@ -97,7 +98,10 @@ class SessionLifecycleHookRunner:
             await self._lead.receive_message(user_message(decision.initial_message), by="person")
         if decision.stop is None:
             return None
-        return LoopResult(reason="blocked", detail=f"a SessionStart hook stopped the run: {decision.stop}")
+        return LoopResult(
+            reason="blocked",
+            detail=format_end_reason("hook_stopped", event="SessionStart", reason=decision.stop),
+        )
 
     async def wait_for_start_hooks(self) -> None:
         """Wait until the hooks of the start have ended."""

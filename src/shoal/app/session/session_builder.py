@@ -223,13 +223,20 @@ def _create_tool_registry(
     teams: SessionTeams | MemberHost,
     workflows: WorkflowSupervisor,
 ) -> ToolRegistry:
+    settings = runtime.settings
     tools = ToolRegistry(
         (
             *runtime.tools,
             *_build_agent_tools(runtime.config, supervisor, teams),
             *build_team_tools(teams),
-            *build_background_tools(supervisor, runtime.processes.shells, teams, workflows.scripts),
-            *([build_workflow_tool(workflows.scripts)] if runtime.settings.own.workflow_tool else ()),
+            *build_background_tools(
+                supervisor,
+                runtime.processes.shells,
+                teams,
+                workflows.scripts,
+                has_output=not settings.foreign.tools.is_background_disabled or settings.own.workflow_tool,
+            ),
+            *([build_workflow_tool(workflows.scripts)] if settings.own.workflow_tool else ()),
             runtime.knowledge.create_skill_tool(supervisor),
         )
     )

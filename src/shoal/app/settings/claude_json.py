@@ -12,11 +12,12 @@ import msgspec
 from msgspec import Raw, Struct
 
 from shoal.app.settings.project_directories import iter_project_directories
+from shoal.core.errors import SettingsError
 from shoal.core.unused_items import UnusedItem
 from shoal.stores.files.home.trust_file import find_project_of_worktree
 from shoal.wire.settings_codec import SettingsDocument
 
-_FILE = ".claude.json"
+CLAUDE_JSON = ".claude.json"
 _MAX_LOCATED_CHARS = 200_000
 """Maximum file size for which lines are looked up; the file also contains histories."""
 SERVER_CHOICE_KEYS = ("enabledMcpjsonServers", "disabledMcpjsonServers", "enableAllProjectMcpServers")
@@ -47,7 +48,7 @@ def choose_claude_json(home: Path) -> Path:
 
 
 def _list_candidates(home: Path) -> tuple[Path, ...]:
-    return (home / _FILE, *([home.with_name(_FILE)] if home.name == ".claude" else ()))
+    return (home / CLAUDE_JSON, *([home.with_name(CLAUDE_JSON)] if home.name == ".claude" else ()))
 
 
 def read_claude_json(home: Path, cwd: Path) -> ClaudeJson:
@@ -99,7 +100,10 @@ def _list_project_keys(cwd: Path) -> list[str]:
 
 
 def find_server_sections(home: Path, cwd: Path, name: str) -> dict[str, list[tuple[str, ...]]]:
-    """Return the paths of the objects whose `mcpServers` has a server, by scope: local and user."""
+    """Return the paths of the objects whose `mcpServers` has a server, by scope: local and user.
+
+    Raises `SettingsError` if the file cannot be read.
+    """
     found: dict[str, list[tuple[str, ...]]] = {"local": [], "user": []}
     raw = _read_content(home)
     for key in _list_project_keys(cwd):
@@ -116,7 +120,7 @@ def forget_server_choices(home: Path, cwd: Path) -> bool:
 
     Raises `SettingsError` and `StateFileError`.
     """
-    from shoal.app.settings.settings_writer import edit_json_file
+    from shoal.app.settings.settings_writer import edit_claude_json
 
     raw, path = _read_content(home), find_claude_json(home)
     sections = [
@@ -132,17 +136,17 @@ def forget_server_choices(home: Path, cwd: Path) -> bool:
             for choice in SERVER_CHOICE_KEYS:
                 content["projects"][key].pop(choice, None)
 
-    edit_json_file(path, remove_choices)
+    edit_claude_json(path, remove_choices)
     return True
 
 
 def _read_content(home: Path) -> Any:
-    """Return the content of the file; an empty object if it cannot be read."""
+    """Return the content of the file. Raises `SettingsError` if it cannot be read."""
     path = find_claude_json(home)
     try:
         return {} if path is None else msgspec.json.decode(path.read_bytes().removeprefix(codecs.BOM_UTF8))
-    except (OSError, ValueError, RecursionError):
-        return {}
+    except (OSError, ValueError, RecursionError) as error:
+        raise SettingsError(f"Cannot read {path}: {error}. Fix it by hand.", path=path) from error
 
 
 def _get_section(raw: Any, keys: Sequence[str]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.app.settings.claude_json import CLAUDE_JSON
 from shoal.app.settings.foreign_settings import is_mcp_server_permitted
 from shoal.app.settings.managed_switches import is_plugin_only
 from shoal.app.settings.project_directories import iter_project_directories
@@ -18,7 +19,7 @@ from shoal.core.errors import SettingsError
 from shoal.core.extensions.mcp_servers import MCP_PREFIX, McpServerConfig, McpServerStatus, McpStdioConfig
 from shoal.wire.json_comments import blank_json_comments, decode_commented_json
 from shoal.wire.json_line_numbers import find_json_key_line
-from shoal.wire.mcp_codec import ParsedMcpServers, encode_mcp_server, parse_mcp_servers
+from shoal.wire.mcp_codec import ParsedMcpServers, parse_mcp_servers
 from shoal.wire.settings_codec import SettingsDocument
 
 if TYPE_CHECKING:
@@ -178,13 +179,13 @@ def has_mcp_server(path: Path, name: str) -> bool:
 
 
 def set_or_remove_mcp_server(
-    path: Path, name: str, server: McpServerConfig | None, *, section: Sequence[str] = ()
+    path: Path, name: str, entry: Mapping[str, Any] | None, *, section: Sequence[str] = ()
 ) -> bool:
     """Put a server into a file, or remove it with None; return whether it existed. Raises `SettingsError`.
 
     `section` is the path of the object that contains `mcpServers`.
     """
-    from shoal.app.settings.settings_writer import edit_json_file
+    from shoal.app.settings.settings_writer import edit_claude_json, edit_json_file
 
     def edit_servers(raw: dict[str, Any]) -> bool:
         for key in section:
@@ -196,13 +197,14 @@ def set_or_remove_mcp_server(
             raise SettingsError(f"{path}: mcpServers is not an object. Fix it by hand.", path=path)
         existed = name in servers
         servers.pop(name, None)
-        if server is not None:
-            servers[name] = encode_mcp_server(server)
+        if entry is not None:
+            servers[name] = dict(entry)
         if not servers:
             del raw["mcpServers"]
         return existed
 
-    return edit_json_file(path, edit_servers)
+    edit_file = edit_claude_json if path.name == CLAUDE_JSON else edit_json_file
+    return edit_file(path, edit_servers)
 
 
 def _parse_mcp_server_json(text: str, name: str) -> dict[str, Any]:

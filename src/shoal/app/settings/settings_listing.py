@@ -9,9 +9,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from shoal.app.settings.claude_keys import CLAUDE_KEYS
 from shoal.app.settings.settings import Settings
 from shoal.app.settings.settings_trust import PermissionEscalation, TrustState
 from shoal.core.text.lazy_patterns import compile_on_first_use
+from shoal.wire.settings_codec import has_settings_key
 
 _SECRET = compile_on_first_use(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|COOKIE", re.IGNORECASE)
 HIDDEN_VALUE = "(hidden)"
@@ -53,6 +55,50 @@ def list_setting_rows(settings: Settings) -> Iterator[EffectiveSettingRow]:
                 name,
                 HIDDEN_VALUE if is_secret_variable_name(name) else getattr(settings.access, name),
             )
+
+
+def list_user_setting_rows(settings: Settings) -> Iterator[EffectiveSettingRow]:
+    """Yield the settings in the user's own file, used or not."""
+    for document in settings.documents:
+        if document.path == settings.home / "settings.json":
+            for name, value in document.raw.items():
+                is_section = isinstance(value, dict) and name in ("env", "permissions", "shoal")
+                values = (
+                    {(name, key): each for key, each in value.items()} if is_section else {(name,): value}
+                )
+                for keys, each in values.items():
+                    yield EffectiveSettingRow(
+                        key=".".join(keys),
+                        value=_hide_secrets(each, keys[-1]),
+                        origin=document.locate_key(keys),
+                    )
+
+
+def list_setting_keys(settings: Settings) -> tuple[str, ...]:
+    """Return the keys of all settings, set or not."""
+    names = (row.key for row in list_setting_rows(settings))
+    return tuple(dict.fromkeys((*names, *(key.name for key in CLAUDE_KEYS))))
+
+
+def find_setting_value(settings: Settings, key: str, *, user_only: bool = False) -> Any:
+    """Return the effective value of a key, or the one in the user's file; None if it is not set."""
+    row = None if user_only else next((row for row in list_setting_rows(settings) if row.key == key), None)
+    if row is not None:
+        return row.value
+    names = key.split(".")
+    for document in settings.documents:
+        if has_settings_key(document, names) and (document.kind == "user" or not user_only):
+            value: Any = document.raw
+            for name in names:
+                value = value[name]
+            return _hide_secrets(value, names[-1])
+    return None
+
+
+def _hide_secrets(value: Any, name: str) -> Any:
+    if isinstance(value, dict):
+        return {key: _hide_secrets(each, key) for key, each in value.items()}
+    return HIDDEN_VALUE if isinstance(value, str) and is_secret_variable_name(name) else value
 
 
 def list_escalation_trust_rows(escalations: Sequence[PermissionEscalation]) -> Iterator[EscalationTrustRow]:

@@ -23,13 +23,15 @@ from shoal.core.permissions.permission_changes import (
     RuleDestination,
     SetPermissionModeSuggestion,
 )
-from shoal.stores.files.home.home_paths import write_file_atomically
+from shoal.stores.files.home.home_paths import read_state_file, write_file_atomically
 from shoal.stores.files.home.trust_file import ProjectTrustFile
+from shoal.stores.files.locks.foreign_lock import hold_foreign_lock
 from shoal.wire.json_comments import decode_commented_json
 from shoal.wire.json_text_edits import UneditableJsonError, detect_json_indent, edit_json_text
 from shoal.wire.settings_codec import SettingsDocument, SettingsSourceKind, parse_settings_document
 
 T = TypeVar("T")
+_MAX_EDITS = 20
 _FILE_NAMES: dict[RuleDestination, str] = {
     "localSettings": "settings.local.json",
     "projectSettings": "settings.json",
@@ -127,15 +129,46 @@ def edit_json_file(path: Path, edit: Callable[[dict[str, Any]], T]) -> T:
     Raises `SettingsError` if the file cannot be parsed, `StateFileError` if it cannot be written.
     """
     file = _EditableJsonFile(path)
-    try:
-        raw = decode_commented_json(file.text)[0] if file.text.strip() else {}
-    except ValueError as error:
-        raise SettingsError(f"{path} is not valid JSON: {error}. Fix it by hand.", path=path) from error
-    if not isinstance(raw, dict):
-        raise SettingsError(f"{path} does not contain a JSON object. Fix it by hand.", path=path)
+    raw = _parse_json_object(file.text, path)
     result = edit(raw)
     file.write(raw)
     return result
+
+
+def edit_claude_json(path: Path, edit: Callable[[dict[str, Any]], T]) -> T:
+    """Change Claude Code's state file as `edit_json_file` does, while that program may change it too.
+
+    A link is refused: it could lead to another user's file. Raises like `edit_json_file`.
+    """
+    if path.is_symlink():
+        message = (
+            f"{path} is a symbolic link, so Shoal does not change it. Put the file itself there, or change "
+            f"{path.resolve()} by hand."
+        )
+        raise SettingsError(message, path=path)
+    if path.exists() and not path.is_file():
+        raise SettingsError(f"{path} is not a file. Remove it, and try again.", path=path)
+    with hold_foreign_lock(path) as confirm_lock:
+        for _ in range(_MAX_EDITS):
+            file = _EditableJsonFile(path, follows_links=False)
+            raw = _parse_json_object(file.text, path)
+            result = edit(raw)
+            confirm_lock()
+            # Claude Code may also write without this lock.
+            if file.is_unchanged():
+                file.write(raw, durable=True)
+                return result
+    raise SettingsError(f"{path} keeps changing. Close Claude Code, and try again.", path=path)
+
+
+def _parse_json_object(text: str, path: Path) -> dict[str, Any]:
+    try:
+        raw = decode_commented_json(text)[0] if text.strip() else {}
+    except (ValueError, RecursionError) as error:
+        raise SettingsError(f"{path} is not valid JSON: {error}. Fix it by hand.", path=path) from error
+    if not isinstance(raw, dict):
+        raise SettingsError(f"{path} does not contain a JSON object. Fix it by hand.", path=path)
+    return raw
 
 
 def _append_missing_rules(permissions: dict[str, Any], key: str, new: list[str]) -> None:
@@ -146,24 +179,39 @@ def _append_missing_rules(permissions: dict[str, Any], key: str, new: list[str])
 
 
 class _EditableJsonFile:
-    """JSON file of the user, with symlinks resolved: other content, comments, indent and file mode stay."""
+    """JSON file of the user: other content, comments, indent and file mode stay.
 
-    def __init__(self, path: Path) -> None:
-        self._real_path = Path(path.resolve())
+    `follows_links` is True if a symbolic link is resolved, and False if it is an error.
+    """
+
+    def __init__(self, path: Path, *, follows_links: bool = True) -> None:
+        self._real_path = Path(path.resolve()) if follows_links else path
         self._mode: int | None = None
         self.text = ""
         try:
-            self.text = self._real_path.read_text(encoding="utf-8-sig")
+            self.text = self._read_text()
             self._mode = stat.S_IMODE(self._real_path.stat().st_mode)
         except FileNotFoundError:
             return
         except (OSError, UnicodeDecodeError) as error:
             raise SettingsError(f"Cannot read the settings in {path}: {error}.", path=path) from error
 
-    def write(self, raw: dict[str, Any]) -> str:
+    def is_unchanged(self) -> bool:
+        """Return True if nobody has changed the file since it was read."""
+        try:
+            return self._read_text() == self.text and self._mode is not None
+        except FileNotFoundError:
+            return self._mode is None
+        except (OSError, UnicodeDecodeError):
+            return False
+
+    def _read_text(self) -> str:
+        return read_state_file(self._real_path).decode("utf-8-sig")
+
+    def write(self, raw: dict[str, Any], *, durable: bool = False) -> str:
         """Write the content and return the new text. Raises `SettingsError` if comments would be lost."""
         text = self._format_content(raw)
-        write_file_atomically(self._real_path, text.encode())
+        write_file_atomically(self._real_path, text.encode(), durable=durable)
         if self._mode is not None:
             self._real_path.chmod(self._mode)
         return text

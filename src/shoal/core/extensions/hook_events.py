@@ -166,7 +166,7 @@ HOOK_EVENT_DESCRIPTIONS: Mapping[HookEvent, HookEventDescription] = {
         on_block="The turn ends before the next request to the model.",
     ),
     "PermissionDenied": HookEventDescription(
-        when="A call was denied: by a rule or the mode, or because nobody answered.",
+        when="A call was denied by a rule, by the mode, or because nobody answered the question.",
         fields={**_CALL, "reason": "The reason that the model gets."},
     ),
     "UserPromptExpansion": HookEventDescription(

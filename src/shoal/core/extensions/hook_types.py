@@ -394,7 +394,7 @@ class PostToolBatchInput(HookInput):
 
 
 class PermissionDeniedInput(HookInput):
-    """A call was denied: by a rule or the mode, or because nobody answered."""
+    """A call was denied by a rule, by the mode, or because nobody answered the question."""
 
     tool_name: str
     tool_input: dict[str, Any]

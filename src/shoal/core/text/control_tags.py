@@ -82,6 +82,9 @@ _TYPED_COMMAND = compile_on_first_use(
     r"(?:<command-args>(?P<arguments>.*?)</command-args>)?",
     re.DOTALL,
 )
+_COMMAND_OUTPUT = compile_on_first_use(
+    r"<local-command-(?P<kind>stdout|stderr)>(?P<text>.*?)</local-command-(?P=kind)>", re.DOTALL
+)
 _LOOKALIKES = str.maketrans(
     "аеорсухіјѕԁһкмтпвгԛԝіΑΒΕΖΗΙΚΜΝΟΡΤΥΧαεικνορτυχ‐‑‒–—―−⁃﹣－＿ǀ│｜∣",
     "aeopcyxijsdhkmtnbrqwiABEZHIKMNOPTYXaeiknoptux----------_||||",
@@ -114,8 +117,23 @@ def unescape_control_tags(text: str) -> str:
 def format_typed_command(text: str) -> str:
     """Return the line that the user typed if a message is a typed command; otherwise the text."""
     match = _TYPED_COMMAND.match(text)
-    if match is None:
-        return text
+    return text if match is None else _format_command_line(match)
+
+
+def split_command_text(text: str) -> tuple[str, str]:
+    """Return the line that the user typed, and the rest without the tags around a command's output.
+
+    The line is empty if the text does not begin with a typed command.
+    """
+    match = _TYPED_COMMAND.match(text)
+    line = "" if match is None else _format_command_line(match)
+    rest = text if match is None else text[match.end() :].lstrip()
+    if rest.startswith("<local-command-"):
+        rest = _COMMAND_OUTPUT.sub(lambda output: unescape_control_tags(output["text"]), rest)
+    return line, rest
+
+
+def _format_command_line(match: re.Match[str]) -> str:
     return unescape_control_tags(" ".join(filter(None, (match["name"], match["arguments"]))))
 
 

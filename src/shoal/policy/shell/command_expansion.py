@@ -9,10 +9,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.policy.policy_texts import format_shell_reason
+from shoal.policy.shell.code_variables import find_variable_code, is_code_variable
 from shoal.policy.shell.command_judge import judge_shell_command
 from shoal.policy.shell.evaluated_text import EVALUATING_BUILTINS, ShellVariables, note_evaluated_words
 from shoal.policy.shell.known_commands import (
-    COMMAND_VARIABLES,
     HARMLESS_VARIABLES,
     RESERVED_WORDS,
     STATE_CHANGING_BUILTINS,
@@ -90,7 +90,7 @@ class ShellSyntaxWalkState(Protocol):
         self, text: str, via: tuple[str, ...] = (), outer: tuple[tuple[str | None, ...], ...] = ()
     ) -> None: ...
 
-    def add_code(self, value: str | None) -> None: ...
+    def add_code(self, *code: str | None) -> None: ...
 
 
 def expand_found_command(found: UnexpandedShellCommand, walk: ShellSyntaxWalkState) -> None:
@@ -153,6 +153,8 @@ def _expand_plain_command(name: str, found: UnexpandedShellCommand, walk: ShellS
         return
     if name in EVALUATING_BUILTINS:
         note_evaluated_words(name, rest, walk.variables)
+        if any(word.value and is_code_variable(word.value.removeprefix("-v")) for word in rest):
+            walk.add_code(None)
         if name in ("let", "unset"):
             walk.note_trouble("later_reading", name=name)
     verdict = judge_shell_command(name, rest, moved=walk.directories.may_have_moved)
@@ -267,8 +269,8 @@ def _expand_wrapper_command(name: str, found: UnexpandedShellCommand, walk: Shel
         )
     for word in rest[: len(rest) - len(inner.words)] if inner.sets else ():
         variable, _, value = (word.value or word.prefix).partition("=")
-        if variable in COMMAND_VARIABLES:
-            walk.add_code(None if word.value is None else value)
+        if code := find_variable_code(variable, None if word.value is None else value):
+            walk.add_code(*code)
     inner_found = replace(
         found,
         words=inner.words,

@@ -152,23 +152,37 @@ PROGRAM_FLAGS: dict[str, tuple[str, ...]] = {
     "go": ("-toolexec", "-exec", "-vettool", "-overlay"),
     "file": ("-C", "--compile"),
     "kubectl": ("--kubeconfig",),
+    "split": ("--filter",),
+    **dict.fromkeys(
+        ("nc", "ncat", "netcat", "nc.traditional", "nc.openbsd"),
+        ("-e", "-c", "--exec", "--sh-exec", "--lua-exec"),
+    ),
+    "tcpdump": ("-z",),
+    **dict.fromkeys(("xterm", "x-terminal-emulator", "urxvt", "konsole", "xfce4-terminal"), ("-e", "-x")),
+    "fzf": ("--preview", "--bind", "--listen"),
+    "rpm": ("--eval", "-E", "--pipe", "--define", "-D"),
+    **dict.fromkeys(("apt", "apt-get", "aptitude"), ("-o", "--option", "-c", "--config-file")),
+    "dpkg": ("--pre-invoke", "--post-invoke", "--status-logger"),
+    "aria2c": (
+        *("--on-download-complete", "--on-download-error", "--on-download-start", "--on-download-stop"),
+        *("--on-bt-download-complete", "--on-download-pause", "--conf-path"),
+    ),
+    "yt-dlp": ("--exec", "--exec-before-download", "--netrc-cmd", "--config-locations"),
+    "pandoc": ("--filter", "-F", "--lua-filter", "-L", "--pdf-engine"),
+    "nodemon": ("-x", "--exec"),
+    **dict.fromkeys(("ansible", "ansible-console"), ("-a", "--args", "-e", "--extra-vars")),
+    **dict.fromkeys(("gcc", "g++", "cc", "c++"), ("-wrapper", "-specs")),
+    "openvpn": ("--up", "--down", "--script-security", "--config", "--plugin"),
+    "ctags": ("--options",),
+    **dict.fromkeys(("mail", "mailx"), ("-S",)),
+    "mutt": ("-e", "-F"),
+    "latexmk": ("-e", "-r", "-latex", "-pdflatex"),
 }
 """Flags that run another program or load code: a rule that allows the command does not cover them.
 
 An abbreviation of a long flag counts as that flag.
 """
 
-COMMAND_VARIABLES = frozenset(
-    """
-    EDITOR VISUAL PAGER MANPAGER GIT_PAGER GIT_EDITOR GIT_SEQUENCE_EDITOR GIT_SSH GIT_SSH_COMMAND
-    GIT_EXTERNAL_DIFF GIT_PROXY_COMMAND GIT_ASKPASS SSH_ASKPASS SUDO_ASKPASS SUDO_EDITOR BROWSER LESSOPEN
-    LESSCLOSE PROMPT_COMMAND BASH_ENV PS0 PS1 PS2 PS4 RSYNC_RSH CVS_RSH TAR_OPTIONS SHELL PERL5OPT RUBYOPT
-    NODE_OPTIONS PYTHONSTARTUP LD_PRELOAD LD_AUDIT FCEDIT HGEDITOR SVN_EDITOR SVN_SSH DIFFTOOL MAKEFLAGS
-    npm_config_script_shell npm_config_editor AWS_PAGER SYSTEMD_PAGER SYSTEMD_EDITOR GH_PAGER GH_EDITOR
-    BASH_COMMAND READNULLCMD NULLCMD CC CXX LD AR RUSTC RUSTC_WRAPPER CARGO LESSKEY
-    """.split()  # noqa: SIM905 - easier to read and extend as one text
-)
-"""Variables that other programs, or the shell itself, run as a command."""
 SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|COOKIE|PRIVATE|_PAT\b", re.IGNORECASE)
 """Names of variables and settings that may contain a secret."""
 REDEFINING_VARIABLES = frozenset(
@@ -186,7 +200,8 @@ COMMAND_RUNNERS = frozenset(
     jobs fc hash noglob nocorrect ld.so scl torsocks proxychains proxychains4 osascript xdg-open timelimit
     crontab cmd.exe wsl wsl.exe powershell.exe chronic cronic ifne lckdo sem pee mispipe runcon
     systemd-inhibit systemd-cat dbus-launch trickle cpulimit nocache hyperfine watchexec viddy hwatch dtach
-    abduco
+    abduco ssh-agent socat ansible concurrently foreman honcho cross-env dotenvx sshpass autossh mosh
+    daemon nix-shell wine qemu-x86_64 qemu-aarch64 nodemon
     """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 """Programs that run a command given in their arguments, in more ways than are listed for wrappers."""
@@ -210,6 +225,8 @@ RUNNING_SUBCOMMANDS: dict[str, frozenset[str]] = {
     "nix": frozenset({"run", "shell", "develop"}),
     "cargo": frozenset({"run"}),
     "vagrant": frozenset({"ssh"}),
+    "cmake": frozenset({"-E"}),
+    "ip": frozenset({"exec"}),
 }
 """Subcommands that run a command given in their arguments."""
 NOT_RUNNING_COMMANDS = frozenset(
@@ -252,8 +269,8 @@ INTERPRETERS = frozenset(
     """
     python python2 python3 perl ruby node nodejs deno bun php lua luajit tclsh wish guile scheme sbcl clisp
     R Rscript julia ocaml ghci runghc elixir erl escript groovy scala kotlin swift awk gawk mawk nawk sed gsed
-    make gmake less more most ed ex vi vim nvim view emacs m4 gnuplot sqlite3 psql mysql bc dc nix-shell
-    ipython jshell irb
+    make gmake less more most ed ex vi vim nvim view emacs m4 gnuplot sqlite3 psql mysql bc dc
+    ipython jshell irb octave ghc
     """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 """Programs that accept code that can run commands, as an argument or from their input."""

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Sequence
 
+from shoal.policy.shell.inner_commands import LANGUAGES, expand_inner_text, expand_inner_words
+from shoal.policy.shell.interpreter_code import EXPRESSION_RUNNERS, may_run_programs
 from shoal.policy.shell.known_commands import (
     COMMAND_RUNNERS,
     COPYING_COMMANDS,
@@ -17,7 +20,7 @@ from shoal.policy.shell.program_judges import is_harmless_sed_script
 from shoal.policy.shell.shell_words import ShellWord
 from shoal.policy.shell.wrapper_commands import SHELLS, WRAPPERS
 
-_CODE_FLAG = re.compile(r"-[a-zA-Z0-9]*[ceErp]|--(?:eval|execute|command|expression|cmd|print)")
+_CODE_FLAG = re.compile(r"-[a-zA-Z0-9]*[ceErpBR]|eval|--(?:eval|execute|command|expression|cmd|print)")
 _AWKS = frozenset({"awk", "gawk", "mawk", "nawk"})
 _MAKES = frozenset({"make", "gmake"})
 _COMPILERS = frozenset({"gcc", "g++", "cc", "c++", "cpp", "gfortran"})
@@ -29,12 +32,6 @@ _AWK_PLAIN_COMMAND = re.compile(
 """Commands in a program of awk that are one plain string."""
 _SED_RUNS_LINES = re.compile(r"(?:^|[^A-Za-z\s\\])\s*[gpiImM0-9]*e[gpiImM0-9]*\s*(?:$|[;}\n])", re.MULTILINE)
 """The command `e` of sed without a text, or the flag `e` of a replacement: both run lines of the input."""
-_CODE_RUNS = re.compile(
-    r"\b(?:os|pty|posix|subprocess|multiprocessing|ctypes|importlib|runpy|child_process|IPC|Open3|POSIX)\b"
-    r"|\b(?:system|popen|spawn|fork|exec|eval|execfile|compile|proc_open|passthru|shell_exec|__import__|dlopen)\b"
-    r"|`|%x|\bqx\b"
-)
-"""Ways in which an interpreter's code can run a program whose name it computes."""
 _PROGRAM_NAME = re.compile(r"[a-z][a-z0-9_+-]*")
 _BEFORE_COMMAND = re.compile(r"--|-c|-e|-x|-a|--(?:command|exec|execute|cmd|run)|/[cC]")
 """Words that precede the command in a wrapper's arguments."""
@@ -44,6 +41,34 @@ _INPUT_EDITORS = frozenset({"ed", "ex", "sqlite3", "psql", "mysql", "bc", "dc"})
 _DEBUGGERS = frozenset({"gdb", "lldb"})
 _AWK_SHELL = re.compile(r"\|&?\s*\"[^\"]*\b(?:sh|ash|bash|dash|ksh|zsh|xargs|env|make)\b")
 """A pipe in a program of awk to a program that runs its input."""
+_AWK_STRING = re.compile(r"\"([^\"\\]*)\"")
+_SED_COMMAND = re.compile(r"(?:^|[;{}\n/$!0-9])[ \t]*e[ \t]+([^\n]+)")
+_ATTACHED_CODE = re.compile(r"-[a-zA-Z0-9]*?[ceErpm](?!$)(.+)", re.DOTALL)
+"""Code in the same word as its flag, as in `-cprint(1)`."""
+_HERE_DOCUMENT = re.compile(
+    r"<<-?[ \t]*(?P<quote>['\"]?)(?P<end>\w+)(?P=quote)[^\n]*\n"
+    r"(?P<body>.*?)(?:^|\n)[ \t]*(?P=end)[ \t]*(?=[\n)]|$)",
+    re.DOTALL,
+)
+_COMPUTED_COMMAND = re.compile(r"[$`]")
+_PLAIN_GIT_SETTING = re.compile(
+    r"(?:user|init|branch|push|pull|color|author|committer)\..*|remote\..*\.(?:url|fetch)"
+)
+"""Settings of git that hold no command."""
+_CODE_RUNNERS = frozenset({"expect", "osascript", "pwsh", "powershell.exe", "cmd.exe"})
+"""Runners whose words are code in a language that is not read."""
+_OPERANDS_BEFORE_COMMAND = {
+    **dict.fromkeys("script unshare nsenter newgrp fish csh tcsh rbash ash mksh yash parallel".split(), 0),  # noqa: SIM905
+    **dict.fromkeys(("ssh", "chroot", "su", "runuser", "sg", "busybox", "toybox", "mosh"), 1),
+}
+"""Runners that start a shell, or run each line of their input, if no more operands follow."""
+_SSH_FLAG = re.compile(r"-[a-zA-Z]*[bcDEeFIiJLlmOopQRSWw]")
+_CODE_MODULES = frozenset(
+    {"timeit", "pdb", "code", "IPython", "cProfile", "profile", "trace", "doctest", "bpython"}
+)
+"""Modules of Python that run code in their arguments."""
+_PLAIN_FILE = re.compile(r"-?-?[\w./-]+")
+_PIPING = frozenset({"pipe-pane", "pipep"})
 _LOADERS = ("ld-linux", "ld-musl", "ld.so")
 _COPIERS = COPYING_COMMANDS | {"install", "rsync"}
 
@@ -58,50 +83,95 @@ def find_run_text(
     """
     base_name = name[name.rfind("/") + 1 :]
     if is_runner:
-        attached_values = (word.value[2:] for word in words if word.value and word.value[0] == "-")
-        given: tuple[str | None, ...] = ()
-        if base_name in INTERPRETERS:
-            given = _list_input_code(base_name, words, script)
-            given += (None,) if _has_computing_code(words) else ()
-        return (*(word.value for word in words), *attached_values, *given)
+        return _find_flag_commands(base_name, words, script)
     if (
         base_name in COMMAND_RUNNERS
         or (name != base_name and (base_name in WRAPPERS or base_name in SHELLS))
         or base_name.startswith(_LOADERS)
         or any(word.value in RUNNING_SUBCOMMANDS.get(base_name, ()) for word in words)
     ):
-        computed = (None,) if base_name in _DEBUGGERS and _has_computing_code(words) else ()
-        return (*(word.value for word in words), script.strip(), *computed)
+        return _find_runner_commands(base_name, words, script)
     if base_name in _COPIERS:
         # A program that is only known at run time may be named elsewhere in the line.
         return tuple(script.strip() if word.value is None else word.value for word in words)
     if base_name in INTERPRETERS or base_name.startswith("python"):
         return _find_interpreter_code(base_name, words, script)
-    if base_name in _COMPILERS and any(word.value == "-wrapper" for word in words):
-        return tuple(each for word in words for each in (word.value or "").split(","))
     if base_name in NOT_RUNNING_COMMANDS or base_name in WRITING_COMMANDS:
         return ()
     # Any other program may be a wrapper of its first operand, of words after `--`, or of text after a flag.
     values = [word.value or "" for word in words]
     operands = [value for value in values if _OPERAND.match(value)]
-    after = (values[index] for index in range(1, len(values)) if _BEFORE_COMMAND.fullmatch(values[index - 1]))
+    after = [values[index] for index in range(1, len(values)) if _BEFORE_COMMAND.fullmatch(values[index - 1])]
     if operands and _is_running_program(operands[0]):
-        return (*(word.value for word in words), script.strip())
-    attached = (value.partition("=")[2] for value in values if value.startswith("--") and "=" in value)
-    texts = (value.split()[0] for value in values if " " in value.strip())
+        inner = expand_inner_words(values, has_input=_has_input(script))
+        return (*(word.value for word in words), script.strip(), *inner)
+    attached = [value.partition("=")[2] for value in values if value.startswith("--") and "=" in value]
+    texts = [value for value in values if " " in value.strip()]
     streams = (script.strip() for word in words if word.stream)
     names = filter(_PROGRAM_NAME.fullmatch, operands[1:3])
-    return (*operands[:1], *names, *after, *attached, *texts, *streams)
+    computed = (text for text in dict.fromkeys((*after, *attached, *texts)) if _COMPUTED_COMMAND.search(text))
+    inner = tuple(each for text in computed for each in expand_inner_text(text))
+    first_words = (text.split()[0] for text in texts)
+    return (*operands[:1], *names, *after, *attached, *first_words, *streams, *inner)
+
+
+def _find_flag_commands(name: str, words: Sequence[ShellWord], script: str) -> tuple[str | None, ...]:
+    """Return the text that a program runs because of its flags."""
+    values = [word.value for word in words]
+    attached_values = (value[2:] for value in values if value and value[0] == "-")
+    given: tuple[str | None, ...] = ()
+    if name in INTERPRETERS or name.startswith("python"):
+        given = _find_interpreter_code(name, words, script)
+    if not (name == "git" and any(_PLAIN_GIT_SETTING.fullmatch(value or "") for value in values)):
+        given += expand_inner_words(values, has_input=True, are_flags_commands=True)
+    parts = (each for value in values for each in (value or "").split(",")) if name in _COMPILERS else ()
+    return (*values, *attached_values, *given, *parts)
+
+
+def _find_runner_commands(name: str, words: Sequence[ShellWord], script: str) -> tuple[str | None, ...]:
+    """Return the text that a program which runs other programs may run."""
+    values = [word.value for word in words]
+    has_input = _has_input(script) or name == "socat" or not _PIPING.isdisjoint(values)
+    found: list[str | None] = [*values, script.strip(), *expand_inner_words(values, has_input=has_input)]
+    if has_input and _runs_its_input(name, values):
+        found.append(None)
+    if name in _DEBUGGERS and any(value and may_run_programs(name, value) for value in values):
+        found.append(None)
+    if name in _CODE_RUNNERS and any(value and value[:1] != "-" for value in values):
+        found.append(None)
+    if name == "parallel" and any(value and "{=" in value for value in values):
+        found.append(None)
+    return tuple(found)
+
+
+def _has_input(script: str) -> bool:
+    return "|" in script or "<" in script
+
+
+def _runs_its_input(name: str, values: Sequence[str | None]) -> bool:
+    """Return True if a program that got no command runs what it reads."""
+    if name in ("at", "batch"):
+        return not any(value and value.startswith(("-f", "--f")) for value in values)
+    if name == "crontab":
+        return not any(value and value[:1] != "-" for value in values)
+    limit = _OPERANDS_BEFORE_COMMAND.get(name)
+    if limit is None:
+        return False
+    operands, rest = 0, iter(values)
+    for value in rest:
+        if name == "ssh" and value and _SSH_FLAG.fullmatch(value):
+            next(rest, None)
+        elif name == "parallel" and value is not None and (value.startswith(":::") or "{" in value):
+            # A command that begins with a value of the list.
+            return operands == 0
+        elif value is None or value == "-" or value[:1] != "-":
+            operands += 1
+    return operands <= limit
 
 
 def _is_running_program(name: str) -> bool:
     base_name = name[name.rfind("/") + 1 :]
     return base_name in SHELLS or base_name in WRAPPERS or base_name in INTERPRETERS
-
-
-def _has_computing_code(words: Sequence[ShellWord]) -> bool:
-    """Return True if a word is code that can run a program whose name it computes."""
-    return any(word.value is not None and _CODE_RUNS.search(word.value) for word in words)
 
 
 def _list_input_code(name: str, words: Sequence[ShellWord], script: str) -> tuple[str | None, ...]:
@@ -113,9 +183,37 @@ def _list_input_code(name: str, words: Sequence[ShellWord], script: str) -> tupl
         computed = (None,) if has_code and "$" in script else ()
         return (script.strip(), *computed) if has_code else ()
     has_file = any(
-        not word.may_be_flag and not word.stream and word.value not in ("-", "/dev/stdin") for word in words
+        (not word.may_be_flag and not word.stream and word.value not in ("-", "/dev/stdin"))
+        or (_ATTACHED_CODE.match(word.value or "") and (name in LANGUAGES or name.startswith("python")))
+        for word in words
     )
     return () if has_file and name not in _INPUT_EDITORS else (script.strip(),)
+
+
+def _may_module_run(words: Sequence[ShellWord], script: str) -> bool:
+    """Return True if Python runs a module that takes code as an argument or from its input."""
+    values = [word.value or "" for word in words]
+    for index, value in enumerate(values):
+        if value.startswith("-m"):
+            module, rest = (
+                (value[2:], values[index + 1 :]) if value != "-m" else (*values[index + 1 : index + 2], [])
+            )
+            rest = rest or values[index + 2 :]
+            if module not in _CODE_MODULES:
+                return False
+            codes = [each for each in rest if not _PLAIN_FILE.fullmatch(each)]
+            return any(may_run_programs("python", each) for each in codes) or (
+                not rest and _has_input(script)
+            )
+    return False
+
+
+def _may_input_run(name: str, script: str) -> bool:
+    """Return True if code that an interpreter reads may run a program whose name it computes."""
+    bodies = [match["body"] for match in _HERE_DOCUMENT.finditer(script)]
+    if bodies:
+        return any(may_run_programs(name, textwrap.dedent(body)) for body in bodies)
+    return _has_input(script) and (name in LANGUAGES or may_run_programs(name, script))
 
 
 def _is_unknown_code(name: str, word: ShellWord, *, is_code: bool) -> bool:
@@ -129,9 +227,9 @@ def _is_unknown_code(name: str, word: ShellWord, *, is_code: bool) -> bool:
 
 def _find_interpreter_code(name: str, words: Sequence[ShellWord], script: str) -> tuple[str | None, ...]:
     code: list[str | None] = list(_list_input_code(name, words, script))
-    if code and name not in _MAKES and name not in _AWKS and name not in _SEDS and _CODE_RUNS.search(script):
-        code.append(None)
     is_program = name in _AWKS or name in _SEDS
+    if code and not is_program and name not in _MAKES and _may_input_run(name, script):
+        code.append(None)
     for index, word in enumerate(words):
         is_code = index > 0 and _CODE_FLAG.fullmatch(words[index - 1].value or "") is not None
         if word.value is None:
@@ -141,13 +239,36 @@ def _find_interpreter_code(name: str, words: Sequence[ShellWord], script: str) -
                 # A script that is found by its name, as in `node $(which npm)`.
                 code.append(script.strip())
         elif name in _AWKS:
-            code.extend([word.value] if _AWK_RUNS.search(word.value) else [])
-            is_computed = _AWK_RUNS.search(_AWK_PLAIN_COMMAND.sub("", word.value)) is not None
-            code.extend([None] if is_computed or _AWK_SHELL.search(word.value) else [])
+            code.extend(_list_awk_commands(word.value))
         elif name in _SEDS:
             if not word.may_be_flag and not is_harmless_sed_script(word.value):
-                code.extend([word.value, None] if _SED_RUNS_LINES.search(word.value) else [word.value])
+                code.extend(_list_sed_commands(word.value))
         else:
             code.append(word.value)
-            code.extend([None] if is_code and _CODE_RUNS.search(word.value) else [])
+            code.extend(_list_word_code(name, word.value, is_code=is_code))
+    if name.startswith("python") and _may_module_run(words, script):
+        code.append(None)
     return tuple(code)
+
+
+def _list_awk_commands(program: str) -> list[str | None]:
+    code: list[str | None] = [program] if _AWK_RUNS.search(program) else []
+    for match in _AWK_PLAIN_COMMAND.finditer(program):
+        code.extend(expand_inner_text(_AWK_STRING.findall(match[0])[0]))
+    is_computed = _AWK_RUNS.search(_AWK_PLAIN_COMMAND.sub("", program)) is not None
+    return [*code, None] if is_computed or _AWK_SHELL.search(program) else code
+
+
+def _list_sed_commands(script: str) -> list[str | None]:
+    code: list[str | None] = [script, None] if _SED_RUNS_LINES.search(script) else [script]
+    return [*code, *(each for text in _SED_COMMAND.findall(script) for each in expand_inner_text(text))]
+
+
+def _list_word_code(name: str, value: str, *, is_code: bool) -> tuple[str | None, ...]:
+    """Return what a word of an interpreter may run beyond its own text."""
+    if name in _MAKES:
+        return (None,) if "$" in value else ()
+    attached = None if is_code else _ATTACHED_CODE.fullmatch(value)
+    given = value if is_code or name in EXPRESSION_RUNNERS else attached[1] if attached else ""
+    inner = expand_inner_words([value], has_input=True) if value[:1] == "+" else ()
+    return (*inner, None) if given and may_run_programs(name, given) else inner

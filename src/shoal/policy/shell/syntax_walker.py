@@ -8,13 +8,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from shoal.policy.policy_texts import format_shell_reason
+from shoal.policy.shell.code_variables import find_variable_code
 from shoal.policy.shell.command_expansion import UnexpandedShellCommand, expand_found_command
 from shoal.policy.shell.evaluated_text import UNKNOWN_NUMBER, ShellVariables, note_evaluated_words
-from shoal.policy.shell.known_commands import (
-    COMMAND_VARIABLES,
-    HARMLESS_VARIABLES,
-    REDEFINING_VARIABLES,
-)
+from shoal.policy.shell.known_commands import HARMLESS_VARIABLES, REDEFINING_VARIABLES
 from shoal.policy.shell.known_values import (
     COUNTING_COMMAND,
     MAX_VALUES,
@@ -496,11 +493,10 @@ class ShellSyntaxWalker:
         if name in REDEFINING_VARIABLES:
             raise UnjudgeableCommandError("later_reading", name=name)
         self.variables.add_value(name, value)
-        if name in COMMAND_VARIABLES or name.startswith("GIT_CONFIG_"):
-            # Settings of git can name any command, under any subcommand.
-            self.add_code(value if name in COMMAND_VARIABLES else None)
+        if code := find_variable_code(name, value):
+            self.add_code(*code)
 
-    def add_code(self, value: str | None) -> None:
+    def add_code(self, *code: str | None) -> None:
         """Add text that a later command may run as a command."""
         self.parts.append(
             SimpleShellCommand(
@@ -509,7 +505,7 @@ class ShellSyntaxWalker:
                 via=self._via,
                 read_only=True,
                 why="sets a variable",
-                code=(value,),
+                code=code,
             )
         )
 

@@ -49,7 +49,7 @@ _APPENDING_FLAGS = frozenset({"-n", "--max-args", "-L", "--max-lines"})
 FIND_EXEC_FLAGS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 """Flags of find that run commands."""
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
-_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
+_ASSIGNMENT = re.compile(r"([^=]+?)\+?=")
 
 
 class UnwrappedCommand(Struct, frozen=True):

@@ -62,16 +62,40 @@ class DatabaseClient:
         """
         if self._worker is None:
             await asyncio.to_thread(self._ensure_started)
-        worker, loop = self._ensure_started()
-        future = asyncio.run_coroutine_threadsafe(call(worker), loop)
-        try:
-            return await asyncio.shield(asyncio.wrap_future(future))
-        except asyncio.CancelledError:
+        worker, worker_loop = self._ensure_started()
+        loop = asyncio.get_running_loop()
+        received: asyncio.Future[T] = loop.create_future()
+        started: list[asyncio.Task[T]] = []
+
+        # By hand, because the futures of `run_coroutine_threadsafe` cost more than a statement.
+        def start() -> None:
+            started.append(worker.start_task(call(worker)))
+            started[0].add_done_callback(finish)
+
+        def finish(task: asyncio.Task[T]) -> None:
+            with suppress(RuntimeError):  # the event loop of the caller was closed
+                loop.call_soon_threadsafe(self._hand_over, task, received)
+
+        def abandon() -> None:
             if undo is not None:
-                future.add_done_callback(
-                    lambda done: None if done.cancelled() or done.exception() else undo(done.result())
-                )
+                started[0].add_done_callback(lambda task: _undo_result(task, undo))
+
+        worker_loop.call_soon_threadsafe(start)
+        try:
+            return await received
+        except asyncio.CancelledError:
+            with suppress(RuntimeError):  # the client was closed
+                worker_loop.call_soon_threadsafe(abandon)
             raise
+
+    def _hand_over(self, task: asyncio.Task[T], received: asyncio.Future[T]) -> None:
+        error = self._build_closed_error() if task.cancelled() else task.exception()
+        if received.cancelled():
+            return
+        if error is not None:
+            received.set_exception(error)
+        else:
+            received.set_result(task.result())
 
     def send(self, callback: Callable[[DatabaseWorker], object]) -> None:
         """Run a callback in the client's thread without waiting for it."""
@@ -105,7 +129,7 @@ class DatabaseClient:
         return StateFileError(f"The store {self.shown_address} was closed.", path=Path())
 
     def _start_thread(self) -> None:
-        loop = asyncio.new_event_loop()
+        loop = _create_event_loop()
         thread = threading.Thread(target=_run_loop, args=(loop,), name="shoal-store", daemon=True)
         thread.start()
 
@@ -121,6 +145,20 @@ class DatabaseClient:
             raise
         self._loop, self._thread, self._pid = loop, thread, os.getpid()
         atexit.register(self.close)
+
+
+def _undo_result(task: asyncio.Task[T], undo: Callable[[T], None]) -> None:
+    if not task.cancelled() and task.exception() is None:
+        undo(task.result())
+
+
+def _create_event_loop() -> asyncio.AbstractEventLoop:
+    """Return an event loop of uvloop if it is installed: a statement then costs a third less time."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:

@@ -40,6 +40,8 @@ _POOLER_PROBES = 4
 _FIRST_PAUSE, _MAX_PAUSE = 0.05, 1.0
 _NOTIFY_PAUSE = 0.005
 """Seconds between two batches of notifications: a busy board sends one for many changes."""
+_DISPLAY_PAUSE = 0.05
+"""Seconds until a notification that only views of a board wait for."""
 _FENCE = "SELECT pg_current_xact_id()::text FROM shoal.holders WHERE epoch = $1 FOR KEY SHARE"
 _END_LEASES = """
     , ended AS (UPDATE shoal.board_leases SET has_ended = true
@@ -97,6 +99,8 @@ class DatabaseWorker:
         self._listeners: dict[str, list[HintListener]] = {}
         self._pending_hints: dict[tuple[str, str], None] = {}
         self._has_hints = asyncio.Event()
+        self._hint_timer: asyncio.TimerHandle | None = None
+        self._hints_due = float("inf")
         self._last_notify = 0.0
         self._service_task: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -141,11 +145,12 @@ class DatabaseWorker:
             with suppress(Exception):
                 await connection.raw.close(timeout=1)
 
-    def start_task(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Run work that nobody waits for; it ends with the worker."""
+    def start_task(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run work that ends with the worker."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _check_server(self, raw: Any, *, migrate: bool) -> None:
         if raw.get_server_version().major < MIN_SERVER_VERSION:
@@ -332,7 +337,6 @@ class DatabaseWorker:
                 async with asyncio.timeout(max(pause, 0)):
                     await self._has_hints.wait()
             if self._has_hints.is_set():
-                await asyncio.sleep(max(0.0, self._last_notify + _NOTIFY_PAUSE - time.monotonic()))
                 async with self._service_lock:
                     await self._send_hints(raw)
             if time.monotonic() >= next_renewal:
@@ -411,12 +415,23 @@ class DatabaseWorker:
 
     # --- hints
 
-    def notify(self, channel: str, payload: str = "") -> None:
-        """Hint listeners, in this process at once and in others soon."""
+    def notify(self, channel: str, payload: str = "", *, wakes: bool = True) -> None:
+        """Hint listeners, in this process at once and in others soon.
+
+        `wakes` is False for a change that nobody can act on: it is only shown, so it may be a little late.
+        """
         for listener in tuple(self._listeners.get(channel, ())):
             listener(payload)
         self._pending_hints[channel, payload] = None
-        self._has_hints.set()
+        loop = asyncio.get_running_loop()
+        if wakes:
+            send_at = self._last_notify + _NOTIFY_PAUSE
+        else:
+            send_at = max(self._last_notify, loop.time()) + _DISPLAY_PAUSE
+        if send_at < self._hints_due:
+            if self._hint_timer is not None:
+                self._hint_timer.cancel()
+            self._hints_due, self._hint_timer = send_at, loop.call_at(send_at, self._has_hints.set)
 
     async def listen(self, channel: str, listener: HintListener) -> None:
         """Call the listener for each hint from now on."""
@@ -456,8 +471,11 @@ class DatabaseWorker:
 
     async def _send_hints(self, raw: Any) -> None:
         self._has_hints.clear()
+        if self._hint_timer is not None:
+            self._hint_timer.cancel()
+        self._hints_due = float("inf")
         hints, self._pending_hints = self._pending_hints, {}
-        self._last_notify = time.monotonic()
+        self._last_notify = asyncio.get_running_loop().time()
         if hints:
             await raw.execute(
                 "SELECT pg_notify(channel, payload) "

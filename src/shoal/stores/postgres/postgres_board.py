@@ -339,7 +339,7 @@ class PostgresTaskBoard:
         if claim is None:
             raise worker.lose_lease()
         if claim.success:
-            worker.notify(self._channel)
+            worker.notify(self._channel, wakes=False)
         return claim
 
     def _undo_claim(self, claim: TaskClaimResult | None) -> None:

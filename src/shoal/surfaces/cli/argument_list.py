@@ -43,11 +43,15 @@ OTHER_FLAGS = {
     "--rewind-files": "`shoal undo` restores files",
     "--session-mirror": "read the transcript files, or set shoal.store to keep sessions in PostgreSQL",
 }
+_EDIT_SETTINGS = (
+    "Write the setting in ~/.claude/settings.json, or in .claude/settings.json for one project. "
+    "`shoal config show --origin` shows each value and its file."
+)
 _OTHER_COMMANDS = {
     "auto-mode": "Shoal has no auto mode. Choose a mode with --permission-mode.",
-    "config add": "Change the settings file; `shoal config show` names it.",
-    "config remove": "Change the settings file; `shoal config show` names it.",
-    "config set": "Change the settings file; `shoal config show` names it.",
+    "config add": _EDIT_SETTINGS,
+    "config remove": _EDIT_SETTINGS,
+    "config set": _EDIT_SETTINGS,
     "auth": "Store a key with `shoal setup`.",
     "install": "Install Shoal with your package manager, such as pip or uv.",
     "login": "Store a key with `shoal setup`.",

@@ -41,8 +41,8 @@ scope_option = click.option(
     "-s",
     "--scope",
     type=click.Choice(("local", "user", "project")),
-    help="File to write: local (yours, for this project), user (yours, for all projects) or project "
-    "(.mcp.json).",
+    help="Whose server it is: local (yours, for this project), user (yours, for all projects) or project "
+    "(everyone's, in .mcp.json). Yours are in .claude.json.",
 )
 project_option = click.option("--project", is_flag=True, help="Shorthand for --scope project.")
 _VALUE_OPTIONS = ("-s", "--scope", "-t", "--transport", "-e", "--env", "-H", "--header")
@@ -108,8 +108,8 @@ def _parse_mcp_server_json(text: str) -> dict[str, Any]:
 @click.group("mcp")
 def mcp_commands() -> None:
     """List, show, test, add and remove MCP servers, or run Shoal as a server with `serve`. Your own servers
-    are in settings.json and .claude.json in Shoal's home. The project's servers are in .mcp.json; Shoal uses
-    them only after you trust the project."""
+    are in .claude.json, which Claude Code reads too, and in your settings.json. The project's servers are in
+    .mcp.json; Shoal uses them only after you trust the project."""
 
 
 mcp_commands.add_command(serve_mcp)
@@ -403,7 +403,7 @@ def _print_mcp_server_status(server: McpServerStatus) -> None:
 def _print_mcp_config_problems(view: McpServerAdmin) -> None:
     from shoal.surfaces.terminal.user_messages import print_user_message
 
-    for problem in view.configured.problems:
+    for problem in view.problems:
         print_user_message(problem)
 
 

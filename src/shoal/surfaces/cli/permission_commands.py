@@ -162,7 +162,7 @@ def _format_permission_explanation(explanation: PermissionExplanation, *, colour
         yield f"  {part_decision}  {truncate_text(strip_terminal_codes(part.text), _MAX_WIDTH)}{wrapper_note}"
         yield apply_style(f"         {strip_terminal_codes(part.reason)}", DIM, colours=colours)
     if explanation.suggestions:
-        yield "You can answer once, or use:"
+        yield "Allow it once when asked, or add a rule:"
         yield from (
             f"  {_DESTINATION_LABELS[each.destination]}: {describe_permission_suggestion(each)}"
             for each in explanation.suggestions

@@ -23,6 +23,7 @@ from shoal.core.conversation.transcript_entries import (
     TranscriptMessageEntry,
     TranscriptRewindMarker,
 )
+from shoal.core.text.control_tags import split_command_text
 from shoal.core.text.text_diffs import format_unified_diff
 from shoal.wire.json_codec import encode_json
 from shoal.wire.notification_text import MAIL_MESSAGE_PATTERN
@@ -47,7 +48,7 @@ def render_transcript_entry(
     match entry:
         case TranscriptMessageEntry(message=message):
             role, author = str(message.role), _get_entry_author(entry)
-            render = _render_block_splitting_mail if author == "agent" else _render_block_without_mail
+            render = _BLOCK_RENDERERS.get(author, _render_block_without_mail)
             blocks = [each for block in message.content for each in render(block, whole=whole)]
         case TranscriptCompactionMarker(tokens_before=tokens):
             blocks = [{"type": "text", "text": f"The conversation was compacted ({tokens:,} tokens)."}]
@@ -73,6 +74,20 @@ def _render_block_splitting_mail(block: ContentBlock, *, whole: bool) -> Iterato
         yield _render_mail(mail_match, whole=whole)
         end = mail_match.end()
     yield from _render_nonblank_text(block.text[end:], whole=whole)
+
+
+def _render_block_splitting_command(block: ContentBlock, *, whole: bool) -> Iterator[RenderedBlock]:
+    """Yield a slash command as the user typed it, then its text or its output."""
+    if not isinstance(block, TextBlock):
+        yield _render_content_block(block, whole=whole)
+        return
+    typed, rest = split_command_text(block.text)
+    yield from _render_nonblank_text(typed, whole=whole)
+    if rest.strip() or not typed:
+        yield {"type": "text", **_build_truncated_text_fields(rest, whole=whole)}
+
+
+_BLOCK_RENDERERS = {"agent": _render_block_splitting_mail, "person": _render_block_splitting_command}
 
 
 def _render_nonblank_text(text: str, *, whole: bool) -> Iterator[RenderedBlock]:

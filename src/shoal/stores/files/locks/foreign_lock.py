@@ -13,12 +13,15 @@ import random
 import stat
 import time
 import zlib
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import NamedTuple
 
 from shoal.core.errors import LockUnavailable
 from shoal.stores.files.access.atomic_rename import rename_unless_target_exists
 from shoal.stores.files.access.directory_handle import DirectoryHandle, build_open_error
+from shoal.stores.files.home.home_paths import make_private_directory
 from shoal.stores.store_texts import format_store_notice
 
 STALE_AFTER = 10.0
@@ -26,6 +29,8 @@ STALE_AFTER = 10.0
 REFRESH_INTERVAL = 5.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.0005, 0.05
 _OWN_MODE = 0o1700
+_WAIT = 15.0
+"""Seconds; longer than a lock takes to become stale."""
 _SPARE_COUNT = 16
 
 
@@ -143,6 +148,50 @@ class ForeignProgramLock:
         self._seen = self._read_lock_stamp()
         self._since = time.monotonic()
         self._timer = asyncio.get_running_loop().call_later(REFRESH_INTERVAL, self._refresh_lock)
+
+
+@contextmanager
+def hold_foreign_lock(path: Path, *, timeout: float = _WAIT) -> Iterator[Callable[[], None]]:
+    """Hold the lock of a file for a moment, without an event loop; the value raises if the lock was lost.
+
+    Raises `LockUnavailable` if another program does not release the lock.
+    """
+    lock, deadline = path.with_name(f"{path.name}.lock"), time.monotonic() + timeout
+    make_private_directory(path.parent)
+    pause = _FIRST_PAUSE
+    while True:
+        try:
+            lock.mkdir(_OWN_MODE)
+            break
+        except FileExistsError:
+            pass
+        except OSError as error:
+            raise build_open_error(lock, error) from error
+        with suppress(OSError):
+            if time.time() - lock.lstat().st_mtime > STALE_AFTER:
+                lock.rmdir()
+                continue
+        if time.monotonic() >= deadline:
+            raise LockUnavailable(format_store_notice("lock_directory_held", lock=lock))
+        time.sleep(pause)
+        pause = min(pause * 2, _LONGEST_PAUSE)
+    identity = lock.lstat().st_ino
+
+    def is_held() -> bool:
+        with suppress(OSError):
+            return lock.lstat().st_ino == identity
+        return False
+
+    def confirm_held() -> None:
+        if not is_held():
+            raise LockUnavailable(format_store_notice("lock_lost", lock=lock))
+
+    try:
+        yield confirm_held
+    finally:
+        if is_held():
+            with suppress(OSError):
+                lock.rmdir()
 
 
 def _is_lock_stale(stamp: _ForeignLockStamp, unchanged: float) -> bool:

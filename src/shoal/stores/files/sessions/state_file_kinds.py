@@ -138,7 +138,7 @@ STATE_FILE_KINDS = (
         directory=f"{_RUN}/tasks",
         file="*.output",
         shape="entry",
-        lost="The output so far is lost; an agent's conversation still contains its output.",
+        lost="The output that this file held is lost. An agent's output is still in its conversation.",
     ),
     StateFileKind(
         name="log of a process", directory=f"{_RUN}/logs", file="*", shape="entry", lost="The log is lost."

@@ -1,0 +1,55 @@
+"""A rule that forbids a command holds for commands that another program, a variable or a new script runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from corpus_project import load_commands
+from permission_helpers import create_engine, decide_command
+
+from shoal.policy.shell.code_variables import CODE_VARIABLES
+
+
+@pytest.mark.spec("PRM-06")
+@pytest.mark.parametrize("kind", ["deny", "ask"])
+def test_no_hidden_command_runs_unasked(tmp_path: Path, kind: str) -> None:
+    commands = load_commands("hidden_commands.txt")
+    assert len(set(commands)) >= 250
+    engine = create_engine(tmp_path, "bypassPermissions", **{kind: "Bash(rm:*)"})
+    assert [command for command in commands if decide_command(engine, command) == "allow"] == []
+
+
+def test_a_session_that_does_not_ask_denies_hidden_commands(tmp_path: Path) -> None:
+    engine = create_engine(tmp_path, "dontAsk", allow="Bash", deny="Bash(rm:*)")
+    commands = load_commands("hidden_commands.txt")
+    assert {decide_command(engine, command) for command in commands} == {"deny"}
+
+
+def test_daily_uses_of_programs_that_run_others_are_not_asked(tmp_path: Path) -> None:
+    engine = create_engine(tmp_path, "bypassPermissions", deny="Bash(rm:*)")
+    commands = load_commands("runner_commands.txt")
+    assert len(set(commands)) >= 100
+    assert [command for command in commands if decide_command(engine, command) != "allow"] == []
+
+
+@pytest.mark.parametrize(
+    "form", ["{}=x.sh bash run.sh", "export {}=x.sh; bash run.sh", "env {}=x.sh ./run", "{}=$X ./run"]
+)
+def test_no_variable_of_the_table_runs_an_unknown_command(tmp_path: Path, form: str) -> None:
+    """The value is a computed command, a file, or an option that loads one."""
+    engine = create_engine(tmp_path, "bypassPermissions", deny="Bash(rm:*)")
+    commands = [
+        form.format(name).replace("x.sh", "'$(cat x)'" if name.startswith("PS") else "'a=r; ${a}m -rf y'")
+        for name in sorted(CODE_VARIABLES)
+    ]
+    assert len(commands) >= 100
+    assert [command for command in commands if decide_command(engine, command) == "allow"] == []
+
+
+def test_a_command_in_a_word_or_a_variable_is_matched_with_the_rule(tmp_path: Path) -> None:
+    engine = create_engine(tmp_path, "bypassPermissions", deny="Bash(git push:*)")
+    for command in ("ssh h 'g\\it push'", "PAGER='g\"i\"t push' less x", "tar -I $'g\\x69t push' -xf a"):
+        assert decide_command(engine, command) in ("ask", "deny")
+    for command in ("ssh h 'npm push'", "PAGER='npm push' less x", "tar -I 'npm push' -xf a"):
+        assert decide_command(engine, command) == "allow"
