@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import signal
+import subprocess
 import sys
 import termios
 from pathlib import Path
@@ -118,3 +119,22 @@ async def test_a_full_output_pipe_does_not_delay_a_signal(shoal: ShoalProgram) -
         os.close(reading)
         os.close(writing)
     assert code == 130
+
+
+def test_a_signal_that_arrives_while_the_program_ends_is_ignored() -> None:
+    code = (
+        "import asyncio, os, signal\n"
+        "from shoal.surfaces.cli.headless.signal_handler import HeadlessSignalHandler\n"
+        "async def run():\n"
+        "    handler = HeadlessSignalHandler()\n"
+        "    handler.install_handlers()\n"
+        "    handler.ignore_signals()\n"
+        "loop = asyncio.new_event_loop()\n"
+        "loop.run_until_complete(run())\n"
+        "loop._close_self_pipe()\n"  # the first step of close(), before it removes the handlers
+        "os.kill(os.getpid(), signal.SIGTERM)\n"
+        "print('ended', flush=True)\n"
+        "os._exit(0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ended\n", "")

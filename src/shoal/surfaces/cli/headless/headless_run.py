@@ -91,6 +91,8 @@ async def _run_job(job: HeadlessRunRequest, signals: HeadlessSignalHandler) -> i
         return await _report_run_failure(
             user_messages.unwrap_error_group(error), output, debug=job.options.debug
         )
+    finally:
+        signals.ignore_signals()
 
 
 async def _run_stream_json_job(

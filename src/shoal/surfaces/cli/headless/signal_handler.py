@@ -42,6 +42,13 @@ class HeadlessSignalHandler:
             if signal.getsignal(number) != signal.SIG_IGN:
                 loop.add_signal_handler(number, self._on_signal, number)
 
+    def ignore_signals(self) -> None:
+        """Ignore further signals; without this, one that arrives while asyncio closes prints a traceback."""
+        loop = asyncio.get_running_loop()
+        for number in HANDLED_SIGNALS:
+            if loop.remove_signal_handler(number):
+                signal.signal(number, signal.SIG_IGN)
+
     def _on_signal(self, number: signal.Signals) -> None:
         first = self.received is None
         self.received = self.received or number
