@@ -296,8 +296,10 @@ async def test_unavailable_tmux_is_explained_with_advice(tmux: TmuxServer, tmp_p
 
 
 @pytest.mark.spec("USR-20", "LIF-05")
-@pytest.mark.parametrize("locale", ["C.UTF-8", "C"])
-async def test_panes_close_when_the_lead_is_killed(tmux: TmuxServer, tmp_path: Path, locale: str) -> None:
+@pytest.mark.parametrize(("locale", "with_guardian"), [("C.UTF-8", False), ("C", False), ("C", True)])
+async def test_panes_close_when_the_lead_is_killed(
+    tmux: TmuxServer, tmp_path: Path, locale: str, *, with_guardian: bool
+) -> None:
     lead = tmux.start_user_session().inside_env["TMUX_PANE"]
     before = tmux("show-options", "-w", "-t", "person:0")
     code = """
@@ -324,6 +326,9 @@ asyncio.run(main())
         assert await asyncio.to_thread(process.stdout.readline) == b"open\n"
         pids = [int(pid) for pid in tmux.list_panes("#{pane_pid}")[1:]]
         assert len(pids) == 2
+        if with_guardian:
+            (guardian,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+            os.kill(int(guardian), signal.SIGKILL)
         process.kill()
     await tmux.wait_until(lambda: tmux.list_panes("#{pane_id}") == [lead], "the end of the panes")
     await tmux.wait_until(

@@ -313,7 +313,8 @@ def _next_task_calls(
         for each in conversation.list_calls("TaskUpdate", since)
         if each.call.input.get("taskId") == number
     ]
-    if any(each.ok for each in ended):
+    # A task of a killed member is released, and may be completed by another one meanwhile.
+    if any(each.ok or "was already completed by" in each.text for each in ended):
         return None
     written = [
         each

@@ -28,6 +28,7 @@ from shoal.stores.files.locks.pid_locks import is_session_running
 TroubleAction = Callable[[], None]
 MEMBER_COMMAND, GUARDIAN_COMMAND = "fork_server", "guardian.py"
 FORK_SERVER_TITLE, TMUX_SERVER_TITLE = "shoal:forks", "tmux: server"
+GUARDIAN_TITLE, VIEWER_TITLE = "shoal:guardian", "shoal:view-"
 STOP_TIMEOUT = 30.0
 """Seconds in which a command that ends a run has done so, whatever the run does."""
 _FAKETIME = ("/usr/lib/*/faketime/libfaketimeMT.so.1", "/usr/lib*/faketime/libfaketimeMT.so.1")
@@ -128,7 +129,7 @@ class KillTrouble(Trouble):
     def _kill_processes(self, lead: int, launcher: LeadLauncher) -> None:
         """Kill the lead, one process of a teammate, another descendant, or all of them."""
         there = sorted({*launcher.list_processes()} - {lead})
-        mates = [pid for pid in there if MEMBER_COMMAND in read_command(pid)]
+        mates = [pid for pid in there if MEMBER_COMMAND in read_command(pid) and not classify_helper(pid)]
         others = [pid for pid in there if pid not in mates and read_title(pid) != TMUX_SERVER_TITLE]
         self.strikes += 1
         victims = [[lead], [lead, *mates], [lead, *mates, *others], *([mate] for mate in mates)]
@@ -172,7 +173,8 @@ def classify_helper(pid: int) -> str:
     """Return "guardian", "fork server" or "" for any other process."""
     if read_title(pid) == FORK_SERVER_TITLE:
         return "fork server"
-    return "guardian" if GUARDIAN_COMMAND in read_command(pid) else ""
+    is_guardian = read_title(pid) == GUARDIAN_TITLE or GUARDIAN_COMMAND in read_command(pid)
+    return "guardian" if is_guardian else ""
 
 
 class StopTrouble(Trouble):
@@ -225,7 +227,8 @@ class HangTrouble(Trouble):
         members = [
             pid
             for pid in there
-            if read_title(pid).startswith("shoal:") and read_title(pid) != FORK_SERVER_TITLE
+            if read_title(pid).startswith("shoal:")
+            and not read_title(pid).startswith((FORK_SERVER_TITLE, GUARDIAN_TITLE, VIEWER_TITLE))
         ]
         others = [pid for pid in there if pid not in members and read_title(pid) != TMUX_SERVER_TITLE]
         victims = self.rng.choice([[lead], *3 * [members], others]) or [lead]

@@ -214,6 +214,11 @@ async def test_a_running_workflow_is_stopped_by_its_name(shoal: ShoalProgram, ho
         (("review.py",), "missing a required argument: 'files'"),
         (("review.py", 'file=["a"]'), "The workflow review has no parameter 'file'. Did you mean files?"),
         (("review.py", "files=[]", 'files=["a"]'), "The argument 'files' is given twice"),
+        (
+            ("review.py", "--args", '{"files": []}', 'files=["a"]'),
+            "The argument 'files' is given twice. Leave one out.",
+        ),
+        (("review.py", "--args", '{"files": [], "files": [1]}'), "the name 'files' is given twice"),
         (("unclosed",), "unclosed.py cannot run: The file cannot be read: "),
         (("company.flows:review",), "The module company.flows cannot be imported: ModuleNotFoundError"),
         (("review.py", "files"), "Write NAME=VALUE"),

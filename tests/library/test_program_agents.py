@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
@@ -14,7 +15,8 @@ import pytest
 import shoal
 from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.conversation.model_requests import ModelRequest
-from shoal.core.errors import AgentRequestRefused, SettingsError
+from shoal.core.errors import AgentRequestRefused, QuotaExceeded, SettingsError, WorkflowError
+from shoal.core.events import AgentStarted, ModelRequestFailed
 from shoal.models.scripted_model import ReplyLike
 
 
@@ -316,3 +318,143 @@ async def test_two_agents_with_one_name_are_refused(tmp_path: Path) -> None:
             await session.spawn(other, "go")
         with pytest.raises(AgentRequestRefused, match="There is no agent 'b'"):
             await session.spawn("b", "go")
+
+
+class QuotaModel(shoal.ScriptedModel):
+    """Answers twice, then its quota is used up."""
+
+    replies = 2
+
+    async def generate_reply(self, request: ModelRequest, on_delta: Any) -> Any:
+        self.replies -= 1
+        if self.replies < 0:
+            raise QuotaExceeded("credit balance is too low", provider="test", model="m")
+        return await super().generate_reply(request, on_delta)
+
+
+@pytest.mark.spec("WFL-04")
+@pytest.mark.parametrize("at_once", [1, 4, 1000])
+async def test_map_starts_no_agent_after_the_provider_refused_for_quota(tmp_path: Path, at_once: int) -> None:
+    is_refused, started, late = False, 0, 0
+
+    def count(event: shoal.Event) -> None:
+        nonlocal is_refused, started, late
+        is_refused = is_refused or (isinstance(event, ModelRequestFailed) and event.quota)
+        if isinstance(event, AgentStarted):
+            started += 1
+            late += is_refused
+
+    reader = shoal.Agent("reader", prompt="You read.", tools=[])
+    async with shoal.open(cwd=tmp_path, model=QuotaModel(lambda request: "read")) as session:
+        session.subscribe(count)
+        results = await session.map(reader, [f"{number}" for number in range(300)], at_once=at_once)
+        assert late == 0
+        assert 3 <= started <= 2 + min(at_once, 20)
+        assert len(results) == 300
+        assert sum(result.ok for result in results) == 2
+        refused = [result for result in results if result.reason == "refused"]
+        assert len(refused) == 300 - started
+        assert all(isinstance(result.error, AgentRequestRefused) for result in refused)
+        assert "the quota is exhausted (" in refused[-1].detail
+        assert "credit balance" in refused[-1].detail
+        # The next call of the program may try again.
+        assert not (await session.map(reader, ["again"]))[0].ok
+        assert started == 301 - len(refused)
+
+
+@pytest.mark.parametrize("available", [["Read"], ["Read", "Agent"], []])
+async def test_a_started_agent_has_no_tool_that_the_session_lacks(
+    tmp_path: Path, available: list[shoal.ToolName]
+) -> None:
+    @shoal.tool
+    def weigh(ship: str) -> str:
+        """Weigh a ship."""
+        return ship
+
+    offered: list[set[str]] = []
+
+    def reply(request: ModelRequest) -> ReplyLike:
+        offered.append({tool.name for tool in request.tools})
+        return "ok"
+
+    wide = shoal.Agent("wide", prompt="p", tools=["Read", "Bash", "Write", weigh])
+    agents: list[Any] = [wide, shoal.Agent("all", prompt="p"), "general-purpose"]
+    model = shoal.ScriptedModel(reply)
+    async with shoal.open(cwd=tmp_path, model=model, available_tools=available) as session:
+        for agent in agents:
+            await (await session.spawn(agent, "work"))
+            await session.map(agent, ["work"])
+        await session.run("work")
+    assert len(offered) == 7
+    assert offered[-1] == set(available)
+    assert all(tools <= offered[-1] for tools in offered)
+
+
+async def spawn_and_wait(session: shoal.Session[None]) -> None:
+    await (await session.spawn("general-purpose", "work"))
+
+
+CallInWorkflow = Callable[[shoal.Session[None]], Awaitable[Any]]
+
+
+@pytest.mark.spec("WFL-01")
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (spawn_and_wait, r"session.spawn\(\) .* flow.agent\(\)"),
+        (lambda session: session.map("general-purpose", ["work"]), r"session.map\(\) .* flow.map\(\)"),
+        (
+            lambda session: session.run("work"),
+            r"session.run\(\) .* Use flow.agent\(\) in the workflow call_session-",
+        ),
+    ],
+)
+async def test_a_call_that_is_not_a_step_is_refused_in_a_workflow(
+    tmp_path: Path, call: CallInWorkflow, sentence: str
+) -> None:
+    requests: list[ModelRequest] = []
+
+    def reply(request: ModelRequest) -> ReplyLike:
+        requests.append(request)
+        return "ok"
+
+    async with shoal.open(cwd=tmp_path, model=shoal.ScriptedModel(reply)) as session:
+
+        @shoal.workflow
+        async def call_session(flow: shoal.Workflow) -> None:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(wait_for_call())
+
+        async def wait_for_call() -> None:
+            with pytest.raises(WorkflowError, match=sentence):
+                await call(session)
+
+        await call_session.run(session)
+        assert requests == []
+        # Outside the workflow it is an ordinary call.
+        await call(session)
+        assert requests
+
+
+@pytest.mark.spec("WFL-01")
+async def test_a_tool_of_an_agent_in_a_workflow_may_start_agents(tmp_path: Path) -> None:
+    @shoal.tool
+    async def ask_other() -> str:
+        """Ask another agent."""
+        handle = await session.spawn("general-purpose", "inner")
+        return (await handle).text
+
+    @shoal.workflow
+    async def delegate(flow: shoal.Workflow) -> str:
+        return await flow.agent(shoal.Agent("outer", prompt="p", tools=[ask_other]), "outer")
+
+    prompts: list[str] = []
+
+    def reply(request: ModelRequest) -> ReplyLike:
+        prompts.append(request.messages[0].text)
+        return [call_tool("ask_other")] if prompts == ["outer"] else "done"
+
+    model = shoal.ScriptedModel(reply)
+    async with shoal.open(cwd=tmp_path, model=model, mode="bypassPermissions") as session:
+        assert await delegate.run(session) == "done"
+    assert prompts == ["outer", "inner", "outer"]

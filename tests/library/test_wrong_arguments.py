@@ -92,6 +92,17 @@ WRONG_OPTIONS: list[tuple[str, Any, str]] = [
         "no agent named 'generl-purpose'. Did you",
     ),
     ("hooks", {"SubagentStop": [("Explorer", guard)]}, "no agent named 'Explorer'. Did you mean Explore"),
+    ("hooks", {"SubagentStart": [("auditor", guard)]}, "'auditor'. Known agents: .*Explore.* in agents="),
+    (
+        "disallowed_tools",
+        ["Agent(Explroe)"],
+        r"disallowed_tools: the rule Agent\(Explroe\): .*'Explroe'. Did you mean Explore",
+    ),
+    ("allowed_tools", ["Task(Explroe)"], "'Explroe'. Did you mean Explore"),
+    ("mode", "Permissions", "mode: unknown value 'Permissions'. Allowed values: default, "),
+    ("mode", "edits", "mode: unknown value 'edits'. Allowed values: default, "),
+    ("mode", "bypassPermission", r"'bypassPermission'. Did you mean bypassPermissions\?"),
+    ("mode", "acceptEdit", r"'acceptEdit'. Did you mean acceptEdits\?"),
     ("home", "", "home is empty. Pass a path, or leave it out"),
     ("cwd", "", "cwd is empty"),
     ("cwd", "/nowhere", "shoal.open: cwd: /nowhere is not a directory"),
@@ -110,6 +121,20 @@ WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
         {"hooks": {"PostCompact": [{"matcher": "atuo", "hooks": [COMMAND]}]}},
         "settings: hooks.PostCompact: the trigger is never 'atuo'. Did you mean auto",
     ),
+    (
+        {"hooks": {"SubagentStop": [{"matcher": "Explroe", "hooks": [COMMAND]}]}},
+        r"settings: hooks.SubagentStop: there is no agent named 'Explroe'. Did you mean Explore\?",
+    ),
+    (
+        {"hooks": {"SubagentStart": [{"matcher": "Plan|auditor", "hooks": [COMMAND]}]}},
+        "settings: hooks.SubagentStart: there is no agent named 'auditor'. Known agents: .*agents=",
+    ),
+    ({"permissions": {"deny": ["Agent(Explroe)"]}}, "permissions.deny: .*'Explroe'. Did you mean Explore"),
+    (
+        {"shoal": {"agent_type_limits": {"Explroe": {"usd": 1}}}},
+        "shoal.agent_type_limits: there is no agent named 'Explroe'. Did you mean Explore",
+    ),
+    ({"permissions": {"defaultMode": "permision"}}, "unknown value 'permision'. Allowed values: default"),
     ({"hooks": {"PreToolUse": [{"mather": "Bash", "hooks": [COMMAND]}]}}, "mather: unknown field"),
     ({"hooks": {"PreToolUse": [{"hooks": [{"type": "comand"}]}]}}, "unknown hook type 'comand'; use command"),
     ({"shoal": {"max_requets": 3}}, r"settings: shoal.max_requets: unknown key. Did you mean max_requests\?"),
@@ -209,14 +234,55 @@ async def test_matchers_of_mcp_tools_of_own_tools_and_of_expressions_are_accepte
 
 
 @pytest.mark.spec("API-07")
-async def test_matchers_of_events_and_of_agents_that_are_added_later_are_accepted(tmp_path: Path) -> None:
+async def test_matchers_of_events_and_of_known_agents_are_accepted(tmp_path: Path) -> None:
+    weigher = shoal.Agent("weigher", prompt="You weigh.", tools=[])
+    entries = [
+        {"matcher": "weigher|Plan|fork", "hooks": [COMMAND]},
+        {"matcher": "ship.*", "hooks": [COMMAND]},
+    ]
+    settings: Any = {
+        "hooks": {"SubagentStop": entries},
+        "permissions": {"deny": ["Agent(weigher)", "Agent(model:opus)", "Agent(ship*)"]},
+        "shoal": {"agent_type_limits": {"weigher": {"usd": 1}}},
+    }
     hooks: Any = {
         "SubagentStart": [("weigher|Explore", guard)],
         "SessionStart": [("startup|resume", guard), (".*", guard)],
         "StopFailure": [("rate_limit", guard)],
     }
-    async with shoal.open(cwd=tmp_path, model=shoal.ScriptedModel(["ok"]), hooks=hooks) as session:
+    options: Any = {"cwd": tmp_path, "agents": [weigher], "settings": settings}
+    async with shoal.open(**options, model=shoal.ScriptedModel(["ok"]), hooks=hooks) as session:
         assert (await session.run("hi")).text == "ok"
+
+
+@pytest.mark.spec("API-07")
+async def test_unknown_agents_in_settings_files_are_accepted(tmp_path: Path) -> None:
+    hooks = {"SubagentStop": [{"matcher": "Explroe", "hooks": [COMMAND]}]}
+    path = tmp_path / "settings.json"
+    path.write_text(json.dumps({"hooks": hooks, "permissions": {"deny": ["Agent(auditor)"]}}))
+    model = shoal.ScriptedModel(["ok"])
+    async with shoal.open(cwd=tmp_path, model=model, settings=str(path)) as session:
+        assert (await session.run("hi")).text == "ok"
+
+
+@pytest.mark.spec("API-07")
+@pytest.mark.parametrize("variable", ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENROUTER_API_KEY"])
+async def test_a_misspelled_alias_is_refused_although_a_provider_is_configured(
+    tmp_path: Path, variable: str
+) -> None:
+    options: Any = {"cwd": tmp_path, "home": tmp_path / "home", "environ": {variable: "key"}}
+    for name in ("sonet", "Sonet", "opuss", "haiqu", "fabel", "opusplna", "sonet[1m]"):
+        agent = shoal.Agent("a", prompt="p", model=name)
+        with pytest.raises(shoal.SettingsError, match=r"model: There is no model .* Did you mean .+\?"):
+            async with shoal.open(**options, model=shoal.ScriptedModel(["ok"]), agents=[agent]):
+                pytest.fail("The session opened.")
+        with pytest.raises(shoal.errors.UnknownModel, match=r"There is no model .* Did you mean .+\?"):
+            async with shoal.open(**options, model=name):
+                pytest.fail("The session opened.")
+    for name in ("my-deployment", "mistral", "llama", "test", "sonet2", "sonet-prod", "openai:sonet"):
+        agent = shoal.Agent("a", prompt="p", model=name)
+        async with shoal.open(**options, model=shoal.ScriptedModel(["ok"]), agents=[agent]):
+            pass
 
 
 def test_the_values_that_a_matcher_can_name_are_those_in_the_reference() -> None:

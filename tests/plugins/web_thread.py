@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,6 +32,9 @@ class WebThread:
 
     def run_coroutine(self, coroutine: Coroutine[Any, Any, _Result]) -> _Result:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(TIMEOUT)
+
+    def start_coroutine(self, coroutine: Coroutine[Any, Any, _Result]) -> Future[_Result]:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def call_soon(self, callback: Callable[[], object]) -> None:
         self._loop.call_soon_threadsafe(callback)

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from server_scripts import (
     open_process_session,
     run_provider,
 )
+from shoal.backends.guardian import list_descendant_pids
 from shoal.core.events import AgentEnded, MemberWentIdle, NoteAdded
 from shoal.core.names import AgentName, TeamName
 from team_scripts import get_home, read_inbox, read_team_config, send_message, spawn_member
@@ -121,6 +123,96 @@ async def test_a_member_survives_the_loss_of_its_pane(
         tmux("kill-pane", "-t", read_team_config("crew")["members"][1]["tmuxPaneId"])
         await run_all_turns(session, "Ask it.")
     assert any("Still here." in join_conversation(body) for body in list_requests_of(server, "lead"))
+
+
+def find_own_process(title: str) -> int:
+    """Return the pid of the descendant with this title, or 0."""
+    for pid in list_descendant_pids(os.getpid()):
+        with suppress(OSError):
+            if Path(f"/proc/{pid}/comm").read_text() == f"{title}\n":
+                return pid
+    return 0
+
+
+@pytest.mark.spec("BCK-03", "USR-20")
+async def test_the_viewer_of_a_pane_is_forked_and_takes_input_and_new_sizes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmux: TmuxServer
+) -> None:
+    for name, value in tmux.start_user_session().inside_env.items():
+        monkeypatch.setenv(name, value)
+    ann = ["Resting now. " + "A long line. " * 20, "I minded it.", "Rest."]
+    async with (
+        run_provider(monkeypatch, lead=[CREATE, spawn_member("ann"), "So be it."], ann=ann),
+        open_process_session(
+            tmp_path, settings=make_shoal_settings(shutdown_grace=10), attended=True
+        ) as session,
+        asyncio.timeout(60),
+    ):
+        await run_all_turns(session, "Go.")
+        pane = read_team_config("crew")["members"][1]["tmuxPaneId"]
+        await tmux.wait_for_text(pane, "Resting now.")
+        viewer = find_own_process("shoal:view-ann")
+        assert viewer
+        shell = int(tmux("display-message", "-p", "-t", pane, "#{pane_pid}"))
+        assert not Path(f"/proc/{shell}/task/{shell}/children").read_text()
+        assert b"ANTHROPIC_API_KEY" not in Path(f"/proc/{viewer}/environ").read_bytes()
+        assert not list((session.runtime.store.directory / "members").glob(".*.pane"))
+        # The text below is typed at the prompt, and drawn anew in the new width.
+        tmux("send-keys", "-t", pane, "-l", "x" * 60)
+        await tmux.wait_for_text(pane, "x" * 60)
+        tmux("resize-pane", "-t", pane, "-x", "40")
+        await tmux.wait_until(
+            lambda: "x" * 36 in (rows := tmux("capture-pane", "-p", "-t", pane)) and "x" * 40 not in rows,
+            "the prompt in the new width",
+        )
+        tmux("send-keys", "-t", pane, "C-u")
+        tmux("send-keys", "-t", pane, "-l", "mind the valve")
+        tmux("send-keys", "-t", pane, "Enter")
+        await tmux.wait_for_text(pane, "I minded it.")
+        tmux("send-keys", "-t", pane, "C-c")
+        await tmux.wait_until(lambda: pane not in tmux.list_panes("#{pane_id}"), "the end of the pane")
+        await tmux.wait_until(lambda: not Path(f"/proc/{viewer}").exists(), "the end of the viewer")
+        assert session.teams.list_members()[0].pid
+    assert not [each for each in read_events(session) if isinstance(each, NoteAdded) and "pane" in each.text]
+
+
+@pytest.mark.spec("USR-20")
+@pytest.mark.parametrize("victim", ["viewer", "shell", "fork server"])
+async def test_a_killed_part_of_a_pane_ends_neither_the_pane_nor_the_member(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmux: TmuxServer, victim: str
+) -> None:
+    """A program replaces a killed viewer. Without its shell, the pane closes and the viewer ends."""
+    for name, value in tmux.start_user_session().inside_env.items():
+        monkeypatch.setenv(name, value)
+    lead = [CREATE, spawn_member("ann"), call_once_after(send_message("ann", "Still there?"), text="Ask it.")]
+    ann = ["Resting now.", "I am here.", "Rest."]
+    async with (
+        run_provider(monkeypatch, lead=lead, ann=ann),
+        open_process_session(
+            tmp_path, settings=make_shoal_settings(shutdown_grace=10), attended=True
+        ) as session,
+        asyncio.timeout(60),
+    ):
+        await run_all_turns(session, "Go.")
+        pane = read_team_config("crew")["members"][1]["tmuxPaneId"]
+        await tmux.wait_for_text(pane, "Resting now.")
+        viewer = find_own_process("shoal:view-ann")
+        assert viewer
+        shell = int(tmux("display-message", "-p", "-t", pane, "#{pane_pid}"))
+        found = {"viewer": viewer, "shell": shell, "fork server": find_own_process("shoal:forks")}
+        os.kill(found[victim], signal.SIGKILL)
+        await tmux.wait_until(lambda: not Path(f"/proc/{viewer}").exists(), "the end of the viewer")
+        if victim == "shell":
+            await tmux.wait_until(lambda: pane not in tmux.list_panes("#{pane_id}"), "the end of the pane")
+        elif victim == "viewer":
+            children = Path(f"/proc/{shell}/task/{shell}/children")
+            await tmux.wait_until(lambda: bool(children.read_text()), "another viewer")
+        await run_all_turns(session, "Ask it.")
+        if victim == "shell":
+            assert session.teams.list_members()[0].pid
+        else:  # a member that was started again has another pane
+            shown = pane if victim == "viewer" else read_team_config("crew")["members"][1]["tmuxPaneId"]
+            await tmux.wait_for_text(shown, "I am here.")
 
 
 @pytest.mark.spec("BCK-03", "BCK-06")

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import shoal
 from agent_scripts import ToolGate, call_tool
 from browser_helpers import NARROW, MonitoredPage, open_page
 from shoal.core.clock import SystemClock
@@ -30,6 +31,7 @@ from team_scripts import (
     send_message,
     spawn_member,
 )
+from web_client import TIMEOUT
 from web_thread import WebThread, create_project
 
 expect: Any = pytest.importorskip("playwright.sync_api").expect
@@ -86,6 +88,40 @@ def test_an_agent_continues_after_its_question_is_answered_in_the_browser(
     assert (place / "painted").exists()
     monitored_page.open_location(f"#/run/{session.id}/mail")
     expect(page.get_by_role("button", name=re.compile("ann to lead, .*: a word"))).to_be_visible()
+
+
+@shoal.workflow
+async def release(flow: shoal.Workflow) -> str:
+    flow.phase("choose")
+    await flow.agent("general-purpose", "Prepare the paint.")
+    color = await flow.ask("Which color?", ["red", "blue"])
+    flow.phase("paint")
+    other = await flow.ask("Which brush?", ["small", "large"])
+    return f"{color}, {other}"
+
+
+@pytest.mark.spec("WFL-12", "WFL-10")
+def test_a_workflow_continues_after_its_question_is_answered_in_the_browser(
+    monitored_page: MonitoredPage, web_server: WebThread, tmp_path: Path
+) -> None:
+    page = monitored_page.open_location("#/runs")
+    model = shoal.ScriptedModel(lambda request: "Prepared.")
+    session = web_server.open_session(open_session(create_project(tmp_path), model, attended=True))
+    result = web_server.start_coroutine(release.run(session))
+    page.get_by_role("link", name="All questions").click()
+    asked = page.get_by_role("article", name="lead asks")
+    expect(asked).to_contain_text("Which color?")
+    expect(page).to_have_title("(1) Shoal")
+    assert not result.done()
+    asked.get_by_label("blue").check()
+    asked.get_by_role("button", name="Answer").click()
+    expect(asked).to_contain_text("Which brush?")
+    asked.get_by_label("Something else").last.fill("a very old one")
+    asked.get_by_role("button", name="Answer").click()
+    assert result.result(TIMEOUT) == "blue, a very old one"
+    expect(page.get_by_text("No open questions")).to_be_visible()
+    monitored_page.open_location(f"#/run/{session.id}/team")
+    expect(page.get_by_text("release").first).to_be_visible()
 
 
 @pytest.mark.spec("USR-18", "SRF-01", "USR-08")

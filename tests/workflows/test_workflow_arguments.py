@@ -296,6 +296,14 @@ async def two(flow: shoal.Workflow, branch: str, dry_run: bool = False) -> str:
         (one, "branhc=main", "Did you mean branch?"),
         (one, "force=main", "/one has no argument 'force'."),
         (one, "use main branhc=main", "Did you mean branch?"),
+        (two, "branch=a branch=b", "/two: the argument 'branch' is given twice. Leave one out. If branch="),
+        (two, "dry_run=true branch=a dry_run=true", "the argument 'dry_run' is given twice"),
+        (one, "branch=main branch=main", "the argument 'branch' is given twice"),
+        (
+            two,
+            '{"branch": "a", "branch": "b"}',
+            "is not JSON: the name 'branch' is given twice in one object",
+        ),
         (one, "branch=main force=1", 'put the text in quotes: branch="main force=1"'),
     ],
 )
@@ -314,6 +322,7 @@ def test_a_misspelled_argument_of_a_typed_command_is_refused(
         (two, "branch=a==b", {"branch": "a==b"}),
         (two, "branch=https://host/?force=1", {"branch": "https://host/?force=1"}),
         (two, 'branch="main force=true"', {"branch": "main force=true"}),
+        (two, 'branch="a branch=b" dry_run=true', {"branch": "a branch=b", "dry_run": True}),
         (two, '{"branch": "main force=true"}', {"branch": "main force=true"}),
         (one, "explain why x=1 holds", {"branch": "explain why x=1 holds"}),
         (one, "main", {"branch": "main"}),

@@ -15,7 +15,7 @@ import shoal
 from shoal.app.workflows import replay_gate
 from shoal.app.workflows.workflow_loader import load_workflow_file
 from shoal.core.conversation.model_requests import ModelRequest
-from shoal.core.errors import WorkflowChanged, WorkflowStopped
+from shoal.core.errors import WorkflowChanged, WorkflowError, WorkflowStopped
 from shoal.core.events import Event, NoteAdded, WorkflowStepFinished, WorkflowStepStarted
 
 HEAD = """
@@ -40,6 +40,7 @@ class EditedWorkflow:
         self.events: list[Event] = []
         self.failing = set(failing)
         self.session = ""
+        self.options: dict[str, Any] = {}
 
     def write(self, body: str) -> Any:
         path = self.directory / "job.py"
@@ -54,10 +55,10 @@ class EditedWorkflow:
                 return shoal.errors.BadRequest("no")
             return f"did {prompt}"
 
-        more: Any = {"resume": self.session} if self.session else {}
-        return shoal.open(
-            cwd=self.directory, model=shoal.ScriptedModel(reply), mode="bypassPermissions", **more
-        )
+        more: Any = {"mode": "bypassPermissions", **self.options}
+        if self.session:
+            more["resume"] = self.session
+        return shoal.open(cwd=self.directory, model=shoal.ScriptedModel(reply), **more)
 
     async def fail(self, body: str) -> None:
         """Run the workflow until an agent fails."""
@@ -508,3 +509,120 @@ async def test_a_change_before_a_step_that_failed_is_still_refused(tmp_path: Pat
     with pytest.raises(WorkflowChanged, match="does not ask for step 1"):
         await workflow.resume(body.replace('"one"', '"uno"'))
     assert workflow.prompts == []
+
+
+CAUGHT_ERRORS = """
+async def try_step(step):
+    try:
+        return await step
+    except shoal.errors.WorkflowError as error:
+        return f"caught {str(error)[:40]}"
+
+found = [await try_step(flow.ask("Go?", ["yes", "no"])), await try_step(flow.shell("touch made"))]
+found.append(await flow.agent(editor, "caught" if "caught" in found[0] else "answered"))
+found += await asyncio.gather(try_step(flow.shell("touch other")), flow.agent(editor, "beside"))
+await flow.agent(editor, "stop")
+return found
+"""
+UNCAUGHT_ERRORS = {
+    "raised": 'await flow.agent(editor, "one")\nreturn await flow.ask("Go?", ["yes"])\n',
+    "wrapped": """
+await flow.agent(editor, "one")
+try:
+    return await flow.ask("Go?", ["yes"])
+except shoal.errors.WorkflowError as error:
+    raise RuntimeError("stopped") from error
+""",
+    "replaced": """
+await flow.agent(editor, "one")
+try:
+    return await flow.ask("Go?", ["yes"])
+except shoal.errors.WorkflowError:
+    raise RuntimeError("stopped")
+""",
+    "cleanup": """
+await flow.agent(editor, "one")
+try:
+    return await flow.ask("Go?", ["yes"])
+finally:
+    flow.now()
+""",
+    "group": """
+await flow.agent(editor, "one")
+async with asyncio.TaskGroup() as group:
+    asked = group.create_task(flow.ask("Go?", ["yes"]))
+    other = group.create_task(flow.sleep(0))
+return asked.result()
+""",
+}
+
+
+def answer_yes(question: shoal.Question) -> shoal.Answer:
+    assert isinstance(question, shoal.ChoiceQuestion)
+    return question.choose("yes")
+
+
+@pytest.mark.spec("WFL-02", "WFL-03")
+async def test_an_error_that_the_program_caught_is_raised_again(tmp_path: Path) -> None:
+    workflow = EditedWorkflow(tmp_path, "stop")
+    workflow.options = {"mode": "default"}
+    await workflow.fail(CAUGHT_ERRORS)
+    errors = [event.error for event in workflow.events if isinstance(event, WorkflowStepFinished)]
+    assert sum(bool(error) for error in errors) == 3
+    # Now both would succeed: a person answers, and commands run.
+    workflow.options = {"mode": "bypassPermissions", "on_question": answer_yes}
+    found = await workflow.resume(CAUGHT_ERRORS)
+    assert workflow.prompts == ["stop"]
+    assert [text.partition(" ")[0] for text in found] == ["caught", "caught", "did", "caught", "did"]
+    assert not (tmp_path / "made").exists()
+    assert not (tmp_path / "other").exists()
+    # On purpose, the steps run again.
+    found = await workflow.resume(CAUGHT_ERRORS, rerun_from=1)
+    assert found[0] == "yes"
+    assert (tmp_path / "made").exists()
+
+
+@pytest.mark.spec("WFL-02")
+@pytest.mark.parametrize("name", UNCAUGHT_ERRORS)
+async def test_a_step_whose_error_ended_the_workflow_runs_again(tmp_path: Path, name: str) -> None:
+    body, workflow = UNCAUGHT_ERRORS[name], EditedWorkflow(tmp_path)
+    for _ in range(2):
+        async with workflow.open() as session:
+            definition = workflow.write(body)
+            with pytest.raises((WorkflowError, RuntimeError, ExceptionGroup)):
+                await (definition.resume(session) if workflow.session else definition.run(session))
+            workflow.session = session.id
+    assert workflow.prompts == ["one"]
+    workflow.options = {"on_question": answer_yes}
+    assert await workflow.resume(body) == "yes"
+    assert workflow.prompts == []
+
+
+@pytest.mark.spec("WFL-02")
+async def test_after_a_stop_an_error_counts_if_a_step_followed_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a later step, nothing depends on the error; with one, the program must get it again."""
+    for later, expected in (("", "yes"), ("flow.now()\n    ", "no answer")):
+        body = f"""
+try:
+    answer = await flow.ask("Go?", ["yes"])
+except shoal.errors.WorkflowError:
+    {later}answer = "no answer"
+await asyncio.sleep(3600 if shoal.hangs else 0)
+return answer
+"""
+        directory = tmp_path / str(len(later))
+        directory.mkdir()
+        workflow = EditedWorkflow(directory)
+        monkeypatch.setattr(shoal, "hangs", True, raising=False)
+        async with workflow.open() as session:
+            stopper = Stopper(session, 2 if later else 1)
+            session.subscribe(stopper.count)
+            with pytest.raises(WorkflowStopped):
+                await workflow.write(body).run(session)
+            await asyncio.wait(stopper.tasks)
+            workflow.session = session.id
+        monkeypatch.setattr(shoal, "hangs", False, raising=False)
+        workflow.options = {"on_question": answer_yes}
+        assert await workflow.resume(body) == expected

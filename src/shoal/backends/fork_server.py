@@ -6,7 +6,8 @@ guardian's protocol, except for what it starts:
 
     lead → {"spawn": id, "title": "...", "cwd": "...", "env": {...}}   with two descriptors: channel and log
 
-The child calls FUNCTION with the number of the channel's descriptor; its output goes to the log.
+The child calls FUNCTION with the number of the channel's descriptor; its output goes to the log. An order may
+name another function, `"entry": "module:function"`, and its `"arguments"`.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ def run_forked_child(entry: ChildEntry, order: dict[str, Any], fds: list[int], d
             os.write(done, str(error).encode(errors="replace"))
             os._exit(EXIT_FAILED)
         os.close(done)
-        status = run_child_entry_point(entry, line)
+        status = run_child_entry_point(entry, order, line)
     finally:
         os._exit(status)
 
@@ -142,10 +143,13 @@ def set_up_forked_child(order: dict[str, Any], channel: int, log: int, done: int
     gc.enable()
 
 
-def run_child_entry_point(entry: ChildEntry, channel: int) -> int:
+def run_child_entry_point(entry: ChildEntry, order: dict[str, Any], channel: int) -> int:
     """Run the child's work and return its exit status."""
     status = 0
     try:
+        if "entry" in order:
+            sys.argv[1:] = order["arguments"]
+            entry = import_child_entry_point(order["entry"])
         entry(channel)
     except SystemExit as exit_request:
         if isinstance(exit_request.code, str):

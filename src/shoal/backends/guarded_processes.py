@@ -11,10 +11,17 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from shoal.backends.backend_texts import format_backend_notice
-from shoal.backends.guardian import end_leftover_processes, kill_process_trees
+from shoal.backends.fork_server import close_other_descriptors, set_process_name
+from shoal.backends.guardian import (
+    ProcessGuardian,
+    end_leftover_processes,
+    kill_process_trees,
+    restore_default_signals,
+    set_up_child_reaping,
+)
 from shoal.backends.order_channel import GuardianOrderChannel, redecode_as_utf8
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
@@ -34,6 +41,66 @@ END_TIMEOUT = 6.0
 """Seconds a guardian may take to end everything; it promises less."""
 
 
+class ForkedGuardian:
+    """Guardian that this process forked from itself, with which it shares memory."""
+
+    def __init__(self, pid: int, end: socket.socket) -> None:
+        self.pid = pid
+        self.end = end
+        self._status: int | None = None
+
+    def poll(self) -> int | None:
+        """Return its exit status, negative for a signal; None while it runs."""
+        if self._status is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self._status = os.waitstatus_to_exitcode(status) if pid else None
+        return self._status
+
+    def wait(self) -> int:
+        if self._status is None:
+            self._status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self._status
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+_forked_guardian: ForkedGuardian | None = None
+
+
+def fork_guardian() -> None:
+    """Fork a guardian for the first process launcher of this process, which has no threads and no loop yet.
+
+    A separate program would need 6 MB for each teammate.
+    """
+    global _forked_guardian  # noqa: PLW0603 - one per process
+    own_end, guardian_end = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        _run_forked_guardian(guardian_end)
+    guardian_end.close()
+    _forked_guardian = ForkedGuardian(pid, own_end)
+
+
+def _run_forked_guardian(end: socket.socket) -> NoReturn:
+    try:
+        os.setsid()
+        os.chdir("/")
+        null_fd = os.open(os.devnull, os.O_RDWR)
+        for fd in (0, 1, 2):
+            os.dup2(null_fd, fd)
+        close_other_descriptors({0, 1, 2, end.fileno()})
+        restore_default_signals()
+        set_process_name("shoal:guardian")
+        ProcessGuardian(end, set_up_child_reaping()).serve()
+    finally:
+        os._exit(0)
+
+
 class ProcessGuardianClient:
     """Handle of one guardian. `on_lost` is called once, if it ends without being asked to."""
 
@@ -43,7 +110,15 @@ class ProcessGuardianClient:
         on_lost: Callable[[], None],
         record_directory: Path | None = None,
     ) -> None:
+        global _forked_guardian
         self._on_lost = on_lost
+        self._guardian: subprocess.Popen[bytes] | ForkedGuardian
+        if _forked_guardian is not None:
+            self._guardian, _forked_guardian = _forked_guardian, None
+            self._channel = GuardianOrderChannel(self._guardian.end, on_message, self._on_guardian_end)
+            if record_directory is not None:
+                self._channel.send_order({"records": redecode_as_utf8(str(record_directory))})
+            return
         own_end, guardian_end = socket.socketpair()
         with guardian_end:
             self._guardian = subprocess.Popen(

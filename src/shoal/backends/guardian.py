@@ -7,6 +7,7 @@ with one JSON object per line:
 
     lead → {"spawn": id, "argv": [...], "cwd": "...", "env": {...}}   with three descriptors: 0, 1 and 2
            {"signal": id, "number": n}
+           {"records": "..."}                a guardian that a teammate forked learns RECORDS later
     here → {"started": id, "pid": n} | {"failed": id, "error": "..."}
            {"exited": id, "status": n}      the process itself; negative for a signal
            {"gone": id}                     its whole group, and what left the group before a signal
@@ -109,8 +110,14 @@ class ProcessGuardian:
             order = json.loads(line)
             if "spawn" in order:
                 self._spawn_process(order)
+            elif "records" in order:
+                self._open_record(order["records"])
             else:
                 self._signal_process_and_descendants(order["signal"], order["number"])
+
+    def _open_record(self, directory: str) -> None:
+        end_leftover_processes(directory)
+        self._record = open_process_record(directory)
 
     def _send_message_to_lead(self, message: dict[str, Any]) -> None:
         try:

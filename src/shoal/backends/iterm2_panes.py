@@ -16,7 +16,7 @@ from shoal.backends.backend_texts import format_backend_notice
 from shoal.backends.program_runner import ProgramRunResult, run_program
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
-from shoal.core.teams.member_backends import PaneExit, PaneSpec
+from shoal.core.teams.member_backends import PaneExit, PaneSpec, PaneTerminal
 from shoal.core.teams.roster import BackendType
 
 START_TIMEOUT = 60.0
@@ -162,6 +162,9 @@ class Iterm2PaneManager:
 
     def find_pane_pid(self, pane: str) -> int:
         return self._panes[pane].pid
+
+    def find_pane_terminal(self, pane: str) -> PaneTerminal | None:
+        return None  # it2 does not print it
 
     async def wait_for_pane_exit(self, pane: str) -> PaneExit:
         await self._panes[pane].gone.wait()

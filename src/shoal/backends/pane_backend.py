@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
+from shoal.backends.process_backend import ChildProcessLog, ForkedChildSpec, ProcessBackend
 from shoal.core.clock import Clock
 from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import ProcessError
@@ -21,6 +23,7 @@ from shoal.core.teams.member_backends import (
     MemberProcessLaunchSpec,
     PaneExit,
     PaneSpec,
+    PaneTerminal,
     TerminalMultiplexer,
 )
 from shoal.core.teams.roster import BackendType
@@ -35,6 +38,38 @@ _VIEWER_VARIABLES = frozenset({"HOME", "PATH", "SHOAL_HOME", "CLAUDE_CONFIG_DIR"
 """Variables that a viewer needs; providers' keys are not among them."""
 _KILL_TIMEOUT = 1.0
 """Seconds from KILL to the end of the pane."""
+
+# Runs in the pane, in place of a viewer that the fork server forks: a forked process cannot be the leader of
+# the pane's session, and a shell is small. It opens the pipe without waiting for a writer, forwards changes
+# of the size, and ends with the viewer's status. If the viewer dies, or could not be forked, the pipe has no
+# writer: then it runs the viewer as a program. If the lead is dead, nobody else removes what the lead set.
+_VIEWER_SCRIPT = r"""
+pipe=$1; lead=$2; shift 2
+viewer=; status=
+trap 'resized=1; [ -z "$viewer" ] || kill -s WINCH "$viewer" 2>/dev/null' WINCH
+exec 3<>"$pipe" 4<"$pipe" 3>&-
+rm -f "$pipe"
+while [ -z "$status" ]; do
+  resized=
+  if read -r kind value <&4; then
+    case $kind in viewer) viewer=$value ;; end) status=$value ;; esac
+  elif [ -z "$resized" ]; then
+    break
+  fi
+done
+exec 4<&-
+viewer=
+[ -n "$status" ] || { "$@"; status=$?; }
+if [ -n "$TMUX" ] && ! kill -s 0 "$lead" 2>/dev/null; then
+  tmux set-option -p -t "$TMUX_PANE" -u @shoal_owner \; \
+    set-hook -p -t "$TMUX_PANE" -u pane-died \; set-option -p -t "$TMUX_PANE" -u remain-on-exit \; \
+    if-shell -F -t "$TMUX_PANE" '#{P:#{@shoal_owner}}' '' "
+      set-option -q -w -t '$TMUX_PANE' -u pane-border-status
+      set-option -q -w -t '$TMUX_PANE' -u pane-border-format
+      set-option -q -w -t '$TMUX_PANE' -u main-pane-width" 2>/dev/null
+fi
+exit "$status"
+"""
 
 
 class MemberProcessWithPane:
@@ -119,6 +154,48 @@ def describe_pane_exit(end: PaneExit) -> str:
     return format_end_reason("ended_with_status", status=end.status)
 
 
+class ForkedViewers:
+    """Forks viewers of panes from the fork server of the members, with which they share memory.
+
+    `entry` is `module:function`; `directory` contains the pipes through which viewers report their end.
+    """
+
+    def __init__(self, processes: ProcessBackend, entry: str, directory: Path) -> None:
+        self._processes = processes
+        self._entry = entry
+        self._directory = directory
+
+    @contextmanager
+    def open_pipe(self, name: str) -> Iterator[tuple[Path, int]]:
+        """Create a pipe; yield its path and a descriptor that keeps it open until the viewer has it."""
+        path = self._directory / f".{name}.pane"
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        os.mkfifo(path, 0o600)
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            yield path, fd
+        finally:
+            os.close(fd)
+
+    async def start_viewer(
+        self, launch: MemberProcessLaunchSpec, terminal: PaneTerminal, env: Mapping[str, str], pipe: int
+    ) -> None:
+        """Fork the viewer of a member. Raises `ProcessError`."""
+        name = launch.launch_args.name
+        await self._processes.fork_helper(
+            ForkedChildSpec(
+                name=f"view-{name}",
+                cwd=launch.cwd,
+                env={**env, "TERM": terminal.term},
+                channel=pipe,
+                log=ChildProcessLog(self._directory / f".{name}.pane.log"),
+                entry=self._entry,
+                arguments=(launch.launch_args.session, name, terminal.path),
+            )
+        )
+
+
 class PaneBackend:
     """`members` starts our own processes; `viewer_command` returns the command for their panes."""
 
@@ -130,9 +207,11 @@ class PaneBackend:
         clock: Clock,
         *,
         on_note: Callable[[str], None],
+        forked_viewers: ForkedViewers | None = None,
     ) -> None:
         self._panes = panes
         self._members = members
+        self._forked_viewers = forked_viewers
         self._viewer_command = viewer_command
         self._clock = clock
         self._note = on_note
@@ -187,11 +266,8 @@ class PaneBackend:
         """Open a pane for a member and return its id, or an empty text: the member runs without one."""
         name = launch.launch_args.name
         try:
-            env = {each: value for each, value in launch.env.items() if each in _VIEWER_VARIABLES}
-            pane = await self._panes.open_pane(
-                _build_pane_spec(launch, self._viewer_command(launch.launch_args), env)
-            )
-        except ProcessError as error:
+            pane = await self._open_pane_with_viewer(launch)
+        except (ProcessError, OSError) as error:
             self._note(f"{name} is working without a pane because Shoal could not open one: {error}")
             return ""
         self._loss_reported = False
@@ -201,6 +277,21 @@ class PaneBackend:
         watcher = self._watch_group.create_task(self._report_lost_pane(name, pane))
         self._watchers.add(watcher)
         watcher.add_done_callback(self._watchers.discard)
+        return pane
+
+    async def _open_pane_with_viewer(self, launch: MemberProcessLaunchSpec) -> str:
+        env = {each: value for each, value in launch.env.items() if each in _VIEWER_VARIABLES}
+        argv = self._viewer_command(launch.launch_args)
+        viewers = self._forked_viewers
+        if viewers is None:
+            return await self._panes.open_pane(_build_pane_spec(launch, argv, env))
+        with viewers.open_pipe(launch.launch_args.name) as (path, pipe):
+            words = ("sh", "-c", _VIEWER_SCRIPT, "sh", str(path), str(os.getpid()), *argv)
+            pane = await self._panes.open_pane(_build_pane_spec(launch, words, env))
+            terminal = self._panes.find_pane_terminal(pane)
+            if terminal is not None:
+                with suppress(ProcessError):  # the pane runs the command instead
+                    await viewers.start_viewer(launch, terminal, env, pipe)
         return pane
 
     async def _report_lost_pane(self, name: str, pane: str) -> None:

@@ -156,6 +156,12 @@ class ProcessBackend:
             raise
         return ForkedMemberProcess(process, line, log)
 
+    async def fork_helper(self, child: ForkedChildSpec) -> None:
+        """Fork a process that is not a member, if the fork server is running; it is never restarted."""
+        if self._server is None or not self._server.is_alive:
+            raise ProcessError(format_backend_notice("fork_server_silent"))
+        await self._server.fork_child(child)
+
     def is_process_alive(self, process: MemberProcess) -> bool:
         return isinstance(process, ForkedMemberProcess) and process.is_alive
 
@@ -226,6 +232,9 @@ class ForkedChildSpec(Struct, frozen=True, kw_only=True):
     env: Mapping[str, str]
     channel: int
     log: ChildProcessLog
+    entry: str = ""
+    """Function to call, as `module:function`; empty for that of members."""
+    arguments: tuple[str, ...] = ()
 
 
 class ForkServerClient:
@@ -328,7 +337,9 @@ def _build_fork_server_launch(
 
 
 def _build_fork_order(identity: int, child: ForkedChildSpec) -> dict[str, Any]:
+    entry = {"entry": child.entry, "arguments": child.arguments} if child.entry else {}
     return {
+        **entry,
         "spawn": identity,
         "title": f"shoal:{child.name}",
         "cwd": redecode_as_utf8(str(child.cwd)),

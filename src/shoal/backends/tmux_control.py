@@ -24,9 +24,10 @@ _GONE = "tmux is gone: its server ended or detached the client."
 
 # The client ends immediately when its session dies, because its input closes. Only then the guardian sends
 # TERM, and the script closes the panes of its owner. It waits in `wait`, which handles a signal immediately;
-# a foreground command that is being started may not. Without -u, tmux joins the lines in the C locale.
+# a foreground command that is being started may not. If the guardian was killed too, nobody sends TERM: then
+# the script looks whether the lead is alive. Without -u, tmux joins the lines in the C locale.
 _CLIENT_SCRIPT = r"""
-owner=$1; shift
+owner=$1; lead=$2; shift 2
 tmux=$1; how=$2; where=$3
 end() {
   "$tmux" -u "$how" "$where" list-panes -a -f "#{==:#{@shoal_owner},$owner}" -F '
@@ -41,8 +42,11 @@ trap '' PIPE
 trap end TERM
 "$@"
 echo %exit
-sleep 5 &
-wait
+for pause in 1 4; do
+  sleep "$pause" &
+  wait
+  kill -s 0 "$lead" 2>/dev/null || end
+done
 """
 
 
@@ -106,7 +110,7 @@ class TmuxControlClient:
         child_stdin, input_end = os.pipe()
         output_end, child_stdout = os.pipe()
         launch = ProcessLaunchSpec(
-            argv=("sh", "-c", _CLIENT_SCRIPT, "sh", owner, *words),
+            argv=("sh", "-c", _CLIENT_SCRIPT, "sh", owner, str(os.getpid()), *words),
             cwd=Path("/"),
             env=env,
             stdin=child_stdin,

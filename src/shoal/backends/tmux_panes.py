@@ -30,7 +30,7 @@ from shoal.backends.tmux_layout import (
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
 from shoal.core.ports import ProcessLauncher
-from shoal.core.teams.member_backends import PaneExit, PaneSpec
+from shoal.core.teams.member_backends import PaneExit, PaneSpec, PaneTerminal
 from shoal.core.teams.roster import BackendType
 
 MIN_VERSION = (3, 2)
@@ -39,7 +39,7 @@ LEAD_WIDTH_PERCENT = 55
 """Percentage of the window width that the lead's pane keeps."""
 _FIELDS = ("pane_id", "window_id", "pane_dead", "window_zoomed_flag", "window_width", "window_height")
 _ROW_FORMAT = " ".join(f"#{{{field}}}" for field in (*_FIELDS, "@shoal_owner"))
-_NEW_PANE_FORMAT = "#{pane_id} #{pane_pid} #{window_id}"
+_NEW_PANE_FORMAT = "#{pane_id} #{pane_pid} #{window_id} #{pane_tty} #{default-terminal}"
 _LAYOUT_NOTIFICATIONS = frozenset(
     {
         "%layout-change",
@@ -61,9 +61,10 @@ DEFAULT_SOCKET = "shoal"
 class _TmuxPaneState:
     """State of one of our panes, from opening until it is gone."""
 
-    def __init__(self, pid: int, window: str) -> None:
+    def __init__(self, pid: int, window: str, terminal: PaneTerminal) -> None:
         self.pid = pid
         self.window = window
+        self.terminal = terminal
         self.marked = False
         """True if tmux can tell that it is ours."""
         self.missing = False
@@ -144,8 +145,9 @@ class TmuxPaneManager:
     async def open_pane(self, pane: PaneSpec) -> str:
         async with self._opening:
             control = await self._connect_client()
-            pane_id, pid, window = (await self._create_pane(control, pane)).split()
-            state = self._panes[pane_id] = _TmuxPaneState(int(pid), window)
+            pane_id, pid, window, path, term = (await self._create_pane(control, pane)).split()
+            terminal = PaneTerminal(path=path, term=term)
+            state = self._panes[pane_id] = _TmuxPaneState(int(pid), window, terminal)
             try:
                 await self._set_up_pane(control, pane_id, state, pane)
             except BaseException:
@@ -191,6 +193,9 @@ class TmuxPaneManager:
 
     def find_pane_pid(self, pane: str) -> int:
         return self._panes[pane].pid
+
+    def find_pane_terminal(self, pane: str) -> PaneTerminal | None:
+        return self._panes[pane].terminal
 
     async def wait_for_pane_exit(self, pane: str) -> PaneExit:
         state = self._panes[pane]

@@ -431,12 +431,14 @@ class WorkflowStepStarted(JournaledEvent, frozen=True, tag="workflow_step_starte
 
 
 class WorkflowStepFinished(JournaledEvent, frozen=True, tag="workflow_step_finished"):
-    """A step of a workflow has a result, which the workflow gets again if it is resumed."""
+    """A step of a workflow has a result or an error, which the workflow gets again if it is resumed."""
 
     workflow: str
     step: int
     value: Any
     """Result as JSON."""
+    error: str = ""
+    """Error that the program got instead of a result. It counts if the program continued after it."""
 
 
 class WorkflowEnded(JournaledEvent, frozen=True, tag="workflow_ended"):
@@ -449,6 +451,8 @@ class WorkflowEnded(JournaledEvent, frozen=True, tag="workflow_ended"):
     """Returned value as JSON."""
     refused: bool = False
     """True if it did not continue because its program changed: all recorded steps stay valid."""
+    raised: tuple[int, ...] = ()
+    """Numbers of the steps whose errors ended it. They run again if it is resumed."""
 
 
 class PermissionModeChanged(JournaledEvent, frozen=True, tag="mode_changed"):

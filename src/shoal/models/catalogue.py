@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from shoal.core.budgets.usage import LongPromptPrice, ModelCard, TokenPrice
 from shoal.core.errors import SettingsError, UnknownModel
+from shoal.core.text.name_suggestions import find_similar_names
 
 PROVIDERS = ("anthropic", "openai", "openai-responses", "openrouter", "ollama")
 _VERSION_SUFFIX = re.compile(r"(?:[-@]\d{8}|-\d{4}-\d{2}-\d{2}|-latest|-v\d+(?::\d+)?)$")
@@ -24,6 +25,9 @@ _CLOUD_ID = re.compile(r"arn:.*|.+-v\d+:\d+(?::\w+)?", re.IGNORECASE)
 _LONG_CONTEXT_SUFFIX = "[1m]"
 _LONG_CONTEXT_WINDOW = 1_000_000
 _PLAN_ALIAS = "opusplan"
+_WORD_ALIAS = "best"
+"""An alias that is like many words, such as test and beta, which are names of deployments."""
+_ALIAS_SIMILARITY = 0.8
 _LOCAL_TAG = re.compile(r"[^:/]+(?:/[^:]+)?:(?:latest|[ae]?\d+(?:\.\d+)?[bm]\b.*|q\d.*|\d.*)", re.IGNORECASE)
 
 
@@ -95,6 +99,8 @@ def resolve_model(
         raise _build_cloud_model_error(name)
     chosen_provider = named_provider or _guess_model_provider(model, overrides)
     if chosen_provider is None and (":" not in model or model in overrides):
+        if provider is not None and model not in overrides and _is_misspelled_alias(model, aliases or {}):
+            raise _build_unknown_model_error(name, (*overrides, *(aliases or ())))
         chosen_provider = provider
     if model in _list_model_alias_names():
         chosen_provider = named_provider or provider or "anthropic"
@@ -232,14 +238,14 @@ def get_model_aliases(provider: str) -> Mapping[str, str]:
     return _find_model_aliases(provider)
 
 
-def suggest_similar_model_names(name: str, *, overrides: Mapping[str, Any] | None = None) -> list[str]:
-    """Return similar names that the user may have meant."""
+def suggest_similar_model_names(name: str, configured: Iterable[str] = ()) -> list[str]:
+    """Return similar names that the user may have meant. `configured` are names from their settings."""
     from difflib import get_close_matches
 
     by_provider = _load_model_catalogue().models
     names = {model for provider in by_provider.values() for model in provider if "*" not in model}
     model_name = name.partition(":")[2] if name.partition(":")[0] in PROVIDERS else name
-    candidates = sorted({*names, *_list_model_alias_names(), *(overrides or {})} - {name, model_name})
+    candidates = sorted({*names, *_list_model_alias_names(), _PLAN_ALIAS, *configured} - {name, model_name})
     return get_close_matches(model_name.lower(), candidates, n=3, cutoff=0.7)
 
 
@@ -261,6 +267,20 @@ def _list_model_alias_names() -> set[str]:
     return {alias for aliases in _load_model_catalogue().aliases.values() for alias in aliases}
 
 
+def _is_misspelled_alias(model: str, aliases: Mapping[str, str]) -> bool:
+    """Return True if a name is probably meant to be an alias.
+
+    Ids of models nearly always have a digit or a separator, such as `my-deployment` or `gpt-6`. For one that
+    looks like an alias, a person can write `provider:name`.
+    """
+    known = {*_list_model_alias_names(), *aliases, _PLAN_ALIAS} - {_WORD_ALIAS}
+    return (
+        model.isalpha()
+        and model not in (*known, _WORD_ALIAS)
+        and bool(find_similar_names(model, known, _ALIAS_SIMILARITY))
+    )
+
+
 def _split_provider_prefix(name: str) -> tuple[str | None, str]:
     head, colon, rest = name.partition(":")
     return (head, rest) if colon and head in PROVIDERS else (None, name)
@@ -278,8 +298,8 @@ def _guess_model_provider(model: str, overrides: Mapping[str, ModelCatalogueEntr
     return "openrouter" if re.fullmatch(r"[\w.-]+/[\w.:-]+", model) else None
 
 
-def _build_unknown_model_error(name: str, overrides: Mapping[str, ModelCatalogueEntry]) -> UnknownModel:
-    close = suggest_similar_model_names(name, overrides=overrides)
+def _build_unknown_model_error(name: str, configured: Iterable[str]) -> UnknownModel:
+    close = suggest_similar_model_names(name, configured)
     hint = f" Did you mean {' or '.join(close)}?" if close else ""
     return UnknownModel(
         f"There is no model {name!r}.{hint} Write provider:name with one of these providers: "

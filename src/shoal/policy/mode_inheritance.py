@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from shoal.core.errors import SettingsError
-from shoal.core.permissions.permission_changes import PERMISSION_MODES, PermissionMode
-from shoal.core.text.name_suggestions import suggest_name
+from shoal.core.permissions.permission_changes import (
+    PERMISSION_MODES,
+    PermissionMode,
+    suggest_permission_mode,
+)
 
 _MODE_WIDTH: dict[PermissionMode, int] = {
     "plan": 0,
@@ -49,9 +52,7 @@ def get_fork_permission_mode(parent: PermissionMode) -> PermissionMode:
 def check_requested_permission_mode(requested: PermissionMode, *, can_bypass: bool) -> PermissionMode:
     """Return the requested mode for a running session. Raises `SettingsError` if it is not allowed."""
     if requested not in PERMISSION_MODES:
-        raise SettingsError(
-            f"mode: unknown value {requested!r}.{suggest_name(str(requested), PERMISSION_MODES)}"
-        )
+        raise SettingsError(f"mode: unknown value {requested!r}.{suggest_permission_mode(str(requested))}")
     if requested == "bypassPermissions" and not can_bypass:
         raise SettingsError(
             "Permissions cannot be skipped: this session was not started that way. Start it with "

@@ -291,6 +291,7 @@ class PermissionEngine:
             return denial
         tables = self._load_rule_tables()
         rule = tables.find_matching_rule(tables.rule_set.deny, call.name, call.input, forbids=True)
+        rule = rule or tables.find_parameter_rule(tables.rule_set.deny, call.name, call.input)
         return None if rule is None else deny_by_rule(rule)
 
     def set_mode(self, mode: PermissionMode, *, return_mode: PermissionMode | None = None) -> None:

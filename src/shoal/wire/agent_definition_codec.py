@@ -23,7 +23,7 @@ from shoal.core.agents.agent_definitions import (
 )
 from shoal.core.agents.subagents import IsolationMode
 from shoal.core.errors import InvalidAgentDefinition
-from shoal.core.permissions.permission_changes import AUTO_MODE, PERMISSION_MODES
+from shoal.core.permissions.permission_changes import AUTO_MODE, PERMISSION_MODES, find_similar_modes
 from shoal.core.teams.roster import MEMBER_COLORS
 from shoal.wire.field_parsers import (
     InvalidFrontMatterFieldError,
@@ -284,11 +284,18 @@ def _parse_dollars(value: Any) -> float:
     return float(text)
 
 
-def _build_choice_parser(choices: tuple[str, ...]) -> Callable[[Any], str]:
+def _find_similar_choice(value: str, choices: tuple[str, ...]) -> list[str]:
+    return get_close_matches(value, choices, n=1)
+
+
+def _build_choice_parser(
+    choices: tuple[str, ...],
+    find_similar: Callable[[str, tuple[str, ...]], list[str]] = _find_similar_choice,
+) -> Callable[[Any], str]:
     def parse_choice(value: Any) -> str:
         if value in choices and isinstance(value, str):
             return value
-        matches = get_close_matches(str(value), choices, n=1)
+        matches = find_similar(str(value), choices)
         hint = f"; did you mean {matches[0]}?" if matches else ""
         raise InvalidFrontMatterFieldError(f"{value!r} is not one of {', '.join(choices)}{hint}")
 
@@ -302,7 +309,7 @@ def _parse_agent_permission_mode(value: Any) -> str:
     return "default" if value == "manual" else _parse_permission_mode_choice(value)
 
 
-_parse_permission_mode_choice = _build_choice_parser(PERMISSION_MODES)
+_parse_permission_mode_choice = _build_choice_parser(PERMISSION_MODES, find_similar_modes)
 
 
 def _parse_agent_color(value: Any) -> str | None:

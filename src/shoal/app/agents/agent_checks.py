@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from shoal.app.agents.agent import Agent
 from shoal.app.definitions.agent_catalog import parse_agents_option
+from shoal.app.hooks.hook_sources import find_unknown_agent_problem, refuse_unknown_matcher_names
 from shoal.app.models.child_model import choose_subagent_model, format_qualified_model_name
 from shoal.app.models.model_choice import refuse_unknown_model
 from shoal.core.agents.agent_definitions import FORMER_TOOL_NAMES, AgentDefinition
 from shoal.core.errors import InvalidAgentDefinition, SettingsError, UnknownModel, UnknownSkill
+from shoal.core.extensions.hooks import MATCHER_FIELDS
 from shoal.core.extensions.mcp_servers import matches_mcp_server_pattern
 from shoal.core.names import TOOL_NAMES
 from shoal.core.text.name_suggestions import suggest_name
+from shoal.policy.permission_rules import AGENT_TOOLS, parse_permission_rule
 from shoal.policy.rule_names import FOREIGN_TOOL_NAMES
+from shoal.wire.json_comments import decode_commented_json
 
 if TYPE_CHECKING:
     from shoal.app.runtime.runtime import Runtime
@@ -39,6 +43,37 @@ def refuse_unknown_names_in_option(agents: str | Mapping[str, Any] | None, runti
         for field, problem in _find_problems(definition, runtime, (*own_tools, *FOREIGN_TOOL_NAMES)):
             json_field = _JSON_NAMES.get(field, field)
             raise SettingsError(f"shoal.open: agents: {definition.name}: {json_field}: {problem}")
+
+
+def refuse_unknown_agent_types(runtime: Runtime) -> None:
+    """Raise `SettingsError` for an agent type in hooks, limits or rules of the program that does not exist.
+
+    Only JSON settings are checked. Files may be shared with projects that have other agents.
+    """
+    options, types = runtime.options, runtime.config.list_agent_types()
+    text = options.settings or ""
+    settings = decode_commented_json(text)[0] if text.lstrip().startswith("{") else {}
+    origin = "shoal.open: settings"
+    hooks = settings.get("hooks") or {}
+    agent_hooks = {name: hooks[name] for name in hooks if MATCHER_FIELDS.get(name) == "agent_type"}
+    refuse_unknown_matcher_names(origin, agent_hooks, (), types)
+    for name in (settings.get("shoal") or {}).get("agent_type_limits") or ():
+        if problem := find_unknown_agent_problem(name, types):
+            raise SettingsError(f"{origin}: shoal.agent_type_limits: {problem}")
+    permissions = settings.get("permissions") or {}
+    for field in ("allow", "ask", "deny"):
+        _refuse_unknown_types_in_rules(f"{origin}: permissions.{field}", permissions.get(field) or (), types)
+    _refuse_unknown_types_in_rules("shoal.open: allowed_tools", options.allowed_tools, types)
+    _refuse_unknown_types_in_rules("shoal.open: disallowed_tools", options.disallowed_tools, types)
+
+
+def _refuse_unknown_types_in_rules(location: str, rules: Iterable[str], types: Collection[str]) -> None:
+    for rule in (parse_permission_rule(each, location) for each in rules):
+        pattern = rule.pattern
+        if rule.tool not in AGENT_TOOLS or pattern is None or rule.parameter is not None or "*" in pattern:
+            continue
+        if problem := find_unknown_agent_problem(pattern, types):
+            raise SettingsError(f"{location}: the rule {rule}: {problem}")
 
 
 def _get_extra_tools(runtime: Runtime, name: str) -> Collection[Any]:

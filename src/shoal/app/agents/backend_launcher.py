@@ -41,11 +41,13 @@ from shoal.stores.store_choice import get_shared_address
 
 if TYPE_CHECKING:
     from shoal.app.runtime.runtime import Runtime
+    from shoal.backends.process_backend import ProcessBackend
     from shoal.policy.permission_engine import PermissionEngine
 
 MEMBER_ENTRY_POINT = "shoal.app.session.member_main:main"
 CLUSTER_MEMBER_ENTRY_POINT = "shoal.app.session.ray_member_main:main"
 LOG_DIRECTORY = "members"
+_VIEWER_MODULE = "shoal.surfaces.cli.pane_view"
 _WARMUP_MODULE = "shoal.app.session.warmup"
 _PROVIDER_API_MODULES = (
     "shoal.models.chat_api",
@@ -382,16 +384,21 @@ class MemberBackendPool:
         for backend in self._backends.values():
             await backend.aclose()
 
-    def _create_process_backend(self) -> MemberBackend:
+    def _create_process_backend(self) -> ProcessBackend:
         from shoal.backends.process_backend import ProcessBackend
 
         return ProcessBackend(
             self._runtime.processes.launcher,
             self._runtime.clock,
             entry=MEMBER_ENTRY_POINT,
-            preload=list_preloaded_modules(),
+            preload=(*list_preloaded_modules(), *((_VIEWER_MODULE,) if self._shows_panes_of_tmux() else ())),
             log_directory=self._runtime.store.directory / LOG_DIRECTORY,
         )
+
+    def _shows_panes_of_tmux(self) -> bool:
+        runtime = self._runtime
+        backend = choose_backend_type(runtime.settings, attended=runtime.options.attended, foreign=False)
+        return backend == "tmux"
 
     def _create_ray_backend(self) -> MemberBackend:
         from shoal.backends.ray_backend import RayBackend, RayBackendSettings
@@ -424,7 +431,8 @@ class MemberBackendPool:
         )
 
     def _create_pane_backend(self, backend: BackendType) -> MemberBackend:
-        from shoal.backends.pane_backend import PaneBackend
+        from shoal.backends.pane_backend import ForkedViewers, PaneBackend
+        from shoal.backends.process_backend import ProcessBackend
 
         note, environ, clock = (
             self._runtime.events.note,
@@ -443,7 +451,19 @@ class MemberBackendPool:
             panes = TmuxPaneManager(environ, self._runtime.processes.launcher, clock, session_name=name)
             if attach_command := panes.attach_command:
                 note(f"Teammates run in tmux. Watch them: {shlex.join(attach_command)}")
-        return PaneBackend(panes, self.get_backend("process"), self._build_viewer_argv, clock, on_note=note)
+        members = self.get_backend("process")
+        assert isinstance(members, ProcessBackend)
+        viewers = ForkedViewers(
+            members, f"{_VIEWER_MODULE}:main", self._runtime.store.directory / LOG_DIRECTORY
+        )
+        return PaneBackend(
+            panes,
+            members,
+            self._build_viewer_argv,
+            clock,
+            on_note=note,
+            forked_viewers=viewers if backend == "tmux" else None,
+        )
 
     def _build_viewer_argv(self, launch_args: MemberLaunchArgs) -> tuple[str, ...]:
         return (sys.executable, "-m", "shoal", "view", launch_args.session, launch_args.name)

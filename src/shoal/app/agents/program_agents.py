@@ -7,11 +7,16 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from shoal.app.agents.agent import Agent
-from shoal.app.agents.agent_checks import refuse_unknown_agent_names, refuse_unknown_names_in_option
+from shoal.app.agents.agent_checks import (
+    refuse_unknown_agent_names,
+    refuse_unknown_agent_types,
+    refuse_unknown_names_in_option,
+)
 from shoal.app.model_notices import format_session_notice
 from shoal.core.agents.subagents import SpawnRequest
 from shoal.core.conversation.messages import user_message
 from shoal.core.errors import AgentRequestRefused
+from shoal.core.events import Event, ModelRequestFailed
 from shoal.core.ids import AgentId
 from shoal.core.output_type import OutputType
 from shoal.core.text.text_format import to_one_line
@@ -42,6 +47,23 @@ class SpawnOptions(TypedDict, total=False):
     """Directory in which it works."""
 
 
+class QuotaGuard:
+    """Refuses to start agents after the provider refused a request because the quota is exhausted."""
+
+    def __init__(self) -> None:
+        self.reason = ""
+        """What the provider said; empty if it refused nothing."""
+
+    def watch(self, event: Event) -> None:
+        if isinstance(event, ModelRequestFailed) and event.quota:
+            self.reason = event.reason
+
+    def refuse_start(self) -> None:
+        """Raise `AgentRequestRefused` after a refusal."""
+        if self.reason:
+            raise AgentRequestRefused(format_session_notice("quota_exhausted", reason=self.reason))
+
+
 class ProgramAgents:
     """Starts agents of a session for a program, and keeps the definitions that it passed.
 
@@ -70,6 +92,8 @@ class ProgramAgents:
 
     def refuse_unknown_names(self) -> None:
         """Raise `SettingsError` if a definition of the program names something that does not exist."""
+        if self.names_options:
+            refuse_unknown_agent_types(self.runtime)
         if self.names_options and not self._definitions:
             refuse_unknown_names_in_option(self.runtime.options.agents, self.runtime)
         for agent in self._definitions.values():
@@ -86,11 +110,13 @@ class ProgramAgents:
     ) -> AgentRun:
         """Start an agent, with this id if one is given; wait for a free slot.
 
-        Raises `AgentRequestRefused`, and what `check_start` raises: it is called after each wait.
+        Raises `AgentRequestRefused`, and what `check_start` raises: it is called before and after each wait.
         """
         _check_prompt(prompt)
         _check_spawn_options(options)
         self.refuse_start()
+        if check_start is not None:
+            check_start()
         kind = self._register_agent(agent)
         self.make_resumable()
         request = SpawnRequest(

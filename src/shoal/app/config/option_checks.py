@@ -15,7 +15,7 @@ from shoal.core.budgets.shared_budget import SharedBudget
 from shoal.core.budgets.usage import ModelCard
 from shoal.core.errors import InvalidName, SettingsError
 from shoal.core.names import parse_team_name
-from shoal.core.permissions.permission_changes import REQUESTED_PERMISSION_MODES
+from shoal.core.permissions.permission_changes import REQUESTED_PERMISSION_MODES, suggest_permission_mode
 from shoal.core.text.name_suggestions import suggest_name
 from shoal.core.tool_names import DUPLICATE_TOOL_ADVICE, find_duplicate_tool_name
 from shoal.wire.settings_codec import TeammateMode
@@ -226,7 +226,8 @@ def _check_amount(options: Options, name: str) -> Iterator[str]:
 
 def _check_choice(name: str, value: Any, choices: Collection[str]) -> Iterator[str]:
     if value not in choices:
-        yield f"{name}: unknown value {value!r}.{suggest_name(str(value), choices)}"
+        suggest = suggest_permission_mode if name == "mode" else suggest_name
+        yield f"{name}: unknown value {value!r}.{suggest(str(value), choices)}"
 
 
 def _describe(value: object) -> str:

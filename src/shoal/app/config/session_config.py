@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 import shoal
+from shoal.agent.forks import FORK_KIND
 from shoal.app.config.assistant_mode import is_assistant_mode
 from shoal.app.config.coordinator_mode import is_coordinator_mode
 from shoal.app.config.lead_agent import apply_lead_agent
@@ -96,6 +97,11 @@ class SessionConfig(Struct, frozen=True, kw_only=True):
     """Agent that the lead is; None if it has no definition."""
     notes: tuple[str, ...]
     """Notes for the user about the configuration."""
+
+    def list_agent_types(self) -> list[str]:
+        """Return the types that agents of the session can have, without agents that a program adds later."""
+        defined = (each.name for each in self.definitions.all())
+        return [*defined, FORK_KIND, *self.settings.own.teammate_programs]
 
 
 def load_session_config(options: Options, exit_stack: AsyncExitStack) -> SessionConfig:

@@ -20,7 +20,6 @@ from shoal.wire.hook_codec import ParsedHooks, merge_parsed_hooks, parse_hooks_f
 from shoal.wire.settings_codec import SettingsDocument
 
 _DISABLE_KEY = "disableAllHooks"
-_MISSPELLING_CUTOFF = 0.8
 
 
 def load_configured_hooks(
@@ -78,12 +77,14 @@ def are_definition_hooks_disabled(source: DefinitionSource, settings: Settings) 
 
 
 def refuse_unknown_matcher_names(
-    origin: str, hooks: Mapping[str, Any], program_tools: Collection[str], agent_types: Collection[str] = ()
+    origin: str,
+    hooks: Mapping[str, Any],
+    program_tools: Collection[str],
+    agent_types: Collection[str] | None = None,
 ) -> None:
     """Raise `SettingsError` for a matcher with a name that does not exist: it would never match.
 
-    Tools of MCP servers and regular expressions are not checked. Agents can be added later, so a type is
-    refused only if it is probably misspelled.
+    Tools of MCP servers and regular expressions are not checked, nor are agents without `agent_types`.
     """
     tools = {*TOOL_NAMES, *FORMER_TOOL_NAMES, *program_tools}
     for event, entries in hooks.items():
@@ -95,14 +96,19 @@ def refuse_unknown_matcher_names(
                 problem = f"there is no tool named {name!r}.{suggest_name(name, sorted(tools))}"
             elif values is not None and name not in values:
                 problem = f"the {field} is never {name!r}.{suggest_name(name, values)}"
-            elif (
-                field == "agent_type"
-                and name not in agent_types
-                and (close := find_similar_names(name, agent_types, _MISSPELLING_CUTOFF))
-            ):
-                problem = f"there is no agent named {name!r}. Did you mean {' or '.join(close)}?"
+            elif field == "agent_type" and agent_types is not None:
+                problem = find_unknown_agent_problem(name, agent_types)
             if problem:
                 raise SettingsError(f"{origin}: hooks.{event}: {problem}")
+
+
+def find_unknown_agent_problem(name: str, agent_types: Collection[str]) -> str:
+    """Return a sentence with the nearest name if there is no such agent, else an empty text."""
+    if name in agent_types:
+        return ""
+    close = find_similar_names(name, agent_types)
+    advice = f"Did you mean {' or '.join(close)}?" if close else f"Known agents: {', '.join(agent_types)}."
+    return f"there is no agent named {name!r}. {advice} Pass agents that you start later in agents=."
 
 
 def _find_matcher(entry: Any) -> str:

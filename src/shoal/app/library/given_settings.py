@@ -12,7 +12,11 @@ from shoal.app.hooks.hook_sources import refuse_unknown_matcher_names
 from shoal.app.settings.claude_keys import CLAUDE_KEYS
 from shoal.core.errors import SettingsError
 from shoal.core.names import TOOL_NAMES
-from shoal.core.permissions.permission_changes import REQUESTED_PERMISSION_MODES, resolve_permission_mode
+from shoal.core.permissions.permission_changes import (
+    REQUESTED_PERMISSION_MODES,
+    resolve_permission_mode,
+    suggest_permission_mode,
+)
 from shoal.core.text.name_suggestions import suggest_name
 from shoal.policy.permission_rules import parse_permission_rule
 from shoal.policy.rule_names import FOREIGN_TOOL_NAMES, names_no_tool, suggest_tool
@@ -86,7 +90,8 @@ def _find_wrong_values(schema: msgspec.inspect.Type, value: Any, path: str) -> I
             choices = REQUESTED_PERMISSION_MODES if path == _DEFAULT_MODE else [*map(str, values)]
             is_mode = path == _DEFAULT_MODE and resolve_permission_mode(value) is not None
             if value not in choices and not is_mode:
-                yield f"{path}: unknown value {value!r}.{suggest_name(value, choices)}"
+                suggest = suggest_permission_mode if path == _DEFAULT_MODE else suggest_name
+                yield f"{path}: unknown value {value!r}.{suggest(value, choices)}"
         case msgspec.inspect.DictType(value_type=value_type) if isinstance(value, Mapping):
             for key, each in value.items():
                 yield from _find_wrong_values(value_type, each, f"{path}.{key}")

@@ -17,7 +17,7 @@ from shoal.app.agents.argument_checks import (
     check_text,
 )
 from shoal.app.agents.option_words import leave_out_copies, name_options_in_error, name_options_in_text
-from shoal.app.agents.program_agents import MAPPED_AGENTS, SpawnOptions, choose_output_type
+from shoal.app.agents.program_agents import MAPPED_AGENTS, QuotaGuard, SpawnOptions, choose_output_type
 from shoal.app.agents.result import Result
 from shoal.app.library.agent_handle import AgentHandle
 from shoal.app.library.question_answerer import answer_questions
@@ -192,6 +192,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         """Start a turn: await it for its `Result`, or read its events or its `text()`."""
         self._require_open()
         check_prompt("session.run()", prompt)
+        self.workflows.refuse_call_in_program("session.run()", "flow.agent()")
         last, loop = self._last_turn, asyncio.get_running_loop()
         is_after_abandoned = last is not None and last.is_abandoned and self.is_busy
         start_turn = self._run_after_current_turn if is_after_abandoned else self._turns.start_turn
@@ -260,9 +261,22 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         Raises `AgentRequestRefused`.
         """
         self._require_open()
+        self.workflows.refuse_call_in_program("session.spawn()", "flow.agent()")
+        return await self._start_agent(agent, prompt, output, options)
+
+    async def _start_agent(
+        self,
+        agent: Agent[Any] | str,
+        prompt: str,
+        output: type[Any] | None,
+        options: SpawnOptions,
+        check_start: Callable[[], None] | None = None,
+    ) -> AgentHandle[Any]:
         answer = choose_output_type(agent, output)
         with self.translate_errors():
-            run = await self.workflows.agents.start_agent(agent, prompt, answer, options)
+            run = await self.workflows.agents.start_agent(
+                agent, prompt, answer, options, check_start=check_start
+            )
         return AgentHandle(self, run, answer)
 
     @overload
@@ -305,19 +319,26 @@ class LibrarySession(Session, Generic[AnswerT_co]):
     ) -> list[Result[Any]]:
         """Run an agent for each prompt, at most `at_once` at a time, and return the results in order.
 
-        A failed agent is a `Result` that is not `ok`; the others continue. If `map` is canceled, it stops
-        its agents.
+        A failed agent is a `Result` that is not `ok`; the others continue. When the provider refuses a
+        request for quota, no further agent is started, and each remaining result says why. If `map` is
+        canceled, it stops its agents.
         """
         self._require_open()
+        self.workflows.refuse_call_in_program("session.map()", "flow.map()")
         check_count("session.map()", "at_once", at_once)
         results: dict[int, Result[Any]] = {}
         remaining = enumerate(check_prompts("session.map()", prompts))
+        quota = QuotaGuard()
+        unsubscribe = super().subscribe(quota.watch)
         try:
             async with asyncio.TaskGroup() as workers:
                 for _ in range(at_once):
-                    workers.create_task(self._map_prompts(agent, remaining, results, output, options))
+                    work = self._map_prompts(agent, remaining, results, output, options, quota)
+                    workers.create_task(work)
         except ExceptionGroup as group:
             raise group.exceptions[0] from None
+        finally:
+            unsubscribe()
         return [results[index] for index in sorted(results)]
 
     async def _map_prompts(
@@ -327,15 +348,12 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         results: dict[int, Result[Any]],
         output: type[Any] | None,
         options: SpawnOptions,
+        quota: QuotaGuard,
     ) -> None:
         """Run prompts one after the other, taking each from the shared iterator."""
         for index, prompt in remaining:
             try:
-                handle: AgentHandle[Any] = (
-                    await self.spawn(agent, prompt, **options)
-                    if output is None
-                    else await self.spawn(agent, prompt, output=output, **options)
-                )
+                handle = await self._start_agent(agent, prompt, output, options, quota.refuse_start)
             except AgentRequestRefused as refusal:
                 results[index] = Result(reason="refused", text="", detail=str(refusal), error=refusal)
                 continue

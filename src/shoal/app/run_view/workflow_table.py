@@ -54,7 +54,7 @@ class RunViewWorkflowsState:
                     self.rows.put(workflow, replace(known, phase=phase, phases=phases), offset)
             case WorkflowStepStarted(workflow=workflow, step=step, phase=phase, child=child):
                 self._start_step(workflow, step, phase, child, offset)
-            case WorkflowStepFinished(workflow=workflow, step=step):
+            case WorkflowStepFinished(workflow=workflow, step=step, error=""):
                 self._finish_step(workflow, step, offset)
             case WorkflowEnded(workflow=workflow, status=status, detail=detail):
                 if (known := self._find(workflow)) is not None:

@@ -562,7 +562,7 @@ def _create_hook_registry(
         options.hooks,
         config.plugins.build_hook_documents(),
         program_tools=[tool.schema.name for tool in own_tools],
-        agent_types=[each.name for each in config.definitions.all()] if options.hooks else (),
+        agent_types=config.list_agent_types() if options.hooks else (),
     )
     hooks = HookRegistry(
         create_hook_runner(

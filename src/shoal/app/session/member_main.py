@@ -13,6 +13,7 @@ from msgspec import Raw
 from shoal.app.agents.member_bootstrap import MemberBootstrap, decode_member_bootstrap
 from shoal.app.options import Options
 from shoal.app.session.session import Session
+from shoal.backends.guarded_processes import fork_guardian
 from shoal.backends.heap_trim import HeapTrimmer
 from shoal.backends.socket_channel import SocketChannel
 from shoal.core.agents.subagents import SpawnRequest
@@ -30,6 +31,7 @@ from shoal.wire.member_channel_codec import MemberEventForwardedMessage, MemberS
 
 def main(fd: int) -> None:
     """Run a forked process; `fd` is its channel to the lead."""
+    fork_guardian()
     asyncio.run(_run_member_process(fd))
 
 

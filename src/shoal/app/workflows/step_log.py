@@ -35,6 +35,8 @@ class StepRecord(Struct, kw_only=True):
     input: RecordedInput = {}
     is_finished: bool = False
     value: Any = None
+    error: str = ""
+    """Error that the program got instead of a result, and after which it continued."""
 
 
 class DroppedSteps(Struct, frozen=True, kw_only=True):
@@ -55,6 +57,8 @@ class WorkflowRecord(Struct, kw_only=True):
     ended: WorkflowEnded | None = None
     is_void: bool = False
     """True if the step that started it runs again on purpose."""
+    latest_errors: dict[int, str] = {}
+    """Errors of steps after which the program has started no other step yet."""
     dropped: DroppedSteps | None = None
     """State to restore if the program is refused before the first step runs again."""
 
@@ -73,12 +77,19 @@ class WorkflowRecord(Struct, kw_only=True):
         return [step for number, step in self.steps.items() if number < given]
 
     def note_step_started(self, number: int) -> None:
+        """Accept the latest errors: the program caught them, so it expects them again if it is resumed."""
+        for failed, error in self.latest_errors.items():
+            self.steps[failed].is_finished, self.steps[failed].error = True, error
+        self.latest_errors = {}
         if self.started.rerun_from is not None and number >= self.started.rerun_from:
             self.dropped = None
 
     def apply_end(self, event: WorkflowEnded) -> None:
         """Apply the end. A refused program changed nothing, so the steps that it was to repeat stay valid."""
         self.ended, dropped, self.dropped = event, self.dropped, None
+        for number in event.raised:
+            if number in self.steps:
+                self.steps[number].is_finished, self.steps[number].error = False, ""
         if dropped is None or not event.refused:
             return
         self.started = dropped.started
@@ -134,11 +145,11 @@ class WorkflowRecords:
                     until=event.until,
                     input=event.input,
                 )
-            case WorkflowStepFinished(workflow=workflow, step=number, value=value):
+            case WorkflowStepFinished(workflow=workflow, step=number):
                 record_found = self.workflows.get(workflow)
                 step = None if record_found is None else record_found.steps.get(number)
                 if step is not None:
-                    step.is_finished, step.value = True, value
+                    self._apply_outcome(self.workflows[workflow], step, event)
             case WorkflowEnded(workflow=workflow) if workflow in self.workflows:
                 self.workflows[workflow].apply_end(event)
             case AgentEnded(agent=agent, completion=completion):
@@ -146,12 +157,19 @@ class WorkflowRecords:
             case _:
                 pass
 
+    def _apply_outcome(self, record: WorkflowRecord, step: StepRecord, event: WorkflowStepFinished) -> None:
+        if event.error:
+            record.latest_errors[step.number] = event.error
+        else:
+            step.is_finished, step.value = True, event.value
+
     def _apply_start(self, event: WorkflowStarted) -> None:
         record = self.workflows.get(event.workflow)
         if record is None or not event.resumed:
             self.workflows[event.workflow] = WorkflowRecord(started=event)
             return
         before, record.dropped = (record.started, record.ended), None
+        record.latest_errors = {}  # these steps run again
         record.started, record.ended = event, None
         if event.rerun_from is not None:
             dropped = DroppedSteps(started=before[0], ended=before[1], steps={}, children=[])

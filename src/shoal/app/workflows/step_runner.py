@@ -15,7 +15,7 @@ from msgspec import Struct
 from shoal.agent.tool_calls import run_unrecorded_tool_call
 from shoal.app.agents.agent import Agent
 from shoal.app.agents.option_words import name_options_in_error
-from shoal.app.agents.program_agents import ProgramAgents, SpawnOptions
+from shoal.app.agents.program_agents import ProgramAgents, QuotaGuard, SpawnOptions
 from shoal.app.agents.result import build_agent_result, read_full_report
 from shoal.app.model_notices import format_session_notice
 from shoal.app.workflows.json_values import compute_digest, convert_json_value, to_json_value
@@ -25,11 +25,15 @@ from shoal.app.workflows.step_log import StepLog, StepRecord
 from shoal.core.agents.subagents import AgentResult, RetainedWorktreeWork
 from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.core_texts import format_end_reason
-from shoal.core.errors import AgentRequestRefused, ShoalError, WorkflowError
+from shoal.core.errors import (
+    AgentRequestRefused,
+    ShoalError,
+    WorkflowChanged,
+    WorkflowError,
+    WorkflowStopped,
+)
 from shoal.core.events import (
     PREVIEW_LENGTH,
-    Event,
-    ModelRequestFailed,
     WorkflowPhaseStarted,
     WorkflowStepFinished,
     WorkflowStepStarted,
@@ -100,15 +104,12 @@ class StepRunner:
         """Work that agents left in worktrees, in the order in which the program got their answers."""
         self.started_count = 0
         self.finished_count = 0
-        self._quota_refusal = ""
+        self.quota = QuotaGuard()
+        self._errors: dict[int, WorkflowError] = {}
+        """Errors that the program got from steps."""
         self._is_closed = False
         self._tasks: set[asyncio.Task[Any]] = set()
         """Tasks that wait for a step."""
-
-    def watch_quota(self, event: Event) -> None:
-        """Record that the provider refused a request because the quota is exhausted."""
-        if isinstance(event, ModelRequestFailed) and event.quota:
-            self._quota_refusal = event.reason
 
     def belongs_to(self, agents: ProgramAgents) -> bool:
         """Return True if the agents are those of the same session."""
@@ -283,6 +284,8 @@ class StepRunner:
         recorded = self._log.take(path, requested.digest)
         self._count_agent(has_child=has_child)
         if recorded is not None and recorded.is_finished:
+            if recorded.error:
+                raise self._keep_error(recorded.number, WorkflowError(recorded.error))
             return recorded.value
         if recorded is not None and recorded.child is not None:
             value = self._find_agent_value(recorded.child)
@@ -324,7 +327,13 @@ class StepRunner:
         )
         self._record_start(step)
         with self._gate.execute_step():
-            value = await execute(step)
+            try:
+                value = await execute(step)
+            except (WorkflowChanged, WorkflowStopped):
+                raise
+            except WorkflowError as error:
+                self._record_error(step, error)
+                raise
             self._record_result(step, value)
             if recorded is not None and self._log.has_failed(recorded):
                 self._release_later_results(number)
@@ -437,6 +446,25 @@ class StepRunner:
             WorkflowStepFinished(agent=LEAD_ID, workflow=self.workflow, step=step.number, value=value)
         )
 
+    def _record_error(self, step: StepRecord, error: WorkflowError) -> None:
+        self._keep_error(step.number, error)
+        self._runtime.events.emit_event(
+            WorkflowStepFinished(
+                agent=LEAD_ID, workflow=self.workflow, step=step.number, value=None, error=str(error)
+            )
+        )
+
+    def _keep_error(self, number: int, error: WorkflowError) -> WorkflowError:
+        self._errors[number] = error
+        return error
+
+    def list_raised_steps(self, error: BaseException) -> tuple[int, ...]:
+        """Return the steps whose errors the program did not catch, so that this error ended it."""
+        texts = [str(each) for each in _list_causes(error)]
+        return tuple(
+            number for number, raised in self._errors.items() if any(str(raised) in text for text in texts)
+        )
+
     def _describe(self, prompt: str) -> str:
         text = to_one_line(prompt)
         return f"{self.phase}: {text}"[:_DESCRIPTION_LENGTH] if self.phase else text[:_DESCRIPTION_LENGTH]
@@ -461,8 +489,21 @@ class StepRunner:
             )
 
     def _refuse_after_quota_error(self) -> None:
-        if self._quota_refusal:
-            raise WorkflowError(format_session_notice("workflow_quota", reason=self._quota_refusal))
+        if self.quota.reason:
+            raise WorkflowError(format_session_notice("workflow_quota", reason=self.quota.reason))
+
+
+def _list_causes(error: BaseException) -> list[BaseException]:
+    """Return the error, the errors of its group, and their causes."""
+    found, remaining = list[BaseException](), [error]
+    while remaining:
+        each = remaining.pop()
+        if each in found:
+            continue
+        found.append(each)
+        remaining += each.exceptions if isinstance(each, BaseExceptionGroup) else ()
+        remaining += () if each.__cause__ is None else (each.__cause__,)
+    return found
 
 
 def _encode_agent_value(completion: AgentResult) -> dict[str, Any]:

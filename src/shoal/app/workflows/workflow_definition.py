@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, get_type_hints
 
-from shoal.app.workflows.json_values import convert_json_value, to_json_value
+from shoal.app.workflows.json_values import convert_json_value, restore_json_value, to_json_value
 from shoal.app.workflows.step_log import StepLog, StepRecord, WorkflowRecord, WorkflowRecords
 from shoal.app.workflows.step_runner import StepRunner
 from shoal.app.workflows.workflow import Workflow
@@ -82,10 +82,10 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
         except TypeError as error:
             raise TypeError(f"{self.name}.run(): {error}.") from None
         bound.apply_defaults()
-        workflows = session.workflows
+        workflows, arguments = session.workflows, self._restore_arguments(bound.arguments)
         if (parent := workflows.get_calling_steps()) is not None:
-            return await self._run_as_step(workflows, parent, dict(bound.arguments))
-        return await self._execute(workflows, workflows.create_id(self.name), dict(bound.arguments))
+            return await self._run_as_step(workflows, parent, arguments)
+        return await self._execute(workflows, workflows.create_id(self.name), arguments)
 
     async def _run_as_step(
         self, workflows: WorkflowSupervisor, parent: StepRunner, arguments: dict[str, Any]
@@ -204,6 +204,16 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
         )
         returned, _ = await workflows.execute(launch)
         return cast("ReturnT_co", returned)
+
+    def _restore_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments as a resumed run gets them. Raises `WorkflowError` if they would differ."""
+        encoded, hints = self._encode_arguments(arguments), self._get_type_hints()
+        return {
+            name: restore_json_value(
+                value, encoded[name], hints.get(name, Any), f"The argument {name!r} of {self.name}"
+            )
+            for name, value in arguments.items()
+        }
 
     def _encode_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         return {

@@ -153,7 +153,7 @@ def parse_typed_arguments(definition: WorkflowDefinition[Any, Any], text: str) -
     if text.startswith("{"):
         return definition.parse_arguments(parse_json_object(text, f"The input of /{definition.name}"))
     names = definition.list_parameter_names()
-    named = _split_named_arguments(text, names)
+    named = _split_named_arguments(definition.name, text, names)
     if named is not None:
         for name, value in named.items():
             _refuse_unknown_argument(definition.name, value, names, argument=name)
@@ -193,25 +193,45 @@ def _refuse_unknown_argument(
         )
 
 
-def _split_named_arguments(text: str, names: Sequence[str]) -> dict[str, str] | None:
-    """Split at each ` NAME=` of a known parameter; None if the text does not start with one."""
-    pattern = rf"(?:^|\s)({'|'.join(map(re.escape, names))})="
-    parts = re.split(pattern, text) if names else [text]
-    if parts[0].strip():
-        return None
-    return {name: value.strip() for name, value in zip(parts[1::2], parts[2::2], strict=True)}
+def _split_named_arguments(workflow: str, text: str, names: Sequence[str]) -> dict[str, str] | None:
+    """Split at each ` NAME=` of a known parameter; None if the text does not start with one.
+
+    Quoted texts and other JSON values are not split. Raises `WorkflowError` for a name that is given twice.
+    """
+    start = re.compile(rf"(?:^|\s)({'|'.join(map(re.escape, names))})=")
+    found: dict[str, str] = {}
+    match = start.match(text) if names else None
+    while match is not None:
+        name, begin = match[1], match.end()
+        match = start.search(text, _find_json_end(text, begin))
+        if name in found:
+            raise WorkflowError(
+                f"/{workflow}: the argument {name!r} is given twice. Leave one out. If {name}= is part of a "
+                "text, put the text in quotes."
+            )
+        found[name] = text[begin : None if match is None else match.start()].strip()
+    return found or None
+
+
+def _find_json_end(text: str, begin: int) -> int:
+    """Return the end of the quoted text, list or object at a place, or the place itself if there is none."""
+    if text[begin : begin + 1] not in ('"', "[", "{"):
+        return begin
+    try:
+        return json.JSONDecoder().raw_decode(text, begin)[1]
+    except (ValueError, RecursionError):
+        return begin
 
 
 def parse_argument_words(words: Sequence[str], given: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Add NAME=VALUE words to the given arguments. Raises `WorkflowError`."""
-    arguments, seen = dict(given or {}), set[str]()
+    arguments = dict(given or {})
     for word in words:
         name, equals, text = word.partition("=")
         if not equals:
             raise WorkflowError(f"{word!r} is not an argument. Write NAME=VALUE.")
-        if name in seen:
+        if name in arguments:
             raise WorkflowError(f"The argument {name!r} is given twice. Leave one out.")
-        seen.add(name)
         arguments[name] = parse_argument_value(text)
     return arguments
 
@@ -219,12 +239,21 @@ def parse_argument_words(words: Sequence[str], given: Mapping[str, Any] | None =
 def parse_json_object(text: str, what: str) -> dict[str, Any]:
     """Raises `WorkflowError`."""
     try:
-        value = json.loads(text)
+        value = json.loads(text, object_pairs_hook=_build_object)
     except (ValueError, RecursionError) as error:
         raise WorkflowError(f"{what} is not JSON: {error}") from error
     if not isinstance(value, dict):
         raise WorkflowError(f'{what} must be a JSON object, such as {{"files": ["a.py"]}}.')
     return value
+
+
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"the name {name!r} is given twice in one object. Leave one out.")
+        found[name] = value
+    return found
 
 
 def parse_argument_value(text: str) -> Any:

@@ -16,6 +16,7 @@ from shoal.app.model_notices import format_session_notice
 from shoal.app.workflows.json_values import to_json_value
 from shoal.app.workflows.step_log import StepLog, WorkflowRecord, WorkflowRecords
 from shoal.app.workflows.step_runner import StepRunner
+from shoal.core.agents.identity import AgentIdentity, current_identity
 from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import WorkflowChanged, WorkflowError, WorkflowStopped
 from shoal.core.events import WorkflowEnded, WorkflowStarted
@@ -29,7 +30,9 @@ _DETAIL_LENGTH = 2_000
 _ancestors: ContextVar[tuple[str, ...]] = ContextVar(
     "names of the workflows that started this one", default=()
 )
-_current_steps: ContextVar[StepRunner | None] = ContextVar("steps of the workflow of this task", default=None)
+_current_steps: ContextVar[tuple[StepRunner, AgentIdentity | None] | None] = ContextVar(
+    "steps of the workflow of this task, and the agent that its program serves", default=None
+)
 
 
 class WorkflowSession(Protocol):
@@ -147,9 +150,20 @@ class WorkflowSupervisor:
         return WorkflowRecords(self.agents.runtime.store.journal.read_records())
 
     def get_calling_steps(self) -> StepRunner | None:
-        """Return the steps of the workflow that makes this call; None if a program or a person makes it."""
-        steps = _current_steps.get()
-        return steps if steps is not None and steps.belongs_to(self.agents) else None
+        """Return the steps of the workflow that makes this call.
+
+        None if another program, a person, or a tool of an agent that a step started makes it.
+        """
+        steps, agent = _current_steps.get() or (None, None)
+        is_of_program = steps is not None and steps.belongs_to(self.agents) and agent == _find_identity()
+        return steps if is_of_program else None
+
+    def refuse_call_in_program(self, call: str, instead: str) -> None:
+        """Raise `WorkflowError` if the program of a workflow makes a call that is not a step."""
+        if (steps := self.get_calling_steps()) is not None:
+            raise WorkflowError(
+                format_session_notice("no_step", call=call, instead=instead, workflow=steps.workflow)
+            )
 
     def create_id(self, name: str) -> str:
         return f"{name}-{self.agents.lead.ids.new_short_id()}"
@@ -181,8 +195,8 @@ class WorkflowSupervisor:
             max_agents=start.max_agents,
         )
         token = _ancestors.set((*_ancestors.get(), start.name))
-        steps_token = _current_steps.set(steps)
-        unsubscribe = events.subscribe(steps.watch_quota)
+        steps_token = _current_steps.set((steps, _find_identity()))
+        unsubscribe = events.subscribe(steps.quota.watch)
         task = asyncio.ensure_future(self._run_program(launch, steps))
         _current_steps.reset(steps_token)
         running = self._running[start.workflow] = self._latest[start.workflow] = RunningWorkflow(
@@ -198,7 +212,8 @@ class WorkflowSupervisor:
             raise
         except Exception as error:
             is_refused = isinstance(error, WorkflowChanged)
-            self._emit_end(running, "failed", f"{type(error).__name__}: {error}", refused=is_refused)
+            detail, raised = f"{type(error).__name__}: {error}", steps.list_raised_steps(error)
+            self._emit_end(running, "failed", detail, refused=is_refused, raised=raised)
             raise
         finally:
             await steps.close()
@@ -249,6 +264,7 @@ class WorkflowSupervisor:
         value: Any = None,
         *,
         refused: bool = False,
+        raised: tuple[int, ...] = (),
     ) -> None:
         running.ended = WorkflowEnded(
             agent=LEAD_ID,
@@ -257,6 +273,7 @@ class WorkflowSupervisor:
             detail=detail[:_DETAIL_LENGTH],
             value=value,
             refused=refused,
+            raised=raised,
         )
         self.agents.runtime.events.emit_event(running.ended)
 
@@ -267,3 +284,11 @@ class WorkflowSupervisor:
                 f"The file of the workflow {record.started.workflow} changed since it ran. All its finished "
                 "steps must still match."
             )
+
+
+def _find_identity() -> AgentIdentity | None:
+    """Return the agent that the running code serves; None if it serves none."""
+    try:
+        return current_identity()
+    except LookupError:
+        return None

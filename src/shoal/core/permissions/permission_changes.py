@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Literal, TypeAlias, get_args
 
 from msgspec import Struct
+
+from shoal.core.text.name_suggestions import find_similar_names
 
 PermissionMode: TypeAlias = Literal[
     "default", "acceptEdits", "plan", "dontAsk", "bypassPermissions", "delegate", "bubble"
@@ -18,6 +21,8 @@ AUTO_MODE_NOTE = (
     "Auto mode is not available yet, so default mode applies: Shoal asks about calls that no rule covers."
 )
 _OTHER_MODE_NAMES: dict[str, PermissionMode] = {"manual": "default", AUTO_MODE: "default"}
+_WIDE_MODES: tuple[PermissionMode, ...] = ("acceptEdits", "bypassPermissions")
+_CLEAR_MISSPELLING = 0.85
 REQUESTED_PERMISSION_MODES = (*PERMISSION_MODES, *_OTHER_MODE_NAMES)
 RuleBehavior: TypeAlias = Literal["allow", "ask", "deny"]
 RuleDestination: TypeAlias = Literal["session", "localSettings", "projectSettings", "userSettings"]
@@ -28,6 +33,22 @@ def resolve_permission_mode(name: object) -> PermissionMode | None:
     folded = str(name).casefold()
     known = next((mode for mode in PERMISSION_MODES if mode.casefold() == folded), None)
     return known or _OTHER_MODE_NAMES.get(folded)
+
+
+def find_similar_modes(name: str, choices: Collection[str] = PERMISSION_MODES) -> list[str]:
+    """Return the nearest modes.
+
+    A mode that allows more is near only if the name can hardly mean anything else: a person who takes the
+    suggestion must not allow more than they meant.
+    """
+    clear = find_similar_names(name, _WIDE_MODES, _CLEAR_MISSPELLING)
+    return clear or find_similar_names(name, [each for each in choices if each not in _WIDE_MODES])
+
+
+def suggest_permission_mode(name: str, choices: Collection[str] = PERMISSION_MODES) -> str:
+    """Return the nearest mode as a question, or all modes."""
+    close = find_similar_modes(name, choices)
+    return f" Did you mean {' or '.join(close)}?" if close else f" Allowed values: {', '.join(choices)}."
 
 
 class SuggestedPermissionRule(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

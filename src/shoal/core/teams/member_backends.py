@@ -152,6 +152,13 @@ class PaneSpec(Struct, frozen=True, kw_only=True):
     split: bool = True
 
 
+class PaneTerminal(Struct, frozen=True, kw_only=True):
+    """Terminal of a pane: its device, and the value of TERM in the pane."""
+
+    path: str
+    term: str
+
+
 class PaneExit(Struct, frozen=True, kw_only=True):
     """End of a pane."""
 
@@ -181,6 +188,10 @@ class TerminalMultiplexer(Protocol):
 
     def find_pane_pid(self, pane: str) -> int:
         """Return the pid of its program, the leader of its process group."""
+        ...
+
+    def find_pane_terminal(self, pane: str) -> PaneTerminal | None:
+        """Return the terminal of a pane; None if the program does not name it."""
         ...
 
     async def wait_for_pane_exit(self, pane: str) -> PaneExit:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 REPLAYED_EVENTS = 200
 """Number of an agent's earlier events printed at the start."""
+READ_DELAY = 0.05
+"""Seconds between an event and its display; all viewers of a team wake for each event of each member."""
 
 
 @click.command("view")
@@ -133,7 +135,9 @@ class TerminalAgentViewer:
             self._print_journal_record(record)
         if not pending_records:
             self._printer.print_note(f"{self._printer.name} has not started yet", YELLOW)
-        async for record in follow_journal(journal, offset, is_running=lambda: self._run.is_live):
+        async for record in follow_journal(
+            journal, offset, is_running=lambda: self._run.is_live, delay=READ_DELAY
+        ):
             if self._is_about_agent(record):
                 self._print_journal_record(record)
             if self._is_over:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from shoal.app.definitions.workflow_files import WorkflowFiles
     from shoal.app.library.library_session import LibrarySession
     from shoal.app.run_access.run_handle import RunHandle
-    from shoal.app.workflows.step_log import WorkflowRecord
+    from shoal.app.workflows.step_log import StepRecord, WorkflowRecord
     from shoal.app.workflows.workflow_definition import WorkflowDefinition
     from shoal.core.events import Event
 
@@ -173,6 +173,7 @@ def show_workflow(*, workflow: str, as_json: bool) -> int:
                         "input": step.preview,
                         "agent": step.child,
                         "finished": step.is_finished,
+                        "error": step.error or None,
                     }
                     for step in steps
                 ],
@@ -185,12 +186,16 @@ def show_workflow(*, workflow: str, as_json: bool) -> int:
     rows = [
         [
             CliTableCell(text)
-            for text in (str(step.number), "done" if step.is_finished else "open", step.path, step.preview)
+            for text in (str(step.number), _describe_step_state(step), step.path, step.preview)
         ]
         for step in steps
     ]
     print_table(("step", "state", "path", "input"), rows)
     return exit_codes.OK
+
+
+def _describe_step_state(step: StepRecord) -> str:
+    return "failed" if step.error else "done" if step.is_finished else "open"
 
 
 @workflow_commands.command(

@@ -48,6 +48,18 @@ class DirectoryWatch:
         if notices is not None:
             notices.close()
 
+    async def ignore_events_for(self, seconds: float) -> None:
+        """Wait; events do not wake this process meanwhile, and are dropped at the end."""
+        events = self._events
+        if events is not None:
+            events.set_callback(None)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            if events is not None and events is self._events:
+                events.take_changed_names()
+                events.set_callback(self._deliver_events)
+
     def deliver_pending_events(self) -> bool:
         """Deliver pending events now; return False if the system sends none."""
         self._deliver_events()

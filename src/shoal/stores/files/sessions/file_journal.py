@@ -167,10 +167,12 @@ async def follow_journal(
     offset: int = 0,
     *,
     is_running: Callable[[], bool] = lambda: True,
+    delay: float = 0.0,
 ) -> AsyncIterator[JournalRecord]:
     """Yield present and future events until the run ends or `is_running` returns False.
 
-    Neither the file nor its directory need to exist yet.
+    Neither the file nor its directory need to exist yet. After `delay` seconds, several events are read at
+    once.
     """
     changed = asyncio.Event()
     watch = DirectoryWatch(path.parent, changed.set)
@@ -187,5 +189,7 @@ async def follow_journal(
             if ended or not was_running:
                 return
             await changed.wait()
+            if delay:
+                await watch.ignore_events_for(delay)
     finally:
         watch.close()
