@@ -63,6 +63,9 @@ class Team:
     stays on disk: `Team.resume` continues it, even after a crash.
     """
 
+    _roster: TeamRoster | None = None
+    """Roster of an earlier process, if the team is resumed."""
+
     @check_keywords("shoal.Team()", SharedOptions)
     def __init__(
         self,
@@ -83,8 +86,6 @@ class Team:
         self._lead = lead
         self._backend = backend
         self._given: dict[str, Any] = dict(options)
-        self._roster: TeamRoster | None = None
-        """Roster of an earlier process, if the team is resumed."""
         self._session: LibrarySession[Any] | None = None
         self._is_started = False
         self._work: asyncio.Task[None] | None = None
@@ -129,9 +130,7 @@ class Team:
             refuse_missing_program_options(stored, options)
         merged: Any = {**({} if stored is None else stored.options), **options}
         backend: Any = None if stored is None else stored.backend
-        team = cls(name, members=members, lead=lead, backend=backend, **merged)
-        team._roster = roster
-        return team
+        return _ResumedTeam(roster, name, members=members, lead=lead, backend=backend, **merged)
 
     async def __aenter__(self) -> Team:
         if self._is_hosted:
@@ -566,6 +565,12 @@ def _list_started_members(session: LibrarySession[Any], team: str) -> set[str]:
         for record in session.journal.read_records()
         if isinstance(record.event, AgentStarted) and record.event.team == team
     }
+
+
+class _ResumedTeam(Team):
+    def __init__(self, roster: TeamRoster, name: str, **given: Any) -> None:
+        super().__init__(name, **given)
+        self._roster = roster
 
 
 class TeamResumption:
