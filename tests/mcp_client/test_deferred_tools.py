@@ -180,7 +180,7 @@ def make_opening_tool(session: shoal.Session, tmp_path: Path) -> FunctionTool:
     async def open_gate(name: str) -> str:
         """Let a server start, and wait until it is connected."""
         changed = asyncio.Event()
-        session.runtime.servers.subscribe_to_tool_changes(changed.set)
+        session.runtime.servers.subscribe_to_tool_changes(lambda _: changed.set())
         Thread(target=(tmp_path / name).write_text, args=("go\n",)).start()
         while map_statuses(session)[name] != "connected":
             await changed.wait()
@@ -207,8 +207,8 @@ async def test_the_lead_keeps_every_tool_and_its_place_while_servers_connect(tmp
 
     session = shoal.open(cwd=tmp_path, model=ScriptedModel(reply), tools=[], skip_permissions=True)
     async with session:
-        session.runtime.tools.register([make_opening_tool(session, tmp_path)])
-        session.agent.set_tools({**session.agent.tools, "Open": session.runtime.tools["Open"]})
+        opening_tool = session.parts.tools["Open"] = make_opening_tool(session, tmp_path)
+        session.agent.set_tools({**session.agent.tools, "Open": opening_tool})
         await run_all_turns(session)
         await run_all_turns(session, "more")
     first, second, third, fourth = seen

@@ -64,6 +64,8 @@ class AgentEnvironment(Struct, frozen=True, kw_only=True):
     clock: Clock
     ids: IdGenerator
     emit: EmitEvent
+    session_tools: Mapping[str, Tool]
+    """Tools of the session, from which agents get their own."""
     sandbox: Sandbox | None = None
     """Sandbox of this agent alone, as in a worktree; None is that of the session."""
     journal: Journal | None = None

@@ -101,11 +101,10 @@ class ToolDeferral:
         denied = [
             rule for rule in get_permission_engine(agent).get_active_rules().deny if rule.pattern is None
         ]
-        offered = [
-            name for name in self._servers.tools if name.startswith(MCP_PREFIX) and name not in agent.tools
-        ]
+        tools = agent.environment.session_tools
+        offered = [name for name in tools if name.startswith(MCP_PREFIX) and name not in agent.tools]
         late = {
-            name: self._servers.tools[name]
+            name: tools[name]
             for name in select_definition_tools(capabilities, offered).names
             if not any(rule.applies_to_tool(name) for rule in denied)
         }

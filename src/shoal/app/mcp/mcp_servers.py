@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from shoal.app.model_notices import format_session_notice
 from shoal.app.settings.mcp_files import ConfiguredMcpServers
 from shoal.core.agents.agent_definitions import AgentDefinition, DefinitionSourceKind, ToolSelection
-from shoal.core.conversation.tools import Tool, ToolRegistry
+from shoal.core.conversation.tools import Tool
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.extensions.mcp_servers import (
     MCP_PREFIX,
@@ -141,13 +141,12 @@ def _iter_inline_servers(definition: AgentDefinition) -> Iterator[tuple[str, Any
 
 
 class SessionMcpServerManager:
-    """Context manager entered by the session. `tools`, shared by every agent, grows as servers connect."""
+    """Context manager entered by the session."""
 
     def __init__(
         self,
         configured: ConfiguredMcpServers,
         host: McpClientContext,
-        tools: ToolRegistry,
         *,
         startup_wait: float,
         inline: InlineMcpServerPolicy | None = None,
@@ -160,15 +159,14 @@ class SessionMcpServerManager:
         """
         self.configured = configured
         self._host = host
-        self.tools = tools
         self._startup_wait = startup_wait
         self._inline = inline or InlineMcpServerPolicy(configured=configured)
         self._is_required = is_required
         self._clock = host.clock
         self._servers: list[ManagedMcpServer] = []
         self._agent_servers: list[ManagedMcpServer] = []
-        self._published: list[str] = []
-        self._tool_change_listeners: tuple[Callable[[], object], ...] = ()
+        self._published: Mapping[str, Tool] = {}
+        self._tool_change_listeners: tuple[Callable[[Mapping[str, Tool]], object], ...] = ()
         self._channel_listeners: tuple[Callable[[str, McpChannelMessage], None], ...] = ()
         self._resource_tools: tuple[Tool, ...] = ()
         self._group = asyncio.TaskGroup()
@@ -191,8 +189,8 @@ class SessionMcpServerManager:
                 server.cancel()
             await self._group.__aexit__(None, None, None)
 
-    def subscribe_to_tool_changes(self, listener: Callable[[], object]) -> None:
-        """Call this whenever the set of tools has changed."""
+    def subscribe_to_tool_changes(self, listener: Callable[[Mapping[str, Tool]], object]) -> None:
+        """Call this with the tools of all servers whenever they have changed."""
         self._tool_change_listeners = (*self._tool_change_listeners, listener)
 
     def subscribe_to_channel_messages(self, listener: Callable[[str, McpChannelMessage], None]) -> None:
@@ -302,7 +300,9 @@ class SessionMcpServerManager:
                     return await (await server.wait_for_connection()).get_prompt(prompt_name, arguments)
         raise McpRequestRefused(format_session_notice("unknown_mcp_prompt", name=name))
 
-    async def prepare_agent_tools(self, definition: AgentDefinition, names: Sequence[str] = ()) -> AgentTools:
+    async def prepare_agent_tools(
+        self, definition: AgentDefinition, session_tools: Mapping[str, Tool], names: Sequence[str] = ()
+    ) -> AgentTools:
         """Return the tools for an agent, including the tools of its own servers and of the servers it
         requires.
 
@@ -329,13 +329,15 @@ class SessionMcpServerManager:
             *(name for each in patterns for name in self._list_driving_program_tool_names(each)),
         )
         if not own_servers:
-            return AgentTools(tools=self.tools, extra_names=extra_names)
+            return AgentTools(tools=session_tools, extra_names=extra_names)
 
         async def close_own_servers() -> None:
             await self._stop_servers(own_servers)
 
         own_tools = {tool.schema.name: tool for managed in own_servers for tool in managed.tools}
-        return AgentTools(tools={**self.tools, **own_tools}, extra_names=extra_names, close=close_own_servers)
+        return AgentTools(
+            tools={**session_tools, **own_tools}, extra_names=extra_names, close=close_own_servers
+        )
 
     async def _wait_for_required_servers(
         self, definition: AgentDefinition, names: Sequence[str], own_servers: Sequence[ManagedMcpServer]
@@ -452,23 +454,20 @@ class SessionMcpServerManager:
         if any(managed.features.resources for managed in self._servers):
             self._resource_tools = self._resource_tools or _create_resource_tools(lambda: self._servers)
             published |= {tool.schema.name: tool for tool in self._resource_tools}
-        previous = {name: self.tools[name] for name in self._published}
+        previous = self._published
         if self._settled:
             published = {**previous, **published}
         else:
             published |= {name: tool for name, tool in previous.items() if name not in published}
         if list(published.items()) == list(previous.items()):
             return False
-        for name in self._published:
-            del self.tools[name]
-        self.tools |= published
-        self._published = list(published)
+        self._published = published
         self._notify_listeners()
         return True
 
     def _notify_listeners(self) -> None:
         for listener in self._tool_change_listeners:
-            listener()
+            listener(self._published)
 
 
 UNTRUSTED_REASON = (

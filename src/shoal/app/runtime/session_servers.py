@@ -23,7 +23,6 @@ from shoal.app.settings.mcp_files import (
 )
 from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.core.agents.agent_definitions import AgentDefinition
-from shoal.core.conversation.tools import ToolRegistry
 from shoal.core.extensions.mcp_servers import McpServerConfig
 from shoal.workspaces.local_workspace import LocalWorkspace
 
@@ -36,7 +35,6 @@ def create_mcp_servers(
     workspace: LocalWorkspace,
     processes: GuardedProcessLauncher,
     directory: Path,
-    tools: ToolRegistry,
     events: EventBus,
 ) -> SessionMcpServerManager:
     """Create the servers. Raises `SettingsError` for an unusable flag."""
@@ -75,7 +73,6 @@ def create_mcp_servers(
     servers = SessionMcpServerManager(
         configured,
         client_context,
-        tools,
         startup_wait=wait if settings.own.mcp_wait is None else settings.own.mcp_wait,
         inline=inline,
         is_required=partial(_is_server_required, config),

@@ -222,7 +222,8 @@ class StepRunner:
             call = ToolUseBlock(
                 id=f"{self.workflow}-{step.number}", name="Bash", input={"command": command, **milliseconds}
             )
-            output = await run_unrecorded_tool_call(self._agents.lead, call, self._runtime.tools["Bash"])
+            lead = self._agents.lead
+            output = await run_unrecorded_tool_call(lead, call, lead.environment.session_tools["Bash"])
             exit_code = (output.data or {}).get("exit_code")
             if exit_code is None:
                 raise WorkflowError(
