@@ -113,7 +113,7 @@ LATE_ASSIGNMENTS = {
 def test_no_object_is_completed_after_its_construction():
     found = {
         f"{each.module} {each.target}"
-        for each in find_late_assignments(PACKAGE, ("agent", "app", "runs", "team"))
+        for each in find_late_assignments(PACKAGE, ("agent", "app", "policy", "runs", "team", "tools"))
         # The state of a running loop, which exists to be changed.
         if ".state." not in each.target
     }
@@ -129,12 +129,39 @@ def test_no_object_is_completed_after_its_construction():
         ("def connect():\n    turn = Turn()\n    turn.limit = 3", "turn.limit"),
         ("async def connect():\n    turn = await open_turn()\n    turn.limit = 3", "turn.limit"),
         ("class Turn:\n  def attach(self, end: Callable[[], None]):\n    self._end = end", "Turn.attach"),
+        ("def connect(turn): turn._limit = 3", "turn._limit"),
+        ("class Turn:\n  def end(self): pass\n  def run(self, task): task.done = self.end", "task.done"),
+        ("def connect():\n    turns = Turns()\n    run(turns)\n    turns |= {1: 2}", "turns"),
+        ("def connect():\n    with Turn() as turn:\n        turn.limit = 3", "turn.limit"),
+        ("class Turn:\n  def set_next(self, turn: Turn):\n    self._next = turn", "Turn.set_next"),
+        (
+            "class Turn:\n  def __init__(self):\n    self._next: Turn | None = None\n"
+            "  def set_next(self, turn: Turn):\n    self._next = wrap(turn)",
+            "Turn.set_next",
+        ),
     ],
 )
 def test_an_object_that_is_completed_late_is_found(tmp_path: Path, code: str, target: str):
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "turns.py").write_text(code)
     assert [each.target for each in find_late_assignments(tmp_path, ("app",))] == [target]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "class Turn:\n  def __init__(self, turn: Turn):\n    self._next = turn\n"
+        "  def set_next(self, turn: Turn):\n    self._next = turn",
+        "class Usage(Struct, frozen=True): pass\n\nclass Turn:\n"
+        "  def set_usage(self, usage: Usage):\n    self._usage = usage",
+        "def connect():\n    path = Path()\n    path /= 'turns'",
+        "def connect(turn): turn.limit = 3",
+    ],
+)
+def test_a_changed_object_is_not_taken_for_one_completed_late(tmp_path: Path, code: str):
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "turns.py").write_text(code)
+    assert find_late_assignments(tmp_path, ("app",)) == []
 
 
 def test_only_one_module_outside_the_stores_constructs_their_parts():
@@ -149,6 +176,47 @@ def test_only_one_module_outside_the_stores_constructs_their_parts():
         and not module_name(path).startswith("stores/")
     ]
     assert users == ["app/run_access/run_handle.py"]
+
+
+def find_store_choices(package: Path) -> list[str]:
+    """Return the modules outside the stores that open a store, import an implementation, or ask for one."""
+    choice = re.compile(
+        r"\bopen_store\b|own\.store\b|environ.*\bSHOAL_STORE\b"
+        r"|isinstance\([^)]*\b(File|Memory|Postgres)(Store|SessionStore|Journal)\b"
+        r"|import .*\b(PostgresStore|MemoryStore|FileJournal)\b"
+    )
+    return [
+        name
+        for path in sorted(package.rglob("*.py"))
+        if not (name := path.relative_to(package).as_posix()).startswith(("stores/", "testing/"))
+        and choice.search(path.read_text())
+    ]
+
+
+def test_the_store_is_chosen_in_one_place():
+    # The package re-exports the classes of stores for programs, and the cluster report names the setting.
+    assert find_store_choices(PACKAGE) == [
+        "__init__.py",
+        "app/clusters/cluster_report.py",
+        "app/settings/configured_store.py",
+    ]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from shoal.stores.store_choice import open_store",
+        "store = open_store(home)",
+        "place = settings.own.store or settings.home",
+        "if os.environ.get('SHOAL_STORE'): ...",
+        "assert isinstance(store, PostgresStore)",
+        "from shoal.stores.files.sessions.file_journal import FileJournal",
+    ],
+)
+def test_a_second_place_that_chooses_a_store_is_found(tmp_path: Path, code: str):
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "more.py").write_text(code)
+    assert find_store_choices(tmp_path) == ["app/more.py"]
 
 
 def test_nobody_asks_for_the_class_of_a_member():

@@ -156,6 +156,7 @@ def create_harness(
             clock=clock,
             ids=ids,
             emit=record_event,
+            session_tools={},
             journal=journal,
         ),
         permissions=permissions or FixedPermissionPolicy(),

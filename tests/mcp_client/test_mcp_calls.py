@@ -196,7 +196,7 @@ async def test_tools_added_by_a_newer_server_become_available(tmp_path: Path, tr
         session = await stack.enter_async_context(open_session(tmp_path, model, {"harbour": server}))
         changed = asyncio.Event()
         await session.runtime.servers.wait_until_ready()
-        session.runtime.servers.subscribe_to_tool_changes(changed.set)
+        session.runtime.servers.subscribe_to_tool_changes(lambda _: changed.set())
         async with asyncio.timeout(30):
             await run_all_turns(session)
             await changed.wait()

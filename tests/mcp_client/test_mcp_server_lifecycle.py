@@ -221,7 +221,7 @@ async def test_tools_of_a_late_server_are_in_the_next_request(tmp_path: Path) ->
         tmp_path, script_agents(lead=lead), {"late": make_rogue_config("slow", str(pipe))}, **options
     ) as session:
         changed = asyncio.Event()
-        session.runtime.servers.subscribe_to_tool_changes(changed.set)
+        session.runtime.servers.subscribe_to_tool_changes(lambda _: changed.set())
         async with asyncio.timeout(30):
             turn = session.run("lead")
             await gate.wait_until_reached()
@@ -260,7 +260,7 @@ async def test_tools_added_later_by_a_server_are_available(tmp_path: Path) -> No
         tmp_path, script_agents(lead=lead), {"growing": make_rogue_config("more")}
     ) as session:
         changed = asyncio.Event()
-        session.runtime.servers.subscribe_to_tool_changes(changed.set)
+        session.runtime.servers.subscribe_to_tool_changes(lambda _: changed.set())
         async with asyncio.timeout(30):
             await session.runtime.servers.wait_until_ready()
             changed.clear()

@@ -106,3 +106,43 @@ def test_a_parent_path_through_an_impossible_file_gets_a_decision(
 ) -> None:
     assert name_decision(decide_call(create_engine(tmp_path), "Read", file_path=path)) == read
     assert decide_command(create_engine(tmp_path, deny="Read(x)"), f"cat '{path}'") != "allow"
+
+
+@pytest.mark.parametrize("kind", ["deny", "ask"])
+@pytest.mark.parametrize("tool", ["Edit", "Write"])
+def test_a_mode_accepts_no_redirection_if_edits_are_forbidden(tmp_path: Path, tool: str, kind: str) -> None:
+    (tmp_path / "a").write_text("x")
+    text = (
+        "echo x > a|echo x >> new|ls 2> err|: > a|> a|ls &> f|tee a|cat <<E > f\nx\nE|{ echo x; } > f|touch a"
+    )
+    commands = [*text.split("|"), "cat a | tee b", "for i in 1; do echo x; done > f", "cp a b"]
+    for mode in ("acceptEdits", "delegate"):
+        engine = create_engine(tmp_path, mode, allow="Bash(echo:*)", **{kind: tool})
+        assert [command for command in commands if decide_command(engine, command) == "allow"] == []
+        assert decide_command(engine, "echo x > /dev/null") == "allow"
+        assert decide_command(create_engine(tmp_path, mode), "echo x > a") == "allow"
+
+
+@pytest.mark.parametrize(
+    "rule",
+    ["Agent(reviewer)", "Task(reviewer)", "Agent(Reviewer)", "Agent(REVIEWER)", "Agent(review*)", "Agent(*)",
+     "Agent(subagent_type:reviewer)", "Agent(subagent_type:Review*)", "Agent(reviewer:*)", "Agent"],
+)  # fmt: skip
+@pytest.mark.parametrize("tool", ["Agent", "Task"])
+def test_a_denied_agent_type_is_denied_in_any_spelling(tmp_path: Path, rule: str, tool: str) -> None:
+    engine = create_engine(tmp_path, "bypassPermissions", deny=rule)
+    for kind in ("reviewer", "Reviewer", "REVIEWER", " reviewer", "\uff52eviewer"):
+        assert name_decision(decide_call(engine, tool, subagent_type=kind, prompt="x")) == "deny"
+        assert engine.check_agent_start(kind) is not None
+    if "*)" not in rule or "eview" in rule:
+        is_other = "allow" if "(" in rule else "deny"
+        assert name_decision(decide_call(engine, tool, subagent_type="explorer", prompt="x")) == is_other
+
+
+def test_a_denied_agent_of_a_plug_in_is_denied(tmp_path: Path) -> None:
+    engine = create_engine(tmp_path, "bypassPermissions", deny="Agent(tools:reviewer)")
+    for kind in ("tools:reviewer", "Tools:Reviewer", "reviewer"):
+        assert name_decision(decide_call(engine, "Agent", subagent_type=kind, prompt="x")) == "deny"
+    assert name_decision(decide_call(engine, "Agent", subagent_type="other:reviewer", prompt="x")) == "allow"
+    by_default = create_engine(tmp_path, "bypassPermissions", deny="Agent(subagent_type:general-purpose)")
+    assert name_decision(decide_call(by_default, "Agent", prompt="x")) == "deny"

@@ -45,6 +45,8 @@ class AgentRestrictions(Struct, frozen=True, kw_only=True):
 
     def add_restrictions(self, tools: Sequence[str], main_checkout: Path | None) -> AgentRestrictions:
         """Return these restrictions with others added. Raises `SettingsError` for an invalid tool entry."""
+        if not tools and main_checkout is None:
+            return self
         rules = tuple(parse_permission_rule(tool, DEFINITION_SOURCE) for tool in tools)
         return AgentRestrictions(
             only=(*self.only, rules) if rules else self.only,
@@ -52,6 +54,9 @@ class AgentRestrictions(Struct, frozen=True, kw_only=True):
             if main_checkout is None
             else Path(os.path.realpath(main_checkout)),
         )
+
+
+NO_RESTRICTIONS = AgentRestrictions()
 
 
 class AgentRestrictionGuard:

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from shoal.policy.permission_rules import ToolPermissionRule
 from shoal.policy.program_names import get_standard_name
 from shoal.policy.shell.command_analysis import ShellCommandAnalysis, SimpleShellCommand
-from shoal.policy.shell.known_commands import FIND_CHANGING_FLAGS, OPEN_WRAPPERS
+from shoal.policy.shell.known_commands import (
+    FIND_CHANGING_FLAGS,
+    LISTING_FLAGS,
+    OPEN_SUBCOMMANDS,
+    OPEN_WRAPPERS,
+)
 
 if TYPE_CHECKING:
     from shoal.policy.other_spellings import OtherSpellings
@@ -31,6 +36,7 @@ _GIT_PLUMBING = {"send-pack": "push", "http-push": "push", "fetch-pack": "fetch"
 """Git commands that do the work of another git command."""
 _WITHOUT_QUOTES = str.maketrans("", "", "\"'\\")
 _MAX_PROGRAMS = 1_000
+_DEBUGGERS = frozenset({"gdb", "lldb"})
 _GIT_PROGRAM = "git-"
 _GIT_ALIAS = re.compile(r"(?:^|=)(?:alias|include)", re.IGNORECASE)
 """Git settings that can make a subcommand mean another one."""
@@ -109,7 +115,12 @@ class ShellCommandRule:
         name = _get_program_base_name(words[0])
         if name == "find":
             return any(word in FIND_CHANGING_FLAGS and word not in self._words for word in words)
-        return name in OPEN_WRAPPERS
+        if name in LISTING_FLAGS:
+            return not LISTING_FLAGS[name].issuperset(words[1:])
+        named = OPEN_SUBCOMMANDS.get(name)
+        if named is not None and any(word in named and word not in self._words for word in words[1:]):
+            return True
+        return name in OPEN_WRAPPERS or (name in _DEBUGGERS and _runs_in_debugger(name, words))
 
     def match_as_forbidding_rule(self, part: SimpleShellCommand) -> RuleMatch:
         """Return how a forbidding rule matches this simple command, under any path or wrapper."""
@@ -321,6 +332,14 @@ class ShellCommandRules:
                 self._programs.clear()
             self._programs[name] = found
         return found
+
+
+def _runs_in_debugger(name: str, words: tuple[str, ...]) -> bool:
+    """Return True if the commands of a debugger may run a program other than the one that it debugs."""
+    # Imported for the first debugger: hardly any session runs one.
+    from shoal.policy.shell.interpreter_code import may_run_programs
+
+    return any(may_run_programs(name, word) for word in words[1:])
 
 
 def _is_word_pattern_match(pattern: tuple[str, ...], words: tuple[str, ...]) -> bool:

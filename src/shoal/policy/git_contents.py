@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import struct
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -34,6 +35,8 @@ _GIT_COPYING_SUBCOMMANDS = frozenset(
     send-email unpack-file rerere request-pull filter-branch mergetool
     """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
+_GIT_FILLING_SUBCOMMANDS = frozenset({"checkout", "restore", "read-tree", "reset", "switch", "stash"})
+"""Subcommands that copy tracked files to another directory if it is given as the work tree."""
 _GIT_LOGS = frozenset({"log", "whatchanged", "reflog", "stash", "rev-list"})
 _GIT_PATCH = re.compile(
     r"-(?![SGnlO0-9-])[A-Za-z]*[puUcmLW].*|--(?:pa$|pat|un|cc|dd|bi|reme|diff-m|wo|color-w|fun|ext-|textc).*"
@@ -64,9 +67,17 @@ def find_git_contents(part: SimpleShellCommand) -> GitContents | None:
         is_elsewhere = is_elsewhere or flag is None or flag.startswith(tuple(_GIT_VALUED))
         if flag in _GIT_VALUED:
             rest = rest[1:]
+    if is_elsewhere and rest and rest[0] in _GIT_FILLING_SUBCOMMANDS and _has_work_tree(words):
+        return GitContents()
     if not rest or not (shown := _find_shown_contents(rest[0] or "", rest[1:])):
         return None
     return GitContents() if is_elsewhere else shown
+
+
+def _has_work_tree(words: Sequence[str | None]) -> bool:
+    return any(
+        word is None or word.startswith("--work-tree") or "core.worktree" in word.lower() for word in words
+    )
 
 
 def _find_shown_contents(subcommand: str, words: list[str | None]) -> GitContents | None:

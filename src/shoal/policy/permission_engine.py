@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.core.agents.identity import AgentIdentity
@@ -37,6 +38,7 @@ from shoal.core.text.filenames import escape_filename
 from shoal.policy import rule_suggestions
 from shoal.policy.agent_restrictions import (
     DEFINITION_SOURCE,
+    NO_RESTRICTIONS,
     AgentRestrictionGuard,
     AgentRestrictions,
     StoredToolRestrictions,
@@ -82,15 +84,28 @@ _MEMORY = AllowDecision("it writes to the agent's own memory")
 _SKIPPED = AllowDecision("permissions are skipped")
 
 
+class InheritedPermissions(Struct, frozen=True, kw_only=True):
+    """Permissions of a child agent that come from its parent, and restrictions by its definition."""
+
+    readable_directories: tuple[Path, ...] = ()
+    readable_prefixes: tuple[str, ...] = ()
+    roots: tuple[str, ...] = ()
+    restrictions: AgentRestrictions = NO_RESTRICTIONS
+    denied_tools: tuple[str, ...] = ()
+
+
+NOT_INHERITED = InheritedPermissions()
+
+
 class PermissionEngine:
     """Decides tool calls: deny beats ask beats allow, regardless of the source; then the mode decides.
 
     `rules` are the rules of settings and flags, `home` is Shoal's own directory or, for a child, the paths of
     its parent; `can_bypass` is True if the user enabled bypassing permissions; `sandbox` confines the
-    commands of the agent.
+    commands of the agent; `inherited` is what a child has from its parent and from its definition.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - where permissions come from
         self,
         workspace: Workspace,
         *,
@@ -100,24 +115,25 @@ class PermissionEngine:
         answers: RememberedPermissionAnswers | None = None,
         can_bypass: bool = False,
         sandbox: SandboxStatus | None = None,
+        inherited: InheritedPermissions = NOT_INHERITED,
     ) -> None:
         if rules is None or isinstance(rules, PermissionRuleSet):
             rules = FixedPermissionRuleProvider(rules or PermissionRuleSet())
         self._rule_source = rules
         self._rules_unchanged = False
         self._workspace = workspace
-        self._readable_directories: tuple[Path, ...] = ()
-        self._readable_prefixes: tuple[str, ...] = ()
+        self._readable_directories = inherited.readable_directories
+        self._readable_prefixes = inherited.readable_prefixes
         self._paths = PathResolver(workspace, home)
-        self._roots: tuple[str, ...] = (self._paths.root,)
+        self._roots: tuple[str, ...] = (self._paths.root, *inherited.roots)
         self._tables: PermissionRuleTables | None = None
         self._tables_key: tuple[PermissionRuleSet | None, int] = (None, -1)
         self._turn_rules: tuple[ToolPermissionRule, ...] = ()
         self._lasting_rules: tuple[ToolPermissionRule, ...] = ()
         self._turn_denials: tuple[ToolPermissionRule, ...] = ()
-        self._restrictions = AgentRestrictions()
-        self._denied_tools: tuple[str, ...] = ()
-        self._guard: AgentRestrictionGuard | None = None
+        self._restrictions = inherited.restrictions
+        self._denied_tools = inherited.denied_tools
+        self._guard = self._create_restriction_guard()
         self.answers = answers or RememberedPermissionAnswers()
         self.can_bypass = can_bypass or mode == "bypassPermissions"
         self.mode: PermissionMode = mode
@@ -188,7 +204,10 @@ class PermissionEngine:
         if stored is not None:
             denied_tools = (*stored.never, *denied_tools)
         denied_rules = tuple(parse_permission_rule(entry, DEFINITION_SOURCE) for entry in denied_tools)
-        child = PermissionEngine(
+        restrictions = self._restrictions.add_restrictions(allowed_tools, main_checkout)
+        for tools in () if stored is None else stored.only:
+            restrictions = restrictions.add_restrictions(tools, None)
+        return PermissionEngine(
             workspace,
             mode=mode,
             rules=AgentDenialRuleProvider(self._rule_source, denied_rules)
@@ -198,26 +217,24 @@ class PermissionEngine:
             answers=self.answers,
             can_bypass=self.can_bypass,
             sandbox=sandbox or self._sandbox,
+            inherited=InheritedPermissions(
+                readable_directories=self._readable_directories,
+                readable_prefixes=self._readable_prefixes,
+                roots=self._roots,
+                restrictions=restrictions,
+                denied_tools=(*self._denied_tools, *denied_tools),
+            ),
         )
-        child._readable_directories = self._readable_directories
-        child._readable_prefixes = self._readable_prefixes
-        child._roots = (*child._roots, *self._roots)
-        child._restrictions = self._restrictions.add_restrictions(allowed_tools, main_checkout)
-        for tools in () if stored is None else stored.only:
-            child._restrictions = child._restrictions.add_restrictions(tools, None)
-        child._denied_tools = (*self._denied_tools, *denied_tools)
-        if child._restrictions != AgentRestrictions():
-            child._guard = AgentRestrictionGuard(
-                child._restrictions, child._paths, child._roots, child._is_agent_own_file
-            )
-        return child
+
+    def _create_restriction_guard(self) -> AgentRestrictionGuard | None:
+        if self._restrictions == NO_RESTRICTIONS:
+            return None
+        return AgentRestrictionGuard(self._restrictions, self._paths, self._roots, self._is_agent_own_file)
 
     def restrict_to_tool_patterns(self, tools: Sequence[str]) -> None:
         """Restrict this agent, and agents it starts, to the patterns of a definition's tools."""
         self._restrictions = self._restrictions.add_restrictions(tools, None)
-        self._guard = AgentRestrictionGuard(
-            self._restrictions, self._paths, self._roots, self._is_agent_own_file
-        )
+        self._guard = self._create_restriction_guard()
 
     def grant_allow_rules(self, rules: Iterable[ToolPermissionRule], *, lasting: bool = False) -> None:
         """Allow this agent, but not its children, what a skill needs: until the turn ends, or permanently."""
@@ -274,6 +291,7 @@ class PermissionEngine:
             return denial
         tables = self._load_rule_tables()
         rule = tables.find_matching_rule(tables.rule_set.deny, call.name, call.input, forbids=True)
+        rule = rule or tables.find_parameter_rule(tables.rule_set.deny, call.name, call.input)
         return None if rule is None else deny_by_rule(rule)
 
     def set_mode(self, mode: PermissionMode, *, return_mode: PermissionMode | None = None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import unicodedata
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
@@ -15,6 +16,7 @@ from shoal.core.extensions.skills import is_full_or_unprefixed_skill_name
 from shoal.policy.command_rules import ShellCommandRules
 from shoal.policy.path_patterns import convert_path_pattern_to_regex, deepen_forbidding_pattern
 from shoal.policy.permission_rules import (
+    AGENT_TOOLS,
     EDIT_TOOLS,
     READ_TOOLS,
     PermissionRuleSet,
@@ -197,6 +199,13 @@ class PermissionRuleTables:
         return None
 
     @cached_property
+    def bare_edit_rule(self) -> ToolPermissionRule | None:
+        """A rule that forbids every use of a tool that writes files; no mode accepts changes then."""
+        tables = tuple(map(self.get_file_table, ("Edit", "Write")))
+        bare = (*(table.deny.bare for table in tables), *(table.ask.bare for table in tables))
+        return next(filter(None, bare), None)
+
+    @cached_property
     def has_parameter_rules(self) -> bool:
         return any(rule.parameter is not None for rule in (*self.rule_set.deny, *self.rule_set.ask))
 
@@ -208,6 +217,10 @@ class PermissionRuleTables:
             if (parameter := rule.parameter) is None or not rule.applies_to_tool(tool):
                 continue
             value = arguments.get(parameter[0])
+            if parameter[0] == "subagent_type" and tool in AGENT_TOOLS:
+                if _is_agent_type_match(_get_agent_type(arguments), parameter[1], forbids=True):
+                    return rule
+                continue
             if value is None or isinstance(value, dict | list):
                 continue
             text = str(value).lower() if isinstance(value, bool) else str(value)
@@ -242,11 +255,11 @@ def is_tool_argument_pattern_match(
         return _is_domain_match(
             pattern.removeprefix("domain:").lower(), arguments.get("url"), forbids=forbids
         )
+    if tool in AGENT_TOOLS and (forbids or find_rule_parameter(tool, pattern) is None):
+        return _is_agent_type_match(_get_agent_type(arguments), pattern, forbids=forbids)
     if find_rule_parameter(tool, pattern) is not None:
         # Forbidding rules about a parameter are decided separately; an allow rule cannot be one.
         return False
-    if tool in ("Agent", "Task"):
-        return (arguments.get("subagent_type") or "general-purpose") == pattern
     if tool == "Skill":
         name = str(arguments.get("skill"))
         # A forbidden skill is forbidden under its short name too.
@@ -255,6 +268,24 @@ def is_tool_argument_pattern_match(
         return _is_recipient_match(_get_message_recipient(arguments), pattern, forbids=forbids)
     # Unknown kind of pattern: in doubt a forbidding rule applies and an allowing rule does not.
     return forbids
+
+
+def _get_agent_type(arguments: dict[str, object]) -> str:
+    return str(arguments.get("subagent_type") or "general-purpose")
+
+
+def _is_agent_type_match(kind: str, pattern: str, *, forbids: bool) -> bool:
+    """Match an agent type; a forbidding rule ignores case, applies `*`, and knows agents of plug-ins."""
+    if not forbids:
+        return kind == pattern
+    name, folded = _fold_agent_type(kind), _fold_agent_type(pattern)
+    if folded.endswith(":*"):
+        folded = f"{folded[:-2]}*"
+    return fnmatchcase(name, folded) or is_full_or_unprefixed_skill_name(name, folded)
+
+
+def _fold_agent_type(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).casefold().strip()
 
 
 def _get_message_recipient(arguments: dict[str, object]) -> str:

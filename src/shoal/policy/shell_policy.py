@@ -89,7 +89,6 @@ _PUBLIC_FILES = frozenset(
 """Files outside the project that describe the system and contain no personal data."""
 _PUBLIC_DIRECTORIES = ("/usr/bin/", "/usr/include/", "/usr/share/doc/")
 _MAX_ALLOWED_PARTS = 1_000
-_EDIT_TOOLS = ("Edit", "Write")
 _get_writes = attrgetter("writes")
 _is_read_only = attrgetter("read_only")
 _NULL_DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
@@ -423,9 +422,8 @@ class ShellCommandPermissionDecider:
             return ShellCommandPartDecision(
                 part=part, verdict="ask", reason=_format_simple_command_reason(part)
             )
-        for table in map(tables.get_file_table, _EDIT_TOOLS):
-            if (rule := table.deny.bare or table.ask.bare) is not None:
-                return build_rule_decision("ask", part, rule)
+        if tables.bare_edit_rule is not None:
+            return build_rule_decision("ask", part, tables.bare_edit_rule)
         objection = self._accepted_commands.find_objection(part, tables)
         if objection is None:
             return None
@@ -492,7 +490,7 @@ class ShellCommandPermissionDecider:
             return FileWriteObjection(format_policy_notice("writes_outside", path=escape_filename(path)))
         # A rule about `rm` covers the files that `rm` removes, not the target of a redirection.
         by_rule = rule is not None and path in part.changes and _is_command_argument(part, path)
-        if by_rule or mode in EDIT_ACCEPTING_MODES:
+        if by_rule or (mode in EDIT_ACCEPTING_MODES and tables.bare_edit_rule is None):
             return None
         return FileWriteObjection(format_policy_notice("writes", path=escape_filename(path)))
 

@@ -30,12 +30,32 @@ _DIRECTORY_COPIERS = frozenset({"cp", "mv", "install", "rsync", "scp", "ln"})
 _ARCHIVERS = frozenset(
     """
     tar bsdtar gtar star zip 7z 7za 7zr 7zz rar cpio pax ar jar dar borg restic rclone duplicity gzip pigz
-    bzip2 xz zstd lz4 split sftp
+    bzip2 xz zstd lz4 split sftp lftp
     """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 """Programs that put the files below their operands into another file."""
 _LISTED_FILES = re.compile(r"-[A-Za-z]*[T@].*|--files-from.*|--include-from.*|@.*|--null")
 """Flags with which an archiver takes the names of files from a list."""
+_WHOLE_DIRECTORY_ARCHIVERS = frozenset({"7z", "7za", "7zr", "7zz", "rar", "sftp", "lftp"})
+_DIRECTORY_TOOLS = frozenset(
+    """
+    git hg svn pytest ruff black isort flake8 mypy pyright pylint bandit pyflakes autopep8 yapf vulture radon
+    eslint prettier tsc jest vitest mocha biome oxlint stylelint tslint standard rome nyc c8 ava playwright
+    cargo rustfmt go gofmt golangci-lint staticcheck gopls make gmake cmake ctest ninja meson gradle gradlew
+    mvn mvnw bazel buck sbt npm pnpm yarn bun pip pip3 uv poetry pdm hatch tox nox pre-commit unittest venv
+    virtualenv compileall coverage doctest django manage.py sphinx-build mkdocs hugo jekyll swift dotnet mix
+    bundle rake rspec rubocop composer phpunit phpstan phpcs shellcheck hadolint yamllint markdownlint
+    clang-format clang-tidy cppcheck vite webpack rollup esbuild next nuxt astro svelte-kit ng nx turbo lerna
+    terraform tofu tflint helm ansible-lint find fd fdfind ls du stat tree chmod chown chgrp mkdir rmdir code
+    cursor idea subl cd pushd test [ [[ file realpath basename dirname df sync watchman lsof fuser
+    """.split()  # noqa: SIM905 - easier to read and extend as one text
+)
+"""Programs that work with a directory and do not show or copy the files in it."""
+_DIRECTORY_LISTERS = frozenset(
+    {"echo", "printf", "export", "set", "kill", "sleep", "which", "type", "true", "exit"}
+)
+_REMOTE_RUNNERS = frozenset({"ssh", "mosh", "sshpass", "autossh"})
+_DIRECTORY_WORD = re.compile(r"[^\s'\"`;|&<>(){}$*?\[]+")
 CONTAINER_PROGRAMS = frozenset({"docker", "podman", "buildah", "nerdctl"})
 _CONTEXT_SUBCOMMANDS: dict[str, frozenset[str]] = {
     **dict.fromkeys(CONTAINER_PROGRAMS, frozenset({"build", "buildx", "cp", "compose"})),
@@ -88,8 +108,10 @@ _SEDS = frozenset({"sed", "gsed"})
 _COMPUTED_FILE = re.compile(
     r"\b(?:open|readFile|readFileSync|createReadStream|file_get_contents|readfile|Path|File\.read|File\.open|IO\.read)"
     r"\s*\(\s*(?!\)|[rbf]?(['\"])[^'\"+%{$]*\1\s*[,)])|\bfileinput\b"
+    r"|make_archive|copytree|\bcp(?:Sync)?\s*\(|dircopy|rcopy|\bcp_r\b|os\.walk|\br?glob\b|iterdir|scandir|listdir"
+    r"|read[dD]ir|File::Find|\bDir\b|\bopendir\b|\btarfile\b|\bzipfile\b|RecursiveDirectory"
 )
-"""Code that opens a file without naming it as one plain text."""
+"""Code that opens a file without naming it as one plain text, or all files of a directory."""
 AWKS = frozenset({"awk", "gawk", "mawk", "nawk"})
 _AWK_COMPUTED_INPUT = re.compile(
     r"getline\b[^<;}\n]*<(?!\s*\"[^\"\\]*\"\s*(?:[;})>&|\n]|$))|\bARG[VC]\b|@include|@load"
@@ -227,6 +249,8 @@ def list_searched_directories(part: SimpleShellCommand) -> tuple[str, ...]:
         case "diff":
             return part.reads
     found_words = _list_copied_directories(name, words)
+    if not found_words and not part.read_only and name not in CONTAINER_PROGRAMS:
+        found_words = _list_directory_operands(name, words)
     places = list_places(part) if found_words else ()
     return tuple(join_places(found_words, places)) if places else found_words
 
@@ -235,12 +259,34 @@ def _list_copied_directories(name: str, words: Sequence[str | None]) -> tuple[st
     if name in _DIRECTORY_COPIERS:
         return _list_copied_operands(words)
     if name in _ARCHIVERS:
-        return tuple(word for word in words[1:] if word is not None and not word.startswith("-"))
+        operands = tuple(word for word in words[1:] if word is not None and not word.startswith("-"))
+        # Without files they take everything in the directory; `sftp` is told what to send on its input.
+        return (
+            (*operands, WORKING_DIRECTORY)
+            if name in _WHOLE_DIRECTORY_ARCHIVERS and len(operands) < 3
+            else operands
+        )
     if name in _SEARCHERS or _is_file_server(name, words):
         return (WORKING_DIRECTORY,)
     if name in _CONTEXT_SUBCOMMANDS and not _CONTEXT_SUBCOMMANDS[name].isdisjoint(words[1:3]):
         return (WORKING_DIRECTORY,)
     return list_mounted_directories(words) if name in CONTAINER_PROGRAMS else ()
+
+
+def _list_directory_operands(name: str, words: Sequence[str | None]) -> tuple[str, ...]:
+    """Return the words that may be directories which an unknown program copies or shows."""
+    values = [word for word in words[1:] if word is not None]
+    if name.startswith("python"):
+        module = next((values[index + 1] for index in range(len(values) - 1) if values[index] == "-m"), None)
+        name = name if module is None else module.partition(".")[0]
+    if name in _DIRECTORY_TOOLS or name in WRITING_COMMANDS or name in _DIRECTORY_LISTERS | _REMOTE_RUNNERS:
+        return ()
+    found: list[str] = []
+    for value in values:
+        found += [value.partition("=")[2]] if value.startswith("-") else [value]
+        if name in COMMAND_RUNNERS and " " in value:
+            found += value.split()
+    return tuple(each for each in found if each and _DIRECTORY_WORD.fullmatch(each))
 
 
 def _is_file_server(name: str, words: Sequence[str | None]) -> bool:

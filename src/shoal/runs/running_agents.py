@@ -15,26 +15,27 @@ class RunningAgentSource(Protocol):
 
 
 class RunningAgents:
-    """The lead, and the agents of every supervisor that was added: sub-agents and teammates."""
+    """Agents that were registered, as the lead is, and those of every source: sub-agents and teammates."""
 
     def __init__(self) -> None:
-        self._lead: AgentRunner | None = None
+        self._registered: dict[AgentId, AgentRunner] = {}
         self._sources: tuple[RunningAgentSource, ...] = ()
 
     @property
     def lead(self) -> AgentRunner:
-        assert self._lead is not None
-        return self._lead
+        """The lead. Raises `AgentRequestRefused` if it does not run."""
+        return self.require_agent(LEAD_ID)
 
-    def set_lead(self, lead: AgentRunner) -> None:
-        self._lead = lead
+    def register_agent(self, agent: AgentRunner) -> None:
+        """Register an agent that runs until the session ends."""
+        self._registered[agent.identity.agent] = agent
 
     def add_source(self, source: RunningAgentSource) -> None:
         self._sources = (*self._sources, source)
 
     def find_agent(self, agent: AgentId) -> AgentRunner | None:
-        if agent == LEAD_ID:
-            return self._lead
+        if (registered := self._registered.get(agent)) is not None:
+            return registered
         return next((found for each in self._sources if (found := each.find_agent(agent)) is not None), None)
 
     def require_agent(self, agent: AgentId) -> AgentRunner:

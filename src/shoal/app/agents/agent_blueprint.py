@@ -28,7 +28,7 @@ from shoal.policy.permission_rules import parse_permission_rule
 from shoal.runs.prepared_agent import AgentPreparationRequest
 
 
-class AgentBlueprint(Struct, kw_only=True):
+class AgentBlueprint(Struct, frozen=True, kw_only=True):
     """Everything needed to create an agent."""
 
     new_agent: AgentPreparationRequest
@@ -79,17 +79,19 @@ def build_agent_permissions(blueprint: AgentBlueprint) -> PermissionEngine:
         sandbox=agent_workspace.sandbox_selection,
     )
     _lend_permissions(permissions, blueprint.request, blueprint.preloaded)
-    if not resumed:
-        found = permissions.restrictions
-        blueprint.facts = replace(
-            facts, restrictions=replace(stored, narrowed=found.only, denied=found.never)
-        )
     if stored.memory:
         permissions.use_memory_directory(
             AgentMemoryDirectory(directory=stored.memory, only=stored.memory_tools)
         )
         agent_workspace.workspace.allow_writes(Path(stored.memory))
     return permissions
+
+
+def store_restrictions(blueprint: AgentBlueprint, permissions: PermissionEngine) -> AgentBlueprint:
+    """Return the blueprint with the restrictions of a new agent in its metadata, for its resumption."""
+    facts, found = blueprint.facts, permissions.restrictions
+    restrictions = replace(facts.restrictions, narrowed=found.only, denied=found.never)
+    return replace(blueprint, facts=replace(facts, restrictions=restrictions))
 
 
 def _lend_permissions(

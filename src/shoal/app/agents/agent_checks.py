@@ -86,7 +86,8 @@ def _find_problems(
 ) -> Iterator[tuple[str, str]]:
     """Yield fields and problems. Tools of MCP servers and patterns are not checked: servers connect later."""
     capabilities = definition.capabilities
-    tools = {*runtime.tools, *TOOL_NAMES, *FORMER_TOOL_NAMES, *more_tools}
+    session_tools = runtime.agents.running.lead.environment.session_tools
+    tools = {*session_tools, *TOOL_NAMES, *FORMER_TOOL_NAMES, *more_tools}
     for field, entries in (
         ("tools", capabilities.tools or ()),
         ("disallowed_tools", capabilities.disallowed_tools),

@@ -1,15 +1,15 @@
-"""Python tools and structured answers of the agents that a program defines."""
+"""Tools of agents: those of their definitions, and what a program adds to its own definitions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from shoal.app.mcp.mcp_servers import AgentTools
 from shoal.app.options import AgentExtras
-from shoal.core.agents.agent_definitions import AgentDefinition
+from shoal.core.agents.agent_definitions import AgentDefinition, ToolSelection, select_definition_tools
 from shoal.core.conversation.tools import Tool
 from shoal.core.output_type import OutputType
 from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT, StructuredOutputTool
@@ -41,3 +41,25 @@ def add_program_tools(
     return replace(
         agent_tools, tools={**agent_tools.tools, **own_tools}, extra_names=names, output_tool=output_tool
     )
+
+
+class ToolsetCache:
+    """Caches the last toolset, because many agents of one type usually start together."""
+
+    def __init__(self, lead_only_tools: Collection[str]) -> None:
+        self._lead_only_tools = lead_only_tools
+        self._last: tuple[AgentDefinition, tuple[str, ...], tuple[str, ...], ToolSelection] | None = None
+
+    def resolve_toolset(self, definition: AgentDefinition, agent_tools: AgentTools) -> ToolSelection:
+        tool_names, cached = tuple(agent_tools.tools), self._last
+        if (
+            cached is not None
+            and cached[0] is definition
+            and cached[1] == tool_names
+            and cached[2] == agent_tools.extra_names
+        ):
+            return cached[3]
+        offered = (name for name in tool_names if name not in self._lead_only_tools)
+        toolset = select_definition_tools(definition.capabilities, offered, agent_tools.extra_names)
+        self._last = (definition, tool_names, agent_tools.extra_names, toolset)
+        return toolset

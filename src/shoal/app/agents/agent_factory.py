@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,8 +20,13 @@ from shoal.agent.agent_runner import (
 from shoal.agent.conversation import Conversation
 from shoal.agent.forks import FORK_KIND, build_fork_prompt, is_forked_agent
 from shoal.app.agent_permissions import get_permission_engine
-from shoal.app.agents.agent_blueprint import AgentBlueprint, build_agent_identity, build_agent_permissions
-from shoal.app.agents.agent_extras import add_program_tools, get_program_extras
+from shoal.app.agents.agent_blueprint import (
+    AgentBlueprint,
+    build_agent_identity,
+    build_agent_permissions,
+    store_restrictions,
+)
+from shoal.app.agents.agent_extras import ToolsetCache, add_program_tools, get_program_extras
 from shoal.app.agents.agent_memory import AgentMemory, resolve_agent_memory
 from shoal.app.agents.agent_transcripts import AgentTranscriptStore, RestoredAgentState
 from shoal.app.agents.member_setup import (
@@ -46,9 +51,9 @@ from shoal.app.hooks.agent_hooks import HookSubjectAgent, describe_agent_hooks
 from shoal.app.isolation.agent_workspace import AgentWorkspace
 from shoal.app.mcp.mcp_servers import AgentTools
 from shoal.app.model_notices import format_session_notice
-from shoal.app.models.child_model import SubagentModelResolver, format_qualified_model_name
+from shoal.app.models.child_model import format_qualified_model_name
 from shoal.app.skills.skill_invoker import PreloadedSkills
-from shoal.core.agents.agent_definitions import AgentDefinition, ToolSelection, select_definition_tools
+from shoal.core.agents.agent_definitions import AgentDefinition, ToolSelection
 from shoal.core.agents.subagent_metadata import SubagentMetadata, SubagentOrigin, SubagentRestrictions
 from shoal.core.agents.subagents import (
     ResolvedAgentSettings,
@@ -75,6 +80,7 @@ from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.core.ports import Model
 from shoal.policy.memory_directory import AgentMemoryDirectory
 from shoal.policy.mode_inheritance import get_fork_permission_mode, narrow_child_permission_mode
+from shoal.policy.permission_engine import PermissionEngine
 from shoal.policy.rule_names import refuse_misspelled_rules
 from shoal.runs.prepared_agent import (
     AcceptanceCheck,
@@ -125,28 +131,6 @@ class _InitialAgentState(Struct, frozen=True, kw_only=True):
     """Last entry of a former agent with its id."""
 
 
-class _ToolsetCache:
-    """Caches the last toolset, because many agents of one type usually start together."""
-
-    def __init__(self, lead_only_tools: Collection[str]) -> None:
-        self._lead_only_tools = lead_only_tools
-        self._last: tuple[AgentDefinition, tuple[str, ...], tuple[str, ...], ToolSelection] | None = None
-
-    def resolve_toolset(self, definition: AgentDefinition, agent_tools: AgentTools) -> ToolSelection:
-        tool_names, cached = tuple(agent_tools.tools), self._last
-        if (
-            cached is not None
-            and cached[0] is definition
-            and cached[1] == tool_names
-            and cached[2] == agent_tools.extra_names
-        ):
-            return cached[3]
-        offered = (name for name in tool_names if name not in self._lead_only_tools)
-        toolset = select_definition_tools(definition.capabilities, offered, agent_tools.extra_names)
-        self._last = (definition, tool_names, agent_tools.extra_names, toolset)
-        return toolset
-
-
 class AgentFactory:
     def __init__(self, runtime: Runtime) -> None:
         config = runtime.config
@@ -154,8 +138,8 @@ class AgentFactory:
         self.transcripts = AgentTranscriptStore(
             config.history.store, clock=runtime.clock, ids=runtime.agents.ids, report=runtime.events.note
         )
-        self._toolset_cache = _ToolsetCache(LEAD_ONLY_TOOLS)
-        self._model_resolver = SubagentModelResolver(config.settings, runtime.choose_model)
+        self._toolset_cache = ToolsetCache(LEAD_ONLY_TOOLS)
+        self._model_resolver = runtime.models
         self._build_system_prompt = cache(self._build_agent_system_prompt)
         self._output_directory = f"{runtime.store.directory}/tasks"
 
@@ -184,7 +168,9 @@ class AgentFactory:
         self, new_agent: AgentPreparationRequest, definition: AgentDefinition, names: Sequence[str]
     ) -> AgentTools:
         """Return the tools for an agent, including those that only the program has."""
-        agent_tools = await self._runtime.servers.prepare_agent_tools(definition, names)
+        agent_tools = await self._runtime.servers.prepare_agent_tools(
+            definition, new_agent.parent.environment.session_tools, names
+        )
         extras = get_program_extras(self._runtime, definition)
         # A teammate reports by mail, and never with an answer.
         output = None if new_agent.assignment is not None else new_agent.output or extras.output
@@ -384,7 +370,9 @@ class AgentFactory:
                 last=initial.fork_of,
             ),
         )
-        prepared = self._build_prepared_agent(blueprint, prompt)
+        permissions = build_agent_permissions(blueprint)
+        blueprint = store_restrictions(blueprint, permissions)
+        prepared = self._build_prepared_agent(blueprint, permissions, prompt)
         self._save_agent_metadata(blueprint)
         return prepared
 
@@ -428,7 +416,7 @@ class AgentFactory:
             if facts.cwd and not facts.isolation:
                 change_agent_directory(facts.cwd, agent_workspace.workspace)
             blueprint = self._build_resumed_blueprint(spawn_plan, new_agent, agent_workspace, stored)
-            prepared = self._build_prepared_agent(blueprint, None)
+            prepared = self._build_prepared_agent(blueprint, build_agent_permissions(blueprint), None)
             if agent_workspace.name != facts.worktree:
                 self._save_agent_metadata(blueprint)
         except BaseException:
@@ -531,12 +519,11 @@ class AgentFactory:
     def _save_agent_metadata(self, blueprint: AgentBlueprint) -> None:
         self.transcripts.save_agent_metadata(blueprint.new_agent.agent, blueprint.facts)
 
-    def _create_runner(self, blueprint: AgentBlueprint) -> AgentRunner:
+    def _create_runner(self, blueprint: AgentBlueprint, permissions: PermissionEngine) -> AgentRunner:
         runtime, facts, parent = self._runtime, blueprint.facts, blueprint.new_agent.parent
         agent = blueprint.new_agent.agent
         environment = parent.environment
         assignment = blueprint.new_agent.assignment
-        permissions = build_agent_permissions(blueprint)
         hook_subject = HookSubjectAgent(
             identity=build_agent_identity(blueprint),
             workspace=blueprint.agent_workspace.workspace,
@@ -568,6 +555,7 @@ class AgentFactory:
                 clock=runtime.clock,
                 ids=runtime.agents.ids.derive_generator(),
                 emit=blueprint.new_agent.emit or blueprint.new_agent.monitor.record_and_forward_event,
+                session_tools=environment.session_tools,
                 sandbox=blueprint.agent_workspace.create_sandbox(permissions.list_denied_paths),
                 journal=environment.journal,
             ),
@@ -599,8 +587,10 @@ class AgentFactory:
             raise AgentRequestRefused(str(error)) from error
         return agent_budget
 
-    def _build_prepared_agent(self, blueprint: AgentBlueprint, prompt: Message | None) -> PreparedAgent:
-        facts, agent = blueprint.facts, self._create_runner(blueprint)
+    def _build_prepared_agent(
+        self, blueprint: AgentBlueprint, permissions: PermissionEngine, prompt: Message | None
+    ) -> PreparedAgent:
+        facts, agent = blueprint.facts, self._create_runner(blueprint, permissions)
 
         async def release_agent_resources() -> RetainedWorktreeWork | None:
             blueprint.transcript.close()

@@ -65,34 +65,39 @@ class QuotaGuard:
 
 
 class ProgramAgents:
-    """Starts agents of a session for a program, and keeps the definitions that it passed."""
+    """Starts agents of a session for a program, and keeps the definitions that it passed.
 
-    def __init__(self, runtime: Runtime, supervisor: AgentSupervisor) -> None:
+    `given` are agents whose definitions the session already has; with `names_options`, errors name options of
+    the program instead of flags.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        supervisor: AgentSupervisor,
+        given: Sequence[Agent[Any]],
+        *,
+        names_options: bool,
+    ) -> None:
         self.runtime = runtime
         self.supervisor = supervisor
-        self._definitions: dict[str, Agent[Any]] = {}
+        self.names_options = names_options
+        self._definitions = {agent.name: agent for agent in given}
         self.start_refusal = ""
         """Reason why nothing more is started; empty if there is none."""
-        self.names_options = False
-        """True if a program opened the session, so that errors name its options instead of flags."""
 
     @property
     def lead(self) -> AgentRunner:
         return self.runtime.agents.running.lead
 
-    def add_definitions(self, agents: Sequence[Agent[Any]], *, names_options: bool = False) -> None:
-        """Add agents whose definitions the session already has. Raises `SettingsError`.
-
-        With `names_options`, errors name options of the program instead of flags.
-        """
-        self.names_options = names_options
-        if names_options:
+    def refuse_unknown_names(self) -> None:
+        """Raise `SettingsError` if a definition of the program names something that does not exist."""
+        if self.names_options:
             refuse_unknown_agent_types(self.runtime)
-        if names_options and not agents:
+        if self.names_options and not self._definitions:
             refuse_unknown_names_in_option(self.runtime.options.agents, self.runtime)
-        for agent in agents:
+        for agent in self._definitions.values():
             refuse_unknown_agent_names(agent, self.runtime)
-            self._definitions[agent.name] = agent
 
     async def start_agent(
         self,

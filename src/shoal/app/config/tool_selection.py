@@ -27,18 +27,17 @@ if TYPE_CHECKING:
 def build_session_tools(
     shells: BackgroundShellSupervisor,
     team_store: TeamStore,
-    extra_tools: Sequence[Tool],
     accept: AcceptanceRunner | None = None,
     find_lead_identity: LeadIdentityLookup | None = None,
     bash_limits: BashToolLimits | None = None,
-) -> dict[str, Tool]:
+) -> tuple[Tool, ...]:
     from shoal.tools.bash_tools import build_shell_tools
     from shoal.tools.file_tools import get_file_tools
     from shoal.tools.question_tool import get_question_tools
     from shoal.tools.task_tools import build_task_tools
     from shoal.tools.web_fetch_tool import build_web_tools
 
-    tools = (
+    return (
         *get_file_tools(),
         *build_shell_tools(shells, bash_limits),
         *build_web_tools(),
@@ -50,9 +49,7 @@ def build_session_tools(
             team_store.attempts,
             find_lead_identity,
         ),
-        *extra_tools,
     )
-    return {tool.schema.name: tool for tool in tools}
 
 
 def select_tools_by_name(tools: dict[str, Tool], names: Sequence[str] | None) -> dict[str, Tool]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from shoal.agent.agent_runner import AgentRunner
@@ -26,26 +26,23 @@ _ANTHROPIC = "anthropic"
 _OPENAI_PROVIDERS = ("openai", "openai-responses")
 
 
-def create_web_search_tool(
-    settings: Settings,
-    card: ModelCard,
-    tools: Mapping[str, Tool],
-    find_agent: Callable[[AgentId], AgentRunner],
-) -> Tool | None:
-    """Return the tool, or None if nothing can answer it. `tools` are those of the session."""
+def create_web_search_tools(
+    settings: Settings, card: ModelCard, find_agent: Callable[[AgentId], AgentRunner]
+) -> tuple[Tool, ...]:
+    """Return the tool, or nothing if nothing can answer it."""
     choice = settings.own.web_search or (PROVIDER if _has_provider_search(settings, card) else "")
     backend: WebSearchBackend
     if choice == PROVIDER:
         backend = _ProviderSearch(find_agent, settings)
     elif choice.startswith(MCP_PREFIX):
-        backend = _McpToolSearch(choice, tools)
+        backend = _McpToolSearch(choice, find_agent)
     elif choice.startswith(("https://", "http://")):
         from shoal.tools.search_service import HttpSearchService
 
         backend = HttpSearchService(choice, settings.environ)
     else:
-        return None
-    return build_web_search_tool(backend)
+        return ()
+    return (build_web_search_tool(backend),)
 
 
 def _has_provider_search(settings: Settings, card: ModelCard) -> bool:
@@ -101,14 +98,15 @@ class _ProviderSearch:
 class _McpToolSearch:
     """Passes the query to a tool of an MCP server."""
 
-    def __init__(self, name: str, tools: Mapping[str, Tool]) -> None:
+    def __init__(self, name: str, find_agent: Callable[[AgentId], AgentRunner]) -> None:
         self._name = name
-        self._tools = tools
+        self._find_agent = find_agent
 
     async def search(self, query: WebSearchQuery, context: ToolContext) -> ToolOutput:
         if query.is_restricted:
             return create_tool_error_output(format_session_notice("search_domains", tool=self._name))
-        found = self._tools.get(self._name)
+        agent = self._find_agent(AgentId(context.agent.agent))
+        found = agent.environment.session_tools.get(self._name)
         if found is None:
             return create_tool_error_output(format_session_notice("search_tool_missing", tool=self._name))
         return await found.run({"query": query.text}, context)

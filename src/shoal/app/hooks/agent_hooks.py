@@ -14,6 +14,7 @@ from shoal.app.definitions.agent_trust import is_agent_trusted
 from shoal.app.hooks.hook_sources import (
     are_definition_hooks_disabled,
     convert_to_subagent_stop_hook,
+    list_unused_settings,
     parse_definition_hooks,
 )
 from shoal.app.model_notices import format_session_notice
@@ -77,6 +78,7 @@ class HookRegistry:
         transcript: str,
         project: Path,
         configured: ParsedHooks,
+        live_settings: AutoReloadingSettings,
     ) -> None:
         self.runner = runner
         self.session = session
@@ -84,13 +86,14 @@ class HookRegistry:
         self.by_event: dict[HookEvent, tuple[Hook, ...]] = {}
         self.problems = configured.problems
         """Sentences about configured hooks that cannot be used."""
-        self.unused_parts = configured.unused
-        """Sentences about parts of configured hooks that are only a convenience."""
+        self.unused_settings = list_unused_settings(settings, configured)
+        """Sentences about settings and parts of configured hooks that are only a convenience."""
         self._prompt_listeners: tuple[Callable[[AgentId], None], ...] = ()
         self._settings = settings
         self.project = project
         self._skill_digests: set[str] = set()
-        self._live_settings: AutoReloadingSettings | None = None
+        self._live_settings = live_settings
+        self._is_reviewing_settings = False
         self._review_lock = asyncio.Lock()
         self._prompt_ids: IdGenerator | None = None
         self._prompt_id = ""
@@ -151,20 +154,20 @@ class HookRegistry:
         self._skill_digests.add(skill.digest)
         self.add(found.hooks)
 
-    def review_settings_with_hooks(self, live_settings: AutoReloadingSettings) -> None:
+    def start_settings_review(self) -> None:
         """Let hooks of `ConfigChange` decide whether changed settings apply, if there are any."""
         if "ConfigChange" in self.by_event:
-            self._live_settings = live_settings
-            live_settings.start_review()
+            self._is_reviewing_settings = True
+            self._live_settings.start_review()
 
     @property
     def is_reviewing_settings(self) -> bool:
-        return self._live_settings is not None
+        return self._is_reviewing_settings
 
     async def review_changed_settings(self, dispatcher: AgentHookDispatcher) -> None:
         """Run the hooks for each changed settings file; managed files apply in any case."""
         live_settings = self._live_settings
-        if live_settings is None:
+        if not self._is_reviewing_settings:
             return
         async with self._review_lock:
             changes = live_settings.list_changed_files()

@@ -233,13 +233,13 @@ def build_lead_worktree_tools(
     clock: Clock,
     ids: IdGenerator,
     is_hidden: Callable[[str], bool],
-) -> dict[str, Tool]:
+) -> tuple[Tool, ...]:
     """Build the tools with which the lead enters and leaves worktrees; none outside a git repository."""
     root = workspace.root
     if not any((each / ".git").exists() for each in (root, *root.parents)):
-        return {}
+        return ()
     mover = LeadWorktreeMover(workspace, settings, clock, ids.derive_generator(), is_hidden)
-    return {tool.schema.name: tool for tool in build_worktree_tools(mover)}
+    return tuple(build_worktree_tools(mover))
 
 
 def _is_same_directory(path: Path, other: Path) -> bool:

@@ -96,10 +96,9 @@ class LibrarySession(Session, Generic[AnswerT_co]):
 
         `opened_by` is the function that the program called, for errors.
         """
-        super().__init__(options)
+        super().__init__(options, agents, names_options=not by_command)
         self._by_command = by_command
         self._opened_by = opened_by
-        self._given_agents = tuple(agents)
         self._is_entered = self._is_closed = False
         self._host: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
@@ -110,7 +109,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            if name in {"parts", "_tasks", "_ids"}:
+            if name in {"parts", "_tasks", "_turns", "_ids"}:
                 raise RuntimeError(_NOT_OPEN)
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
@@ -127,7 +126,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         if not self._by_command:
             self.notes[:] = map(name_options_in_text, self.notes)
         try:
-            self.workflows.agents.add_definitions(self._given_agents, names_options=not self._by_command)
+            self.workflows.agents.refuse_unknown_names()
         except BaseException:
             await super().__aexit__(None, None, None)
             raise
@@ -196,9 +195,9 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         self.workflows.refuse_call_in_program("session.run()", "flow.agent()")
         last, loop = self._last_turn, asyncio.get_running_loop()
         is_after_abandoned = last is not None and last.is_abandoned and self.is_busy
-        start_turn = self._run_after_current_turn if is_after_abandoned else self._start_turn
-        turn = self._last_turn = start_turn(prompt, lambda: self._end_abandoned_turn(loop))
-        turn.on_error = self._name_options
+        start_turn = self._run_after_current_turn if is_after_abandoned else self._turns.start_turn
+        turn = start_turn(prompt, lambda: self._end_abandoned_turn(loop), self._name_options)
+        self._last_turn = turn
         return cast("Turn[AnswerT_co]", turn)
 
     @check_keywords("session.steer()")
@@ -230,10 +229,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
 
     @check_keywords("session.next_turn()")
     async def next_turn(self, *, wait_for_input: bool = False) -> Turn[AnswerT_co] | None:
-        turn = await super().next_turn(wait_for_input=wait_for_input)
-        if turn is not None:
-            turn.on_error = self._name_options
-        return cast("Turn[AnswerT_co] | None", turn)
+        return cast("Turn[AnswerT_co] | None", await super().next_turn(wait_for_input=wait_for_input))
 
     @overload
     async def spawn(
@@ -408,16 +404,19 @@ class LibrarySession(Session, Generic[AnswerT_co]):
             loop.call_soon_threadsafe(interrupt_soon)
 
     def _run_after_current_turn(
-        self, prompt: str | Message | SlashCommandInvocation | None, on_abandoned: Callable[[], None]
+        self,
+        prompt: str | Message | SlashCommandInvocation | None,
+        on_abandoned: Callable[[], None],
+        on_error: Callable[[ShoalError], None],
     ) -> Turn[Any]:
         """Start a turn as soon as the abandoned one has ended."""
-        abandoned, channel = self._running, EventChannel()
+        abandoned, channel = self._turns.running, EventChannel()
 
         async def run_and_forward() -> None:
             try:
                 if abandoned is not None:
                     await asyncio.wait([abandoned])
-                async for event in self._start_turn(prompt):
+                async for event in self._turns.start_turn(prompt):
                     await channel.put(event)
             finally:
                 channel.close()
@@ -428,4 +427,4 @@ class LibrarySession(Session, Generic[AnswerT_co]):
             await self.interrupt()
 
         task = self._tasks.create_task(run_and_forward())
-        return Turn(channel, task, interrupt_forwarded, self._options.output, on_abandoned)
+        return Turn(channel, task, interrupt_forwarded, self._options.output, on_abandoned, on_error)

@@ -28,6 +28,7 @@ from shoal.app.library.team_report import (
     is_startable,
 )
 from shoal.app.model_notices import format_session_notice
+from shoal.app.settings.configured_store import open_home_store
 from shoal.app.settings.settings import resolve_shoal_home
 from shoal.app.teams.board_changes import add_board_task
 from shoal.app.teams.journaled_board import JournaledTaskBoard
@@ -41,7 +42,6 @@ from shoal.core.teams.team_operations import TeammateStatusSnapshot
 from shoal.core.text.name_suggestions import suggest_name
 from shoal.runs.agent_registry import LEAD_NAMES
 from shoal.runs.event_channel import EventChannel
-from shoal.stores.store_choice import open_store
 from shoal.team.session_teams import SessionTeams
 from shoal.wire.settings_codec import TeammateMode
 
@@ -63,6 +63,9 @@ class Team:
     stays on disk: `Team.resume` continues it, even after a crash.
     """
 
+    _roster: TeamRoster | None = None
+    """Roster of an earlier process, if the team is resumed."""
+
     @check_keywords("shoal.Team()", SharedOptions)
     def __init__(
         self,
@@ -83,8 +86,6 @@ class Team:
         self._lead = lead
         self._backend = backend
         self._given: dict[str, Any] = dict(options)
-        self._roster: TeamRoster | None = None
-        """Roster of an earlier process, if the team is resumed."""
         self._session: LibrarySession[Any] | None = None
         self._is_started = False
         self._work: asyncio.Task[None] | None = None
@@ -129,9 +130,7 @@ class Team:
             refuse_missing_program_options(stored, options)
         merged: Any = {**({} if stored is None else stored.options), **options}
         backend: Any = None if stored is None else stored.backend
-        team = cls(name, members=members, lead=lead, backend=backend, **merged)
-        team._roster = roster
-        return team
+        return _ResumedTeam(roster, name, members=members, lead=lead, backend=backend, **merged)
 
     async def __aenter__(self) -> Team:
         if self._is_hosted:
@@ -526,7 +525,7 @@ async def _find_stored_team(
     cwd = Path.cwd() if built.cwd is None else built.cwd
     environ = resolve_environment(built, cwd)
     home = resolve_shoal_home(os.environ if environ is None else environ, cwd)
-    store = open_store(home if built.store is None else built.store)
+    store = open_home_store(home, built.store, cwd=cwd, environ=environ)
     try:
         team = parse_team_name(name)
     except InvalidName as error:
@@ -566,6 +565,12 @@ def _list_started_members(session: LibrarySession[Any], team: str) -> set[str]:
         for record in session.journal.read_records()
         if isinstance(record.event, AgentStarted) and record.event.team == team
     }
+
+
+class _ResumedTeam(Team):
+    def __init__(self, roster: TeamRoster, name: str, **given: Any) -> None:
+        super().__init__(name, **given)
+        self._roster = roster
 
 
 class TeamResumption:

@@ -54,8 +54,11 @@ def choose_background_model(settings: Settings, parent: ModelCard, name: str) ->
 class SubagentModelResolver:
     """Resolves and opens the models of child agents; each model is opened once per session."""
 
-    def __init__(self, settings: Settings, choose_model: Callable[[str], Awaitable[Model]]) -> None:
-        self._choose_model = choose_model
+    def __init__(
+        self, settings: Settings, choose_model: Callable[[str | Model | None], Awaitable[Model]]
+    ) -> None:
+        self.choose_model = choose_model
+        self._settings = settings
         self._models: dict[str, Model] = {}
 
         @lru_cache(maxsize=64)
@@ -72,5 +75,9 @@ class SubagentModelResolver:
         if name is None or name in (parent.card.id, format_qualified_model_name(parent)):
             return parent
         if name not in self._models:
-            self._models[name] = await self._choose_model(name)
+            self._models[name] = await self.choose_model(name)
         return self._models[name]
+
+    async def load_background_model(self, parent: Model, name: str) -> Model:
+        """Return a model for small questions: the named one, or the provider's small model."""
+        return await self.load_model(parent, choose_background_model(self._settings, parent.card, name))

@@ -39,7 +39,6 @@ from shoal.app.settings.settings_trust import (
 from shoal.app.settings.settings_writer import edit_json_file, find_settings_path
 from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.core.clock import SystemClock
-from shoal.core.conversation.tools import ToolRegistry
 from shoal.core.errors import MissingPackageExtra, SettingsError
 from shoal.core.extensions.mcp_servers import McpHttpConfig, McpServerConfig, McpServerStatus, McpStdioConfig
 from shoal.tools.mcp.client_context import CONNECT_TIMEOUT
@@ -140,10 +139,7 @@ class McpServerAdmin:
                 async with SessionMcpServerManager(
                     probed,
                     host,
-                    ToolRegistry(),
                     startup_wait=2 * CONNECT_TIMEOUT,
-                    is_trusted=lambda _: False,
-                    is_permitted=lambda _: False,
                 ) as servers:
                     await servers.wait_until_ready()
                     return servers.list_statuses()

@@ -11,12 +11,9 @@ from shoal.agent.agent_runner import BYTES_PER_TOKEN, AgentLoopState, AgentRunne
 from shoal.agent.agent_texts import load_prompt
 from shoal.agent.model_call import ask_other_model, call_model
 from shoal.agent.tool_calls import run_tool_for_hook
-from shoal.app.config.session_config import ModelChooser
 from shoal.app.mcp.mcp_servers import SessionMcpServerManager
 from shoal.app.model_notices import format_session_notice
-from shoal.app.models.child_model import SubagentModelResolver, choose_background_model
-from shoal.app.settings.settings import Settings
-from shoal.core.budgets.budget import Budget
+from shoal.app.models.child_model import SubagentModelResolver
 from shoal.core.conversation.messages import Message, ToolResultBlock, ToolUseBlock, user_message
 from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.conversation.tools import Tool
@@ -39,29 +36,19 @@ class HookToolCallError(ShoalError):
 
 
 class SessionHookServices:
-    """`tools` are those of the session, which grow while it runs."""
+    """Answers hooks at the cost, and with the tools, of the agent whose event they are about."""
 
     def __init__(
-        self,
-        settings: Settings,
-        choose_model: ModelChooser,
-        budget: Budget,
-        tools: Mapping[str, Tool],
-        servers: SessionMcpServerManager,
-        running_agents: RunningAgents,
+        self, models: SubagentModelResolver, servers: SessionMcpServerManager, running_agents: RunningAgents
     ) -> None:
-        self._settings = settings
-        self._model_resolver = SubagentModelResolver(settings, choose_model)
-        self._budget = budget
-        self._tools = tools
+        self._models = models
         self._servers = servers
         self._running_agents = running_agents
 
     async def ask_model(self, prompt: str, model: str, *, agent: AgentId, can_read: bool) -> str:
         runner = self._find_runner(agent)
-        name = choose_background_model(self._settings, runner.model.card, model)
-        judge = await self._model_resolver.load_model(runner.model, name)
-        self._budget.require_priced_model(judge.card, runner.identity.kind)
+        judge = await self._models.load_background_model(runner.model, model)
+        runner.budget.budget.require_priced_model(judge.card, runner.identity.kind)
         if not can_read:
             return await ask_other_model(runner, judge, system=load_prompt("hook_judge"), text=prompt)
         tools = {name: tool for name in _READ_TOOLS if (tool := runner.tools.get(name)) is not None}
@@ -72,10 +59,11 @@ class SessionHookServices:
         runner = self._find_runner(agent)
         await self._servers.wait_until_ready()
         name = format_mcp_tool_name(action.server, action.tool)
-        if name not in self._tools:
+        tools = runner.environment.session_tools
+        if name not in tools:
             # The first request does not wait for every server.
             await self._servers.wait_until_settled()
-        tool = self._tools.get(name)
+        tool = tools.get(name)
         if tool is None:
             raise HookToolCallError(
                 format_session_notice("hook_tool_missing", server=action.server, tool=action.tool)

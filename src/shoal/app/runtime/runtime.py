@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from hashlib import sha256
 from pathlib import Path
@@ -15,14 +15,13 @@ from shoal.agent.agent_runner import BYTES_PER_TOKEN, AgentRunner, LoopLimits
 from shoal.agent.tool_calls import run_unrecorded_tool_call
 from shoal.app.config.lead_agent import describe_lead_agent_origin
 from shoal.app.config.session_config import (
-    ModelChooser,
     OpenedSessionStore,
     SessionConfig,
     create_model_chooser,
     open_session_store,
 )
 from shoal.app.config.tool_selection import build_session_tools, split_permission_rule_flags
-from shoal.app.config.web_search import create_web_search_tool
+from shoal.app.config.web_search import create_web_search_tools
 from shoal.app.definitions.bundled_docs import find_bundled_docs_directory
 from shoal.app.hooks.agent_hooks import (
     VARIABLES_DIRECTORY,
@@ -36,6 +35,7 @@ from shoal.app.isolation.lead_worktree import build_lead_worktree_tools
 from shoal.app.isolation.sandbox_policies import create_sandbox_selection
 from shoal.app.mcp.deferred_tools import ToolDeferral
 from shoal.app.mcp.mcp_servers import SessionMcpServerManager
+from shoal.app.models.child_model import SubagentModelResolver
 from shoal.app.options import AgentExtras, Options
 from shoal.app.runtime.event_bus import EventBus, EventCallback
 from shoal.app.runtime.hook_services import SessionHookServices
@@ -61,7 +61,7 @@ from shoal.core.agents.subagents import ShellCommandResult
 from shoal.core.budgets.budget import Budget
 from shoal.core.clock import Clock
 from shoal.core.conversation.messages import ToolUseBlock
-from shoal.core.conversation.tools import Tool, ToolRegistry
+from shoal.core.conversation.tools import Tool
 from shoal.core.errors import AgentRequestRefused, SettingsError, ShoalError
 from shoal.core.events import FileChanged
 from shoal.core.extensions.hooks import Hook, ShellCommandHookAction
@@ -106,10 +106,9 @@ _EARLY_HOOK_EVENTS = frozenset(("InstructionsLoaded", "SessionStart", "Setup", "
 
 
 class TaskAcceptanceCommandRunner:
-    """`find_agent` returns a working agent; `tools` are those of the session, not of the agent."""
+    """Runs acceptance commands with the tools of the session; `find_agent` returns a working agent."""
 
-    def __init__(self, tools: Mapping[str, Tool], find_agent: Callable[[AgentId], AgentRunner]) -> None:
-        self._tools = tools
+    def __init__(self, find_agent: Callable[[AgentId], AgentRunner]) -> None:
         self._find_agent = find_agent
 
     async def run_for_task_owner(self, command: str, owner: AgentIdentity) -> tuple[ShellCommandResult, str]:
@@ -122,14 +121,15 @@ class TaskAcceptanceCommandRunner:
             name="Bash",
             input={"command": command, "timeout": COMMAND_TIMEOUT_MS},
         )
-        output = await run_unrecorded_tool_call(agent, call, self._tools["Bash"])
+        output = await run_unrecorded_tool_call(agent, call, agent.environment.session_tools["Bash"])
         exit_code = (output.data or {}).get("exit_code", 126)
         return ShellCommandResult(command=command, exit_code=exit_code), output.text[-_TAIL_LENGTH:]
 
 
 def create_unattended_permission_check(
-    settings: Settings, workspace: Workspace, tools: Mapping[str, Tool], agent: AgentIdentity
+    settings: Settings, workspace: Workspace, agent: AgentIdentity
 ) -> Callable[[Question], bool]:
+    """Return a check of the rules in `unattendedAllow`, for questions that no person can answer."""
     no_rules = PermissionRuleSet(is_closed=settings.permissions.rules.is_closed)
     rules = add_permission_flag_rules(no_rules, allow=settings.own.unattended_allow, deny=())
     engine = PermissionEngine(workspace, mode="dontAsk", rules=rules, home=settings.home)
@@ -138,8 +138,8 @@ def create_unattended_permission_check(
         if not isinstance(question, PermissionQuestion) or not rules.allow:
             return False
         call = ToolUseBlock(id=question.tool_use_id, name=question.tool, input=question.input)
-        # An agent's own MCP servers have tools that the session does not know.
-        return isinstance(engine.decide_tool_call(call, tools.get(question.tool), agent), AllowDecision)
+        # In this mode only the rules decide, whatever the tool is.
+        return isinstance(engine.decide_tool_call(call, None, agent), AllowDecision)
 
     return is_allowed_unattended
 
@@ -244,12 +244,12 @@ class Runtime(Struct, frozen=True, kw_only=True):
     events: EventBus
     store: OpenedSessionStore
     team_store: TeamStore
-    choose_model: ModelChooser
+    models: SubagentModelResolver
     budget: Budget
     question_broker: SessionQuestionBroker
     hooks: HookRegistry
-    tools: ToolRegistry
-    """Tools from which agents get their own."""
+    tools: tuple[Tool, ...]
+    """Tools that need no supervisor; the session builder adds the others."""
     servers: SessionMcpServerManager
     knowledge: SkillsAndInstructions
     lead: LeadServices
@@ -273,22 +273,23 @@ class Runtime(Struct, frozen=True, kw_only=True):
 async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Runtime:
     """Open the services; `exit_stack` closes them in reverse order. Raises `ShoalError`."""
     options, settings, ids = config.options, config.settings, config.ids
-    choose_model = create_model_chooser(config, exit_stack, (model_notes := list[str]()).append)
-    model = await choose_model(options.model)
+    models = SubagentModelResolver(
+        settings, create_model_chooser(config, exit_stack, (model_notes := list[str]()).append)
+    )
+    model = await models.choose_model(options.model)
     store = open_session_store(config, exit_stack)
     events = EventBus(store.journal, _open_debug_log(config, exit_stack))
     identity = AgentIdentity(session=config.history.session, name=options.name, team=options.team)
     granted = (*options.add_dirs, *settings.permissions.rules.directories)
     workspaces = _create_workspace_allocator(config, store, events, exit_stack)
     workspace = _create_lead_workspace(config, store, granted, events, workspaces.leases)
-    tools = ToolRegistry()
     question_broker = SessionQuestionBroker(
         store.questions,
         clock=options.clock,
         emit=events.emit_event,
         attended=options.attended or options.on_question is not None,
         answer_timeout=settings.own.question_patience,
-        is_preapproved=create_unattended_permission_check(settings, workspace, tools, identity),
+        is_preapproved=create_unattended_permission_check(settings, workspace, identity),
     )
     processes, process_notes = _create_process_launcher(config)
     exit_stack.push_async_callback(processes.aclose)
@@ -309,7 +310,7 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
         events.note,
     )
     running_agents, teams_by_leader = RunningAgents(), TeamsByLeader()
-    servers = create_mcp_servers(config, workspace, processes, store.directory, tools, events)
+    servers = create_mcp_servers(config, workspace, processes, store.directory, events)
     budget = open_session_budget(config, model, store, events)
     hooks = _create_hook_registry(
         config,
@@ -317,31 +318,28 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
         processes,
         events,
         store.directory,
-        SessionHookServices(settings, choose_model, budget, tools, servers, running_agents),
+        SessionHookServices(models, servers, running_agents),
         live_settings,
     )
     team_store = _open_team_store(config, events, exit_stack)
     plan_registry = AgentPlanRegistry(settings, ids.derive_generator(), running_agents, events.emit_event)
     scheduler = await _open_scheduler(config, queue, hooks, events, exit_stack)
-    acceptance = TaskAcceptanceCommandRunner(tools, running_agents.require_agent)
-    extra_tools = (
+    acceptance = TaskAcceptanceCommandRunner(running_agents.require_agent)
+    find_lead_identity = teams_by_leader.find_lead_identity if settings.own.team_depth > 1 else None
+    tools = (
+        *build_session_tools(
+            shells,
+            team_store,
+            acceptance.run_for_task_owner,
+            find_lead_identity,
+            _create_bash_limits(settings),
+        ),
         *build_plan_tools(plan_registry.get_plan),
         *build_schedule_tools(scheduler, attended=options.attended or config.assistant),
         *select_permitted_mcp_tools(options.tools, settings),
+        *_build_lead_worktree_tools(config, workspace, permissions),
+        *create_web_search_tools(settings, model.card, running_agents.require_agent),
     )
-    tools |= build_session_tools(
-        shells,
-        team_store,
-        extra_tools,
-        acceptance.run_for_task_owner,
-        teams_by_leader.find_lead_identity if settings.own.team_depth > 1 else None,
-        _create_bash_limits(settings),
-    )
-    if options.lead_channel is None:
-        is_hidden = permissions.build_unreadable_file_filter("Read", str(workspace.root))
-        tools |= build_lead_worktree_tools(workspace, settings, options.clock, ids, is_hidden)
-    web_search = create_web_search_tool(settings, model.card, tools, running_agents.require_agent)
-    tools |= {} if web_search is None else {web_search.schema.name: web_search}
     await exit_stack.enter_async_context(servers)
     knowledge = load_skills_and_instructions(
         config, permissions, hooks, servers, running_agents, model.card.window, events
@@ -353,7 +351,7 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
         events=events,
         store=store,
         team_store=team_store,
-        choose_model=choose_model,
+        models=models,
         budget=budget,
         question_broker=question_broker,
         hooks=hooks,
@@ -387,6 +385,15 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
         ),
         inbox=InboxServices(queue=queue, scheduler=scheduler, notice_ids=notice_ids),
     )
+
+
+def _build_lead_worktree_tools(
+    config: SessionConfig, workspace: LocalWorkspace, permissions: PermissionEngine
+) -> tuple[Tool, ...]:
+    if config.options.lead_channel is not None:
+        return ()
+    is_hidden = permissions.build_unreadable_file_filter("Read", str(workspace.root))
+    return build_lead_worktree_tools(workspace, config.settings, config.options.clock, config.ids, is_hidden)
 
 
 def _create_lead_workspace(
@@ -572,6 +579,7 @@ def _create_hook_registry(
         transcript=str(history.store.get_transcript_path(LEAD_ID) or ""),
         project=workspace.root,
         configured=configured,
+        live_settings=live_settings,
     )
     if options.begun is not None:
         hooks.add(configured.hooks)
@@ -581,7 +589,7 @@ def _create_hook_registry(
             for hook in configured.hooks
         ):
             processes.start_guardian_early()
-    hooks.review_settings_with_hooks(live_settings)
+    hooks.start_settings_review()
     return hooks
 
 

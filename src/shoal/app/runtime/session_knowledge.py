@@ -80,7 +80,6 @@ def load_skills_and_instructions(
         invoker=SkillInvoker(
             skills,
             trust,
-            tools=servers.tools,
             running_agents=running_agents,
             cwd=cwd,
             hooks=hooks,
@@ -88,7 +87,7 @@ def load_skills_and_instructions(
         ),
         catalog_changes=AgentAndSkillChangeReporter(config.definitions, skills),
         instructions=instructions,
-        mentions=MentionExpander(servers.tools, config.definitions.resolve_agent_name),
+        mentions=MentionExpander(config.definitions.resolve_agent_name),
         path_instructions=path_instructions,
         output_style=choose_output_style(settings, cwd, config.plugins.list_style_dirs()),
         memory=memory,

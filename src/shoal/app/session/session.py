@@ -9,12 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import structs
-
 from shoal.agent import compaction
 from shoal.agent.agent_texts import load_prompt
 from shoal.agent.forks import ask_model_outside_conversation, suggest_next_prompt
-from shoal.agent.loop import LoopResult
 from shoal.app.config.session_memory import SessionMemory
 from shoal.app.options import Options
 from shoal.app.session import (
@@ -28,17 +25,14 @@ from shoal.app.session.turn import (
     LastWorkingPermissionModeTracker,
     StoppedAgentsAndCommands,
     Turn,
-    run_structured_turn,
+    TurnRunner,
 )
 from shoal.app.session.typed_commands import SlashCommandInvocation
-from shoal.core.agents.identity import assume_identity
 from shoal.core.agents.subagents import AgentMessageDeliveryReceipt, AgentStatusSnapshot
 from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.conversation.messages import Message, user_message
 from shoal.core.core_texts import format_end_reason
-from shoal.core.errors import ModelError, StateFileError
 from shoal.core.events import (
-    PREVIEW_LENGTH,
     Event,
     InboxItemMode,
     JournaledEvent,
@@ -47,25 +41,21 @@ from shoal.core.events import (
     PermissionModeChanged,
     QueueItemAdded,
     QueueItemWithdrawn,
-    RunFinished,
     SessionEnded,
-    TurnEnded,
-    TurnStarted,
 )
 from shoal.core.ids import LEAD_ID, AgentId, SessionId
 from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.core.task_groups import (
     exit_task_group_unwrapping_one_error,
     race_coroutines,
-    uncancel_current_task,
 )
 from shoal.runs.agent_registry import LEAD_NAMES
-from shoal.runs.event_channel import EventChannel
 from shoal.team.session_teams import SessionTeams
 from shoal.wire.notification_text import format_mail_message
 
 if TYPE_CHECKING:
     from shoal.agent.agent_runner import AgentRunner
+    from shoal.app.agents.agent import Agent
     from shoal.app.config.journal_recovery import RecoveredSessionState
     from shoal.app.config.session_config import SessionConfig
     from shoal.app.config.undo_history import UndoableTurn
@@ -90,7 +80,6 @@ if TYPE_CHECKING:
 GATHER_INTERVAL = 0.05
 """Maximum seconds between two messages that share one turn."""
 GATHER_TIMEOUT = 0.2
-INTERRUPTED_TEXT = "[The user interrupted this turn.]"
 
 
 class Session:
@@ -99,11 +88,12 @@ class Session:
     parts: SessionParts
     """Parts of the open session."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(
+        self, options: Options, agents: Sequence[Agent[Any]] = (), *, names_options: bool = False
+    ) -> None:
+        """`agents` are those of a program; with `names_options`, errors name its options and not flags."""
         self._options, self._exit = options, AsyncExitStack()
-        self._channel: EventChannel | None = None
-        self._running: asyncio.Task[None] | None = None
-        self._is_interrupted = self._reporting_end = False
+        self._agents, self._names_options = tuple(agents), names_options
         self._last_mode = LastWorkingPermissionModeTracker()
         self.stop_requested = asyncio.Event()
         """Set when a program asked the run to end; the surface ends it."""
@@ -152,7 +142,7 @@ class Session:
 
     @property
     def is_busy(self) -> bool:
-        return self._running is not None
+        return self._turns.running is not None
 
     @property
     def clock(self) -> Clock:
@@ -278,10 +268,13 @@ class Session:
         from shoal.app.session.session_builder import build_session_parts, connect_session
 
         try:
-            self.parts = await build_session_parts(self._options, self._exit)
+            self.parts = await build_session_parts(
+                self._options, self._exit, self._agents, names_options=self._names_options
+            )
             self._options = self.runtime.options
             self._ids = self.agent.ids.derive_generator()
             self._tasks = await asyncio.TaskGroup().__aenter__()
+            self._turns = TurnRunner(self, self._tasks)
             await connect_session(self, self._exit)
             self._exit.push_async_exit(partial(exit_task_group_unwrapping_one_error, self._tasks))
             self._exit.callback(self.questions.late_answers.close)
@@ -332,22 +325,7 @@ class Session:
 
     def run(self, prompt: str | Message | SlashCommandInvocation | None) -> Turn[Any]:
         """Start a turn and return its events. Without a prompt it handles the queued items."""
-        return self._start_turn(prompt)
-
-    def _start_turn(
-        self,
-        prompt: str | Message | SlashCommandInvocation | None,
-        on_abandoned: Callable[[], None] | None = None,
-    ) -> Turn[Any]:
-        self._require_no_running_turn()
-        message = user_message(prompt) if isinstance(prompt, str) else prompt
-        channel = self._channel = self.runtime.events.open_turn_channel()
-        task = self._running = self._tasks.create_task(self._run_turn(message, channel))
-        return Turn(channel, task, self.interrupt, self._options.output, on_abandoned)
-
-    def _require_no_running_turn(self) -> None:
-        if self._running is not None:
-            raise RuntimeError("A turn is already running. Wait for it, steer it or interrupt it.")
+        return self._turns.start_turn(prompt)
 
     async def next_turn(self, *, wait_for_input: bool = False) -> Turn[Any] | None:
         """Return the next turn triggered by a queued item, waiting while agents and hooks work; None if none.
@@ -451,23 +429,11 @@ class Session:
 
     async def interrupt(self) -> bool:
         """End the running turn but not the session; False if none is running."""
-        task, channel = self._running, self._channel
-        if task is None or channel is None or task is asyncio.current_task():
-            return False
-        # A task that is canceled before its first step never runs, and would never report its end.
-        await asyncio.sleep(0)
-        if task.done():
-            return False
-        channel.remove_capacity_limit()
-        if not self._reporting_end:
-            self._is_interrupted = True
-            task.cancel()
-        await asyncio.wait([task])
-        return True
+        return await self._turns.interrupt()
 
     async def compact(self, instructions: str = "") -> None:
         """Replace the conversation with a summary of itself."""
-        self._require_no_running_turn()
+        self._turns.require_no_running_turn()
         await compaction.compact_conversation(self.agent, "manual", instructions=instructions)
 
     async def ask_side_question(self, question: str) -> str:
@@ -480,7 +446,7 @@ class Session:
 
     async def set_model(self, name: str | None) -> None:
         """Use another model from the next request on; None means the model that the session started with."""
-        model = await self.runtime.choose_model(name or self._options.model)
+        model = await self.runtime.models.choose_model(name or self._options.model)
         self.agent.budget.require_priced_model(model.card)
         self.agent.set_model(model)
 
@@ -511,7 +477,7 @@ class Session:
         from shoal.app.session.session_changes import undo_turn
 
         if conversation:
-            self._require_no_running_turn()
+            self._turns.require_no_running_turn()
         return await undo_turn(self, turn, conversation=conversation)
 
     def move_to_background(self, agent: str | None = None) -> tuple[AgentId, ...]:
@@ -576,102 +542,6 @@ class Session:
             if not self._has_running_agents:
                 return
 
-    async def _run_turn(self, prompt: Message | SlashCommandInvocation | None, channel: EventChannel) -> None:
-        agent = self.agent
-        budget = agent.budget.budget
-        if prompt is not None:
-            self.runtime.hooks.on_prompt(LEAD_ID)
-        assume_identity(agent.identity, agent.environment.workspace)
-        self.runtime.events.start_turn()
-        started_at, api_before, usage_before = agent.clock.monotonic(), agent.state.api_seconds, budget.usage
-        replies_before = agent.state.reply_count
-        error: Exception | None = None
-        try:
-            result, error = await self._run_turn_to_result(prompt)
-            # From here on it cannot be interrupted: it only waits for its reader.
-            self._reporting_end = True
-            self.supervisor.announce_missed_results(LEAD_ID, result.interrupted_results)
-            # An interrupted turn cannot report this itself.
-            result = structs.replace(result, requests=agent.state.reply_count - replies_before)
-            milliseconds = round((agent.clock.monotonic() - started_at) * 1000)
-            await self._record_turn_end(result, milliseconds)
-            finished = RunFinished(
-                agent=agent.identity.agent,
-                reason=result.reason,
-                limit=result.limit,
-                text=result.text,
-                detail=result.detail,
-                requests=result.requests,
-                usage=budget.usage - usage_before,
-                cost_usd=budget.usd if budget.is_priced else None,
-                duration_ms=milliseconds,
-                duration_api_ms=round((agent.state.api_seconds - api_before) * 1000),
-                output=None
-                if self.runtime.config.structured_output is None
-                else self.runtime.config.structured_output.answer,
-                error=error,
-            )
-            self.runtime.events.notify_subscribers(finished)
-            await channel.put(finished)
-        finally:
-            self._running = None
-            self._is_interrupted = self._reporting_end = False
-            channel.close()
-
-    async def _run_turn_to_result(
-        self, prompt: Message | SlashCommandInvocation | None
-    ) -> tuple[LoopResult, Exception | None]:
-        """Run a turn; expected ends are values, anything else is a bug and is raised."""
-        try:
-            self.runtime.lead.workspace.set_checkpoint_turn(self.turn)
-            await self.publish_event(
-                TurnStarted(
-                    agent=self.agent.identity.agent,
-                    turn=self.turn,
-                    prompt="" if prompt is None else prompt.text[:PREVIEW_LENGTH],
-                    after=self.agent.conversation.last_entry,
-                )
-            )
-            # A turn that ended on a full disk could not close its calls.
-            self.supervisor.announce_missed_results(
-                LEAD_ID, self.agent.conversation.add_interrupted_call_results()
-            )
-            async with self.agent.clock.deadline(self.seconds_until_deadline):
-                if (stopped := await self.parts.lifecycle_hooks.add_start_hook_context()) is not None:
-                    return stopped, None
-                await self.runtime.servers.wait_until_ready()
-                return await run_structured_turn(self, prompt), None
-        except asyncio.CancelledError:
-            if not self._is_interrupted:
-                raise
-            uncancel_current_task()
-            result = LoopResult(reason="interrupted", detail="interrupted by the user")
-            return self._close_open_tool_calls(result), None
-        except TimeoutError:
-            limit = self._options.deadline or 0
-            return self._close_open_tool_calls(
-                LoopResult(reason="deadline", detail=f"the deadline of {limit:g} s has passed")
-            ), None
-        except ModelError as error:
-            # A provider may echo secrets of the request.
-            error.args = (self.runtime.settings.secret_redactor.redact_text(str(error)),)
-            return self._close_open_tool_calls(LoopResult(reason="model_error", detail=str(error))), error
-        except StateFileError as error:
-            return LoopResult(reason="store_error", detail=str(error)), error
-
-    def _close_open_tool_calls(self, result: LoopResult) -> LoopResult:
-        """Give every open call a result, so that the conversation can continue."""
-        try:
-            self.supervisor.announce_missed_results(
-                LEAD_ID, self.agent.conversation.add_interrupted_call_results()
-            )
-            if result.reason == "interrupted":
-                self.agent.conversation.add_message(user_message(INTERRUPTED_TEXT), meta=True)
-        except StateFileError as error:
-            # A resume closes the open calls as well.
-            return LoopResult(reason="store_error", detail=f"{result.detail}; {error}")
-        return result
-
     @property
     def is_past_deadline(self) -> bool:
         """True if the deadline has passed."""
@@ -682,19 +552,3 @@ class Session:
         if self._options.deadline is None:
             return float("inf")
         return self.runtime.config.started_at + self._options.deadline - self.agent.clock.monotonic()
-
-    async def _record_turn_end(self, result: LoopResult, milliseconds: int) -> None:
-        event = TurnEnded(
-            agent=self.agent.identity.agent,
-            turn=self.turn,
-            reason=result.reason,
-            requests=result.requests,
-            detail=result.detail,
-            duration_ms=milliseconds,
-        )
-        try:
-            await self.publish_event(event)
-        except StateFileError:
-            # The journal is what failed: the caller still gets its `RunFinished` event.
-            if result.reason != "store_error":
-                raise

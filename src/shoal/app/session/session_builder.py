@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -42,13 +42,15 @@ from shoal.app.mcp.mcp_channels import McpChannelMessageQueue
 from shoal.app.model_notices import format_session_notice
 from shoal.app.options import Options
 from shoal.app.run_access.run_handle import CrossSessionMessenger
+from shoal.app.run_access.stored_runs import list_reachable_runs
 from shoal.app.runtime.runtime import Runtime, open_runtime
 from shoal.app.session.control_handler import handle_control_command
 from shoal.app.session.lifecycle_hooks import SessionLifecycleHookRunner
 from shoal.app.settings.configured_rules import find_skipped_flag_rules
 from shoal.app.workflows.workflow_supervisor import WorkflowSupervisor
 from shoal.core.agents.agent_definitions import AgentCapabilities
-from shoal.core.conversation.tools import Tool
+from shoal.core.conversation.model_requests import ToolSchema
+from shoal.core.conversation.tools import Tool, ToolRegistry
 from shoal.core.errors import AgentRequestRefused, SettingsError, ShoalError
 from shoal.core.extensions.hooks import BackgroundHookNotice
 from shoal.core.ids import LEAD_ID, LEAD_KIND, AgentId
@@ -71,6 +73,7 @@ from shoal.tools.team_tools import build_team_tools
 from shoal.tools.workflow_tool import build_workflow_tool
 
 if TYPE_CHECKING:
+    from shoal.app.agents.agent import Agent
     from shoal.app.session.session import Session
     from shoal.team.members.member_host import MemberHost
 
@@ -123,6 +126,8 @@ class SessionParts(Struct, frozen=True, kw_only=True):
     """Parts of a session."""
 
     runtime: Runtime
+    tools: ToolRegistry
+    """Tools from which agents get their own."""
     lead: AgentRunner
     supervisor: AgentSupervisor
     teams: SessionTeams | MemberHost
@@ -136,19 +141,26 @@ class SessionParts(Struct, frozen=True, kw_only=True):
     """Texts that a new session's lead gets before the first prompt; empty after that."""
 
 
-async def build_session_parts(options: Options, exit_stack: AsyncExitStack) -> SessionParts:
+async def build_session_parts(
+    options: Options, exit_stack: AsyncExitStack, agents: Sequence[Agent[Any]] = (), *, names_options: bool
+) -> SessionParts:
     """Build the parts of a session; `exit_stack` closes them in reverse order. Raises `ShoalError`."""
     config = load_session_config(options, exit_stack)
     runtime = await open_runtime(config, exit_stack)
-    supervisor, teams, workflows = _create_supervisor_and_teams(runtime)
+    supervisor, teams = _create_supervisor_and_teams(runtime)
+    workflows = WorkflowSupervisor(ProgramAgents(runtime, supervisor, agents, names_options=names_options))
     await exit_stack.enter_async_context(supervisor)
     await exit_stack.enter_async_context(teams)
     await exit_stack.enter_async_context(workflows)
-    lead = _create_lead(runtime, teams)
-    runtime.agents.running.set_lead(lead)
-    runtime.servers.subscribe_to_tool_changes(lambda: lead.set_tools(*_select_lead_tools(runtime)))
+    tools = _create_tool_registry(runtime, supervisor, teams, workflows)
+    lead = _create_lead(runtime, teams, tools)
+    runtime.agents.running.register_agent(lead)
+    runtime.servers.subscribe_to_tool_changes(
+        lambda _: lead.set_tools(*_select_lead_tools(runtime, tools, lead.schemas.requested))
+    )
     return SessionParts(
         runtime=runtime,
+        tools=tools,
         lead=lead,
         supervisor=supervisor,
         teams=teams,
@@ -179,7 +191,7 @@ def _load_first_texts(runtime: Runtime) -> list[str]:
 async def connect_session(session: Session, exit_stack: AsyncExitStack) -> None:
     """Connect a session with what calls it: the inbox queue, hooks, MCP channels and the control socket."""
     runtime = session.runtime
-    _refuse_rules_without_tools(runtime)
+    _refuse_rules_without_tools(runtime, session.parts.tools)
     runtime.inbox.queue.add_delivery_listener(session.on_item_delivered)
     channel_messages = McpChannelMessageQueue(session)
     runtime.servers.subscribe_to_channel_messages(channel_messages.receive_pushed_message)
@@ -188,13 +200,10 @@ async def connect_session(session: Session, exit_stack: AsyncExitStack) -> None:
     if (control := await _start_control_server(session, exit_stack)) is not None:
         runtime.events.add_observer(control.publish_event, remote_events=True)
     if runtime.options.lead_channel is None:
-        session.notes.extend(_collect_startup_notes(runtime))
+        session.notes.extend(_collect_startup_notes(runtime, session.parts.tools))
 
 
-def _create_supervisor_and_teams(
-    runtime: Runtime,
-) -> tuple[AgentSupervisor, SessionTeams | MemberHost, WorkflowSupervisor]:
-    """Create the supervisors and the teams; their tools are added to the tools of the runtime."""
+def _create_supervisor_and_teams(runtime: Runtime) -> tuple[AgentSupervisor, SessionTeams | MemberHost]:
     agent_factory = AgentFactory(runtime)
     supervisor = AgentSupervisor(
         factory=agent_factory,
@@ -209,23 +218,34 @@ def _create_supervisor_and_teams(
     runtime.agents.plans.add_approval_listener(agent_factory.transcripts.save_approved_plan_mode)
     teams = _create_teams_or_member_host(runtime, supervisor, agent_factory)
     runtime.agents.running.add_source(teams)
-    workflows = WorkflowSupervisor(ProgramAgents(runtime, supervisor))
-    agent_tools = (
-        *_build_agent_tools(runtime.config, supervisor, teams),
-        *build_team_tools(teams),
-        *build_background_tools(
-            supervisor,
-            runtime.processes.shells,
-            teams,
-            workflows.scripts,
-            has_output=not runtime.settings.foreign.tools.is_background_disabled
-            or runtime.settings.own.workflow_tool,
-        ),
-        *([build_workflow_tool(workflows.scripts)] if runtime.settings.own.workflow_tool else ()),
-        runtime.knowledge.create_skill_tool(supervisor),
+    return supervisor, teams
+
+
+def _create_tool_registry(
+    runtime: Runtime,
+    supervisor: AgentSupervisor,
+    teams: SessionTeams | MemberHost,
+    workflows: WorkflowSupervisor,
+) -> ToolRegistry:
+    settings = runtime.settings
+    tools = ToolRegistry(
+        (
+            *runtime.tools,
+            *_build_agent_tools(runtime.config, supervisor, teams),
+            *build_team_tools(teams),
+            *build_background_tools(
+                supervisor,
+                runtime.processes.shells,
+                teams,
+                workflows.scripts,
+                has_output=not settings.foreign.tools.is_background_disabled or settings.own.workflow_tool,
+            ),
+            *([build_workflow_tool(workflows.scripts)] if settings.own.workflow_tool else ()),
+            runtime.knowledge.create_skill_tool(supervisor),
+        )
     )
-    runtime.tools.register(agent_tools)
-    return supervisor, teams, workflows
+    runtime.servers.subscribe_to_tool_changes(tools.replace_server_tools)
+    return tools
 
 
 def _build_spawn_policy(config: SessionConfig) -> SpawnPolicy:
@@ -256,7 +276,9 @@ def _build_agent_tools(
         teams=True,
         resources=config.settings.own.teammate_mode == "ray",
     )
-    send_to_session = CrossSessionMessenger(config.settings.home).send
+    send_to_session = CrossSessionMessenger(
+        partial(list_reachable_runs, config.store, config.settings.home)
+    ).send
     return build_agent_tools(
         supervisor,
         teams,
@@ -314,15 +336,17 @@ def _choose_plan_approver(runtime: Runtime) -> PlanApprover:
     return "lead" if approver == "user" and not can_ask else approver
 
 
-def _create_lead(runtime: Runtime, teams: SessionTeams | MemberHost) -> AgentRunner:
+def _create_lead(
+    runtime: Runtime, teams: SessionTeams | MemberHost, session_tools: ToolRegistry
+) -> AgentRunner:
     config, options = runtime.config, runtime.options
-    tools, deferred = _select_lead_tools(runtime)
+    tools, deferred = _select_lead_tools(runtime, session_tools)
     replacement = load_replacement_system_prompt(options, coordinator=config.coordinator)
     appended = build_appended_system_prompt(options, config.settings, assistant=config.assistant)
     if (style := runtime.knowledge.output_style.style) is not None and replacement is None:
         replacement = None if style.keeps_coding_instructions else load_prompt_without_manner()
         appended = "\n\n".join(filter(None, (appended, style.format_prompt_section())))
-    if missing := find_missing_lead_tools(runtime.tools, config.lead_agent):
+    if missing := find_missing_lead_tools(session_tools, config.lead_agent):
         notice = format_session_notice("missing_tools", names=", ".join(missing))
         appended = "\n\n".join(filter(None, (appended, notice)))
     return AgentRunner(
@@ -358,6 +382,7 @@ def _create_lead(runtime: Runtime, teams: SessionTeams | MemberHost) -> AgentRun
             clock=options.clock,
             ids=config.ids,
             emit=runtime.events.publish_event,
+            session_tools=session_tools,
             journal=runtime.store.journal,
         ),
         permissions=runtime.lead.permissions,
@@ -382,12 +407,17 @@ def _create_lead(runtime: Runtime, teams: SessionTeams | MemberHost) -> AgentRun
     )
 
 
-def _select_lead_tools(runtime: Runtime) -> tuple[Mapping[str, Tool], frozenset[str]]:
-    """Return the tools of the lead, and the names of those that it has to search for."""
+def _select_lead_tools(
+    runtime: Runtime, session_tools: ToolRegistry, requested: Sequence[ToolSchema] = ()
+) -> tuple[Mapping[str, Tool], frozenset[str]]:
+    """Return the tools of the lead, and the names of those that it has to search for.
+
+    `requested` are the schemas in its last request.
+    """
     tools = select_lead_tools(
         runtime.options,
         runtime.settings,
-        runtime.tools,
+        session_tools,
         coordinator=runtime.config.coordinator,
         definition=runtime.config.lead_agent,
     )
@@ -399,21 +429,21 @@ def _select_lead_tools(runtime: Runtime) -> tuple[Mapping[str, Tool], frozenset[
         tools,
         AgentCapabilities(tools=named if is_limited else None),
         rules=runtime.lead.permissions.get_active_rules(),
-        is_lead=True,
+        lead_tools=[schema.name for schema in requested],
     )
 
 
-def _collect_startup_notes(runtime: Runtime) -> tuple[str, ...]:
+def _collect_startup_notes(runtime: Runtime, tools: ToolRegistry) -> tuple[str, ...]:
     """Collect the notes for the user at the start of the session. Raises `SettingsError`."""
     config, options, problems = runtime.config, runtime.options, runtime.hooks.problems
     return (
         *config.settings.findings.warnings,
-        *summarize_unused_items(len(config.settings.findings.unused_items) + len(runtime.hooks.unused_parts)),
+        *summarize_unused_items(len(runtime.hooks.unused_settings)),
         *config.notes,
         *problems,
         *config.plugins.startup_notes,
         *runtime.processes.startup_notes,
-        *_describe_missing_lead_tools(runtime),
+        *_describe_missing_lead_tools(config, tools),
         *config.definitions.describe_agent_file_problems(),
         *runtime.knowledge.list_skill_and_instruction_notices(),
         *runtime.servers.configured.problems,
@@ -422,22 +452,22 @@ def _collect_startup_notes(runtime: Runtime) -> tuple[str, ...]:
             split_permission_rule_flags(options.allowed_tools),
             is_closed=config.settings.permissions.rules.is_closed,
         ),
-        *iter_unknown_rule_warnings((*options.allowed_tools, *options.disallowed_tools), runtime.tools),
+        *iter_unknown_rule_warnings((*options.allowed_tools, *options.disallowed_tools), tools),
         *config.history.notes,
     )
 
 
-def _describe_missing_lead_tools(runtime: Runtime) -> tuple[str, ...]:
-    definition = runtime.config.lead_agent
-    if definition is None or not (missing := find_missing_lead_tools(runtime.tools, definition)):
+def _describe_missing_lead_tools(config: SessionConfig, tools: ToolRegistry) -> tuple[str, ...]:
+    definition = config.lead_agent
+    if definition is None or not (missing := find_missing_lead_tools(tools, definition)):
         return ()
     location = definition.source.locate_field("tools") or str(definition.source)
     names = ", ".join(missing)
     return (f"{location}: the agent {definition.name} names tools that are not available here: {names}.",)
 
 
-def _refuse_rules_without_tools(runtime: Runtime) -> None:
-    options, settings, tools = runtime.options, runtime.settings, runtime.tools
+def _refuse_rules_without_tools(runtime: Runtime, tools: ToolRegistry) -> None:
+    options, settings = runtime.options, runtime.settings
     if options.membership is None:
         # The rules of a member come from its lead, which may be another program with other tools.
         allowed = split_permission_rule_flags(options.allowed_tools)

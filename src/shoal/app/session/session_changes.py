@@ -98,7 +98,7 @@ async def stop_workflows(session: Session, reason: str) -> tuple[str, ...]:
 async def call_mcp_tool(session: Session, call: ToolUseBlock) -> ToolOutput | None:
     """Call a tool of an MCP server for the program itself, without permission; None if it does not exist."""
     await session.runtime.servers.wait_until_settled()
-    tool = session.runtime.tools.get(call.name)
+    tool = session.parts.tools.get(call.name)
     return None if tool is None else await run_tool_for_host(session.agent, call, tool)
 
 
@@ -106,7 +106,7 @@ async def check_mcp_tool(session: Session, name: str) -> str | None:
     """Wait for the MCP servers; return why there is no tool of this name, or None if there is one."""
     servers = session.runtime.servers
     await servers.wait_until_settled()
-    if name in session.runtime.tools:
+    if name in session.parts.tools:
         return None
     for status in servers.list_statuses():
         if f"{name}__".startswith(format_mcp_tool_name(status.name, "")):

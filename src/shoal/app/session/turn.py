@@ -14,13 +14,15 @@ from shoal.app.agents.result import Result, build_turn_result
 from shoal.app.model_notices import format_session_notice
 from shoal.app.session.typed_commands import SlashCommandInvocation, run_prompt_or_slash_command
 from shoal.core.agents.background_shells import BackgroundShell
+from shoal.core.agents.identity import assume_identity
 from shoal.core.agents.subagents import AgentStatusSnapshot
 from shoal.core.conversation.messages import Message, user_message
-from shoal.core.errors import ShoalError
-from shoal.core.events import Event, RunFinished, TextStreamed
+from shoal.core.errors import ModelError, ShoalError, StateFileError
+from shoal.core.events import PREVIEW_LENGTH, Event, RunFinished, TextStreamed, TurnEnded, TurnStarted
 from shoal.core.ids import LEAD_ID
 from shoal.core.output_type import AnswerT_co, OutputType
 from shoal.core.permissions.permission_changes import PermissionMode
+from shoal.core.task_groups import uncancel_current_task
 from shoal.runs.event_channel import EventChannel
 from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from shoal.app.session.session import Session
 
 MAX_REMINDERS = 3
+INTERRUPTED_TEXT = "[The user interrupted this turn.]"
 
 
 class Turn(AsyncIterator[Event], Generic[AnswerT_co]):
@@ -43,8 +46,12 @@ class Turn(AsyncIterator[Event], Generic[AnswerT_co]):
         interrupt: Callable[[], Awaitable[object]],
         output: OutputType[Any] | None = None,
         on_abandoned: Callable[[], None] | None = None,
+        on_error: Callable[[ShoalError], None] | None = None,
     ) -> None:
-        """`on_abandoned` is called, maybe from another thread, if the reader left the `async for` early."""
+        """`on_abandoned` is called, maybe from another thread, if the reader left the `async for` early.
+
+        `on_error` is called with the error that ends the turn, before it is raised.
+        """
         self._channel = channel
         self._task = task
         self._interrupt = interrupt
@@ -52,8 +59,7 @@ class Turn(AsyncIterator[Event], Generic[AnswerT_co]):
         self._finished: RunFinished | None = None
         self._on_abandoned = on_abandoned
         self.is_abandoned = False
-        self.on_error: Callable[[ShoalError], None] | None = None
-        """Called with the error that ends the turn, before it is raised."""
+        self._on_error = on_error
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return _TurnReader(self)
@@ -64,8 +70,8 @@ class Turn(AsyncIterator[Event], Generic[AnswerT_co]):
             try:
                 await self._task
             except ShoalError as error:
-                if self.on_error is not None:
-                    self.on_error(error)
+                if self._on_error is not None:
+                    self._on_error(error)
                 raise
             raise StopAsyncIteration
         # `isinstance` of a struct that is False costs several times as much, and a turn has many events.
@@ -200,6 +206,163 @@ async def run_structured_turn(
         detail = f"no answer in the requested format after {MAX_REMINDERS} reminders"
         return replace(result, reason="no_output", detail=detail)
     return result
+
+
+class TurnRunner:
+    """Runs the turns of a session, one at a time."""
+
+    def __init__(self, session: Session, tasks: asyncio.TaskGroup) -> None:
+        self._session = session
+        self._runtime, self._agent, self._supervisor = session.runtime, session.agent, session.supervisor
+        self._tasks = tasks
+        self.running: asyncio.Task[None] | None = None
+        self._channel: EventChannel | None = None
+        self._is_interrupted = self._reporting_end = False
+
+    def start_turn(
+        self,
+        prompt: str | Message | SlashCommandInvocation | None,
+        on_abandoned: Callable[[], None] | None = None,
+        on_error: Callable[[ShoalError], None] | None = None,
+    ) -> Turn[Any]:
+        self.require_no_running_turn()
+        message = user_message(prompt) if isinstance(prompt, str) else prompt
+        channel = self._channel = self._runtime.events.open_turn_channel()
+        task = self.running = self._tasks.create_task(self._run_turn(message, channel))
+        return Turn(channel, task, self.interrupt, self._runtime.options.output, on_abandoned, on_error)
+
+    def require_no_running_turn(self) -> None:
+        if self.running is not None:
+            raise RuntimeError("A turn is already running. Wait for it, steer it or interrupt it.")
+
+    async def interrupt(self) -> bool:
+        """End the running turn but not the session; False if none is running."""
+        task, channel = self.running, self._channel
+        if task is None or channel is None or task is asyncio.current_task():
+            return False
+        # A task that is canceled before its first step never runs, and would never report its end.
+        await asyncio.sleep(0)
+        if task.done():
+            return False
+        channel.remove_capacity_limit()
+        if not self._reporting_end:
+            self._is_interrupted = True
+            task.cancel()
+        await asyncio.wait([task])
+        return True
+
+    async def _run_turn(self, prompt: Message | SlashCommandInvocation | None, channel: EventChannel) -> None:
+        agent, budget = self._agent, self._agent.budget.budget
+        if prompt is not None:
+            self._runtime.hooks.on_prompt(LEAD_ID)
+        assume_identity(agent.identity, agent.environment.workspace)
+        self._runtime.events.start_turn()
+        started_at, api_before, usage_before = agent.clock.monotonic(), agent.state.api_seconds, budget.usage
+        replies_before = agent.state.reply_count
+        error: Exception | None = None
+        try:
+            result, error = await self._run_turn_to_result(prompt)
+            # From here on it cannot be interrupted: it only waits for its reader.
+            self._reporting_end = True
+            self._supervisor.announce_missed_results(LEAD_ID, result.interrupted_results)
+            # An interrupted turn cannot report this itself.
+            result = replace(result, requests=agent.state.reply_count - replies_before)
+            milliseconds = round((agent.clock.monotonic() - started_at) * 1000)
+            await self._record_turn_end(result, milliseconds)
+            finished = RunFinished(
+                agent=agent.identity.agent,
+                reason=result.reason,
+                limit=result.limit,
+                text=result.text,
+                detail=result.detail,
+                requests=result.requests,
+                usage=budget.usage - usage_before,
+                cost_usd=budget.usd if budget.is_priced else None,
+                duration_ms=milliseconds,
+                duration_api_ms=round((agent.state.api_seconds - api_before) * 1000),
+                output=None
+                if self._runtime.config.structured_output is None
+                else self._runtime.config.structured_output.answer,
+                error=error,
+            )
+            self._runtime.events.notify_subscribers(finished)
+            await channel.put(finished)
+        finally:
+            self.running = None
+            self._is_interrupted = self._reporting_end = False
+            channel.close()
+
+    async def _run_turn_to_result(
+        self, prompt: Message | SlashCommandInvocation | None
+    ) -> tuple[LoopResult, Exception | None]:
+        """Run a turn; expected ends are values, anything else is a bug and is raised."""
+        try:
+            self._runtime.lead.workspace.set_checkpoint_turn(self._session.turn)
+            await self._session.publish_event(
+                TurnStarted(
+                    agent=self._agent.identity.agent,
+                    turn=self._session.turn,
+                    prompt="" if prompt is None else prompt.text[:PREVIEW_LENGTH],
+                    after=self._agent.conversation.last_entry,
+                )
+            )
+            # A turn that ended on a full disk could not close its calls.
+            self._supervisor.announce_missed_results(
+                LEAD_ID, self._agent.conversation.add_interrupted_call_results()
+            )
+            async with self._agent.clock.deadline(self._session.seconds_until_deadline):
+                if (
+                    stopped := await self._session.parts.lifecycle_hooks.add_start_hook_context()
+                ) is not None:
+                    return stopped, None
+                await self._runtime.servers.wait_until_ready()
+                return await run_structured_turn(self._session, prompt), None
+        except asyncio.CancelledError:
+            if not self._is_interrupted:
+                raise
+            uncancel_current_task()
+            result = LoopResult(reason="interrupted", detail="interrupted by the user")
+            return self._close_open_tool_calls(result), None
+        except TimeoutError:
+            limit = self._runtime.options.deadline or 0
+            return self._close_open_tool_calls(
+                LoopResult(reason="deadline", detail=f"the deadline of {limit:g} s has passed")
+            ), None
+        except ModelError as error:
+            # A provider may echo secrets of the request.
+            error.args = (self._runtime.settings.secret_redactor.redact_text(str(error)),)
+            return self._close_open_tool_calls(LoopResult(reason="model_error", detail=str(error))), error
+        except StateFileError as error:
+            return LoopResult(reason="store_error", detail=str(error)), error
+
+    def _close_open_tool_calls(self, result: LoopResult) -> LoopResult:
+        """Give every open call a result, so that the conversation can continue."""
+        try:
+            self._supervisor.announce_missed_results(
+                LEAD_ID, self._agent.conversation.add_interrupted_call_results()
+            )
+            if result.reason == "interrupted":
+                self._agent.conversation.add_message(user_message(INTERRUPTED_TEXT), meta=True)
+        except StateFileError as error:
+            # A resume closes the open calls as well.
+            return LoopResult(reason="store_error", detail=f"{result.detail}; {error}")
+        return result
+
+    async def _record_turn_end(self, result: LoopResult, milliseconds: int) -> None:
+        event = TurnEnded(
+            agent=self._agent.identity.agent,
+            turn=self._session.turn,
+            reason=result.reason,
+            requests=result.requests,
+            detail=result.detail,
+            duration_ms=milliseconds,
+        )
+        try:
+            await self._session.publish_event(event)
+        except StateFileError:
+            # The journal is what failed: the caller still gets its `RunFinished` event.
+            if result.reason != "store_error":
+                raise
 
 
 class StoppedAgentsAndCommands(Struct, frozen=True, kw_only=True):

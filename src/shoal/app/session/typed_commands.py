@@ -262,7 +262,7 @@ async def _run_turn_with_other_model(session: Session, name: str, message: Messa
     agent = session.agent
     previous_model = agent.model
     try:
-        model = await session.runtime.choose_model(name)
+        model = await session.runtime.models.choose_model(name)
         agent.budget.require_priced_model(model.card)
     except (BudgetError, ModelError, NoModelConfigured, SettingsError) as error:
         session.note(f"Cannot use the command's model {name}, so the default model is used: {error}")

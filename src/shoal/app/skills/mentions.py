@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from msgspec import Struct
@@ -41,8 +41,7 @@ class _FileMention(Struct, frozen=True, kw_only=True):
 class MentionExpander:
     """Reads what a person mentions, with the permissions of the agent that gets the message."""
 
-    def __init__(self, tools: Mapping[str, Tool], find_agent_name: Callable[[str], str | None]) -> None:
-        self._tools = tools
+    def __init__(self, find_agent_name: Callable[[str], str | None]) -> None:
         self._find_agent_name = find_agent_name
 
     async def read_mentions(self, agent: AgentRunner, message: Message) -> Message | None:
@@ -82,7 +81,7 @@ class MentionExpander:
         if mention.lines is not None:
             first, last = mention.lines
             arguments |= {"offset": first, "limit": max(1, last - first + 1)}
-        return await _run_tool(agent, self._tools["Read"], arguments)
+        return await _run_tool(agent, agent.environment.session_tools["Read"], arguments)
 
 
 # It has the name of Glob so that the rules about it apply.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -25,7 +25,7 @@ from shoal.app.skills.skill_trust import SkillTrustDecisionStore
 from shoal.core.agents.agent_definitions import compute_thinking_tokens, name_effort_level
 from shoal.core.agents.subagents import AgentResult, BackgroundAgentLaunchResult, SpawnRequest
 from shoal.core.conversation.messages import ToolUseBlock
-from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
+from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.errors import AgentRequestRefused, InvalidAgentDefinition, UnknownSkill, WorkspaceError
 from shoal.core.extensions.skills import Skill
 from shoal.core.ids import AgentId
@@ -62,7 +62,6 @@ class SkillInvoker:
         skills: SkillAndCommandLibrary,
         trust: SkillTrustDecisionStore,
         *,
-        tools: Mapping[str, Tool],
         running_agents: RunningAgents,
         cwd: Path,
         hooks: HookRegistry,
@@ -71,7 +70,6 @@ class SkillInvoker:
         self.skills = skills
         self._running_agents = running_agents
         self._trust = trust
-        self._tools = tools
         self._project = cwd
         self._root = os.path.realpath([*iter_project_directories(cwd)][-1])
         self._hooks = hooks
@@ -139,7 +137,7 @@ class SkillInvoker:
         sections = [self._format_skill_heading(skill)] if skill.kind == "skill" else []
         granted = self._list_granted_tools(skill)
         permissions = get_permission_engine(agent)
-        permissions.deny_tools_for_turn(self._parse_denied_rules(skill))
+        permissions.deny_tools_for_turn(_parse_denied_rules(skill, agent))
         permissions.grant_allow_rules(_parse_granted_rules(skill, granted))
         self._allow_reading_directory(skill, agent)
         if skill.allowed_tools and not granted:
@@ -162,7 +160,7 @@ class SkillInvoker:
         """
         self._start_skill_hooks(skill)
         heading = f"{self._format_skill_heading(skill)}\n\n" if skill.kind == "skill" else ""
-        get_permission_engine(agent).deny_tools_for_turn(self._parse_denied_rules(skill))
+        get_permission_engine(agent).deny_tools_for_turn(_parse_denied_rules(skill, agent))
         granted = self._list_granted_tools(skill)
         with get_permission_engine(agent).grant_allow_rules_temporarily(_parse_granted_rules(skill, granted)):
             body = await self._render_body(skill, arguments, agent)
@@ -254,7 +252,7 @@ class SkillInvoker:
 
     async def _run_unrecorded_tool(self, agent: AgentRunner, tool: str, arguments: dict[str, object]) -> str:
         call = ToolUseBlock(id=f"typed-{agent.ids.new_short_id()}", name=tool, input=arguments)
-        return (await run_unrecorded_tool_call(agent, call, self._tools[tool])).text
+        return (await run_unrecorded_tool_call(agent, call, agent.environment.session_tools[tool])).text
 
     def _list_granted_tools(self, skill: Skill) -> tuple[str, ...]:
         directories = self._list_directories(skill)
@@ -289,12 +287,6 @@ class SkillInvoker:
             directory=escape_filename(skill.directory),
         )
 
-    def _parse_denied_rules(self, skill: Skill) -> list[ToolPermissionRule]:
-        """Return what the skill takes away. Raises `SettingsError` for an entry that names no tool."""
-        location = skill.source.locate_field("denied_tools") or str(skill.source)
-        refuse_misspelled_rules(location, skill.denied_tools, self._tools)
-        return [parse_permission_rule(entry, location) for entry in skill.denied_tools]
-
     def _allow_reading_directory(self, skill: Skill, agent: AgentRunner) -> None:
         if (directory := self._find_readable_directory(skill)) is not None:
             get_permission_engine(agent).allow_reading(directory)
@@ -306,6 +298,13 @@ class SkillInvoker:
         real_path = os.path.realpath(skill.directory)
         is_in_project = f"{real_path}/".startswith(f"{self._root.rstrip('/')}/")
         return Path(real_path) if is_in_project or self._trust.read_skill_trust(skill) == "trusted" else None
+
+
+def _parse_denied_rules(skill: Skill, agent: AgentRunner) -> list[ToolPermissionRule]:
+    """Return what the skill takes away. Raises `SettingsError` for an entry that names no tool."""
+    location = skill.source.locate_field("denied_tools") or str(skill.source)
+    refuse_misspelled_rules(location, skill.denied_tools, agent.environment.session_tools)
+    return [parse_permission_rule(entry, location) for entry in skill.denied_tools]
 
 
 def _parse_granted_rules(skill: Skill, granted: Sequence[str]) -> list[ToolPermissionRule]:

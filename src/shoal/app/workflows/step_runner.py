@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -145,7 +146,10 @@ class StepRunner:
             else to_json_value(dict(agent.fields), f"Agent {agent.name}"),
             "prompt": prompt,
             "output": None if answer is None else answer.schema,
-            "options": dict(options),
+            "options": {
+                name: os.fspath(value) if isinstance(value, os.PathLike) else value
+                for name, value in options.items()
+            },
         }
 
         async def run_to_end(step: StepRecord) -> Any:
@@ -217,7 +221,8 @@ class StepRunner:
             call = ToolUseBlock(
                 id=f"{self.workflow}-{step.number}", name="Bash", input={"command": command, **milliseconds}
             )
-            output = await run_unrecorded_tool_call(self._agents.lead, call, self._runtime.tools["Bash"])
+            lead = self._agents.lead
+            output = await run_unrecorded_tool_call(lead, call, lead.environment.session_tools["Bash"])
             exit_code = (output.data or {}).get("exit_code")
             if exit_code is None:
                 raise WorkflowError(

@@ -121,7 +121,17 @@ class Tool(Protocol):
 
 
 class ToolRegistry(dict[str, Tool]):
-    """Tools of a session by name. Each part registers its own; MCP servers do so while the session runs."""
+    """Tools of a session by name: those it is made with, and then those of the MCP servers."""
 
-    def register(self, tools: Iterable[Tool]) -> None:
-        self.update((tool.schema.name, tool) for tool in tools)
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        super().__init__((tool.schema.name, tool) for tool in tools)
+        self._server_tools: Mapping[str, Tool] = {}
+
+    def replace_server_tools(self, tools: Mapping[str, Tool]) -> None:
+        """Offer these tools of MCP servers instead of the earlier ones, after the other tools."""
+        if tools is self._server_tools:
+            return
+        for name in self._server_tools:
+            del self[name]
+        self.update(tools)
+        self._server_tools = tools

@@ -38,13 +38,17 @@ class _HookOutputPipe:
     """Pipe for the output of a hook: read as it fills, only the beginning is kept."""
 
     def __init__(self) -> None:
-        self.on_data: Callable[[], None] | None = None
+        self._listeners: tuple[Callable[[], None], ...] = ()
         self._loop = asyncio.get_running_loop()
         self._reader, self.writer = os.pipe()
         os.set_blocking(self._reader, False)
         self._loop.add_reader(self._reader, self._read_chunk)
         self._open = True
         self._buffer = bytearray()
+
+    def subscribe(self, listener: Callable[[], None]) -> None:
+        """Call the listener whenever output has arrived."""
+        self._listeners = (*self._listeners, listener)
 
     @property
     def text(self) -> str:
@@ -72,8 +76,8 @@ class _HookOutputPipe:
         if not data:
             self._close_reader()
         self._buffer += data[: MAX_OUTPUT - len(self._buffer)]
-        if data and self.on_data is not None:
-            self.on_data()
+        for listener in self._listeners if data else ():
+            listener()
         return bool(data)
 
     def _close_reader(self) -> None:
@@ -108,7 +112,7 @@ class HookProcess:
         self._wait_timeout: asyncio.Timeout | None = None
         self.detach_request: HookContinueInBackgroundRequest | None = None
         """Request in the first line to stop waiting for the command, or None."""
-        out.on_data = self._check_for_detach_request
+        out.subscribe(self._check_for_detach_request)
         self._check_for_detach_request()
 
     async def wait_or_detach(self, seconds: float) -> HookCommandResult | None:

@@ -212,6 +212,30 @@ OPEN_WRAPPERS = COMMAND_RUNNERS - frozenset(
     """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 """Runners that do nothing but run the command: a rule with an open end does not say which one."""
+OPEN_SUBCOMMANDS: dict[str, frozenset[str]] = {
+    **dict.fromkeys(
+        ("docker", "podman", "nerdctl", "kubectl", "oc", "docker-compose"),
+        frozenset({"exec", "run", "debug"}),
+    ),
+    "tmux": frozenset(
+        """
+        new new-session neww new-window splitw split-window respawnw respawn-window respawnp respawn-pane run
+        run-shell if if-shell pipep pipe-pane send send-keys popup display-popup set-hook source source-file
+        bind bind-key confirm confirm-before menu display-menu pasteb paste-buffer command-prompt
+        """.split()  # noqa: SIM905 - easier to read and extend as one text
+    ),
+    **dict.fromkeys(("npx", "pnpx", "bunx", "npm", "pnpm"), frozenset({"-c", "--call", "--shell-mode"})),
+}
+"""Subcommands and flags that run any command: an allow rule with an open end must name them."""
+LISTING_FLAGS: dict[str, frozenset[str]] = {
+    "at": frozenset({"-l", "-V"}),
+    "batch": frozenset({"-V"}),
+    "crontab": frozenset({"-l"}),
+    "screen": frozenset({"-ls", "-list", "-v"}),
+    "expect": frozenset({"-v"}),
+    "osascript": frozenset(),
+}
+"""Programs that run any command, with the flags under which they do not."""
 FIND_CHANGING_FLAGS = frozenset({"-delete", *OUTPUT_FLAGS["find"]})
 """Flags of find that remove or write files; an allow rule must name them."""
 RUNNING_SUBCOMMANDS: dict[str, frozenset[str]] = {

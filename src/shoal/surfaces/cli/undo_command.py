@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,9 +38,12 @@ def undo_command(
 ) -> int:
     from shoal.app.config.undo_history import select_undoable_turn, undo_closed_session
     from shoal.core.clock import SystemClock
+    from shoal.surfaces.terminal.user_messages import print_user_message
 
     history = _open_undo_history(session)
     turns = history.list_undoable_turns()
+    if (damage := history.checkpoints.find_damage()) is not None and (list_ or not turns):
+        print_user_message(f"{damage.path}: {damage.why}.")
     if list_:
         _print_turns(turns, as_json=as_json)
         return 0
@@ -66,12 +68,12 @@ def undo_command(
 
 def _open_undo_history(session: str | None) -> SessionUndoHistory:
     from shoal.app.config.undo_history import SessionUndoHistory
-    from shoal.app.settings.settings import resolve_shoal_home
+    from shoal.app.settings.configured_store import open_home_store
+    from shoal.app.settings.settings import find_process_shoal_home
     from shoal.core.errors import SessionNotFound
-    from shoal.stores.store_choice import open_store
 
-    home = resolve_shoal_home(os.environ, Path.cwd())
-    store = open_store(home)
+    home = find_process_shoal_home()
+    store = open_home_store(home)
     if session is not None:
         return SessionUndoHistory(store=store.find_session(session))
     try:
