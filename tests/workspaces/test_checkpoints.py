@@ -212,7 +212,7 @@ def test_damaged_lines_of_the_index_are_read_as_far_as_possible_and_reported(
     report = project.checkpoints.undo_from_turn(1)
     assert {path.name for path in report.removed} == readable
     assert [(each.path, each.why) for each in report.left_alone] == [
-        (index, "1 line of this list of changes cannot be read, so some changes may not be undone")
+        (index, "1 line of this list of changes cannot be read, so it may be impossible to undo all changes")
     ] * damaged_lines
 
 

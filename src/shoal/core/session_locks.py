@@ -9,4 +9,4 @@ COPY_ADVICE = " To continue the conversation in a copy, without its workflows, u
 
 
 def describe_used_session(session: SessionId, holder: str) -> str:
-    return f"The session {session} is in use by {holder}. Wait until it ends, or end it first.{COPY_ADVICE}"
+    return f"The session {session} is in use by {holder}. Wait until {holder} ends, or stop it.{COPY_ADVICE}"

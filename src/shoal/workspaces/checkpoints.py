@@ -100,7 +100,7 @@ class CheckpointStore:
         if not found.damaged_lines:
             return None
         lines = format_count_with_noun(found.damaged_lines, "line")
-        why = f"{lines} of this list of changes cannot be read, so some changes may not be undone"
+        why = f"{lines} of this list of changes cannot be read, so it may be impossible to undo all changes"
         return UnrestoredFile(path=self._index.path, why=why)
 
     def undo_from_turn(self, turn: int) -> FileUndoReport:

@@ -93,12 +93,15 @@ def _find_problems(check: Mapping[str, Any]) -> Iterator[str]:
     import shoal
 
     if problem := check.get("problem"):
-        yield f"Shoal cannot be used there ({problem}): pip install 'shoal[ray,postgres]'"
+        yield f"Shoal does not work on that machine ({problem}). Run there: pip install 'shoal[ray,postgres]'"
         return
     if check["shoal"] != shoal.__version__:
         yield f"Shoal {check['shoal']}, but this machine has {shoal.__version__}: install the same version"
     if check["python"] != _get_python_version():
-        yield f"Python {check['python']}, but this machine has {_get_python_version()}: Ray needs the same"
+        yield (
+            f"Python {check['python']}, but this machine has {_get_python_version()}: "
+            "Ray needs the same version of Python on all machines"
+        )
     for program in _PROGRAMS:
         if program not in check["programs"]:
             yield f"no {program}: {_INSTALLS[program]}"

@@ -234,7 +234,7 @@ def create_model_chooser(
                 error.args = (f"{pair.name}: {error}", *error.args[1:])
                 raise
             if reason := find_unavailable_reason(pair.planning, settings):
-                note_once(f"{pair.name} uses {pair.other} in plan mode too. {reason}")
+                note_once(f"{pair.name} also uses {pair.other} in plan mode. {reason}")
                 return other
             planning = await choose_model(pair.planning)
             return PlanModeModel(pair.name, planning=planning, other=other)

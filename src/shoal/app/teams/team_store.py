@@ -184,7 +184,9 @@ class TeamStore:
         try:
             await self.post_mail(team, to, mail)
         except InboxNotFound:
-            self._report(f"{to} owns task {task.id} now, but has no inbox in the team {team}.")
+            self._report(
+                f"{to} now owns task {task.id}, but was not notified: {to} has no inbox in the team {team}."
+            )
 
     async def close_team_stores(self, team: TeamName) -> None:
         """Close everything that is open for a deleted team."""

@@ -155,7 +155,7 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
         try:
             bound = self._get_signature().bind(**given)
         except TypeError as error:
-            raise WorkflowError(f"The arguments of the workflow {self.name} do not fit: {error}.") from error
+            raise WorkflowError(f"Wrong arguments for the workflow {self.name}: {error}.") from error
         hints = self._get_type_hints()
         return {
             name: convert_json_value(value, hints.get(name, Any), f"The argument {name!r} of {self.name}")

@@ -192,6 +192,10 @@ def format_resume_hint(session: str) -> str:
     return f"The session is stored. Resume it:  shoal --resume {session}"
 
 
+def _choose_pronoun(refused: Sequence[PermissionQuestion]) -> str:
+    return "it" if len(refused) == 1 else "them"
+
+
 def format_permission_hint(refused: Sequence[PermissionQuestion]) -> str:
     """Explain how to allow calls that were not run because nobody was available to answer."""
     import shlex
@@ -207,7 +211,7 @@ def format_permission_hint(refused: Sequence[PermissionQuestion]) -> str:
     if allowable:
         rules = dict.fromkeys(_format_allow_rule(question) for question in allowable)
         hints.append(
-            f"{_describe_refused_calls(allowable)} Allow it with --allowedTools "
+            f"{_describe_refused_calls(allowable)} Allow {_choose_pronoun(allowable)} with --allowedTools "
             f"{shlex.quote(' '.join(rules))}, or choose a --permission-mode."
         )
     if ruleless:

@@ -49,7 +49,7 @@ def _report_damage(home: Path, names: dict[str, tuple[str, ...]], now: int) -> t
     reports: list[str] = []
     for pattern in FOLLOWED_DIRECTORIES:
         reports.extend(
-            f"The directory {path} is damaged: {damage}. Shoal follows the link. Nothing is lost."
+            f"{path} should be a directory, but {damage}. Shoal follows the link. Nothing is lost."
             for path in _expand_pattern(home, pattern, names)
             if (damage := _find_directory_damage(path)) is not None
         )

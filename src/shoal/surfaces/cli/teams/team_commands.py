@@ -197,8 +197,9 @@ async def _delete_team(store: TeamStore, team: TeamRoster, *, force: bool) -> No
         if active_members and not force:
             names = ", ".join(member.name for member in active_members)
             raise TeamHasActiveMembers(
-                f"The lead of {team.name} is gone and left active members: {names}. Resume the team: shoal "
-                f"team resume {team.name}. Or remove it: shoal team rm {team.name} --force"
+                f"The lead of {team.name} is gone, but these members are still active: {names}. "
+                f"Resume the team: shoal team resume {team.name}. "
+                f"Or remove it: shoal team rm {team.name} --force"
             )
         for member in active_members:
             await store.rosters.update_member(team.name, member.name, is_active=False)

@@ -155,7 +155,7 @@ def stop_team(*, words: tuple[str, ...], now: bool, as_json: bool) -> int:
     elif "team-lead" in stopped_names:
         click.echo(f"The team {team.name} has ended. Resume it: shoal team resume {team.name}")
     else:
-        click.echo(f"Ended {', '.join(stopped_names)}. The lead is notified.")
+        click.echo(f"Stopped {', '.join(stopped_names)}. The lead has been notified.")
     return exit_codes.OK
 
 
