@@ -101,7 +101,7 @@ _VARIABLE_TEXT = (
     (re.compile(r"\b\d+(\.\d+)? ?(ms|s|min)\b"), "DURATION"),
     (re.compile(r"\b1[6-9]\d{11}\b"), "MILLISECONDS"),
     (re.compile(r"\b(?!b0000000)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "ID"),
-    (re.compile(r"[0-9a-f]{12,}"), "ID"),
+    (re.compile(r"req-[0-9a-f-]+|[0-9a-f]{12,}"), "ID"),
     (re.compile(r"process \d+( on [\w-]+)?"), "PROCESS"),
     (re.compile(r'("(\w*seconds|\w+_ms|usd|offset|since|next|began|last\w*)": ?)[\d.]+'), r"\1N"),
     (re.compile(r'("item":)"[0-9a-f]+"'), r"\1ID"),
