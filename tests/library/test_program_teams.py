@@ -55,6 +55,23 @@ def create_project(tmp_path: Path) -> Path:
 
 
 @pytest.mark.spec("API-08")
+async def test_a_program_that_waits_twice_gets_the_same_report_and_all_events(project: Path) -> None:
+    model = shoal.ScriptedModel(TeamModel().reply)
+    async with shoal.Team("pair", members=[ANA, BEN], cwd=project, model=model, mode="acceptEdits") as team:
+        first = await team.add_task("Write hello.txt", owner="ana")
+        await team.add_task("Check it", owner="ben", blocked_by=[first])
+        seen: list[shoal.Event] = []
+
+        async def read_events() -> None:
+            seen.extend([event async for event in team.events()])
+
+        report, again, _ = await asyncio.gather(team.finished(), team.finished(), read_events())
+    assert report.ok
+    assert again.ok
+    assert sum(isinstance(event, shoal.events.AgentStarted) for event in seen) == 2
+
+
+@pytest.mark.spec("API-08")
 async def test_a_team_completes_tasks_in_the_order_of_their_blockers(project: Path) -> None:
     model = TeamModel()
     async with shoal.Team(
