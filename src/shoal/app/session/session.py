@@ -275,10 +275,12 @@ class Session:
             self._ids = self.agent.ids.derive_generator()
             self._tasks = await asyncio.TaskGroup().__aenter__()
             self._turns = TurnRunner(self, self._tasks)
-            await connect_session(self, self._exit)
+            control = await connect_session(self, self._exit)
             self._exit.push_async_exit(partial(exit_task_group_unwrapping_one_error, self._tasks))
             self._exit.callback(self.questions.late_answers.close)
             await start_or_recover_session(self)
+            if control is not None:
+                control.start_serving()
             if self._options.lead_channel is None:
                 person_notifier.attach_person_notifier(self, self._tasks)
                 self.runtime.servers.start()
