@@ -28,7 +28,14 @@ from bench import (
     team_bench,
     web_bench,
 )
-from bench.comparison import ONCE_SIZE, QUICK_SIZE, ComparisonSize, compare_libraries
+from bench.comparison import (
+    ONCE_SIZE,
+    OWN_TOPICS,
+    QUICK_SIZE,
+    ComparisonSize,
+    compare_libraries,
+    measure_own_rows,
+)
 from bench.figures import Section, format_section
 from bench.peers.environments import PEERS, prepare_environments
 from bench.peers.peer_runner import ask_subject, make_subject
@@ -91,6 +98,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = _create_parser().parse_args(argv)
     if arguments.import_times:
         print(start_bench.list_import_times())
+    elif arguments.rows:
+        _run_rows(arguments)
     elif arguments.only or arguments.details:
         _run_details(arguments)
     else:
@@ -110,6 +119,7 @@ def _create_parser() -> argparse.ArgumentParser:
     parser.add_argument("--peers", action="store_true", help="only make the environments of other libraries")
     parser.add_argument("--only", choices=BENCHES, action="append", help="Shoal's own benches, in detail")
     parser.add_argument("--details", action="store_true", help="all of Shoal's own benches, in detail")
+    parser.add_argument("--rows", choices=OWN_TOPICS, help="measure only these rows of Shoal's own again")
     parser.add_argument("--quick", action="store_true", help="smaller sizes: a look, not a measurement")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     parser.add_argument("--import-times", action="store_true", help="where the time of the imports goes")
@@ -151,6 +161,18 @@ def _run_comparison(arguments: argparse.Namespace) -> None:
         sep="\n",
     )
     print(comparison_table.summarize_groups(comparison.groups))
+
+
+def _run_rows(arguments: argparse.Namespace) -> None:
+    before, started = os.getloadavg()[0], time.monotonic()
+    size = QUICK_SIZE if arguments.quick else ComparisonSize()
+    rows = measure_own_rows(size, [arguments.rows])
+    machine = report.read_machine(before, time.monotonic() - started)
+    if arguments.keep:
+        page = report.replace_rows(report.PAGE.read_text(), arguments.rows, rows, machine)
+        report.PAGE.write_text(page)
+    group = comparison_table.RowGroup(name="Shoal's own", rows=rows)
+    print(*machine.format_lines(), "", *comparison_table.format_text([group]), sep="\n")
 
 
 def _run_details(arguments: argparse.Namespace) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -106,7 +106,7 @@ def compare_libraries(
 ) -> Comparison:
     comparison = ask_libraries(size, peers, print_progress)
     print_progress("mail, board and teams")
-    comparison.groups.append(RowGroup(name="Shoal's own", rows=_measure_own_rows(size)))
+    comparison.groups.append(RowGroup(name="Shoal's own", rows=measure_own_rows(size, OWN_TOPICS)))
     return comparison
 
 
@@ -292,16 +292,20 @@ def _pick_memory(answers: Sequence[Mapping[str, Any]]) -> float:
     return max(0.0, median(each["held"] for each in answers))
 
 
-def _measure_own_rows(size: ComparisonSize) -> list[ComparisonRow]:
-    sections = [
-        *mail_bench.measure_mail(size.mail),
-        board_bench.measure_board(size.board),
-        *team_bench.measure_teams(size.teams),
-        *agent_bench.measure_workflow(size.workflow),
-    ]
+OWN_TOPICS: Mapping[str, Callable[[ComparisonSize], list[Section]]] = {
+    "mail": lambda size: mail_bench.measure_mail(size.mail),
+    "board": lambda size: [board_bench.measure_board(size.board)],
+    "teams": lambda size: team_bench.measure_teams(size.teams),
+    "workflow": lambda size: agent_bench.measure_workflow(size.workflow),
+}
+"""Topics that no other library is asked about."""
+
+
+def measure_own_rows(size: ComparisonSize, topics: Iterable[str]) -> list[ComparisonRow]:
     return [
         _make_own_row(section, figure)
-        for section in sections
+        for topic in topics
+        for section in OWN_TOPICS[topic](size)
         for figure in section.figures
         if figure.ours is not None and figure.target is not None
     ]

@@ -97,11 +97,12 @@ def format_markdown(groups: Sequence[RowGroup]) -> Iterator[str]:
     for group in groups:
         yield f"| **{group.name}** |" + " |" * (len(names) + 5)
         for row in group.rows:
-            yield (
-                "| "
-                + " | ".join([row.name, row.unit, *_format_cells(row, names), _format_verdict(row.is_met)])
-                + " |"
-            )
+            yield format_markdown_row(row, names)
+
+
+def format_markdown_row(row: ComparisonRow, names: Sequence[str]) -> str:
+    cells = [row.name, row.unit, *_format_cells(row, names), _format_verdict(row.is_met)]
+    return f"| {' | '.join(cells)} |"
 
 
 def _format_cells(row: ComparisonRow, names: Sequence[str]) -> list[str]:

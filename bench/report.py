@@ -5,14 +5,21 @@ from __future__ import annotations
 import datetime
 import os
 import platform
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 import shoal
 from bench.comparison import Comparison
-from bench.comparison_table import encode_groups, format_markdown, summarize_groups
+from bench.comparison_table import (
+    ComparisonRow,
+    encode_groups,
+    format_markdown,
+    format_markdown_row,
+    summarize_groups,
+)
 
 PAGE = Path(__file__).parents[1] / "docs" / "bench.md"
 _TEMPLATE = Path(__file__).with_name("report.md")
@@ -86,6 +93,31 @@ def render_page(
         )
         + "\n"
     )
+
+
+def replace_rows(page: str, topic: str, rows: Sequence[ComparisonRow], where: MachineFacts) -> str:
+    """Return the page with rows that were measured again, when and under which load. Raises `ValueError`."""
+    lines = page.splitlines()
+    header = next(line for line in lines if line.startswith("|  | unit |"))
+    columns = [cell.strip() for cell in header.strip("|").split("|")][2:-4]
+    for row in rows:
+        found = [index for index, line in enumerate(lines) if line.startswith(f"| {row.name} |")]
+        if len(found) != 1:
+            raise ValueError(
+                f"The page has {len(found)} rows named {row.name!r}. Run `make bench ARGS=--keep`."
+            )
+        lines[found[0]] = format_markdown_row(row, columns)
+    start = f'Measured again: the rows about "{topic}",'
+    lines = [line for line in lines if not line.startswith(start)]
+    (before, after), place = (
+        where.load,
+        next(n for n, line in enumerate(lines) if line.startswith("Taken on")),
+    )
+    lines.insert(place + 1, f"{start} on {where.date}; load {before:.1f} before, {after:.1f} after.")
+    verdicts = [line.rsplit("|", 2)[1].strip() for line in lines if line.startswith("| ")]
+    met, missed = verdicts.count("ok"), verdicts.count("not met")
+    summary = f"{met} of {met + missed} figures meet their goal"
+    return re.sub(r"\d+ of \d+ figures meet their goal", summary, "\n".join(lines)) + "\n"
 
 
 def _format_versions(versions: Mapping[str, Mapping[str, str]]) -> Iterator[str]:

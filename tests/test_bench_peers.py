@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -94,6 +95,30 @@ def test_every_peer_answers_every_question_or_is_named_with_the_reason(stranger,
     for part in ("cores", "| a tool round, of 5 |", "- stranger: strange 1.0", "Not in the table: absent"):
         assert part in shown
     assert "{" not in shown
+
+
+def test_rows_that_are_measured_again_replace_those_of_the_page() -> None:
+    from bench.comparison_table import ComparisonRow
+    from bench.report import PAGE, read_machine, replace_rows
+
+    page = PAGE.read_text()
+    names = re.findall(r"^\| (workflow: .+?) \|", page, re.MULTILINE)
+    assert len(names) >= 3
+    rows = [ComparisonRow(name=name, unit="u", cells={"Shoal": 7.0}, limit=5.0) for name in names]
+    facts = read_machine(0.5, 60.0)
+    changed = replace_rows(page, "workflow", rows, facts)
+    for name in names:
+        assert re.findall(rf"^\| {re.escape(name)} \| (.+) \|$", changed, re.MULTILINE) == [
+            "u | 7.00 | – | – | – | – | – | – | – |  |  | ≤ 5.00 | not met"
+        ]
+    assert changed.count(f'the rows about "workflow", on {facts.date}; load 0.5 before') == 1
+    assert f"{46 - len(names)} of 46 figures meet their goal" in changed
+    assert replace_rows(changed, "workflow", rows, facts) == changed
+    others = [line for line in page.splitlines() if "workflow" not in line and "figures meet" not in line]
+    assert [line for line in changed.splitlines() if line in others] == others
+    unknown = [ComparisonRow(name="unknown", unit="u", cells={"Shoal": 1.0})]
+    with pytest.raises(ValueError, match="has 0 rows named 'unknown'"):
+        replace_rows(page, "workflow", unknown, facts)
 
 
 def test_a_library_that_cannot_be_installed_is_named_and_an_installed_one_is_reused(

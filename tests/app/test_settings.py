@@ -313,6 +313,20 @@ def test_only_the_user_can_turn_permission_questions_off(settings_files: Setting
     assert settings_files.load().permissions.entries.default_mode == "bypassPermissions"
 
 
+@pytest.mark.spec("CMP-003", "CMP-014")
+@pytest.mark.parametrize("own_mode", [None, "acceptEdits", "bypassPermissions"])
+def test_a_project_that_asks_to_skip_permissions_keeps_the_mode_of_its_other_file(
+    settings_files: SettingsFiles, own_mode: str | None
+):
+    skip, plan = ({"permissions": {"defaultMode": mode}} for mode in ("bypassPermissions", "plan"))
+    own = {} if own_mode is None else {"permissions": {"defaultMode": own_mode}}
+    settings_files.write(home=own, project=plan, local=skip)
+    settings = settings_files.load()
+    assert settings.permissions.entries.default_mode == "plan"
+    assert settings.find_setting_origin("permissions.defaultMode").endswith("project/.claude/settings.json:3")
+    assert "only your own settings" in settings.findings.warnings[0]
+
+
 def test_the_standard_environment_variables_set_a_proxy(settings_files: SettingsFiles):
     settings = settings_files.load(HTTPS_PROXY="http://proxy:3128", NO_PROXY="internal.example,.corp")
     assert settings.find_proxy("https://api.anthropic.com") == "http://proxy:3128"

@@ -331,9 +331,9 @@ async def test_the_lead_gets_effort_skills_and_initial_prompt_of_its_agent(proje
 
 @pytest.mark.spec("CMP-007")
 async def test_one_note_names_what_the_lead_does_not_use_of_its_agent(project: Path, home: Path) -> None:
-    path = write_reader(home, "memory: user\nmcpServers:\n  - inline:\n      command: there\n")
+    path = write_reader(home, "memory: user\nisolation: worktree\n")
     _, notes = await record_requests(project, agent="reader")
-    sentence = f"{path}: the agent reader is the lead, which does not use its mcpServers, memory."
+    sentence = f"{path}: the agent reader is the lead, which does not use its memory, isolation."
     assert [note for note in notes if "reader" in note] == [sentence]
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import shlex
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -164,6 +166,82 @@ async def test_the_first_request_does_not_wait_for_a_server_and_a_search_does(tm
     found, echoed = list_result_texts(session)
     assert "mcp__slow__echo" in found
     assert "hello" in echoed
+
+
+def gate_server(pipe: Path, server: dict[str, Any]) -> dict[str, Any]:
+    """Return a server that starts once something is written to the pipe."""
+    os.mkfifo(pipe)
+    command = shlex.join([server["command"], *server["args"]])
+    return {"command": "sh", "args": ["-c", f"read x < {pipe}; exec {command}"]}
+
+
+def make_opening_tool(session: shoal.Session, tmp_path: Path) -> FunctionTool:
+    @tool(name="Open", reads_only=True, deadline=30)
+    async def open_gate(name: str) -> str:
+        """Let a server start, and wait until it is connected."""
+        changed = asyncio.Event()
+        session.runtime.servers.subscribe_to_tool_changes(lambda _: changed.set())
+        Thread(target=(tmp_path / name).write_text, args=("go\n",)).start()
+        while map_statuses(session)[name] != "connected":
+            await changed.wait()
+            changed.clear()
+        return "connected"
+
+    return open_gate
+
+
+@pytest.mark.spec("CMP-111")
+@pytest.mark.needs("mcp")
+async def test_the_lead_keeps_every_tool_and_its_place_while_servers_connect(tmp_path: Path) -> None:
+    servers = {
+        name: gate_server(tmp_path / name, make_stdio_server(name, count))
+        for name, count in (("few", 3), ("many", 300))
+    }
+    (get_home() / "settings.json").write_text(json.dumps({"mcpServers": servers}))
+    seen: list[list[str]] = []
+    calls = [call_tool("Open", name="few"), call_tool("Open", name="many"), "done", "again"]
+
+    def reply(request: ModelRequest) -> Any:
+        seen.append([each.name for each in request.tools])
+        return calls[len(seen) - 1]
+
+    session = shoal.open(cwd=tmp_path, model=ScriptedModel(reply), tools=[], skip_permissions=True)
+    async with session:
+        opening_tool = session.parts.tools["Open"] = make_opening_tool(session, tmp_path)
+        session.agent.set_tools({**session.agent.tools, "Open": opening_tool})
+        await run_all_turns(session)
+        await run_all_turns(session, "more")
+    first, second, third, fourth = seen
+    few = [f"mcp__few__tool_{number}" for number in range(3)]
+    assert "ToolSearch" in first
+    assert second == [*first, *few]
+    assert (third, fourth) == (second, second)
+
+
+@pytest.mark.spec("CMP-111")
+@pytest.mark.needs("mcp")
+@pytest.mark.parametrize(("denied", "is_found"), [([], True), (["mcp__late"], False)])
+async def test_a_sub_agent_finds_tools_of_a_server_that_connects_after_its_start(
+    tmp_path: Path, denied: list[str], is_found: bool
+) -> None:
+    server = gate_server(tmp_path / "late", make_stdio_server("late", 3))
+    (get_home() / "settings.json").write_text(
+        json.dumps({"mcpServers": {"late": server}, "permissions": {"deny": denied}})
+    )
+    seen: list[list[str]] = []
+    calls = [call_tool("ToolSearch", query="tool_2"), call_tool("mcp__late__tool_2", query="x"), "done"]
+
+    def work(request: ModelRequest) -> Any:
+        if not seen:
+            Thread(target=(tmp_path / "late").write_text, args=("go\n",)).start()
+        seen.append([each.name for each in request.tools])
+        return calls[len(seen) - 1]
+
+    model = script_agents(lead=[spawn_agent("child"), "done"], child=[work])
+    async with shoal.open(cwd=tmp_path, model=model, skip_permissions=True) as session:
+        await run_all_turns(session)
+    assert "ToolSearch" in seen[0]
+    assert seen[1] == [*seen[0], *(["mcp__late__tool_2"] if is_found else [])]
 
 
 @pytest.mark.spec("CMP-111")

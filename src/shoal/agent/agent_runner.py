@@ -133,6 +133,8 @@ class SentToolSchemas(Struct, frozen=True, kw_only=True):
     deferred: frozenset[str] = frozenset()
     """Tools whose schemas are sent only once they are loaded."""
     loaded: frozenset[str] = frozenset()
+    requested: tuple[ToolSchema, ...] = ()
+    """Schemas in the last request. Their tools stay in this order, because a prompt cache depends on it."""
 
 
 class AgentContextSources(Struct, kw_only=True):
@@ -209,6 +211,7 @@ class AgentRunner(Struct, kw_only=True):
 
     def copy_tools(self, parent: AgentRunner) -> None:
         """Take the tools of another agent, and send the same schemas in the same order."""
+        self.schemas = replace(self.schemas, requested=parent.schemas.requested)
         self._replace_tools(parent.tools, parent.schemas.deferred, parent.schemas.loaded)
 
     def _replace_tools(
@@ -220,14 +223,19 @@ class AgentRunner(Struct, kw_only=True):
         self.state.context_tokens += (_measure_tool_schemas(self.schemas.sent) - old_size) // BYTES_PER_TOKEN
 
     def _select_sent_schemas(self, deferred: frozenset[str], loaded: frozenset[str]) -> None:
-        if deferred:
-            hidden = deferred - loaded
-            selected = [tool.schema for name, tool in self.tools.items() if name not in hidden]
-            # Loaded tools come last, so that the schemas before them stay the same.
-            selected.sort(key=lambda schema: schema.name in loaded)
-        else:
-            selected = [tool.schema for tool in self.tools.values()]
-        self.schemas = SentToolSchemas(sent=tuple(selected), deferred=deferred, loaded=loaded)
+        requested = self.schemas.requested
+        if not deferred and not requested:
+            self.schemas = SentToolSchemas(
+                sent=tuple(tool.schema for tool in self.tools.values()), loaded=loaded
+            )
+            return
+        kept = {schema.name: None for schema in requested if schema.name in self.tools}
+        hidden = (deferred - loaded).difference(kept)
+        added = [name for name in self.tools if name not in hidden and name not in kept]
+        # Loaded tools come last, so that the schemas before them stay the same.
+        added.sort(key=lambda name: name in loaded)
+        sent = tuple(self.tools[name].schema for name in (*kept, *added))
+        self.schemas = SentToolSchemas(sent=sent, deferred=deferred, loaded=loaded, requested=requested)
 
     def reestimate_context_tokens(self) -> None:
         """Estimate the tokens again after the conversation was replaced."""
@@ -236,6 +244,8 @@ class AgentRunner(Struct, kw_only=True):
         self.state.context_tokens = prefix_size // BYTES_PER_TOKEN + sum(map(estimate_block_tokens, blocks))
 
     def build_model_request(self, messages: list[Message] | None = None) -> ModelRequest:
+        if self.schemas.requested is not self.schemas.sent:
+            self.schemas = replace(self.schemas, requested=self.schemas.sent)
         return ModelRequest(
             system=self.system,
             messages=self.conversation.messages if messages is None else messages,

@@ -15,7 +15,11 @@ from shoal.app.settings.settings import Settings
 from shoal.core.agents.agent_definitions import AgentDefinition, select_definition_tools
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import SettingsError
-from shoal.core.extensions.mcp_servers import MCP_PREFIX
+from shoal.core.extensions.mcp_servers import (
+    MCP_PREFIX,
+    format_mcp_tool_prefix,
+    matches_mcp_server_pattern,
+)
 from shoal.policy.permission_rules import parse_permission_rule
 from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT
 
@@ -55,6 +59,8 @@ def select_lead_tools(
     """Return the tools of the lead, of its `definition` if it has one. Raises `SettingsError`."""
     if definition is not None:
         given = [tool.schema.name for tool in options.tools]
+        # As for other agents, the tools of the servers that it names need no entry in `tools`.
+        given += _find_tools_of_named_servers(definition, tools)
         selection = select_definition_tools(definition.capabilities, tools, given)
         if selection.missing and not selection.names and not definition.capabilities.can_name_mcp_tools:
             raise SettingsError(
@@ -67,6 +73,18 @@ def select_lead_tools(
         select_tools_by_name(tools, options.available_tools), (*flags, *settings.permissions.rules.deny)
     )
     return {name: tool for name, tool in available.items() if not coordinator or name in COORDINATOR_TOOLS}
+
+
+def _find_tools_of_named_servers(definition: AgentDefinition, tools: Collection[str]) -> list[str]:
+    entries = definition.capabilities.mcp_servers
+    names = [name for entry in entries for name in ([entry] if isinstance(entry, str) else entry)]
+    prefixes = tuple(map(format_mcp_tool_prefix, names))
+
+    def is_named(tool: str) -> bool:
+        server = tool.removeprefix(MCP_PREFIX).partition("__")[0]
+        return tool.startswith(prefixes) or any(matches_mcp_server_pattern(name, server) for name in names)
+
+    return [tool for tool in tools if tool.startswith(MCP_PREFIX) and is_named(tool)] if names else []
 
 
 def find_missing_lead_tools(tools: Collection[str], definition: AgentDefinition | None) -> tuple[str, ...]:

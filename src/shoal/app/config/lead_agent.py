@@ -92,7 +92,6 @@ def _describe_unused_fields(definition: AgentDefinition) -> Iterable[str]:
     """Yield one note if the agent has fields that only agents started by others use."""
     capabilities, run = definition.capabilities, definition.run
     fields = {
-        "mcpServers": any(not isinstance(entry, str) for entry in capabilities.mcp_servers),
         "requiredMcpServers": capabilities.required_mcp_servers,
         "memory": definition.memory,
         "isolation": run.isolation,

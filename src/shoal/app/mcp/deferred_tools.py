@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from shoal.agent.agent_runner import AgentRunner
+from shoal.app.agent_permissions import get_permission_engine
 from shoal.app.mcp.mcp_servers import SessionMcpServerManager
 from shoal.app.settings.settings import Settings
-from shoal.core.agents.agent_definitions import AgentCapabilities
+from shoal.core.agents.agent_definitions import AgentCapabilities, select_definition_tools
 from shoal.core.conversation.model_requests import ToolSchema
 from shoal.core.conversation.tools import Tool, ToolContext
 from shoal.core.extensions.mcp_servers import MCP_PREFIX
@@ -45,12 +47,15 @@ class ToolDeferral:
         capabilities: AgentCapabilities,
         *,
         rules: PermissionRuleSet,
-        is_lead: bool = False,
+        lead_tools: Iterable[str] | None = None,
     ) -> tuple[Mapping[str, Tool], frozenset[str]]:
         """Return the tools, with ToolSearch if it is needed, and the names of those that are deferred.
 
         Tools that the agent's `capabilities` name one by one are never deferred. If one of the agent's
         `rules` forbids ToolSearch, or asks before it, nothing is deferred: the agent could not reach it.
+
+        `lead_tools` are the tools in the lead's last request; None for another agent. The lead keeps
+        ToolSearch for the prompt cache, and its tools are selected again whenever a server changes.
         """
         if self._threshold is None or _is_search_restricted(rules):
             return tools, frozenset()
@@ -65,26 +70,46 @@ class ToolDeferral:
         }
         size = sum(_measure_schema(tool.schema) for tool in candidates.values())
         deferred = frozenset(candidates) if size > self._threshold * _CHARS_PER_TOKEN else frozenset()
-        # The lead keeps it for the cache once it was sent.
-        is_kept = is_lead and self._servers.has_late_servers
+        is_kept = TOOL_SEARCH in (lead_tools or ())
         is_waiting = capabilities.can_name_mcp_tools and (is_kept or self._servers.list_pending_names())
         if not deferred and not is_waiting:
             return tools, deferred
         names = {server.name for server in self._servers.configured.servers}
         names |= {name.removeprefix(MCP_PREFIX).partition("__")[0] for name in deferred}
-        search = build_tool_search_tool(sorted(names), self._load_tools)
+        load_tools = partial(self._load_tools, None if lead_tools is not None else capabilities)
+        search = build_tool_search_tool(sorted(names), load_tools)
         own = {name: tool for name, tool in tools.items() if not name.startswith(MCP_PREFIX)}
         return {**own, TOOL_SEARCH: search, **tools}, deferred
 
     async def _load_tools(
-        self, context: ToolContext, select: Callable[[Mapping[str, ToolSchema]], list[str]]
+        self,
+        capabilities: AgentCapabilities | None,
+        context: ToolContext,
+        select: Callable[[Mapping[str, ToolSchema]], list[str]],
     ) -> list[ToolSchema]:
         await self._servers.wait_for_pending(_SEARCH_WAIT)
         agent = self._find_agent(AgentId(context.agent.agent))
+        if capabilities is not None:
+            self._add_late_tools(agent, capabilities)
         available = {name: tool.schema for name, tool in agent.tools.items() if name.startswith(MCP_PREFIX)}
         names = select(available)
         agent.load_deferred_tools(names)
         return [available[name] for name in names]
+
+    def _add_late_tools(self, agent: AgentRunner, capabilities: AgentCapabilities) -> None:
+        """Add the tools of servers that have connected since the agent started, all of them deferred."""
+        denied = [
+            rule for rule in get_permission_engine(agent).get_active_rules().deny if rule.pattern is None
+        ]
+        tools = agent.environment.session_tools
+        offered = [name for name in tools if name.startswith(MCP_PREFIX) and name not in agent.tools]
+        late = {
+            name: tools[name]
+            for name in select_definition_tools(capabilities, offered).names
+            if not any(rule.applies_to_tool(name) for rule in denied)
+        }
+        if late:
+            agent.set_tools({**agent.tools, **late}, agent.schemas.deferred | frozenset(late))
 
 
 def _is_search_restricted(rules: PermissionRuleSet) -> bool:

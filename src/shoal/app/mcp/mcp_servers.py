@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from shoal.app.model_notices import format_session_notice
 from shoal.app.settings.mcp_files import ConfiguredMcpServers
-from shoal.core.agents.agent_definitions import AgentDefinition, ToolSelection
+from shoal.core.agents.agent_definitions import AgentDefinition, DefinitionSourceKind, ToolSelection
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.extensions.mcp_servers import (
@@ -39,6 +39,8 @@ REQUIRED_TIMEOUT = 30.0
 PROMPT_TIMEOUT = 30.0
 
 
+INLINE_SERVER_ORIGIN = "agent "
+"""Start of the origin of a server that an agent definition describes; its name follows."""
 _MAX_START_DELAY = 0.3
 """Seconds after which optional servers start even if no request was sent."""
 
@@ -73,6 +75,71 @@ class AgentTools(Struct, frozen=True, kw_only=True):
             raise
 
 
+class InlineMcpServerPolicy(Struct, frozen=True, kw_only=True):
+    """Decides which servers that agent definitions describe may be started."""
+
+    configured: ConfiguredMcpServers
+    is_trusted: Callable[[AgentDefinition], bool] = lambda _: False
+    is_permitted: Callable[[McpServerConfig], bool] = lambda _: False
+
+    def read_servers(self, definition: AgentDefinition) -> Iterator[McpServerConfig]:
+        """Yield the servers of a definition. Raises `AgentRequestRefused` if one must not be started."""
+        for name, config in _iter_inline_servers(definition):
+            yield self._read_server(definition, name, config, "was not started")
+
+    def read_lead_servers(
+        self, definition: AgentDefinition
+    ) -> tuple[tuple[McpServerConfig, ...], tuple[str, ...]]:
+        """Return the servers of the lead's definition, and sentences about those that must not be started."""
+        servers: list[McpServerConfig] = []
+        problems: list[str] = []
+        for name, config in _iter_inline_servers(definition):
+            try:
+                servers.append(self._read_server(definition, name, config, "runs without one of its servers"))
+            except AgentRequestRefused as refusal:
+                problems.append(str(refusal))
+        return tuple(servers), tuple(problems)
+
+    def _read_server(
+        self, definition: AgentDefinition, name: str, config: Any, outcome: str
+    ) -> McpServerConfig:
+        agent, source = definition.name, definition.source
+
+        def refuse(notice: str, **details: Any) -> AgentRequestRefused:
+            words = {"agent": agent, "source": source, "outcome": outcome, "name": name}
+            return AgentRequestRefused(format_session_notice(notice, **words, **details))
+
+        if reason := self._find_ban(name, source.kind):
+            raise refuse("mcp_server_banned", reason=reason)
+        if not (source.is_trusted or self.is_trusted(definition)):
+            raise refuse("mcp_server_untrusted")
+        try:
+            server = parse_mcp_server(name, config, f"{INLINE_SERVER_ORIGIN}{agent}")
+        except InvalidMcpServerConfigError as error:
+            raise refuse("mcp_server_invalid", error=error) from error
+        if not self.is_permitted(server):
+            raise refuse("mcp_server_denied")
+        return server
+
+    def _find_ban(self, name: str, source: DefinitionSourceKind) -> str:
+        """Return the reason why a definition from a source cannot describe a server; empty if it can."""
+        configured = self.configured
+        if configured.managed_by:
+            return f"only the servers in {configured.managed_by} may run"
+        # An agent that a flag describes was asked for as a server of --mcp-config is.
+        if configured.is_strict and source != "flag":
+            return "--strict-mcp-config allows only the servers in --mcp-config"
+        if configured.is_plugin_only and source not in ("plugin", "managed"):
+            return "a managed file sets strictPluginOnlyCustomization"
+        return "disabledMcpServers in the settings disables it" if name in configured.switched_off else ""
+
+
+def _iter_inline_servers(definition: AgentDefinition) -> Iterator[tuple[str, Any]]:
+    for entry in definition.capabilities.mcp_servers:
+        if isinstance(entry, Mapping):
+            yield from entry.items()
+
+
 class SessionMcpServerManager:
     """Context manager entered by the session."""
 
@@ -82,8 +149,7 @@ class SessionMcpServerManager:
         host: McpClientContext,
         *,
         startup_wait: float,
-        is_trusted: Callable[[AgentDefinition], bool],
-        is_permitted: Callable[[McpServerConfig], bool],
+        inline: InlineMcpServerPolicy | None = None,
         is_required: Callable[[McpServerConfig], bool] = lambda _: True,
     ) -> None:
         """`is_required` is True for servers that the first request waits for.
@@ -94,8 +160,7 @@ class SessionMcpServerManager:
         self.configured = configured
         self._host = host
         self._startup_wait = startup_wait
-        self._is_trusted = is_trusted
-        self._is_permitted = is_permitted
+        self._inline = inline or InlineMcpServerPolicy(configured=configured)
         self._is_required = is_required
         self._clock = host.clock
         self._servers: list[ManagedMcpServer] = []
@@ -109,8 +174,6 @@ class SessionMcpServerManager:
         self._optional_start = asyncio.Event()
         self._started: float | None = None
         self._settled = False
-        self.has_late_servers = False
-        """True if a server was still connecting at the first request."""
 
     async def __aenter__(self) -> SessionMcpServerManager:
         await self._group.__aenter__()
@@ -170,7 +233,7 @@ class SessionMcpServerManager:
                     while any(managed.status == "pending" for managed in required):
                         await self._change_event.wait()
         # Later tools are appended, because a prompt cache depends on the order of tools.
-        self._settled, self.has_late_servers = True, bool(self.list_pending_names())
+        self._settled = True
 
     async def wait_for_pending(self, seconds: float) -> None:
         """Wait at most this long until no server is still connecting."""
@@ -249,7 +312,7 @@ class SessionMcpServerManager:
         self.start_optional_servers()
         own_servers: list[ManagedMcpServer] = []
         try:
-            own_servers += map(self._start_server, tuple(self._read_agent_servers(definition)))
+            own_servers += map(self._start_server, tuple(self._inline.read_servers(definition)))
             self._agent_servers += own_servers
             await self._wait_for_required_servers(definition, names, own_servers)
         except BaseException:
@@ -275,39 +338,6 @@ class SessionMcpServerManager:
         return AgentTools(
             tools={**session_tools, **own_tools}, extra_names=extra_names, close=close_own_servers
         )
-
-    def _read_agent_servers(self, definition: AgentDefinition) -> Iterable[McpServerConfig]:
-        """Yield the servers that the definition itself describes."""
-        agent, source = definition.name, definition.source
-        for entry in definition.capabilities.mcp_servers:
-            for name, config in entry.items() if isinstance(entry, Mapping) else ():
-                if self.configured.managed_by:
-                    raise AgentRequestRefused(
-                        format_session_notice(
-                            "mcp_server_not_managed",
-                            agent=agent,
-                            source=source,
-                            name=name,
-                            file=self.configured.managed_by,
-                        )
-                    )
-                if not (source.is_trusted or self._is_trusted(definition)):
-                    raise AgentRequestRefused(
-                        format_session_notice("mcp_server_untrusted", agent=agent, source=source, name=name)
-                    )
-                try:
-                    server = parse_mcp_server(name, config, f"agent {agent}")
-                except InvalidMcpServerConfigError as error:
-                    raise AgentRequestRefused(
-                        format_session_notice(
-                            "mcp_server_invalid", name=name, agent=agent, source=source, error=error
-                        )
-                    ) from error
-                if not self._is_permitted(server):
-                    raise AgentRequestRefused(
-                        format_session_notice("mcp_server_denied", agent=agent, source=source, name=name)
-                    )
-                yield server
 
     async def _wait_for_required_servers(
         self, definition: AgentDefinition, names: Sequence[str], own_servers: Sequence[ManagedMcpServer]

@@ -140,8 +140,6 @@ class McpServerAdmin:
                     probed,
                     host,
                     startup_wait=2 * CONNECT_TIMEOUT,
-                    is_trusted=lambda _: False,
-                    is_permitted=lambda _: False,
                 ) as servers:
                     await servers.wait_until_ready()
                     return servers.list_statuses()

@@ -13,10 +13,16 @@ from shoal.app.config.tool_selection import split_permission_rule_flags
 from shoal.app.definitions.agent_trust import is_agent_trusted
 from shoal.app.mcp.mcp_channels import parse_mcp_channel_names
 from shoal.app.mcp.mcp_host import create_mcp_client_context
-from shoal.app.mcp.mcp_servers import SessionMcpServerManager
+from shoal.app.mcp.mcp_servers import INLINE_SERVER_ORIGIN, InlineMcpServerPolicy, SessionMcpServerManager
 from shoal.app.runtime.event_bus import EventBus
-from shoal.app.settings.mcp_files import check_relayed_server, is_server_permitted, load_mcp_servers
+from shoal.app.settings.mcp_files import (
+    ConfiguredMcpServers,
+    check_relayed_server,
+    is_server_permitted,
+    load_mcp_servers,
+)
 from shoal.backends.guarded_processes import GuardedProcessLauncher
+from shoal.core.agents.agent_definitions import AgentDefinition
 from shoal.core.extensions.mcp_servers import McpServerConfig
 from shoal.workspaces.local_workspace import LocalWorkspace
 
@@ -49,6 +55,12 @@ def create_mcp_servers(
         channel_names=_parse_channel_names(config),
         relayed=tuple(check_relayed_server(settings, each) for each in options.relayed_servers),
     )
+    inline = InlineMcpServerPolicy(
+        configured=configured,
+        is_trusted=partial(is_agent_trusted, settings.home, workspace.root),
+        is_permitted=partial(is_server_permitted, settings),
+    )
+    configured = _add_lead_servers(configured, inline, config.lead_agent)
     client_context = create_mcp_client_context(
         settings,
         root=workspace.root,
@@ -62,13 +74,22 @@ def create_mcp_servers(
         configured,
         client_context,
         startup_wait=wait if settings.own.mcp_wait is None else settings.own.mcp_wait,
-        is_trusted=partial(is_agent_trusted, settings.home, workspace.root),
-        is_permitted=partial(is_server_permitted, settings),
+        inline=inline,
         is_required=partial(_is_server_required, config),
     )
     if configured.servers:
         events.call_after_first_request(servers.start_optional_servers)
     return servers
+
+
+def _add_lead_servers(
+    configured: ConfiguredMcpServers, inline: InlineMcpServerPolicy, definition: AgentDefinition | None
+) -> ConfiguredMcpServers:
+    """Add the servers that the lead's agent describes, in place of others with the same tool names."""
+    servers, problems = ((), ()) if definition is None else inline.read_lead_servers(definition)
+    prefixes = {server.tool_name_prefix for server in servers}
+    others = (server for server in configured.servers if server.tool_name_prefix not in prefixes)
+    return replace(configured, servers=(*servers, *others), problems=(*configured.problems, *problems))
 
 
 def _parse_channel_names(config: SessionConfig) -> frozenset[str]:
@@ -82,6 +103,8 @@ def _is_server_required(config: SessionConfig, server: McpServerConfig) -> bool:
     """Return True if the first request waits for a server: it was asked for, or a wait is configured."""
     options = config.options
     if config.settings.own.mcp_wait is not None or server.always_load:
+        return True
+    if server.origin.startswith(INLINE_SERVER_ORIGIN):
         return True
     given = [
         str(config.cwd / Path(each).expanduser()) for each in options.mcp_config if isinstance(each, str)

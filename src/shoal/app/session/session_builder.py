@@ -48,6 +48,7 @@ from shoal.app.session.lifecycle_hooks import SessionLifecycleHookRunner
 from shoal.app.settings.configured_rules import find_skipped_flag_rules
 from shoal.app.workflows.workflow_supervisor import WorkflowSupervisor
 from shoal.core.agents.agent_definitions import AgentCapabilities
+from shoal.core.conversation.model_requests import ToolSchema
 from shoal.core.conversation.tools import Tool, ToolRegistry
 from shoal.core.errors import AgentRequestRefused, SettingsError, ShoalError
 from shoal.core.extensions.hooks import BackgroundHookNotice
@@ -153,7 +154,9 @@ async def build_session_parts(
     tools = _create_tool_registry(runtime, supervisor, teams, workflows)
     lead = _create_lead(runtime, teams, tools)
     runtime.agents.running.register_agent(lead)
-    runtime.servers.subscribe_to_tool_changes(lambda _: lead.set_tools(*_select_lead_tools(runtime, tools)))
+    runtime.servers.subscribe_to_tool_changes(
+        lambda _: lead.set_tools(*_select_lead_tools(runtime, tools, lead.schemas.requested))
+    )
     return SessionParts(
         runtime=runtime,
         tools=tools,
@@ -406,9 +409,12 @@ def _create_lead(
 
 
 def _select_lead_tools(
-    runtime: Runtime, session_tools: ToolRegistry
+    runtime: Runtime, session_tools: ToolRegistry, requested: Sequence[ToolSchema] = ()
 ) -> tuple[Mapping[str, Tool], frozenset[str]]:
-    """Return the tools of the lead, and the names of those that it has to search for."""
+    """Return the tools of the lead, and the names of those that it has to search for.
+
+    `requested` are the schemas in its last request.
+    """
     tools = select_lead_tools(
         runtime.options,
         runtime.settings,
@@ -424,7 +430,7 @@ def _select_lead_tools(
         tools,
         AgentCapabilities(tools=named if is_limited else None),
         rules=runtime.lead.permissions.get_active_rules(),
-        is_lead=True,
+        lead_tools=[schema.name for schema in requested],
     )
 
 

@@ -41,6 +41,12 @@ class ConfiguredMcpServers(Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
     managed_by: str = ""
     """Managed file that alone defines the servers; empty if there is none."""
+    is_strict: bool = False
+    """True if only the servers that a flag gives may run."""
+    is_plugin_only: bool = False
+    """True if only managed files and plug-ins may define servers."""
+    switched_off: frozenset[str] = frozenset()
+    """Names of servers that settings turn off in all files."""
     channel_names: frozenset[str] = frozenset()
     """Servers that may push messages to the lead."""
     relayed: tuple[McpServerStatus, ...] = ()
@@ -153,6 +159,9 @@ def load_mcp_servers(
         untrusted=() if strict or managed else tuple(_iter_untrusted_mcp_servers(settings, servers)),
         problems=(*problems.values(), *duplicates, *refused),
         managed_by=managed[0].name if managed else "",
+        is_strict=strict,
+        is_plugin_only=is_plugin_only(settings.documents, "mcp"),
+        switched_off=frozenset(switched_off),
     )
 
 

@@ -365,7 +365,7 @@ def load_settings(
     }
     stored, credential_problems = _load_stored_credentials(home)
     provider_variables |= select_stored_provider_variables(stored, provider_variables)
-    permissions, permission_warnings = _ignore_project_bypass_mode(merged.permissions, trusted.permissions)
+    permissions, permission_warnings = _ignore_project_bypass_mode(merged.permissions, documents)
     own, shoal_warnings = _restrict_shoal_settings(merged.shoal, trusted.shoal, environ)
     own = replace(
         own,
@@ -533,16 +533,23 @@ def is_project_bypass_mode(document: SettingsDocument) -> bool:
 
 
 def _ignore_project_bypass_mode(
-    merged: PermissionSettings, trusted: PermissionSettings
+    merged: PermissionSettings, documents: Sequence[SettingsDocument]
 ) -> tuple[PermissionSettings, tuple[str, ...]]:
-    """Ignore `bypassPermissions` from a project: its files may come from anyone."""
-    if merged.default_mode != "bypassPermissions" or trusted.default_mode == merged.default_mode:
+    """Ignore `bypassPermissions` from a project: its files may come from anyone.
+
+    The mode is then that of the next file, which may be another file of the project.
+    """
+    others = [document for document in documents if not is_project_bypass_mode(document)]
+    if merged.default_mode != "bypassPermissions" or len(others) == len(documents):
+        return merged, ()
+    mode = convert_to_settings_schema(merge_settings_documents(others)).permissions.default_mode
+    if mode == merged.default_mode:
         return merged, ()
     warning = (
         "The project's settings ask to skip permissions. Shoal ignores this, because only your own settings "
         "or a flag can skip permissions."
     )
-    return replace(merged, default_mode=trusted.default_mode), (warning,)
+    return replace(merged, default_mode=mode), (warning,)
 
 
 def _restrict_sandbox(
