@@ -103,17 +103,14 @@ def replace_rows(page: str, topic: str, rows: Sequence[ComparisonRow], where: Ma
     for row in rows:
         found = [index for index, line in enumerate(lines) if line.startswith(f"| {row.name} |")]
         if len(found) != 1:
-            raise ValueError(
-                f"The page has {len(found)} rows named {row.name!r}. Run `make bench ARGS=--keep`."
-            )
+            problem = f"The page has {len(found)} rows named {row.name!r}."
+            raise ValueError(f"{problem} Write all of it: make bench ARGS=--keep")
         lines[found[0]] = format_markdown_row(row, columns)
     start = f'Measured again: the rows about "{topic}",'
     lines = [line for line in lines if not line.startswith(start)]
-    (before, after), place = (
-        where.load,
-        next(n for n, line in enumerate(lines) if line.startswith("Taken on")),
-    )
-    lines.insert(place + 1, f"{start} on {where.date}; load {before:.1f} before, {after:.1f} after.")
+    (before, after), cpu = where.load, f"{where.cores} cores ({where.cpu})"
+    note = f"{start} on {where.date}, {cpu}; load {before:.1f} before, {after:.1f} after."
+    lines.insert(1 + next(n for n, line in enumerate(lines) if line.startswith("Taken on")), note)
     verdicts = [line.rsplit("|", 2)[1].strip() for line in lines if line.startswith("| ")]
     met, missed = verdicts.count("ok"), verdicts.count("not met")
     summary = f"{met} of {met + missed} figures meet their goal"

@@ -178,6 +178,47 @@ def test_only_one_module_outside_the_stores_constructs_their_parts():
     assert users == ["app/run_access/run_handle.py"]
 
 
+def find_store_choices(package: Path) -> list[str]:
+    """Return the modules outside the stores that open a store, import an implementation, or ask for one."""
+    choice = re.compile(
+        r"\bopen_store\b|own\.store\b|environ.*\bSHOAL_STORE\b"
+        r"|isinstance\([^)]*\b(File|Memory|Postgres)(Store|SessionStore|Journal)\b"
+        r"|import .*\b(PostgresStore|MemoryStore|FileJournal)\b"
+    )
+    return [
+        name
+        for path in sorted(package.rglob("*.py"))
+        if not (name := path.relative_to(package).as_posix()).startswith(("stores/", "testing/"))
+        and choice.search(path.read_text())
+    ]
+
+
+def test_the_store_is_chosen_in_one_place():
+    # The package re-exports the classes of stores for programs, and the cluster report names the setting.
+    assert find_store_choices(PACKAGE) == [
+        "__init__.py",
+        "app/clusters/cluster_report.py",
+        "app/settings/configured_store.py",
+    ]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from shoal.stores.store_choice import open_store",
+        "store = open_store(home)",
+        "place = settings.own.store or settings.home",
+        "if os.environ.get('SHOAL_STORE'): ...",
+        "assert isinstance(store, PostgresStore)",
+        "from shoal.stores.files.sessions.file_journal import FileJournal",
+    ],
+)
+def test_a_second_place_that_chooses_a_store_is_found(tmp_path: Path, code: str):
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "more.py").write_text(code)
+    assert find_store_choices(tmp_path) == ["app/more.py"]
+
+
 def test_nobody_asks_for_the_class_of_a_member():
     checks = re.compile(r"(isinstance\([^)]*\b|\bcase |\bis )(Local|Remote|Down)Member\b")
     assert [module_name(path) for path in MODULES if checks.search(path.read_text())] == []

@@ -99,7 +99,7 @@ HOOK_TYPE_SUFFIXES = ("Input", "HookOutput")
 """Endings of the types of one event; a table at the end of the group lists them."""
 _STORE = _words(
     "aclose create_session directory durable find_latest_session find_session fork_session home "
-    "is_session_live list_session_questions "
+    "is_session_live list_session_questions open_questions "
     "list_sessions load_signing_key open_board open_mailboxes open_rosters"
 )
 INTERNAL = {

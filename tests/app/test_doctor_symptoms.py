@@ -14,7 +14,8 @@ from git_repository import GitRepository
 from shoal.app.doctor.doctor_case import DoctorContext
 from shoal.app.doctor.symptoms import SYMPTOMS, examine_symptom
 from shoal.app.isolation.machine_checks import DoctorDiagnostic
-from shoal.app.run_access.run_handle import RunHandle, find_named_or_latest_run
+from shoal.app.run_access.run_handle import RunHandle
+from shoal.app.run_access.stored_runs import StoredRuns
 from shoal.core.clock import SystemClock
 from shoal.core.errors import SessionNotFound
 from shoal.surfaces.cli.main import run_command_line as shoal_command
@@ -251,7 +252,7 @@ def test_the_doctor_command_lists_symptoms_and_asks_for_a_run_if_none_exists(
     assert shoal_command(["doctor", "fork-not-taken", "--json"]) == 1
     diagnostic = json.loads(capsys.readouterr().out)
     assert (diagnostic["symptom"], diagnostic["found"]) == ("fork-not-taken", True)
-    assert find_named_or_latest_run(get_home(), tmp_path) is None
+    assert StoredRuns(home=get_home()).find_named_or_latest_run(tmp_path) is None
     with pytest.raises(SessionNotFound, match="--session ID"):
         examine("result-not-seen", tmp_path)
 

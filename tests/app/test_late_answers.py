@@ -16,7 +16,7 @@ from app_session_helpers import run_next_turn
 from agent_scripts import call_tool, read_events, script_agents
 from session_helpers import collect_events, list_lead_results, open_session
 from shoal.app.run_access.pending_questions import find_interrupted_question, submit_late_answer
-from shoal.app.run_access.shared_runs import open_home_store
+from shoal.app.settings.configured_store import open_home_store
 from shoal.core.clock import SystemClock
 from shoal.core.conversation.messages import INTERRUPTED_RESULT
 from shoal.core.conversation.model_requests import ModelRequest

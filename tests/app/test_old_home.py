@@ -18,8 +18,8 @@ from shoal.app.run_access.pending_questions import (
     list_pending_questions,
     submit_late_answer,
 )
-from shoal.app.run_access.shared_runs import open_home_store
 from shoal.app.run_view.run_view import RunView, build_run_view
+from shoal.app.settings.configured_store import open_home_store
 from shoal.app.teams.team_store import TeamStore
 from shoal.core.clock import SystemClock
 from shoal.core.events import JournaledEvent

@@ -106,7 +106,9 @@ async def test_a_sandboxed_command_cannot_see_denied_files(project: Path) -> Non
     Path(os.environ["SHOAL_HOME"]).mkdir(parents=True, exist_ok=True)
     (Path(os.environ["SHOAL_HOME"]) / "settings.json").write_text('{"shoal": {"sandbox": {"enabled": true}}}')
     script = "import pathlib; [print(p.read_text()) for p in pathlib.Path().rglob('*') if p.is_file()]"
-    calls = ("Bash", {"command": f'python3 -c "{script}"'})
+    # The code is in a file, which is not read before it runs: as an argument it would be asked about.
+    (project / "print_all.py").write_text(script)
+    calls = ("Bash", {"command": "python3 print_all.py"})
     (open_text,) = await run_calls(project, calls, allowed_tools=["Bash"], disallowed_tools=[])
     (text,) = await run_calls(project, calls, allowed_tools=["Bash"])
     assert open_text.count("needle") == 7

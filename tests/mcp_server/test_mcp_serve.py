@@ -18,7 +18,7 @@ import pytest
 import shoal
 from agent_scripts import call_tool
 from server_scripts import approve_shutdown, join_text, run_provider
-from shoal.app.run_access.run_handle import list_all_live_runs
+from shoal.app.run_access.stored_runs import StoredRuns
 from shoal.core.text.model_texts import ModelTexts
 from shoal.stores.files.locks.pid_locks import find_session_pid
 from team_scripts import get_home, open_session, read_inbox, read_team_config, script_team, send_message
@@ -134,7 +134,7 @@ async def test_a_member_spends_no_more_than_its_budget(
         await call("spawn", prompt="Mend it and report.", name="ann", **wish)
         first, *_ = (await call("message_take", wait_seconds=20))["messages"]
         # It has nothing left to answer a request to end with.
-        (run,) = list_all_live_runs(get_home())
+        (run,) = StoredRuns(home=get_home()).list_live_runs()
         pid = find_session_pid(get_home(), run.session)
         assert pid is not None
         os.kill(pid, signal.SIGTERM)

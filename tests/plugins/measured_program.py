@@ -32,6 +32,7 @@ asyncio.run(resume())
 WEB = """
 import asyncio, http.client, sys
 from pathlib import Path
+from shoal.app.run_access.stored_runs import StoredRuns
 from shoal.surfaces.web.web_server import WebServerAddress, serve_web_view
 def read_run(address, session):
     # The frame is not kept: only the memory of the server counts.
@@ -50,7 +51,7 @@ async def serve(home, session):
     ready, stop = asyncio.get_running_loop().create_future(), asyncio.Event()
     place = WebServerAddress(host="127.0.0.1", port=0, token="token")
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(serve_web_view(home, place, on_ready=ready.set_result, ended=stop))
+        tasks.create_task(serve_web_view(StoredRuns(home=home), place, on_ready=ready.set_result, ended=stop))
         print(await asyncio.to_thread(read_run, await ready, session))
         stop.set()
 asyncio.run(serve(Path(sys.argv[1]), sys.argv[2]))

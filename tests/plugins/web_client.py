@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 
+from shoal.app.run_access.stored_runs import StoredRuns
 from shoal.surfaces.web.web_server import WebServerAddress, serve_web_view
 from team_scripts import get_home
 
@@ -95,7 +96,9 @@ async def serve_home(home: Path | None = None, **address_fields: Any) -> AsyncIt
     wanted = WebServerAddress(**{"host": "127.0.0.1", "port": 0, "token": TOKEN, **address_fields})
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(
-            serve_web_view(home or get_home(), wanted, on_ready=address.set_result, ended=ended)
+            serve_web_view(
+                StoredRuns(home=home or get_home()), wanted, on_ready=address.set_result, ended=ended
+            )
         )
         base = (await address).partition("/?")[0]
         async with httpx.AsyncClient(base_url=base, headers=BEARER, timeout=TIMEOUT) as client:

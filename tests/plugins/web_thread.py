@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import shoal
 from agent_scripts import run_all_turns
+from shoal.app.run_access.stored_runs import StoredRuns
 from shoal.surfaces.web.web_server import WebServerAddress, serve_web_view
 from team_scripts import get_home
 from web_client import TIMEOUT, TOKEN
@@ -47,7 +48,8 @@ class WebThread:
         address: asyncio.Future[str] = self._loop.create_future()
         self._server_stop = asyncio.Event()
         place = WebServerAddress(host="127.0.0.1", port=port, token=TOKEN)
-        work = serve_web_view(get_home(), place, on_ready=address.set_result, ended=self._server_stop)
+        runs = StoredRuns(home=get_home())
+        work = serve_web_view(runs, place, on_ready=address.set_result, ended=self._server_stop)
         self._server_task = self._loop.create_task(work)
         self.base = (await address).partition("/?")[0]
         return address.result()

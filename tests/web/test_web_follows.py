@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from shoal.app.run_access.run_handle import RunHandle
+from shoal.app.run_access.stored_runs import StoredRuns
 from shoal.core.clock import SystemClock
 from shoal.core.errors import StateFileError
 from shoal.core.events import NoteAdded, SessionEnded, SessionStarted
@@ -123,7 +124,7 @@ async def test_a_question_reaches_the_other_page_when_one_page_disconnects() -> 
     run, journal = create_run()
     journal.close()
     lock = SessionLock(get_home(), SESSION)
-    runs = WebRunIndex(get_home())
+    runs = WebRunIndex(StoredRuns(home=get_home()))
     questions = WebOpenQuestionWatcher(runs)
     async with questions.watch_question_lists() as leaving, questions.watch_question_lists() as staying:
         assert (await anext(leaving), await anext(staying)) == ([], [])

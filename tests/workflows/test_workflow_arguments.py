@@ -55,6 +55,11 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
     "sleep negative": (lambda flow: flow.sleep(-1), ValueError, "got -1."),
     "sleep text": (lambda flow: flow.sleep("1"), TypeError, "expected a number of seconds, got '1'."),
     "sleep bool": (lambda flow: flow.sleep(True), TypeError, "got True."),
+    "ask set": (
+        lambda flow: flow.ask("Go?", {"yes"}),
+        TypeError,
+        "flow.ask(): options: expected a list of strings, got {'yes'}.",
+    ),
     "pipeline sync": (
         lambda flow: flow.pipeline([1, 2], add_one),
         TypeError,

@@ -275,6 +275,24 @@ async def test_a_default_replaces_the_answers_of_failed_agents(tmp_path: Path) -
         assert await judge_all.run(session) == [Verdict(good=True, why="x"), None]
 
 
+@pytest.mark.spec("WFL-01", "WFL-02")
+async def test_the_directory_of_a_step_may_be_a_path(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+
+    @shoal.workflow
+    async def edit_inside(flow: shoal.Workflow) -> list[str]:
+        first = await flow.agent(editor, "one", cwd=tmp_path / "inner")
+        return [first, await flow.agent(editor, "two", cwd=tmp_path / "inner")]
+
+    replies: Any = ["1", shoal.errors.BadRequest("no")]
+    async with shoal.open(cwd=tmp_path, model=shoal.ScriptedModel(replies)) as session:
+        with pytest.raises(shoal.RunFailed):
+            await edit_inside.run(session)
+        name = session.id
+    async with shoal.open(cwd=tmp_path, model=shoal.ScriptedModel(["2"]), resume=name) as session:
+        assert await edit_inside.resume(session) == ["1", "2"]
+
+
 @pytest.mark.spec("WFL-01")
 async def test_items_of_a_pipeline_do_not_wait_for_each_other(tmp_path: Path) -> None:
     first_done, order = asyncio.Event(), []

@@ -95,6 +95,13 @@ class Journal(Protocol):
         """Return the offset at which this process's latest event ends."""
         ...
 
+    def add_growth_listener(self, listener: Callable[[int], None]) -> None:
+        """Call the listener with the size after many events of this process.
+
+        A journal without snapshots, which have to be renewed as it grows, never calls it.
+        """
+        ...
+
     def close(self) -> None: ...
 
 

@@ -202,6 +202,10 @@ class Store(Protocol):
         """Return True if a process works on the session: it has the lock."""
         ...
 
+    def open_questions(self, session: SessionId) -> QuestionStore:
+        """Open the questions of a session, which may not have a conversation yet."""
+        ...
+
     def list_session_questions(self) -> tuple[SessionQuestions, ...]:
         """Return the questions of each session that has open ones, or that is live and asked any."""
         ...

@@ -249,6 +249,8 @@ def list_searched_directories(part: SimpleShellCommand) -> tuple[str, ...]:
         case "diff":
             return part.reads
     found_words = _list_copied_directories(name, words)
+    if not found_words and not part.read_only and name not in CONTAINER_PROGRAMS:
+        found_words = _list_directory_operands(name, words)
     places = list_places(part) if found_words else ()
     return tuple(join_places(found_words, places)) if places else found_words
 
@@ -268,9 +270,7 @@ def _list_copied_directories(name: str, words: Sequence[str | None]) -> tuple[st
         return (WORKING_DIRECTORY,)
     if name in _CONTEXT_SUBCOMMANDS and not _CONTEXT_SUBCOMMANDS[name].isdisjoint(words[1:3]):
         return (WORKING_DIRECTORY,)
-    if name in CONTAINER_PROGRAMS:
-        return list_mounted_directories(words)
-    return _list_directory_operands(name, words)
+    return list_mounted_directories(words) if name in CONTAINER_PROGRAMS else ()
 
 
 def _list_directory_operands(name: str, words: Sequence[str | None]) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 from shoal.core.errors import SettingsError
 from shoal.core.ids import SessionId
@@ -76,9 +76,30 @@ def open_member_session(
     )
 
 
+class SharedStore(Store, Protocol):
+    """Store that processes on several machines use at the same time."""
+
+    async def end_lease(self, epoch: int) -> None:
+        """End the lease of another process: it can write nothing from then on, and its tasks are free."""
+        ...
+
+
+def to_shared_store(store: Store) -> SharedStore:
+    """Return the store as one that machines share. Raises `SettingsError` if it is not one."""
+    if get_shared_address(store) is None:
+        raise SettingsError("Only a store in PostgreSQL can be shared by several machines.")
+    return cast("SharedStore", store)
+
+
 def get_shared_address(store: Store) -> str | None:
     """Return the address of a store in a database; None if its state is in this process or in files."""
     return store.url if store.url is not None and is_postgres_address(store.url) else None
+
+
+def get_file_home(store: Store) -> Path | None:
+    """Return the directory of a store in files; None for another store."""
+    scheme, _, directory = (store.url or "").partition(":")
+    return Path(directory) if scheme == "file" else None
 
 
 def is_postgres_address(address: str) -> bool:

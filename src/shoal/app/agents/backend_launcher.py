@@ -37,7 +37,7 @@ from shoal.core.teams.member_backends import (
 )
 from shoal.core.teams.roster import BackendType, RosterEntry
 from shoal.core.text.redaction import is_secret_variable_name
-from shoal.stores.store_choice import get_shared_address
+from shoal.stores.store_choice import get_shared_address, to_shared_store
 
 if TYPE_CHECKING:
     from shoal.app.runtime.runtime import Runtime
@@ -402,17 +402,15 @@ class MemberBackendPool:
 
     def _create_ray_backend(self) -> MemberBackend:
         from shoal.backends.ray_backend import RayBackend, RayBackendSettings
-        from shoal.stores.postgres.postgres_store import PostgresStore
 
         cluster, store = self._runtime.settings.own.cluster, self._runtime.config.store
         assert cluster.address is not None
-        assert isinstance(store, PostgresStore)
         return RayBackend(
             RayBackendSettings(address=cluster.address, lead_host=cluster.lead_host, cpus=cluster.cpus),
             self._runtime.processes.launcher,
             self._runtime.clock,
             entry=CLUSTER_MEMBER_ENTRY_POINT,
-            end_lease=store.end_lease,
+            end_lease=to_shared_store(store).end_lease,
             log_directory=self._runtime.store.directory / LOG_DIRECTORY,
             files=self._create_cluster_files() if cluster.files == "git" else None,
             report=self._runtime.events.note,

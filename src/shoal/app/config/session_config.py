@@ -151,7 +151,7 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
     jitter = ids.derive_generator().random
     store = choose_session_store(options, settings, exit_stack)
     history = (
-        open_session_history(options, store, settings.home, str(cwd), ids)
+        open_session_history(options, store, settings, str(cwd), ids)
         if (membership := options.membership) is None or membership.channel is None
         else open_member_history(membership, store, settings)
     )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Container
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from shoal.app.options import Options
+from shoal.app.settings.configured_store import open_configured_store
 from shoal.app.settings.settings import Settings
 from shoal.core.conversation.messages import Message
 from shoal.core.conversation.restored_conversation import RestoredConversation
@@ -17,7 +17,7 @@ from shoal.core.errors import SessionNotFound, SettingsError, StateFileError
 from shoal.core.ids import LEAD_ID, EntryId, IdGenerator, SessionId, is_uuid
 from shoal.core.store import SessionStore, Store
 from shoal.stores.restored_conversation import restore_transcript
-from shoal.stores.store_choice import open_member_session, open_store, open_temporary_store
+from shoal.stores.store_choice import open_member_session, open_temporary_store
 
 if TYPE_CHECKING:
     from shoal.team.members.member_host import TeamMembership
@@ -48,13 +48,17 @@ def choose_session_store(options: Options, settings: Settings, exit_stack: Async
     A session without persistence has its own store, which ends with it.
     """
     if options.persist:
-        place = options.store or settings.own.store or settings.home
-        return open_store(place, home=settings.home, durable=settings.own.durable)
+        return open_configured_store(settings, options.store)
     return exit_stack.enter_context(open_temporary_store())
 
 
+def open_resumable_store(options: Options, store: Store, settings: Settings) -> Store:
+    """Return the store with earlier sessions; a session without persistence has its own, empty store."""
+    return store if options.persist else open_configured_store(settings, options.store)
+
+
 def open_session_history(
-    options: Options, store: Store, home: Path, cwd: str, ids: IdGenerator
+    options: Options, store: Store, settings: Settings, cwd: str, ids: IdGenerator
 ) -> SessionHistory:
     """Lock the session against other writers and read its messages."""
     if options.resume is None and not options.continue_last:
@@ -62,7 +66,7 @@ def open_session_history(
         damage = new_session.report_damaged_files(now=options.clock.now())
         new_session.acquire_lock()
         return SessionHistory(store=new_session, damage=damage)
-    session = _open_earlier_session(options, store, home, cwd, ids)
+    session = _open_earlier_session(options, store, settings, cwd, ids)
     damage = session.report_damaged_files(now=options.clock.now())
     session.acquire_lock()
     try:
@@ -106,9 +110,9 @@ def open_member_history(membership: TeamMembership, store: Store, settings: Sett
 
 
 def _open_earlier_session(
-    options: Options, store: Store, home: Path, cwd: str, ids: IdGenerator
+    options: Options, store: Store, settings: Settings, cwd: str, ids: IdGenerator
 ) -> SessionStore:
-    source = store if options.persist else open_store(home)
+    source = open_resumable_store(options, store, settings)
     found = source.find_latest_session(cwd) if options.resume is None else source.find_session(options.resume)
     if options.fork:
         return store.fork_session(found, _parse_session_id_option(options) or ids.new_session_id(), cwd=cwd)

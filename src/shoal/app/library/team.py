@@ -28,6 +28,7 @@ from shoal.app.library.team_report import (
     is_startable,
 )
 from shoal.app.model_notices import format_session_notice
+from shoal.app.settings.configured_store import open_home_store
 from shoal.app.settings.settings import resolve_shoal_home
 from shoal.app.teams.board_changes import add_board_task
 from shoal.app.teams.journaled_board import JournaledTaskBoard
@@ -41,7 +42,6 @@ from shoal.core.teams.team_operations import TeammateStatusSnapshot
 from shoal.core.text.name_suggestions import suggest_name
 from shoal.runs.agent_registry import LEAD_NAMES
 from shoal.runs.event_channel import EventChannel
-from shoal.stores.store_choice import open_store
 from shoal.team.session_teams import SessionTeams
 from shoal.wire.settings_codec import TeammateMode
 
@@ -525,7 +525,7 @@ async def _find_stored_team(
     cwd = Path.cwd() if built.cwd is None else built.cwd
     environ = resolve_environment(built, cwd)
     home = resolve_shoal_home(os.environ if environ is None else environ, cwd)
-    store = open_store(home if built.store is None else built.store)
+    store = open_home_store(home, built.store, cwd=cwd, environ=environ)
     try:
         team = parse_team_name(name)
     except InvalidName as error:

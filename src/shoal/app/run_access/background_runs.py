@@ -16,7 +16,8 @@ import msgspec
 from msgspec import Struct
 
 from shoal.app.model_notices import format_session_notice
-from shoal.app.run_access.run_handle import RunHandle, find_run
+from shoal.app.run_access.run_handle import RunHandle
+from shoal.app.run_access.stored_runs import open_stored_runs
 from shoal.core.clock import Clock
 from shoal.core.errors import AgentRequestRefused, SessionNotFound
 from shoal.core.events import Event, ModelRequestSent, QuestionAsked, TurnEnded
@@ -258,7 +259,7 @@ class BackgroundRunManager:
 
     def _find_run(self, id_: str) -> RunHandle | None:
         try:
-            return find_run(self._home, id_)
+            return open_stored_runs(self._home, id_).find_run(id_)
         except SessionNotFound:
             if id_ in self._processes or self._get_output_file_path(id_, "out").exists():
                 return None

@@ -17,7 +17,12 @@ from shoal.stores.files.sessions.session_files import find_session_transcript
 
 
 def find_agent_transcript_path(run: RunHandle, cwd: str, agent: AgentId) -> Path:
-    """Return the path. `cwd` is the start directory of the run. The file exists once there is a message."""
+    """Return the path. `cwd` is the start directory of the run. The file exists once there is a message.
+
+    A transcript in a database is copied to the file by each call.
+    """
+    if run.copies is not None:
+        return run.copies.copy_transcript(run.session, agent)
     path = get_transcript_path(run.home, cwd, run.session)
     if not path.exists():
         with suppress(SessionNotFound):  # until there is a message

@@ -70,7 +70,7 @@ class RunFollower:
                 await change_event.wait()
 
     async def _follow_journal(self) -> None:
-        watch = DirectoryWatch(self.run.directory, self._journal_changed.set)
+        watch = DirectoryWatch(self.run.journal_path.parent, self._journal_changed.set)
         try:
             while True:
                 await self._journal_changed.wait()

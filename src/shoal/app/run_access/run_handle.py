@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from msgspec import Struct
 
 from shoal.app.model_notices import format_session_notice
 from shoal.app.run_view.agent_status import RunViewAgentsState
 from shoal.app.run_view.run_view import RunView
+from shoal.app.settings.configured_store import open_given_store
 from shoal.core.agents.identity import AgentIdentity
 from shoal.core.agents.subagents import (
     OTHER_MACHINE_PREFIX,
@@ -24,7 +24,6 @@ from shoal.core.clock import Clock
 from shoal.core.errors import (
     AgentRequestRefused,
     RunUnresponsive,
-    SessionNotFound,
     ShoalError,
     StateFileError,
 )
@@ -41,10 +40,9 @@ from shoal.core.ids import LEAD_ID, SessionId
 from shoal.core.store import QuestionStore, Store
 from shoal.runs.control_client import RunControlClient
 from shoal.stores.files.home.home_paths import get_run_directory
-from shoal.stores.files.locks.pid_locks import is_session_running
+from shoal.stores.files.locks.pid_locks import find_session_pid, is_session_running
 from shoal.stores.files.sessions.file_journal import find_offset_of_last_bytes, follow_journal, read_journal
 from shoal.stores.files.sessions.journal_snapshots import load_journal_state
-from shoal.stores.files.sessions.question_files import QuestionFiles
 from shoal.wire.control_codec import (
     EventSubscriptionGap,
     GetRunStatusControlCommand,
@@ -52,6 +50,9 @@ from shoal.wire.control_codec import (
     RunControlCommand,
     SubscribeToEventsControlCommand,
 )
+
+if TYPE_CHECKING:
+    from shoal.stores.postgres.run_copies import RunCopies
 
 ObservedEvent: TypeAlias = Event | UnknownJournalEvent
 ANSWER_TIMEOUT = 5.0
@@ -72,10 +73,10 @@ class TimedEvent(Struct, frozen=True, kw_only=True):
 class RunHandle(Struct, frozen=True, kw_only=True):
     session: SessionId
     home: Path
-    database: Store | None = None
-    """Store of a run in a database; None if the state of the run is in files."""
-    journal_home: Path | None = None
-    """Home with a copy of the journal of a run in a database."""
+    store: Store | None = None
+    """Store of the run; None for the files of the home."""
+    copies: RunCopies | None = None
+    """Copies of the journal and transcripts of a run in a database; None if they are files."""
 
     @property
     def directory(self) -> Path:
@@ -83,46 +84,59 @@ class RunHandle(Struct, frozen=True, kw_only=True):
 
     @property
     def journal_path(self) -> Path:
-        return get_run_directory(self.journal_home or self.home, self.session) / "journal.jsonl"
+        home = self.home if self.copies is None else self.copies.home
+        return get_run_directory(home, self.session) / "journal.jsonl"
 
     @property
     def is_live(self) -> bool:
-        if self.database is not None:
-            return self.database.is_session_live(self.session)
+        if self.copies is not None:
+            return self.copies.find_holder(self.session) is not None
         return is_session_running(self.home, self.session)
+
+    @property
+    def pid(self) -> int | None:
+        """Process that works on the run; None if there is none or it is not visible from here."""
+        if self.copies is None:
+            return find_session_pid(self.home, self.session)
+        holder = self.copies.find_holder(self.session)
+        return holder.pid if holder is not None and holder.is_local else None
+
+    def refresh(self) -> None:
+        """Bring the copy of a journal in a database up to date."""
+        if self.copies is not None:
+            self.copies.refresh()
 
     def read_journal(self, offset: int = 0) -> Iterator[JournalRecord]:
         return read_journal(self.journal_path, offset)
 
+    def get_store(self) -> Store:
+        """Return the store that contains the run and its teams."""
+        return self.store or open_given_store(self.home, durable=True)
+
     def open_questions(self) -> QuestionStore:
-        if self.database is not None:
-            return self.database.find_session(self.session).open_questions()
-        return QuestionFiles(self.directory / "questions")
+        return self.get_store().open_questions(self.session)
 
-
-def list_all_live_runs(home: Path) -> list[RunHandle]:
-    """Return the runs that a process works on now, in any directory."""
-    return [
-        run
-        for name in _list_run_names(home)
-        if (run := RunHandle(session=SessionId(name), home=home)).is_live
-    ]
-
-
-def list_live_runs_in_directory(home: Path, cwd: Path) -> list[RunHandle]:
-    """Return the live runs of this directory, the one with the newest event first."""
-    return [
-        run
-        for run in _sort_runs_newest_first(list_all_live_runs(home))
-        if read_start_directory(run) == str(cwd)
-    ]
-
-
-def _list_run_names(home: Path) -> list[str]:
-    try:
-        return sorted(entry.name for entry in (home / "shoal" / "runs").iterdir())
-    except OSError:
-        return []
+    def check_controllable(self) -> None:
+        """Raise `StateFileError` if the run has ended, or if no socket of it is reachable from here."""
+        holder = None if self.copies is None else self.copies.find_holder(self.session)
+        if holder is None and (self.copies is not None or not self.is_live):
+            raise StateFileError(
+                f"Session {self.session} has ended, so it cannot respond. "
+                f"Resume it: shoal --resume {self.session}",
+                path=self.directory,
+            )
+        if holder is None or (holder.is_local and self.directory.is_dir()):
+            return
+        place = (
+            f"in process {holder.pid} on {holder.host}, with another home directory"
+            if holder.is_local
+            else f"on the machine {holder.host}, in process {holder.pid}"
+        )
+        raise StateFileError(
+            f"Session {self.session} runs {place}. Messages and commands reach it only there. Answer its "
+            f"questions from anywhere: shoal ask",
+            path=self.directory,
+        )
 
 
 def read_start_directory(run: RunHandle) -> str:
@@ -157,44 +171,6 @@ def read_start_state(run: RunHandle) -> RunStartState:
     return load_journal_state(run.journal_path, RunStartState)[0]
 
 
-def find_run(home: Path, name: str) -> RunHandle:
-    """Return the run with this session id or unique id prefix."""
-    names = _list_run_names(home)
-    found = [each for each in names if each == name] or [each for each in names if each.startswith(name)]
-    if len(found) != 1:
-        reason = (
-            f"{len(found)} run ids start with it: {', '.join(found[:5])}"
-            if found
-            else "no run id starts with it"
-        )
-        raise SessionNotFound(f"{name!r} does not identify a run in {home}: {reason}.", path=home)
-    return RunHandle(session=SessionId(found[0]), home=home)
-
-
-def find_named_or_latest_run(home: Path, cwd: Path, name: str | None = None) -> RunHandle | None:
-    """Return the run with that name, or the latest one started in this directory; None if there is none."""
-    if name is not None:
-        return find_run(home, name)
-    directory = str(cwd.resolve())
-    return next((run for run in list_runs_newest_first(home) if read_start_directory(run) == directory), None)
-
-
-def list_runs_newest_first(home: Path) -> list[RunHandle]:
-    """Return all runs that have a journal, the one with the newest event first."""
-    return _sort_runs_newest_first(
-        RunHandle(session=SessionId(each), home=home) for each in _list_run_names(home)
-    )
-
-
-def _sort_runs_newest_first(runs: Iterable[RunHandle]) -> list[RunHandle]:
-    """Sort by the newest event; omit runs without a journal and runs that are being removed."""
-    with_times: list[tuple[int, RunHandle]] = []
-    for run in runs:
-        with suppress(OSError):
-            with_times.append((run.journal_path.stat().st_mtime_ns, run))
-    return [run for _, run in sorted(with_times, key=lambda each: each[0], reverse=True)]
-
-
 async def send_control_command(
     run: RunHandle, command: RunControlCommand, *, patience: float | None = ANSWER_TIMEOUT
 ) -> Any:
@@ -202,11 +178,7 @@ async def send_control_command(
 
     After `patience` seconds the run is asked for its status. Raises `RunUnresponsive` if that gets no answer.
     """
-    if not run.is_live:
-        raise StateFileError(
-            f"Session {run.session} has ended, so it cannot respond. Resume it: shoal --resume {run.session}",
-            path=run.directory,
-        )
+    run.check_controllable()
     async with asyncio.TaskGroup() as group:
         answer = group.create_task(_request_command_answer(run, command))
         try:
@@ -308,6 +280,7 @@ class _RunEventSubscription:
             return
         except ShoalError:
             return
+        await asyncio.to_thread(run.refresh)
         for recorded in run.read_journal(self.offset):
             if recorded.offset >= start:
                 break
@@ -322,6 +295,7 @@ class _RunEventSubscription:
             journaled += isinstance(event, JournaledEvent)
             yield TimedEvent(at=self._clock.now(), event=event)
         # The run's process may have died after journaling an event and before sending it.
+        await asyncio.to_thread(run.refresh)
         for recorded in islice(run.read_journal(start), journaled):
             self.offset = recorded.next
 
@@ -344,8 +318,8 @@ def load_agent_statuses(run: RunHandle) -> RunViewAgentsState:
 class CrossSessionMessenger:
     """Sends messages of agents to the leads of other sessions on this machine."""
 
-    def __init__(self, home: Path) -> None:
-        self._home = home
+    def __init__(self, list_live_runs: Callable[[], list[RunHandle]]) -> None:
+        self._list_live_runs = list_live_runs
 
     async def send(
         self, to: str, text: str, summary: str, sender: AgentIdentity
@@ -370,7 +344,7 @@ class CrossSessionMessenger:
     def _find_recipient_session(self, name: str, sender: AgentIdentity) -> RunHandle:
         if name and sender.session.startswith(name):
             raise AgentRequestRefused(format_session_notice("own_session"))
-        live = [run for run in list_all_live_runs(self._home) if run.session != sender.session]
+        live = [run for run in self._list_live_runs() if run.session != sender.session]
         found = [run for run in live if name and run.session.startswith(name)]
         if len(found) == 1:
             return found[0]

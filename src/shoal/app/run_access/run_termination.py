@@ -8,7 +8,6 @@ import signal
 from shoal.app.run_access.run_handle import RunHandle, send_control_command
 from shoal.backends.guardian import send_signals
 from shoal.core.errors import RunUnresponsive, StateFileError
-from shoal.stores.files.locks.pid_locks import find_session_pid
 from shoal.wire.control_codec import StopRunControlCommand
 
 GRACE_SECONDS = 10.0
@@ -33,7 +32,7 @@ async def stop_or_kill_run(run: RunHandle) -> None:
 
 async def _kill_run_process(run: RunHandle, error: StateFileError) -> None:
     for signal_number in (signal.SIGTERM, signal.SIGKILL):
-        pid = find_session_pid(run.home, run.session)
+        pid = run.pid
         if pid is not None:
             # Its guardian process outlives it and stops what it started.
             send_signals(signal_number, groups=[], pids=[pid])

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from shoal.app.run_access.pending_questions import create_run_ended_error
 from shoal.app.run_access.run_handle import RunHandle, send_control_command
+from shoal.app.run_access.stored_runs import open_session_run
 from shoal.app.session.control_handler import handle_control_command
 from shoal.core.permissions.questions import Answer
 from shoal.wire.control_codec import RunControlCommand
@@ -32,10 +33,7 @@ class LocalRunController:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-
-    @property
-    def run(self) -> RunHandle:
-        return RunHandle(session=self._session.id, home=self._session.runtime.settings.home)
+        self.run = open_session_run(session.config.store, session.id, session.config.settings.home)
 
     async def send_command(self, command: RunControlCommand) -> Any:
         return await handle_control_command(self._session, command)
@@ -57,4 +55,6 @@ class RemoteRunController:
         """Answer a question. Raises `StateFileError` if the run has ended and nobody would read it."""
         if not self.run.is_live:
             raise create_run_ended_error(self.run.session, self.run.directory)
-        return self.run.open_questions().answer(question, answer)
+        is_first = self.run.open_questions().answer(question, answer)
+        self.run.refresh()
+        return is_first

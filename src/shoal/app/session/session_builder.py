@@ -42,6 +42,7 @@ from shoal.app.mcp.mcp_channels import McpChannelMessageQueue
 from shoal.app.model_notices import format_session_notice
 from shoal.app.options import Options
 from shoal.app.run_access.run_handle import CrossSessionMessenger
+from shoal.app.run_access.stored_runs import list_reachable_runs
 from shoal.app.runtime.runtime import Runtime, open_runtime
 from shoal.app.session.control_handler import handle_control_command
 from shoal.app.session.lifecycle_hooks import SessionLifecycleHookRunner
@@ -279,7 +280,9 @@ def _build_agent_tools(
         teams=True,
         resources=config.settings.own.teammate_mode == "ray",
     )
-    send_to_session = CrossSessionMessenger(config.settings.home).send
+    send_to_session = CrossSessionMessenger(
+        partial(list_reachable_runs, config.store, config.settings.home)
+    ).send
     return build_agent_tools(
         supervisor,
         teams,

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from shoal.core.errors import ProcessError, StateFileError
 from shoal.core.ids import LEAD_ID
 from shoal.core.ports import ProcessLauncher, ProcessLaunchSpec
-from shoal.stores.files.sessions.file_journal import FileJournal
 
 if TYPE_CHECKING:
     from shoal.app.session.session import Session
@@ -80,7 +79,7 @@ def start_snapshot_updates(session: Session, tasks: asyncio.TaskGroup, exit_stac
     """Renew the snapshots of a session whose journal is a file, until it ends."""
     store, history = session.runtime.store, session.config.history.store
     transcript = history.get_transcript_path(LEAD_ID)
-    if isinstance(store.journal, FileJournal) and transcript is not None:
+    if transcript is not None:
         updater = SnapshotUpdater(session.runtime.processes.launcher, store.directory, transcript, tasks)
         store.journal.add_growth_listener(updater.on_journal_growth)
         exit_stack.callback(updater.close)

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.app.run_access.shared_runs import open_run
+from shoal.app.run_access.run_handle import RunHandle
 from shoal.app.teams.team_store import TeamStore
 from shoal.core.agents.subagents import AgentResult
 from shoal.core.budgets.usage import UsageAndCostTotals
 from shoal.core.errors import ShoalError
 from shoal.core.events import AgentEnded, AgentStarted, Event, JournaledEvent, JournalRecord, ToolFinished
-from shoal.core.ids import LEAD_ID, AgentId, SessionId
+from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.names import LEAD_NAME, AgentName, map_to_inbox_name
 from shoal.core.teams.mail import MailMessage
 from shoal.core.teams.roster import TeamRoster, format_agent_id
 from shoal.core.teams.tasks import Task
 from shoal.runs.run_outcome import find_last_assistant_text
-from shoal.stores.files.home.home_paths import (
-    get_subagent_transcript_path,
-    get_subagent_transcripts_directory,
-)
-from shoal.stores.files.sessions.session_files import find_session_transcript, read_session_transcript
 from shoal.stores.files.sessions.usage_summary import summarize_journal_usage
 
 _CHANGE_ANSWER = re.compile(r"#(\d+) (\w+)")
@@ -73,11 +67,11 @@ class TeamExport(Struct, frozen=True, kw_only=True):
     total: UsageAndCostTotals
 
 
-async def export_team(store: TeamStore, home: Path, team: TeamRoster) -> TeamExport:
-    run = open_run(home, SessionId(team.lead_session_id))
+async def export_team(store: TeamStore, run: RunHandle, team: TeamRoster) -> TeamExport:
+    """Export the team that works in a run."""
     records = tuple(run.read_journal())
     usage = summarize_journal_usage(run.journal_path)
-    members = tuple(_collect_members(home, team, records))
+    members = tuple(_collect_members(run, team, records))
     return TeamExport(
         team=team,
         people=members,
@@ -91,7 +85,7 @@ async def export_team(store: TeamStore, home: Path, team: TeamRoster) -> TeamExp
 
 
 def _collect_members(
-    home: Path, team: TeamRoster, records: tuple[JournalRecord, ...]
+    run: RunHandle, team: TeamRoster, records: tuple[JournalRecord, ...]
 ) -> list[ExportedMember]:
     events = [each.event for each in records]
     results = {event.agent: event.completion for event in events if isinstance(event, AgentEnded)}
@@ -109,20 +103,16 @@ def _collect_members(
                 name=name, agent=agent, kind=event.kind, model=event.model, still=False
             )
     return [
-        replace(each, completion=results.get(each.agent), report=_read_member_report(home, team, each.agent))
+        replace(each, completion=results.get(each.agent), report=_read_member_report(run, each.agent))
         for each in found.values()
     ]
 
 
-def _read_member_report(home: Path, team: TeamRoster, agent: AgentId) -> str:
+def _read_member_report(run: RunHandle, agent: AgentId) -> str:
     """Return the last message; empty if there is none or the transcript is gone."""
     try:
-        transcript = find_session_transcript(home, team.lead_session_id)
-        if agent != LEAD_ID:
-            transcript = get_subagent_transcript_path(get_subagent_transcripts_directory(transcript), agent)
-        return find_last_assistant_text(
-            read_session_transcript(transcript, "" if agent == LEAD_ID else agent).messages
-        )
+        session = run.get_store().find_session(run.session)
+        return find_last_assistant_text(session.restore_conversation(agent).messages)
     except ShoalError:
         return ""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shoal.app.settings.configured_store import open_given_store
 from shoal.core.agents.identity import AgentIdentity
 from shoal.core.clock import Clock, format_iso_time
 from shoal.core.ids import IdGenerator
@@ -19,7 +20,6 @@ from shoal.core.names import (
     parse_team_name,
 )
 from shoal.core.teams.tasks import Task
-from shoal.stores.store_choice import open_store
 
 if TYPE_CHECKING:
     from shoal.core.events import JournaledEvent, TaskChanged
@@ -54,7 +54,7 @@ class TeamStore:
         journals_tasks: bool = True,
         shared_list: str | None = None,
     ) -> None:
-        self._store = open_store(store)
+        self._store = open_given_store(store)
         self._clock = clock
         self._ids = ids
         self._report = report

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -145,7 +146,10 @@ class StepRunner:
             else to_json_value(dict(agent.fields), f"Agent {agent.name}"),
             "prompt": prompt,
             "output": None if answer is None else answer.schema,
-            "options": dict(options),
+            "options": {
+                name: os.fspath(value) if isinstance(value, os.PathLike) else value
+                for name, value in options.items()
+            },
         }
 
         async def run_to_end(step: StepRecord) -> Any:

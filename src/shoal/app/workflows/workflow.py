@@ -253,7 +253,12 @@ class Workflow:
         """
         check_text("flow.ask()", "question", question)
         given: Any = options
-        if isinstance(given, str) or not given or not all(isinstance(each, str) for each in given):
+        # A set would have another order after a resume.
+        if (
+            not isinstance(given, list | tuple)
+            or not given
+            or not all(isinstance(each, str) for each in given)
+        ):
             raise TypeError(f"flow.ask(): options: expected a list of strings, got {describe_value(given)}.")
         return await self._steps.ask_person(self._build_path("ask"), question, options)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
-from pathlib import Path
 
-from shoal.app.run_access.run_handle import RunHandle, find_run, list_runs_newest_first
+from shoal.app.run_access.run_handle import RunHandle
+from shoal.app.run_access.stored_runs import StoredRuns
 from shoal.app.workflows.step_log import WorkflowRecord, WorkflowRecords
 from shoal.core.errors import SessionNotFound, WorkflowError
 
@@ -14,16 +14,16 @@ _MAX_SEARCHED_RUNS = 200
 
 
 def find_recorded_workflow(
-    home: Path, reference: str, workflow: str | None = None
+    runs: StoredRuns, reference: str, workflow: str | None = None
 ) -> tuple[RunHandle, WorkflowRecord]:
     """Return a workflow by its session, its id, or its name; the latest one if several match.
 
     Raises `WorkflowError`.
     """
     try:
-        run = find_run(home, reference)
+        run = runs.find_run(reference)
     except SessionNotFound:
-        return _search_recent_runs(home, reference)
+        return _search_recent_runs(runs, reference)
     found = list_recorded_workflows(run)
     if workflow is None:
         # A workflow that another one started continues with that one.
@@ -41,8 +41,8 @@ def list_recorded_workflows(run: RunHandle) -> Sequence[WorkflowRecord]:
     return list(WorkflowRecords(run.read_journal()).workflows.values())
 
 
-def _search_recent_runs(home: Path, reference: str) -> tuple[RunHandle, WorkflowRecord]:
-    for run in islice(list_runs_newest_first(home), _MAX_SEARCHED_RUNS):
+def _search_recent_runs(runs: StoredRuns, reference: str) -> tuple[RunHandle, WorkflowRecord]:
+    for run in islice(runs.list_runs_newest_first(), _MAX_SEARCHED_RUNS):
         for record in reversed(list_recorded_workflows(run)):
             name = None if record.started.parent else record.started.name
             if reference in (record.started.workflow, name):

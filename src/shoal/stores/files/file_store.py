@@ -12,12 +12,17 @@ from shoal.core.ids import LEAD_ID, IdGenerator, SessionId
 from shoal.core.keyword_checks import check_keywords
 from shoal.core.names import TeamName
 from shoal.core.store import SessionListEntry, SessionQuestions, SessionStore, Store
-from shoal.stores.files.home.home_paths import get_project_state_directory, get_transcript_path
+from shoal.stores.files.home.home_paths import (
+    get_project_state_directory,
+    get_run_directory,
+    get_transcript_path,
+)
 
 if TYPE_CHECKING:
     from shoal.stores.files.board.file_task_board import FileTaskBoard
     from shoal.stores.files.mailboxes.file_mailbox_store import FileMailboxStore
     from shoal.stores.files.sessions.file_session_store import FileSessionStore
+    from shoal.stores.files.sessions.question_files import QuestionFiles
     from shoal.stores.files.teams.file_roster_store import FileRosterStore
 
 
@@ -70,6 +75,11 @@ class FileStore:
         from shoal.stores.files.locks.pid_locks import is_session_running
 
         return is_session_running(self.home, session)
+
+    def open_questions(self, session: SessionId) -> QuestionFiles:
+        from shoal.stores.files.sessions.question_files import QuestionFiles
+
+        return QuestionFiles(get_run_directory(self.home, session) / "questions", durable=self._durable)
 
     def list_session_questions(self) -> tuple[SessionQuestions, ...]:
         from shoal.stores.files.sessions.question_files import QuestionFiles

@@ -120,6 +120,12 @@ class MemoryStore:
         found = self._sessions.get(session)
         return found is not None and found.is_locked
 
+    def open_questions(self, session: SessionId) -> MemoryQuestions:
+        found = self._sessions.get(session)
+        if found is None:
+            raise SessionNotFound(f"There is no session {session!r} in this store.", path=Path())
+        return found.open_questions()
+
     def list_session_questions(self) -> tuple[SessionQuestions, ...]:
         return tuple(
             SessionQuestions(
@@ -404,6 +410,8 @@ class MemoryJournal:
 
     def get_position(self) -> int:
         return self._events[-1][0] + 1 if self._events else 0
+
+    def add_growth_listener(self, listener: Callable[[int], None]) -> None: ...
 
     def close(self) -> None: ...
 

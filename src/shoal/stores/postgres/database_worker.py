@@ -175,7 +175,7 @@ class DatabaseWorker:
         epoch: int = await raw.fetchval(
             "INSERT INTO shoal.holders (host, process, renewed_at, expires_at) VALUES ($1, $2, "
             "clock_timestamp(), clock_timestamp() + $3 * interval '1 second') RETURNING epoch",
-            _get_host_identity(),
+            get_host_identity(),
             _get_process_identity(),
             self.timing.lease,
         )
@@ -388,10 +388,10 @@ class DatabaseWorker:
         async def find_and_end(raw: Any) -> list[Any]:
             rows = await raw.fetch(
                 "SELECT epoch, process FROM shoal.holders WHERE host = $1 AND epoch <> $2",
-                _get_host_identity(),
+                get_host_identity(),
                 self.epoch,
             )
-            dead = [row[0] for row in rows if not _is_process_alive(row[1])]
+            dead = [row[0] for row in rows if not is_process_alive(row[1])]
             return await raw.fetch(_END_HOLDERS, dead) if dead else []
 
         self._queue_board_hints(await self.execute(find_and_end))
@@ -490,7 +490,7 @@ def build_channel(kind: str, name: str) -> str:
     return f"shoal_{kind}_{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()[:24]}"
 
 
-def _get_host_identity() -> str:
+def get_host_identity() -> str:
     """Return a name for the process ids that this process can see: those of one boot and one container."""
     parts = [socket.gethostname()]
     with suppress(OSError):
@@ -505,7 +505,7 @@ def _get_process_identity() -> str:
     return f"{pid} {_read_start_time(pid)}"
 
 
-def _is_process_alive(identity: str) -> bool:
+def is_process_alive(identity: str) -> bool:
     """Return False if this process has ended; its id may be in use again."""
     pid_text, _, started = identity.partition(" ")
     pid = int(pid_text)

@@ -416,6 +416,8 @@ class PostgresJournal:
             )
         return self._position
 
+    def add_growth_listener(self, listener: Callable[[int], None]) -> None: ...
+
     def close(self) -> None: ...
 
 

@@ -17,7 +17,7 @@ from shoal.stores.files.home.home_paths import check_safe_file_name, get_run_dir
 from shoal.stores.files.sessions.session_files import find_first_prompt_or_title
 from shoal.stores.postgres.database_client import DatabaseClient
 from shoal.stores.postgres.database_text import to_database_text
-from shoal.stores.postgres.postgres_sessions import PostgresSessionStore
+from shoal.stores.postgres.postgres_sessions import PostgresQuestions, PostgresSessionStore
 from shoal.stores.restored_conversation import rewrite_transcript_session
 from shoal.wire.transcript_codec import parse_transcript_line
 
@@ -147,6 +147,9 @@ class PostgresStore:
             return bool(await raw.fetchval(f"SELECT {_IS_LIVE} FROM shoal.sessions WHERE id = $1", session))
 
         return self.client.run(lambda worker: worker.execute(read))
+
+    def open_questions(self, session: SessionId) -> PostgresQuestions:
+        return self._open_session(session).open_questions()
 
     def list_session_questions(self) -> tuple[SessionQuestions, ...]:
         async def read(raw: Any) -> list[Any]:

@@ -15,13 +15,14 @@ from shoal.core.errors import StateFileError
 from shoal.core.ids import LEAD_ID, SessionId
 from shoal.stores.files.file_store import FileStore
 from shoal.stores.files.home.run_copy import read_run_files, write_run_files
-from shoal.stores.postgres.database_client import hide_password
+from shoal.stores.postgres.database_client import get_shared_client, hide_password
 from shoal.stores.postgres.database_errors import (
     LOST_CONNECTION_ERRORS,
     build_unreachable_error,
     describe_refusal,
 )
 from shoal.stores.postgres.database_worker import CONNECT_SECONDS
+from shoal.stores.postgres.postgres_sessions import PostgresSessionStore
 from shoal.stores.postgres.postgres_store import PostgresStore
 from shoal.stores.postgres.run_rows import insert_run_rows, read_run_rows
 from shoal.stores.postgres.schema import SCHEMA_VERSION, migrate_schema, read_schema_version
@@ -117,9 +118,10 @@ def find_store_problems(address: str) -> list[str]:
     return run_on_connection(address, check)
 
 
-def import_run(store: PostgresStore, home: Path, name: str) -> SessionId:
+def import_run(address: str, home: Path, name: str) -> SessionId:
     """Copy a run from the files of a home to the store. Nothing else may have it open."""
     source = FileStore(home).find_session(name)
+    store = PostgresStore(get_shared_client(address), home)
     source.acquire_lock()
     try:
         run = read_run_files(home, source.session)
@@ -130,12 +132,20 @@ def import_run(store: PostgresStore, home: Path, name: str) -> SessionId:
         store.client.run(lambda worker: worker.transact(insert))
     finally:
         source.release_lock()
+        store.close()
     return run.session
 
 
-def export_run(store: PostgresStore, home: Path, name: str) -> tuple[SessionId, Path]:
+def export_run(address: str, home: Path, name: str) -> tuple[SessionId, Path]:
     """Copy a run from the store to the files of a home; return its id and the transcript of the lead."""
-    source = store.find_session(name)
+    store = PostgresStore(get_shared_client(address), home)
+    try:
+        return _export_session(store, home, store.find_session(name))
+    finally:
+        store.close()
+
+
+def _export_session(store: PostgresStore, home: Path, source: PostgresSessionStore) -> tuple[SessionId, Path]:
     source.acquire_lock()
     try:
 

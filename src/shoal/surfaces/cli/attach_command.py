@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from pathlib import Path
 
@@ -19,21 +18,22 @@ def attach_command(*, session: str | None) -> int:
     SESSION is the beginning of its id; default: the last active run in this directory. The run continues
     when you leave.
     """
-    from shoal.app.run_access.run_handle import find_run, list_live_runs_in_directory
-    from shoal.app.settings.settings import resolve_shoal_home
+    from shoal.app.run_access.stored_runs import open_stored_runs, run_with_current_copies
+    from shoal.app.settings.settings import find_process_shoal_home
     from shoal.surfaces.cli.terminal_mode import should_use_plain_terminal
 
     cwd = Path.cwd()
-    home = resolve_shoal_home(os.environ, cwd)
+    home = find_process_shoal_home()
+    stored_runs = open_stored_runs(home, session or "")
     if session is None:
-        runs = list_live_runs_in_directory(home, cwd)
+        runs = stored_runs.list_live_runs_in_directory(cwd)
         if not runs:
             raise click.ClickException(
                 "There is no live run in this directory. List finished runs: shoal sessions"
             )
         run = runs[0]
     else:
-        run = find_run(home, session)
+        run = stored_runs.find_run(session)
     if not run.is_live:
         raise click.ClickException(
             f"The run {run.session} has ended. Resume it: shoal --resume {run.session}"
@@ -46,4 +46,4 @@ def attach_command(*, session: str | None) -> int:
         )
     from shoal.surfaces.tui.launch import run_attached_full_screen
 
-    return asyncio.run(run_attached_full_screen(run, home))
+    return asyncio.run(run_with_current_copies(run.copies, run_attached_full_screen(run, home)))

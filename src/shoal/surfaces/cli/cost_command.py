@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from shoal.core.budgets.usage import UsageAndCostTotals
     from shoal.core.ids import AgentId, SessionId
     from shoal.stores.files.sessions.usage_summary import RunUsageSummary
-    from shoal.stores.postgres.journal_copies import JournalCopies
 
 
 _MISSING_LABELS = {"type": "unknown", "task": "none", "phase": "none", "model": "unknown"}
@@ -29,13 +28,10 @@ def cost_command(*, session: str | None, as_json: bool) -> int:
 
     All runs of the session are included. Interrupted requests of unknown cost are listed.
     """
-    from shoal.app.run_access.shared_runs import open_shared_runs
     from shoal.app.settings.settings import find_process_shoal_home
     from shoal.stores.files.sessions.usage_summary import summarize_journal_usage
 
-    home = find_process_shoal_home()
-    with open_shared_runs(home, session or "") as copies:
-        session_id, journal = _find_session_and_journal(home, copies, session)
+    session_id, journal = _find_session_and_journal(find_process_shoal_home(), session)
     ledger, (by_task, by_phase) = summarize_journal_usage(journal), _sum_cost_by_task_and_phase(journal)
     if as_json:
         print_json({**_costs_to_dict(session_id, ledger), "by_task": by_task, "by_phase": by_phase})
@@ -97,39 +93,21 @@ def _sum_cost_by_task_and_phase(
     return totals_by_task, totals_by_phase
 
 
-def _find_session_and_journal(
-    home: Path, copies: JournalCopies | None, start: str | None
-) -> tuple[SessionId, Path]:
-    from shoal.stores.files.home.home_paths import get_journal_path
-
-    if copies is not None:
-        from shoal.app.run_access.run_handle import find_named_or_latest_run
-        from shoal.app.run_access.shared_runs import find_run_in_copies
-
-        shared = (
-            find_named_or_latest_run(copies.home, Path.cwd())
-            if start is None
-            else find_run_in_copies(copies, start)
-        )
-        if shared is not None:
-            return shared.session, shared.journal_path
-    session = _find_session_or_latest(home, start)
-    return session, get_journal_path(home, session)
-
-
-def _find_session_or_latest(home: Path, start: str | None) -> SessionId:
+def _find_session_and_journal(home: Path, start: str | None) -> tuple[SessionId, Path]:
+    from shoal.app.run_access.stored_runs import open_stored_runs
+    from shoal.app.settings.configured_store import open_home_store
     from shoal.core.errors import SessionNotFound
-    from shoal.core.ids import SessionId
-    from shoal.stores.files.sessions.session_files import find_latest_session, find_session_transcript
 
-    if start is not None:
-        return SessionId(find_session_transcript(home, start).stem)
-    latest = find_latest_session(home, str(Path.cwd()))
-    if latest is None:
+    store = open_home_store(home, read_only=True)
+    try:
+        found = store.find_latest_session(str(Path.cwd())) if start is None else store.find_session(start)
+    except SessionNotFound:
+        if start is not None:
+            raise
         raise SessionNotFound(
             f"There is no session in {Path.cwd()}. Specify a session: shoal cost ID", path=home
-        )
-    return latest
+        ) from None
+    return found.session, open_stored_runs(home, found.session).open_run(found.session).journal_path
 
 
 def _format_agent_cost_label(agent: AgentId, ledger: RunUsageSummary) -> str:

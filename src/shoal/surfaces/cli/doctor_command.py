@@ -109,7 +109,7 @@ def _diagnose_symptom(symptom: str, session: str | None, about: str, *, as_json:
 
     from shoal.app.doctor.doctor_case import DoctorContext
     from shoal.app.doctor.symptoms import SYMPTOMS, examine_symptom
-    from shoal.app.run_access.run_handle import find_named_or_latest_run
+    from shoal.app.run_access.stored_runs import open_stored_runs
     from shoal.app.settings.settings import resolve_shoal_home
 
     if symptom not in SYMPTOMS:
@@ -120,7 +120,7 @@ def _diagnose_symptom(symptom: str, session: str | None, about: str, *, as_json:
         )
     cwd = Path.cwd()
     home = resolve_shoal_home(os.environ, cwd)
-    run = find_named_or_latest_run(home, cwd, session)
+    run = open_stored_runs(home, session or "").find_named_or_latest_run(cwd, session)
     case = DoctorContext(cwd=cwd, home=home, environ=os.environ, symptom=symptom, run=run, about=about)
     diagnostics = examine_symptom(case)
     has_findings = any(fact.state in ("bad", "warn") for fact in diagnostics)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -87,13 +86,13 @@ def save_export(path: Path, content: bytes) -> None:
 
 
 def _find_run(session: str | None) -> RunHandle:
-    from shoal.app.run_access.run_handle import find_named_or_latest_run
-    from shoal.app.settings.settings import resolve_shoal_home
+    from shoal.app.run_access.stored_runs import open_stored_runs
+    from shoal.app.settings.settings import find_process_shoal_home
     from shoal.core.errors import SessionNotFound
 
     cwd = Path.cwd()
-    home = resolve_shoal_home(os.environ, cwd)
-    run = find_named_or_latest_run(home, cwd, session)
+    home = find_process_shoal_home()
+    run = open_stored_runs(home, session or "").find_named_or_latest_run(cwd, session)
     if run is None:
         raise SessionNotFound(f"There is no run in {cwd}. Specify a run: shoal export ID --html", path=home)
     return run

@@ -82,7 +82,8 @@ async def run_plain_terminal(
 
     `home` holds the prompt history. `prepare` returns the first prompt once the session is open.
     """
-    from shoal.app.run_access.run_handle import RunHandle, load_agent_statuses
+    from shoal.app.run_access.run_handle import load_agent_statuses
+    from shoal.app.run_access.stored_runs import open_session_run
     from shoal.surfaces.terminal.session_loop import print_session_farewell, run_terminal_sessions
 
     screen = open_terminal_screen(sys.stdout)
@@ -99,9 +100,9 @@ async def run_plain_terminal(
     async def open_terminal(session: Session) -> PlainTerminalController:
         now[:] = [session]
         _print_greeting(screen, session)
-        return PlainTerminalController(
-            session, screen, input_prompt, load_agent_statuses(RunHandle(session=session.id, home=home))
-        )
+        run = open_session_run(session.config.store, session.id, home)
+        await asyncio.to_thread(run.refresh)
+        return PlainTerminalController(session, screen, input_prompt, load_agent_statuses(run))
 
     input_prompt.open()
     try:

@@ -80,19 +80,19 @@ def _build_run_flags(flag_values: dict[str, Any]) -> BackgroundRunFlags:
 
 async def _run_mcp_server(team: str | None, name: str | None, flags: BackgroundRunFlags) -> None:
     from shoal.app.run_access.background_runs import BackgroundRunManager
+    from shoal.app.settings.configured_store import open_configured_store
     from shoal.app.settings.settings import load_settings
     from shoal.app.teams.external_member import ExternalMember
     from shoal.app.teams.team_store import TeamStore
     from shoal.core.clock import SystemClock
     from shoal.core.ids import IdGenerator
     from shoal.runs.spawn_policy import SpawnPolicy
-    from shoal.stores.store_choice import open_store
     from shoal.surfaces.mcp.mcp_server import TeamMcpServerTools, create_mcp_server
     from shoal.surfaces.terminal.user_messages import print_user_message
 
     cwd, clock, ids = Path.cwd(), SystemClock(), IdGenerator()
     settings = load_settings(cwd=cwd, given=flags.settings)
-    store = open_store(settings.home, durable=settings.own.durable)
+    store = open_configured_store(settings)
     team_store = TeamStore(store, clock=clock, ids=ids, report=print_user_message)
     try:
         external_member = ExternalMember(team_store, home=settings.home, clock=clock, ids=ids, cwd=cwd)

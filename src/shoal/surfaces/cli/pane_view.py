@@ -13,8 +13,7 @@ import sys
 
 # Imported here, so that all viewers share them.
 from shoal.app.run_access import conversation_path  # noqa: F401
-from shoal.app.run_access.run_handle import find_run
-from shoal.app.settings.settings import find_process_shoal_home
+from shoal.app.run_access.stored_runs import find_process_run, run_with_current_copies
 from shoal.core.errors import ShoalError
 from shoal.surfaces.cli.view_command import TerminalAgentViewer
 from shoal.surfaces.terminal.screen import open_terminal_screen
@@ -36,11 +35,12 @@ def main(pipe: int) -> None:
 
 def _show_member(session: str, agent: str) -> int:
     try:
-        run = find_run(find_process_shoal_home(), session)
+        run = find_process_run(session)
     except ShoalError as error:
         sys.stdout.write(f"{error}\n")
         return 1
     screen = open_terminal_screen(sys.stdout)
-    status = asyncio.run(TerminalAgentViewer(run, agent, screen, exits_with_agent=False).run_with_prompt())
+    viewer = TerminalAgentViewer(run, agent, screen, exits_with_agent=False)
+    status = asyncio.run(run_with_current_copies(run.copies, viewer.run_with_prompt()))
     # The fork server ends it with its lead.
     return 0 if status == 128 + signal.SIGTERM else status

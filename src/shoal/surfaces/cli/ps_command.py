@@ -14,7 +14,6 @@ from shoal.surfaces.cli.cli_output import print_json
 if TYPE_CHECKING:
     from shoal.app.run_access.run_handle import RunHandle
     from shoal.app.run_view.agent_status import AgentStatusRecord, RunViewAgentsState
-    from shoal.stores.postgres.journal_copies import JournalCopies
 
 
 @click.command("ps")
@@ -23,15 +22,18 @@ if TYPE_CHECKING:
 def ps_command(*, session: str | None, as_json: bool) -> int:
     """List the agents in this directory's live runs, or in the run SESSION (the beginning of its id)."""
     from shoal.app.run_access.run_handle import load_agent_statuses
-    from shoal.app.run_access.shared_runs import open_shared_runs
+    from shoal.app.run_access.stored_runs import open_stored_runs
     from shoal.app.settings.settings import find_process_shoal_home
     from shoal.core.clock import SystemClock
 
     now = SystemClock().now() / 1000
-    home = find_process_shoal_home()
-    with open_shared_runs(home, session or "") as copies:
-        runs = _find_requested_or_live_runs(home, copies, session)
-        statuses_by_run = [(run, load_agent_statuses(run)) for run in runs]
+    stored_runs = open_stored_runs(find_process_shoal_home(), session or "")
+    runs = (
+        stored_runs.list_live_runs_in_directory(Path.cwd())
+        if session is None
+        else [stored_runs.find_run(session)]
+    )
+    statuses_by_run = [(run, load_agent_statuses(run)) for run in runs]
     if as_json:
         rows = [
             agent_status_to_dict(run, each, now)
@@ -45,19 +47,6 @@ def ps_command(*, session: str | None, as_json: bool) -> int:
     else:
         click.echo("There is no live run here.")
     return exit_codes.OK
-
-
-def _find_requested_or_live_runs(
-    home: Path, copies: JournalCopies | None, session: str | None
-) -> list[RunHandle]:
-    from shoal.app.run_access.run_handle import find_run, list_live_runs_in_directory
-    from shoal.app.run_access.shared_runs import find_run_in_copies
-
-    cwd = Path.cwd()
-    if session is not None:
-        return [find_run_in_copies(copies, session) or find_run(home, session)]
-    shared = [] if copies is None else list_live_runs_in_directory(copies.home, cwd)
-    return shared + list_live_runs_in_directory(home, cwd)
 
 
 def agent_status_to_dict(run: RunHandle, status: AgentStatusRecord, now: float) -> dict[str, Any]:

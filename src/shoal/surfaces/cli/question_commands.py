@@ -99,7 +99,7 @@ def answer_question(
         submit_late_answer,
         submit_question_answer,
     )
-    from shoal.app.run_access.shared_runs import open_home_store
+    from shoal.app.settings.configured_store import open_home_store
     from shoal.app.settings.settings import find_process_shoal_home
     from shoal.core.clock import SystemClock
 
@@ -130,7 +130,7 @@ def answer_question(
 
 def _load_open_questions() -> tuple[PendingQuestion, ...]:
     from shoal.app.run_access.pending_questions import list_pending_questions
-    from shoal.app.run_access.shared_runs import open_home_store
+    from shoal.app.settings.configured_store import open_home_store
     from shoal.app.settings.settings import find_process_shoal_home
     from shoal.core.clock import SystemClock
 
@@ -262,15 +262,14 @@ def _format_age(row: PendingQuestion) -> str:
 
 def _describe_asker(row: PendingQuestion) -> str:
     from shoal.app.run_access.run_handle import load_agent_statuses
-    from shoal.app.run_access.shared_runs import open_run
-    from shoal.app.settings.settings import find_process_shoal_home
+    from shoal.app.run_access.stored_runs import open_process_run
     from shoal.core.ids import LEAD_ID
     from shoal.surfaces.terminal.text_styles import truncate_text
 
     agent = row.question.agent
     if agent == LEAD_ID:
         return str(agent)
-    statuses = load_agent_statuses(open_run(find_process_shoal_home(), row.session))
+    statuses = load_agent_statuses(open_process_run(row.session))
     return truncate_text(statuses.describe_agent(agent), 60)
 
 

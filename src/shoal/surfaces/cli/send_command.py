@@ -21,17 +21,15 @@ def send_command(*, session: str, agent: str, text: str, as_json: bool) -> int:
     """
     import asyncio
 
-    from shoal.app.run_access.run_handle import find_run, send_control_command
-    from shoal.app.settings.settings import find_process_shoal_home
+    from shoal.app.run_access.run_handle import send_control_command
+    from shoal.app.run_access.stored_runs import find_process_run
     from shoal.surfaces.cli.headless.stdin import read_text_argument_or_stdin
     from shoal.surfaces.terminal.user_messages import describe_message_delivery
     from shoal.wire.control_codec import SendUserTextControlCommand
 
     body = read_text_argument_or_stdin(text)
     delivery = asyncio.run(
-        send_control_command(
-            find_run(find_process_shoal_home(), session), SendUserTextControlCommand(to=agent, text=body)
-        )
+        send_control_command(find_process_run(session), SendUserTextControlCommand(to=agent, text=body))
     )
     if as_json:
         print_json(delivery)

@@ -26,10 +26,10 @@ def stop_command(*, session: str, agent: str | None, as_json: bool) -> int:
     """
     import asyncio
 
-    from shoal.app.run_access.run_handle import find_run, load_agent_statuses
-    from shoal.app.settings.settings import find_process_shoal_home
+    from shoal.app.run_access.run_handle import load_agent_statuses
+    from shoal.app.run_access.stored_runs import find_process_run
 
-    run = find_run(find_process_shoal_home(), session)
+    run = find_process_run(session)
     stop_result = asyncio.run(_stop_run_or_agent(run, agent))
     if as_json:
         print_json({"session": stop_result[0], "stopped": stop_result[1]})

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from shoal.core.text.text_format import format_count_with_noun
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import debug_option, json_option, print_json, print_name_value_lines
-
-if TYPE_CHECKING:
-    from shoal.stores.postgres.postgres_store import PostgresStore
 
 store_option = click.option(
     "--store", "address", metavar="ADDRESS", help="The store: postgresql://USER@HOST/DATABASE."
@@ -104,10 +98,11 @@ def import_session(*, session: str, address: str | None, as_json: bool) -> int:
 
     The files stay as they are. Resume the session in only one of the two places.
     """
+    from shoal.app.settings.settings import find_process_shoal_home
     from shoal.stores.postgres.store_admin import import_run
 
-    with _open_postgres_store(address) as (store, home):
-        imported = import_run(store, home, session)
+    home = find_process_shoal_home()
+    imported = import_run(_choose_address(address), home, session)
     if as_json:
         print_json({"session": imported})
     else:
@@ -132,42 +127,29 @@ def export_session(*, session: str, address: str | None, target: Path | None, as
 
     The store stays as it is. Resume the session in only one of the two places.
     """
+    from shoal.app.settings.settings import find_process_shoal_home
     from shoal.stores.postgres.store_admin import export_run
 
-    with _open_postgres_store(address) as (store, home):
-        exported, transcript = export_run(store, target or home, session)
+    home = target or find_process_shoal_home()
+    exported, transcript = export_run(_choose_address(address), home, session)
     if as_json:
         print_json({"session": exported, "transcript": str(transcript)})
     else:
-        click.echo(f"Exported the session {exported} to {target or home}.")
+        click.echo(f"Exported the session {exported} to {home}.")
     return exit_codes.OK
 
 
 def _choose_address(address: str | None) -> str:
     """Return the address of the store that these commands work on. Raises `SettingsError`."""
-    from shoal.app.settings.settings import load_settings
-    from shoal.stores.store_choice import check_postgres_extra, is_postgres_address
+    from shoal.app.settings.configured_store import find_store_address
+    from shoal.app.settings.settings import find_process_shoal_home
+    from shoal.stores.store_choice import check_postgres_extra
 
-    address = address or load_settings(cwd=Path.cwd()).own.store
-    if address is None or not is_postgres_address(address):
+    address = find_store_address(find_process_shoal_home(), address)
+    if address is None:
         raise click.UsageError(
             "These commands need a store in PostgreSQL. Specify it with "
             "--store postgresql://USER@HOST/DATABASE, SHOAL_STORE or the setting shoal.store."
         )
     check_postgres_extra()
     return address
-
-
-@contextmanager
-def _open_postgres_store(address: str | None) -> Iterator[tuple[PostgresStore, Path]]:
-    from shoal.app.settings.settings import find_process_shoal_home
-    from shoal.stores.postgres.postgres_store import PostgresStore
-    from shoal.stores.store_choice import open_store
-
-    home = find_process_shoal_home()
-    store = open_store(_choose_address(address), home=home)
-    assert isinstance(store, PostgresStore)
-    try:
-        yield store, home
-    finally:
-        store.close()

@@ -26,7 +26,7 @@ def run_with_team_store(
     work: Callable[[TeamStore], Awaitable[ResultT]], *, read_only: bool = False
 ) -> ResultT:
     """Run the work with the team store that the user's home uses; views use it `read_only`."""
-    from shoal.app.run_access.shared_runs import open_home_store
+    from shoal.app.settings.configured_store import open_home_store
     from shoal.app.settings.settings import find_process_shoal_home
     from shoal.app.teams.team_store import TeamStore
     from shoal.core.clock import SystemClock
@@ -103,7 +103,7 @@ async def choose_task_board(store: TeamStore, team: str | None, session: str | N
 
 
 def _find_session_board_name(requested: str | None) -> str:
-    from shoal.app.run_access.shared_runs import open_home_store
+    from shoal.app.settings.configured_store import open_home_store
     from shoal.app.settings.settings import find_process_shoal_home
     from shoal.core.errors import SessionNotFound
 

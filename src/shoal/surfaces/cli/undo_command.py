@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,12 +65,12 @@ def undo_command(
 
 def _open_undo_history(session: str | None) -> SessionUndoHistory:
     from shoal.app.config.undo_history import SessionUndoHistory
-    from shoal.app.settings.settings import resolve_shoal_home
+    from shoal.app.settings.configured_store import open_home_store
+    from shoal.app.settings.settings import find_process_shoal_home
     from shoal.core.errors import SessionNotFound
-    from shoal.stores.store_choice import open_store
 
-    home = resolve_shoal_home(os.environ, Path.cwd())
-    store = open_store(home)
+    home = find_process_shoal_home()
+    store = open_home_store(home)
     if session is not None:
         return SessionUndoHistory(store=store.find_session(session))
     try:

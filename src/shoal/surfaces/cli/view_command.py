@@ -43,10 +43,10 @@ READ_DELAY = 0.05
 def view_command(*, session: str, agent: str, leave: bool) -> int:
     """Show AGENT (a name or an id) in the run SESSION (the beginning of its id), and send it what you
     type."""
-    from shoal.app.run_access.run_handle import find_run, load_agent_statuses
-    from shoal.app.settings.settings import find_process_shoal_home
+    from shoal.app.run_access.run_handle import load_agent_statuses
+    from shoal.app.run_access.stored_runs import find_process_run, run_with_current_copies
 
-    run = find_run(find_process_shoal_home(), session)
+    run = find_process_run(session)
     screen = open_terminal_screen(sys.stdout)
     is_terminal = sys.stdin.isatty()
     view = TerminalAgentViewer(run, agent, screen, exits_with_agent=leave or not is_terminal)
@@ -59,7 +59,8 @@ def view_command(*, session: str, agent: str, leave: bool) -> int:
             f"The run {run.session[:8]} has ended and had no agent {agent!r}. Its agents: {names}."
         )
     try:
-        return asyncio.run(view.run_with_prompt() if is_terminal else view.follow_agent())
+        work = view.run_with_prompt() if is_terminal else view.follow_agent()
+        return asyncio.run(run_with_current_copies(run.copies, work))
     except KeyboardInterrupt:
         return exit_codes.INTERRUPTED
 

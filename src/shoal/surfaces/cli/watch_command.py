@@ -36,8 +36,8 @@ from shoal.surfaces.terminal.turn_activity import TurnActivity
 
 if TYPE_CHECKING:
     from shoal.app.run_access.run_handle import RunHandle, TimedEvent
+    from shoal.app.run_access.stored_runs import StoredRuns
     from shoal.core.events import UnknownJournalEvent
-    from shoal.stores.postgres.journal_copies import JournalCopies
 
 
 _TASK_MARKS = {"pending": "☐", "in_progress": "◐", "completed": "☑", "deleted": "☒"}
@@ -61,52 +61,43 @@ _TASK_MARKS = {"pending": "☐", "in_progress": "◐", "completed": "☑", "dele
     "--all", "show_all", is_flag=True, help="Print all events of a long run, not only the last ones."
 )
 def watch_command(*, session: str | None, as_json: bool, frames: bool, show_all: bool) -> int:
-    from shoal.app.run_access.shared_runs import open_shared_runs, run_with_current_copies
+    from shoal.app.run_access.stored_runs import open_stored_runs, run_with_current_copies
     from shoal.app.settings.settings import find_process_shoal_home
 
-    home = find_process_shoal_home()
-    with open_shared_runs(home, session or "") as copies:
-        run = _find_requested_or_live_run(home, copies, session)
-        if run is None:
-            return 1
-        work = (
-            print_view_deltas_as_json(run)
-            if frames
-            else print_run_events_as_json(run)
-            if as_json
-            else _print_run(run, show_all=show_all)
-        )
-        try:
-            asyncio.run(run_with_current_copies(copies, work))
-        except KeyboardInterrupt:
-            return 130
+    run = _find_requested_or_live_run(open_stored_runs(find_process_shoal_home(), session or ""), session)
+    if run is None:
+        return 1
+    work = (
+        print_view_deltas_as_json(run)
+        if frames
+        else print_run_events_as_json(run)
+        if as_json
+        else _print_run(run, show_all=show_all)
+    )
+    try:
+        asyncio.run(run_with_current_copies(run.copies, work))
+    except KeyboardInterrupt:
+        return 130
     return 0
 
 
-def _find_requested_or_live_run(
-    home: Path, copies: JournalCopies | None, session: str | None
-) -> RunHandle | None:
-    from shoal.app.run_access.run_handle import find_run, list_live_runs_in_directory
-    from shoal.app.run_access.shared_runs import find_run_in_copies
-
-    cwd = Path.cwd()
+def _find_requested_or_live_run(stored_runs: StoredRuns, session: str | None) -> RunHandle | None:
     if session is not None:
-        return find_run_in_copies(copies, session) or find_run(home, session)
-    runs = [] if copies is None else list_live_runs_in_directory(copies.home, cwd)
-    runs += list_live_runs_in_directory(home, cwd)
+        return stored_runs.find_run(session)
+    runs = stored_runs.list_live_runs_in_directory(Path.cwd())
     if not runs:
-        print(_describe_no_live_run(home, cwd), file=sys.stderr)
+        print(_describe_no_live_run(Path.cwd()), file=sys.stderr)
         return None
     for other in runs[1:]:
         print(f"shoal: another run is live: shoal watch {other.session}", file=sys.stderr)
     return runs[0]
 
 
-def _describe_no_live_run(home: Path, cwd: Path) -> str:
-    from shoal.stores.files.sessions.session_files import list_sessions
+def _describe_no_live_run(cwd: Path) -> str:
+    from shoal.surfaces.terminal.listings import list_recent_sessions
 
     lines = [f"shoal: There is no live run in {cwd}."]
-    sessions = list_sessions(home, str(cwd), limit=5)
+    sessions = list_recent_sessions(limit=5)
     if sessions:
         lines.append("You can print finished runs:")
         lines.extend(

@@ -6,7 +6,6 @@ import asyncio
 import secrets
 import signal
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +14,7 @@ from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import print_json
 
 if TYPE_CHECKING:
+    from shoal.app.run_access.stored_runs import StoredRuns
     from shoal.surfaces.web.web_server import WebServerAddress
 
 _MIN_TOKEN_LENGTH = 16
@@ -22,8 +22,8 @@ LOOPBACK = "127.0.0.1"
 
 
 _DATABASE_NOTE = (
-    "The web view shows the runs in the database: their agents, tasks, mail and costs. It does not show "
-    "their conversations and cannot control them. Control a run in its own terminal."
+    "The web view shows the runs in the database. It can answer their questions, and it can control those "
+    "that were started on this machine with this home."
 )
 
 
@@ -70,19 +70,18 @@ def web_command(*, port: int, host: str, token: str | None, opens: bool, as_json
         )
     ticket = secrets.token_urlsafe(24) if opens else ""
     address = WebServerAddress(host=host, port=port, token=token or secrets.token_urlsafe(24), ticket=ticket)
-    from shoal.app.run_access.shared_runs import open_shared_runs, run_with_current_copies
+    from shoal.app.run_access.stored_runs import open_stored_runs, run_with_current_copies
 
-    with open_shared_runs(home) as copies:
-        if copies is not None:
-            click.echo(_DATABASE_NOTE, err=True)
-        shown = home if copies is None else copies.home
-        work = _serve_web_until_signal(shown, address, open_browser=opens, as_json=as_json)
-        asyncio.run(run_with_current_copies(copies, work))
+    runs = open_stored_runs(home)
+    if runs.copies is not None:
+        click.echo(_DATABASE_NOTE, err=True)
+    work = _serve_web_until_signal(runs, address, open_browser=opens, as_json=as_json)
+    asyncio.run(run_with_current_copies(runs.copies, work))
     return exit_codes.OK
 
 
 async def _serve_web_until_signal(
-    home: Path, endpoint: WebServerAddress, *, open_browser: bool, as_json: bool
+    runs: StoredRuns, endpoint: WebServerAddress, *, open_browser: bool, as_json: bool
 ) -> None:
     from shoal.surfaces.web.web_server import serve_web_view
 
@@ -102,4 +101,4 @@ async def _serve_web_until_signal(
             # Process arguments are visible to every user of the machine, so the token stays out of them.
             click.launch(f"{address.partition('?')[0]}?ticket={endpoint.ticket}")
 
-    await serve_web_view(home, endpoint, on_ready=announce_address_and_open_browser, ended=stop_event)
+    await serve_web_view(runs, endpoint, on_ready=announce_address_and_open_browser, ended=stop_event)

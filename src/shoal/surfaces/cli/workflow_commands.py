@@ -246,10 +246,11 @@ def _open_workflow_files() -> WorkflowFiles:
 
 
 def _find_recorded_workflow(reference: str) -> tuple[RunHandle, WorkflowRecord]:
+    from shoal.app.run_access.stored_runs import open_stored_runs
     from shoal.app.settings.settings import find_process_shoal_home
     from shoal.app.workflows.workflow_runs import find_recorded_workflow
 
-    return find_recorded_workflow(find_process_shoal_home(), reference)
+    return find_recorded_workflow(open_stored_runs(find_process_shoal_home()), reference)
 
 
 def _load_recorded_workflow(record: WorkflowRecord) -> WorkflowDefinition[Any, Any]:

@@ -42,7 +42,7 @@ def format_session_lines(sessions: Sequence[SessionListEntry]) -> Iterator[str]:
 
 
 def list_recent_sessions(*, everywhere: bool = False, limit: int = 20) -> tuple[SessionListEntry, ...]:
-    from shoal.app.run_access.shared_runs import open_home_store
+    from shoal.app.settings.configured_store import open_home_store
     from shoal.app.settings.settings import find_process_shoal_home
 
     store = open_home_store(find_process_shoal_home(), read_only=True)

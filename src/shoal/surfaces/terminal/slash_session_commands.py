@@ -18,7 +18,6 @@ from shoal.core.conversation.messages import (
     extract_tool_result_text,
 )
 from shoal.core.errors import ShoalError
-from shoal.core.ids import SessionId
 from shoal.core.text.text_format import format_dollars, format_token_count, strip_terminal_codes, to_one_line
 from shoal.surfaces.terminal.listings import (
     format_diagnostic_lines,
@@ -121,12 +120,12 @@ async def run_doctor(controller: TerminalController, _: str) -> None:
 
 async def resume_session(controller: TerminalController, name: str) -> None:
     """End this session and resume another; without a name, list the sessions."""
-    from shoal.stores.files.locks.pid_locks import is_session_running
-    from shoal.stores.files.sessions.session_files import find_session_transcript, list_sessions
+    from shoal.app.config.session_history import open_resumable_store
 
-    home, current_session = controller.session.config.settings.home, controller.session.id
+    config, current_session = controller.session.config, controller.session.id
+    store = open_resumable_store(config.options, config.store, config.settings)
     if not name:
-        sessions = list_sessions(home, str(controller.session.cwd), limit=11)
+        sessions = store.list_sessions(str(controller.session.cwd), limit=11)
         others = [each for each in sessions if each.session != current_session][:10]
         with controller.notices.open_notice_block() as write:
             for line in format_session_lines(others):
@@ -134,10 +133,10 @@ async def resume_session(controller: TerminalController, name: str) -> None:
             usage_hint = "/resume ID resumes one; its first characters are enough."
             write(f"  {usage_hint if others else 'There is no other session in this directory.'}\n", DIM)
         return
-    session = SessionId(find_session_transcript(home, name).stem)
+    session = store.find_session(name).session
     if session == current_session:
         controller.notices.write_note("You are already in this session.", YELLOW)
-    elif is_session_running(home, session):
+    elif store.is_session_live(session):
         controller.notices.write_note(
             f"It is open in another process. Attach to it: shoal attach {session[:8]}", YELLOW
         )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 
 from shoal.app.run_access.conversation_path import find_agent_transcript_path
 from shoal.app.run_view.run_view import RunView
 from shoal.app.session.run_controller import RunController
 from shoal.core.clock import Clock
+from shoal.core.errors import StateFileError
 from shoal.core.events import (
     AgentEnded,
     AssistantReplied,
@@ -32,8 +35,17 @@ _WRITTEN = (ToolFinished, ModelRequestSent, AgentEnded)
 class TuiAgentConversation:
     """One agent's conversation: the timeline, and the transcript it is read from."""
 
-    def __init__(self, agent: AgentId, transcript: PagedTranscriptReader, root: str) -> None:
+    def __init__(
+        self,
+        agent: AgentId,
+        transcript: PagedTranscriptReader,
+        root: str,
+        *,
+        refresh: Callable[[], object] | None = None,
+    ) -> None:
+        """`refresh` brings the transcript up to date before new entries are read."""
         self.agent = agent
+        self._refresh = refresh
         self.timeline = ConversationTimelineState(root)
         self._transcript = transcript
         self.is_shown = False
@@ -43,6 +55,9 @@ class TuiAgentConversation:
         self.add_new_transcript_entries()
 
     def add_new_transcript_entries(self) -> None:
+        if self._refresh is not None:
+            with suppress(StateFileError):  # the database may return
+                self._refresh()
         for entry in self._transcript.read_new_entries():
             self.timeline.add_transcript_entry(entry)
 
@@ -98,9 +113,12 @@ class TuiRunPresenter:
     def get_conversation(self, agent: AgentId = LEAD_ID) -> TuiAgentConversation:
         conversation = self._conversations.get(agent)
         if conversation is None:
-            path = find_agent_transcript_path(self.controller.run, self.cwd, agent)
+            copy_transcript = partial(find_agent_transcript_path, self.controller.run, self.cwd, agent)
             conversation = self._conversations[agent] = TuiAgentConversation(
-                agent, PagedTranscriptReader(path), self.cwd
+                agent,
+                PagedTranscriptReader(copy_transcript()),
+                self.cwd,
+                refresh=None if self.controller.run.copies is None else copy_transcript,
             )
             row = self.run_view.find_agent_row(agent)
             if row is not None and row.state in ("working", "waiting"):

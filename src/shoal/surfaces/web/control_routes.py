@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -117,7 +118,7 @@ class RunControlWebRoutes:
     async def answer_question(self, request: Request) -> Response:
         run, question_id = self._find_run(request), get_path_param(request, "question")
         answer = _decode_person_answer(await read_bounded_request_body(request))
-        question = run.open_questions().get(question_id)
+        question = await asyncio.to_thread(lambda: run.open_questions().get(question_id))
         if question is None:
             raise WebApiRequestRefusedError(404, "This question does not exist. It may have been withdrawn.")
         if not is_matching_answer_type(answer, question):
@@ -126,7 +127,9 @@ class RunControlWebRoutes:
             raise WebApiRequestRefusedError(
                 409, "The run that asked this question has ended, so it cannot receive the answer."
             )
-        return build_json_reply({"stands": RemoteRunController(run).answer_question(question_id, answer)})
+        controller = RemoteRunController(run)
+        is_first = await asyncio.to_thread(controller.answer_question, question_id, answer)
+        return build_json_reply({"stands": is_first})
 
     async def _find_target_agent(self, request: Request) -> tuple[RunHandle, str]:
         run, target = self._find_run(request), await decode_request_body(request, TargetAgentRequestBody)

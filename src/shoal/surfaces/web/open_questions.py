@@ -12,7 +12,7 @@ from shoal.app.run_access.run_handle import RunHandle
 from shoal.core.ids import SessionId
 from shoal.core.permissions.questions import Question
 from shoal.surfaces.web.run_index import WebRunIndex
-from shoal.surfaces.web.run_watcher import RunDirectoryWatcher
+from shoal.surfaces.web.run_watcher import RunCopiesWatcher, RunDirectoryWatcher
 
 BATCH_SECONDS = 0.05
 """Seconds for which changes are batched."""
@@ -31,8 +31,8 @@ class WebOpenQuestionRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 async def list_run_open_questions(runs: WebRunIndex, run: RunHandle) -> list[WebOpenQuestionRow]:
     """List the open questions of one run; without a live process nobody would receive an answer."""
-    store = run.open_questions()
-    if not (open_questions := store.list_open_questions()) or not run.is_live:
+    open_questions = await asyncio.to_thread(_read_open_questions, run)
+    if not open_questions:
         return []
     facts = await runs.get_run_summary(run)
     agents = facts.agents
@@ -46,9 +46,15 @@ async def list_run_open_questions(runs: WebRunIndex, run: RunHandle) -> list[Web
             question=question,
             previous_plan=facts.earlier_plans.get(question.id),
         )
-        for question in open_questions
-        if (asked := store.get_asked_time(question)) is not None
+        for question, asked in open_questions
     ]
+
+
+def _read_open_questions(run: RunHandle) -> list[tuple[Question, int]]:
+    store = run.open_questions()
+    if not (found := store.list_open_questions()) or not run.is_live:
+        return []
+    return [(question, asked) for question in found if (asked := store.get_asked_time(question)) is not None]
 
 
 class WebOpenQuestionWatcher:
@@ -59,7 +65,7 @@ class WebOpenQuestionWatcher:
         self._by_run: dict[str, list[WebOpenQuestionRow]] = {}
         self._changed_runs: set[str] | None = None
         """Runs to read again; None for all."""
-        self._watch: RunDirectoryWatcher | None = None
+        self._watch: RunDirectoryWatcher | RunCopiesWatcher | None = None
         self._viewers = 0
         self._change_event = asyncio.Event()
         self._refresh_lock = asyncio.Lock()
@@ -74,10 +80,7 @@ class WebOpenQuestionWatcher:
     async def watch_question_lists(self) -> AsyncIterator[AsyncIterator[list[WebOpenQuestionRow]]]:
         """Yield the whole list, now and whenever it changes."""
         if self._watch is None:
-            self._changed_runs, self._watch = (
-                None,
-                RunDirectoryWatcher(self._runs.home, self._handle_run_change),
-            )
+            self._changed_runs, self._watch = None, self._start_watch()
         self._viewers += 1
         try:
             yield self._iter_question_lists()
@@ -123,11 +126,16 @@ class WebOpenQuestionWatcher:
                 raise
 
     async def _read_questions_of_runs(self, names: Iterable[str]) -> dict[str, list[WebOpenQuestionRow]]:
-        home = self._runs.home
         return {
-            name: await list_run_open_questions(self._runs, RunHandle(session=SessionId(name), home=home))
+            name: await list_run_open_questions(self._runs, self._runs.stored_runs.open_run(SessionId(name)))
             for name in names
         }
+
+    def _start_watch(self) -> RunDirectoryWatcher | RunCopiesWatcher:
+        stored_runs = self._runs.stored_runs
+        if stored_runs.copies is not None:
+            return RunCopiesWatcher(stored_runs.copies, self._handle_run_change)
+        return RunDirectoryWatcher(stored_runs.home, self._handle_run_change)
 
     def _mark_changed_runs(self, changed_runs: set[str] | None) -> None:
         self._changed_runs = (
@@ -141,7 +149,7 @@ class WebOpenQuestionWatcher:
 
     def _list_runs_with_questions(self) -> list[str]:
         """List the runs that ever asked a question."""
-        return [path.parent.name for path in (self._runs.home / "shoal" / "runs").glob("*/questions")]
+        return [each.session for each in self._runs.stored_runs.get_store().list_session_questions()]
 
 
 def _merge_and_sort_questions(by_run: dict[str, list[WebOpenQuestionRow]]) -> list[WebOpenQuestionRow]:

@@ -1,4 +1,4 @@
-"""Index of the runs of a home, newest first."""
+"""Index of the runs of a store, newest first."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import asyncio
 import os
 from collections import OrderedDict
 from collections.abc import Iterator
-from pathlib import Path
 
 from msgspec import Struct
 
 from shoal.app.run_access.run_facts import JournaledAgentSummary, JournaledRunSummary
 from shoal.app.run_access.run_handle import RunHandle
+from shoal.app.run_access.stored_runs import StoredRuns
 from shoal.core.errors import StateFileError
 from shoal.core.ids import AgentId, SessionId
 from shoal.stores.files.home.home_paths import check_safe_file_name
@@ -37,18 +37,18 @@ class WebRunListRow(Struct, frozen=True, kw_only=True):
 
 
 class WebRunIndex:
-    def __init__(self, home: Path) -> None:
-        self.home = home
+    def __init__(self, stored_runs: StoredRuns) -> None:
+        self.stored_runs = stored_runs
         self._facts: OrderedDict[SessionId, JournaledRunSummary] = OrderedDict()
         self._reading = asyncio.Lock()
 
     def find_run(self, session: str) -> RunHandle:
         """Raises `WebApiRequestRefusedError` if there is no such run."""
         try:
-            run = RunHandle(session=SessionId(check_safe_file_name(session, self.home)), home=self.home)
+            run = self.stored_runs.open_run(SessionId(check_safe_file_name(session, self.stored_runs.home)))
         except StateFileError:
             raise WebApiRequestRefusedError(400, f"{session[:80]!r} is not a session id.") from None
-        if not run.directory.is_dir():
+        if not run.journal_path.parent.is_dir():
             raise WebApiRequestRefusedError(404, f"There is no run for the session {session}.")
         return run
 
@@ -77,12 +77,12 @@ class WebRunIndex:
             names = [name for _, name in rows]
             rows = rows[names.index(before) + 1 :] if before in names else []
         return [
-            self._build_run_list_row(RunHandle(session=SessionId(name), home=self.home), at)
+            self._build_run_list_row(self.stored_runs.open_run(SessionId(name)), at)
             for at, name in rows[:limit]
         ]
 
     def _iter_journals(self) -> Iterator[tuple[int, str]]:
-        runs_directory = self.home / "shoal" / "runs"
+        runs_directory = self.stored_runs.journals_home / "shoal" / "runs"
         try:
             entries = list(os.scandir(runs_directory))
         except FileNotFoundError:

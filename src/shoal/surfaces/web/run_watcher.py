@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shoal.stores.files.access.inotify import InotifyDirectoryWatch, watch_directory_with_inotify
+
+if TYPE_CHECKING:
+    from shoal.stores.postgres.run_copies import RunCopies
 
 SAFETY_SECONDS = 60.0
 """Seconds after which it polls anyway: a notice can be lost."""
@@ -101,6 +105,24 @@ class RunDirectoryWatcher:
         if name == _QUESTIONS:
             self._is_complete = self._watch_run(run) and self._is_complete
         return run if name in _WATCHED_NAMES else ""
+
+
+class RunCopiesWatcher:
+    """Calls `on_changed` in the running loop with the runs of a database that changed, until `close`."""
+
+    def __init__(self, copies: RunCopies, on_changed: Callable[[set[str] | None], None]) -> None:
+        self._listeners = copies.change_listeners
+        loop = asyncio.get_running_loop()
+
+        def call_in_loop(changed_runs: set[str]) -> None:
+            with suppress(RuntimeError):  # the server has ended
+                loop.call_soon_threadsafe(on_changed, changed_runs)
+
+        self._listener = call_in_loop
+        self._listeners.append(call_in_loop)
+
+    def close(self) -> None:
+        self._listeners.remove(self._listener)
 
 
 def _select_inotify_flags(flags: Any) -> Any:

@@ -7,12 +7,12 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
-from pathlib import Path
 from urllib.parse import quote
 
 import uvicorn
 from msgspec import Struct
 
+from shoal.app.run_access.stored_runs import StoredRuns
 from shoal.core.clock import SystemClock
 from shoal.core.errors import SettingsError
 from shoal.core.ids import IdGenerator
@@ -60,7 +60,7 @@ class _UvicornWebServer(uvicorn.Server):
 
 
 async def serve_web_view(
-    home: Path, address: WebServerAddress, *, on_ready: Callable[[str], None], ended: asyncio.Event
+    runs: StoredRuns, address: WebServerAddress, *, on_ready: Callable[[str], None], ended: asyncio.Event
 ) -> None:
     """Serve until `ended` is set; `on_ready` is called with the URL."""
     listener = _open_listening_socket(address)
@@ -75,7 +75,7 @@ async def serve_web_view(
         any_address=_is_any_address(address.host),
     )
     with listener:
-        async with WebContext(home, clock=SystemClock(), ids=IdGenerator()) as context:
+        async with WebContext(runs, clock=SystemClock(), ids=IdGenerator()) as context:
             config = uvicorn.Config(
                 create_web_application(context, policy),
                 lifespan="off",

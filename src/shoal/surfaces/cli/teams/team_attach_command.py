@@ -37,6 +37,8 @@ def attach_to_team(*, name: str | None, panes: bool, as_json: bool) -> int:
     async def load_team(store: TeamStore) -> TeamRoster:
         return await find_named_or_running_team(store, name)
 
+    from shoal.app.run_access.stored_runs import run_with_current_copies
+
     team = run_with_team_store(load_team)
     run = find_team_run(team)
     if panes:
@@ -50,7 +52,7 @@ def attach_to_team(*, name: str | None, panes: bool, as_json: bool) -> int:
         from shoal.surfaces.cli.watch_command import print_run_events_as_json
 
         try:
-            asyncio.run(print_run_events_as_json(run))
+            asyncio.run(run_with_current_copies(run.copies, print_run_events_as_json(run)))
         except KeyboardInterrupt:
             return exit_codes.INTERRUPTED
         return exit_codes.OK
@@ -64,10 +66,10 @@ def attach_to_team(*, name: str | None, panes: bool, as_json: bool) -> int:
     if not should_use_plain_terminal(Path.cwd()):
         from shoal.surfaces.tui.launch import run_attached_full_screen
 
-        return asyncio.run(run_attached_full_screen(run, run.home))
+        return asyncio.run(run_with_current_copies(run.copies, run_attached_full_screen(run, run.home)))
     from shoal.surfaces.cli.teams.team_terminal import run_team_terminal
 
-    return asyncio.run(run_team_terminal(team, run))
+    return asyncio.run(run_with_current_copies(run.copies, run_team_terminal(team, run)))
 
 
 def _attach_to_panes(team: TeamRoster) -> int:

@@ -173,7 +173,7 @@ def remove_team(*, name: str | None, yes: bool, force: bool, as_json: bool) -> i
 async def _delete_team(store: TeamStore, team: TeamRoster, *, force: bool) -> None:
     from contextlib import ExitStack
 
-    from shoal.app.run_access.shared_runs import lock_session
+    from shoal.app.run_access.stored_runs import lock_run
     from shoal.app.teams.foreign_lead import find_live_foreign_lead
     from shoal.core.errors import StateFileError, TeamHasActiveMembers
     from shoal.surfaces.cli.teams.team_overview import find_team_run
@@ -187,7 +187,7 @@ async def _delete_team(store: TeamStore, team: TeamRoster, *, force: bool) -> No
     with ExitStack() as exit_stack:
         try:
             # Held meanwhile, so that nobody resumes the team during its removal.
-            exit_stack.enter_context(lock_session(run.home, run.session))
+            exit_stack.enter_context(lock_run(run))
         except StateFileError as lock_error:
             raise TeamHasActiveMembers(
                 f"The team {team.name} was not removed because its lead is running. Stop it first: "

@@ -235,6 +235,7 @@ def _print_shutdown_notice(names: str) -> None:
 async def _stop_whole_team(team: TeamRoster, run: RunHandle, *, now: bool) -> list[str]:
     from shoal.app.run_access.run_handle import send_control_command
     from shoal.app.run_access.run_termination import stop_or_kill_run
+    from shoal.app.run_access.stored_runs import run_with_current_copies
     from shoal.core.errors import ShoalError
     from shoal.core.names import LEAD_NAME
     from shoal.wire.control_codec import ShutDownMemberControlCommand
@@ -252,7 +253,7 @@ async def _stop_whole_team(team: TeamRoster, run: RunHandle, *, now: bool) -> li
     except ShoalError:
         if run.is_live:
             raise
-    await _wait_until_run_ended(run)
+    await run_with_current_copies(run.copies, _wait_until_run_ended(run))
     return [*members, LEAD_NAME]
 
 
@@ -306,10 +307,9 @@ def _resume_team(name: str | None, prompt: str | None, *, force: bool, **flag_va
 def _check_lead_started(team: TeamRoster, run: RunHandle) -> None:
     """Check that the session can be resumed: a lead that died before its first message left nothing."""
     from shoal.core.errors import SessionNotFound
-    from shoal.stores.files.sessions.session_files import find_session_transcript
 
     try:
-        find_session_transcript(run.home, run.session)
+        run.get_store().find_session(run.session)
     except SessionNotFound as error:
         raise click.ClickException(
             f"The team {team.name} cannot be resumed: its lead died before its first message, or its "

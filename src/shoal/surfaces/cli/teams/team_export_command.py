@@ -41,14 +41,12 @@ def export_team_data(*, name: str | None, output: Path | None, form: str, as_jso
 
     The export changes nothing. It works for a running team, a finished team, and a team whose lead died.
     """
-    from shoal.app.settings.settings import find_process_shoal_home
     from shoal.app.teams.team_export import export_team
 
     async def load_team_export(store: TeamStore) -> tuple[TeamOverview, TeamExport]:
         team = await find_named_or_only_team(store, name)
-        return await build_team_overview(store, team), await export_team(
-            store, find_process_shoal_home(), team
-        )
+        view = await build_team_overview(store, team)
+        return view, await export_team(store, view.run, team)
 
     view, team_export = run_with_team_store(load_team_export, read_only=True)
     text = (

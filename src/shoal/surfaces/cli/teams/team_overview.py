@@ -72,7 +72,7 @@ async def find_named_or_running_team(store: TeamStore, name: str | None) -> Team
 
 
 async def find_only_running_team(store: TeamStore) -> str | None:
-    from shoal.app.run_access.shared_runs import open_home_store
+    from shoal.app.settings.configured_store import open_home_store
     from shoal.app.settings.settings import find_process_shoal_home
     from shoal.core.ids import SessionId
 
@@ -130,11 +130,9 @@ async def build_team_overview(store: TeamStore, team: TeamRoster) -> TeamOvervie
 
 
 def find_team_run(team: TeamRoster) -> RunHandle:
-    from shoal.app.run_access.shared_runs import open_run
-    from shoal.app.settings.settings import find_process_shoal_home
-    from shoal.core.ids import SessionId
+    from shoal.app.run_access.stored_runs import open_process_run
 
-    return open_run(find_process_shoal_home(), SessionId(team.lead_session_id))
+    return open_process_run(team.lead_session_id)
 
 
 def _load_agent_statuses_and_lead_state(run: RunHandle) -> tuple[RunViewAgentsState, LeadState]:

@@ -241,7 +241,7 @@ class _TeamRunTerminal:
         from shoal.app.teams.team_store import TeamStore
         from shoal.core.ids import IdGenerator
 
-        team_store = TeamStore(self._run.home, clock=self._clock, ids=IdGenerator())
+        team_store = TeamStore(self._run.get_store(), clock=self._clock, ids=IdGenerator())
         try:
             return await team_store.rosters.read_team_roster(self._team.name) or self._team
         finally:

@@ -11,7 +11,7 @@ from textual.content import Content
 from shoal.app.run_view.mail_table import make_mail_row_key
 from shoal.app.run_view.mail_text import format_mail
 from shoal.app.run_view.view_rows import RunViewMailRow, ViewDelta
-from shoal.core.names import LEAD_NAME, map_to_inbox_name
+from shoal.core.names import LEAD_NAME, TeamName, map_to_inbox_name
 from shoal.core.text.text_format import format_count_with_noun, strip_terminal_codes, to_one_line
 from shoal.surfaces.tui.panels.board_lines import build_owner_part, format_time_of_day
 from shoal.surfaces.tui.panels.cells import ASKS, MUTED, Part, build_clean_line, fit_cell, join_cells
@@ -142,11 +142,10 @@ class MailPanel(ListPanel):
 
     async def _read_full_mail_text(self, row: RunViewMailRow) -> str | None:
         """Read the whole text from the inbox; None if it is not there, or the team is gone."""
-        if not (self.controller.run.home / "teams" / row.team).is_dir():
+        store = self.board_and_mail_store
+        if await store.rosters.read_team_roster(TeamName(row.team)) is None:
             return None
-        history = await self.board_and_mail_store.open_mailboxes(row.team).read_history(
-            map_to_inbox_name(row.to)
-        )
+        history = await store.open_mailboxes(row.team).read_history(map_to_inbox_name(row.to))
         return next((format_mail(mail) for mail in history if mail.id == row.id), None)
 
     def _format_mail_details(self, row: RunViewMailRow, text: str | None) -> Content:

@@ -168,14 +168,13 @@ class TuiPanel(Vertical):
 
     @property
     def board_and_mail_store(self) -> TeamStore:
-        """Boards and mailboxes of the run's home."""
+        """Boards and mailboxes of the run's store."""
         if self._team_store is None:
             from shoal.app.teams.team_store import TeamStore
             from shoal.core.ids import IdGenerator
-            from shoal.stores.store_choice import open_store
 
             self._team_store = TeamStore(
-                open_store(self.controller.run.home, durable=True),
+                self.controller.run.get_store(),
                 clock=self.clock,
                 ids=IdGenerator(),
                 report=lambda words: notify_user(self, words, "warning"),
