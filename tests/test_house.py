@@ -220,7 +220,9 @@ def test_a_second_place_that_chooses_a_store_is_found(tmp_path: Path, code: str)
 
 
 def test_nobody_asks_for_the_class_of_a_member():
-    checks = re.compile(r"(isinstance\([^)]*\b|\bcase |\bis )(Local|Remote|Down)Member\b")
+    checks = re.compile(
+        r"(isinstance\([^)]*\b|\bcase |\bis )((Local|Remote|Down)Member|(Session|Nested)Teams|MemberHost)\b"
+    )
     assert [module_name(path) for path in MODULES if checks.search(path.read_text())] == []
 
 

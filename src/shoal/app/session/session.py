@@ -123,6 +123,11 @@ class Session:
         return self.parts.teams
 
     @property
+    def led_teams(self) -> SessionTeams | None:
+        """Teams that the session leads; None in a teammate's process."""
+        return self.teams.led_teams
+
+    @property
     def workflows(self) -> WorkflowSupervisor:
         return self.parts.workflows
 
@@ -190,8 +195,7 @@ class Session:
     @property
     def led_team_name(self) -> str:
         """Name of the team that the lead leads; empty if there is none."""
-        teams = self.teams
-        return teams.led_team_name if isinstance(teams, SessionTeams) else ""
+        return "" if self.led_teams is None else self.led_teams.led_team_name
 
     def list_hooks(self) -> tuple[Hook, ...]:
         """Return the hooks shared by all agents."""
