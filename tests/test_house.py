@@ -92,7 +92,7 @@ def test_a_module_has_at_most_700_lines(path: Path):
 
 def test_surfaces_use_the_session_and_not_its_parts():
     parts = re.compile(
-        r"(?<!app\.)session\.(agent|runtime|supervisor|teams|lifecycle_hooks|workflows)\b"
+        r"(?<!app\.)session\.(agent|budget|config|knowledge|lifecycle_hooks|parts|runtime|supervisor|teams|workflows)\b"
         r"|\b_?(broker|questions)\.late_answers\b"
     )
     users = [path for path in (PACKAGE / "surfaces").rglob("*.py") if parts.search(path.read_text())]
