@@ -38,7 +38,7 @@ test-all: setup-test ## run all tests, then chaos for 9 minutes and load for 5
 	@$(MAKE) --no-print-directory chaos ARGS=
 	@$(MAKE) --no-print-directory load ARGS="--minutes 5"
 
-LONG_NAME := a-directory-whose-name-is-so-long-that-the-path-of-a-socket-below-it-is-longer-than-the-103-bytes-it-may-have
+LONG_NAME := a-directory-whose-name-is-so-long-that-a-socket-below-it-has-a-path-over-103-bytes
 test-certain: setup-test ## run tests in random order, in the C locale, with long paths (ARGS="tests/runs --shuffle 7")
 	@top="$$(mktemp -d)" && mkdir "$$top/$(LONG_NAME)" && { \
 		TMPDIR="$$top/$(LONG_NAME)" LC_ALL=C LANG= $(VENV)/python -m pytest $(PARALLEL) --shuffle 1 $(ARGS); \

@@ -24,6 +24,16 @@ _BARE = "app/test_bare_sessions.py::test_a_bare_session_uses_no_extension_but_ev
 _NO_SKILLS = "app/test_bare_sessions.py::test_skills_and_commands_can_be_disabled"
 _CHILD_KEYS = "app/test_foreign_variables.py::test_the_shell_background_work_and_keys_of_children"
 PROVEN_ELSEWHERE = {
+    **dict.fromkeys(
+        (
+            "variable RAY_USE_TLS",
+            "variable RAY_TLS_SERVER_CERT",
+            "variable RAY_TLS_SERVER_KEY",
+            "variable RAY_TLS_CA_CERT",
+        ),
+        "backends/test_member_listener.py::"
+        "test_a_machine_without_a_certificate_of_the_authority_gets_no_connection",
+    ),
     "foreign allowManagedHooksOnly": (
         "app/test_shared_settings.py::test_with_managed_hooks_only_no_other_hook_runs"
     ),
@@ -248,7 +258,7 @@ NOT_NARROWING = {
         _list_items(
             "settings",
             "cleanupPeriodDays theme shoal.cluster.address shoal.cluster.cpus shoal.cluster.files"
-            " shoal.cluster.lead_host shoal.cluster.uncommitted"
+            " shoal.cluster.lead_host shoal.cluster.uncommitted shoal.cluster.send_keys"
             " shoal.durable shoal.store shoal.notify shoal.theme shoal.plain"
             " shoal.split_panes shoal.telemetry.enabled shoal.telemetry.content",
         )

@@ -266,7 +266,7 @@ async def test_arguments_reach_the_program_unchanged(tmux: TmuxServer, tmp_path:
     )
     tmux.start_user_session()
     async with open_panes(tmux.inside_env) as panes:
-        argv = (sys.executable, "-c", code, str(out), *words)
+        argv = (sys.executable, "-Xutf8", "-c", code, str(out), *words)
         said = "one\ntwo $X \t;"
         await panes.open_pane(PaneSpec(title="m", color=None, argv=argv, cwd=tmp_path, env={"SAID": said}))
         await tmux.wait_until(lambda: out.exists() and bool(out.read_text()))

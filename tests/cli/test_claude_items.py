@@ -224,7 +224,38 @@ async def test_a_run_with_items_that_are_not_used_tells_it_in_one_line(
         assert "3 items in your settings are not used: run shoal doctor --claude" in notes[0]
         assert ("Auto mode is not available" in ran.err) is (mode == "auto")
     shown = await shoal("doctor", "--claude")
-    assert "When a session starts, it counts only" in shown.text
+    _, _, counted = shown.text.partition("3 items in your settings are not used, as a session says")
+    assert [line.split(": ")[1] for line in counted.splitlines() if line.startswith("  ")] == [
+        "permissions.allow 'mcp__*'",
+        "statusLine",
+        "hooks.OfAnotherYear",
+    ]
+
+
+@pytest.mark.spec("CMP-077", "CMP-082")
+async def test_unknown_tools_of_agents_are_listed_with_the_nearest_name(
+    shoal: ShoalProgram, home: Path
+) -> None:
+    write_json(home / "settings.json", {"mcpServers": {"tides": {"command": "x"}}})
+    known = "Read, Task, MultiEdit, Bash(git:*), mcp__tides, mcp__tides__now, mcp__own__x, mcp__*"
+    (home / "agents").mkdir()
+    (home / "agents/a.md").write_text(
+        f"---\nname: a\ndescription: d\ntools: {known}, Reads, LSP, Zzz, mcp__tide__x\n"
+        "mcpServers: [{own: {command: x}}]\n---\np\n"
+    )
+    items = json.loads((await shoal("doctor", "--claude", "--json")).out)["items"]
+    found = {
+        each["item"]: (each["use"], each["advice"]) for each in items if each["item"].startswith("tool ")
+    }
+    assert found == {
+        "tool Reads of the agent a": ("not used", "4: there is no such tool; did you mean Read?"),
+        "tool LSP of the agent a": ("not used", "4: Shoal does not have this tool"),
+        "tool Zzz of the agent a": ("not used", "4: there is no such tool"),
+        "tool mcp__tide__x of the agent a": (
+            "not used",
+            "4: no MCP server with this name is configured; did you mean tides?",
+        ),
+    }
 
 
 def test_the_page_has_the_same_tables_as_the_code() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -128,6 +129,45 @@ async def test_the_home_of_a_solo_developer(moved_home: MovedHome) -> None:
     assert logged.count("stop") == 1
 
 
+@pytest.mark.spec("CMP-002", "CMP-118")
+@pytest.mark.parametrize("kind", ["solo", "company", "monorepo"])
+async def test_the_start_counts_exactly_the_items_that_the_report_ends_with(
+    moved_home: MovedHome, kind: str
+) -> None:
+    from bench.solo_home import write_solo_home
+
+    async with messages_server(["done"]) as server:
+        match kind:
+            case "solo":
+                write_solo_home(moved_home.root / "home")
+            case "company":
+                write_company_home(moved_home.root, server.url)
+            case "monorepo":
+                write_monorepo(moved_home.root)
+        local = {
+            "statusLine": {"type": "command", "command": "x"},
+            "theme": "custom:sea",
+            "model": "opus",
+            "hooks": {"Later": [{"hooks": [{"type": "command", "command": "x"}]}]},
+            "permissions": {"allow": ["B*"]},
+            "newKey": 1,
+        }
+        write_files(moved_home.root, {"project/.claude/settings.local.json": local})
+        moved_home.use_server(server)
+        trusted = await moved_home.run("trust")
+        ran = await moved_home.run("-p", "Say hello.")
+    assert (trusted.code, ran.code) == (0, 0), ran.err
+    (count,) = re.findall(r"(\d+) items in your settings are not used: run shoal doctor --claude", ran.err)
+    shown = await moved_home.run("doctor", "--claude")
+    _, has_list, listed = shown.text.partition(f"\n{count} items in your settings are not used, as a session")
+    lines = [line for line in listed.splitlines() if line.startswith("  ")]
+    assert (bool(has_list), len(lines)) == (True, int(count))
+    for item in ("statusLine", "theme", "permissions.allow 'B*'", "newKey"):
+        assert [line for line in lines if f": {item}: " in line]
+    reported = json.loads((await moved_home.run("doctor", "--claude", "--json")).out)
+    assert len(reported["unused_settings"]) == int(count)
+
+
 @pytest.mark.spec("CMP-118")
 async def test_the_home_of_a_company_with_a_gateway(moved_home: MovedHome) -> None:
     async with serve_prompts(".env") as server:
@@ -249,6 +289,8 @@ async def test_with_managed_rules_only_a_flag_is_reported_and_not_advised(moved_
     assert "question: Bash. A person must approve it each time" in ran.err
     assert "question: Write. Only managed files can have a rule that allows it." in ran.err
     assert not (moved_home.project / "x").exists()
-    rows = [line.split() for line in doctor.text.splitlines() if "permissions.allow" in line]
+    table, _, counted = doctor.text.partition("\n\n")
+    rows = [line.split() for line in table.splitlines() if "permissions.allow" in line]
     assert len(rows) == 3
+    assert counted.count("permissions.allow") == 2
     assert all("not" in row and "used" in row for row in rows), rows

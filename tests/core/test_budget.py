@@ -275,6 +275,69 @@ def test_each_threshold_of_a_limit_is_reported_once() -> None:
     assert {(event.limit, event.agent) for event in warnings} == {("requests", LEAD_ID)}
 
 
+def test_the_prompt_and_the_total_of_a_request_include_cached_tokens() -> None:
+    usage = Usage(
+        input_tokens=1, cache_creation_input_tokens=10, cache_read_input_tokens=100, output_tokens=1_000
+    )
+    assert (usage.prompt_tokens, usage.total_tokens) == (111, 1_111)
+
+
+def test_settling_returns_the_cost_of_the_request() -> None:
+    account = Budget(BudgetLimits()).get_or_create_agent_budget(LEAD_ID, "lead")
+    assert account.settle(reserve_or_fail(account), ASKED) == COST
+    unpriced = account.reserve(UNPRICED, 1_000)
+    assert isinstance(unpriced, BudgetReservation)
+    assert account.settle(unpriced, ASKED) is None
+
+
+def test_only_agents_with_requests_are_in_the_sums() -> None:
+    budget = Budget(BudgetLimits())
+    idle = budget.get_or_create_agent_budget(make_agent_id(1), "idle")
+    spend(budget.get_or_create_agent_budget(make_agent_id(2), "x"))
+    assert list(budget.spending_by_agent) == [make_agent_id(2)]
+    assert list(budget.spending_by_agent_type) == ["x"]
+    assert budget.find_agent_budget(make_agent_id(1)) is idle
+    assert budget.find_agent_budget(make_agent_id(3)) is None
+
+
+def test_a_dollar_limit_of_agents_does_not_bind_the_model_of_the_lead() -> None:
+    budget = Budget(BudgetLimits(), per_agent=BudgetLimits(max_usd=1.0))
+    budget.require_priced_model(UNPRICED)
+    with pytest.raises(BudgetError):
+        budget.require_priced_model(UNPRICED, "x")
+
+
+def test_a_limit_that_comes_late_warns_only_of_what_is_spent_from_then_on() -> None:
+    warnings: list[BudgetThresholdReached] = []
+    budget = Budget(BudgetLimits(), on_warning=warnings.append)
+    account = budget.get_or_create_agent_budget(make_agent_id(1), "x")
+    for _ in range(6):
+        spend(account)
+    budget.get_or_create_agent_budget(make_agent_id(1), "x", BudgetLimits(max_requests=10))
+    spend(account)
+    assert warnings == []
+    spend(account)
+    assert [(event.percent, event.spent) for event in warnings] == [(80, 8)]
+
+
+async def test_time_counts_from_the_start_of_the_budget() -> None:
+    clock = FakeClock()
+    await clock.advance(1_000)
+    warnings: list[BudgetThresholdReached] = []
+    budget = Budget(BudgetLimits(max_seconds=100), clock=clock, on_warning=warnings.append)
+    lead = budget.get_or_create_agent_budget(LEAD_ID, "lead")
+    assert lead.start_work_timer() == 100
+    await clock.advance(49)
+    spend(lead)
+    assert warnings == []
+    await clock.advance(2)
+    spend(lead)
+    assert [(event.percent, event.spent) for event in warnings] == [(50, 51)]
+    await clock.advance(49)
+    refusal = expect_refusal(lead)
+    assert (refusal.limit, refusal.scope, refusal.whose) == ("seconds", "tree", "")
+
+
 @pytest.mark.spec("USR-01")
 async def test_time_is_limited_for_the_session_and_for_one_agent() -> None:
     clock = FakeClock()

@@ -73,6 +73,7 @@ def main() -> None:
     parser.add_argument("--growth", type=float, default=5, help="percent that memory may grow at most")
     parser.add_argument("--traces", type=int, default=0, help="how many lines of growing memory to name")
     given = parser.parse_args()
+    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
     with tempfile.TemporaryDirectory() as place:
         sys.exit(asyncio.run(run_load(Path(place).resolve(), given)))
 

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import zip_longest
 from pathlib import Path
 
 from msgspec import Struct
@@ -25,7 +26,7 @@ from tests.mutation.rooms import ROOMS, ROOT, Room
 
 GOAL = 0.85
 RECORDINGS = ROOT / ".mutation"
-MAX_TESTS = 100
+MAX_TESTS = 150
 COPIED = ("src", "tests", "scripts", "bench", "docs", "examples", "web/dev", "pyproject.toml", "README.md")
 
 
@@ -124,9 +125,19 @@ class MutationRun:
         self.seconds: dict[str, float] = recorded["seconds"]  # type: ignore[assignment]
 
     def choose_tests(self, mutant: Mutant) -> list[str]:
-        """Choose the tests to run for a mutant, the quickest first."""
+        """Choose the tests to run for a mutant: one variation of each test, then a second one, and so on.
+
+        The quickest run first.
+        """
         tests = self.calls.get(f"{mutant.module}:{mutant.function}", [])
-        return sorted(tests, key=lambda test: self.seconds.get(test, 0.0))[:MAX_TESTS]
+        variations: dict[str, list[str]] = {}
+        for test in sorted(tests, key=self._get_seconds):
+            variations.setdefault(test.partition("[")[0], []).append(test)
+        chosen = [test for each in zip_longest(*variations.values()) for test in each if test is not None]
+        return sorted(chosen[:MAX_TESTS], key=self._get_seconds)
+
+    def _get_seconds(self, test: str) -> float:
+        return self.seconds.get(test, 1.0)
 
     def try_mutant(self, mutant: Mutant) -> Verdict:
         tests = self.choose_tests(mutant)
@@ -149,7 +160,7 @@ class MutationRun:
 
     def _run_tests(self, tests: list[str]) -> tuple[int | None, str]:
         """Run tests until one fails; without an exit code they took too long."""
-        limit = 30 + 4 * sum(self.seconds.get(test, 1.0) for test in tests)
+        limit = 30 + 4 * sum(map(self._get_seconds, tests))
         command = [
             sys.executable,
             "-m",

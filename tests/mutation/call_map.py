@@ -23,6 +23,8 @@ VARIABLE = "MUTATION_CALL_MAP"
 """Directory for the recordings: one file per pytest process."""
 KEPT = 40
 """Tests kept per function: this many of the quickest and this many of the most specific."""
+KEPT_VARIATIONS = 3
+"""Variations of one test among these: they differ in their data, and often not in what they notice."""
 
 _entered: set[CodeType] = set()
 _tests: list[tuple[str, float, int]] = []
@@ -52,9 +54,21 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 
 def _choose(indexes: array[int]) -> list[str]:
-    quick = sorted(indexes, key=lambda index: _tests[index][1])[:KEPT]
-    specific = sorted(indexes, key=lambda index: (_tests[index][2], _tests[index][1]))[:KEPT]
-    return [_tests[index][0] for index in dict.fromkeys((*specific, *quick))]
+    quick = sorted(indexes, key=lambda index: _tests[index][1])
+    specific = sorted(indexes, key=lambda index: (_tests[index][2], _tests[index][1]))
+    return list(dict.fromkeys((*_keep_different(specific), *_keep_different(quick))))
+
+
+def _keep_different(indexes: list[int]) -> list[str]:
+    kept: list[str] = []
+    counts: dict[str, int] = {}
+    for index in indexes:
+        name = _tests[index][0]
+        test = name.partition("[")[0]
+        counts[test] = counts.get(test, 0) + 1
+        if counts[test] <= KEPT_VARIATIONS:
+            kept.append(name)
+    return kept[:KEPT]
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

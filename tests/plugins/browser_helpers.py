@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 WIDE = {"width": 1280, "height": 800}
@@ -28,7 +29,11 @@ expect.set_options(timeout=15_000)
 
 @contextmanager
 def launch_chromium() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
+    # Chromium ends if the path of a socket in its temporary directory is too long.
+    with ExitStack() as exit_stack:
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            monkeypatch.setenv("TMPDIR", "/tmp")
+            playwright = exit_stack.enter_context(sync_playwright())
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=list(CHROMIUM_FLAGS)
         )

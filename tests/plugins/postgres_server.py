@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from setup_env import find_program
+from shoal.backends.guardian import collect_descendant_pids, read_process_tree
 
 _SETTINGS = {
     "listen_addresses": "",
@@ -101,6 +102,16 @@ class PostgresServer:
         if process is not None:
             process.send_signal(how)
             process.wait(timeout=30)
+
+    def kill(self) -> None:
+        """Kill the server as the system does, and wait until its other processes have noticed."""
+        assert self._process is not None
+        others = collect_descendant_pids(self._process.pid, read_process_tree())
+        self.stop(signal.SIGKILL)
+        deadline = time.monotonic() + 30
+        while any(Path(f"/proc/{pid}").exists() for pid in others):
+            assert time.monotonic() < deadline, "processes of the server are left"
+            time.sleep(0.02)
 
     def remove(self) -> None:
         self.stop(signal.SIGQUIT)

@@ -51,6 +51,15 @@ class RayMachine:
         """True if a process of a teammate runs on it."""
         return any(_is_member_process(pid) for pid in self.pids)
 
+    @property
+    def member_pids(self) -> set[int]:
+        return set(filter(_is_member_process, self.pids))
+
+    @property
+    def raylet_pid(self) -> int:
+        """Process of Ray that starts all others on the machine."""
+        return next(pid for pid in self.pids if Path(f"/proc/{pid}/comm").read_text().strip() == "raylet")
+
     def start(self) -> None:
         env = {
             name: value for name, value in os.environ.items() if not name.startswith(("ANTHROPIC", "SHOAL"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -100,6 +101,19 @@ async def test_instructions_that_a_rule_hides_are_not_shown(project: Path, monke
     async with open_hook_scenario("lead", project, monkeypatch, script, settings) as scenario:
         await scenario.run_session()
         assert "LIB WORDS" not in json.dumps(scenario.last_request)
+
+
+async def test_the_end_of_a_session_waits_for_hooks_of_its_instructions(
+    project: Path, monkeypatch: MP, tmp_path: Path
+) -> None:
+    write_file(project / "CLAUDE.md", "ROOT WORDS")
+    gate, log = tmp_path / "gate", tmp_path / "log"
+    os.mkfifo(gate)
+    settings = make_settings({"InstructionsLoaded": f"cat '{gate}' >/dev/null; sleep 0.1; cat > '{log}'"})
+    async with open_hook_scenario("lead", project, monkeypatch, ["done"], settings) as scenario:
+        await scenario.run_session()
+        await asyncio.to_thread(gate.write_text, "go on")
+    assert json.loads(log.read_text())["load_reason"] == "session_start"
 
 
 @pytest.mark.spec("CMP-044")

@@ -349,8 +349,8 @@ def test_an_unreadable_run_directory_does_not_stop_the_cleanup(
     create_session: Callable[..., SessionId], home: Path, request: pytest.FixtureRequest
 ):
     closed, other = sorted((create_session(), create_session()))
-    # Only root may read the temporary directories of pytest.
-    place = Path(tempfile.mkdtemp())
+    # Only root may read the temporary directories of pytest, and perhaps the directory that TMPDIR names.
+    place = Path(tempfile.mkdtemp(dir="/tmp"))
     request.addfinalizer(lambda: shutil.rmtree(place))
     shutil.copytree(home, place, dirs_exist_ok=True)
     get_run_directory(place, closed).chmod(0)

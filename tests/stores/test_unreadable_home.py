@@ -40,7 +40,7 @@ for open_home in (
 @pytest.fixture
 def unreadable_directory():
     # Only root may read the temporary directories of pytest.
-    directory = Path(tempfile.mkdtemp())
+    directory = Path(tempfile.mkdtemp(dir="/tmp"))
     directory.chmod(0)
     yield directory
     directory.chmod(0o700)

@@ -10,6 +10,7 @@ import pytest
 import shoal
 from agent_scripts import call_tool, run_all_turns
 from server_scripts import join_conversation, run_provider
+from shoal.app.agents import backend_launcher
 from shoal.app.settings.settings import load_settings
 from team_scripts import get_home, spawn_member
 
@@ -36,6 +37,36 @@ async def test_a_member_is_refused_with_what_is_missing(
         await run_all_turns(session, "Go.")
         assert session.teams.list_members() == ()
     assert told in join_conversation(server.requests[-1].body)
+
+
+@pytest.mark.needs("postgres", "asyncpg")
+async def test_keys_are_not_sent_over_connections_that_are_not_encrypted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: str
+) -> None:
+    own = {"teammate_mode": "ray", "cluster": {"address": "127.0.0.1:1", "send_keys": True}}
+    async with (
+        run_provider(monkeypatch, lead=[CREATE, spawn_member("ann"), "Over."]) as server,
+        shoal.open(
+            cwd=tmp_path,
+            model="anthropic:claude-sonnet-4-5",
+            skip_permissions=True,
+            settings=json.dumps({"shoal": own}),
+            store=database,
+        ) as session,
+    ):
+        await run_all_turns(session, "Go.")
+        assert session.teams.list_members() == ()
+    told = join_conversation(server.requests[-1].body)
+    assert "not encrypted, so no key is sent" in told
+
+
+def test_a_member_gets_the_keys_of_its_lead_only_if_the_settings_ask_for_it(tmp_path: Path) -> None:
+    (get_home() / "settings.json").write_text(
+        json.dumps({"env": {"ANTHROPIC_API_KEY": "sk-lead", "OTHER_TOKEN": "private"}})
+    )
+    settings = load_settings(cwd=tmp_path)
+    assert json.loads(backend_launcher.add_provider_keys(settings))["env"]["ANTHROPIC_API_KEY"] == "sk-lead"
+    assert "private" not in backend_launcher.add_provider_keys(settings)
 
 
 def test_a_project_cannot_name_a_cluster(tmp_path: Path) -> None:

@@ -198,6 +198,10 @@ async def test_typed_words_are_the_persons_and_the_member_ends_when_its_team_is_
     assert not (get_home() / "teams" / TEAM).exists()
 
 
+@pytest.mark.skipif(
+    sys.getfilesystemencoding() != "utf-8",
+    reason="its name cannot be an argument in this locale",
+)
 @pytest.mark.spec("LIM-14")
 async def test_a_member_with_a_name_that_is_no_file_name_works_for_a_foreign_lead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -208,7 +208,7 @@ def test_a_tool_described_by_its_docstring_is_refused_where_python_removes_docst
         subprocess.run(
             [sys.executable, *flags, "-c", script], capture_output=True, text=True, check=True, timeout=60
         ).stdout.splitlines()
-        for flags in ([], ["-OO"])
+        for flags in (["-Xutf8"], ["-Xutf8", "-OO"])
     )
     assert plain == ["Find a port.", "Find a port."]
     assert optimized == [

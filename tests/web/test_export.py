@@ -68,7 +68,9 @@ async def test_an_exported_command_is_shown_as_it_was_typed(tmp_path: Path) -> N
 
 @pytest.mark.spec("USR-18")
 @pytest.mark.needs("chromium", "playwright")
-async def test_a_browser_shows_an_exported_file_without_requests(tmp_path: Path) -> None:
+async def test_a_browser_shows_an_exported_file_without_requests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import shutil
 
     from playwright.async_api import async_playwright
@@ -78,6 +80,8 @@ async def test_a_browser_shows_an_exported_file_without_requests(tmp_path: Path)
     saved.write_bytes(render_run_page(run, KEY_SHAPE_REDACTOR))
     asked: list[str] = []
     problems: list[str] = []
+    # Chromium ends if the path of a socket in its temporary directory is too long.
+    monkeypatch.setenv("TMPDIR", "/tmp")
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(
             executable_path=shutil.which("chromium"),

@@ -33,7 +33,7 @@ print((top / "tree").exists())
 
 def remove_tree_as_nobody(mode):
     # Only root may read the temporary directories of pytest.
-    directory = Path(tempfile.mkdtemp())
+    directory = Path(tempfile.mkdtemp(dir="/tmp"))
     try:
         if os.geteuid() == 0:
             os.chown(directory, NOBODY, NOBODY)

@@ -337,7 +337,7 @@ def read_process_stat(pid: int) -> list[bytes] | None:
 
 def read_boot_id() -> str:
     try:
-        with open("/proc/sys/kernel/random/boot_id") as file:  # noqa: PTH123
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:  # noqa: PTH123
             return file.read().strip()
     except OSError:
         return ""

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from shoal.backends.backend_texts import format_backend_notice
-from shoal.backends.member_listener import LeadAddress, MemberListener, find_own_address
+from shoal.backends.member_listener import LeadAddress, MemberListener, TlsFiles, find_own_address
 from shoal.backends.order_channel import GuardianOrderChannel
 from shoal.backends.process_backend import ChildProcessLog
 from shoal.backends.ray_settings import RAY_ENVIRONMENT, explain_missing_ray
@@ -50,6 +50,8 @@ class RayBackendSettings(Struct, frozen=True, kw_only=True):
     """Address at which the other machines reach this one; None to detect it."""
     cpus: float
     """Number of CPUs for a teammate that does not specify one."""
+    tls: TlsFiles | None = None
+    """Files for encrypted connections; None if connections are not encrypted."""
 
 
 class MemberHello(Struct, frozen=True, kw_only=True):
@@ -376,7 +378,7 @@ class RayBackend:
     def _get_or_open_listener(self) -> MemberListener:
         if self._listener is None:
             host = self._settings.lead_host or find_own_address(self._settings.address)
-            listener = MemberListener(host, self._clock)
+            listener = MemberListener(host, self._clock, self._settings.tls)
             listener.open()
             self._listener = listener
         return self._listener

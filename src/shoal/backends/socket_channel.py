@@ -18,8 +18,12 @@ _MAX_READ_AHEAD = 1 << 20
 class SocketChannel:
     """One end of a channel; created inside the running event loop, owns the socket from then on."""
 
-    def __init__(self, end: socket.socket) -> None:
+    def __init__(
+        self, end: socket.socket, *, not_ready: tuple[type[OSError], ...] = (BlockingIOError,)
+    ) -> None:
+        """`not_ready` are the errors with which the socket says that a call would have to wait."""
         self._socket = end
+        self._not_ready = not_ready
         self._socket.setblocking(False)  # noqa: FBT003
         self._loop = asyncio.get_running_loop()
         self._outbox: deque[memoryview] = deque()
@@ -91,7 +95,7 @@ class SocketChannel:
                     self._outbox[0] = self._outbox[0][sent:]
                 else:
                     self._outbox.popleft()
-        except BlockingIOError:
+        except self._not_ready:
             self._sent.clear()
             self._loop.add_writer(self._socket, self._write_pending)
             return
@@ -107,7 +111,7 @@ class SocketChannel:
     def _read_available(self) -> None:
         try:
             data = self._socket.recv(_CHUNK)
-        except BlockingIOError:
+        except self._not_ready:
             return
         except OSError:
             data = b""

@@ -147,7 +147,7 @@ class TmuxControlClient:
         if not self.is_alive:
             return
         self._reply_handlers.append(on_reply or _ignore_tmux_reply)
-        self._unsent += os.fsencode(" ".join(map(quote_tmux_word, words))) + b"\n"
+        self._unsent += " ".join(map(quote_tmux_word, words)).encode("utf-8", "surrogateescape") + b"\n"
         self._write_pending()
 
     async def run_command(self, *words: str, on_late_reply: ReplyHandler | None = None) -> tuple[str, ...]:

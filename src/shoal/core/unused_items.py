@@ -18,9 +18,12 @@ class UnusedItem(Struct, frozen=True, kw_only=True):
         return f"{self.location}: {self.name}: {self.reason}."
 
 
+def count_unused_items(count: int) -> str:
+    """Return a clause with the number of items."""
+    subject = "1 item in your settings is" if count == 1 else f"{count} items in your settings are"
+    return f"{subject} not used"
+
+
 def summarize_unused_items(count: int) -> tuple[str, ...]:
     """Return one line about all items, or none."""
-    if not count:
-        return ()
-    subject = "1 item in your settings is" if count == 1 else f"{count} items in your settings are"
-    return (f"{subject} not used: run shoal doctor --claude",)
+    return (f"{count_unused_items(count)}: run shoal doctor --claude",) if count else ()

@@ -110,6 +110,9 @@ class ClusterSettings(Struct, frozen=True, kw_only=True):
     back as commits; `shared` uses the same path on all machines."""
     uncommitted: bool = False
     """True if a new teammate also gets your uncommitted changes, as one commit on top of your last commit."""
+    send_keys: bool = False
+    """True if teammates on other machines use the model keys of this machine; this needs TLS (`RAY_USE_TLS`).
+    Otherwise, each machine uses its own keys."""
 
 
 TeammateMode: TypeAlias = Literal["auto", "in-process", "process", "tmux", "iterm2", "ray"]

@@ -16,6 +16,7 @@ from shoal.app.agents.member_setup import resolve_launch_permission_mode
 from shoal.app.model_notices import format_session_notice
 from shoal.app.models.child_model import format_qualified_model_name
 from shoal.app.options import Options
+from shoal.app.settings.provider_credentials import ACCESS_VARIABLES
 from shoal.app.settings.settings import Settings
 from shoal.core.agents.subagents import ResourceRequest, SpawnRequest
 from shoal.core.errors import (
@@ -252,7 +253,7 @@ class BackendMemberLauncher:
                 "its files on this machine. Set shoal.store to postgresql://USER@HOST/DATABASE in your own "
                 "settings."
             )
-        return ""
+        return explain_unsafe_keys(self._runtime.settings)
 
     def _build_launch_args(
         self, entry: RosterEntry, requested_mode: PermissionMode | None
@@ -285,8 +286,10 @@ class BackendMemberLauncher:
         )
 
     def _select_inherited_options(self, backend: BackendType) -> Options:
-        """Return the options for a member's session; another machine gets no secrets in settings."""
+        """Return the options for a member's session; another machine gets only requested secrets."""
         options = self._runtime.options
+        if backend == "ray" and self._runtime.settings.own.cluster.send_keys:
+            return replace(options, settings=add_provider_keys(self._runtime.settings))
         if backend != "ray" or options.settings is None:
             return options
         settings, withheld = remove_secret_variables(self._runtime.settings)
@@ -401,12 +404,18 @@ class MemberBackendPool:
         return backend == "tmux"
 
     def _create_ray_backend(self) -> MemberBackend:
+        from shoal.backends.member_listener import read_tls_files
         from shoal.backends.ray_backend import RayBackend, RayBackendSettings
 
         cluster, store = self._runtime.settings.own.cluster, self._runtime.config.store
         assert cluster.address is not None
         return RayBackend(
-            RayBackendSettings(address=cluster.address, lead_host=cluster.lead_host, cpus=cluster.cpus),
+            RayBackendSettings(
+                address=cluster.address,
+                lead_host=cluster.lead_host,
+                cpus=cluster.cpus,
+                tls=read_tls_files(self._runtime.settings.environ),
+            ),
             self._runtime.processes.launcher,
             self._runtime.clock,
             entry=CLUSTER_MEMBER_ENTRY_POINT,
@@ -478,6 +487,37 @@ def remove_secret_variables(settings: Settings) -> tuple[str | None, tuple[str, 
     withheld = tuple(name for name in variables if is_secret_variable_name(name))
     shown = {name: value for name, value in variables.items() if name not in withheld}
     return json.dumps({**document.raw, "env": shown}), withheld
+
+
+def add_provider_keys(settings: Settings) -> str:
+    """Return the settings of the command line without secrets, but with the keys of model providers.
+
+    They reach the other machine in a message and stay in the memory of its process.
+    """
+    shown = json.loads(remove_secret_variables(settings)[0] or "{}")
+    keys = {
+        variable: value
+        for name, variable in ACCESS_VARIABLES.items()
+        if (value := getattr(settings.access, name)) is not None
+    }
+    return json.dumps({**shown, "env": {**shown.get("env", {}), **keys}})
+
+
+def explain_unsafe_keys(settings: Settings) -> str:
+    """Return why keys cannot be sent to other machines although the settings ask for it."""
+    from shoal.backends.member_listener import read_tls_files
+
+    try:
+        is_encrypted = read_tls_files(settings.environ) is not None
+    except ProcessError as error:
+        return str(error)
+    if settings.own.cluster.send_keys and not is_encrypted:
+        return (
+            "shoal.cluster.send_keys is true, but connections to the other machines are not encrypted, so no "
+            "key is sent. Set RAY_USE_TLS=1, RAY_TLS_SERVER_CERT, RAY_TLS_SERVER_KEY and RAY_TLS_CA_CERT on "
+            "every machine, or remove send_keys and run shoal setup on every machine."
+        )
+    return ""
 
 
 def choose_backend_type(settings: Settings, *, attended: bool, foreign: bool) -> BackendType:

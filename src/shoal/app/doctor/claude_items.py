@@ -24,7 +24,12 @@ from shoal.app.definitions.output_styles import choose_output_style, list_output
 from shoal.app.definitions.plugin_set import PluginSet, load_plugins
 from shoal.app.definitions.project_memory import read_instruction_exclusions
 from shoal.app.doctor.start_refusals import find_start_refusals
-from shoal.app.hooks.hook_sources import are_settings_hooks_disabled, parse_document_hooks
+from shoal.app.hooks.hook_sources import (
+    are_settings_hooks_disabled,
+    list_unused_settings,
+    load_configured_hooks,
+    parse_document_hooks,
+)
 from shoal.app.reports.permission_report import create_permission_engine
 from shoal.app.settings.claude_json import find_claude_json, list_top_keys
 from shoal.app.settings.claude_keys import CLAUDE_KEYS, KeyUse, find_claude_key, iter_document_keys
@@ -42,9 +47,18 @@ from shoal.app.settings.settings import (
 )
 from shoal.app.skills.skill_catalog import SkillCatalog, load_skills
 from shoal.app.skills.skill_policy import SkillPolicy, load_skill_policy
-from shoal.core.agents.agent_definitions import DefinitionProblem, DefinitionSource
+from shoal.core.agents.agent_definitions import (
+    AgentDefinition,
+    DefinitionProblem,
+    DefinitionSource,
+    select_definition_tools,
+)
 from shoal.core.errors import SettingsError
+from shoal.core.extensions.mcp_servers import MCP_PREFIX, format_mcp_tool_prefix
+from shoal.core.names import TOOL_NAMES
 from shoal.core.text.filenames import escape_filename
+from shoal.core.text.name_suggestions import find_similar_names
+from shoal.policy.rule_names import FOREIGN_TOOL_NAMES
 from shoal.wire.front_matter import InvalidFrontMatterError, parse_front_matter
 from shoal.wire.hook_codec import is_usable_hook
 from shoal.wire.json_comments import decode_commented_json
@@ -114,6 +128,7 @@ _BLOCKING_HOOK = "Shoal starts, but blocks what this hook would check."
 _INSTRUCTIONS_OFF = "shoal.instructions is false"
 _SKIPPED_DIRECTORIES = frozenset({"node_modules", "__pycache__", "venv"})
 _MAX_DIRECTORIES = 2_000
+_RESOURCE_TOOLS = ("ListMcpResourcesTool", "ReadMcpResourceTool")
 
 
 class ClaudeItem(Struct, frozen=True, kw_only=True):
@@ -125,19 +140,24 @@ class ClaudeItem(Struct, frozen=True, kw_only=True):
     advice: str = ""
 
 
-def list_claude_items(environ: Mapping[str, str], cwd: Path) -> list[ClaudeItem]:
+class ClaudeItemList(Struct, frozen=True, kw_only=True):
+    items: list[ClaudeItem]
+    unused_settings: tuple[str, ...] = ()
+    """Sentences about the items that a session counts when it starts."""
+
+
+def list_claude_items(environ: Mapping[str, str], cwd: Path, *, given: str | None = None) -> ClaudeItemList:
     """List the items of the home and the project. Nothing is changed or started."""
     home = resolve_shoal_home(environ, cwd)
-    refused = [*_find_refused_files(home, cwd)]
+    refused = [*_find_refused_files(home, cwd, given)]
     try:
-        settings = load_settings(cwd=cwd, environ=environ)
+        settings = load_settings(cwd=cwd, environ=environ, given=given)
     except SettingsError as error:
         if not refused:
             refused = [ClaudeItem(file=str(error.path or ""), item="file", use="refused", advice=str(error))]
-        return sorted(
-            [*refused, *_list_unread_files(home, cwd, refused)],
-            key=lambda item: (item.file, item.item != "file"),
-        )
+        unread = _list_unread_files(home, cwd, given, refused)
+        items = sorted([*refused, *unread], key=lambda item: (item.file, item.item != "file"))
+        return ClaudeItemList(items=items)
     plugins = load_plugins(settings, cwd)
     styles = plugins.list_style_dirs()
     is_hidden = create_permission_engine(settings, cwd).build_unreadable_file_filter("Read", str(cwd))
@@ -159,7 +179,11 @@ def list_claude_items(environ: Mapping[str, str], cwd: Path) -> list[ClaudeItem]
         *_list_other_files(home, cwd),
     ]
     refusals = find_start_refusals(settings, cwd, plugins)
-    return sorted(_mark_refused_items(items, refusals), key=lambda item: item.file)
+    hooks = load_configured_hooks(settings, plugins=plugins.build_hook_documents())
+    return ClaudeItemList(
+        items=sorted(_mark_refused_items(items, refusals), key=lambda item: item.file),
+        unused_settings=list_unused_settings(settings, hooks),
+    )
 
 
 def _mark_refused_items(
@@ -171,10 +195,10 @@ def _mark_refused_items(
         yield ClaudeItem(file=file, item=name, use="refused", advice=reason)
 
 
-def _find_refused_files(home: Path, cwd: Path) -> Iterator[ClaudeItem]:
+def _find_refused_files(home: Path, cwd: Path, given: str | None) -> Iterator[ClaudeItem]:
     from shoal.wire.settings_codec import parse_settings_document
 
-    for path, kind in list_settings_files(home, cwd, None):
+    for path, kind in list_settings_files(home, cwd, given):
         try:
             text = path.read_text(encoding="utf-8-sig")
             parse_settings_document(text, name=str(path), kind=kind, path=path)
@@ -186,10 +210,12 @@ def _find_refused_files(home: Path, cwd: Path) -> Iterator[ClaudeItem]:
             yield ClaudeItem(file=str(path), item="file", use="refused", advice=str(error))
 
 
-def _list_unread_files(home: Path, cwd: Path, refused: Sequence[ClaudeItem]) -> Iterator[ClaudeItem]:
+def _list_unread_files(
+    home: Path, cwd: Path, given: str | None, refused: Sequence[ClaudeItem]
+) -> Iterator[ClaudeItem]:
     """Yield the other settings files, and the keys of all: nothing is used while the start fails."""
     reasons = {item.file: item.advice for item in refused}
-    for path, kind in list_settings_files(home, cwd, None):
+    for path, kind in list_settings_files(home, cwd, given):
         if not path.is_file():
             continue
         name = str(path)
@@ -388,6 +414,8 @@ def _list_left_out_items(settings: Settings, cwd: Path) -> Iterator[ClaudeItem]:
 def _list_agent_items(settings: Settings, cwd: Path, plugins: PluginSet) -> Iterator[ClaudeItem]:
     catalog = load_agent_catalog(cwd=cwd, home=settings.home, plugins=plugins.list_agent_dirs())
     is_locked = is_plugin_only(settings.documents, "agents")
+    found = load_mcp_servers(settings, cwd=cwd, plugins=plugins.build_mcp_documents())
+    servers = [server.name for server in (*found.servers, *found.disabled, *found.untrusted)]
     for definition in catalog.all():
         source = definition.source
         if source.kind != "builtin":
@@ -395,6 +423,7 @@ def _list_agent_items(settings: Settings, cwd: Path, plugins: PluginSet) -> Iter
             if definition.hooks and not is_agent_trusted(settings.home, cwd, definition):
                 reason = _TRUST_ADVICE
             yield _make_definition_item(source, f"agent {definition.name}", reason)
+            yield from _list_unknown_tools(definition, servers)
     for shadowed in catalog.shadowed:
         if shadowed.definition.source.kind != "builtin":
             item = f"agent {shadowed.definition.name}"
@@ -402,6 +431,36 @@ def _list_agent_items(settings: Settings, cwd: Path, plugins: PluginSet) -> Iter
                 shadowed.definition.source, item, "another file with this name takes precedence"
             )
     yield from _list_definition_problems("agent", catalog.problems, catalog.unused_parts)
+
+
+def _list_unknown_tools(definition: AgentDefinition, servers: Sequence[str]) -> Iterator[ClaudeItem]:
+    """Yield each entry in `tools` of an agent that names no tool."""
+    inline = [
+        name for each in definition.capabilities.mcp_servers if not isinstance(each, str) for name in each
+    ]
+    known = (*map(format_mcp_tool_prefix, (*servers, *inline)),)
+    for entry in select_definition_tools(definition.capabilities, (*TOOL_NAMES, *_RESOURCE_TOOLS)).missing:
+        name = entry.partition("(")[0].strip()
+        if not name.startswith(MCP_PREFIX):
+            similar = " or ".join(find_similar_names(name, sorted(TOOL_NAMES)))
+            reason = (
+                "Shoal does not have this tool" if name in FOREIGN_TOOL_NAMES else "there is no such tool"
+            )
+            advice = f"{reason}; did you mean {similar}?" if similar else reason
+        elif "*" in name.removeprefix(MCP_PREFIX).partition("__")[0] or f"{name}__".startswith(known):
+            continue
+        else:
+            similar = " or ".join(find_similar_names(name.split("__")[1], sorted({*servers, *inline})))
+            advice = "no MCP server with this name is configured"
+            advice += f"; did you mean {similar}?" if similar else ""
+        location = definition.source.locate_field("tools") or ""
+        line = location.rpartition(":")[2]
+        yield ClaudeItem(
+            file=str(definition.source.path or definition.source),
+            item=f"tool {entry} of the agent {definition.name}",
+            use="not used",
+            advice=f"{line}: {advice}" if line.isdigit() else advice,
+        )
 
 
 def _list_skill_items(settings: Settings, cwd: Path, plugins: PluginSet) -> Iterator[ClaudeItem]:

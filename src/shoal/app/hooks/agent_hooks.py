@@ -14,6 +14,7 @@ from shoal.app.definitions.agent_trust import is_agent_trusted
 from shoal.app.hooks.hook_sources import (
     are_definition_hooks_disabled,
     convert_to_subagent_stop_hook,
+    list_unused_settings,
     parse_definition_hooks,
 )
 from shoal.app.model_notices import format_session_notice
@@ -85,8 +86,8 @@ class HookRegistry:
         self.by_event: dict[HookEvent, tuple[Hook, ...]] = {}
         self.problems = configured.problems
         """Sentences about configured hooks that cannot be used."""
-        self.unused_parts = configured.unused
-        """Sentences about parts of configured hooks that are only a convenience."""
+        self.unused_settings = list_unused_settings(settings, configured)
+        """Sentences about settings and parts of configured hooks that are only a convenience."""
         self._prompt_listeners: tuple[Callable[[AgentId], None], ...] = ()
         self._settings = settings
         self.project = project

@@ -48,6 +48,11 @@ def load_configured_hooks(
     return merge_parsed_hooks(found)
 
 
+def list_unused_settings(settings: Settings, hooks: ParsedHooks) -> tuple[str, ...]:
+    """Return a sentence for each item that a session starts without, because it is only a convenience."""
+    return (*map(str, settings.findings.unused_items), *hooks.unused)
+
+
 def parse_document_hooks(
     document: SettingsDocument, settings: Settings, hooks: Mapping[str, Any] | None = None
 ) -> ParsedHooks:

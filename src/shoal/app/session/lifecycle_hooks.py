@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 IDLE_DELAY = 60.0
 """Seconds after a turn until an attending person is notified that the session is idle."""
 
+END_GRACE = 2.0
+"""Seconds that hooks of loaded instructions have at the end of a session: they are for logs, and a session
+may be shorter than they are."""
+
 
 class SessionLifecycleHookRunner:
     """Runs lifecycle hooks; entered while the session is open, leaving it cancels running hooks."""
@@ -39,6 +44,7 @@ class SessionLifecycleHookRunner:
         self._options = runtime.options
         self._tasks = asyncio.TaskGroup()
         self._running: set[asyncio.Task[HookDecision]] = set()
+        self._instruction_tasks: set[asyncio.Task[HookDecision]] = set()
         self._start_task: asyncio.Task[HookDecision] | None = None
         self._idle_task: asyncio.Task[HookDecision] | None = None
         self._has_started = False
@@ -75,7 +81,10 @@ class SessionLifecycleHookRunner:
             self._start_task.add_done_callback(partial(self._on_start_hooks_done, send_message))
         if hooks.has_hooks_for("InstructionsLoaded"):
             for file in self._runtime.knowledge.instructions.files:
-                self._schedule_event_hooks("InstructionsLoaded", to_builtins(describe_instruction_file(file)))
+                fields = to_builtins(describe_instruction_file(file))
+                task = self._schedule_event_hooks("InstructionsLoaded", fields)
+                self._instruction_tasks.add(task)
+                task.add_done_callback(self._instruction_tasks.discard)
         if hooks.has_hooks_for("Notification"):
             self._runtime.events.subscribe(self._on_event)
 
@@ -133,6 +142,10 @@ class SessionLifecycleHookRunner:
         self._end_reason = reason
 
     async def run_session_end_hooks(self) -> None:
+        if self._instruction_tasks:
+            with suppress(TimeoutError):
+                async with self._lead.clock.deadline(END_GRACE):
+                    await asyncio.wait(self._instruction_tasks)
         for task in self._running:
             task.cancel()
         if self._has_started and self._lead.hooks.has_hooks_for("SessionEnd"):

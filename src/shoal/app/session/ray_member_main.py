@@ -20,7 +20,7 @@ from shoal.app.agents.member_bootstrap import MemberBootstrap, decode_member_boo
 from shoal.app.session.member_main import run_member_session
 from shoal.app.session.session import Session
 from shoal.app.settings.settings import load_settings
-from shoal.backends.member_listener import LeadAddress, connect_to_lead
+from shoal.backends.member_listener import LeadAddress, connect_to_lead, read_tls_files
 from shoal.backends.ray_backend import MemberHello
 from shoal.backends.socket_channel import SocketChannel, receive_in_parts, send_in_parts
 from shoal.core.clock import Clock, SystemClock
@@ -45,8 +45,9 @@ def main(order: Mapping[str, Any]) -> None:
 
 async def _run_ordered_member(order: Mapping[str, Any]) -> None:
     clock = SystemClock()
-    orders = await connect_to_lead(msgspec.convert(order["orders"], LeadAddress), clock)
-    channel = await connect_to_lead(msgspec.convert(order["member"], LeadAddress), clock)
+    tls = read_tls_files(os.environ)
+    orders = await connect_to_lead(msgspec.convert(order["orders"], LeadAddress), clock, tls)
+    channel = await connect_to_lead(msgspec.convert(order["member"], LeadAddress), clock, tls)
     # Not closed: the connection must last as long as this process.
     threading.Thread(target=_watch_lead, args=(os.dup(orders.descriptor),), daemon=True).start()
     try:

@@ -442,7 +442,7 @@ def _collect_startup_notes(runtime: Runtime, tools: ToolRegistry) -> tuple[str, 
     config, options, problems = runtime.config, runtime.options, runtime.hooks.problems
     return (
         *config.settings.findings.warnings,
-        *summarize_unused_items(len(config.settings.findings.unused_items) + len(runtime.hooks.unused_parts)),
+        *summarize_unused_items(len(runtime.hooks.unused_settings)),
         *config.notes,
         *problems,
         *config.plugins.startup_notes,

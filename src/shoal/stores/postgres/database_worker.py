@@ -494,7 +494,7 @@ def get_host_identity() -> str:
     """Return a name for the process ids that this process can see: those of one boot and one container."""
     parts = [socket.gethostname()]
     with suppress(OSError):
-        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip())
     with suppress(OSError):
         parts.append(str(Path("/proc/self/ns/pid").stat().st_ino))
     return " ".join(parts)

@@ -10,13 +10,12 @@ from pathlib import Path
 import click
 
 from shoal.core.text.text_format import strip_terminal_codes
+from shoal.core.unused_items import count_unused_items
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import print_json
 from shoal.surfaces.cli.flags import settings_option
 from shoal.surfaces.terminal.listings import format_diagnostic_lines
 from shoal.surfaces.terminal.text_styles import has_colours
-
-_COUNT_REMARK = "When a session starts, it counts only the settings that Shoal does not support."
 
 
 @click.command("doctor")
@@ -53,7 +52,7 @@ def doctor_command(  # noqa: PLR0913 - one argument per flag
     if listed:
         return _list_symptoms(as_json=as_json)
     if claude:
-        return _list_claude_items(as_json=as_json)
+        return _list_claude_items(settings, as_json=as_json)
     if symptom is not None:
         return _diagnose_symptom(symptom, session, about, as_json=as_json)
     from shoal.app.doctor.health_checks import run_health_checks
@@ -68,15 +67,16 @@ def doctor_command(  # noqa: PLR0913 - one argument per flag
     return exit_codes.ERROR if has_errors else exit_codes.OK
 
 
-def _list_claude_items(*, as_json: bool) -> int:
+def _list_claude_items(settings: str | None, *, as_json: bool) -> int:
     from itertools import groupby
 
     from shoal.app.doctor.claude_items import list_claude_items
 
-    items = list_claude_items(os.environ, Path.cwd())
+    found = list_claude_items(os.environ, Path.cwd(), given=settings)
+    items = found.items
     is_refused = any(item.use == "refused" for item in items)
     if as_json:
-        print_json({"ok": not is_refused, "items": items})
+        print_json({"ok": not is_refused, "items": items, "unused_settings": found.unused_settings})
         return exit_codes.ERROR if is_refused else exit_codes.OK
     for file, group in groupby(items, key=lambda item: item.file):
         click.echo(strip_terminal_codes(file))
@@ -87,8 +87,10 @@ def _list_claude_items(*, as_json: bool) -> int:
     uses = ("used", "not used", "refused", "wider here")
     summary = ", ".join(f"{counts[use]} {use}" for use in uses if counts[use])
     click.echo(f"\n{summary}." if summary else "There are no Claude Code files here.")
-    if counts["not used"]:
-        click.echo(_COUNT_REMARK)
+    if found.unused_settings:
+        click.echo(f"\n{count_unused_items(len(found.unused_settings))}, as a session says when it starts:")
+        for sentence in found.unused_settings:
+            click.echo(strip_terminal_codes(f"  {sentence}"))
     return exit_codes.ERROR if is_refused else exit_codes.OK
 
 
