@@ -227,10 +227,10 @@ async def _check_changes(home: Path, data: bytes) -> None:
     """Check that exactly the changes with complete lines can be undone."""
     index = CheckpointIndex(home / "index.jsonl")
     index.path.write_bytes(data)
-    before = index.read_undoable_changes()
+    before = index.read_undoable_changes().changes
     change = Changed(turn=10**6, path=Path("/w/new"), before=None, after="d", mode=None)
     index.append_change(change)
-    assert index.read_undoable_changes() == [*before, change]
+    assert index.read_undoable_changes().changes == [*before, change]
 
 
 async def _check_credentials(home: Path, data: bytes) -> None:

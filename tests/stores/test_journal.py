@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 import subprocess
 import sys
 import time
@@ -284,6 +286,35 @@ def test_retained_work_that_did_not_fit_on_the_disk_is_written_when_there_is_roo
     assert first.text == "one"
     assert rest[0] == events.WorktreeWorkRetained(agent=AgentId("a1"), work=work)
     assert [event.text for event in rest[1:]] == (["two"] if later else [])
+
+
+@pytest.mark.parametrize("later", [True, False])
+def test_an_event_that_is_written_and_not_flushed_is_not_written_twice(
+    path: Path, clock: FixedClock, monkeypatch: pytest.MonkeyPatch, *, later: bool
+):
+    journal = FileJournal(path, clock, durable=True)
+    journal.append(make_note("one"))
+    retained = events.WorktreeWorkRetained(
+        agent=AgentId("a1"), work=RetainedWorktreeWork(path="/there", branch="b")
+    )
+
+    def fail(_: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patches:
+        patches.setattr(os, "fdatasync", fail)
+        for event in (retained, make_note("two")):
+            with pytest.raises(StateFileError, match="Input/output error"):
+                journal.append(event)
+    if later:
+        journal.append(make_note("three"))
+    journal.close()
+    assert [record.event for record in read_journal(path)] == [
+        make_note("one"),
+        retained,
+        make_note("two"),
+        *([make_note("three")] if later else []),
+    ]
 
 
 APPENDER_SCRIPT = """

@@ -336,3 +336,35 @@ async def test_the_cost_of_a_message_does_not_grow_with_the_number_of_messages(m
     late = await measure_cost()
     assert late[0] <= early[0] * 1.3
     assert late[1] <= early[1] * 1.3 + (1 << 17), "at most one chunk of the overflow"
+
+
+@pytest.mark.parametrize(
+    ("damage", "missing"),
+    [
+        (lambda lines: lines.replace(b"}\n", b"}", 1), set()),
+        (lambda lines: lines.replace(b'"}\n', b"", 1), {"m0"}),
+        (lambda lines: b"\0" * 20 + lines, set()),
+    ],
+    ids=["joined", "torn and joined", "zeros"],
+)
+async def test_damaged_lines_of_the_archive_are_read_as_far_as_possible_and_reported(
+    open_store: Callable[..., FileMailboxStore],
+    home: Path,
+    damage: Callable[[bytes], bytes],
+    missing: set[str],
+):
+    problems: list[str] = []
+    mail = open_store(report_problem=problems.append)
+    await mail.open_inbox("ann")
+    names = [f"m{number}" for number in range(40)]
+    for name in names:
+        await mail.post("ann", make_mail("hello", ident=name))
+        await mail.mark_read("ann", [name])
+    (archive,) = home.glob("shoal/teams/*/archive/ann.jsonl")
+    before = archive.read_bytes()
+    archive.write_bytes(damage(before))
+    assert archive.read_bytes() != before
+    history = await open_store(report_problem=problems.append).read_history("ann")
+    assert {each.id for each in history} == {*names} - missing
+    assert len(problems) == (0 if damage(b"}\n") == b"}" else 1), problems
+    assert all(str(archive) in problem for problem in problems)

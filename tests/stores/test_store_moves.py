@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import shutil
+import sys
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 from store_openers import ignore_report, make_services
 
 from shoal.core.agents.subagent_metadata import SubagentMetadata
 from shoal.core.clock import SystemClock
+from shoal.core.errors import SessionNotFound, StateFileError
 from shoal.core.ids import AgentId, SessionId
 from shoal.core.names import AgentName
 from shoal.core.permissions.questions import AllowAnswer
 from shoal.core.teams.mail import MailMessage
 from shoal.core.teams.tasks import TaskDraft, TaskUpdate
 from shoal.stores.files.file_store import FileStore
+from shoal.stores.files.home.run_copy import read_run_files, write_run_files
+from shoal.stores.stored_run import StoredRun, StoredRunBoard
 from shoal.surfaces.cli.store_commands import store_commands
 from shoal.testing.contracts.question_contract import make_question
 from shoal.testing.contracts.roster_contract import ROOF, create_sample_team, make_new_member
@@ -97,6 +106,7 @@ def read_files(home: Path) -> dict[str, bytes]:
         for path in sorted(home.rglob("*"))
         if path.is_file()
         and path.name not in _MACHINE_FILES
+        and ".tmp." not in path.name  # of a process that died
         and not {"locks", "staging", "leases", "teams.lock"} & {*path.parts}
         and "shoal/tasks" not in str(path)
     }
@@ -139,16 +149,153 @@ async def test_an_imported_run_is_worked_on_in_the_database(tmp_path, database):
 
 
 async def test_a_session_that_the_target_has_is_not_overwritten(tmp_path, database):
-    from shoal.core.errors import StateFileError
-
     home = tmp_path / "home"
     await fill_home(home)
     run_store_command("import", SESSION, home=home, database=database)
+    append_notes(open_journal(FileStore(home).find_session(SESSION)), "three")
     before = read_files(home)
-    for command, problem in (("import", "already"), ("export", "already")):
+    for command, problem in (("import", "already has a different session"), ("export", "already")):
         with pytest.raises(StateFileError, match=problem):
             run_store_command(command, SESSION, home=home, database=database)
     assert read_files(home) == before
+
+
+def write_and_die(home: Path, run: StoredRun, steps: int) -> bool:
+    """Write the run in another process that dies before it changes the disk once more than `steps` times.
+
+    Return True if it did not die.
+    """
+    pid = os.fork()
+    if pid:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    left = steps
+
+    def count_change(event: str, arguments: tuple[object, ...]) -> None:
+        nonlocal left
+        is_change = event in {"os.rename", "os.mkdir", "os.link", "os.remove", "os.rmdir"}
+        if is_change or (event == "open" and int(arguments[2]) & (os.O_WRONLY | os.O_RDWR)):
+            left -= 1
+            if left < 0:
+                os._exit(9)
+
+    try:
+        sys.addaudithook(count_change)
+        write_run_files(home, run)
+        os._exit(0)
+    finally:
+        traceback.print_exc()
+        os._exit(1)
+
+
+@pytest.fixture
+async def filled_home(tmp_path):
+    await fill_home(tmp_path / "home")
+    return tmp_path / "home"
+
+
+def test_an_export_that_dies_at_any_step_leaves_no_session_and_is_completed_by_the_next(
+    filled_home, tmp_path
+):
+    expected, run = read_files(filled_home), read_run_files(filled_home, SESSION)
+    steps, has_died = 0, True
+    while has_died:
+        home = tmp_path / f"home-{steps}"
+        has_died = not write_and_die(home, run, steps)
+        try:
+            FileStore(home).find_session(SESSION)
+        except SessionNotFound:
+            assert has_died
+        else:
+            # Only the note that the copy is unfinished may be left.
+            assert {**read_files(home), "shoal/runs/s-1/unfinished-copy.json": b""} == {
+                **expected,
+                "shoal/runs/s-1/unfinished-copy.json": b"",
+            }
+        if has_died:
+            write_run_files(home, run)
+        assert read_files(home) == expected, steps
+        shutil.rmtree(home)
+        steps += 1
+    assert steps > 30
+
+
+def test_an_export_that_dies_again_and_again_is_completed(filled_home, tmp_path):
+    expected, run = read_files(filled_home), read_run_files(filled_home, SESSION)
+    # What was in the store at the first try may have been removed since.
+    earlier = replace(run, boards={**run.boards, "s-1": StoredRunBoard(highest=1, tasks={1: b"{}"})})
+    home = tmp_path / "other"
+    assert not write_and_die(home, earlier, 30)
+    for steps in range(0, 40, 5):
+        assert not write_and_die(home, run, steps)
+    write_run_files(home, run)
+    assert read_files(home) == expected
+
+
+def test_an_unfinished_export_is_not_mistaken_for_the_team_of_another_session(filled_home, tmp_path):
+    run, home = read_run_files(filled_home, SESSION), tmp_path / "other"
+    steps = next(steps for steps in range(500) if has_unfinished_team(home, run, steps))
+    assert steps
+    roster = home / "teams" / "roof" / "config.json"
+    roster.write_bytes(roster.read_bytes().replace(b'"s-1"', b'"s-2"'))
+    before = read_files(home)
+    with pytest.raises(StateFileError, match="already has a team roof"):
+        write_run_files(home, run)
+    assert read_files(home) == before
+
+
+def has_unfinished_team(home: Path, run: StoredRun, steps: int) -> bool:
+    shutil.rmtree(home, ignore_errors=True)
+    assert not write_and_die(home, run, steps)
+    return (home / "teams" / "roof" / "config.json").exists()
+
+
+IMPORTED_TABLES = ("sessions", "transcript_lines", "journal_lines", "questions", "tasks", "teams", "mail")
+
+
+@pytest.mark.parametrize("table", [*IMPORTED_TABLES, "commit"])
+async def test_an_import_that_is_killed_leaves_nothing_or_everything_and_is_completed_by_the_next(
+    filled_home, tmp_path, database, table
+):
+    import asyncpg
+
+    run_store_command("migrate", home=filled_home, database=database)
+    raw = await asyncpg.connect(database)
+    kind, time = ("CONSTRAINT", "DEFERRABLE INITIALLY DEFERRED") if table == "commit" else ("", "")
+    name = "sessions" if table == "commit" else table
+    try:
+        await raw.execute(
+            "SELECT pg_advisory_lock(7);"
+            "CREATE OR REPLACE FUNCTION wait_for_test() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN PERFORM pg_advisory_xact_lock(7); RETURN NULL; END $$;"
+            f"CREATE {kind} TRIGGER wait_for_test AFTER INSERT ON shoal.{name} {time} "
+            "FOR EACH ROW EXECUTE FUNCTION wait_for_test()"
+        )
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "shoal", "store", "import", SESSION, "--store", database),
+            env={**os.environ, "SHOAL_HOME": str(filled_home)},
+        )
+        waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'advisory'"
+        async with asyncio.timeout(60):
+            while (server_pid := await raw.fetchval(waiting)) is None:
+                assert process.returncode is None
+                await asyncio.sleep(0.02)
+        process.kill()
+        await process.wait()
+        if table != "commit":
+            await raw.execute(f"SELECT pg_terminate_backend({server_pid}, 10000)")
+        await raw.execute("SELECT pg_advisory_unlock(7)")
+        async with asyncio.timeout(60):
+            while await raw.fetchval(f"SELECT true FROM pg_stat_activity WHERE pid = {server_pid}"):
+                await asyncio.sleep(0.02)
+        await raw.execute(f"DROP TRIGGER wait_for_test ON shoal.{name}")
+        counts = {each: await raw.fetchval(f"SELECT count(*) FROM shoal.{each}") for each in IMPORTED_TABLES}
+    finally:
+        await raw.execute(f"DROP TRIGGER IF EXISTS wait_for_test ON shoal.{name}")
+        await raw.close()
+    assert all(counts.values()) if table == "commit" else not any(counts.values()), counts
+    run_store_command("import", SESSION, home=filled_home, database=database)
+    run_store_command("export", SESSION, home=tmp_path / "other", database=database)
+    assert read_files(tmp_path / "other") == read_files(filled_home)
 
 
 async def test_status_and_migrate_tell_the_version_and_check_finds_what_is_wrong(tmp_path, own_server):

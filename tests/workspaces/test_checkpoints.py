@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -184,6 +185,35 @@ def test_names_that_are_not_utf_8_and_a_torn_last_line_are_read(project: Project
     assert [t.turn for t in again.list_undoable_turns()] == [1, 2]
     again.undo_from_turn(1)
     assert project.read_files() == {name: "a0"}
+
+
+@pytest.mark.parametrize(
+    ("damage", "damaged_lines"),
+    [
+        (lambda first, second: first + second + b"\n", 0),
+        (lambda first, second: first[:-9] + second + b"\n", 1),
+        (lambda first, second: first[:-9] + b"\n" + second + b"\n", 1),
+        (lambda first, second: b"\0" * 40 + b"\n" + second + b"\n", 1),
+        (lambda first, second: first + b"\n" + second[:30], 1),
+        (lambda first, second: first + b'\n{"turn": "two"}\n' + second + b"\n", 1),
+    ],
+    ids=["joined", "torn and joined", "torn", "zeros", "torn end", "other values"],
+)
+def test_damaged_lines_of_the_index_are_read_as_far_as_possible_and_reported(
+    project: Project, tmp_path: Path, damage: Callable[[bytes, bytes], bytes], damaged_lines: int
+):
+    project.write_as_agent(1, "a", "a1")
+    project.write_as_agent(2, "b", "b2")
+    index = tmp_path / "kept/index.jsonl"
+    first, second = index.read_bytes().splitlines()
+    index.write_bytes(damage(first, second))
+    readable = {name for name, line in (("a", first), ("b", second)) if line in index.read_bytes()}
+    assert bool(project.checkpoints.find_damage()) == bool(damaged_lines)
+    report = project.checkpoints.undo_from_turn(1)
+    assert {path.name for path in report.removed} == readable
+    assert [(each.path, each.why) for each in report.left_alone] == [
+        (index, "1 line of this list of changes cannot be read, so some changes may not be undone")
+    ] * damaged_lines
 
 
 def test_lost_or_damaged_content_is_reported_and_no_file_is_overwritten(project: Project, tmp_path: Path):

@@ -106,3 +106,30 @@ def is_complete_json_line(line: bytes) -> bool:
         return isinstance(decode_json(line), dict)
     except ValueError:
         return False
+
+
+def split_json_objects(line: bytes) -> tuple[list[bytes], bool]:
+    """Return the JSON objects on a line, and whether the line contains nothing else.
+
+    A line contains more than one if the end of a line was lost, and a partial one if its writer died.
+    """
+    import json
+
+    # One character for each byte, so that positions in the text are positions in the line.
+    text, decoder = line.decode("latin-1"), json.JSONDecoder()
+    objects: list[bytes] = []
+    position, is_whole = 0, True
+    while position < len(text):
+        try:
+            value, end = decoder.raw_decode(text, position)
+        except (ValueError, RecursionError):
+            value, end = None, position
+        if isinstance(value, dict):
+            objects.append(line[position:end])
+            position = end
+            continue
+        is_whole = False
+        position = text.find('{"', position + 1)
+        if position < 0:
+            break
+    return objects, is_whole

@@ -5,13 +5,14 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from shoal.wire.json_codec import split_json_objects
 from shoal.workspaces.atomic_files import read_private_file
 from shoal.workspaces.file_errors import build_file_error
 
@@ -42,6 +43,14 @@ def create_private_directory(path: Path) -> None:
     path.mkdir(parents=True, exist_ok=True, mode=0o700)
 
 
+class CheckpointChanges(Struct, frozen=True, kw_only=True):
+    """Changes that are not undone, oldest first."""
+
+    changes: list[CheckpointFileChange]
+    damaged_lines: int
+    """Number of lines that cannot be read in full; files that they name may not be in `changes`."""
+
+
 class CheckpointIndex:
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -61,37 +70,27 @@ class CheckpointIndex:
         """Mark changes of these files from `turn` on as undone; `replaced` names what the undo removed."""
         self._append_line({"undone": turn, "replaced": {str(path): name for path, name in replaced.items()}})
 
-    def read_undoable_changes(self) -> list[CheckpointFileChange]:
-        """Return the changes that are not undone, oldest first."""
+    def read_undoable_changes(self) -> CheckpointChanges:
         live: list[CheckpointFileChange] = []
+        damaged_lines = 0
         for line in self._read_lines():
-            try:
-                if "undone" in line:
-                    undo_mark = msgspec.convert(line, _CheckpointUndoMark)
-                    live = [
-                        c for c in live if c.turn < undo_mark.undone or str(c.path) not in undo_mark.replaced
-                    ]
-                else:
-                    live.append(msgspec.convert(line, CheckpointFileChange, dec_hook=_decode_path))
-            except (msgspec.ValidationError, UnicodeEncodeError):
-                continue
-        return live
+            records, is_whole = _parse_records(line)
+            for record in records:
+                try:
+                    live = _apply_record(live, record)
+                except (msgspec.ValidationError, UnicodeEncodeError):
+                    is_whole = False
+            damaged_lines += not is_whole
+        return CheckpointChanges(changes=live, damaged_lines=damaged_lines)
 
-    def _read_lines(self) -> Iterator[dict[str, Any]]:
+    def _read_lines(self) -> list[bytes]:
         try:
             content = read_private_file(self.path)
         except FileNotFoundError:
-            return
+            return []
         except OSError as error:
             raise build_file_error("read", self.path, error) from None
-        for line in content.split(b"\n"):
-            try:
-                # The json module preserves file names that are not UTF-8.
-                parsed = json.loads(line)
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(parsed, dict):
-                yield parsed
+        return [line for line in content.split(b"\n") if line]
 
     def _append_line(self, line: Mapping[str, Any]) -> None:
         encoded = json.dumps(line).encode() + b"\n"
@@ -108,3 +107,21 @@ class CheckpointIndex:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         finally:
             os.close(descriptor)
+
+
+def _apply_record(live: list[CheckpointFileChange], record: dict[str, Any]) -> list[CheckpointFileChange]:
+    if "undone" not in record:
+        live.append(msgspec.convert(record, CheckpointFileChange, dec_hook=_decode_path))
+        return live
+    undo_mark = msgspec.convert(record, _CheckpointUndoMark)
+    return [c for c in live if c.turn < undo_mark.undone or str(c.path) not in undo_mark.replaced]
+
+
+def _parse_records(line: bytes) -> tuple[list[dict[str, Any]], bool]:
+    """Return the records on a line, and whether all of it could be read."""
+    objects, is_whole = split_json_objects(line)
+    try:
+        # The json module preserves file names that are not UTF-8.
+        return [json.loads(each) for each in objects], is_whole
+    except RecursionError:
+        return [], False

@@ -11,12 +11,18 @@ from typing import Literal
 
 from msgspec import Struct
 
+from shoal.core.text.text_format import format_count_with_noun
 from shoal.workspaces.atomic_files import (
     create_new_file_atomically,
     read_private_file,
     replace_file_atomically,
 )
-from shoal.workspaces.checkpoint_index import CheckpointFileChange, CheckpointIndex, create_private_directory
+from shoal.workspaces.checkpoint_index import (
+    CheckpointChanges,
+    CheckpointFileChange,
+    CheckpointIndex,
+    create_private_directory,
+)
 from shoal.workspaces.file_errors import build_file_error
 
 
@@ -76,7 +82,7 @@ class CheckpointStore:
     def list_undoable_turns(self) -> tuple[TurnFileChanges, ...]:
         """Return the turns that can be undone, oldest first."""
         by_turn: dict[int, dict[Path, list[CheckpointFileChange]]] = {}
-        for change in self._index.read_undoable_changes():
+        for change in self._index.read_undoable_changes().changes:
             by_turn.setdefault(change.turn, {}).setdefault(change.path, []).append(change)
         return tuple(
             TurnFileChanges(
@@ -86,10 +92,22 @@ class CheckpointStore:
             for turn, files in sorted(by_turn.items())
         )
 
+    def find_damage(self) -> UnrestoredFile | None:
+        """Return the list of changes if some of its lines cannot be read."""
+        return self._describe_damage(self._index.read_undoable_changes())
+
+    def _describe_damage(self, found: CheckpointChanges) -> UnrestoredFile | None:
+        if not found.damaged_lines:
+            return None
+        lines = format_count_with_noun(found.damaged_lines, "line")
+        why = f"{lines} of this list of changes cannot be read, so some changes may not be undone"
+        return UnrestoredFile(path=self._index.path, why=why)
+
     def undo_from_turn(self, turn: int) -> FileUndoReport:
         """Restore all files to their state before `turn`, except those that somebody else changed since."""
         by_path: dict[Path, list[CheckpointFileChange]] = {}
-        for change in self._index.read_undoable_changes():
+        found = self._index.read_undoable_changes()
+        for change in found.changes:
             if change.turn >= turn:
                 by_path.setdefault(change.path, []).append(change)
         restored: list[Path] = []
@@ -110,6 +128,8 @@ class CheckpointStore:
                 self._index.mark_undone(turn, replaced)
             except OSError as error:
                 raise build_file_error("record the undo in", self._index.path, error) from None
+        if (damage := self._describe_damage(found)) is not None:
+            left_alone.append(damage)
         return FileUndoReport(
             turn=turn, restored=tuple(restored), removed=tuple(removed), left_alone=tuple(left_alone)
         )

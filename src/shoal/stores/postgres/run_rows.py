@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from shoal.core.errors import SessionNotFound, StateFileError
 from shoal.core.ids import LEAD_ID, AgentId, SessionId
@@ -107,19 +108,23 @@ async def _read_board(raw: Any, name: str) -> StoredRunBoard | None:
 
 
 async def insert_run_rows(raw: Any, run: StoredRun) -> None:
-    """Insert the run, in the transaction of the caller.
+    """Insert the run, in the transaction of the caller; do nothing if the store has the same run.
 
     Raises `StateFileError` if the session or one of its teams is already in the store.
     """
+    journal = run.journal if run.journal.endswith(b"\n") or not run.journal else run.journal + b"\n"
+    if await raw.fetchval("SELECT true FROM shoal.sessions WHERE id = $1", run.session):
+        # An earlier import may have died before it could report its end.
+        if await read_run_rows(raw, run.session) == replace(run, journal=journal):
+            return
+        raise StateFileError(f"The store already has a different session {run.session}.", path=Path())
     for table, column, names in (
-        ("sessions", "id", [run.session]),
         ("teams", "name", [team.name for team in run.teams]),
         ("boards", "name", list(run.boards)),
     ):
         taken = await raw.fetchval(f"SELECT {column} FROM shoal.{table} WHERE {column} = ANY($1)", names)
         if taken is not None:
             raise StateFileError(f"The store already has {taken} in its table {table}.", path=Path())
-    journal = run.journal if run.journal.endswith(b"\n") or not run.journal else run.journal + b"\n"
     await raw.execute(
         "INSERT INTO shoal.sessions (id, cwd, title, journal_size) VALUES ($1, $2, $3, $4)",
         run.session,

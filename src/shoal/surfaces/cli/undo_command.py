@@ -38,9 +38,12 @@ def undo_command(
 ) -> int:
     from shoal.app.config.undo_history import select_undoable_turn, undo_closed_session
     from shoal.core.clock import SystemClock
+    from shoal.surfaces.terminal.user_messages import print_user_message
 
     history = _open_undo_history(session)
     turns = history.list_undoable_turns()
+    if (damage := history.checkpoints.find_damage()) is not None and (list_ or not turns):
+        print_user_message(f"{damage.path}: {damage.why}.")
     if list_:
         _print_turns(turns, as_json=as_json)
         return 0

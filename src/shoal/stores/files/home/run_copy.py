@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from shoal.core.errors import StateFileError
 from shoal.core.ids import LEAD_ID, AgentId, SessionId, slugify_project_path
@@ -23,7 +25,7 @@ from shoal.stores.files.home.home_paths import (
 )
 from shoal.stores.files.mailboxes.inbox_file import mark_inbox_entries_read
 from shoal.stores.files.mailboxes.inbox_overflow import InboxOverflow
-from shoal.stores.files.sessions.result_files import record_result_size
+from shoal.stores.files.sessions.result_files import SIZES_FILE, record_result_size
 from shoal.stores.files.sessions.session_files import find_session_transcript
 from shoal.stores.files.teams.file_roster_store import OWN_MEMBERS_FILE, encode_own_member_list
 from shoal.stores.files.teams.team_ownership import CREATOR_FILE
@@ -35,6 +37,8 @@ from shoal.stores.stored_run import (
     StoredRunQuestion,
     StoredRunTeam,
 )
+from shoal.wire.foreign_json import RejectedFileEntry
+from shoal.wire.json_codec import split_json_objects
 from shoal.wire.mail_codec import (
     MailInboxFileEntry,
     ParsedMailInboxFile,
@@ -46,6 +50,16 @@ from shoal.wire.question_codec import parse_question
 from shoal.wire.roster_codec import ParsedTeamRosterFile, parse_team_roster
 
 _WATERMARK = ".highwatermark"
+_UNFINISHED = "unfinished-copy.json"
+"""File in the directory of a run while the run is written."""
+
+
+class _UnfinishedCopy(Struct, frozen=True, kw_only=True):
+    """Names of the parts of a run that were free when its copy was started."""
+
+    teams: tuple[str, ...]
+    boards: tuple[str, ...]
+    transcript: str
 
 
 def read_run_files(home: Path, name: str) -> StoredRun:
@@ -83,15 +97,24 @@ def read_run_files(home: Path, name: str) -> StoredRun:
 def write_run_files(home: Path, run: StoredRun) -> Path:
     """Write the run; return the transcript of the lead. It is written last: without it there is no run.
 
-    Raises `StateFileError` if the session or one of its teams already exists.
+    If this process dies, the next call starts again: a file names the parts that may be incomplete. Raises
+    `StateFileError` if the session, one of its teams or one of its boards already exists.
     """
     transcript = get_transcript_path(home, run.cwd, run.session)
+    directory = get_run_directory(home, run.session)
+    if (unfinished := _read_unfinished_copy(directory)) is not None:
+        if transcript.exists():
+            (directory / _UNFINISHED).unlink()  # only that was missing
+            return transcript
+        _remove_unfinished_copy(home, run.session, unfinished)
     _check_names_are_free(home, run)
-    _write_run_directory(get_run_directory(home, run.session), run)
+    names = _UnfinishedCopy(
+        teams=tuple(team.name for team in run.teams), boards=tuple(run.boards), transcript=str(transcript)
+    )
+    write_file_atomically(directory / _UNFINISHED, msgspec.json.encode(names))
+    _write_run_directory(directory, run)
     for name, board in run.boards.items():
         _write_board(home / "tasks" / name, board)
-    for team in run.teams:
-        _write_team(home, team)
     subagents = get_subagent_transcripts_directory(transcript)
     for agent, document in run.metadata.items():
         path = get_subagent_transcript_path(subagents, agent)
@@ -99,8 +122,44 @@ def write_run_files(home: Path, run: StoredRun) -> Path:
     for agent, content in run.transcripts.items():
         if agent != LEAD_ID:
             write_file_atomically(get_subagent_transcript_path(subagents, agent), content)
+    for team in run.teams:
+        _write_team(home, team)
     write_file_atomically(transcript, run.transcripts[LEAD_ID])
+    (directory / _UNFINISHED).unlink()
     return transcript
+
+
+def _read_unfinished_copy(directory: Path) -> _UnfinishedCopy | None:
+    path = directory / _UNFINISHED
+    try:
+        return msgspec.json.decode(read_state_file(path), type=_UnfinishedCopy)
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise StateFileError(f"{path} is not valid: {error}.", path=path) from error
+
+
+def _remove_unfinished_copy(home: Path, session: SessionId, copy: _UnfinishedCopy) -> None:
+    """Remove what an earlier process wrote before it died; its names were free then."""
+    for name in copy.teams:
+        roster = parse_team_roster(_read_file_or_empty(home / "teams" / name / "config.json"), TeamName(name))
+        if isinstance(roster, ParsedTeamRosterFile) and roster.team.lead_session_id != session:
+            raise StateFileError(f"{home} already has a team {name}.", path=home)
+    run, subagents = (
+        get_run_directory(home, session),
+        get_subagent_transcripts_directory(Path(copy.transcript)),
+    )
+    for directory in (
+        *(home / "tasks" / name for name in copy.boards),
+        *(home / parent / name for name in copy.teams for parent in ("teams", "shoal/teams")),
+        run / "questions",
+        subagents,
+    ):
+        if directory.is_dir():
+            shutil.rmtree(directory)
+    files = (run / "journal.jsonl", run / "results" / SIZES_FILE)
+    for path in (*files, *(home / "shoal" / "keys" / name for name in copy.teams)):
+        path.unlink(missing_ok=True)
 
 
 def _check_names_are_free(home: Path, run: StoredRun) -> None:
@@ -109,6 +168,9 @@ def _check_names_are_free(home: Path, run: StoredRun) -> None:
     for team in run.teams:
         if (home / "teams" / team.name / "config.json").exists():
             raise StateFileError(f"{home} already has a team {team.name}.", path=home)
+    for name in run.boards:
+        if (home / "tasks" / name).exists():
+            raise StateFileError(f"{home} already has a board {name}.", path=home)
 
 
 def _write_run_directory(directory: Path, run: StoredRun) -> None:
@@ -221,7 +283,16 @@ def _read_inbox(path: Path, own: Path, overflow: DirectoryHandle) -> StoredRunIn
     if not isinstance(inbox, ParsedMailInboxFile) or inbox.rejected:
         raise StateFileError(f"{path} contains invalid mail.", path=path)
     archive = _read_file_or_empty(own / "archive" / f"{path.stem}.jsonl")
-    archived = [parse_inbox_entry(line) for line in archive.splitlines() if line]
+    archive_lines = [split_json_objects(line) for line in archive.split(b"\n") if line]
+    archived = [parse_inbox_entry(each) for objects, _ in archive_lines for each in objects]
+    if not all(is_whole for _, is_whole in archive_lines) or any(
+        isinstance(entry, RejectedFileEntry) for entry in archived
+    ):
+        raise StateFileError(
+            f"{own / 'archive' / f'{path.stem}.jsonl'} has lines that are not valid mail. Remove them, "
+            f"then try again.",
+            path=own,
+        )
     waiting = [parse_inbox_entry(line) for line in InboxOverflow(overflow, path.stem).read_waiting_lines()]
     mail = [
         StoredRunMail(id=entry.mail.id, document=entry.raw, is_read=entry.mail.read, is_archived=is_archived)

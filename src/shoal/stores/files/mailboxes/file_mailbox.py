@@ -16,6 +16,7 @@ from shoal.core.errors import InboxNotFound, LockUnavailable, ShoalError, StateF
 from shoal.core.ids import IdGenerator
 from shoal.core.names import LEAD_NAME
 from shoal.core.teams.mail import MailDeliveryState, MailMessage, MailPostReceipt
+from shoal.core.text.text_format import format_count_with_noun
 from shoal.stores.files.access.directory_handle import DirectoryHandle
 from shoal.stores.files.access.line_files import append_lines, read_complete_lines
 from shoal.stores.files.access.problem_reporter import ProblemReporter
@@ -39,7 +40,8 @@ from shoal.stores.files.mailboxes.inbox_file import (
 from shoal.stores.files.mailboxes.inbox_overflow import InboxOverflow, MailInboxOverflowBatch
 from shoal.stores.files.teams.team_ownership import find_inbox_directory, is_led_by_shoal, read_team_facts
 from shoal.stores.store_texts import format_store_notice
-from shoal.wire.foreign_json import InvalidFileContent
+from shoal.wire.foreign_json import InvalidFileContent, RejectedFileEntry
+from shoal.wire.json_codec import split_json_objects
 from shoal.wire.mail_codec import EMPTY_INBOX, MailInboxFileEntry, encode_inbox_entry, parse_inbox_entry
 
 _UNLIMITED = 1 << 60
@@ -146,6 +148,8 @@ class FileMailbox:
         self._clock = clock
         self._ids = ids
         self._report_problem = report_problem
+        self._reported_damage = 0
+        """Number of damaged lines of the archive that were reported."""
         self._lock_name = f"inbox-{owner}"
         self._is_origin_known = False
         """True if it is known whether Shoal or another program added the owner to the team."""
@@ -389,14 +393,30 @@ class FileMailbox:
         # Mail moves from the overflow to the inbox to the archive: reading in this order misses none.
         overflow_entries = [parse_inbox_entry(line) for line in self._overflow.read_waiting_lines()]
         inbox_entries = (await self._read_valid_inbox()).entries
-        archived = [
-            parse_inbox_entry(line) for line in read_complete_lines(self._directories.archive, self._archive)
-        ]
+        archived = self._read_archived_entries()
         found: dict[str, MailMessage] = {}
         for entry in (*archived, *inbox_entries, *overflow_entries):
             if isinstance(entry, MailInboxFileEntry):
                 found.setdefault(entry.mail.id, entry.mail)
         return tuple(found.values())
+
+    def _read_archived_entries(self) -> list[MailInboxFileEntry | RejectedFileEntry]:
+        """Return the archived messages, also of lines without an end; report what cannot be read."""
+        found: list[MailInboxFileEntry | RejectedFileEntry] = []
+        damaged = 0
+        for line in read_complete_lines(self._directories.archive, self._archive):
+            objects, is_whole = split_json_objects(line)
+            entries = [parse_inbox_entry(each) for each in objects]
+            found += entries
+            damaged += not is_whole or not all(isinstance(each, MailInboxFileEntry) for each in entries)
+        if damaged > self._reported_damage:
+            self._reported_damage = damaged
+            lines = format_count_with_noun(damaged, "line")
+            self._report_problem(
+                f"{lines} in {self._directories.archive.path / self._archive} cannot be read, so the mail "
+                f"history of {self.owner} is incomplete."
+            )
+        return found
 
     async def _read_valid_inbox(self) -> MailInboxFileContent:
         """Return the current inbox. A partial file is normal while another program writes: retry."""

@@ -65,18 +65,27 @@ class FileJournal:
             if self._unwritten:
                 self._write_unwritten_lines()
             self._append_line(line)
-            self._append_count += 1
-            if not self._append_count % GROWTH_CHECK:
-                self._notify_growth_listeners()
         except StateFileError:
             if isinstance(event, _END_EVENTS):
                 self._unwritten.append(line)
             raise
+        # Not written again if this fails: the event is in the file, and the next flush includes it.
+        self._flush_if_durable()
+        self._append_count += 1
+        if not self._append_count % GROWTH_CHECK:
+            self._notify_growth_listeners()
 
     def _write_unwritten_lines(self) -> None:
         while self._unwritten:
             self._append_line(self._unwritten[0])
             self._unwritten.popleft()
+
+    def _flush_if_durable(self) -> None:
+        if self._durable and self._fd is not None:
+            try:
+                sync_file_data(self._fd)
+            except OSError as error:
+                raise self._build_write_error(error) from error
 
     def _append_line(self, line: bytes) -> None:
         fd = self._open_file() if self._fd is None else self._fd
@@ -88,14 +97,15 @@ class FileJournal:
             if (written := os.write(fd, line)) != len(line):
                 write_all_bytes(fd, line[written:])
             self._is_torn = False
-            if self._durable:
-                sync_file_data(fd)
         except OSError as error:
-            raise StateFileError(
-                f"Cannot write to the journal {self.path}: {error.strerror}. Everything written so far "
-                "is kept. Free some space on that disk, then resume with --resume.",
-                path=self.path,
-            ) from error
+            raise self._build_write_error(error) from error
+
+    def _build_write_error(self, error: OSError) -> StateFileError:
+        return StateFileError(
+            f"Cannot write to the journal {self.path}: {error.strerror}. Everything written so far "
+            "is kept. Free some space on that disk, then resume with --resume.",
+            path=self.path,
+        )
 
     def read_records(self, offset: int = 0) -> Iterator[JournalRecord]:
         return read_journal(self.path, offset)
@@ -119,6 +129,7 @@ class FileJournal:
     def close(self) -> None:
         with suppress(StateFileError):
             self._write_unwritten_lines()
+            self._flush_if_durable()
         fd, self._fd = self._fd, None
         if fd is not None:
             with suppress(OSError):

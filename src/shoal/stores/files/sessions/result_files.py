@@ -9,7 +9,7 @@ from pathlib import Path
 
 from shoal.stores.files.home.home_paths import create_file_atomically, to_safe_file_name
 
-_SIZES_FILE = ".sizes"
+SIZES_FILE = ".sizes"
 """File in the directory of results with the size and the name of each, one per line."""
 _APPEND_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -39,7 +39,7 @@ def read_result_sizes(directory: Path) -> dict[str, int]:
     """
     sizes: dict[str, int] = {}
     with suppress(OSError):
-        for line in (directory / _SIZES_FILE).read_bytes().splitlines():
+        for line in (directory / SIZES_FILE).read_bytes().splitlines():
             size, separator, name = line.partition(b" ")
             if separator and size.isdigit() and len(size) < 19:
                 sizes[name.decode(errors="replace")] = int(size)
@@ -50,7 +50,7 @@ def record_result_size(directory: Path, name: str, size: int) -> None:
     """Add the size of a result to the list."""
     # The result is stored even if there is no room for this line.
     with suppress(OSError):
-        fd = os.open(directory / _SIZES_FILE, _APPEND_FLAGS, 0o600)
+        fd = os.open(directory / SIZES_FILE, _APPEND_FLAGS, 0o600)
         try:
             os.write(fd, f"{size} {name}\n".encode())
         finally:
