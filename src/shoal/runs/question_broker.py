@@ -35,7 +35,7 @@ class _PendingQuestion:
         self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
 
-class SessionQuestions(Protocol):
+class AnswerableQuestions(Protocol):
     """Questions of a session, as a surface that shows and answers them sees them."""
 
     @property

@@ -81,7 +81,7 @@ if TYPE_CHECKING:
     from shoal.core.teams.team_operations import TeammateStatusSnapshot
     from shoal.core.teams.team_storage import TaskBoard
     from shoal.runs.agent_supervisor import AgentSupervisor
-    from shoal.runs.question_broker import SessionQuestions
+    from shoal.runs.question_broker import AnswerableQuestions
     from shoal.team.members.member_host import MemberHost
     from shoal.tools.shell_supervisor import BackgroundShellProcess
     from shoal.workspaces.checkpoints import FileUndoReport
@@ -196,7 +196,7 @@ class Session:
         return self.config.store
 
     @property
-    def questions(self) -> SessionQuestions:
+    def questions(self) -> AnswerableQuestions:
         """Open questions for a person, and the way to answer them."""
         return self.runtime.question_broker
 
