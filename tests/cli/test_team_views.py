@@ -99,6 +99,13 @@ async def test_views_change_nothing(shoal: ShoalProgram, home: Path, damage: str
         assert "uses its last good copy" in ran["team", "show", "crew"].err
 
 
+async def test_a_team_is_shown_in_a_locale_that_cannot_encode_it(shoal: ShoalProgram, home: Path) -> None:
+    await create_team(home)
+    ran = await shoal("team", "show", "crew", LC_ALL="C", PYTHONUTF8="0")
+    assert (ran.code, ran.err) == (0, "")
+    assert "ann  cut off" in ran.text
+
+
 async def test_a_torn_roster_is_restored_from_its_last_good_copy(home: Path) -> None:
     await create_team(home)
     config = home / "teams/crew/config.json"

@@ -53,3 +53,28 @@ def test_a_command_in_a_word_or_a_variable_is_matched_with_the_rule(tmp_path: Pa
         assert decide_command(engine, command) in ("ask", "deny")
     for command in ("ssh h 'npm push'", "PAGER='npm push' less x", "tar -I 'npm push' -xf a"):
         assert decide_command(engine, command) == "allow"
+
+
+@pytest.mark.parametrize("command", ["cat a\\\n#$(touch x)", "cat a \\\n#$(touch x)", "strings @arguments"])
+def test_a_comment_after_a_continued_line_and_a_file_of_arguments_are_asked(
+    tmp_path: Path, command: str
+) -> None:
+    """The shell joins the lines first, so the second one is no comment."""
+    assert decide_command(create_engine(tmp_path, "default"), command) == "ask"
+
+
+@pytest.mark.parametrize(
+    ("rule", "command", "decided"),
+    [
+        ("Bash(pip install:*)", "python3 -mpip install x", ("deny",)),
+        ("Bash(rm:*)", "gcc -wrapper rm,-rf,x a.c", ("deny", "ask")),
+        ("Bash(rm:*)", "gcc -o rm a.c", ("allow",)),
+        ("Bash(rm:*)", "cat <<END\n\\$(rm x)\nEND", ("allow",)),
+        ("Bash(rm:*)", "cat <<END\n\\\\$(rm x)\nEND", ("deny", "ask")),
+    ],
+)
+def test_a_rule_holds_for_commands_in_options_and_here_documents(
+    tmp_path: Path, rule: str, command: str, decided: tuple[str, ...]
+) -> None:
+    engine = create_engine(tmp_path, "bypassPermissions", deny=rule)
+    assert decide_command(engine, command) in decided

@@ -291,6 +291,7 @@ class ShellCommandRules:
         self._programs: dict[str, bool] = {}
         """Programs, and whether a rule may be about them."""
         self._whole_commands = frozenset(rule.text.strip() for rule in self.rules)
+        self._have_no_wildcards = not any(rule.has_wildcards for rule in self.rules)
         # A name with a slash matches the end of longer names.
         self._can_look_up = not any(rule.has_wildcards or "/" in rule.first for rule in self.rules)
 
@@ -300,18 +301,29 @@ class ShellCommandRules:
             return None
         return next((each.rule for each in self.rules if each.is_exact_command(command)), None)
 
+    def find_covering_rule(self, part: SimpleShellCommand) -> ToolPermissionRule | None:
+        """Return the rule that certainly allows this simple command, or None."""
+        argv = part.argv
+        if argv is None:
+            return None
+        if self._have_no_wildcards and not part.via and (not argv or argv[0] not in self._first_words):
+            return None
+        return next((each.rule for each in self.rules if each.covers_command(part)), None)
+
     def is_certain_no_match(self, command: str, analysis: ShellCommandAnalysis) -> bool:
         """Return True if certainly no rule matches the command; False if one may."""
         if not self.rules:
             return True
         if not self._can_look_up or not analysis.is_complete or command.strip() in self._whole_commands:
             return False
+        programs = self._programs
         for part in analysis.parts:
             words = part.words if part.argv is None else part.argv
             if part.via or part.code or (part.globs and 0 in part.globs):
                 return False
             if words:
-                if words[0] is None or self._may_be_about(words[0]):
+                name = words[0]
+                if name is None or (programs.get(name) is not False and self._may_be_about(name)):
                     return False
             elif part.argv is None:
                 return False

@@ -59,15 +59,6 @@ def find_any_file_rule(command: str, tables: PermissionRuleTables) -> ShellComma
     return None
 
 
-def find_covering_rule(
-    rules: tuple[ShellCommandRule, ...], part: SimpleShellCommand
-) -> ToolPermissionRule | None:
-    for each in rules:
-        if each.covers_command(part):
-            return each.rule
-    return None
-
-
 def build_rule_decision(
     verdict: RuleBehavior, part: SimpleShellCommand, rule: ToolPermissionRule, *, is_doubtful: bool = False
 ) -> ShellCommandPartDecision:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
@@ -51,11 +51,13 @@ class FilePathPermissionRules:
                 )
         self._any = _compile_path_regex("|".join(f"(?:{each.pattern})" for each, _ in self._each))
         self.is_empty = not self._each and self.bare is None
-        self.find_match = lru_cache(maxsize=1024)(self._find_uncached_match)
+        self.find_match: Callable[[str], ToolPermissionRule | None] = (
+            lru_cache(maxsize=1024)(self._find_uncached_match) if self._each else _match_nothing
+        )
         """Returns the first rule whose pattern matches; cached by path text, since few paths recur often."""
 
     def _find_uncached_match(self, path: str) -> ToolPermissionRule | None:
-        if not self._each or self._any.fullmatch(path) is None:
+        if self._any.fullmatch(path) is None:
             return None
         return next(rule for pattern, rule in self._each if pattern.fullmatch(path))
 
@@ -238,6 +240,10 @@ class PermissionRuleTables:
             ask=keep_patterned_rules(rule_set.ask),
             deny=keep_patterned_rules(rule_set.deny),
         )
+
+
+def _match_nothing(path: str) -> None:
+    return None
 
 
 def _select_read_rules(rules: Iterable[ToolPermissionRule]) -> list[ToolPermissionRule]:

@@ -87,6 +87,8 @@ class ShellFileRuleChecker:
         self, part: SimpleShellCommand, tables: PermissionRuleTables
     ) -> ShellCommandPartDecision | None:
         doubt = None
+        if not part.reads and not part.writes and part.read_only:
+            return self._check_searched_files(part, tables)
         is_removal = bool(part.words) and part.words[0] in REMOVERS
         write_rules = tables.shell_removal_rules if is_removal else tables.shell_write_rules
         for path in part.writes:
@@ -255,8 +257,13 @@ class ShellFileRuleChecker:
                 if possible_rule is None
                 else build_rule_decision("ask", part, possible_rule, is_doubtful=True)
             )
+        if table.forbids_nothing:
+            return None
         paths = self._paths.list_real_paths(path)
-        if rule := next(filter(None, map(table.deny.find_match, paths)), None):
-            return build_rule_decision("deny", part, rule)
-        rule = next(filter(None, map(table.ask.find_match, paths)), None)
-        return None if rule is None else build_rule_decision("ask", part, rule)
+        for real in paths:
+            if rule := table.deny.find_match(real):
+                return build_rule_decision("deny", part, rule)
+        for real in paths:
+            if rule := table.ask.find_match(real):
+                return build_rule_decision("ask", part, rule)
+        return None

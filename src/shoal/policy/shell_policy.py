@@ -48,7 +48,6 @@ from shoal.policy.policy_texts import format_policy_notice
 from shoal.policy.rule_decisions import (
     ShellCommandPartDecision,
     build_rule_decision,
-    find_covering_rule,
     match_forbidding_rule,
     to_permission_decision,
 )
@@ -320,13 +319,14 @@ class ShellCommandPermissionDecider:
                 if any(each.guarded for each in not_allowed)
                 else rule_suggestions.suggest_rules_for_command(command, [each.part for each in not_allowed]),
             )
-        objection = self._find_unpacking_objection(parts) or self._find_line_objection(decisions)
-        if objection:
-            return AskDecision(objection)
+        has_changes = not all(map(_is_read_only, parts))
+        if has_changes:
+            objection = self._find_unpacking_objection(parts) or self._find_line_objection(decisions)
+            if objection:
+                return AskDecision(objection)
         for each in decisions:
             self._keep_allowed_part(each)
         rule_decision = next((each for each in decisions if each.rule is not None), None)
-        has_changes = not all(map(_is_read_only, parts))
         return (
             AllowDecision(
                 "edits in the working directories are accepted"
@@ -389,7 +389,7 @@ class ShellCommandPermissionDecider:
         self, part: SimpleShellCommand, tables: PermissionRuleTables, mode: PermissionMode
     ) -> ShellCommandPartDecision:
         """Decide if a part may run: it is read-only, or a rule covers it; the same applies to its files."""
-        rule = None if mode == "plan" else find_covering_rule(tables.shell_command_rules.allow.rules, part)
+        rule = None if mode == "plan" else tables.shell_command_rules.allow.find_covering_rule(part)
         if rule is None and not part.read_only and (refusal := self._check_accepted(part, tables, mode)):
             return refusal
         for path in part.writes:

@@ -56,12 +56,20 @@ class UnexpandedShellCommand(Struct, frozen=True, kw_only=True):
     sets: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
-    changes: tuple[str, ...] = ()
-    """Those of `writes` that its arguments name."""
-    follows_links: bool = False
     found_name: str = "*"
     outer: tuple[tuple[str | None, ...], ...] = ()
     """Words of the commands that run it."""
+
+
+class _NamedFiles(Struct, frozen=True):
+    """Files that the arguments of a command name: read, or changed."""
+
+    reads: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
+    follows_links: bool = False
+
+
+_NO_FILES = _NamedFiles()
 
 
 class ShellSyntaxWalkState(Protocol):
@@ -158,27 +166,20 @@ def _expand_plain_command(name: str, found: UnexpandedShellCommand, walk: ShellS
         if name in ("let", "unset"):
             walk.note_trouble("later_reading", name=name)
     verdict = judge_shell_command(name, rest, moved=walk.directories.may_have_moved)
-    if verdict.reads or verdict.writes:
-        changes = walk.directories.resolve_paths(verdict.writes)
-        found = UnexpandedShellCommand(
-            text=found.text,
-            words=found.words,
-            via=found.via,
-            sets=found.sets,
-            reads=(*found.reads, *walk.directories.resolve_paths(verdict.reads)),
-            writes=(*found.writes, *changes),
-            changes=changes,
-            follows_links=verdict.follows_links,
-            found_name=found.found_name,
-            outer=found.outer,
-        )
+    resolve_paths = walk.directories.resolve_paths
+    code = () if verdict.read_only else find_run_text(name, rest, walk.text, is_runner=bool(verdict.doubt))
     _append_simple_command(
         found,
         walk,
         read_only=verdict.read_only,
         reason=verdict.why,
         doubt=bool(verdict.doubt),
-        code=() if verdict.read_only else find_run_text(name, rest, walk.text, is_runner=bool(verdict.doubt)),
+        code=code,
+        files=_NamedFiles(
+            resolve_paths(verdict.reads), resolve_paths(verdict.writes), follows_links=verdict.follows_links
+        )
+        if verdict.reads or verdict.writes
+        else _NO_FILES,
     )
     if name == "find":
         for command in parse_find_exec_commands(rest):
@@ -367,6 +368,7 @@ def _append_simple_command(
     reason: str,
     doubt: bool = False,
     code: tuple[str | None, ...] = (),
+    files: _NamedFiles = _NO_FILES,
 ) -> None:
     words: tuple[str | None, ...] = tuple([word.value for word in found.words])
     globs: tuple[int, ...] = ()
@@ -389,11 +391,11 @@ def _append_simple_command(
             text=found.text,
             argv=argv,
             via=found.via,
-            reads=found.reads,
-            writes=found.writes,
-            changes=found.changes,
+            reads=(*found.reads, *files.reads),
+            writes=(*found.writes, *files.changes),
+            changes=files.changes,
             read_only=read_only,
-            follows_links=found.follows_links,
+            follows_links=files.follows_links,
             found_name=found.found_name,
             why=reason,
             words=words,

@@ -136,6 +136,11 @@ def _judge_any_flags(
     name: str, words: Sequence[ShellWord], usage: ReadOnlyCommandUsageSpec
 ) -> ReadOnlyCommandVerdict:
     """Return the verdict on a command that may have any flag."""
+    for word in words:
+        if word.value is None or word.value[:1] == "-":
+            break
+    else:
+        return _judge_readonly_operands(name, words, usage, gives_pattern=False)
     operands = [word for word in words if not word.may_be_flag or word.value is None]
     if usage.value_flags and len(operands) > 1:
         taken = _find_taken_words(words, usage)

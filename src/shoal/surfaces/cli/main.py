@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -50,6 +51,7 @@ def main() -> NoReturn:
     # Nearly all objects of a start live as long as the process, so searching them for garbage is a waste.
     gc.set_threshold(_GC_THRESHOLD)
     _reopen_closed_standard_streams()
+    _escape_unencodable_output()
     guard_terminal_streams()
     code = run_command_line(sys.argv[1:])
     try:
@@ -57,6 +59,12 @@ def main() -> NoReturn:
     except OSError as error:
         code = _handle_broken_pipe() if isinstance(error, BrokenPipeError) else _handle_output_error(error)
     sys.exit(code)
+
+
+def _escape_unencodable_output() -> None:
+    """Write characters that the locale cannot encode as escapes, as Python does on standard error."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.encoding.lower() != "utf-8":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _reopen_closed_standard_streams() -> None:
