@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -21,6 +22,8 @@ from bench.figures import Figure, Section
 from bench.stopwatch import TimeSpent
 from bench.team_crowd import run_until_quiet
 from shoal.app.session.session import Session
+from shoal.backends.guardian import list_descendant_pids
+from shoal.backends.tmux_panes import DEFAULT_SOCKET
 
 BACKENDS = ("in-process", "process")
 """Backends of teammates, as the setting `teammate_mode` names them."""
@@ -60,6 +63,7 @@ def measure_teams(size: TeamBenchSize) -> list[Section]:
                 _make_figure("the largest of a team", asyncio.run(_measure_memory(size)), _MEMORY_TARGET)
             ],
         ),
+        *([asyncio.run(_measure_panes(size))] if shutil.which("tmux") else []),
         *_measure_large_team(size),
     ]
 
@@ -86,8 +90,42 @@ async def _measure_memory(size: TeamBenchSize) -> float:
         return max(map(_read_megabytes, provider.pids))
 
 
+async def _measure_panes(size: TeamBenchSize) -> Section:
+    """Measure teammates in panes of tmux, with their viewers and guardians."""
+    async with _open_team("tmux", 1):
+        first = _sum_descendant_megabytes()
+    async with _open_team("tmux", size.spawns) as provider:
+        wakes = [await provider.time_wake() for _ in range(size.wakes + _WARM_UP)][_WARM_UP:]
+        per_teammate = (_sum_descendant_megabytes() - first) / (size.spawns - 1)
+    return Section(
+        name="Teammates in panes of tmux",
+        unit="ms, wall, and MB, proportional set size",
+        other="–",
+        timed=False,
+        figures=[
+            _make_figure("mail from outside → request, p50", median(wakes) * 1e3, _WAKE_TARGETS["process"]),
+            _make_figure("each further teammate, all its processes", per_teammate, _MEMORY_TARGET),
+        ],
+    )
+
+
+def _sum_descendant_megabytes() -> float:
+    """Return the memory of our processes and of the shells in panes; the shared parts count once."""
+    panes = subprocess.run(
+        ["tmux", "-L", DEFAULT_SOCKET, "list-panes", "-a", "-F", "#{pane_pid}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = {*list_descendant_pids(os.getpid()), *map(int, panes.stdout.split())}
+    return sum(map(_read_megabytes, found))
+
+
 def _read_megabytes(pid: int) -> float:
-    rows = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    try:
+        rows = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0  # it ended meanwhile
     return next(int(row.split()[1]) for row in rows if row.startswith("Pss:")) / 1024
 
 
@@ -132,7 +170,14 @@ async def _open_team(backend: str, members: int) -> AsyncIterator[_TeamProviderC
         # Other processes read it from the environment, too; the environment is restored with the home.
         os.environ.update(ANTHROPIC_BASE_URL=await provider.read_line(), ANTHROPIC_API_KEY="bench")
         settings = json.dumps({"shoal": {"fan_out_preview": None, "teammate_mode": backend}})
-        async with shoal.open(cwd=root, model=_MODEL, skip_permissions=True, settings=settings) as session:
+        attended = backend == "tmux"
+        if attended:
+            os.environ["TMUX_TMPDIR"] = str(root)
+            for name in ("TMUX", "TMUX_PANE"):
+                os.environ.pop(name, None)
+        async with shoal.open(
+            cwd=root, model=_MODEL, skip_permissions=True, settings=settings, attended=attended
+        ) as session:
             await run_until_quiet(session, "Make a team.")
             provider.spawn_seconds = float(json.loads(await provider.read_line()))
             provider.pids = tuple(each.pid for each in session.teams.list_members() if each.pid)

@@ -26,6 +26,10 @@ async def test_prompts_become_turns_and_closing_stdin_ends_the_run_after_the_las
     assert results == ["one", "two"]
     states = [line["state"] for line in ran.lines if line.get("subtype") == "session_state_changed"]
     assert states == ["running", "idle"] * 2
+    # Only a change of the state follows the result of a turn.
+    names = [line.get("subtype", line["type"]) for line in ran.lines]
+    assert [line["type"] for line in ran.lines[-2:]] == ["result", "system"]
+    assert names[-1] == "session_state_changed"
     assert [m["role"] for m in server.requests[1].body["messages"]] == ["user", "assistant", "user"]
 
 

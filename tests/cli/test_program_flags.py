@@ -47,6 +47,12 @@ def test_an_empty_list_is_not_the_same_as_none() -> None:
     assert parse_options("--setting-sources=user,project").setting_sources == ("user", "project")
 
 
+def test_a_flag_allows_skipping_permissions_later_without_doing_it_now() -> None:
+    options = parse_options("--allow-dangerously-skip-permissions")
+    assert (options.allow_bypass, options.skip_permissions) == (True, False)
+    assert not parse_options().allow_bypass
+
+
 def test_prompts_and_schemas_can_be_in_files(tmp_path: Path) -> None:
     (tmp_path / "prompt.md").write_text("Be brief.")
     (tmp_path / "schema.json").write_text('{"type": "object"}')

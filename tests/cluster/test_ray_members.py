@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import time
 from pathlib import Path
 
@@ -98,6 +100,31 @@ async def test_a_member_of_a_killed_machine_continues_on_another(
         assert "the first command" in join_conversation(last)
         assert has_line(server, "lead", "I moved.")
     restore_machine(before)
+
+
+async def test_a_member_whose_machine_asks_its_process_to_end_is_started_again(
+    tmp_path: Path, machines: RayMachines, cluster_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Ray does when a machine is stopped or joins a new head; the member then ends itself in order."""
+    async with run_provider(
+        monkeypatch,
+        lead=[CREATE, spawn_member("ann"), "Ann works.", "Over."],
+        ann=[
+            call_tool("Bash", "b", command="touch reached; sleep 600"),
+            send_message("team-lead", "I moved.", "report"),
+            "Done.",
+        ],
+    ) as server:
+        machines.use_provider(server.url)
+        async with open_cluster_session(tmp_path, machines, cluster_database) as session:
+            starts = StartTimes(session, machines, "ann")
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(run_turns(session))
+                await wait_for_file(tmp_path / "reached")
+                os.kill(find_member(session, "ann").pid, signal.SIGTERM)
+                await starts.wait_for_start(2)
+        assert has_line(server, "lead", "I moved.")
+    await assert_no_member_process_is_left(machines)
 
 
 async def test_members_work_without_a_head_and_are_placed_again_by_the_next_one(

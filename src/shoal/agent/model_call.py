@@ -70,7 +70,7 @@ class _ModelStreamListener:
                         agent=agent_id,
                         request=self.request,
                         model=self.model.card.id,
-                        reserved_usd=self.reservation.usd,
+                        reserved_usd=round(self.reservation.usd, 9),
                         reserved_tokens=self.reservation.tokens,
                     )
                 )

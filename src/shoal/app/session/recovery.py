@@ -99,7 +99,7 @@ async def _recover_session(session: Session, recovered: RecoveredSessionState) -
     await workspace_allocator.finish_leftover_worktrees(
         workspace.root, session.id, recovered.resumable_worktrees
     )
-    for shell_ended in recovered.ended_shells:
+    for shell_ended in recovered.shells.ended:
         session.emit_event(shell_ended)
     session.supervisor.restore_earlier_agents(recovered.pending, recovered.completions)
     session.runtime.inbox.scheduler.restore_schedules(recovered.schedules)
@@ -109,7 +109,7 @@ async def _recover_session(session: Session, recovered: RecoveredSessionState) -
             session.id, recovered.delivered, recovered.members.active, recovered.members.idle
         )
     _watch_late_answers(session, recovered.cut_off_questions)
-    session.workflows.scripts.notify_interrupted()
+    session.workflows.scripts.notify_interrupted(recovered.interrupted_scripts)
 
 
 async def _remove_unprepared_members(session: Session, former_members: frozenset[AgentId]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any
 
@@ -85,11 +86,10 @@ class ScriptWorkflows:
     async def stop_workflow(self, workflow: str, why: str) -> bool:
         return await self._supervisor.stop(workflow, why)
 
-    def notify_interrupted(self) -> None:
+    def notify_interrupted(self, workflows: Iterable[str]) -> None:
         """Tell the lead of a resumed session which scripts were interrupted when its process ended."""
-        for record in self._supervisor.read_records().workflows.values():
-            if record.started.script and record.ended is None:
-                self._notify(record.started.workflow, "", "interrupted", "")
+        for workflow in workflows:
+            self._notify(workflow, "", "interrupted", "")
 
     def _find_record(self, records: WorkflowRecords, workflow: str) -> WorkflowRecord:
         record = records.workflows.get(workflow)

@@ -30,17 +30,18 @@ def main(pipe: int) -> None:
     sys.stdout = os.fdopen(sys.stdout.fileno(), "w", encoding="utf-8", closefd=False)
     os.write(pipe, f"viewer {os.getpid()}\n".encode())
     # Without a report of its end, the pane shows the member with another viewer.
-    os.write(pipe, f"end {_show_member(session, agent)}\n".encode())
+    os.write(pipe, f"{_show_member(session, agent)}\n".encode())
 
 
-def _show_member(session: str, agent: str) -> int:
+def _show_member(session: str, agent: str) -> str:
+    """Show the member; return the report for the shell: `end STATUS`, or `gone 0` if the lead is gone."""
     try:
         run = find_process_run(session)
     except ShoalError as error:
         sys.stdout.write(f"{error}\n")
-        return 1
+        return "end 1"
     screen = open_terminal_screen(sys.stdout)
     viewer = TerminalAgentViewer(run, agent, screen, exits_with_agent=False)
     status = asyncio.run(run_with_current_copies(run.copies, viewer.run_with_prompt()))
-    # The fork server ends it with its lead.
-    return 0 if status == 128 + signal.SIGTERM else status
+    # The fork server ends it with its lead, whose process may still be in the process table.
+    return "gone 0" if status == 128 + signal.SIGTERM or not run.is_live else f"end {status}"

@@ -226,18 +226,18 @@ class RemoteMember:
         try:
             await self._listen_to_channel()
             # A stuck process that TERM revived still sends an end message, but its end is unexpected.
-            is_unexpected = self._end_message is None or self._is_stuck
+            is_unexpected = self._end_message is None or self._is_stuck or self._was_ended_by_machine
             if is_unexpected and not self.is_foreign:
                 await self._observer.on_connection_lost(self.name)
             exit_text = await self._process.wait_until_exit()
             if self.is_foreign and self.shutdown_request is not None:
                 return AgentRunOutcome(status="completed", text="", detail=format_end_reason("shut_down"))
             if self._end_message is None or is_unexpected:
-                self.death_cause = (
-                    format_end_reason("silent", seconds=f"{MemberChannelServer.ping_timeout:g}")
-                    if self._is_stuck
-                    else exit_text
-                )
+                if self._is_stuck:
+                    exit_text = format_end_reason("silent", seconds=f"{MemberChannelServer.ping_timeout:g}")
+                elif self._end_message is not None:
+                    exit_text = self._end_message.detail
+                self.death_cause = exit_text
                 return AgentRunOutcome(status="failed", text="", detail=self.death_cause)
             return self._outcome_from_end_message(self._end_message)
         except asyncio.CancelledError:
@@ -261,6 +261,13 @@ class RemoteMember:
             if self._channel is not None:
                 self._channel.release_gone_process()
             await self.discard()
+
+    @property
+    def _was_ended_by_machine(self) -> bool:
+        """True if a machine of a cluster that stopped or joined a new head has ended the process."""
+        reason = None if self._end_message is None else self._end_message.detail
+        is_on_cluster = self._entry.backend_type == "ray"
+        return is_on_cluster and not self.stop_reason and reason == format_end_reason("terminated")
 
     async def clean_up(self) -> RetainedWorktreeWork | None:
         """Return the retained work. Its process released the rest; if it was killed, the next sweep does."""

@@ -199,7 +199,7 @@ class LiveInputPrompt:
             self._draw_prompt()
 
     def _on_key_press(self, press: KeyPress) -> None:
-        if self.closes_on_any_key:
+        if self.closes_on_any_key and press != NamedKeyPress("terminated"):
             self._inputs.put_nowait(InputClosed())
         else:
             self._handle_key_press(press)
