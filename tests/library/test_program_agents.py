@@ -458,3 +458,11 @@ async def test_a_tool_of_an_agent_in_a_workflow_may_start_agents(tmp_path: Path)
     async with shoal.open(cwd=tmp_path, model=model, mode="bypassPermissions") as session:
         assert await delegate.run(session) == "done"
     assert prompts == ["outer", "inner", "outer"]
+
+
+@pytest.mark.spec("API-07")
+async def test_a_huge_limit_starts_no_more_tasks_than_prompts(tmp_path: Path) -> None:
+    worker = shoal.Agent("worker", prompt="You work.")
+    async with shoal.open(cwd=tmp_path, model=shoal.ScriptedModel(lambda _: "ok")) as session:
+        results = await session.map(worker, ["a", "b"], at_once=10**12)
+    assert [result.text for result in results] == ["ok", "ok"]

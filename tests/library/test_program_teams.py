@@ -55,6 +55,23 @@ def create_project(tmp_path: Path) -> Path:
 
 
 @pytest.mark.spec("API-08")
+async def test_a_program_that_waits_twice_gets_the_same_report_and_all_events(project: Path) -> None:
+    model = shoal.ScriptedModel(TeamModel().reply)
+    async with shoal.Team("pair", members=[ANA, BEN], cwd=project, model=model, mode="acceptEdits") as team:
+        first = await team.add_task("Write hello.txt", owner="ana")
+        await team.add_task("Check it", owner="ben", blocked_by=[first])
+        seen: list[shoal.Event] = []
+
+        async def read_events() -> None:
+            seen.extend([event async for event in team.events()])
+
+        report, again, _ = await asyncio.gather(team.finished(), team.finished(), read_events())
+    assert report.ok
+    assert again.ok
+    assert sum(isinstance(event, shoal.events.AgentStarted) for event in seen) == 2
+
+
+@pytest.mark.spec("API-08")
 async def test_a_team_completes_tasks_in_the_order_of_their_blockers(project: Path) -> None:
     model = TeamModel()
     async with shoal.Team(
@@ -184,6 +201,26 @@ async def test_a_team_is_resumed_by_name_after_its_program_was_killed(
         report = await team.finished()
     assert [task.status for task in report.tasks] == ["completed", "completed"]
     assert (project / "hello.txt").read_text() == "hello\n"
+
+
+@pytest.mark.needs("postgres", "asyncpg")
+async def test_a_team_in_a_database_is_resumed_by_name(project: Path, tmp_path: Path, database: str) -> None:
+    options: Any = {"cwd": project, "store": database, "mode": "acceptEdits", "home": tmp_path / "home"}
+    model = shoal.ScriptedModel(TeamModel(content="wrong\n").reply)
+    async with shoal.Team("repair", members=[ANA], model=model, **options) as team:
+        await team.add_task("Write hello.txt", owner="ana", accept="grep -q hello hello.txt")
+        assert not (await team.finished()).ok
+    (project / "hello.txt").write_text("hello\n")
+    complete = make_tool_call("TaskUpdate", taskId="1", status="completed")
+    options["model"] = shoal.ScriptedModel(
+        lambda request: complete if "again" in request.messages[-1].text else "ok"
+    )
+    # The definition of the team is a file on the machine that started it.
+    with pytest.raises(SettingsError, match="its agents are not stored"):
+        await shoal.Team.resume("repair", **{**options, "home": tmp_path / "other"})
+    async with shoal.Team.resume("repair", **options) as resumed:
+        await resumed.send("ana", "Look again.")
+        assert (await resumed.finished()).ok
 
 
 @pytest.mark.spec("API-08")

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from git_repository import GitRepository
 from shoal.app.settings.settings import find_process_shoal_home
 from shoal.core.events import WorkflowStepFinished, WorkflowStepStarted
 from shoal.stores.files.sessions.file_journal import read_journal
@@ -172,3 +173,51 @@ def test_a_second_process_cannot_resume_a_workflow_that_runs(tmp_path: Path) -> 
     assert json.loads(output.splitlines()[-1])["checks"] == [f"did did file {n}" for n in range(4)]
     assert len(recorded) < 8
     assert sorted(Counter(program.record.read_text().splitlines()).values()) == [1] * 8
+
+
+WORKTREE_PROGRAM = """
+import asyncio, os, signal, sys
+import shoal
+from shoal.testing import make_tool_call
+
+writer = shoal.Agent("writer", prompt="You write.", mode="acceptEdits")
+
+@shoal.workflow
+async def write_files(flow: shoal.Workflow) -> list[str]:
+    await flow.map(writer, ["a.txt", "b.txt"], at_once=1, isolation="worktree")
+    return [work.ref for work in flow.worktrees]
+
+def reply(request):
+    if len(request.messages) > 1:
+        return "written"
+    return make_tool_call("Write", file_path=request.messages[0].text.splitlines()[-1], content="new")
+
+def die(event):
+    if isinstance(event, shoal.events.AgentEnded):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+async def main():
+    resumed = sys.argv[2:]
+    options = {"resume": resumed[0]} if resumed else {}
+    model = shoal.ScriptedModel(reply)
+    async with shoal.open(cwd=sys.argv[1], model=model, mode="acceptEdits", **options) as session:
+        if resumed:
+            print(*await write_files.resume(session))
+        else:
+            print(session.id, flush=True)
+            session.subscribe(die)
+            await write_files.run(session)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.spec("WFL-01")
+@pytest.mark.needs("git", "bwrap")
+def test_a_kill_before_a_worktree_is_settled_loses_no_work(tmp_path: Path) -> None:
+    repository = GitRepository(tmp_path)
+    command = [sys.executable, "-c", WORKTREE_PROGRAM, str(repository.top)]
+    killed = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    resumed = subprocess.run([*command, killed.stdout.strip()], capture_output=True, text=True, check=False)
+    assert len(resumed.stdout.split()) == 2, resumed.stderr

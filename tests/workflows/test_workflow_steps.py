@@ -603,3 +603,34 @@ async def test_no_step_of_a_failed_workflow_runs_on(tmp_path: Path) -> None:
     assert len(started) == 1
     assert "the workflow fail_early-" in late[0]
     assert "has ended" in late[0]
+
+
+@pytest.mark.spec("WFL-05")
+async def test_a_step_in_another_event_loop_is_refused(tmp_path: Path) -> None:
+    @shoal.workflow
+    async def edit_in_thread(flow: shoal.Workflow) -> str:
+        return await asyncio.to_thread(lambda: asyncio.run(flow.agent(editor, "a")))
+
+    async with RecordingModel().open(tmp_path) as session:
+        with pytest.raises(WorkflowError, match="in another event loop than that of the workflow"):
+            await edit_in_thread.run(session)
+
+
+@pytest.mark.spec("WFL-01")
+async def test_a_phase_of_one_item_is_not_that_of_the_others(tmp_path: Path) -> None:
+    @shoal.workflow
+    async def edit_in_phases(flow: shoal.Workflow) -> list[str]:
+        async def edit(file: str) -> str:
+            if file == "a":
+                flow.phase("first")
+                return "none"
+            return await flow.agent(editor, file)
+
+        return await flow.pipeline(["a", "b", "c"], edit, at_once=10**12)
+
+    events: list[shoal.Event] = []
+    async with RecordingModel().open(tmp_path) as session:
+        session.subscribe(events.append)
+        assert await edit_in_phases.run(session) == ["none", "done: b", "done: c"]
+    started = [event for event in events if isinstance(event, shoal.events.WorkflowStepStarted)]
+    assert [event.phase for event in started] == ["", ""]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+import contextvars
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -211,3 +213,29 @@ def _check_prompt(prompt: Any) -> None:
         raise TypeError(f"session.spawn(): prompt: expected a string, got {prompt!r}.")
     if not prompt.strip():
         raise ValueError("session.spawn(): the prompt is empty. Tell the agent what to do.")
+
+
+async def run_workers(
+    items: Iterator[Any], run: Callable[[Any], Coroutine[Any, Any, bool]], at_once: int
+) -> None:
+    """Run a function for each item, at most `at_once` at a time, in as many tasks as there are items.
+
+    A task whose function returns False takes no other item. Raises the first exception of a function.
+    """
+    count = 1
+    caller = contextvars.copy_context()  # a phase that one item starts is not that of the others
+
+    async def work() -> None:
+        nonlocal count
+        for item in items:
+            if count < at_once:
+                count += 1
+                workers.create_task(work())
+            if not await asyncio.create_task(run(item), context=caller.copy()):
+                return
+
+    try:
+        async with asyncio.TaskGroup() as workers:
+            workers.create_task(work())
+    except ExceptionGroup as group:
+        raise group.exceptions[0] from None

@@ -139,7 +139,11 @@ def _check_store(options: Options) -> Iterator[str]:
     store = options.store
     if store is None:
         return
-    if not isinstance(store, str | Path) and not hasattr(store, "create_session"):
+    if store == "":
+        yield "store is empty. Pass a store or its address, or leave it out."
+    if isinstance(store, type):
+        yield f"store: expected a store, got the class {store.__name__}. Write store={store.__name__}(...)."
+    elif not isinstance(store, str | Path) and not hasattr(store, "create_session"):
         yield f"store: expected a store or its address, got {_describe(store)}."
     if not options.persist:
         yield "store: persist=False stores nothing, so it cannot be combined with a store. Leave one out."

@@ -17,7 +17,13 @@ from shoal.app.agents.argument_checks import (
     check_text,
 )
 from shoal.app.agents.option_words import leave_out_copies, name_options_in_error, name_options_in_text
-from shoal.app.agents.program_agents import MAPPED_AGENTS, QuotaGuard, SpawnOptions, choose_output_type
+from shoal.app.agents.program_agents import (
+    MAPPED_AGENTS,
+    QuotaGuard,
+    SpawnOptions,
+    choose_output_type,
+    run_workers,
+)
 from shoal.app.agents.result import Result
 from shoal.app.library.agent_handle import AgentHandle
 from shoal.app.library.question_answerer import answer_questions
@@ -329,39 +335,36 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         results: dict[int, Result[Any]] = {}
         remaining = enumerate(check_prompts("session.map()", prompts))
         quota = QuotaGuard()
+
+        async def run_prompt(numbered: tuple[int, str]) -> bool:
+            index, prompt = numbered
+            results[index] = await self._run_mapped_agent(agent, prompt, output, options, quota)
+            return True
+
         unsubscribe = super().subscribe(quota.watch)
         try:
-            async with asyncio.TaskGroup() as workers:
-                for _ in range(at_once):
-                    work = self._map_prompts(agent, remaining, results, output, options, quota)
-                    workers.create_task(work)
-        except ExceptionGroup as group:
-            raise group.exceptions[0] from None
+            await run_workers(remaining, run_prompt, at_once)
         finally:
             unsubscribe()
         return [results[index] for index in sorted(results)]
 
-    async def _map_prompts(
+    async def _run_mapped_agent(
         self,
         agent: Agent[Any] | str,
-        remaining: Iterator[tuple[int, str]],
-        results: dict[int, Result[Any]],
+        prompt: str,
         output: type[Any] | None,
         options: SpawnOptions,
         quota: QuotaGuard,
-    ) -> None:
-        """Run prompts one after the other, taking each from the shared iterator."""
-        for index, prompt in remaining:
-            try:
-                handle = await self._start_agent(agent, prompt, output, options, quota.refuse_start)
-            except AgentRequestRefused as refusal:
-                results[index] = Result(reason="refused", text="", detail=str(refusal), error=refusal)
-                continue
-            try:
-                results[index] = await handle.wait()
-            except asyncio.CancelledError:
-                await handle.stop(format_end_reason("waiting_call_canceled"))
-                raise
+    ) -> Result[Any]:
+        try:
+            handle = await self._start_agent(agent, prompt, output, options, quota.refuse_start)
+        except AgentRequestRefused as refusal:
+            return Result(reason="refused", text="", detail=str(refusal), error=refusal)
+        try:
+            return await handle.wait()
+        except asyncio.CancelledError:
+            await handle.stop(format_end_reason("waiting_call_canceled"))
+            raise
 
     def create_background_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run work until the session ends."""

@@ -234,6 +234,11 @@ def _convert_settings(fields: Mapping[str, Any]) -> dict[str, Any]:
         case os.PathLike() as path:
             return {"settings": os.fspath(path)}
         case Mapping() as settings:
+            if not settings:
+                raise SettingsError(
+                    "shoal.open: settings={} sets nothing. Leave it out, or pass setting_sources=[] to load "
+                    "no settings files."
+                )
             for key in settings:
                 if not isinstance(key, str):
                     raise SettingsError(f"shoal.open: settings: expected strings as keys, got {key!r}.")

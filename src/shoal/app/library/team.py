@@ -88,6 +88,7 @@ class Team:
         self._given: dict[str, Any] = dict(options)
         self._session: LibrarySession[Any] | None = None
         self._is_started = False
+        self._start_lock = asyncio.Lock()
         self._work: asyncio.Task[None] | None = None
         self._text = ""
         self._last_report: TeamReport | None = None
@@ -228,10 +229,20 @@ class Team:
     async def start(self) -> None:
         """Start the members, if they are not running yet."""
         session = self._require_session()
-        if self._is_started:
-            return
-        session.workflows.agents.refuse_start(f"The team {self.name!r}")
-        self._is_started = True
+        # A second caller must not find a team without members: it would have nothing left to do.
+        async with self._start_lock:
+            if self._is_started:
+                return
+            session.workflows.agents.refuse_start(f"The team {self.name!r}")
+            self._is_started = True
+            try:
+                await self._start_members(session)
+            except BaseException:
+                self._is_started = False
+                raise
+        self._continue_work(session)
+
+    async def _start_members(self, session: LibrarySession[Any]) -> None:
         known = _list_started_members(session, self.name)
         missing = [name for name in self._members if name not in known]
         if missing:
@@ -239,7 +250,6 @@ class Team:
             requests = [self._build_spawn_request(member, tasks) for member in missing]
             with session.translate_errors():
                 await self._require_teams(session).add_members(requests)
-        self._continue_work(session)
 
     @check_keywords("team.send()")
     async def send(self, to: str, text: str) -> None:
@@ -435,8 +445,8 @@ class Team:
         return self._session
 
     def _require_teams(self, session: LibrarySession[Any]) -> SessionTeams:
-        teams = session.teams
-        assert isinstance(teams, SessionTeams)
+        teams = session.led_teams
+        assert teams is not None
         return teams
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shoal.app.model_notices import format_session_notice
 from shoal.app.workflows.step_input import RecordedInput
@@ -20,6 +21,7 @@ from shoal.core.events import (
     WorkflowStarted,
     WorkflowStepFinished,
     WorkflowStepStarted,
+    WorktreeWorkRetained,
 )
 from shoal.core.ids import AgentId
 
@@ -152,6 +154,9 @@ class WorkflowRecords:
                     self._apply_outcome(self.workflows[workflow], step, event)
             case WorkflowEnded(workflow=workflow) if workflow in self.workflows:
                 self.workflows[workflow].apply_end(event)
+            case WorktreeWorkRetained(agent=agent, work=work) if agent in self.completions:
+                # A process that died before it had settled the worktree recorded only the end.
+                self.completions[agent] = replace(self.completions[agent], worktree=work)
             case AgentEnded(agent=agent, completion=completion):
                 self.completions[agent] = completion
             case _:

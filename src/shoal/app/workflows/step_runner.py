@@ -109,6 +109,7 @@ class StepRunner:
         self._errors: dict[int, WorkflowError] = {}
         """Errors that the program got from steps."""
         self._is_closed = False
+        self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[Any]] = set()
         """Tasks that wait for a step."""
 
@@ -281,6 +282,8 @@ class StepRunner:
 
         Raises `WorkflowChanged` if the program does not ask for the recorded steps.
         """
+        if asyncio.get_running_loop() is not self._loop:
+            raise WorkflowError(format_session_notice("workflow_loop", workflow=self.workflow, path=path))
         self._gate.refuse_changed()
         if self._is_closed:
             raise WorkflowError(format_session_notice("workflow_over", workflow=self.workflow, path=path))

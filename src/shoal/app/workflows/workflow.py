@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -18,7 +17,7 @@ from shoal.app.agents.argument_checks import (
     check_text,
     describe_value,
 )
-from shoal.app.agents.program_agents import MAPPED_AGENTS, SpawnOptions, choose_output_type
+from shoal.app.agents.program_agents import MAPPED_AGENTS, SpawnOptions, choose_output_type, run_workers
 from shoal.app.workflows.step_runner import ShellStepResult, StepRunner
 from shoal.core.agents.subagents import RetainedWorktreeWork
 from shoal.core.errors import RunFailed, WorkflowError
@@ -335,21 +334,16 @@ async def _run_for_each(
     failures: dict[int, Exception] = {}
     remaining = enumerate(items)
 
-    async def run_remaining() -> None:
-        for index, item in remaining:
-            try:
-                results[index] = await run(item)
-            except (RunFailed, WorkflowError) as error:
-                results[index], failures[index] = default, error
-                if isinstance(error, WorkflowError):
-                    return
+    async def run_item(numbered: tuple[int, Any]) -> bool:
+        index, item = numbered
+        try:
+            results[index] = await run(item)
+        except (RunFailed, WorkflowError) as error:
+            results[index], failures[index] = default, error
+            return not isinstance(error, WorkflowError)
+        return True
 
-    try:
-        async with asyncio.TaskGroup() as workers:
-            for _ in range(at_once):
-                workers.create_task(run_remaining())
-    except ExceptionGroup as group:  # a mistake of the program, such as a stage that raises
-        raise group.exceptions[0] from None
+    await run_workers(remaining, run_item, at_once)
     # No default replaces these: the workflow itself cannot continue.
     fatal = [error for error in failures.values() if isinstance(error, WorkflowError)]
     if fatal or (failures and default is _NO_DEFAULT):
