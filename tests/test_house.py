@@ -92,7 +92,7 @@ def test_a_module_has_at_most_700_lines(path: Path):
 
 def test_surfaces_use_the_session_and_not_its_parts():
     parts = re.compile(
-        r"(?<!app\.)session\.(agent|runtime|supervisor|teams|lifecycle_hooks|workflows)\b"
+        r"(?<!app\.)session\.(agent|budget|config|knowledge|lifecycle_hooks|parts|runtime|supervisor|teams|workflows)\b"
         r"|\b_?(broker|questions)\.late_answers\b"
     )
     users = [path for path in (PACKAGE / "surfaces").rglob("*.py") if parts.search(path.read_text())]
@@ -220,7 +220,9 @@ def test_a_second_place_that_chooses_a_store_is_found(tmp_path: Path, code: str)
 
 
 def test_nobody_asks_for_the_class_of_a_member():
-    checks = re.compile(r"(isinstance\([^)]*\b|\bcase |\bis )(Local|Remote|Down)Member\b")
+    checks = re.compile(
+        r"(isinstance\([^)]*\b|\bcase |\bis )((Local|Remote|Down)Member|(Session|Nested)Teams|MemberHost)\b"
+    )
     assert [module_name(path) for path in MODULES if checks.search(path.read_text())] == []
 
 

@@ -122,7 +122,9 @@ INTERNAL = {
         "parse_slash_command_when_ready parts publish_event questions queue_message "
         "queue_message_from_other_session recovered runtime seconds_until_deadline set_delegate_mode "
         "set_end_reason stop_requested stop_shells suggest_prompt supervisor teams translate_errors "
-        "undo_history wait_agents_idle wait_for_waking_item withdraw_queued_prompts workflows"
+        "undo_history wait_agents_idle wait_for_waking_item withdraw_queued_prompts workflows "
+        "instructions is_assistant led_teams list_agent_definitions list_output_styles list_plugins "
+        "list_slash_commands open_resumable_store output_style settings skills spending store"
     ),
     "Team": _words("find"),
     "TeamStore": _words(

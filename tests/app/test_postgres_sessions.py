@@ -141,3 +141,82 @@ def test_a_team_works_on_the_database_with_an_empty_home(tmp_path, database, mod
         "AS subject FROM shoal.tasks) AS t",
     ) == [["Write a line"]]
     assert not any((tmp_path / "home" / place).exists() for place in ("projects", "tasks", "teams"))
+
+
+OUTAGE_SCRIPT = """
+[[steps]]
+match = "begin"
+text = "I start an agent."
+
+[[steps.tools]]
+name = "Agent"
+input = { description = "digs", prompt = "Dig a hole.", subagent_type = "general-purpose" }
+
+[[steps.tools]]
+name = "Agent"
+input = { description = "saws", prompt = "Saw a plank.", subagent_type = "general-purpose" }
+
+[[steps]]
+match = "Dig a hole."
+tools = [{ name = "Bash", input = { command = "touch dug; until [ -e go ]; do sleep 0.1; done; echo dug" } }]
+
+[[steps]]
+match = "Saw a plank."
+tools = [{ name = "Bash", input = { command = "touch sawn; until [ -e go ]; do sleep .1; done; echo sawn" } }]
+
+[[steps]]
+match = "dug"
+text = "The hole is there."
+
+[[steps]]
+match = "sawn"
+text = "The plank is there."
+
+[[steps]]
+match = ""
+text = "Both are there."
+"""
+
+
+@pytest.mark.parametrize("seconds", [2, pytest.param(60, marks=pytest.mark.exhaustive)])
+async def test_every_agent_goes_on_after_an_outage_and_nothing_is_lost(tmp_path, own_server, seconds):
+    database, script = own_server.create_empty_database(), tmp_path / "outage.toml"
+    script.write_text(OUTAGE_SCRIPT)
+    process = await asyncio.create_subprocess_exec(
+        *build_command(script, "begin", "--session-id", SESSION),
+        cwd=tmp_path,
+        env=make_environment(tmp_path / "home", database),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(90):
+            while not ((tmp_path / "dug").exists() and (tmp_path / "sawn").exists()):
+                assert process.returncode is None
+                await asyncio.sleep(0.05)
+        await asyncio.to_thread(own_server.stop)
+        # Both agents go on, and each needs the server for its next entry.
+        (tmp_path / "go").touch()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(process.wait(), seconds)
+        await asyncio.to_thread(own_server.start)
+        async with asyncio.timeout(120):
+            out, problems = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode == 0, problems.decode()
+    assert json.loads(out)["result"] == "Both are there."
+    rows = own_server.execute(
+        "SELECT string_agg(line, '' ORDER BY number) FROM shoal.transcript_lines GROUP BY agent",
+        database="shoal",
+    )
+    texts = [bytes(row[0]).decode() for row in rows]
+    for text in ("The hole is there.", "The plank is there.", "Both are there."):
+        holders = [each for each in texts if f'"text":"{text}"' in each]
+        assert [each.count(f'"text":"{text}"') for each in holders] == [1], text
+    from shoal.stores.postgres.store_admin import find_store_problems
+
+    assert await asyncio.to_thread(find_store_problems, database) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import sys
@@ -11,6 +12,7 @@ from contextlib import asynccontextmanager
 from difflib import unified_diff
 from pathlib import Path
 
+import httpx
 import pytest
 from msgspec import Struct
 from shoal_process import TIMEOUT, CliResult
@@ -99,7 +101,7 @@ _VARIABLE_TEXT = (
     (re.compile(r"\b\d+(\.\d+)? ?(ms|s|min)\b"), "DURATION"),
     (re.compile(r"\b1[6-9]\d{11}\b"), "MILLISECONDS"),
     (re.compile(r"\b(?!b0000000)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "ID"),
-    (re.compile(r"[0-9a-f]{12,}"), "ID"),
+    (re.compile(r"req-[0-9a-f-]+|[0-9a-f]{12,}"), "ID"),
     (re.compile(r"process \d+( on [\w-]+)?"), "PROCESS"),
     (re.compile(r'("(\w*seconds|\w+_ms|usd|offset|since|next|began|last\w*)": ?)[\d.]+'), r"\1N"),
     (re.compile(r'("item":)"[0-9a-f]+"'), r"\1ID"),
@@ -207,3 +209,65 @@ async def test_commands_show_the_same_of_a_run_in_files_and_in_a_database(places
     await check_same(places, COMMANDS_AFTERWARDS)
     assert not (places[1].project / "plank.txt").exists()
     assert not (places[1].home / "projects").exists()
+
+
+async def test_what_needs_the_machine_of_a_run_is_refused_elsewhere_with_a_sentence(
+    places: tuple[Place, Place], tmp_path: Path
+) -> None:
+    here = places[1]
+    elsewhere = Place(home=tmp_path / "other-home", project=here.project, store=here.store)
+    async with here.start_run(SCRIPT, "--permission-mode", "bypassPermissions") as process:
+        await here.wait_for_file("started", process)
+        for arguments in (("send", SESSION[:8], "lead", "hello"), ("stop", SESSION[:8], "all")):
+            result = await elsewhere.run_shoal(*arguments)
+            assert result.code == 1
+            assert f"Session {SESSION} runs in process {process.pid} on" in result.err
+            assert "with another home directory. Messages and commands reach it only there." in result.err
+        rows = (await elsewhere.run_shoal("ps", "--json")).out
+        assert [row["state"] for row in json.loads(rows)] == ["working"]
+        result = await here.run_shoal("stop", SESSION[:8])
+        assert (result.code, result.text) == (0, f"Stopping session {SESSION}.\n")
+        async with asyncio.timeout(TIMEOUT):
+            await process.communicate()
+    result = await elsewhere.run_shoal("undo", "--yes")
+    assert result.code == 1
+    assert "Files can be restored only there." in result.err
+    assert (here.project / "plank.txt").exists()
+    resumed = await elsewhere.run_shoal(
+        *("team", "resume", "crew", "-p", "go on", "--model", f"scripted:{here.project / 'script.toml'}")
+    )
+    assert (resumed.code, resumed.text) == (0, "The command has ended.\n"), resumed.err
+    assert not (elsewhere.home / "teams").exists()
+
+
+async def test_a_question_of_a_run_in_the_database_is_answered_in_a_browser(
+    places: tuple[Place, Place], tmp_path: Path
+) -> None:
+    here = places[1]
+    elsewhere = Place(home=tmp_path / "other-home", project=here.project, store=here.store)
+    here.home.mkdir()
+    (here.home / "settings.json").write_text(json.dumps({"shoal": {"question_patience": 60}}))
+    async with (
+        here.start_run(QUESTION_SCRIPT, "--permission-mode", "default") as process,
+        elsewhere.start_shoal("web", "--json") as server,
+    ):
+        assert server.stdout is not None
+        async with asyncio.timeout(TIMEOUT):
+            address = json.loads(await server.stdout.readline())
+            headers = {"Authorization": f"Bearer {address['token']}"}
+            base = address["url"].partition("/?")[0]
+            async with httpx.AsyncClient(base_url=base, headers=headers, timeout=30) as client:
+                while not (rows := (await client.get("/api/questions")).json()):
+                    assert process.returncode is None
+                (row,) = rows
+                assert (row["session"], row["question"]["tool"]) == (SESSION, "Bash")
+                reply = await client.post(
+                    f"/api/runs/{SESSION}/questions/{row['id']}", json={"type": "allowed"}
+                )
+                assert reply.json() == {"stands": True}
+                result = await wait_for_result(process)
+                assert (result.code, result.text) == (0, "The command has ended.\n")
+                page = (await client.get(f"/api/runs/{SESSION}/agents/lead/transcript")).json()
+        server.terminate()
+    assert (here.project / "allowed").exists()
+    assert "touch allowed" in json.dumps(page)

@@ -86,6 +86,8 @@ def test_every_notice_is_used_and_every_used_notice_exists(file: str) -> None:
     used = {key for call in calls for key in re.findall(r"[\"'](\w+)[\"']", call)}
     for prefix in re.findall(rf"\b{function}\(\s*f['\"](\w+)\{{", read_sources(package)):
         used |= {section for section in sections if section.startswith(prefix)}
+    # Some names reach the function as an argument of another one, or from a table.
+    used |= {section for section in sections if f'"{section}"' in read_sources(package)}
     assert used >= sections, sections - used
     assert {key for call in calls for key in re.findall(r"^[\"'](\w+)[\"']$", call.strip())} <= sections
 

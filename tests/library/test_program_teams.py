@@ -203,6 +203,26 @@ async def test_a_team_is_resumed_by_name_after_its_program_was_killed(
     assert (project / "hello.txt").read_text() == "hello\n"
 
 
+@pytest.mark.needs("postgres", "asyncpg")
+async def test_a_team_in_a_database_is_resumed_by_name(project: Path, tmp_path: Path, database: str) -> None:
+    options: Any = {"cwd": project, "store": database, "mode": "acceptEdits", "home": tmp_path / "home"}
+    model = shoal.ScriptedModel(TeamModel(content="wrong\n").reply)
+    async with shoal.Team("repair", members=[ANA], model=model, **options) as team:
+        await team.add_task("Write hello.txt", owner="ana", accept="grep -q hello hello.txt")
+        assert not (await team.finished()).ok
+    (project / "hello.txt").write_text("hello\n")
+    complete = make_tool_call("TaskUpdate", taskId="1", status="completed")
+    options["model"] = shoal.ScriptedModel(
+        lambda request: complete if "again" in request.messages[-1].text else "ok"
+    )
+    # The definition of the team is a file on the machine that started it.
+    with pytest.raises(SettingsError, match="its agents are not stored"):
+        await shoal.Team.resume("repair", **{**options, "home": tmp_path / "other"})
+    async with shoal.Team.resume("repair", **options) as resumed:
+        await resumed.send("ana", "Look again.")
+        assert (await resumed.finished()).ok
+
+
 @pytest.mark.spec("API-08")
 async def test_members_that_had_not_started_before_a_crash_start_at_the_resume(project: Path) -> None:
     model = TeamModel()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,9 +23,11 @@ class CallTrace:
     @contextmanager
     def record(self) -> Iterator[CallTrace]:
         sys.setprofile(self._record_call)
+        threading.setprofile(self._record_call)
         try:
             yield self
         finally:
+            threading.setprofile(None)
             sys.setprofile(None)
 
     def _record_call(self, frame: FrameType, event: str, _: Any) -> None:

@@ -12,8 +12,10 @@ from msgspec import Struct
 _REPORT = """
 import atexit, os
 def _report():
+    with open("/proc/self/status") as status:
+        peak = next(line.split()[1] for line in status if line.startswith("VmHWM:"))
     with open("/proc/self/io") as counters, open(os.environ["MEASURED_REPORT"], "w") as report:
-        report.write(counters.read())
+        report.write(f"{peak} {counters.read()}")
 atexit.register(_report)
 """
 COMMAND = "from shoal.surfaces.cli.main import main; main()"
@@ -83,10 +85,12 @@ def run_measured(code: str, *arguments: str, cwd: Path, home: Path) -> ProgramCo
             file.seek(0)
         printed, reported = out.read(), err.read()
     assert process.returncode == 0, reported
+    # Not from the usage, whose peak includes the memory of this process before the program replaced it.
+    peak, _, bytes_read, *_ = report.read_text().split()
     return ProgramCost(
         out=printed,
         err=reported,
         cpu_seconds=usage.ru_utime + usage.ru_stime,
-        bytes_read=int(report.read_text().split()[1]),
-        peak_bytes=usage.ru_maxrss * 1024,
+        bytes_read=int(bytes_read),
+        peak_bytes=int(peak) * 1024,
     )

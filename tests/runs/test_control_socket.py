@@ -73,7 +73,29 @@ class Run:
 async def run(tmp_path: Path) -> AsyncIterator[Run]:
     run = Run(tmp_path / "control.sock")
     async with run.server:
+        run.server.start_serving()
         yield run
+
+
+async def test_a_client_that_connects_early_is_served_once_the_run_is_complete(tmp_path: Path):
+    run = Run(tmp_path / "control.sock")
+    async with run.server, await RunControlClient.open(run.server.path) as client:
+        request = asyncio.ensure_future(client.send_command(GetRunStatusControlCommand()))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert run.commands == []
+        run.server.start_serving()
+        assert await request == {"turn": 3}
+
+
+async def test_a_run_that_is_never_complete_ends_although_a_client_waits(tmp_path: Path):
+    run = Run(tmp_path / "control.sock")
+    async with run.server:
+        client = await RunControlClient.open(run.server.path)
+    async with client:
+        with pytest.raises(ShoalError):
+            await client.send_command(GetRunStatusControlCommand())
+    assert run.commands == []
 
 
 def make_note(text: str) -> NoteAdded:
@@ -119,6 +141,7 @@ async def test_commands_are_answered_and_refusals_carry_their_reason(run: Run):
 async def test_the_socket_is_private_and_removed_with_the_run(tmp_path: Path):
     run = Run(tmp_path / "control.sock")
     async with run.server:
+        run.server.start_serving()
         mode = run.server.path.stat().st_mode
         assert stat.S_ISSOCK(mode)
         assert stat.S_IMODE(mode) == 0o600
@@ -151,6 +174,7 @@ async def test_a_subscriber_gets_every_typed_event_until_the_run_ends(tmp_path: 
     ]
     async with asyncio.timeout(20):
         async with run.server:
+            run.server.start_serving()
             client = await RunControlClient.open(run.server.path)
             run.tell(make_note("before"))
             assert await client.send_command(SubscribeToEventsControlCommand()) == {"offset": 80}
@@ -307,6 +331,7 @@ async def test_exceptions_of_the_run_reach_the_caller_unchanged(tmp_path: Path):
 
     async def serve():
         async with run.server, await RunControlClient.open(run.server.path) as client:
+            run.server.start_serving()
             await client.send_command(SubscribeToEventsControlCommand())
             raise StateFileError("full", path=tmp_path)
 
@@ -320,6 +345,7 @@ async def test_a_cancelled_run_closes_its_socket_and_stays_cancelled(tmp_path: P
 
     async def serve():
         async with run.server:
+            run.server.start_serving()
             await asyncio.Event().wait()
 
     async with asyncio.TaskGroup() as tasks:
@@ -340,7 +366,8 @@ async def test_the_socket_of_a_dead_run_is_replaced_and_that_of_a_live_one_is_no
     with shorten_path(path) as name:
         dead.bind(name)
     dead.close()
-    async with Run(path).server:
+    async with Run(path).server as server:
+        server.start_serving()
         with pytest.raises(StateFileError, match="is already listening"):
             async with Run(path).server:
                 pass
@@ -354,7 +381,8 @@ async def test_a_path_too_long_for_a_socket_works(tmp_path: Path):
     path = directory / "control.sock"
     fds = len(list(os.scandir("/proc/self/fd")))
     for _ in range(2):
-        async with Run(path).server:
+        async with Run(path).server as server:
+            server.start_serving()
             assert stat.S_IMODE(path.stat().st_mode) == 0o600
             async with await RunControlClient.open(path) as client:
                 assert await client.send_command(GetRunStatusControlCommand()) == {"turn": 3}

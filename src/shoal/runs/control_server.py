@@ -42,6 +42,8 @@ SteerRun: TypeAlias = Callable[[Message], None]
 class RunControlServer:
     """Context manager for the length of a run. No client can block the run.
 
+    Clients can connect as soon as it is entered, but they are served only after `start_serving`.
+
     `handle` answers every command except subscribe; its exceptions go to the client. `position` returns the
     current offset of the journal.
     """
@@ -63,8 +65,12 @@ class RunControlServer:
     async def __aenter__(self) -> Self:
         self._listener = open_unix_listener(self.path)
         await self._tasks.__aenter__()
-        self._accepting = self._tasks.create_task(self._accept_clients(self._listener))
         return self
+
+    def start_serving(self) -> None:
+        """Serve the clients that are waiting, and those that follow."""
+        assert self._listener is not None
+        self._accepting = self._tasks.create_task(self._accept_clients(self._listener))
 
     async def __aexit__(self, *_: object) -> None:
         if self._accepting is not None:

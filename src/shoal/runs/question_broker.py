@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from shoal.core.clock import Clock
 from shoal.core.errors import StateFileError
@@ -33,6 +33,28 @@ class _PendingQuestion:
     def __init__(self, question: Question) -> None:
         self.question = question
         self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+
+class AnswerableQuestions(Protocol):
+    """Questions of a session, as a surface that shows and answers them sees them."""
+
+    @property
+    def keeps_questions_open(self) -> bool:
+        """True if questions wait for a person who is not here, as at another terminal."""
+
+    def mark_unattended(self) -> None: ...
+
+    def list_open_questions(self) -> tuple[Question, ...]: ...
+
+    def watch_questions(self) -> AsyncIterator[Question]: ...
+
+    async def wait_for_answer(self, question_id: str) -> Answer | None: ...
+
+    def submit_answer(self, question_id: str, answer: Answer) -> bool: ...
+
+    def find_permission_question(self, question_id: str) -> PermissionQuestion | None: ...
+
+    def submit_late_answer(self, question_id: str, answer: Answer) -> None: ...
 
 
 class SessionQuestionBroker:
@@ -68,6 +90,11 @@ class SessionQuestionBroker:
     def attended(self) -> bool:
         """True if a person may answer in this process."""
         return self._attended
+
+    @property
+    def keeps_questions_open(self) -> bool:
+        """True if questions wait for a person who is not here, as at another terminal."""
+        return self.answer_timeout is not None and not self._attended
 
     def mark_unattended(self) -> None:
         """Note that nobody in this process can answer further questions."""

@@ -108,6 +108,15 @@ class SessionTeams:
             raise AgentRequestRefused(format_team_notice("already_in_team", team=context.agent.team))
         return await self.create_led_team(name, description=description, kind=kind)
 
+    @property
+    def led_teams(self) -> SessionTeams:
+        """Teams that the session leads."""
+        return self
+
+    @property
+    def member_host(self) -> None:
+        """Host of the member that the process runs: none."""
+
     async def create_led_team(
         self, name: str, *, description: str | None, kind: str | None = None
     ) -> TeamRoster:

@@ -14,6 +14,7 @@ from shoal.core.agents.agent_definitions import FORMER_TOOL_NAMES, AgentDefiniti
 from shoal.core.errors import InvalidAgentDefinition, SettingsError, UnknownModel, UnknownSkill
 from shoal.core.extensions.hooks import MATCHER_FIELDS
 from shoal.core.extensions.mcp_servers import matches_mcp_server_pattern
+from shoal.core.ids import LEAD_ID
 from shoal.core.names import TOOL_NAMES
 from shoal.core.text.name_suggestions import suggest_name
 from shoal.policy.permission_rules import AGENT_TOOLS, parse_permission_rule
@@ -58,7 +59,8 @@ def refuse_unknown_agent_types(runtime: Runtime) -> None:
     agent_hooks = {name: hooks[name] for name in hooks if MATCHER_FIELDS.get(name) == "agent_type"}
     refuse_unknown_matcher_names(origin, agent_hooks, (), types)
     for name in (settings.get("shoal") or {}).get("agent_type_limits") or ():
-        if problem := find_unknown_agent_problem(name, types):
+        # The lead is an agent with limits too, but not one that can be started.
+        if problem := find_unknown_agent_problem(name, (*types, LEAD_ID)):
             raise SettingsError(f"{origin}: shoal.agent_type_limits: {problem}")
     permissions = settings.get("permissions") or {}
     for field in ("allow", "ask", "deny"):

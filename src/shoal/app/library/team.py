@@ -445,8 +445,8 @@ class Team:
         return self._session
 
     def _require_teams(self, session: LibrarySession[Any]) -> SessionTeams:
-        teams = session.teams
-        assert isinstance(teams, SessionTeams)
+        teams = session.led_teams
+        assert teams is not None
         return teams
 
 

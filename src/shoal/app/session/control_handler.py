@@ -64,10 +64,8 @@ async def handle_control_command(session: Session, command: RunControlCommand) -
 
 
 async def _shut_down_member(session: Session, name: str, reason: str) -> Any:
-    from shoal.team.session_teams import SessionTeams
-
-    teams = session.teams
-    was_shut_down = isinstance(teams, SessionTeams) and await teams.shut_down_member(
+    teams = session.led_teams
+    was_shut_down = teams is not None and await teams.shut_down_member(
         name, reason or format_end_reason("ended_by_user")
     )
     if not was_shut_down:
@@ -76,10 +74,8 @@ async def _shut_down_member(session: Session, name: str, reason: str) -> Any:
 
 
 def _restart_members(session: Session, name: str) -> Any:
-    from shoal.team.session_teams import SessionTeams
-
-    teams = session.teams
-    if not isinstance(teams, SessionTeams):
+    teams = session.led_teams
+    if teams is None:
         raise AgentRequestRefused(format_session_notice("lead_restarts_teammates"))
     names = [name] if name else [each.name for each in teams.list_down_members()]
     for each in names:

@@ -60,8 +60,8 @@ async def run_member_session(
 
 
 async def _run_forked_member(session: Session, bootstrap: MemberBootstrap, channel: LeadChannel) -> None:
-    member_host, answers = session.teams, session.runtime.lead.permissions.answers
-    assert isinstance(member_host, MemberHost)
+    member_host, answers = session.teams.member_host, session.runtime.lead.permissions.answers
+    assert member_host is not None
 
     def forward_journaled_event(event: Event) -> None:
         if isinstance(event, JournaledEvent):
@@ -129,8 +129,8 @@ def build_foreign_member_options(launch_args: MemberLaunchArgs, cwd: Path | None
 
 async def run_member_of_foreign_lead(session: Session) -> AgentRunOutcome:
     """Run the member until its lead shuts it down or its process is asked to end."""
-    member_host = session.teams
-    assert isinstance(member_host, MemberHost)
+    member_host = session.teams.member_host
+    assert member_host is not None
     end_member_on_signals(member_host, signal.SIGTERM, signal.SIGHUP)
     trim_heap_when_member_idles(session)
     return await member_host.run_member()

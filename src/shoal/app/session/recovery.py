@@ -21,7 +21,6 @@ from shoal.core.permissions.questions import AllowAnswer, PermissionQuestion
 from shoal.core.text.text_format import to_one_line
 from shoal.runs.late_answers import format_late_answer_item_id, resolve_answer_permission_updates
 from shoal.stores.subagent_records import has_unstarted_description
-from shoal.team.session_teams import SessionTeams
 from shoal.wire.notification_text import format_late_permission_notice
 
 if TYPE_CHECKING:
@@ -104,9 +103,9 @@ async def _recover_session(session: Session, recovered: RecoveredSessionState) -
         session.emit_event(shell_ended)
     session.supervisor.restore_earlier_agents(recovered.pending, recovered.completions)
     session.runtime.inbox.scheduler.restore_schedules(recovered.schedules)
-    if isinstance(session.teams, SessionTeams):
+    if (teams := session.led_teams) is not None:
         await _remove_unprepared_members(session, recovered.members.former)
-        await session.teams.resume_team(
+        await teams.resume_team(
             session.id, recovered.delivered, recovered.members.active, recovered.members.idle
         )
     _watch_late_answers(session, recovered.cut_off_questions)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from shoal.agent import compaction
 from shoal.agent.agent_texts import load_prompt
@@ -59,20 +61,27 @@ if TYPE_CHECKING:
     from shoal.app.config.journal_recovery import RecoveredSessionState
     from shoal.app.config.session_config import SessionConfig
     from shoal.app.config.undo_history import UndoableTurn
+    from shoal.app.definitions.instructions import LoadedInstructionFiles
     from shoal.app.runtime.runtime import Runtime
     from shoal.app.session.session_builder import SessionParts
+    from shoal.app.settings.settings import Settings
     from shoal.app.skills.knowledge import SkillsAndInstructions
+    from shoal.app.skills.skill_catalog import SkillAndCommandLibrary
     from shoal.app.workflows.workflow_supervisor import WorkflowSupervisor
+    from shoal.core.agents.agent_definitions import AgentDefinition
     from shoal.core.budgets.budget import Budget
-    from shoal.core.budgets.usage import ModelCard
+    from shoal.core.budgets.usage import ModelCard, Usage
     from shoal.core.clock import Clock
     from shoal.core.extensions.hooks import Hook
     from shoal.core.extensions.mcp_servers import McpServerStatus
+    from shoal.core.extensions.plugins import Plugin
+    from shoal.core.extensions.skills import TypedCommand
     from shoal.core.ports import Journal
+    from shoal.core.store import Store
     from shoal.core.teams.team_operations import TeammateStatusSnapshot
     from shoal.core.teams.team_storage import TaskBoard
     from shoal.runs.agent_supervisor import AgentSupervisor
-    from shoal.runs.question_broker import SessionQuestionBroker
+    from shoal.runs.question_broker import AnswerableQuestions
     from shoal.team.members.member_host import MemberHost
     from shoal.tools.shell_supervisor import BackgroundShellProcess
     from shoal.workspaces.checkpoints import FileUndoReport
@@ -80,6 +89,13 @@ if TYPE_CHECKING:
 GATHER_INTERVAL = 0.05
 """Maximum seconds between two messages that share one turn."""
 GATHER_TIMEOUT = 0.2
+
+
+class SessionSpending(Struct, frozen=True, kw_only=True):
+    usd: float | None
+    """None if the price of a model is unknown."""
+    usage: Usage
+    by_model: Mapping[str, tuple[Usage, float]]
 
 
 class Session:
@@ -121,6 +137,11 @@ class Session:
     @property
     def teams(self) -> SessionTeams | MemberHost:
         return self.parts.teams
+
+    @property
+    def led_teams(self) -> SessionTeams | None:
+        """Teams that the session leads; None in a teammate's process."""
+        return self.teams.led_teams
 
     @property
     def workflows(self) -> WorkflowSupervisor:
@@ -166,9 +187,67 @@ class Session:
         return self.runtime.budget
 
     @property
-    def questions(self) -> SessionQuestionBroker:
+    def settings(self) -> Settings:
+        return self.runtime.settings
+
+    @property
+    def store(self) -> Store:
+        """Store of the session and of others in its home."""
+        return self.config.store
+
+    @property
+    def questions(self) -> AnswerableQuestions:
         """Open questions for a person, and the way to answer them."""
         return self.runtime.question_broker
+
+    @property
+    def is_assistant(self) -> bool:
+        """True in assistant mode: the session waits for messages until it is stopped."""
+        return self.config.assistant
+
+    @property
+    def spending(self) -> SessionSpending:
+        """Tokens and cost of all agents so far."""
+        budget = self.budget
+        return SessionSpending(
+            usd=budget.usd if budget.is_priced else None,
+            usage=budget.usage,
+            by_model=budget.spending_by_model,
+        )
+
+    def open_resumable_store(self) -> Store:
+        """Return the store with earlier sessions."""
+        from shoal.app.config.session_history import open_resumable_store
+
+        return open_resumable_store(self._options, self.store, self.settings)
+
+    def list_agent_definitions(self) -> tuple[AgentDefinition, ...]:
+        return self.config.definitions.all()
+
+    def list_plugins(self) -> tuple[Plugin, ...]:
+        return self.config.plugins.all
+
+    def list_slash_commands(self) -> tuple[TypedCommand, ...]:
+        """Return everything the user can type as a slash command."""
+        return self.knowledge.list_slash_commands()
+
+    @property
+    def skills(self) -> SkillAndCommandLibrary:
+        return self.knowledge.skills
+
+    @property
+    def instructions(self) -> LoadedInstructionFiles:
+        """Instruction files that the lead got at the start."""
+        return self.knowledge.instructions
+
+    @property
+    def output_style(self) -> str:
+        return self.knowledge.output_style.name
+
+    def list_output_styles(self) -> list[str]:
+        from shoal.app.definitions.output_styles import list_output_style_names
+
+        return list_output_style_names(self.settings, self.config.cwd, self.config.plugins.list_style_dirs())
 
     @property
     def messages(self) -> Sequence[Message]:
@@ -190,8 +269,7 @@ class Session:
     @property
     def led_team_name(self) -> str:
         """Name of the team that the lead leads; empty if there is none."""
-        teams = self.teams
-        return teams.led_team_name if isinstance(teams, SessionTeams) else ""
+        return "" if self.led_teams is None else self.led_teams.led_team_name
 
     def list_hooks(self) -> tuple[Hook, ...]:
         """Return the hooks shared by all agents."""
@@ -275,10 +353,12 @@ class Session:
             self._ids = self.agent.ids.derive_generator()
             self._tasks = await asyncio.TaskGroup().__aenter__()
             self._turns = TurnRunner(self, self._tasks)
-            await connect_session(self, self._exit)
+            control = await connect_session(self, self._exit)
             self._exit.push_async_exit(partial(exit_task_group_unwrapping_one_error, self._tasks))
-            self._exit.callback(self.questions.late_answers.close)
+            self._exit.callback(self.runtime.question_broker.late_answers.close)
             await start_or_recover_session(self)
+            if control is not None:
+                control.start_serving()
             if self._options.lead_channel is None:
                 person_notifier.attach_person_notifier(self, self._tasks)
                 self.runtime.servers.start()

@@ -188,8 +188,11 @@ def _load_first_texts(runtime: Runtime) -> list[str]:
     return [*filter(None, (definition.run.initial_prompt, *skills.texts))] if is_new else []
 
 
-async def connect_session(session: Session, exit_stack: AsyncExitStack) -> None:
-    """Connect a session with what calls it: the inbox queue, hooks, MCP channels and the control socket."""
+async def connect_session(session: Session, exit_stack: AsyncExitStack) -> RunControlServer | None:
+    """Connect a session with what calls it: the inbox queue, hooks, MCP channels and the control socket.
+
+    Return the server of the control socket, if there is one; it serves nobody yet.
+    """
     runtime = session.runtime
     _refuse_rules_without_tools(runtime, session.parts.tools)
     runtime.inbox.queue.add_delivery_listener(session.on_item_delivered)
@@ -201,6 +204,7 @@ async def connect_session(session: Session, exit_stack: AsyncExitStack) -> None:
         runtime.events.add_observer(control.publish_event, remote_events=True)
     if runtime.options.lead_channel is None:
         session.notes.extend(_collect_startup_notes(runtime, session.parts.tools))
+    return control
 
 
 def _create_supervisor_and_teams(runtime: Runtime) -> tuple[AgentSupervisor, SessionTeams | MemberHost]:

@@ -15,7 +15,6 @@ from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import NoModelConfigured
 from shoal.core.extensions.mcp_servers import format_mcp_tool_name
 from shoal.runs.agent_registry import LEAD_NAMES
-from shoal.team.session_teams import SessionTeams
 
 if TYPE_CHECKING:
     from shoal.app.options import Options
@@ -41,14 +40,12 @@ async def interrupt_agent(session: Session, name: str) -> bool:
 
 def list_down_members(session: Session) -> tuple[TeammateStatusSnapshot, ...]:
     """Return the teammates that are down, or that were down when the team ended."""
-    teams = session.teams
-    return teams.list_down_members() if isinstance(teams, SessionTeams) else ()
+    return () if session.led_teams is None else session.led_teams.list_down_members()
 
 
 async def list_unclaimed_tasks(session: Session) -> tuple[Task, ...]:
     """Return the open tasks of the session's team that nobody claimed."""
-    teams = session.teams
-    return await teams.list_unclaimed_tasks() if isinstance(teams, SessionTeams) else ()
+    return () if session.led_teams is None else await session.led_teams.list_unclaimed_tasks()
 
 
 def set_thinking_tokens(session: Session, tokens: int | None) -> None:

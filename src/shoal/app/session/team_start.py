@@ -14,7 +14,6 @@ from shoal.core.names import LEAD_NAME, AgentName, TaskId, TeamName, parse_agent
 from shoal.core.teams.mail_envelopes import abbreviate_text_to_one_line
 from shoal.core.teams.tasks import Task, TaskDraft
 from shoal.core.teams.team_templates import TeamTemplate, TeamTemplateRole
-from shoal.team.session_teams import SessionTeams
 
 if TYPE_CHECKING:
     from shoal.app.session.session import Session
@@ -36,8 +35,8 @@ async def start_team_from_template(
 ) -> StartedTeam:
     """Start a team; if any step fails, everything is undone. Raises `ShoalError`."""
     filled = template.fill_goal(goal)
-    teams = session.teams
-    if not isinstance(teams, SessionTeams):
+    teams = session.led_teams
+    if teams is None:
         raise AgentRequestRefused(format_session_notice("member_cannot_lead"))
     summary = " ".join((goal or template.description).split())[:_MAX_DESCRIPTION]
     team = await teams.create_led_team(name or template.name, description=f"{template.name}: {summary}")

@@ -59,7 +59,14 @@ COMMANDS = {
     "config": LazySubCommandEntry(
         "shoal.surfaces.cli.config_commands",
         "Show the settings in effect here.",
-        ("shoal config show", "shoal config show --origin", "shoal config show --json | jq .settings.model"),
+        (
+            "shoal config show",
+            "shoal config show --origin",
+            "shoal config show --json | jq .settings.model",
+            "shoal config list --origin",
+            "shoal config ls",
+            "shoal config get permissions.allow",
+        ),
     ),
     "cost": LazySubCommandEntry(
         "shoal.surfaces.cli.cost_command",

@@ -75,7 +75,10 @@ for _name in ("list", "ls"):
 @global_option
 @settings_option
 def get_setting(*, key: str, user_only: bool, settings: str | None) -> int:
-    """Print the value of one setting, such as `model` or `permissions.allow`; null if it is not set."""
+    """Print the value of one setting.
+
+    Its name is for example `model` or `permissions.allow`. The value is null if it is not set.
+    """
     from shoal.app.settings.settings import load_settings
     from shoal.app.settings.settings_listing import find_setting_value, list_setting_keys
     from shoal.core.text.name_suggestions import find_similar_names

@@ -100,7 +100,7 @@ async def run_plain_terminal(
     async def open_terminal(session: Session) -> PlainTerminalController:
         now[:] = [session]
         _print_greeting(screen, session)
-        run = open_session_run(session.config.store, session.id, home)
+        run = open_session_run(session.store, session.id, home)
         await asyncio.to_thread(run.refresh)
         return PlainTerminalController(session, screen, input_prompt, load_agent_statuses(run))
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from shoal.core.ids import LEAD_ID
 from shoal.core.text.text_format import to_one_line
 from shoal.surfaces.cli.cli_output import json_option, print_json
 from shoal.surfaces.terminal.listings import format_path_for_user, format_undo_lines
@@ -41,6 +42,7 @@ def undo_command(
     from shoal.surfaces.terminal.user_messages import print_user_message
 
     history = _open_undo_history(session)
+    _report_missing_checkpoints(history)
     turns = history.list_undoable_turns()
     if (damage := history.checkpoints.find_damage()) is not None and (list_ or not turns):
         print_user_message(f"{damage.path}: {damage.why}.")
@@ -81,6 +83,18 @@ def _open_undo_history(session: str | None) -> SessionUndoHistory:
     except SessionNotFound:
         message = f"There is no session in {Path.cwd()}. Specify a session: --session ID."
         raise SessionNotFound(message, path=home) from None
+
+
+def _report_missing_checkpoints(history: SessionUndoHistory) -> None:
+    """Report that the changes of a session in a database may have been made on another machine."""
+    from shoal.surfaces.terminal.user_messages import print_user_message
+
+    directory = history.store.directory
+    if history.store.get_transcript_path(LEAD_ID) is None and not (directory / "checkpoints").exists():
+        print_user_message(
+            f"The session {history.session} has no checkpoints in {directory}: it changed no files, or it "
+            f"ran on another machine or with another home. Files can be restored only there."
+        )
 
 
 def _confirm_undo(turns: tuple[UndoableTurn, ...], chosen_turn: UndoableTurn, *, conversation: bool) -> bool:

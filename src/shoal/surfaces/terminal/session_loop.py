@@ -72,10 +72,9 @@ def print_session_farewell(
         screen.write("  To resume one, use /agents send ID TEXT in the session.\n", DIM)
     if session.turn == 0:
         return
-    budget = session.budget
+    spending = session.spending
     screen.write(
-        f"  {format_dollars(budget.usd if budget.is_priced else None)} · "
-        f"{format_token_count(budget.usage.total_tokens)} tokens\n",
+        f"  {format_dollars(spending.usd)} · {format_token_count(spending.usage.total_tokens)} tokens\n",
         DIM,
     )
     screen.write("  Resume it:  ", DIM)

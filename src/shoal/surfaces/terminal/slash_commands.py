@@ -70,14 +70,14 @@ def find_slash_command(text: str, session: Session) -> SlashCommand | SlashComma
 
 def list_slash_command_names(sessions: Sequence[Session]) -> list[str]:
     """List the command names that can be typed, of the terminal and of the session."""
-    skills = (each for session in sessions for each in session.knowledge.list_slash_commands())
+    skills = (each for session in sessions for each in session.list_slash_commands())
     return [*(command.name for command in COMMANDS), *(f"/{each.name}" for each in skills)]
 
 
 def describe_slash_commands(session: Session) -> list[tuple[str, str]]:
     """List each command with its description."""
     skill_commands = [
-        (f"/{each.name}", to_one_line(each.description)) for each in session.knowledge.list_slash_commands()
+        (f"/{each.name}", to_one_line(each.description)) for each in session.list_slash_commands()
     ]
     return [*((command.name, command.help) for command in COMMANDS), *skill_commands]
 
@@ -91,7 +91,7 @@ async def _show_help(controller: TerminalController, _: str) -> None:
         for command in COMMANDS:
             write(f"  {command.usage:<20}", BOLD)
             write(f"{command.help}\n", DIM)
-        for skill in controller.session.knowledge.list_slash_commands():
+        for skill in controller.session.list_slash_commands():
             write(f"  {f'/{skill.name} {skill.argument_hint}'.strip():<19} ", BOLD)
             write(
                 f"{truncate_text(to_one_line(skill.description), 70)}{_format_skill_source_note(skill)}\n",
@@ -156,14 +156,14 @@ async def _show_session_notes(controller: TerminalController, action: str) -> No
 
 
 async def _show_cost(controller: TerminalController, _: str) -> None:
-    budget = controller.session.budget
+    spending = controller.session.spending
     controller.notices.write_note(
-        f"{format_dollars(budget.usd if budget.is_priced else None)} · "
-        f"{format_token_count(budget.usage.prompt_tokens)} tokens in, "
-        f"{format_token_count(budget.usage.output_tokens)} out"
+        f"{format_dollars(spending.usd)} · "
+        f"{format_token_count(spending.usage.prompt_tokens)} tokens in, "
+        f"{format_token_count(spending.usage.output_tokens)} out"
     )
-    if len(budget.spending_by_model) > 1:
-        for model, (usage, usd) in budget.spending_by_model.items():
+    if len(spending.by_model) > 1:
+        for model, (usage, usd) in spending.by_model.items():
             controller.notices.write_note(
                 f"  {model}: {format_dollars(usd)} · {format_token_count(usage.total_tokens)} tokens"
             )

@@ -120,10 +120,7 @@ async def run_doctor(controller: TerminalController, _: str) -> None:
 
 async def resume_session(controller: TerminalController, name: str) -> None:
     """End this session and resume another; without a name, list the sessions."""
-    from shoal.app.config.session_history import open_resumable_store
-
-    config, current_session = controller.session.config, controller.session.id
-    store = open_resumable_store(config.options, config.store, config.settings)
+    current_session, store = controller.session.id, controller.session.open_resumable_store()
     if not name:
         sessions = store.list_sessions(str(controller.session.cwd), limit=11)
         others = [each for each in sessions if each.session != current_session][:10]
@@ -150,7 +147,7 @@ async def export_conversation(controller: TerminalController, name: str) -> None
 
     session = controller.session
     text = "\n".join(_render_conversation_markdown(session.messages, str(session.id)))
-    text = session.config.settings.secret_redactor.redact_text(text)
+    text = session.settings.secret_redactor.redact_text(text)
     path = session.cwd / (name or f"shoal-{session.id[:8]}.md")
     try:
         await asyncio.to_thread(_write_new_file, path, text)

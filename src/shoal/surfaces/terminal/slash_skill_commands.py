@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def show_skills(controller: TerminalController) -> None:
-    catalog = controller.session.knowledge.skills
+    catalog = controller.session.skills
     all_skills = catalog.skills.all()
     if not all_skills and not catalog.skills.problems:
         controller.notices.write_note(
@@ -32,7 +32,7 @@ def show_skills(controller: TerminalController) -> None:
 
 
 def show_instruction_files(controller: TerminalController) -> None:
-    instructions = controller.session.knowledge.instructions
+    instructions = controller.session.instructions
     if not instructions.files and not instructions.notes:
         controller.notices.write_note("There is no instruction file here. Create CLAUDE.md or AGENTS.md.")
         return

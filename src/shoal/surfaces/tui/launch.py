@@ -55,7 +55,7 @@ def report_local_crash(
             f"{_describe_crash(error)} Use the plain terminal: shoal --plain. Add --debug for a traceback."
         )
         return
-    settings = session.config.settings
+    settings = session.settings
     log_path = _log_crash(error, settings.home, session.id, settings.secret_redactor) if persisted else None
     plain_command = "shoal --plain"
     if persisted and session.turn:
@@ -167,7 +167,7 @@ async def run_attached_full_screen(run: RunHandle, home: Path) -> int:
 async def attach_session_to_app(app: ShoalApp, session: Session) -> TuiLocalRunClient:
     """Show this session in the app from now on."""
     run_client = TuiLocalRunClient(session, app)
-    app.theme = choose_textual_theme(session.config.settings.own.theme, os.environ)
+    app.theme = choose_textual_theme(session.settings.own.theme, os.environ)
     if not session.messages:
         run_client.notices.write_note("/help lists the commands, F2 shows the agents, Ctrl-D exits.")
     for note in session.notes:

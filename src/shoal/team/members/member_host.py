@@ -153,6 +153,15 @@ class MemberHost:
     async def __aexit__(self, *_: object) -> None:
         return
 
+    @property
+    def led_teams(self) -> None:
+        """Teams that the session leads: none."""
+
+    @property
+    def member_host(self) -> MemberHost:
+        """Host of the member that the process runs."""
+        return self
+
     async def run_member(self) -> AgentRunOutcome:
         """Run the member to its end. Raises `AgentRequestRefused` if it cannot be created."""
         team, entry = await self._read_own_roster_entry()

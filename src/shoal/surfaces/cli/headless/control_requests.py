@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from shoal.app.definitions.output_styles import list_output_style_names
 from shoal.app.session.lead_facts import compute_context_usage
 from shoal.app.session.session import Session
 from shoal.app.session.session_changes import rewind_files_to_before_message, set_thinking_tokens
@@ -39,12 +38,10 @@ async def handle_control_request(session: Session, subtype: str, body: _RequestB
 def build_initialize_response(session: Session) -> dict[str, Any]:
     """Build the response to `initialize`: the commands and agents of the session."""
     return {
-        "commands": [_slash_command_to_dict(each) for each in session.knowledge.list_slash_commands()],
-        "agents": [_agent_definition_to_dict(definition) for definition in session.config.definitions.all()],
-        "output_style": session.knowledge.output_style.name,
-        "available_output_styles": list_output_style_names(
-            session.config.settings, session.config.cwd, session.config.plugins.list_style_dirs()
-        ),
+        "commands": [_slash_command_to_dict(each) for each in session.list_slash_commands()],
+        "agents": [_agent_definition_to_dict(definition) for definition in session.list_agent_definitions()],
+        "output_style": session.output_style,
+        "available_output_styles": session.list_output_styles(),
         "models": [],
         "account": {},
         "hook_on_failure_supported": True,

@@ -245,7 +245,7 @@ class _HeadlessRun:
 
     @property
     def _is_assistant(self) -> bool:
-        return self._session.config.assistant
+        return self._session.is_assistant
 
     async def _wait_for_next_turn(self, group: asyncio.TaskGroup) -> Turn | None:
         """Wait for the next turn that an arrival triggers; None if nothing more will arrive."""
@@ -413,8 +413,7 @@ class _HeadlessRun:
             return
         from shoal.surfaces.cli.headless.progress_display import create_progress_display
 
-        question_broker = self._session.questions
-        questions_stay_open = question_broker.answer_timeout is not None and not question_broker.attended
+        questions_stay_open = self._session.questions.keeps_questions_open
         progress = create_progress_display(
             sys.stderr, self._session.clock, self._statuses, questions_stay_open=questions_stay_open
         )

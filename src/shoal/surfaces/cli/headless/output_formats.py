@@ -137,7 +137,7 @@ class TextResultOutputWriter:
         self._prints_each_turn = False
 
     def set_session(self, session: Session) -> None:
-        self._prints_each_turn = session.config.assistant
+        self._prints_each_turn = session.is_assistant
 
     async def begin_turn(self, session: Session) -> None: ...
 
@@ -204,9 +204,7 @@ class _TurnResultBuilder:
             spending=stream_output_codec.RunResultSpending(
                 total_cost_usd=finished.cost_usd,
                 usage=finished.usage,
-                model_usage=stream_output_codec.build_model_usage_totals(
-                    self.session.budget.spending_by_model
-                ),
+                model_usage=stream_output_codec.build_model_usage_totals(self.session.spending.by_model),
             ),
             permission_denials=self.denials,
             api_error_status=getattr(finished.error, "status", None),
@@ -414,7 +412,7 @@ class StreamJsonOutputWriter:
                     state=state,
                     session_id=session.id,
                     uuid=str(uuid.uuid4()),
-                    sdk_host_only=session.config.settings.hides_session_state_events or UNSET,
+                    sdk_host_only=session.settings.hides_session_state_events or UNSET,
                 )
             )
 
@@ -428,7 +426,7 @@ def _build_api_retry(
 ) -> stream_output_codec.ApiRetryStreamLine:
     return stream_output_codec.ApiRetryStreamLine(
         attempt=event.attempt,
-        max_retries=session.config.settings.foreign.max_retries,
+        max_retries=session.settings.foreign.max_retries,
         retry_delay_ms=round(event.retry_in * 1000),
         error_status=event.status,
         error=event.reason,
@@ -471,11 +469,11 @@ def _build_init_line(session: Session) -> stream_output_codec.SessionInitStreamL
         mcp_servers=[{"name": each.name, "status": each.status} for each in session.list_mcp_servers()],
         model=session.model_card.id,
         permission_mode=session.permission_mode,
-        agents=[definition.name for definition in session.config.definitions.all()],
-        skills=[skill.name for skill in session.knowledge.skills.list_skills_for_model()],
-        plugins=[{"name": each.name, "path": str(each.root)} for each in session.config.plugins.all],
-        slash_commands=[each.name for each in session.knowledge.list_slash_commands()],
-        output_style=session.knowledge.output_style.name,
+        agents=[definition.name for definition in session.list_agent_definitions()],
+        skills=[skill.name for skill in session.skills.list_skills_for_model()],
+        plugins=[{"name": each.name, "path": str(each.root)} for each in session.list_plugins()],
+        slash_commands=[each.name for each in session.list_slash_commands()],
+        output_style=session.output_style,
         shoal_version=shoal.__version__,
         uuid=str(uuid.uuid4()),
     )

@@ -90,7 +90,7 @@ class StreamInitializationResult(Struct, frozen=True, kw_only=True):
 
     def apply_settings_to_tools(self, session: Session) -> None:
         for tool in self.tools:
-            tool.deadline = session.config.settings.own.mcp_deadline
+            tool.deadline = session.settings.own.mcp_deadline
 
 
 async def process_initialize_request(

@@ -98,7 +98,7 @@ class StreamJsonInputReader:
 
     def _steer_waiting_prompts(self) -> None:
         # An assistant accepts a message at once, and reads it when its model has answered.
-        can_steer = self._in_tools or (self._session.config.assistant and self._session.is_busy)
+        can_steer = self._in_tools or (self._session.is_assistant and self._session.is_busy)
         while can_steer and self._waiting and self._can_steer(self._waiting[0]):
             self._session.steer(self._waiting.popleft().text)
 

@@ -219,7 +219,7 @@ class PlainTerminalController(TerminalController):
         if self.addressee is None or self.addressee.agent != agent:
             return None
         session = self.session
-        transcript = get_transcript_path(session.config.settings.home, str(session.cwd), session.id)
+        transcript = get_transcript_path(session.settings.home, str(session.cwd), session.id)
         return TranscriptMessageTailReader(
             get_subagent_transcript_path(get_subagent_transcripts_directory(transcript), agent)
         ).take_answer(entry)
