@@ -153,7 +153,7 @@ async def test_a_team_that_is_open_elsewhere_is_not_offered_an_option_that_teams
     ana = shoal.Agent("ana", prompt="You write.")
     team = await shoal.Team("repair", members=[ana], cwd=tmp_path, model=Unpriced()).open()
     try:
-        with pytest.raises(shoal.ShoalError, match=r"is in use by process .* Wait until process .* ends") as caught:
+        with pytest.raises(shoal.ShoalError, match=r"is in use by .* Wait until process .* ends") as caught:
             await shoal.Team.resume("repair", model=Unpriced())
     finally:
         await team.close()
