@@ -72,7 +72,7 @@ def test_a_task_budget_is_a_limit_and_the_lower_one_applies(
             assert options_from_flags(context.params, attended=False).max_total_tokens == limit
     assert run_command_line(["-p", "hello", "--task-budget", "500"]) == 0
     printed = capsys.readouterr().err
-    assert "--task-budget is a limit here: the run stops after 500 tokens." in printed
+    assert "Shoal treats --task-budget as a limit: the run stops after 500 tokens." in printed
     assert run_command_line(["-p", "hello", "--task-budget", "0"]) == 2
 
 

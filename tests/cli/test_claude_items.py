@@ -224,7 +224,7 @@ async def test_a_run_with_items_that_are_not_used_tells_it_in_one_line(
         assert "3 items in your settings are not used: run shoal doctor --claude" in notes[0]
         assert ("Auto mode is not available" in ran.err) is (mode == "auto")
     shown = await shoal("doctor", "--claude")
-    _, _, counted = shown.text.partition("3 items in your settings are not used, as a session says")
+    _, _, counted = shown.text.partition("3 items in your settings are not used, as the startup notice says")
     assert [line.split(": ")[1] for line in counted.splitlines() if line.startswith("  ")] == [
         "permissions.allow 'mcp__*'",
         "statusLine",

@@ -159,7 +159,9 @@ async def test_the_start_counts_exactly_the_items_that_the_report_ends_with(
     assert (trusted.code, ran.code) == (0, 0), ran.err
     (count,) = re.findall(r"(\d+) items in your settings are not used: run shoal doctor --claude", ran.err)
     shown = await moved_home.run("doctor", "--claude")
-    _, has_list, listed = shown.text.partition(f"\n{count} items in your settings are not used, as a session")
+    _, has_list, listed = shown.text.partition(
+        f"\n{count} items in your settings are not used, as the startup notice"
+    )
     lines = [line for line in listed.splitlines() if line.startswith("  ")]
     assert (bool(has_list), len(lines)) == (True, int(count))
     for item in ("statusLine", "theme", "permissions.allow 'B*'", "newKey"):
@@ -287,7 +289,7 @@ async def test_with_managed_rules_only_a_flag_is_reported_and_not_advised(moved_
     assert "--allowedTools Bash(touch:*) is not used: allowManagedPermissionRulesOnly is set" in ran.err
     assert "Allow it with --allowedTools" not in ran.err
     assert "question: Bash. A person must approve it each time" in ran.err
-    assert "question: Write. Only managed files can have a rule that allows it." in ran.err
+    assert "question: Write. A rule that allows it works only in a managed file." in ran.err
     assert not (moved_home.project / "x").exists()
     table, _, counted = doctor.text.partition("\n\n")
     rows = [line.split() for line in table.splitlines() if "permissions.allow" in line]

@@ -100,7 +100,7 @@ async def test_an_attached_screen_shows_steers_and_answers_a_run_of_another_proc
                 pass
             await at.wait_for_text("› from afar", "heard: from afar")
             await at.submit_text("/tasks")
-            await at.wait_for_text("only works in the terminal of the session")
+            await at.wait_for_text("works only in the session's own terminal")
 
 
 async def test_attaching_during_a_call_shows_it_running_and_escape_interrupts_it(tmp_path: Path) -> None:

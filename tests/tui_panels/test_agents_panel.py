@@ -222,7 +222,7 @@ async def test_markup_and_codes_in_agent_text_are_shown_literally(controller: En
         (["down", "x", "y"], "No live run can respond: shut_down."),
         (["down", "x", "n"], ""),
         (["down", "k", "n"], ""),
-        (["x"], "The lead ends with its run. Esc interrupts its turn."),
+        (["x"], "The lead stops only with its run. Esc interrupts its turn."),
         (["b"], "The lead is always in the foreground. Choose one of its agents."),
         (["down", "a"], "ada has no open question."),
         (["e", "end", "k"], "older has ended. Press Enter to see its work; a message there resumes it."),

@@ -30,7 +30,7 @@ A head, two more nodes and a database run on this machine. In another terminal, 
 
 Press Ctrl-C to stop everything and delete the database."""
 
-address_option = click.option("--address", metavar="HOST:PORT", help="The head of the cluster.")
+address_option = click.option("--address", metavar="HOST:PORT", help="Address of the cluster head.")
 host_option = click.option(
     "--host",
     metavar="ADDRESS",
@@ -40,7 +40,7 @@ cpus_option = click.option(
     "--cpus", type=click.FloatRange(min=0), help="Number of CPUs to offer; by default, all of them."
 )
 label_option = click.option(
-    "--label", "labels", multiple=True, metavar="NAME=VALUE", help="Label of this machine; repeatable."
+    "--label", "labels", multiple=True, metavar="NAME=VALUE", help="Label for this machine; repeatable."
 )
 
 
@@ -106,7 +106,7 @@ def check_cluster(*, address: str | None, as_json: bool) -> int:
 
 @cluster_commands.command("head", short_help="Make this machine the head of a cluster.")
 @click.option(
-    "--port", type=click.IntRange(1, 65535), default=6379, show_default=True, help="Port of the head."
+    "--port", type=click.IntRange(1, 65535), default=6379, show_default=True, help="Port for the head."
 )
 @host_option
 @cpus_option
@@ -163,7 +163,7 @@ def run_node(address: str, *, host: str | None, cpus: float | None, labels: tupl
 @json_option
 @debug_option
 def try_cluster(*, as_json: bool) -> int:
-    """Start a head, two more nodes and a database on this machine, and end them all on Ctrl-C."""
+    """Start a head, two more nodes and a database on this machine, and stop them all on Ctrl-C."""
     from shoal.app.clusters.cluster_trial import open_trial_cluster
     from shoal.stores.store_choice import check_postgres_extra
 

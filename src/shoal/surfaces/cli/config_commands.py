@@ -77,7 +77,7 @@ for _name in ("list", "ls"):
 def get_setting(*, key: str, user_only: bool, settings: str | None) -> int:
     """Print the value of one setting.
 
-    Its name is for example `model` or `permissions.allow`. The value is null if it is not set.
+    KEY is a name such as `model` or `permissions.allow`. Shoal prints null if the setting has no value.
     """
     from shoal.app.settings.settings import load_settings
     from shoal.app.settings.settings_listing import find_setting_value, list_setting_keys

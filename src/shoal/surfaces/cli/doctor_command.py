@@ -88,7 +88,7 @@ def _list_claude_items(settings: str | None, *, as_json: bool) -> int:
     summary = ", ".join(f"{counts[use]} {use}" for use in uses if counts[use])
     click.echo(f"\n{summary}." if summary else "There are no Claude Code files here.")
     if found.unused_settings:
-        click.echo(f"\n{count_unused_items(len(found.unused_settings))}, as a session says when it starts:")
+        click.echo(f"\n{count_unused_items(len(found.unused_settings))}, as the startup notice says:")
         for sentence in found.unused_settings:
             click.echo(strip_terminal_codes(f"  {sentence}"))
     return exit_codes.ERROR if is_refused else exit_codes.OK

@@ -38,7 +38,7 @@ HELP_ROWS = (
     ("129", "the terminal was closed (SIGHUP); the session can be resumed"),
     ("130", "interrupted by Ctrl-C; the session can be resumed"),
     ("141", "the program reading the output closed the pipe"),
-    ("143", "ended by SIGTERM; the session can be resumed"),
+    ("143", "terminated by SIGTERM; the session can be resumed"),
 )
 
 

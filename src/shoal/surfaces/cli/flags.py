@@ -478,7 +478,7 @@ def check_flag_conflicts(flag_values: Mapping[str, Any], *, headless: bool) -> N
         )
     if flag_values["forget"] and is_resuming:
         raise click.UsageError(
-            "--no-session-persistence stores nothing, so it cannot be used to resume a session."
+            "--no-session-persistence stores nothing. It cannot be used with --resume or --continue."
         )
     _check_output_format_conflicts(flag_values)
 

@@ -235,7 +235,7 @@ def _print_flag_notes(flag_values: dict[str, Any]) -> None:
     for note in list_comfort_flag_notes():
         print_user_message(note)
     if tokens := flag_values["task_budget"]:
-        print_user_message(f"--task-budget is a limit here: the run stops after {tokens:,} tokens.")
+        print_user_message(f"Shoal treats --task-budget as a limit: the run stops after {tokens:,} tokens.")
 
 
 def _run_from_flags(flag_values: dict[str, Any], prompt: str | None, *, headless: bool) -> int:

@@ -41,8 +41,8 @@ scope_option = click.option(
     "-s",
     "--scope",
     type=click.Choice(("local", "user", "project")),
-    help="Whose server it is: local (yours, for this project), user (yours, for all projects) or project "
-    "(everyone's, in .mcp.json). Yours are in .claude.json.",
+    help="Scope: local (yours, for this project) or user (yours, for all projects), both in .claude.json; "
+    "or project (everyone's, in .mcp.json).",
 )
 project_option = click.option("--project", is_flag=True, help="Shorthand for --scope project.")
 _VALUE_OPTIONS = ("-s", "--scope", "-t", "--transport", "-e", "--env", "-H", "--header")
@@ -206,7 +206,7 @@ def add_mcp_server(  # noqa: PLR0913 - the options of the command
     project: bool,
 ) -> int:
     """Add a server: a command with its arguments, or a URL. Put options before COMMAND, or separate
-    them from it with `--`. Without --scope, the server is yours, for this project.
+    them from it with `--`. The default scope is local.
 
     Write ${VARIABLE} in place of a key, and set the variable in Shoal's environment.
     """
@@ -255,8 +255,8 @@ def _add_configured_server(name: str, server_config: dict[str, Any], scope: str)
 @project_option
 @debug_option
 def remove_mcp_server(*, name: str, scope: str | None, project: bool) -> int:
-    """Remove a server from the file that has it, or only from the files of a scope. Servers that Claude Code
-    keeps in .claude.json can be removed too."""
+    """Remove a server from its file; with --scope, only from that scope's files. You can also remove servers
+    that Claude Code keeps in .claude.json."""
     paths = _open_mcp_server_admin(()).remove_server(name, scope="project" if project else scope)
     if not paths:
         raise click.ClickException(

@@ -93,7 +93,7 @@ def _create_event_printer(screen: TerminalScreen) -> Callable[[Event], None]:
 
 def _print_member_header(screen: TerminalScreen, launch_args: MemberLaunchArgs) -> None:
     screen.write(f"{launch_args.name}", BOLD)
-    screen.write(f"  {launch_args.kind} of the team {launch_args.team} · {launch_args.model}\n", DIM)
+    screen.write(f"  {launch_args.kind} in the team {launch_args.team} · {launch_args.model}\n", DIM)
 
 
 async def _forward_typed_lines(session: Session, name: str) -> None:

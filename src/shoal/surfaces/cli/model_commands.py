@@ -125,7 +125,11 @@ def format_model_report(view: ModelReport, *, everything: bool, colours: bool) -
         yield "  " + _format_model_row(row, width, colours=colours)
     unlisted_count = len(view.models) - len(rows)
     if unlisted_count:
-        yield apply_style(f"  and {unlisted_count} from providers without a key: --all", DIM, colours=colours)
+        yield apply_style(
+            f"  and {unlisted_count} more from providers without a key (--all lists them)",
+            DIM,
+            colours=colours,
+        )
     if view.default:
         yield f"default: {strip_terminal_codes(view.default)} ({strip_terminal_codes(view.default_origin)})"
 

@@ -64,13 +64,13 @@ def show_question(*, question: str) -> int:
 @question_commands.command("answer")
 @click.argument("question")
 @click.argument("answer", type=click.Choice(["yes", "no"]), required=False)
-@click.option("--reason", help="With no: the reason, for the agent to read.")
+@click.option("--reason", help="With `no`: the reason to give the agent.")
 @click.option(
     "--for",
     "remember",
     type=click.Choice(["once", "session", "settings"]),
     default="once",
-    help="With yes: how long the permission applies.",
+    help="With `yes`: how long the permission applies.",
 )
 @click.option(
     "--choice",
@@ -78,7 +78,7 @@ def show_question(*, question: str) -> int:
     multiple=True,
     help="Label of the chosen option; repeat this flag for each part of the question.",
 )
-@click.option("--input", "changed", metavar="JSON", help="With yes: run the tool with this input instead.")
+@click.option("--input", "changed", metavar="JSON", help="With `yes`: run the tool with this input instead.")
 def answer_question(
     *,
     question: str,

@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from shoal.core.teams.tasks import Task, TaskUpdate
 
 _STYLES = {"pending": "", "in_progress": YELLOW, "completed": GREEN}
-session_option = click.option(
-    "--session", metavar="ID", help="Use the board of this session, which has no team."
-)
+session_option = click.option("--session", metavar="ID", help="Use the board of a session without a team.")
 
 
 @click.group("task")

@@ -22,8 +22,8 @@ LOOPBACK = "127.0.0.1"
 
 
 _DATABASE_NOTE = (
-    "The web view shows the runs in the database. It can answer their questions, and it can control those "
-    "that were started on this machine with this home."
+    "The web view shows the runs in the database. It can answer their questions, and control runs that "
+    "were started on this machine with this home."
 )
 
 
@@ -43,8 +43,8 @@ _DATABASE_NOTE = (
 def web_command(*, port: int, host: str, token: str | None, opens: bool, as_json: bool) -> int:
     """Show every run in this home in a browser: team, board, mail, questions, cost and replay.
 
-    Stop it with Ctrl-C. Only this machine can reach it, and only with the token in the URL. From another
-    machine or a phone, use ssh: ssh -L 8080:localhost:PORT HOST.
+    Stop the server with Ctrl-C. Only this machine can reach it, and only with the token in the URL. From
+    another machine or a phone, use ssh: ssh -L 8080:localhost:PORT HOST.
     """
     if find_spec("starlette") is None or find_spec("uvicorn") is None:
         from shoal.core.errors import MissingPackageExtra

@@ -6,7 +6,7 @@ FOREIGN_KEYS = {
     "Ctrl-R": "Shoal does not search the history. Press Up for earlier prompts.",
     "Ctrl-G": "Shoal does not open an editor. End a line with \\ to continue it.",
     "Ctrl-S": "Shoal does not stash the input.",
-    "Alt-T": "Shoal does not switch thinking on or off. Start it with --effort LEVEL.",
+    "Alt-T": "Shoal does not switch thinking on or off. Start Shoal with --effort LEVEL.",
 }
 
 

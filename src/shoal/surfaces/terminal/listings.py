@@ -65,7 +65,7 @@ def format_undo_lines(report: FileUndoReport, root: Path) -> Iterator[tuple[str,
     for skipped_file in report.left_alone:
         yield f"kept        {format_path_for_user(skipped_file.path, root)}: {skipped_file.why}", YELLOW
     if not (report.restored or report.removed or report.left_alone):
-        yield "No file needed a change.", DIM
+        yield "There was nothing to restore.", DIM
 
 
 def format_path_for_user(path: Path, root: Path) -> str:

@@ -216,8 +216,8 @@ def format_permission_hint(refused: Sequence[PermissionQuestion]) -> str:
         )
     if ruleless:
         hints.append(
-            f"{_describe_refused_calls(ruleless)} Only managed files can have a rule that allows it. "
-            "Choose a --permission-mode, or add its directory with --add-dir."
+            f"{_describe_refused_calls(ruleless)} A rule that allows it works only in a managed file. "
+            "Choose a --permission-mode, or add the file's directory with --add-dir."
         )
     if others:
         hints.append(

@@ -176,7 +176,7 @@ class TuiRemoteRunClient:
             case _:
                 if command_name not in _COMMANDS:
                     self._add_note(
-                        f"{command_name} only works in the terminal of the session. Available here:", YELLOW
+                        f"{command_name} works only in the session's own terminal. Available here:", YELLOW
                     )
                 for name, description in _COMMANDS.items():
                     self._add_note(f"{name:<14} {description}")

@@ -122,7 +122,7 @@ class RunControlWebRoutes:
         if question is None:
             raise WebApiRequestRefusedError(404, "This question does not exist. It may have been withdrawn.")
         if not is_matching_answer_type(answer, question):
-            raise WebApiRequestRefusedError(400, "This answer does not fit the question.")
+            raise WebApiRequestRefusedError(400, "This answer has the wrong type for the question.")
         if not run.is_live:
             raise WebApiRequestRefusedError(
                 409, "The run that asked this question has ended, so it cannot receive the answer."

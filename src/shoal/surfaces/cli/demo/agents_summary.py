@@ -155,7 +155,7 @@ def _print_next_steps(screen: TerminalScreen, result: AgentsDemoResult) -> None:
         "  shows which models you can use, and what to type",
     )
     if clone_command is None:
-        print_demo_summary_row(screen, "", 'shoal "fix the tests"', BOLD, "  the same, in your own project")
+        print_demo_summary_row(screen, "", 'shoal "fix the tests"', BOLD, "  in your own project")
     else:
         print_demo_summary_row(
             screen, "", "pip install .", BOLD, '  then, in your own project: shoal "fix the tests"'

@@ -56,7 +56,7 @@ class TeamDemoResult(Struct, frozen=True, kw_only=True):
 def print_team_introduction(screen: TerminalScreen, task: str) -> None:
     screen.write("shoal demo\n", BOLD_CYAN)
     screen.write("  The models' replies are scripted, and nothing leaves this machine.\n", DIM)
-    screen.write("  The processes, board, mail, edits, tests and the kill are real.\n", DIM)
+    screen.write("  The processes, board, mail, edits, tests and kill signal are real.\n", DIM)
     screen.write("\n› ", BOLD_CYAN)
     screen.write(f"{task}\n", BOLD)
 

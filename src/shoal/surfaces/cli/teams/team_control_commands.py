@@ -216,7 +216,7 @@ async def _stop_member(run: RunHandle, member: AgentName, *, now: bool) -> str:
     from shoal.wire.control_codec import ShutDownMemberControlCommand, StopAgentOrShellControlCommand
 
     if member == LEAD_NAME:
-        raise click.UsageError("The lead ends with its team. Leave out MEMBER to stop the whole team.")
+        raise click.UsageError("The lead stops only with its team. Leave out MEMBER to stop the whole team.")
     if not now:
         _print_shutdown_notice(member)
     await send_control_command(

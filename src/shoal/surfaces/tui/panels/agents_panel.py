@@ -306,7 +306,7 @@ class AgentsPanel(ListPanel):
         if row is None:
             return
         if exclude_lead and row.id == LEAD_ID:
-            notify_user(self, "The lead ends with its run. Esc interrupts its turn.", "warning")
+            notify_user(self, "The lead stops only with its run. Esc interrupts its turn.", "warning")
         elif row.state in ENDED:
             notify_user(
                 self,

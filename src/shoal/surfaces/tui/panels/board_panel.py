@@ -367,7 +367,7 @@ class BoardPanel(TuiPanel):
             return
         if row.status != "pending":
             notify_user(
-                self, "You can reorder only pending tasks: agents claim the first task first.", "warning"
+                self, "You can reorder only pending tasks, which agents claim from the top.", "warning"
             )
             return
         rows = (

@@ -120,7 +120,7 @@ class MailPanel(ListPanel):
         if self._only_unread:
             parts.append(("  unread only", MUTED))
         if not self._mail_rows:
-            parts.append((": members of a team send each other mail, and it appears here", MUTED))
+            parts.append((": mail between team members appears here", MUTED))
         self.set_panel_head(build_clean_line(*parts))
 
     # Keys
