@@ -274,7 +274,9 @@ class FileRosterStore:
         for rejected in found.rejected:
             if (name, rejected.reason) not in self._reported:
                 self._reported.add((name, rejected.reason))
-                self._report_problem(f"A member of the team {name} cannot be read: {rejected.reason}.")
+                self._report_problem(
+                    f"The roster entry of a member of {name} cannot be read: {rejected.reason}."
+                )
         return found
 
     def _replace_damaged_roster(
