@@ -227,5 +227,5 @@ def test_an_agent_with_mode_auto_or_manual_is_usable() -> None:
         {name: {"description": "d", "prompt": "p", "permissionMode": name} for name in ("auto", "manual")}
     )
     assert (auto.definition.permission_mode, manual.definition.permission_mode) == (None, "default")
-    assert ["mode of its parent" in warning for warning in auto.warnings] == [True]
+    assert ["its parent's mode" in warning for warning in auto.warnings] == [True]
     assert manual.warnings == ()

@@ -333,7 +333,7 @@ async def test_the_lead_gets_effort_skills_and_initial_prompt_of_its_agent(proje
 async def test_one_note_names_what_the_lead_does_not_use_of_its_agent(project: Path, home: Path) -> None:
     path = write_reader(home, "memory: user\nisolation: worktree\n")
     _, notes = await record_requests(project, agent="reader")
-    sentence = f"{path}: the agent reader is the lead, which does not use its memory, isolation."
+    sentence = f"{path}: as the lead, the agent reader does not use its memory, isolation."
     assert [note for note in notes if "reader" in note] == [sentence]
 
 

@@ -50,7 +50,7 @@ def test_an_mcp_tool_answers_permission_questions(project: Path, monkeypatch: py
     ("tool", "reason"),
     [
         ("mcp__gate__nobody", "the MCP server gate has these tools: mcp__gate__approve"),
-        ("mcp__gates__approve", "no MCP server of that name is configured. Servers: gate"),
+        ("mcp__gates__approve", "no MCP server with that name is configured. Servers: gate"),
     ],
 )
 def test_a_missing_prompt_tool_is_reported_before_the_first_request(

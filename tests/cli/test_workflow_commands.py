@@ -155,7 +155,7 @@ async def test_a_typed_workflow_is_the_turn_of_a_session(shoal: ShoalProgram, ho
     assert json.loads(ran.text) == ["It is fine.", "It is fine."]
     # A text or a JSON value is enough for a workflow with one parameter.
     assert json.loads((await shoal("-p", '/review ["a.py"]')).text) == ["It is fine."]
-    assert "does not fit its type" in (await shoal("-p", "/review 3")).text
+    assert "does not match its type" in (await shoal("-p", "/review 3")).text
 
 
 @pytest.mark.spec("WFL-07")
@@ -210,7 +210,7 @@ async def test_a_running_workflow_is_stopped_by_its_name(shoal: ShoalProgram, ho
         (("missing.py",), "is not a Python file"),
         (("nothing",), "There is no workflow 'nothing'"),
         (("review.py:other",), "has no workflow 'other'. Its workflows: review"),
-        (("review.py", "files=3"), "The argument 'files' of review does not fit its type"),
+        (("review.py", "files=3"), "The argument 'files' of review does not match its type"),
         (("review.py",), "missing a required argument: 'files'"),
         (("review.py", 'file=["a"]'), "The workflow review has no parameter 'file'. Did you mean files?"),
         (("review.py", "files=[]", 'files=["a"]'), "The argument 'files' is given twice"),

@@ -40,7 +40,7 @@ async def test_an_invalid_tool_affects_no_other_tool(tmp_path: Path) -> None:
         "its tool 'list' is ignored: its input has the type 'array'",
         "its tool 'odd' is ignored",
         "a tool without a name",
-        "its tool 'go.od' is ignored: 'go od' has the same name here, mcp__liar__go_od",
+        "its tool 'go.od' is ignored: 'go od' has the same name in Shoal (mcp__liar__go_od)",
         "its tool 'huge' is ignored",
     ):
         assert why in told

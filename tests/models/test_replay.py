@@ -227,7 +227,7 @@ async def test_changed_tools_and_settings_are_named(tmp_path):
     assert "the tool Read differs:" in text
     assert "max_tokens differs: recorded None, requested 5" in text
     text = await get_mismatch(ReplayModel(path), make_tool_request("a", tools=(bash, READ)))
-    assert "the tools are in another order" in text
+    assert "the tools are in a different order" in text
 
 
 async def test_a_reported_difference_is_bounded(tmp_path):

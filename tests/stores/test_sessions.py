@@ -184,7 +184,7 @@ def test_unknown_lines_are_skipped_and_counted_and_do_not_break_the_chain(
     notes = " ".join(loaded.notes)
     assert "attachment (1)" in notes
     assert "file-history-snapshot (1)" in notes
-    assert "not valid were skipped: 1" in notes
+    assert "Skipped invalid lines: 1" in notes
 
 
 def write_conversation(writer: Callable[..., TranscriptWriter]) -> list[bytes]:

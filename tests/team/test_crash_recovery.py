@@ -54,7 +54,7 @@ async def test_the_lead_is_notified_once_of_a_member_that_left_during_a_crash(tm
     rewrite_json(get_home() / "teams/crew/config.json", lambda team: {**team, "members": left})
     session, heard = await resume_script(tmp_path, "idle")
     assert heard.count("teammate_terminated: task bob@crew") == 1
-    assert "it had ended when its lead's process was killed" in heard
+    assert "it had already ended when its lead's process was killed" in heard
     (told,) = [each for each in read_events(session) if isinstance(each, AgentEnded) and each.notice]
     assert told.agent == "bob@crew"
     _, heard = await resume_script(tmp_path, "idle")

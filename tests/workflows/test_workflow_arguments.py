@@ -276,7 +276,7 @@ async def test_a_phase_that_already_runs_is_not_announced_again(tmp_path: Path) 
     events: list[Event] = []
     async with shoal.open(cwd=tmp_path, model=shoal.ScriptedModel([])) as session:
         session.subscribe(events.append)
-        with pytest.raises(WorkflowError, match="asked for more than 100,000 steps"):
+        with pytest.raises(WorkflowError, match="called more than 100,000 steps"):
             await repeat.run(session)
     assert sum(isinstance(event, WorkflowPhaseStarted) for event in events) == 1
 

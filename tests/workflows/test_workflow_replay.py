@@ -368,14 +368,14 @@ await asyncio.gather(stop_after(slow), NEW)
     class Events(list[Event]):
         def append(self, event: Event) -> None:
             super().append(event)
-            if isinstance(event, NoteAdded) and "must ask again for step" in event.text:
+            if isinstance(event, NoteAdded) and "starts no new steps yet" in event.text:
                 may_continue.set()
 
     workflow.events = Events()
     await workflow.resume(body.replace("NEW", 'flow.sleep(0), flow.agent(editor, "new")'))
     assert sorted(workflow.prompts) == ["new", "stop"]
     notes = [event.text for event in workflow.events if isinstance(event, NoteAdded)]
-    assert any("starts no new step yet" in note and "agent editor" in note for note in notes)
+    assert any("starts no new steps yet" in note and "agent editor" in note for note in notes)
 
 
 @pytest.mark.spec("WFL-03")
@@ -387,7 +387,7 @@ async def test_a_branch_that_waits_for_something_else_for_too_long_is_a_change(
     workflow = EditedWorkflow(tmp_path, "stop")
     await workflow.fail(EDIT)
     forever = "waiting = asyncio.create_task(asyncio.Event().wait())\n"
-    with pytest.raises(WorkflowChanged, match="does not ask for step 1"):
+    with pytest.raises(WorkflowChanged, match="no longer calls step 1"):
         await workflow.resume(forever + EDIT.replace('"edit"', '"edits"'))
     assert workflow.prompts == []
 
@@ -506,7 +506,7 @@ async def test_a_change_before_a_step_that_failed_is_still_refused(tmp_path: Pat
     workflow = EditedWorkflow(tmp_path, "risky", "stop")
     body = 'await flow.agent(editor, "one")\n' + FALLBACK
     await workflow.fail(body)
-    with pytest.raises(WorkflowChanged, match="does not ask for step 1"):
+    with pytest.raises(WorkflowChanged, match="no longer calls step 1"):
         await workflow.resume(body.replace('"one"', '"uno"'))
     assert workflow.prompts == []
 

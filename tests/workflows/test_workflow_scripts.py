@@ -391,11 +391,11 @@ RAW = "import os, struct\nasync def main(flow):\n    os.write(1, {data})\n    aw
     ("data", "expected"),
     [
         ("struct.pack('>I', 0xFFFFFFFF) + b'x'", "has 4,294,967,295 bytes, but the limit is 1,048,576"),
-        ("struct.pack('>I', 3) + b'{{{'", "does not fit the protocol"),
-        ("struct.pack('>I', 2) + b'{}'", "does not fit the protocol"),
-        ("struct.pack('>I', 2) + b'\\xff\\xfe'", "does not fit the protocol"),
-        ('struct.pack(\'>I\', 26) + b\'{"type":"exec","id":123456}\'[:26]', "does not fit the protocol"),
-        ("struct.pack('>I', 5000) + b'[' * 5000", "does not fit the protocol"),
+        ("struct.pack('>I', 3) + b'{{{'", "violates the protocol"),
+        ("struct.pack('>I', 2) + b'{}'", "violates the protocol"),
+        ("struct.pack('>I', 2) + b'\\xff\\xfe'", "violates the protocol"),
+        ('struct.pack(\'>I\', 26) + b\'{"type":"exec","id":123456}\'[:26]', "violates the protocol"),
+        ("struct.pack('>I', 5000) + b'[' * 5000", "violates the protocol"),
     ],
 )
 async def test_a_message_that_breaks_the_protocol_ends_the_script(
@@ -414,8 +414,8 @@ LIMITS = {
         "s = __import__('_signal'); s.signal(24, s.SIG_IGN)\n    while True: pass",
         "endless loop",
     ),
-    "steps": ("while True: flow.random()", "asked for more than 50 steps"),
-    "phases": ("while True: flow.phase('x')", "asked for more than 50 steps"),
+    "steps": ("while True: flow.random()", "called more than 50 steps"),
+    "phases": ("while True: flow.phase('x')", "called more than 50 steps"),
     "error output": (
         "while True: __import__('os').write(2, b'x' * 65536)",
         "bytes of error output",
@@ -430,7 +430,7 @@ LIMITS = {
     "no JSON": ("return object()", "TypeError"),
     "raises": ("return 1 / 0", "ZeroDivisionError: division by zero (line 2: return 1 / 0)"),
     "unknown agent": ("return await flow.agent('nobody', 'x')", "nobody"),
-    "empty prompt": ("return await flow.agent('general-purpose', '')", "does not fit the protocol"),
+    "empty prompt": ("return await flow.agent('general-purpose', '')", "violates the protocol"),
 }
 
 

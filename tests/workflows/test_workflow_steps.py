@@ -336,7 +336,7 @@ async def test_a_returned_value_must_fit_its_type(tmp_path: Path) -> None:
     ends: list[WorkflowEnded] = []
     async with RecordingModel().open(tmp_path) as session:
         session.subscribe(lambda event: ends.append(event) if isinstance(event, WorkflowEnded) else None)
-        with pytest.raises(WorkflowError, match="The value that lie returns does not fit its type"):
+        with pytest.raises(WorkflowError, match="The value that lie returns does not match its type"):
             await lie.run(session)
     assert [end.status for end in ends] == ["failed"]
 
@@ -408,7 +408,7 @@ async def test_a_workflow_that_loops_forever_is_ended(
             flow.random()
 
     async with RecordingModel().open(tmp_path) as session:
-        with pytest.raises(WorkflowError, match="asked for more than 50 steps"):
+        with pytest.raises(WorkflowError, match="called more than 50 steps"):
             await loop_forever.run(session)
 
 
@@ -507,7 +507,7 @@ async def test_a_file_that_is_edited_while_its_workflow_runs_is_noted_at_the_res
         session.subscribe(lambda event: notes.append(event.text) if isinstance(event, NoteAdded) else None)
         assert await load_workflow_file(path, "edit").resume(session) == "done: one done: three"
     assert model.prompts == ["one", "two", "three"]
-    assert any("changed since it ran" in note for note in notes)
+    assert any("has changed since it ran" in note for note in notes)
 
 
 @pytest.mark.spec("WFL-05")
@@ -612,7 +612,7 @@ async def test_a_step_in_another_event_loop_is_refused(tmp_path: Path) -> None:
         return await asyncio.to_thread(lambda: asyncio.run(flow.agent(editor, "a")))
 
     async with RecordingModel().open(tmp_path) as session:
-        with pytest.raises(WorkflowError, match="in another event loop than that of the workflow"):
+        with pytest.raises(WorkflowError, match="outside the event loop of the workflow"):
             await edit_in_thread.run(session)
 
 

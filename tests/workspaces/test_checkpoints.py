@@ -88,7 +88,7 @@ def test_files_changed_by_the_user_since_are_skipped_and_listed(project: Project
     report = project.checkpoints.undo_from_turn(1)
     assert project.read_files() == {"a": "a person", "made": "a person too"}
     assert report.removed == (project.root / "b",)
-    why = "somebody else changed it after the agent"
+    why = "somebody else changed it after the agent did"
     assert set(report.left_alone) == {
         UnrestoredFile(path=project.root / "a", why=why),
         UnrestoredFile(path=project.root / "made", why=why),

@@ -295,7 +295,7 @@ class RayBackend:
             try:
                 await files.store_checkpoint(launch.launch_args, bundle)
             except WorktreeError as error:
-                self._report(f"Work of {launch.launch_args.name} could not be stored: {error}")
+                self._report(f"The work of {launch.launch_args.name} could not be stored: {error}")
             orders.send(b'{"stored":true}')
 
     def _start_order_task(self, work: Coroutine[Any, Any, None]) -> None:

@@ -60,7 +60,7 @@ def _diff_request_tools(recorded: Sequence[RequestJson], requested: Sequence[Req
             yield f"the tool {name} differs:"
             yield from _diff_texts(_format_sorted_json(recorded_tools[name]), _format_sorted_json(tool))
     if recorded_tools == requested_tools and list(recorded_tools) != list(requested_tools):
-        yield "the tools are in another order:"
+        yield "the tools are in a different order:"
         yield from _diff_texts("\n".join(recorded_tools), "\n".join(requested_tools))
 
 

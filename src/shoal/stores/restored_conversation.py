@@ -180,7 +180,7 @@ def parse_transcript_lines(content: bytes) -> tuple[list[ParsedTranscriptLine], 
 
 
 def format_unreadable_lines_note(count: int) -> str:
-    return f"Lines that are not valid were skipped: {count}."
+    return f"Skipped invalid lines: {count}."
 
 
 def format_incomplete_line_note(size: int) -> str:

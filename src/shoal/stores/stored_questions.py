@@ -18,7 +18,7 @@ from shoal.wire.question_codec import is_matching_answer_type
 _QUESTION_TEXT = {
     "permission": "for permission.",
     "choice": "for a choice.",
-    "plan": "for the approval of the plan with that digest.",
+    "plan": "for approval of the plan with that digest.",
 }
 
 
@@ -48,7 +48,7 @@ class StoredQuestions(ABC):
         question = self._require_question(question_id)
         if not is_matching_answer_type(answer, question):
             raise StateFileError(
-                f"This answer does not fit the question {question_id!r}, which asks "
+                f"This answer does not match the question {question_id!r}, which asks "
                 + _QUESTION_TEXT[str(question.__struct_config__.tag)],
                 path=self.directory,
             )

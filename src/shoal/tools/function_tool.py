@@ -398,7 +398,7 @@ def _refuse_unusable_function(function: Any) -> None:
     """Raise `TypeError` for a class method, which has no class yet, and for a generator."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise TypeError(
-            f"@shoal.tool: {function.__qualname__} is a generator, and a call of a tool has one result. "
+            f"@shoal.tool: {function.__qualname__} is a generator, but a tool call has one result. "
             "Return a list instead of using `yield`."
         )
     first = next(iter(inspect.signature(function).parameters.values()), None)

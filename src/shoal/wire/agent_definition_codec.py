@@ -302,7 +302,7 @@ def _build_choice_parser(
     return parse_choice
 
 
-_AUTO_MODE_WARNING = "auto mode is not available, so the agent has the mode of its parent"
+_AUTO_MODE_WARNING = "auto mode is not available, so the agent has its parent's mode"
 
 
 def _parse_agent_permission_mode(value: Any) -> str:

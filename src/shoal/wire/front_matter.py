@@ -274,7 +274,7 @@ class _YamlNodeConverter:
         kind = node.tag.removeprefix("tag:yaml.org,2002:")
         node_type: str = getattr(node, "id", "")
         if node_type != _NODE_KINDS.get(kind, node_type):
-            raise self._build_error(f"the tag {node.tag} does not fit this value", node)
+            raise self._build_error(f"the tag {node.tag} does not match this value", node)
         match kind:
             case "map":
                 return {

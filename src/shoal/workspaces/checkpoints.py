@@ -148,7 +148,7 @@ class CheckpointStore:
             self._write_restored_content(path, target_digest, mode, state)
         if target_digest != changes[0].before:
             raise _FileUndoBlockedError(
-                "somebody else changed it after the agent"
+                "somebody else changed it after the agent did"
                 if target_digest == current_digest
                 else "it was restored to somebody else's version, not to the original"
             )

@@ -99,6 +99,6 @@ def _describe_unused_fields(definition: AgentDefinition) -> Iterable[str]:
     }
     if names := [name for name, value in fields.items() if value]:
         yield (
-            f"{definition.source}: the agent {definition.name} is the lead, which does not use its "
+            f"{definition.source}: as the lead, the agent {definition.name} does not use its "
             f"{', '.join(names)}."
         )

@@ -270,7 +270,7 @@ class InstructionReader:
             if len(file.text) > remaining:
                 self._note_omission(
                     file.path,
-                    f"with this file, all files together would exceed {self._max_chars:,} characters",
+                    f"the total of all files would exceed {self._max_chars:,} characters",
                 )
             else:
                 remaining -= len(file.text)

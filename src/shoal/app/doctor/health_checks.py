@@ -77,7 +77,7 @@ def _end_leftover_programs(home: Path) -> Iterator[DoctorDiagnostic]:
             area="home",
             name="programs",
             state="warn",
-            value=f"ended {programs} that a killed run had left running (pid {pids})",
+            value=f"stopped {programs} that a killed run had left running (pid {pids})",
         )
 
 

@@ -155,10 +155,9 @@ def explain_permission_unexpected(case: DoctorContext) -> Iterator[DoctorDiagnos
         )
     for question in view.questions.values():
         if isinstance(question.answer, DenyAnswer) and not denied:
-            decider = "a person" if question.answer.by == "person" else "policy, because nobody was present,"
-            yield case.make_diagnostic(
-                question.name, f"{decider} denied it: {question.answer.reason}", state="warn"
-            )
+            is_person = question.answer.by == "person"
+            denial = "a person denied it" if is_person else "Shoal denied it because nobody was present"
+            yield case.make_diagnostic(question.name, f"{denial}: {question.answer.reason}", state="warn")
     if not denied:
         yield case.make_diagnostic("refusals", "no call was refused in this run", state="none")
     kinds = dict.fromkeys(row.kind for row in view.iter_agent_rows() if row.id != LEAD_ID)

@@ -108,7 +108,7 @@ def explain_fork_not_taken(case: DoctorContext) -> Iterator[DoctorDiagnostic]:
     )
     yield case.make_diagnostic(
         "call",
-        "an Agent call forks only without subagent_type; otherwise it starts that agent",
+        "an Agent call forks only without subagent_type; otherwise it starts an agent of that type",
         state="none",
     )
     if case.run is not None:

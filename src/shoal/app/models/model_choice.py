@@ -291,7 +291,7 @@ def _check_available_models(name: str, model: str, settings: Settings) -> None:
     override = settings.foreign.models.overrides.get(model)
     for allowed in settings.foreign.models.available:
         if not _is_in_list(allowed, name, model, settings):
-            what = repr(name) if model in name else f"{model}, which {name!r} means"
+            what = repr(name) if model in name else f"{model}, which {name!r} stands for"
             raise _build_unavailable_error(allowed, what, model)
         if override and not _is_override_permitted(allowed, model, override, settings):
             raise _build_unavailable_error(allowed, f"{override!r}, which replaces {model}", model)

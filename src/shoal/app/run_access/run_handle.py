@@ -133,8 +133,8 @@ class RunHandle(Struct, frozen=True, kw_only=True):
             else f"on the machine {holder.host}, in process {holder.pid}"
         )
         raise StateFileError(
-            f"Session {self.session} runs {place}. Messages and commands reach it only there. Answer its "
-            f"questions from anywhere: shoal ask",
+            f"Session {self.session} runs {place}. Messages and commands reach it only there. You can "
+            f"answer its questions from anywhere: shoal ask",
             path=self.directory,
         )
 

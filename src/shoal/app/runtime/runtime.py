@@ -645,7 +645,7 @@ def _create_process_launcher(config: SessionConfig) -> tuple[GuardedProcessLaunc
     notes: tuple[str, ...] = ()
     if leftovers := end_leftover_processes(str(records)):
         programs = format_count_with_noun(len(leftovers), "program")
-        notes = (f"Ended {programs} that a killed run had left running.",)
+        notes = (f"Stopped {programs} that a killed run had left running.",)
     return GuardedProcessLauncher(config.options.clock, records), notes
 
 

@@ -76,8 +76,8 @@ def _describe_journal_damage(recovered: RecoveredSessionState, journal: str) -> 
     if count := recovered.unreadable.damaged_lines:
         yield (
             f"The journal {journal} is damaged: {count} of its lines cannot be read. Shoal uses the other "
-            "events. What these lines recorded is lost: it may be missing from the view, the cost and the "
-            "list of running agents."
+            "events. The events in the damaged lines are lost and may be missing from the view, the cost and "
+            "the list of running agents."
         )
     if recovered.unreadable.event_types:
         types = to_one_line(", ".join(recovered.unreadable.event_types))[:PREVIEW_LENGTH]

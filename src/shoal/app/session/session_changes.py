@@ -112,7 +112,7 @@ async def check_mcp_tool(session: Session, name: str) -> str | None:
             state = f"has these tools: {tools}" if status.status == "connected" else f"is {status.status}"
             return f"the MCP server {status.name} {state}{detail}"
     names = ", ".join(status.name for status in servers.list_statuses()) or "none"
-    return f"no MCP server of that name is configured. Servers: {names}"
+    return f"no MCP server with that name is configured. Servers: {names}"
 
 
 async def run_start_hooks_only(options: Options) -> tuple[str, ...]:

@@ -142,8 +142,8 @@ def edit_claude_json(path: Path, edit: Callable[[dict[str, Any]], T]) -> T:
     """
     if path.is_symlink():
         message = (
-            f"{path} is a symbolic link, so Shoal does not change it. Put the file itself there, or change "
-            f"{path.resolve()} by hand."
+            f"{path} is a symbolic link, so Shoal does not change it. Replace the link with the file, or "
+            f"change {path.resolve()} by hand."
         )
         raise SettingsError(message, path=path)
     if path.exists() and not path.is_file():

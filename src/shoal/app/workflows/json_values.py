@@ -78,7 +78,7 @@ def _is_same(value: Any, restored: Any) -> bool:
     if type(value) is not type(restored):
         return type(value) is int and type(restored) is float and value == restored
     if isinstance(value, set | frozenset):
-        raise _UnorderedError("a set has another order after a resume, so pass a sorted list")
+        raise _UnorderedError("a set may have a different order after a resume, so pass a sorted list")
     if isinstance(value, dict):
         # The order counts: the program may start a step for each key.
         has_same_keys = len(value) == len(restored) and all(map(_is_same, value, restored))

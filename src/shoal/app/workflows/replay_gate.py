@@ -127,8 +127,8 @@ class ReplayGate:
             return
         self._has_noted = True
         self._note(
-            f"The workflow {self._workflow} starts no new step yet. First, its program must ask again for "
-            f"step {missing.number} ({missing.path}), which finished before. Shoal waits at most "
+            f"The workflow {self._workflow} starts no new steps yet: its program must first call "
+            f"step {missing.number} ({missing.path}), which already finished. Shoal waits at most "
             f"{PATIENCE_SECONDS:g} s."
         )
 
@@ -175,7 +175,9 @@ class ReplayGate:
 
     def _describe_input_difference(self, recorded: StepRecord, requested: RequestedStep) -> list[str]:
         if recorded.digest == requested.digest:
-            return ["  The input is the same; the phase, the functions, the agent's name or the kind differ."]
+            return [
+                "  The input is the same; the phase, the functions, the agent's name or the kind differs."
+            ]
         before = self._log.resolve_input(recorded)
         # The preview of a step without stored parts is all that is known.
         return describe_difference(before, split_input(requested.given)) if before else []

@@ -350,7 +350,7 @@ class StepRunner:
         if self._log.release_results_after(number):
             self._runtime.events.note(
                 f"Step {number} of the workflow {self.workflow} failed in an earlier run but succeeded "
-                "this time. Stored results of later steps are reused only if the program requests the same "
+                "this time. Stored results of later steps are reused only if the program calls the same "
                 "steps again."
             )
 

@@ -55,7 +55,7 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
         if unsupported:
             raise TypeError(
                 f"@shoal.workflow: {self.name} takes any number of arguments as {unsupported[0]!r}. Name "
-                "each parameter, because the arguments are stored."
+                "each parameter: Shoal stores arguments by name."
             )
         self._check_returned_type()
 

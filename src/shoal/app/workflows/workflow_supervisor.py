@@ -281,8 +281,8 @@ class WorkflowSupervisor:
         """Tell the user that the program differs from the one that ran before."""
         if record.started.digest != digest:
             self.agents.runtime.events.note(
-                f"The file of the workflow {record.started.workflow} changed since it ran. All its finished "
-                "steps must still match."
+                f"The file of the workflow {record.started.workflow} has changed since it ran. All its "
+                "finished steps must still match."
             )
 
 

@@ -40,7 +40,7 @@ _CHECKS = {
         SELECT session FROM (SELECT session, position, lag(position + length(line), 1, 0::bigint)
         OVER (PARTITION BY session ORDER BY position) AS expected FROM shoal.journal_lines) AS lines
         WHERE position <> expected GROUP BY session""",
-    "a journal's size differs from the size that its session stores": """
+    "a journal's size differs from the size stored with its session": """
         SELECT id FROM shoal.sessions WHERE journal_size <> coalesce(
         (SELECT sum(length(line)) FROM shoal.journal_lines WHERE session = id), 0)""",
     "a transcript has a gap": """
@@ -50,7 +50,7 @@ _CHECKS = {
         SELECT board || ' ' || number FROM shoal.tasks AS task WHERE status <> 'deleted'
         AND open_blockers <> (SELECT count(*) FROM shoal.tasks AS blocker WHERE blocker.board = task.board
         AND blocker.number = ANY(task.blocked_by) AND blocker.status NOT IN ('completed', 'deleted'))""",
-    "a task is not known to its blocker": """
+    "a blocker does not list a task that it blocks": """
         SELECT task.board || ' ' || task.number FROM shoal.tasks AS task JOIN shoal.tasks AS blocker
         ON blocker.board = task.board AND blocker.number = ANY(task.blocked_by)
         WHERE task.status <> 'deleted' AND blocker.status <> 'deleted'

@@ -397,7 +397,7 @@ def _find_mcp_tool_limit_problem(
 ) -> str | None:
     if name in listed:
         other = listed[name].name
-        return f"its tool {tool.name!r} is ignored: {other!r} has the same name here, {name}."
+        return f"its tool {tool.name!r} is ignored: {other!r} has the same name in Shoal ({name})."
     if len(listed) >= MAX_TOOLS:
         return f"it has more than {MAX_TOOLS} tools; Shoal ignores the rest."
     if len(encode_json(tool.input_schema)) > MAX_SCHEMA_CHARACTERS:

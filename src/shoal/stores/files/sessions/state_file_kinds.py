@@ -181,7 +181,7 @@ STATE_FILE_KINDS = (
         directory=_OWN_TEAM,
         file="creator",
         shape="text",
-        used="The directory of the run shows that Shoal leads the team.",
+        used="The run's directory also shows that Shoal leads the team.",
         is_set_aside=True,
     ),
     StateFileKind(

@@ -274,7 +274,9 @@ class FileRosterStore:
         for rejected in found.rejected:
             if (name, rejected.reason) not in self._reported:
                 self._reported.add((name, rejected.reason))
-                self._report_problem(f"A member of the team {name} cannot be read: {rejected.reason}.")
+                self._report_problem(
+                    f"The roster entry of a member of {name} cannot be read: {rejected.reason}."
+                )
         return found
 
     def _replace_damaged_roster(
@@ -288,13 +290,15 @@ class FileRosterStore:
         copy = self._read_roster_copy(name)
         if copy is None:
             self._report_problem(
-                f"{headline} There is no good copy, so the list of members is lost. The mail and the tasks "
-                f"of the team are kept."
+                f"{headline} There is no good copy, so the list of members is lost. The team's mail and "
+                f"tasks are kept."
             )
             return None
         directory.replace_file(ROSTER_FILE, copy.content)
         self._cached_files[name] = copy
-        self._report_problem(f"{headline} Shoal uses its last good copy instead. Nothing else is lost.")
+        self._report_problem(
+            f"{headline} Shoal uses its last good copy instead. The team's mail and tasks are kept."
+        )
         return copy
 
     def _read_roster_copy_for_view(
