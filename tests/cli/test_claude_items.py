@@ -553,3 +553,11 @@ async def test_agents_and_skills_that_cannot_start_are_not_listed_as_used(
     items = await list_items(shoal)
     assert {items["three.md", "agent three"], items["SKILL.md", "skill ok"]} == {"used"}
     assert items["SKILL.md", "skill fork"] == "used"
+
+
+async def test_a_broken_name_stays_on_the_line_of_its_item(shoal: ShoalProgram, home: Path) -> None:
+    (home / "agents").mkdir()
+    (home / "agents/odd.md").write_text("---\nname: odd\n: : [\n---\nx\n")
+    ran = await shoal("doctor", "--claude")
+    (line,) = [line for line in ran.text.splitlines() if "not used    agent odd" in line]
+    assert "is not a valid name" in line

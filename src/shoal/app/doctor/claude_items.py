@@ -540,7 +540,7 @@ def _list_definition_problems(
     noun: str, problems: Iterable[DefinitionProblem], unused_parts: Iterable[str]
 ) -> Iterator[ClaudeItem]:
     for problem in problems:
-        item = f"{noun} {problem.name}"
+        item = f"{noun} {escape_filename(problem.name)}"
         yield ClaudeItem(
             file=str(problem.source.path or problem.source), item=item, use="not used", advice=str(problem)
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -88,9 +88,9 @@ def _find_refused_model(settings: Settings) -> Iterator[StartRefusal]:
     if (name := settings.models.main) is None:
         return
     pair = find_plan_mode_names(name, settings)
-    names = (name,) if pair is None else (pair.other,)
+    names = [name if pair is None else pair.other]
     if pair is not None and find_unavailable_reason(pair.planning, settings) is None:
-        names = (*names, pair.planning)
+        names.append(pair.planning)
     try:
         asyncio.run(_choose_models(names, settings))
     except UnknownModel as error:
@@ -101,7 +101,7 @@ def _find_refused_model(settings: Settings) -> Iterator[StartRefusal]:
                     yield StartRefusal(document.name, ".".join(keys), str(error))
 
 
-async def _choose_models(names: tuple[str, ...], settings: Settings) -> None:
+async def _choose_models(names: Sequence[str], settings: Settings) -> None:
     for name in names:
         try:
             await _choose_and_close(name, settings)
