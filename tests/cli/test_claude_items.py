@@ -469,10 +469,12 @@ async def test_the_parts_of_plugins_and_those_that_are_not_enabled_are_listed(
     hook = [{"hooks": [{"type": "command", "command": "true"}]}]
     write_json(root / "hooks/hooks.json", {"hooks": {"PreToolUse": hook, "MessageDisplay": hook}})
     write_json(root / ".mcp.json", {"mcpServers": {"web": {"command": "true"}}})
+    write_json(root / ".lsp.json", {"go": {"command": "gopls"}})
     names = {
         "skills/tidy/SKILL.md": "name: tidy\n",
         "commands/sweep.md": "",
         "agents/maid.md": "name: maid\n",
+        "output-styles/terse.md": "name: Terse\n",
     }
     for path, name in names.items():
         (root / path).parent.mkdir(parents=True)
@@ -491,6 +493,8 @@ async def test_the_parts_of_plugins_and_those_that_are_not_enabled_are_listed(
         "skill broom:tidy": "used",
         "command broom:sweep": "used",
         "agent broom:maid": "used",
+        "output style broom:Terse": "used",
+        "file": "not used",
     }
 
 

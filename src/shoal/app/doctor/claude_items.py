@@ -560,6 +560,9 @@ def _list_plugin_items(settings: Settings, plugins: PluginSet) -> Iterator[Claud
         yield from _list_hook_items(settings, document, document.raw["hooks"])
     for plugin in plugins.all:
         yield ClaudeItem(file=str(plugin.root), item=f"plug-in {plugin.name}", use="used")
+        if (path := plugin.root / ".lsp.json").is_file():
+            advice = "Shoal starts no language servers"
+            yield ClaudeItem(file=str(path), item="file", use="not used", advice=advice)
     for plugin in plugins.untrusted:
         item = f"plug-in {plugin.name}"
         yield ClaudeItem(file=str(plugin.root), item=item, use="not used", advice=_TRUST_ADVICE)
@@ -643,7 +646,7 @@ def _list_output_style_items(
     settings: Settings, cwd: Path, styles: Sequence[tuple[str, Path]]
 ) -> Iterator[ClaudeItem]:
     chosen = choose_output_style(settings, cwd, styles).name
-    for file in list_output_style_files(settings, cwd):
+    for file in list_output_style_files(settings, cwd, styles):
         use: KeyUse = "not used" if file.problem else "used"
         advice = file.problem or ("" if file.name == chosen else "choose it with outputStyle")
         yield ClaudeItem(file=str(file.path), item=f"output style {file.name}", use=use, advice=advice)
