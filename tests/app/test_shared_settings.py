@@ -307,6 +307,8 @@ async def test_the_lead_gets_effort_skills_and_initial_prompt_of_its_agent(proje
     write_reader(home, "effort: high\nskills: [census]\ninitialPrompt: Look around first.\n")
     (home / "skills/census").mkdir(parents=True)
     (home / "skills/census/SKILL.md").write_text("---\nname: census\ndescription: d\n---\nCount all.\n")
+    with (home / "skills/census/SKILL.md").open("a") as file:
+        file.write("In ${CLAUDE_SKILL_DIR} of ${CLAUDE_SESSION_ID}: $ARGUMENTS.\n")
     lines: list[ModelRequest] = []
 
     def reply(request: ModelRequest) -> str:
@@ -322,6 +324,7 @@ async def test_the_lead_gets_effort_skills_and_initial_prompt_of_its_agent(proje
     assert lines[0].thinking_tokens == 16_384
     for request in lines:
         text = str(request.messages)
+        assert f"In {home / 'skills/census'} of {first}: ." in text
         assert text.count("Look around first.") == text.count("Count all.") == 1
         assert text.index("Look around first.") < text.index("Count all.") < text.index("go")
     (home / "skills/census/SKILL.md").unlink()

@@ -18,6 +18,7 @@ from agent_scripts import call_tool, run_all_turns, script_agents, spawn_agent
 from server_scripts import run_provider
 from session_helpers import list_agent_starts, list_lead_results, open_session
 from shoal.core.conversation.tools import ToolOutput
+from shoal.core.errors import SettingsError
 from shoal.models.messages_stream import MessagesApiReplyAssembler
 from shoal.models.model_errors import ModelRequestTarget
 from shoal.testing import chat_server, make_tool_call, responses_server
@@ -82,6 +83,14 @@ async def test_a_project_cannot_choose_where_searches_go(tmp_path: Path) -> None
     (tmp_path / ".claude" / "settings.json").write_text(json.dumps(settings))
     async with open_session(tmp_path, script_agents(lead=["done"])) as session:
         assert "WebSearch" not in session.agent.tools
+
+
+@pytest.mark.spec("CMP-110")
+async def test_a_search_that_is_neither_a_tool_nor_a_url_is_refused(tmp_path: Path) -> None:
+    model = script_agents(lead=["done"])
+    with pytest.raises(SettingsError, match=r"shoal\.web_search: expected provider, .* got 'searx'"):
+        async with open_session(tmp_path, model, shoal_settings={"web_search": "searx"}):
+            pass
 
 
 @pytest.mark.spec("CMP-110")

@@ -437,6 +437,8 @@ async def test_the_switch_of_the_sandbox_is_listed_as_used_only_where_it_has_an_
         ({"permissions": {"deny": ["Read(x)", "bash(rm:*)"]}}, "permissions.deny"),
         ({"permissions": {"ask": ["bash(rm:*)"]}}, "permissions.ask"),
         ({"model": "opus", "availableModels": ["sonnet"]}, "model"),
+        ({"env": {"CLAUDE_CODE_USE_BEDROCK": "1"}}, "env.CLAUDE_CODE_USE_BEDROCK"),
+        ({"model": "opusplan", "env": {"CLAUDE_CODE_USE_VERTEX": "1"}}, "env.CLAUDE_CODE_USE_VERTEX"),
         ({"env": {"ANTHROPIC_MODEL": "gpt:foo"}}, "env.ANTHROPIC_MODEL"),
         ({"sandbox": {"enabled": True, "filesystem": {"denyRead": ["/"]}}}, "sandbox"),
     ],
@@ -467,10 +469,12 @@ async def test_the_parts_of_plugins_and_those_that_are_not_enabled_are_listed(
     hook = [{"hooks": [{"type": "command", "command": "true"}]}]
     write_json(root / "hooks/hooks.json", {"hooks": {"PreToolUse": hook, "MessageDisplay": hook}})
     write_json(root / ".mcp.json", {"mcpServers": {"web": {"command": "true"}}})
+    write_json(root / ".lsp.json", {"go": {"command": "gopls"}})
     names = {
         "skills/tidy/SKILL.md": "name: tidy\n",
         "commands/sweep.md": "",
         "agents/maid.md": "name: maid\n",
+        "output-styles/terse.md": "name: Terse\n",
     }
     for path, name in names.items():
         (root / path).parent.mkdir(parents=True)
@@ -489,6 +493,8 @@ async def test_the_parts_of_plugins_and_those_that_are_not_enabled_are_listed(
         "skill broom:tidy": "used",
         "command broom:sweep": "used",
         "agent broom:maid": "used",
+        "output style broom:Terse": "used",
+        "file": "not used",
     }
 
 
@@ -516,3 +522,46 @@ async def test_an_agent_with_untrusted_hooks_is_listed_as_not_used(
     hooks = 'hooks:\n  PreToolUse:\n    - hooks:\n        - type: command\n          command: "true"\n'
     file.write_text(f"---\nname: rev\ndescription: d\n{hooks}---\nReview.\n")
     assert (await list_items(shoal))["rev.md", "agent rev"] == "not used"
+
+
+async def test_a_model_that_the_start_replaces_is_not_listed_as_refused(
+    shoal: ShoalProgram, home: Path
+) -> None:
+    write_json(home / "settings.json", {"model": "opusplan", "availableModels": ["sonnet", "haiku"]})
+    ran = await shoal("doctor", "--claude")
+    assert (ran.code, "refused" in ran.text) == (0, False)
+    assert (await list_items(shoal))["settings.json", "model"] == "used"
+
+
+async def test_a_state_file_that_cannot_be_read_is_listed(shoal: ShoalProgram, home: Path) -> None:
+    (home / ".claude.json").write_text("{broken")
+    ran = await shoal("doctor", "--claude")
+    assert f"not used    file  → Cannot read {home / '.claude.json'}, so its MCP servers" in ran.text
+
+
+async def test_agents_and_skills_that_cannot_start_are_not_listed_as_used(
+    shoal: ShoalProgram, home: Path
+) -> None:
+    (home / "agents").mkdir()
+    for name, field in (("one", "mcpServers: [gone]"), ("two", "skills: [gone]"), ("three", "skills: [ok]")):
+        text = f"---\nname: {name}\ndescription: d\n{field}\n---\nx\n"
+        (home / f"agents/{name}.md").write_text(text)
+    for name, field in (("ok", ""), ("lost", "context: fork\nagent: gone\n"), ("fork", "context: fork\n")):
+        (home / f"skills/{name}").mkdir(parents=True)
+        text = f"---\nname: {name}\ndescription: d\n{field}---\nx\n"
+        (home / f"skills/{name}/SKILL.md").write_text(text)
+    ran = await shoal("doctor", "--claude")
+    assert "not used    agent one  → no MCP server named 'gone' is configured" in ran.text
+    assert "not used    agent two  → there is no skill 'gone'" in ran.text
+    assert "not used    skill lost  → there is no agent 'gone'" in ran.text
+    items = await list_items(shoal)
+    assert {items["three.md", "agent three"], items["SKILL.md", "skill ok"]} == {"used"}
+    assert items["SKILL.md", "skill fork"] == "used"
+
+
+async def test_a_broken_name_stays_on_the_line_of_its_item(shoal: ShoalProgram, home: Path) -> None:
+    (home / "agents").mkdir()
+    (home / "agents/odd.md").write_text("---\nname: odd\n: : [\n---\nx\n")
+    ran = await shoal("doctor", "--claude")
+    (line,) = [line for line in ran.text.splitlines() if "not used    agent odd" in line]
+    assert "is not a valid name" in line

@@ -170,7 +170,7 @@ async def test_a_denied_call_names_the_rule_to_type(shoal: ShoalProgram, project
         shoal.use_server(server)
         ran = await shoal("-p", "make x", "--model", MODEL)
         assert "nobody can answer the permission question: Bash, Write." in ran.err
-        flag, rules = shlex.split(ran.err.partition("Allow it with ")[2].partition(", or")[0])
+        flag, rules = shlex.split(ran.err.partition("Allow them with ")[2].partition(", or")[0])
         again = await shoal("-p", "make x", "--model", MODEL, flag, rules)
     assert (project / "x").exists()
     assert (project / "a.py").exists()

@@ -325,6 +325,25 @@ async def test_a_hook_waits_for_the_server_of_its_tool(tmp_path: Path) -> None:
     assert (tmp_path / "made").exists()
 
 
+@pytest.mark.spec("CMP-110", "CMP-111")
+@pytest.mark.needs("mcp")
+async def test_a_search_waits_for_the_server_of_its_tool(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    servers = {"slow": make_rogue_config("slow", str(pipe))}
+    settings = {"mcpServers": servers, "shoal": {"web_search": "mcp__slow__echo"}}
+    (get_home() / "settings.json").write_text(json.dumps(settings))
+
+    def search(_: ModelRequest) -> Any:
+        Thread(target=pipe.write_text, args=("go",)).start()
+        return call_tool("WebSearch", query="tides")
+
+    model = script_agents(lead=[search, "done"])
+    async with shoal.open(cwd=tmp_path, model=model, skip_permissions=True) as session:
+        await run_all_turns(session)
+    assert str(pipe) in list_result_texts(session)[0]  # what the server answers
+
+
 @pytest.mark.spec("CMP-086")
 @pytest.mark.needs("mcp")
 async def test_the_timeout_of_a_server_limits_its_calls(tmp_path: Path) -> None:

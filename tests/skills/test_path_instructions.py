@@ -52,6 +52,35 @@ async def test_rules_are_read_at_the_start_and_those_about_paths_with_a_matching
     assert (requests[2].count("TYPED RULE"), requests[3].count("TYPED RULE")) == (1, 1)
 
 
+@pytest.mark.spec("CMP-065")
+async def test_the_rules_of_a_subdirectory_come_with_the_first_file_that_they_are_about(
+    project: Path, home: Path
+) -> None:
+    write_file(project / "web/.claude/rules/all.md", "WEB RULE")
+    write_file(project / "web/.claude/rules/typed.md", '---\npaths: "src/*.ts"\n---\nTYPED RULE')
+    plain, typed = write_file(project / "web/a.txt", "x"), write_file(project / "web/src/b.ts", "x")
+    script = RecordingScript(lead=[read_call(plain, 1), read_call(typed, 2), read_call(typed, 3), "done"])
+    async with open_session(project, script.model) as session:
+        await run_all_turns(session, "go")
+    texts = [join_conversation(request) for request in script.requests]
+    assert [text.count("WEB RULE") for text in texts] == [0, 1, 1, 1]
+    assert [text.count("TYPED RULE") for text in texts] == [0, 0, 1, 1]
+
+
+@pytest.mark.spec("CMP-066")
+async def test_a_mentioned_file_brings_the_instructions_about_it(project: Path, home: Path) -> None:
+    write_file(project / "lib/CLAUDE.md", "LIB WORDS")
+    write_file(project / ".claude/rules/typed.md", '---\npaths: "lib/*.ts"\n---\nTYPED RULE')
+    write_file(project / "lib/a.ts", "x")
+    script = RecordingScript(lead=["done"])
+    async with open_session(project, script.model) as session:
+        await run_all_turns(session, "explain @lib/a.ts")
+        await run_all_turns(session, "again @lib/a.ts")
+    first, second = (join_conversation(request) for request in script.requests)
+    assert (first.count("LIB WORDS"), first.count("TYPED RULE")) == (1, 1)
+    assert (second.count("LIB WORDS"), second.count("TYPED RULE")) == (1, 1)
+
+
 @pytest.mark.spec("CMP-066")
 @in_every_position
 async def test_the_instructions_of_a_subdirectory_come_with_the_first_file_there(

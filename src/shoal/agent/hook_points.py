@@ -121,7 +121,7 @@ async def run_post_tool_hooks(
 
 
 async def add_path_instructions(agent: AgentRunner) -> None:
-    """Add the instructions about files that the agent has used since the last tool round."""
+    """Add the instructions about files that the agent has used since the last time."""
     if agent.context.path_instructions is None:
         return
     text, files = agent.context.path_instructions.take_new_text()
@@ -169,6 +169,7 @@ async def _add_mentions(agent: AgentRunner, message: Message, by: MessageAuthor)
         return
     if (mentioned := await agent.context.read_mentions(agent, message)) is not None:
         await agent.receive_message(mentioned, by="runtime")
+        await add_path_instructions(agent)
 
 
 async def add_inbox_item_after_hooks(agent: AgentRunner, item: InboxItem) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
 from shoal.agent.agent_runner import AgentRunner
@@ -13,7 +13,7 @@ from shoal.core.budgets.usage import ModelCard
 from shoal.core.conversation.messages import user_message
 from shoal.core.conversation.model_requests import ModelRequest, WebSearchOptions
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
-from shoal.core.errors import BudgetExhausted, ModelError
+from shoal.core.errors import BudgetExhausted, ModelError, SettingsError
 from shoal.core.extensions.mcp_servers import MCP_PREFIX
 from shoal.core.ids import AgentId
 from shoal.models.catalogue import select_openai_api
@@ -27,19 +27,31 @@ _OPENAI_PROVIDERS = ("openai", "openai-responses")
 
 
 def create_web_search_tools(
-    settings: Settings, card: ModelCard, find_agent: Callable[[AgentId], AgentRunner]
+    settings: Settings,
+    card: ModelCard,
+    find_agent: Callable[[AgentId], AgentRunner],
+    wait_for_servers: Callable[[], Awaitable[None]],
 ) -> tuple[Tool, ...]:
-    """Return the tool, or nothing if nothing can answer it."""
+    """Return the tool, or nothing if nothing can answer it.
+
+    `wait_for_servers` returns when no MCP server is connecting. Raises `SettingsError`.
+    """
     choice = settings.own.web_search or (PROVIDER if _has_provider_search(settings, card) else "")
     backend: WebSearchBackend
     if choice == PROVIDER:
         backend = _ProviderSearch(find_agent, settings)
     elif choice.startswith(MCP_PREFIX):
-        backend = _McpToolSearch(choice, find_agent)
+        backend = _McpToolSearch(choice, find_agent, wait_for_servers)
     elif choice.startswith(("https://", "http://")):
         from shoal.tools.search_service import HttpSearchService
 
         backend = HttpSearchService(choice, settings.environ)
+    elif choice:
+        origin = settings.find_setting_origin("shoal.web_search")
+        raise SettingsError(
+            f"{origin}: shoal.web_search: expected provider, the name of an MCP tool or a URL, "
+            f"got {choice!r}."
+        )
     else:
         return ()
     return (build_web_search_tool(backend),)
@@ -98,15 +110,23 @@ class _ProviderSearch:
 class _McpToolSearch:
     """Passes the query to a tool of an MCP server."""
 
-    def __init__(self, name: str, find_agent: Callable[[AgentId], AgentRunner]) -> None:
+    def __init__(
+        self,
+        name: str,
+        find_agent: Callable[[AgentId], AgentRunner],
+        wait_for_servers: Callable[[], Awaitable[None]],
+    ) -> None:
         self._name = name
         self._find_agent = find_agent
+        self._wait_for_servers = wait_for_servers
 
     async def search(self, query: WebSearchQuery, context: ToolContext) -> ToolOutput:
         if query.is_restricted:
             return create_tool_error_output(format_session_notice("search_domains", tool=self._name))
         agent = self._find_agent(AgentId(context.agent.agent))
-        found = agent.environment.session_tools.get(self._name)
-        if found is None:
+        tools = agent.environment.session_tools
+        if self._name not in tools:
+            await self._wait_for_servers()
+        if (found := tools.get(self._name)) is None:
             return create_tool_error_output(format_session_notice("search_tool_missing", tool=self._name))
         return await found.run({"query": query.text}, context)

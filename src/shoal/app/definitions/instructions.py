@@ -151,7 +151,7 @@ def load_instructions(
     for directory in reversed(directories):
         reader.read_directory(directory, sources)
         if sources is None or "project" in sources:
-            reader.read_rules_directory(directory / ".claude" / _RULES_DIRECTORY, "project", base=directory)
+            reader.read_project_rules(directory)
     return reader.fit_files_to_size_limit()
 
 
@@ -190,6 +190,10 @@ class InstructionReader:
         for name in _PROJECT_FILE_NAMES:
             if sources is None or ("local" if ".local." in name else "project") in sources:
                 self.read_file_with_imports(directory / name, "project")
+
+    def read_project_rules(self, directory: Path) -> None:
+        """Read the rules of one directory of the project."""
+        self.read_rules_directory(directory / ".claude" / _RULES_DIRECTORY, "project", base=directory)
 
     def read_rules_directory(self, directory: Path, owner: str, *, base: Path) -> None:
         """Read the rules below a directory; those about some files are only listed."""

@@ -47,7 +47,7 @@ class ChosenOutputStyle(Struct, frozen=True, kw_only=True):
 
 
 class OutputStyleFile(Struct, frozen=True, kw_only=True):
-    """File of the project or the home that defines a style."""
+    """File of the project, the home or a plug-in that defines a style."""
 
     path: Path
     name: str
@@ -97,8 +97,10 @@ def _iter_plugin_styles(plugins: Sequence[tuple[str, Path]], notes: list[str]) -
                 yield replace(style, name=f"{namespace}:{style.name}")
 
 
-def list_output_style_files(settings: Settings, cwd: Path) -> Iterator[OutputStyleFile]:
-    """Yield the files of the project and the home, highest precedence first."""
+def list_output_style_files(
+    settings: Settings, cwd: Path, plugins: Sequence[tuple[str, Path]] = ()
+) -> Iterator[OutputStyleFile]:
+    """Yield the files of the project, the home and plug-ins, highest precedence first."""
     usable, names = {*_iter_style_files(settings.home, cwd)}, {DEFAULT_STYLE}
     for path in dict.fromkeys((*_iter_project_files(cwd), *_list_style_files(settings.home))):
         notes: list[str] = []
@@ -111,6 +113,13 @@ def list_output_style_files(settings: Settings, cwd: Path) -> Iterator[OutputSty
             problem = "another style with this name takes precedence" if style.name.lower() in names else ""
             names.add(style.name.lower())
         yield OutputStyleFile(path=path, name=path.stem if style is None else style.name, problem=problem)
+    for namespace, directory in plugins:
+        for path in sorted(directory.glob("*.md")):
+            notes = []
+            style = _load_style_file(path, notes)
+            name = path.stem if style is None else style.name
+            problem = "" if style is not None else notes[0] if notes else "it is empty"
+            yield OutputStyleFile(path=path, name=f"{namespace}:{name}", problem=problem)
 
 
 def _iter_style_files(home: Path, cwd: Path) -> Iterator[Path]:

@@ -53,6 +53,7 @@ class AgentPathInstructions:
         self._used_files: list[str] = []
         self._checked_directories: set[str] = set()
         self._delivered: set[Path] = set()
+        self._rules = {rule.path: rule for rule in shared.loaded.rules}
 
     def add_used_file(self, path: str) -> None:
         self._used_files.append(path)
@@ -82,6 +83,7 @@ class AgentPathInstructions:
         """Count everything as delivered that the agent whose conversation this one continues has received."""
         self._checked_directories |= other._checked_directories
         self._delivered |= other._delivered
+        self._rules |= other._rules
 
     def _read_directories_of(self, file: str) -> tuple[InstructionFile, ...]:
         root = os.path.realpath(self._workspace.root)
@@ -96,10 +98,11 @@ class AgentPathInstructions:
                 self._checked_directories.add(str(directory))
                 reader = reader or self._create_reader("nested_traversal")
                 reader.read_directory(directory)
+                reader.read_project_rules(directory)
         return () if reader is None else self._deliver_files(reader)
 
     def _read_rules_about(self, file: str) -> tuple[InstructionFile, ...]:
-        rules = [rule for rule in self._shared.loaded.rules if rule.path not in self._delivered]
+        rules = [rule for rule in self._rules.values() if rule.path not in self._delivered]
         if not rules:
             return ()
         reader = self._create_reader("path_glob_match")
@@ -129,13 +132,14 @@ class AgentPathInstructions:
             reason=reason,
         )
         reader.skip_files(each.path for each in shared.loaded.files)
-        reader.skip_files(self._delivered - {each.path for each in shared.loaded.rules})
+        reader.skip_files(self._delivered - self._rules.keys())
         return reader
 
     def _deliver_files(self, reader: InstructionReader) -> tuple[InstructionFile, ...]:
-        files = reader.fit_files_to_size_limit().files
-        self._delivered |= {each.path for each in files}
-        return files
+        found = reader.fit_files_to_size_limit()
+        self._rules |= {rule.path: rule for rule in found.rules}
+        self._delivered |= {each.path for each in found.files}
+        return found.files
 
 
 def describe_instruction_file(file: InstructionFile) -> DeliveredInstructionFile:

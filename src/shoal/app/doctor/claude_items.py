@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from shoal.app.definitions.agent_catalog import load_agent_catalog
+from shoal.app.definitions.agent_catalog import AgentCatalog, load_agent_catalog
 from shoal.app.definitions.agent_files import DefinitionText, read_definition_text
 from shoal.app.definitions.agent_trust import find_project_escalations, is_agent_trusted
 from shoal.app.definitions.installed_plugins import find_enabled_plugin_ids, list_installed_plugin_ids
@@ -31,7 +31,7 @@ from shoal.app.hooks.hook_sources import (
     parse_document_hooks,
 )
 from shoal.app.reports.permission_report import create_permission_engine
-from shoal.app.settings.claude_json import find_claude_json, list_top_keys
+from shoal.app.settings.claude_json import find_claude_json, list_top_keys, read_claude_json
 from shoal.app.settings.claude_keys import CLAUDE_KEYS, KeyUse, find_claude_key, iter_document_keys
 from shoal.app.settings.foreign_settings import is_sandbox_key_enabled
 from shoal.app.settings.managed_switches import PLUGIN_ONLY_KEY, SWITCHES, is_plugin_only
@@ -45,7 +45,7 @@ from shoal.app.settings.settings import (
     load_settings,
     resolve_shoal_home,
 )
-from shoal.app.skills.skill_catalog import SkillCatalog, load_skills
+from shoal.app.skills.skill_catalog import SkillAndCommandLibrary, SkillCatalog, load_skills
 from shoal.app.skills.skill_policy import SkillPolicy, load_skill_policy
 from shoal.core.agents.agent_definitions import (
     AgentDefinition,
@@ -53,8 +53,8 @@ from shoal.core.agents.agent_definitions import (
     DefinitionSource,
     select_definition_tools,
 )
-from shoal.core.errors import SettingsError
-from shoal.core.extensions.mcp_servers import MCP_PREFIX, format_mcp_tool_prefix
+from shoal.core.errors import InvalidAgentDefinition, SettingsError, UnknownAgentType, UnknownSkill
+from shoal.core.extensions.mcp_servers import MCP_PREFIX, format_mcp_tool_prefix, matches_mcp_server_pattern
 from shoal.core.names import TOOL_NAMES
 from shoal.core.text.filenames import escape_filename
 from shoal.core.text.name_suggestions import find_similar_names
@@ -170,8 +170,7 @@ def list_claude_items(environ: Mapping[str, str], cwd: Path, *, given: str | Non
         ),
         *_list_mcp_server_items(settings, cwd, plugins),
         *_list_left_out_items(settings, cwd),
-        *_list_agent_items(settings, cwd, plugins),
-        *_list_skill_items(settings, cwd, plugins),
+        *_list_definition_items(settings, cwd, plugins),
         *_list_plugin_items(settings, plugins),
         *_list_instruction_items(settings, instructions),
         *_list_nested_instruction_items(settings, cwd, is_hidden, instructions),
@@ -402,6 +401,8 @@ def _list_left_out_items(settings: Settings, cwd: Path) -> Iterator[ClaudeItem]:
             name = each.document.name
             yield ClaudeItem(file=name, item=each.key, use="not used", advice=_TRUST_ADVICE)
     path = find_claude_json(settings.home)
+    for problem in read_claude_json(settings.home, cwd).problems:
+        yield ClaudeItem(file=str(path), item="file", use="not used", advice=problem)
     for item in settings.findings.unused_items:
         if path is not None and item.location == str(path):
             yield ClaudeItem(file=item.location, item=item.name, use="not used", advice=item.reason)
@@ -411,17 +412,27 @@ def _list_left_out_items(settings: Settings, cwd: Path) -> Iterator[ClaudeItem]:
             yield ClaudeItem(file=str(path), item=key, use="not used", advice=advice)
 
 
-def _list_agent_items(settings: Settings, cwd: Path, plugins: PluginSet) -> Iterator[ClaudeItem]:
+def _list_definition_items(settings: Settings, cwd: Path, plugins: PluginSet) -> Iterator[ClaudeItem]:
+    library = load_skills(cwd=cwd, home=settings.home)
+    library.add_plugins(plugins)
     catalog = load_agent_catalog(cwd=cwd, home=settings.home, plugins=plugins.list_agent_dirs())
-    is_locked = is_plugin_only(settings.documents, "agents")
     found = load_mcp_servers(settings, cwd=cwd, plugins=plugins.build_mcp_documents())
     servers = [server.name for server in (*found.servers, *found.disabled, *found.untrusted)]
+    yield from _list_agent_items(settings, cwd, catalog, library.skills, servers)
+    yield from _list_skill_items(settings, library, catalog)
+
+
+def _list_agent_items(
+    settings: Settings, cwd: Path, catalog: AgentCatalog, skills: SkillCatalog, servers: Sequence[str]
+) -> Iterator[ClaudeItem]:
+    is_locked = is_plugin_only(settings.documents, "agents")
     for definition in catalog.all():
         source = definition.source
         if source.kind != "builtin":
             reason = _PLUGIN_ONLY_ADVICE if is_locked and source.kind in ("user", "project") else ""
             if definition.hooks and not is_agent_trusted(settings.home, cwd, definition):
                 reason = _TRUST_ADVICE
+            reason = reason or _find_missing_part(definition, skills, servers)
             yield _make_definition_item(source, f"agent {definition.name}", reason)
             yield from _list_unknown_tools(definition, servers)
     for shadowed in catalog.shadowed:
@@ -431,6 +442,19 @@ def _list_agent_items(settings: Settings, cwd: Path, plugins: PluginSet) -> Iter
                 shadowed.definition.source, item, "another file with this name takes precedence"
             )
     yield from _list_definition_problems("agent", catalog.problems, catalog.unused_parts)
+
+
+def _find_missing_part(definition: AgentDefinition, skills: SkillCatalog, servers: Sequence[str]) -> str:
+    """Return why an agent cannot start; empty if its servers and skills exist."""
+    for each in definition.capabilities.mcp_servers:
+        if isinstance(each, str) and not any(matches_mcp_server_pattern(each, name) for name in servers):
+            return f"no MCP server named {each!r} is configured, so the agent cannot start"
+    for name in definition.capabilities.skills:
+        try:
+            skills.find(name)
+        except (UnknownSkill, InvalidAgentDefinition):
+            return f"there is no skill {name!r}, so the agent cannot start"
+    return ""
 
 
 def _list_unknown_tools(definition: AgentDefinition, servers: Sequence[str]) -> Iterator[ClaudeItem]:
@@ -463,21 +487,27 @@ def _list_unknown_tools(definition: AgentDefinition, servers: Sequence[str]) -> 
         )
 
 
-def _list_skill_items(settings: Settings, cwd: Path, plugins: PluginSet) -> Iterator[ClaudeItem]:
-    library, policy = load_skills(cwd=cwd, home=settings.home), load_skill_policy(settings.documents)
-    library.add_plugins(plugins)
+def _list_skill_items(
+    settings: Settings, library: SkillAndCommandLibrary, agents: AgentCatalog
+) -> Iterator[ClaudeItem]:
+    policy = load_skill_policy(settings.documents)
     reason = _PLUGIN_ONLY_ADVICE if is_plugin_only(settings.documents, "skills") else ""
     for noun, catalog in (("skill", library.skills), ("command", library.commands)):
-        yield from _list_catalog_items(noun, catalog, policy, reason)
+        yield from _list_catalog_items(noun, catalog, policy, reason, agents)
 
 
 def _list_catalog_items(
-    noun: str, catalog: SkillCatalog, policy: SkillPolicy, common_reason: str
+    noun: str, catalog: SkillCatalog, policy: SkillPolicy, common_reason: str, agents: AgentCatalog
 ) -> Iterator[ClaudeItem]:
     for skill in catalog.all():
         reason = "" if skill.source.kind == "plugin" else common_reason
         if policy.apply_to_skill(skill) is None:
             reason = "skillOverrides turns it off"
+        if not reason and skill.execution.forks and (kind := skill.execution.agent):
+            try:
+                agents.find(kind)
+            except (UnknownAgentType, InvalidAgentDefinition):
+                reason = f"there is no agent {kind!r}, which it needs"
         yield _make_definition_item(skill.source, f"{noun} {skill.name}", reason)
         yield from _list_unused_skill_fields(noun, skill.source)
     for skill, _ in catalog.shadowed:
@@ -510,7 +540,7 @@ def _list_definition_problems(
     noun: str, problems: Iterable[DefinitionProblem], unused_parts: Iterable[str]
 ) -> Iterator[ClaudeItem]:
     for problem in problems:
-        item = f"{noun} {problem.name}"
+        item = f"{noun} {escape_filename(problem.name)}"
         yield ClaudeItem(
             file=str(problem.source.path or problem.source), item=item, use="not used", advice=str(problem)
         )
@@ -530,6 +560,9 @@ def _list_plugin_items(settings: Settings, plugins: PluginSet) -> Iterator[Claud
         yield from _list_hook_items(settings, document, document.raw["hooks"])
     for plugin in plugins.all:
         yield ClaudeItem(file=str(plugin.root), item=f"plug-in {plugin.name}", use="used")
+        if (path := plugin.root / ".lsp.json").is_file():
+            advice = "Shoal starts no language servers"
+            yield ClaudeItem(file=str(path), item="file", use="not used", advice=advice)
     for plugin in plugins.untrusted:
         item = f"plug-in {plugin.name}"
         yield ClaudeItem(file=str(plugin.root), item=item, use="not used", advice=_TRUST_ADVICE)
@@ -589,6 +622,7 @@ def _list_nested_instruction_items(
         reader = InstructionReader(root=root, home=settings.home, is_hidden=is_hidden, exclusions=exclusions)
         reader.skip_files(listed)
         reader.read_directory(directory)
+        reader.read_project_rules(directory)
         found = reader.fit_files_to_size_limit()
         listed += (file.path for file in found.files)
         yield from _list_instruction_items(settings, found, _NESTED_ADVICE)
@@ -612,7 +646,7 @@ def _list_output_style_items(
     settings: Settings, cwd: Path, styles: Sequence[tuple[str, Path]]
 ) -> Iterator[ClaudeItem]:
     chosen = choose_output_style(settings, cwd, styles).name
-    for file in list_output_style_files(settings, cwd):
+    for file in list_output_style_files(settings, cwd, styles):
         use: KeyUse = "not used" if file.problem else "used"
         advice = file.problem or ("" if file.name == chosen else "choose it with outputStyle")
         yield ClaudeItem(file=str(file.path), item=f"output style {file.name}", use=use, advice=advice)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +13,14 @@ from shoal.app.isolation.sandbox_policies import check_sandbox_settings
 from shoal.app.settings.managed_switches import is_plugin_only
 from shoal.app.settings.settings import Settings
 from shoal.core.clock import SystemClock
-from shoal.core.errors import InvalidAgentDefinition, SettingsError, UnknownAgentType, UnknownModel
+from shoal.core.errors import (
+    InvalidAgentDefinition,
+    ModelError,
+    SettingsError,
+    Unauthorized,
+    UnknownAgentType,
+    UnknownModel,
+)
 from shoal.core.ids import IdGenerator
 from shoal.core.names import TOOL_NAMES
 from shoal.policy.rule_names import refuse_misspelled_rules
@@ -40,6 +47,7 @@ def find_start_refusals(settings: Settings, cwd: Path, plugins: PluginSet) -> di
         *_find_refused_agent(settings, cwd, plugins),
         *_find_refused_rules(settings),
         *_find_refused_model(settings),
+        *_find_refused_cloud(settings),
         *_find_refused_sandbox(settings, cwd),
     ):
         place = (refusal.file, refusal.item)
@@ -75,12 +83,14 @@ def _find_refused_rules(settings: Settings) -> Iterator[StartRefusal]:
 
 
 def _find_refused_model(settings: Settings) -> Iterator[StartRefusal]:
-    from shoal.app.models.model_choice import find_plan_mode_names
+    from shoal.app.models.model_choice import find_plan_mode_names, find_unavailable_reason
 
     if (name := settings.models.main) is None:
         return
     pair = find_plan_mode_names(name, settings)
-    names = (name,) if pair is None else (pair.planning, pair.other)
+    names = [name if pair is None else pair.other]
+    if pair is not None and find_unavailable_reason(pair.planning, settings) is None:
+        names.append(pair.planning)
     try:
         asyncio.run(_choose_models(names, settings))
     except UnknownModel as error:
@@ -91,18 +101,43 @@ def _find_refused_model(settings: Settings) -> Iterator[StartRefusal]:
                     yield StartRefusal(document.name, ".".join(keys), str(error))
 
 
-async def _choose_models(names: tuple[str, ...], settings: Settings) -> None:
-    from shoal.app.models.model_choice import choose_model
-    from shoal.core.errors import ModelError
-
+async def _choose_models(names: Sequence[str], settings: Settings) -> None:
     for name in names:
         try:
-            model = await choose_model(name, settings, SystemClock(), IdGenerator().random)
+            await _choose_and_close(name, settings)
         except UnknownModel:
             raise
         except (ModelError, SettingsError):  # about keys and servers, which no item of a file is to blame for
             continue
-        await model.aclose()
+
+
+async def _choose_and_close(name: str | None, settings: Settings) -> None:
+    from shoal.app.models.model_choice import choose_model
+
+    model = await choose_model(name, settings, SystemClock(), IdGenerator().random)
+    await model.aclose()
+
+
+def _find_refused_cloud(settings: Settings) -> Iterator[StartRefusal]:
+    """Yield the variable of a file that sends the session's model to a cloud that Shoal cannot use."""
+    from shoal.app.models.model_choice import find_plan_mode_names
+
+    variable = settings.foreign.access.cloud.partition(" ")[0]
+    if not variable:
+        return
+    name = settings.models.main
+    pair = None if name is None else find_plan_mode_names(name, settings)
+    try:
+        asyncio.run(_choose_and_close(name if pair is None else pair.other, settings))
+    except Unauthorized as error:
+        if not str(error).startswith(variable):
+            return
+        for document in settings.documents:
+            if has_settings_key(document, ("env", variable)):
+                yield StartRefusal(document.name, f"env.{variable}", str(error))
+                return
+    except (ModelError, SettingsError):  # reported elsewhere
+        return
 
 
 def _find_refused_sandbox(settings: Settings, cwd: Path) -> Iterator[StartRefusal]:

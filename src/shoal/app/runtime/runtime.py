@@ -338,7 +338,9 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
         *build_schedule_tools(scheduler, attended=options.attended or config.assistant),
         *select_permitted_mcp_tools(options.tools, settings),
         *_build_lead_worktree_tools(config, workspace, permissions),
-        *create_web_search_tools(settings, model.card, running_agents.require_agent),
+        *create_web_search_tools(
+            settings, model.card, running_agents.require_agent, servers.wait_until_settled
+        ),
     )
     await exit_stack.enter_async_context(servers)
     knowledge = load_skills_and_instructions(

@@ -56,6 +56,8 @@ class MentionExpander:
             elif (found := _find_file(mention, agent)) is not None:
                 output = await self._read_file(found, agent)
                 texts.append(_format_attachment(found, output))
+                if (instructions := agent.context.path_instructions) is not None and not output.is_error:
+                    instructions.add_used_file(str(found.path))
                 if not isinstance(output.content, str):
                     images += (block for block in output.content if isinstance(block, ImageBlock))
         blocks: tuple[ContentBlock, ...] = (

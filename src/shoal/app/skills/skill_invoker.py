@@ -28,7 +28,7 @@ from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.errors import AgentRequestRefused, InvalidAgentDefinition, UnknownSkill, WorkspaceError
 from shoal.core.extensions.skills import Skill
-from shoal.core.ids import AgentId
+from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.text.control_tags import escape_control_tags
 from shoal.core.text.filenames import escape_filename
 from shoal.policy.permission_rules import ToolPermissionRule, parse_permission_rule
@@ -188,12 +188,20 @@ class SkillInvoker:
                     )
                 ) from error
         texts = tuple(
-            f"{self._format_skill_heading(each)}\n\n{escape_control_tags(each.body)}" for each in found
+            f"{self._format_skill_heading(each)}\n\n{escape_control_tags(self._fill_preloaded_body(each))}"
+            for each in found
         )
         directories = tuple(
             place for each in found if (place := self._find_readable_directory(each)) is not None
         )
         return PreloadedSkills(texts=texts, directories=directories)
+
+    def _fill_preloaded_body(self, skill: Skill) -> str:
+        """Fill in what does not depend on a call; commands do not run, because no agent is there yet."""
+        variables = self._list_directories(skill)
+        if (lead := self._running_agents.find_agent(LEAD_ID)) is not None:
+            variables["CLAUDE_SESSION_ID"] = lead.identity.session
+        return SkillTextValues(names=skill.argument_names, variables=variables).fill(skill.body)
 
     async def _render_body(self, skill: Skill, arguments: str, agent: AgentRunner) -> str:
         effort = (
