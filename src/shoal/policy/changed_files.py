@@ -7,9 +7,12 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from shoal.policy.shell.command_analysis import SimpleShellCommand
+from shoal.policy.shell.inner_commands import LANGUAGES
 from shoal.policy.shell.known_commands import INTERPRETERS, WRITING_COMMANDS
 from shoal.policy.unreadable_files import (
     AWKS,
+    COMPILERS,
+    COMPUTED_COPY,
     CONTAINER_PROGRAMS,
     WORKING_DIRECTORY,
     get_program_name,
@@ -23,7 +26,7 @@ OPERAND_CHANGERS = frozenset(
     chmod chown chgrp chattr setfacl setfattr black isort autopep8 yapf ruff prettier eslint biome gofmt
     goimports rustfmt clang-format shfmt dos2unix unix2dos rename prename shred sponge ed ex vi vim nvim nano
     emacs csplit split mktemp flock zip gzip bzip2 xz zstd gunzip bunzip2 unxz indent sed perl awk gawk mawk
-    busybox toybox
+    busybox toybox history
     find npx pnpx bunx uvx patch tar bsdtar unzip cpio 7z curl wget env sass lessc sphinx-build rclone s3cmd
     ctags mdformat markdownlint markdownlint-cli2 doctoc sd comby ast-grep sg mmv taplo stylua djlint nixfmt
     alejandra cmake-format sqlfluff rubocop standardrb scalafmt ktlint swiftformat php-cs-fixer pint dprint
@@ -138,12 +141,23 @@ _INPUT_WORD = re.compile(
 """Words in the names of flags that name files to read or to leave out."""
 _OUTPUT_LETTERS = ("-o", "-O", "-d", "-D")
 _OTHER_OUTPUT_LETTERS = ("-w", "-t", "-P")
+_COMPILER_OUTPUT = re.compile(
+    r"-(?:MF|MJ|dumpdir|dumpbase|Map)=?(.*)|-(?:W[pla],|f|save-temps=)(.+)", re.DOTALL
+)
+"""Flags of compilers that name further files to write."""
 _INSTALLERS = frozenset({"install", "download", "wheel"})
 _INSTALL_FLAGS = ("-t", "--root", "--prefix")
 _AWK_COMPUTED_OUTPUT = re.compile(r"print[^;}\n]*>(?!>|\s*\"[^\"\\]*\"\s*(?:[;})\n]|$))")
 """awk code that writes a file whose name is not one plain string."""
+_COMPUTED_OUTPUT = re.compile(
+    r"(?:\bos\.(?:remove|unlink|mkdir|makedirs|rmdir|removedirs|truncate|chmod|open)|\brmtree|\bunlink(?:Sync)?|\brmSync"
+    r"|\b(?:write|append)File(?:Sync)?|\bcreateWriteStream|\bmkdirSync|\bFile\.(?:write|delete|open|new)|\bIO\.write"
+    r"|\bfile_put_contents|\bopen)\s*\(\s*(?!\)|[rbf]?(['\"])[^'\"+%{$]*\1\s*[,)])"
+)
+"""Code that changes a file without naming it as one plain text."""
 _MAKING_MODULES = frozenset(
     {"venv", "virtualenv", "zipfile", "tarfile", "compileall", "py_compile", "zipapp"}
+    | {"trace", "gzip", "sqlite3", "ensurepip", "lib2to3"}
 )
 """Modules of Python that write the files that their arguments name."""
 _PATH_PART = re.compile(r"[\w./~@%+*?-]+")
@@ -185,6 +199,9 @@ def _makes_named_files(name: str, words: Sequence[str | None]) -> bool:
 
 
 def _runs_making_module(words: Sequence[str | None]) -> bool:
+    if "json.tool" in words[1:4]:
+        # The second operand is its output.
+        return len([word for word in words[1:] if (word or "")[:1] != "-"]) > 2
     return any(
         word in _MAKING_MODULES and previous is not None and previous.endswith("m") and previous[:1] == "-"
         for previous, word in pairwise(words)
@@ -224,12 +241,15 @@ def iter_output_paths(part: SimpleShellCommand, *, has_wide_names: bool) -> Iter
     words = part.words or part.argv or ()
     is_cmake = bool(words) and get_program_name(words) == "cmake"
     letters = ("-B",) if is_cmake else _OUTPUT_LETTERS + (_OTHER_OUTPUT_LETTERS if has_wide_names else ())
+    is_compiler = bool(words) and get_program_name(words) in COMPILERS
     installs = not _INSTALLERS.isdisjoint(words[1:4])
     for index, word in enumerate(words[1:], 1):
         if word is None or word[:1] != "-":
             continue
         next_word = words[index + 1] if index + 1 < len(words) else None
-        if installs and word in _INSTALL_FLAGS:
+        if is_compiler and (match := _COMPILER_OUTPUT.fullmatch(word)) is not None:
+            value = match[1] or (match[2] or next_word or "").lstrip("-")
+        elif installs and word in _INSTALL_FLAGS:
             value = next_word
         elif word[:2] in letters and (is_cmake or word == word[:2] or "/" in word or "." in word):
             value = word[2:] or next_word
@@ -257,7 +277,7 @@ def list_changed_directories(part: SimpleShellCommand) -> tuple[str, ...]:
     """Return the directories in which a command may change files that it does not name."""
     words = part.words or part.argv or ()
     name = get_program_name(words) if words else ""
-    if name in ("patch", "unzip"):
+    if name in ("patch", "unzip") or (name.startswith("python") and _unpacks_with_module(words)):
         return (WORKING_DIRECTORY,)
     if name in CONTAINER_PROGRAMS:
         return tuple(list_mounted_directories(words, writable=True))
@@ -266,6 +286,12 @@ def list_changed_directories(part: SimpleShellCommand) -> tuple[str, ...]:
     if (flags := _UNPACKERS.get(name)) is not None:
         return (WORKING_DIRECTORY,) if any(flags.fullmatch(word or "") for word in words[1:]) else ()
     return ()
+
+
+def _unpacks_with_module(words: Sequence[str | None]) -> bool:
+    """Return True for `python -m tarfile -e` and `python -m zipfile -e`."""
+    is_archive = not {"tarfile", "zipfile", "-mtarfile", "-mzipfile"}.isdisjoint(words[1:5])
+    return is_archive and any(word is None or word.startswith(("-e", "--e")) for word in words[2:])
 
 
 def changes_git_tree(part: SimpleShellCommand) -> bool:
@@ -284,6 +310,9 @@ def has_unknown_target(part: SimpleShellCommand) -> bool:
         return True
     if name in AWKS and any(word is not None and _AWK_COMPUTED_OUTPUT.search(word) for word in words[1:]):
         return True
+    if name in LANGUAGES or name.startswith("python"):
+        texts = [word for word in (*words[1:], *part.code) if word is not None]
+        return any(_COMPUTED_OUTPUT.search(text) or COMPUTED_COPY.search(text) for text in texts)
     return None in words and (name in WRITING_COMMANDS or name in OPERAND_CHANGERS)
 
 

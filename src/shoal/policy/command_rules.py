@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from itertools import accumulate
 from operator import or_
@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from shoal.policy.permission_rules import ToolPermissionRule
 from shoal.policy.program_names import get_standard_name
 from shoal.policy.shell.command_analysis import ShellCommandAnalysis, SimpleShellCommand
+from shoal.policy.shell.git_judge import is_flag_word
 from shoal.policy.shell.known_commands import (
     FIND_CHANGING_FLAGS,
+    GIT_READERS,
     LISTING_FLAGS,
     OPEN_SUBCOMMANDS,
     OPEN_WRAPPERS,
+    PROJECT_FLAGS,
+    READER_OUTPUT_FLAGS,
 )
 
 if TYPE_CHECKING:
@@ -36,6 +40,10 @@ _GIT_PLUMBING = {"send-pack": "push", "http-push": "push", "fetch-pack": "fetch"
 """Git commands that do the work of another git command."""
 _WITHOUT_QUOTES = str.maketrans("", "", "\"'\\")
 _MAX_PROGRAMS = 1_000
+_MAKE_CODE = re.compile(
+    r"--ev|-[A-Za-z]*E|(?:SHELL|\.SHELLFLAGS|MAKEFILES|MAKEFLAGS)[:+?!]*=|\w+[:+?]*=.*[;`$|&]", re.DOTALL
+)
+"""Words with which make runs code that is not in its files."""
 _DEBUGGERS = frozenset({"gdb", "lldb"})
 _GIT_PROGRAM = "git-"
 _GIT_ALIAS = re.compile(r"(?:^|=)(?:alias|include)", re.IGNORECASE)
@@ -117,6 +125,10 @@ class ShellCommandRule:
             return any(word in FIND_CHANGING_FLAGS and word not in self._words for word in words)
         if name in LISTING_FLAGS:
             return not LISTING_FLAGS[name].issuperset(words[1:])
+        if name in ("make", "gmake") and any(map(_MAKE_CODE.match, words[1:])):
+            return not any(map(_MAKE_CODE.match, self._words))
+        if _names_other_project(name, words, self._words) or _names_reader_output(name, words, self._words):
+            return True
         named = OPEN_SUBCOMMANDS.get(name)
         if named is not None and any(word in named and word not in self._words for word in words[1:]):
             return True
@@ -466,3 +478,31 @@ def _get_module_words(words: tuple[str | None, ...]) -> tuple[str | None, ...]:
 
 def _get_program_base_name(word: str) -> str:
     return word[word.rfind("/") + 1 :]
+
+
+def _names_reader_output(name: str, words: Sequence[str], rule_words: Sequence[str]) -> bool:
+    """Return True if a program that reads is told to write a file, and the rule does not name the flag."""
+    flags = READER_OUTPUT_FLAGS.get(name, ())
+    if not flags or (name == "git" and GIT_READERS.isdisjoint(words[1:4])):
+        return False
+    return any(is_flag_word(word, flags) for word in words[1:]) and not any(
+        is_flag_word(word, flags) for word in rule_words[1:]
+    )
+
+
+def _names_other_project(name: str, words: Sequence[str], rule_words: Sequence[str]) -> bool:
+    """Return True if a flag may lead to another project, and the rule does not name the directory."""
+    flags = PROJECT_FLAGS.get(name)
+    if flags is None:
+        return False
+    for index, word in enumerate(words[1:], 1):
+        if word == "--":
+            return False
+        if not is_flag_word(word, flags):
+            continue
+        value = word.partition("=")[2] or (word[2:] if word[1:2] != "-" else "")
+        value = value or (words[index + 1] if index + 1 < len(words) else "")
+        is_outside = value[:1] in ("/", "~") or ".." in value.split("/")
+        if is_outside and not any(value in rule_word for rule_word in rule_words):
+            return True
+    return False

@@ -12,6 +12,7 @@ PROGRAM_NAMES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("tofu", "terragrunt"), ("terraform",)),
     **dict.fromkeys(("oc", "kubecolor"), ("kubectl",)),
     "hub": ("git",),
+    "wcurl": ("curl",),
     "mvnw": ("mvn",),
     "mvnd": ("mvn",),
     "nodejs": ("node",),

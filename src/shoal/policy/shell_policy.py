@@ -412,7 +412,26 @@ class ShellCommandPermissionDecider:
         if (named := self._find_named_protected_path(part)) is not None:
             reason = _format_protected_write(named)
             return ShellCommandPartDecision(part=part, verdict="ask", reason=reason, guarded=True)
+        if (outside := self._find_named_outside_path(part, tables)) is not None:
+            reason = format_policy_notice("writes_outside", path=escape_filename(outside))
+            return ShellCommandPartDecision(part=part, verdict="ask", reason=reason)
         return build_rule_decision("allow", part, rule)
+
+    def _find_named_outside_path(self, part: SimpleShellCommand, tables: PermissionRuleTables) -> str | None:
+        """Return the value of an output option that leads out of the working directories, or None."""
+        if part.read_only or part.argv is None:
+            return None
+        for path in iter_output_paths(part, has_wide_names=False):
+            is_outer = path[:1] in ("/", "~") or ".." in path.split("/")
+            if is_outer and path not in _NULL_DEVICES and not GLOB.search(path):
+                try:
+                    real, _ = self._command_paths.resolve_path(path)
+                except WorkspaceError:
+                    return path
+                is_allowed = tables.shell_write_rules.allow.find_match(real) is not None
+                if not is_allowed and not self._paths.is_inside_workspace(real):
+                    return path
+        return None
 
     def _check_accepted(
         self, part: SimpleShellCommand, tables: PermissionRuleTables, mode: PermissionMode

@@ -88,7 +88,7 @@ _MOUNT_SIGN = re.compile(r"[:,=]")
 _NAMES_FROM_FILE = re.compile(r"--files0.*")
 """Flag with which a reader takes the names of files from a list."""
 _LISTED_FILE_READERS = frozenset({"sort", "wc", "du"})
-_COMPILERS = frozenset({"gcc", "g++", "cc", "c++", "clang", "clang++", "ld", "javac"})
+COMPILERS = frozenset({"gcc", "g++", "cc", "c++", "clang", "clang++", "ld", "javac"})
 """Programs that take arguments from a file after `@`."""
 _DOWNLOAD_SETTINGS = re.compile(r"-[A-Za-z]*K|--config|-i|--input-file")
 """Flags with which a program takes arguments or addresses from a file."""
@@ -112,6 +112,14 @@ _COMPUTED_FILE = re.compile(
     r"|read[dD]ir|File::Find|\bDir\b|\bopendir\b|\btarfile\b|\bzipfile\b|RecursiveDirectory"
 )
 """Code that opens a file without naming it as one plain text, or all files of a directory."""
+_PLAIN_TEXT = r"[rbf]?(?:'[^'+%{$]*'|\"[^\"+%{$]*\")"
+COMPUTED_COPY = re.compile(
+    r"\b(?:copy|copy2|copyfile|copytree|move|renames?|symlink|link|os\.replace|(?:copyFile|rename|link|symlink)Sync)"
+    rf"\s*\(\s*(?!\)|{_PLAIN_TEXT}\s*,\s*{_PLAIN_TEXT}\s*[,)])"
+)
+"""Code that copies or moves a file without naming both paths as plain texts."""
+_PERL_COMPUTED_FILE = re.compile(r"\b(?:sys)?open\b[^;]*(?:\.\s*['\"]|['\"]\s*\.|\$)|@ARGV\s*=")
+_LINE_CACHE = re.compile(r"\blinecache\b")
 AWKS = frozenset({"awk", "gawk", "mawk", "nawk"})
 _AWK_COMPUTED_INPUT = re.compile(
     r"getline\b[^<;}\n]*<(?!\s*\"[^\"\\]*\"\s*(?:[;})>&|\n]|$))|\bARG[VC]\b|@include|@load"
@@ -337,7 +345,7 @@ def reads_listed_files(part: SimpleShellCommand) -> bool:
     name = get_program_name(words)
     if name in _LISTED_FILE_READERS:
         return any(word is not None and _NAMES_FROM_FILE.match(word) for word in words[1:])
-    if name in _COMPILERS:
+    if name in COMPILERS:
         return any(word is not None and word.startswith("@") for word in words[1:])
     if name not in _LIST_READERS:
         return False
@@ -354,8 +362,13 @@ def reads_computed_files(part: SimpleShellCommand) -> bool:
     name = get_program_name(words)
     if not (name in INTERPRETERS or name.startswith("python")):
         return False
-    computed = _AWK_COMPUTED_INPUT if name in AWKS else _COMPUTED_FILE
-    return any(word is not None and computed.search(word) for word in words[1:])
+    texts = [word for word in (*words[1:], *part.code) if word is not None]
+    if name in AWKS:
+        return any(map(_AWK_COMPUTED_INPUT.search, texts))
+    patterns = (_COMPUTED_FILE, COMPUTED_COPY, _LINE_CACHE) + (
+        (_PERL_COMPUTED_FILE,) if name.startswith("perl") else ()
+    )
+    return any(pattern.search(text) for pattern in patterns for text in texts)
 
 
 def iter_possible_read_paths(part: SimpleShellCommand) -> Iterator[str]:
@@ -365,6 +378,11 @@ def iter_possible_read_paths(part: SimpleShellCommand) -> Iterator[str]:
     name = get_program_name(all_words) if all_words else ""
     if name == "git":
         operands = [word for word in words if not word.startswith("-") or ":" in word]
+        # As in `-Ffile`, `--exclude-from=file` and `-c core.excludesFile=file`.
+        for word in words:
+            yield word.partition("=")[2]
+            if word[:1] == "-" and word[1:2] != "-":
+                yield word[2:]
         for word in operands if operands[:1] != words[:1] else operands[1:]:
             yield word
             # As in `HEAD:file`, `:0:file` and `-L1,5:file`.

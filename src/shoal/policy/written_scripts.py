@@ -43,6 +43,7 @@ _SED_WRITES = re.compile(r"(?:^|[;{}\n/0-9gpI])\s*w\s*\S")
 _AWK_WRITES = re.compile(r"print[^;}\n]*>")
 _MAKEFILES = frozenset({"Makefile", "makefile", "GNUmakefile"})
 _PACKAGE_FILES = frozenset({"package.json", ".npmrc", ".yarnrc", ".yarnrc.yml"})
+_PACKAGE_SETTERS = frozenset({"pkg", "config", "c"})
 _IMPLICIT_SCRIPTS: dict[str, frozenset[str]] = {
     **dict.fromkeys(("make", "gmake"), _MAKEFILES),
     **dict.fromkeys(("npm", "npx", "yarn", "pnpm", "bun"), _PACKAGE_FILES),
@@ -66,16 +67,19 @@ def add_written_scripts(analysis: ShellCommandAnalysis, command: str) -> ShellCo
     parts = analysis.parts
     names = {path.rpartition("/")[2] for part in parts for path in part.writes}
     names.update(name for part in parts for name in _iter_downloaded_names(part))
+    package_writers = [_sets_package_script(part) for part in parts]
     writes_any = any(map(_may_write_any_file, parts)) or any(
         path.startswith(UNKNOWN_PATH) for part in parts for path in part.writes
     )
-    if not names and not writes_any:
+    if not names and not writes_any and not any(package_writers):
         return analysis
     found: list[SimpleShellCommand] = []
     for index, part in enumerate(parts):
         code: tuple[str | None, ...] = ()
         own_names = {path.rpartition("/")[2] for path in part.writes}
         run_names = names - own_names
+        if any(package_writers) and not package_writers[index]:
+            run_names = run_names | _PACKAGE_FILES
         if _names_file(part, run_names):
             code = (command, *_find_script_code(parts, index, run_names, command))
         elif not part.read_only and _runs_implicitly(part, parts, run_names):
@@ -141,6 +145,15 @@ def _writes_name(part: SimpleShellCommand, names: set[str]) -> bool:
 def _iter_downloaded_names(part: SimpleShellCommand) -> Iterator[str]:
     if _get_program(part) in _DOWNLOADERS:
         yield from (word.rstrip("/").rpartition("/")[2] for word in part.words[1:] if word and "/" in word)
+
+
+def _sets_package_script(part: SimpleShellCommand) -> bool:
+    """Return True for `npm pkg set` and similar commands, which write scripts or settings of a package."""
+    words = part.words[1:]
+    if _get_program(part) not in ("npm", "pnpm", "yarn", "bun"):
+        return False
+    is_setting = "set" in words and not _PACKAGE_SETTERS.isdisjoint(words)
+    return is_setting or "set-script" in words or words[:1] == ("set",) or None in words[:3]
 
 
 def _is_builder(part: SimpleShellCommand) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from shoal.app.agents.agent import Agent
+from shoal.app.config.tool_selection import split_permission_rule_flags
 from shoal.app.definitions.agent_catalog import parse_agents_option
 from shoal.app.hooks.hook_sources import find_unknown_agent_problem, refuse_unknown_matcher_names
 from shoal.app.models.child_model import choose_subagent_model, format_qualified_model_name
@@ -65,8 +66,9 @@ def refuse_unknown_agent_types(runtime: Runtime) -> None:
     permissions = settings.get("permissions") or {}
     for field in ("allow", "ask", "deny"):
         _refuse_unknown_types_in_rules(f"{origin}: permissions.{field}", permissions.get(field) or (), types)
-    _refuse_unknown_types_in_rules("shoal.open: allowed_tools", options.allowed_tools, types)
-    _refuse_unknown_types_in_rules("shoal.open: disallowed_tools", options.disallowed_tools, types)
+    for option in ("allowed_tools", "disallowed_tools"):
+        rules = split_permission_rule_flags(getattr(options, option))
+        _refuse_unknown_types_in_rules(f"shoal.open: {option}", rules, types)
 
 
 def _refuse_unknown_types_in_rules(location: str, rules: Iterable[str], types: Collection[str]) -> None:

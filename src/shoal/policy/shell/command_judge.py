@@ -43,6 +43,8 @@ _IN_PLACE_FLAGS: dict[str, tuple[str, ...]] = {
     "prettier": ("-w", "--write"),
 }
 """Flags with which a command changes its operands."""
+_BACKUP_PATH = re.compile(r"-[A-Za-z0]*i[^=]*[*/].*|--in[a-z-]*=.*[*/].*", re.DOTALL)
+"""Flag for changes in place whose backup copies may be anywhere."""
 _SED_SCRIPT_FLAGS = ("-e", "-f", "--expression", "--file")
 _OPERAND_CHANGERS = frozenset(
     """
@@ -186,6 +188,7 @@ def _find_changed_files(name: str, words: Sequence[ShellWord]) -> tuple[ShellWor
         if name in _SEDS:
             operands = _leave_out_sed_scripts(words)
         writes += operands[1:] if has_script else operands
+        writes += _find_backup_files(words)
     elif name in _OPERAND_CHANGERS:
         writes += operands
     elif name in _LAST_OPERAND_WRITERS:
@@ -199,6 +202,11 @@ def _find_changed_files(name: str, words: Sequence[ShellWord]) -> tuple[ShellWor
     elif name in _ARCHIVE_MAKERS:
         writes += operands[name == "ar" :][:1]
     return tuple(writes)
+
+
+def _find_backup_files(words: Sequence[ShellWord]) -> list[ShellWord]:
+    """Return an unknown file if copies of the changed files may go elsewhere, as with `-i'old/*'`."""
+    return [ShellWord(None)] if any(_BACKUP_PATH.fullmatch(word.value or "") for word in words) else []
 
 
 def _leave_out_sed_scripts(words: Sequence[ShellWord]) -> list[ShellWord]:
@@ -256,6 +264,8 @@ def _find_checked_out_files(operands: Sequence[ShellWord]) -> Sequence[ShellWord
         return [word for word in operands[1:] if word.value is not None]
     if values[:1] in (["init"], ["init-db"]):
         return operands[1:2]
+    if values[:1] == ["mailinfo"]:
+        return operands[1:3]
     if values[:2] in (["worktree", "add"], ["bundle", "create"]):
         return operands[2:3]
     return (

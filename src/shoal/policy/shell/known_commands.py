@@ -236,6 +236,24 @@ LISTING_FLAGS: dict[str, frozenset[str]] = {
     "osascript": frozenset(),
 }
 """Programs that run any command, with the flags under which they do not."""
+READER_OUTPUT_FLAGS: dict[str, tuple[str, ...]] = {
+    name: OUTPUT_FLAGS[name] for name in ("sort", "tree", "shuf", "iconv")
+} | {"git": ("--output",)}
+"""Flags with which programs that otherwise only read write a file; an allow rule must name them."""
+GIT_READERS = frozenset(
+    {"log", "diff", "show", "shortlog", "reflog", "whatchanged", "diff-tree", "diff-index", "diff-files"}
+    | {"range-diff", "rev-list", "stash", "blame"}
+)
+PROJECT_FLAGS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("npm", "pnpm"), ("-C", "--prefix", "--dir", "-w", "--workspace")),
+    **dict.fromkeys(("yarn", "bun"), ("--cwd",)),
+    **dict.fromkeys(("make", "gmake"), ("-C", "--directory", "-f", "--file", "--makefile", "-I")),
+    **dict.fromkeys(("cargo", "go"), ("-C", "--manifest-path")),
+    **dict.fromkeys(("pytest", "py.test"), ("-c", "--rootdir", "--confcutdir", "--config-file")),
+    **dict.fromkeys(("uv", "poetry", "pdm", "hatch"), ("-C", "--directory", "--project", "-p")),
+}
+"""Flags that make a program run what another directory or file contains; an allow rule must name them if the
+directory may be outside the project."""
 FIND_CHANGING_FLAGS = frozenset({"-delete", *OUTPUT_FLAGS["find"]})
 """Flags of find that remove or write files; an allow rule must name them."""
 RUNNING_SUBCOMMANDS: dict[str, frozenset[str]] = {

@@ -76,6 +76,8 @@ def run_headless(job: HeadlessRunRequest) -> int:
         # Only a signal cancels the whole run; it came before a turn or after the last one.
         print_user_message("Interrupted.")
         return signals.exit_code
+    finally:
+        signals.restore_signals()
 
 
 async def _run_job(job: HeadlessRunRequest, signals: HeadlessSignalHandler) -> int:

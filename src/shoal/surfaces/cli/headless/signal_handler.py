@@ -24,6 +24,7 @@ class HeadlessSignalHandler:
         self._arrived = asyncio.Event()
         self._session: Session | None = None
         self._main_task: asyncio.Task[object] | None = None
+        self._ignored: list[signal.Signals] = []
 
     @property
     def exit_code(self) -> int:
@@ -48,6 +49,14 @@ class HeadlessSignalHandler:
         for number in HANDLED_SIGNALS:
             if loop.remove_signal_handler(number):
                 signal.signal(number, signal.SIG_IGN)
+                self._ignored.append(number)
+
+    def restore_signals(self) -> None:
+        """Give the ignored signals their default effect; call this when the event loop is closed."""
+        while self._ignored:
+            number = self._ignored.pop()
+            is_interrupt = number == signal.SIGINT
+            signal.signal(number, signal.default_int_handler if is_interrupt else signal.SIG_DFL)
 
     def _on_signal(self, number: signal.Signals) -> None:
         first = self.received is None
