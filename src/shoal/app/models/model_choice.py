@@ -106,7 +106,7 @@ async def choose_model_with_fallback(
                 raise
             if note is not None:
                 location = settings.find_setting_origin("fallbackModel")
-                note(f"{location}: fallbackModel: {each} is left out. {error}")
+                note(f"{location}: fallbackModel: {each} is ignored. {error}")
     if not fallbacks:
         return model
     chain = fallbacks.pop()

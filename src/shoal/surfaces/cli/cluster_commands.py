@@ -125,7 +125,9 @@ def run_head(*, port: int, host: str | None, cpus: float | None, labels: tuple[s
         node = RayNode(spec, processes, _create_clock())
         try:
             await node.start()
-            click.echo(f"The head is running. On each other machine, run: shoal cluster join HOST:{port}")
+            click.echo(
+                f"The head is running. On each of the other machines, run: shoal cluster join HOST:{port}"
+            )
             await node.wait()
             click.echo("The head has stopped.", err=True)
         finally:
