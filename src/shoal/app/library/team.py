@@ -90,6 +90,7 @@ class Team:
         self._is_started = False
         self._start_lock = asyncio.Lock()
         self._work: asyncio.Task[None] | None = None
+        self._work_version = 0
         self._text = ""
         self._last_report: TeamReport | None = None
         self._is_hosted = False
@@ -206,7 +207,7 @@ class Team:
         if self._is_started:
             if task.owner is not None and not task.blocked_by:
                 await store.post_assignment(TeamName(self.name), LEAD_NAME, task.owner, task)
-            self._continue_work(session)
+            self._add_work(session)
         return task
 
     def _check_task(self, subject: Any, description: Any, owner: Any, accept: Any) -> None:
@@ -269,7 +270,7 @@ class Team:
         await self.start()
         session = self._require_session()
         await session.send(to, text)
-        self._continue_work(session)
+        self._add_work(session)
 
     @check_keywords("team.run()")
     def run(self, prompt: str) -> Turn[Any]:
@@ -405,6 +406,11 @@ class Team:
             waits_for_work=not any(is_startable(task, tasks) for task in owned),
         )
 
+    def _add_work(self, session: LibrarySession[Any]) -> None:
+        """Have the team go on, also if the task that waits for its end is about to return."""
+        self._work_version += 1
+        self._continue_work(session)
+
     def _continue_work(self, session: LibrarySession[Any]) -> asyncio.Task[None]:
         """Return the task that runs until the team has nothing left to do; a new one if it has ended."""
         if self._work is None or self._work.done():
@@ -412,10 +418,13 @@ class Team:
         return self._work
 
     async def _run_until_idle(self, session: LibrarySession[Any]) -> None:
-        await self._run_lead_until_idle(session)
-        if isinstance(board := session.open_board(self.name), JournaledTaskBoard):
-            # Members in other processes changed tasks that the lead's board has not noticed yet.
-            await board.emit_changes_now()
+        version = -1
+        while version != self._work_version:
+            version = self._work_version
+            await self._run_lead_until_idle(session)
+            if isinstance(board := session.open_board(self.name), JournaledTaskBoard):
+                # Members in other processes changed tasks that the lead's board has not noticed yet.
+                await board.emit_changes_now()
 
     async def _run_lead_until_idle(self, session: LibrarySession[Any]) -> None:
         if self._lead is None:
