@@ -195,7 +195,7 @@ async def test_agents_refer_to_servers_or_define_them_and_project_servers_need_t
             return list_result_texts(session)
 
     sly, fair, lost = await run()
-    assert "start programs only if it is trusted" in sly
+    assert "only a trusted project can start programs" in sly
     assert "shoal trust" in sly
     assert "common / own" in fair
     assert "mcp__other__echo" not in fair
@@ -206,7 +206,7 @@ async def test_agents_refer_to_servers_or_define_them_and_project_servers_need_t
     save_project_trust_decision(settings, tmp_path, trusted=True, escalations=[widening])
     assert "was not started" not in (await run())[0]
     file.write_text(file.read_text().replace("own", "other"))
-    assert "only if it is trusted" in (await run())[0]
+    assert "only a trusted project can start programs" in (await run())[0]
     forget_project_trust(settings.home, tmp_path)
     assert [each.trust for each in find_project_escalations(settings, tmp_path)] == ["unasked"]
 

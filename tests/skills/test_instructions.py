@@ -137,7 +137,7 @@ def test_the_size_of_instructions_is_limited_and_the_nearest_files_are_preferred
     assert [file.path.parent for file in instructions.files] == [repository, below.parent, below]
     assert any(f"the first {MAX_FILE_CHARS:,} are used" in note for note in instructions.notes)
     assert any(
-        str(home / "CLAUDE.md") in note and "all files together" in note for note in instructions.notes
+        str(home / "CLAUDE.md") in note and "the total of all files" in note for note in instructions.notes
     )
     assert "7 more characters are left out]" in instructions.text
 

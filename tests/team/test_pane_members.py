@@ -331,7 +331,7 @@ async def test_a_foreign_program_is_refused_if_it_cannot_know_the_only_tools_of_
             pass
         assert read_team_config("crew")["members"][1:] == []
     heard = join_conversation(list_requests_of(server, "lead")[-1])
-    assert "The teammate ann was not started: the definition of this agent allows only" in heard
+    assert "The teammate ann was not started: its definition allows only" in heard
     assert "Bash(git:*), TeamCreate, Agent, SendMessage" in heard
     assert len(tmux.list_panes("#{pane_id}")) == 1
 
