@@ -407,7 +407,7 @@ class Team:
         )
 
     def _add_work(self, session: LibrarySession[Any]) -> None:
-        """Have the team go on, also if the task that waits for its end is about to return."""
+        """Continue the work, even if the task that waits for its end is about to return."""
         self._work_version += 1
         self._continue_work(session)
 
