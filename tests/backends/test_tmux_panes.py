@@ -327,6 +327,8 @@ asyncio.run(main())
         pids = [int(pid) for pid in tmux.list_panes("#{pane_pid}")[1:]]
         assert len(pids) == 2
         if with_guardian:
+            # Both die at the same moment: the lead must not notice the other's end first.
+            process.send_signal(signal.SIGSTOP)
             (guardian,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
             os.kill(int(guardian), signal.SIGKILL)
         process.kill()
