@@ -54,6 +54,29 @@ def create_project(tmp_path: Path) -> Path:
     return tmp_path / "project"
 
 
+@pytest.mark.needs("postgres", "asyncpg")
+async def test_a_message_sent_while_the_team_becomes_idle_is_answered_before_the_report(
+    project: Path, database: str
+) -> None:
+    heard: list[str] = []
+
+    def reply(request: ModelRequest) -> ReplyLike:
+        heard.append(request.messages[-1].text)
+        return "ok"
+
+    model = shoal.ScriptedModel(reply)
+    async with shoal.Team("pair", members=[ANA], cwd=project, model=model, store=database) as team:
+        for number in range(30):
+            # An earlier wait for the end of the work is at another step of its return in each round.
+            earlier_wait = asyncio.create_task(team.finished())
+            for _ in range(number):
+                await asyncio.sleep(0)
+            await team.send("ana", f"Message {number}.")
+            await team.finished()
+            assert f"Message {number}." in heard[-1]
+            await earlier_wait
+
+
 @pytest.mark.spec("API-08")
 async def test_a_program_that_waits_twice_gets_the_same_report_and_all_events(project: Path) -> None:
     model = shoal.ScriptedModel(TeamModel().reply)

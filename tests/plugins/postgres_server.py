@@ -187,7 +187,11 @@ def _create_shared_database() -> str:
 
 def get_clean_database() -> str:
     """Return the address of a database whose store is empty; its tables exist after the first use."""
+    from shoal.stores.postgres.database_client import get_shared_client
+
     address = _create_shared_database()
+    # Its lease, which an earlier test in this process may have taken, is removed with the tables.
+    get_shared_client(address).close()
     get_shared_server().execute(_EMPTY_TABLES, database="shoal")
     return address
 
