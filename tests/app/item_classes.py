@@ -259,6 +259,7 @@ NOT_NARROWING = {
             "settings",
             "cleanupPeriodDays theme shoal.cluster.address shoal.cluster.cpus shoal.cluster.files"
             " shoal.cluster.lead_host shoal.cluster.uncommitted shoal.cluster.send_keys"
+            " shoal.cluster.members_per_process"
             " shoal.durable shoal.store shoal.notify shoal.theme shoal.plain"
             " shoal.split_panes shoal.telemetry.enabled shoal.telemetry.content",
         )

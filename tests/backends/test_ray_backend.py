@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from shoal.backends import ray_settings
-from shoal.backends.ray_backend import RayBackend, RayBackendSettings
+from shoal.backends.ray_backend import RayBackend, RayBackendSettings, RayEntryPoints
 from shoal.backends.ray_driver import build_actor_options, explain_impossible_placement, explain_wait
 from shoal.backends.ray_node import RayNodeSpec, build_ray_start_command
 from shoal.backends.ray_settings import RAY_ENVIRONMENT
@@ -86,7 +86,7 @@ async def test_a_missing_extra_is_explained_with_the_command(
         RayBackendSettings(address="127.0.0.1:1", lead_host=None, cpus=0.1),
         None,  # type: ignore[arg-type]
         SystemClock(),
-        entry="unused:unused",
+        entry_points=RayEntryPoints(member="unused:unused", host="unused:unused"),
         end_lease=end_lease,
         log_directory=tmp_path,
     )

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from shoal.backends.socket_channel import MAX_MESSAGE_SIZE, SocketChannel
+from shoal.backends.socket_channel import MAX_MESSAGE_SIZE, ChannelMultiplexer, SocketChannel
 
 
 @pytest.fixture
@@ -157,4 +157,61 @@ async def test_a_channel_opens_from_an_inherited_descriptor(pair: Pair) -> None:
     here.send(b"hello")
     assert await receive_message(there) == b"hello"
     here.close()
+    there.close()
+
+
+async def test_channels_of_one_connection_keep_their_messages_apart_and_end_alone(pair: Pair) -> None:
+    here, there = (ChannelMultiplexer(SocketChannel(end)) for end in pair)
+    async with asyncio.TaskGroup() as tasks, asyncio.timeout(10):
+        serving = [tasks.create_task(each.serve()) for each in (here, there)]
+        first, second = here.open_channel(1), here.open_channel(2)
+        for number in range(100):
+            first.send(b"first %d" % number)
+            second.send(b"second %d" % number)
+        first.send(b"")
+        await asyncio.sleep(0)
+        # Opened after the messages have arrived, as a process does that is told about them by a message.
+        ended: list[int] = []
+        others = {
+            number: there.open_channel(number, lambda number=number: ended.append(number))  # type: ignore[misc]
+            for number in (1, 2)
+        }
+        expected = [b"first %d" % number for number in range(100)]
+        assert [await others[1].receive() for _ in range(101)] == [*expected, b""]
+        first.close("it is over")
+        assert await others[1].receive() is None
+        assert others[1].end_reason == "it is over"
+        assert ended == [1]
+        others[1].send(b"nobody receives this")
+        others[2].send(b"answer")
+        assert await second.receive() == b"answer"
+        assert await others[2].receive() == b"second 0"
+        here.close()
+        await asyncio.gather(*serving)
+        # What has arrived is still there; then the channel ends with the connection.
+        assert [await others[2].receive() for _ in range(99)][-1] == b"second 99"
+        assert await others[2].receive() is None
+        assert ended == [1, 2]
+        assert await there.open_channel(3).receive() is None
+    there.close()
+
+
+async def test_a_channel_that_ended_before_it_was_opened_has_its_messages_and_ends(pair: Pair) -> None:
+    here, there = (ChannelMultiplexer(SocketChannel(end)) for end in pair)
+    async with asyncio.TaskGroup() as tasks, asyncio.timeout(10):
+        serving = tasks.create_task(there.serve())
+        control, other_control = there.open_channel(0), here.open_channel(0)
+        early = here.open_channel(5)
+        early.send(b"hello")
+        early.close("bye")
+        other_control.send(b"after it")
+        assert await control.receive() == b"after it"
+        ended = asyncio.Event()
+        late = there.open_channel(5, ended.set)
+        assert ended.is_set()
+        assert await late.receive() == b"hello"
+        assert await late.receive() is None
+        here.close()
+        assert await control.receive() is None
+        await serving
     there.close()

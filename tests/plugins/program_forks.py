@@ -49,7 +49,7 @@ def fork_program(*words: str) -> None:
 
 
 class ProgramForkServer:
-    """One server process, for one set of start variables."""
+    """One server process, for one set of start variables and one network namespace."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         self._lock = threading.Lock()
@@ -91,9 +91,18 @@ class ProgramForkServer:
         self._process.wait()
 
 
-@cache
 def _get_fork_server(variables: tuple[tuple[str, str], ...]) -> ProgramForkServer:
+    return _get_fork_server_of_network(variables, _read_network_namespace())
+
+
+@cache
+def _get_fork_server_of_network(variables: tuple[tuple[str, str], ...], _network: str) -> ProgramForkServer:
     return ProgramForkServer(dict(variables))
+
+
+def _read_network_namespace() -> str:
+    """Return the namespace of this thread; a test may have moved it to a machine of its own."""
+    return str(Path("/proc/thread-self/ns/net").readlink())
 
 
 class _ForkRequest:
@@ -156,7 +165,7 @@ def _get_umask() -> int:
     return int(next(line for line in status.splitlines() if line.startswith("Umask:")).split()[1], 8)
 
 
-_counts: dict[tuple[tuple[str, str], ...], int] = {}
+_counts: dict[tuple[tuple[tuple[str, str], ...], str], int] = {}
 
 
 def _execute_or_fork(self: Any, *arguments: Any, **named: Any) -> None:
@@ -166,8 +175,9 @@ def _execute_or_fork(self: Any, *arguments: Any, **named: Any) -> None:
         _execute_child(self, *arguments, **named)
         return
     variables = request.start_variables
-    _counts[variables] = _counts.get(variables, 0) + 1
-    if _counts[variables] < FIRST_FORKED or not _get_fork_server(variables).is_ready():
+    place = (variables, _read_network_namespace())
+    _counts[place] = _counts.get(place, 0) + 1
+    if _counts[place] < FIRST_FORKED or not _get_fork_server(variables).is_ready():
         _execute_child(self, *arguments, **named)
         return
     sys.audit("subprocess.Popen", sys.executable, call["args"], call["cwd"], call["env"])

@@ -7,11 +7,8 @@ ended before it is started anywhere else.
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
-import sys
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +17,15 @@ from msgspec import Struct
 
 from shoal.backends.backend_texts import format_backend_notice
 from shoal.backends.member_listener import LeadAddress, MemberListener, TlsFiles, find_own_address
-from shoal.backends.order_channel import GuardianOrderChannel
 from shoal.backends.process_backend import ChildProcessLog
-from shoal.backends.ray_settings import RAY_ENVIRONMENT, explain_missing_ray
-from shoal.backends.socket_channel import SocketChannel, receive_in_parts, send_in_parts
+from shoal.backends.ray_hosts import HostedMemberProcess, RayHost, RayHostPool
+from shoal.backends.ray_placements import RayDriverClient, RayPlacement, start_ray_driver
+from shoal.backends.ray_settings import explain_missing_ray
+from shoal.backends.socket_channel import MessageChannel, SocketChannel, receive_in_parts, send_in_parts
 from shoal.core.agents.subagents import ResourceRequest
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError, WorktreeError
-from shoal.core.ports import ChildProcessHandle, ProcessLauncher, ProcessLaunchSpec
+from shoal.core.ports import ProcessLauncher
 from shoal.core.teams.member_backends import (
     MemberFiles,
     MemberProcess,
@@ -35,12 +33,12 @@ from shoal.core.teams.member_backends import (
 )
 from shoal.core.teams.roster import BackendType
 
-DRIVER_TIMEOUT = 45.0
-"""Seconds within which a cluster must accept a driver."""
 PLACEMENT_TIMEOUT = 50.0
 """Seconds within which a teammate's process must be placed, started and connected."""
+MACHINE_COUNT_TIMEOUT = 5.0
+SHARED_PROCESS_NAME = "shared process"
+"""Name in place of a member for a process that runs several."""
 DRIVER_LOG = ".ray-driver.log"
-_PASSED_VARIABLES = ("HOME", "PATH", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONHOME")
 
 
 class RayBackendSettings(Struct, frozen=True, kw_only=True):
@@ -50,8 +48,18 @@ class RayBackendSettings(Struct, frozen=True, kw_only=True):
     """Address at which the other machines reach this one; None to detect it."""
     cpus: float
     """Number of CPUs for a teammate that does not specify one."""
+    members_per_process: int = 1
+    """Number of teammates that share a process."""
     tls: TlsFiles | None = None
     """Files for encrypted connections; None if connections are not encrypted."""
+
+
+class RayEntryPoints(Struct, frozen=True, kw_only=True):
+    """Functions that an actor calls on its machine, each as `module:function`."""
+
+    member: str
+    host: str
+    """Entry point of a process for several teammates."""
 
 
 class MemberHello(Struct, frozen=True, kw_only=True):
@@ -65,7 +73,7 @@ class MemberHello(Struct, frozen=True, kw_only=True):
 
 
 class RayMemberProcess:
-    def __init__(self, placement: _Placement, channel: SocketChannel, hello: MemberHello) -> None:
+    def __init__(self, placement: RayPlacement, channel: SocketChannel, hello: MemberHello) -> None:
         self._placement = placement
         self._channel = _WatchedChannel(channel, placement.on_end)
         self._hello = hello
@@ -130,60 +138,8 @@ class _WatchedChannel:
         self._channel.close()
 
 
-class _Placement:
-    """One actor and the connection of the teammate in it."""
-
-    def __init__(
-        self,
-        key: str,
-        driver: RayDriverClient,
-        clock: Clock,
-        *,
-        end_lease: Callable[[int], Awaitable[None]],
-        report_wait: Callable[[str], None],
-    ) -> None:
-        self.key = key
-        self.driver = driver
-        self.clock = clock
-        self.ended = asyncio.Event()
-        self.reason = ""
-        self.channel: SocketChannel | None = None
-        self.orders: SocketChannel | None = None
-        self._end_lease = end_lease
-        self._has_ended_lease = False
-        self._report_wait = report_wait
-        self.wait_reason = ""
-
-    def on_wait(self, reason: str) -> None:
-        """Note why Ray has not placed it yet."""
-        self.wait_reason = reason
-        self._report_wait(reason)
-
-    def on_end(self, reason: str) -> None:
-        """Note the end, from Ray or from the connection; the connection ends with it."""
-        self.reason = self.reason or reason
-        if not self.ended.is_set():
-            self.ended.set()
-            for channel in (self.channel, self.orders):
-                if channel is not None:
-                    channel.close()
-            self.driver.placements.pop(self.key, None)
-
-    def ask_to_end(self) -> None:
-        if self.orders is not None:
-            self.orders.send(b'{"end":true}')
-
-    def kill(self) -> None:
-        self.driver.send_order({"kill": self.key})
-
-    async def end_lease(self, epoch: int) -> None:
-        if not self._has_ended_lease:
-            await self._end_lease(epoch)
-            self._has_ended_lease = True
-
-
 class RayBackend:
-    """`entry` is `module:function`, called on the other machine; `end_lease` ends a lease in the store."""
+    """`end_lease` ends a lease in the store."""
 
     def __init__(  # noqa: PLR0913 - the services that it uses
         self,
@@ -191,7 +147,7 @@ class RayBackend:
         processes: ProcessLauncher,
         clock: Clock,
         *,
-        entry: str,
+        entry_points: RayEntryPoints,
         end_lease: Callable[[int], Awaitable[None]],
         log_directory: Path,
         files: MemberFiles | None = None,
@@ -204,13 +160,19 @@ class RayBackend:
         self._settings = settings
         self._processes = processes
         self._clock = clock
-        self._entry = entry
+        self._entry_points = entry_points
         self._end_lease = end_lease
         self._log = ChildProcessLog(log_directory / DRIVER_LOG)
         self._starting = asyncio.Lock()
         self._driver: RayDriverClient | None = None
         self._listener: MemberListener | None = None
         self._closed = False
+        self._hosts = RayHostPool(
+            settings.members_per_process,
+            clock=clock,
+            start_host=self._start_host,
+            count_machines=self._count_machines,
+        )
 
     @property
     def type(self) -> BackendType:
@@ -228,52 +190,119 @@ class RayBackend:
     async def start_setup(self) -> None:
         """Do nothing: choosing this backend has already connected to the cluster."""
 
-    async def spawn_member(self, launch: MemberProcessLaunchSpec) -> RayMemberProcess:
-        name = launch.launch_args.name
+    async def spawn_member(self, launch: MemberProcessLaunchSpec) -> RayMemberProcess | HostedMemberProcess:
         if launch.program:
             raise ProcessError(format_backend_notice("needs_pane", program=launch.program[0]))
+        # A teammate with requests of its own gets a process of its own, for which Ray reserves them.
+        if self._settings.members_per_process > 1 and launch.resources == ResourceRequest():
+            return await self._spawn_in_shared_process(launch)
+        return await self._spawn_in_own_process(launch)
+
+    async def _spawn_in_own_process(self, launch: MemberProcessLaunchSpec) -> RayMemberProcess:
         driver = await self._get_responsive_driver()
         listener = self._get_or_open_listener()
         order_address, orders = listener.expect_connection()
         member_address, member = listener.expect_connection()
-        placement = _Placement(
-            order_address.key,
+        placement = self._create_placement(order_address, driver, str(launch.launch_args.name))
+        driver.spawn(
+            placement,
+            resources=self._build_resource_order(launch.resources),
+            entry=self._entry_points.member,
+            member=str(launch.launch_args.agent),
+            order={"orders": _to_mapping(order_address), "member": _to_mapping(member_address)},
+        )
+        async with self._giving_up(placement, driver):
+            try:
+                placement.orders = await self._wait_for_connection(orders, placement)
+                await self._send_project(placement.orders, launch)
+                channel = await self._wait_for_connection(member, placement)
+                channel.send(launch.bootstrap)
+                hello = await self._receive_hello(channel, lambda: placement.reason)
+            finally:
+                orders.cancel()
+                member.cancel()
+        if self._files is not None:
+            self._start_order_task(self._store_checkpoints(placement.orders, self._files, launch))
+        return RayMemberProcess(placement, channel, hello)
+
+    async def _spawn_in_shared_process(self, launch: MemberProcessLaunchSpec) -> HostedMemberProcess:
+        slot = await self._hosts.open_slot()
+        try:
+            async with self._clock.deadline(PLACEMENT_TIMEOUT):
+                await self._send_project(slot.orders, launch)
+                slot.channel.send(launch.bootstrap)
+                hello = await self._receive_hello(
+                    slot.channel, lambda: slot.orders.end_reason or slot.host.reason
+                )
+        except BaseException as error:
+            await HostedMemberProcess(slot, pid=0, node="").stop(grace=0)
+            if isinstance(error, TimeoutError):
+                raise self._build_not_placed_error("") from None
+            raise
+        slot.host.add_epoch(hello.epoch)
+        if self._files is not None:
+            self._start_order_task(self._store_checkpoints(slot.orders, self._files, launch))
+        return HostedMemberProcess(slot, pid=hello.pid, node=hello.node)
+
+    async def _start_host(self) -> RayHost:
+        """Start a process for several teammates on the machine that Ray chooses. Raises `ProcessError`."""
+        driver = await self._get_responsive_driver()
+        address, connected = self._get_or_open_listener().expect_connection()
+        placement = self._create_placement(address, driver, "A process for teammates")
+        driver.spawn(
+            placement,
+            resources=self._build_resource_order(ResourceRequest()),
+            entry=self._entry_points.host,
+            member=SHARED_PROCESS_NAME,
+            order={"host": _to_mapping(address)},
+        )
+        async with self._giving_up(placement, driver):
+            try:
+                host = RayHost(placement, await self._wait_for_connection(connected, placement))
+            finally:
+                connected.cancel()
+        self._start_order_task(host.serve())
+        return host
+
+    async def _count_machines(self) -> int:
+        """Return the number of machines that can run teammates; 0 if the cluster does not answer."""
+        try:
+            driver = await self._get_responsive_driver()
+            async with self._clock.deadline(MACHINE_COUNT_TIMEOUT):
+                nodes = await driver.list_nodes()
+        except (ProcessError, TimeoutError):
+            return 0
+        return sum(node["is_alive"] and node["cpus"] >= self._settings.cpus for node in nodes)
+
+    def _create_placement(self, address: LeadAddress, driver: RayDriverClient, name: str) -> RayPlacement:
+        return RayPlacement(
+            address.key,
             driver,
             self._clock,
             end_lease=self._end_lease,
             report_wait=lambda reason: self._report(f"{name} is not running yet: {reason}."),
         )
-        driver.spawn(
-            placement,
-            resources=self._build_resource_order(launch.resources),
-            entry=self._entry,
-            member=str(launch.launch_args.agent),
-            order={"orders": _to_mapping(order_address), "member": _to_mapping(member_address)},
-        )
+
+    @asynccontextmanager
+    async def _giving_up(self, placement: RayPlacement, driver: RayDriverClient) -> AsyncIterator[None]:
+        """Limit the time until a process runs, and kill it if it does not."""
         try:
             async with self._clock.deadline(PLACEMENT_TIMEOUT):
-                placement.orders = await self._wait_for_connection(orders, placement)
-                await self._send_project(placement.orders, launch)
-                channel = await self._wait_for_connection(member, placement)
-                channel.send(launch.bootstrap)
-                hello = await self._receive_hello(channel, placement)
+                yield
         except TimeoutError:
             await self._give_up(placement, driver)
-            reason = placement.wait_reason or "the machines may be busy, or unable to reach this machine"
-            raise ProcessError(
-                format_backend_notice("not_placed", seconds=f"{PLACEMENT_TIMEOUT:g}", reason=reason)
-            ) from None
+            raise self._build_not_placed_error(placement.wait_reason) from None
         except BaseException:
             await self._give_up(placement, driver)
             raise
-        finally:
-            orders.cancel()
-            member.cancel()
-        if self._files is not None:
-            self._start_order_task(self._store_checkpoints(placement.orders, self._files, launch))
-        return RayMemberProcess(placement, channel, hello)
 
-    async def _send_project(self, orders: SocketChannel, launch: MemberProcessLaunchSpec) -> None:
+    def _build_not_placed_error(self, reason: str) -> ProcessError:
+        reason = reason or "the machines may be busy, or unable to reach this machine"
+        return ProcessError(
+            format_backend_notice("not_placed", seconds=f"{PLACEMENT_TIMEOUT:g}", reason=reason)
+        )
+
+    async def _send_project(self, orders: MessageChannel, launch: MemberProcessLaunchSpec) -> None:
         """Send the project to the machine. Raises `ProcessError`."""
         if self._files is None:
             orders.send(b"")
@@ -288,7 +317,7 @@ class RayBackend:
         send_in_parts(orders, bundle)
 
     async def _store_checkpoints(
-        self, orders: SocketChannel, files: MemberFiles, launch: MemberProcessLaunchSpec
+        self, orders: MessageChannel, files: MemberFiles, launch: MemberProcessLaunchSpec
     ) -> None:
         """Store the work of a teammate as it arrives, and confirm it."""
         while (bundle := await receive_in_parts(orders)) is not None:
@@ -304,7 +333,7 @@ class RayBackend:
         task.add_done_callback(self._order_tasks.discard)
 
     def is_process_alive(self, process: MemberProcess) -> bool:
-        return isinstance(process, RayMemberProcess) and process.is_alive
+        return isinstance(process, RayMemberProcess | HostedMemberProcess) and process.is_alive
 
     async def list_nodes(self) -> list[dict[str, Any]]:
         """Return the machines of the cluster. Raises `ProcessError`."""
@@ -312,6 +341,7 @@ class RayBackend:
 
     async def aclose(self) -> None:
         self._closed = True
+        self._hosts.kill_all("the session was closed")
         for task in self._order_tasks:
             task.cancel()
         await asyncio.gather(*self._order_tasks, return_exceptions=True)
@@ -333,7 +363,7 @@ class RayBackend:
         }
 
     async def _wait_for_connection(
-        self, connection: asyncio.Future[SocketChannel], placement: _Placement
+        self, connection: asyncio.Future[SocketChannel], placement: RayPlacement
     ) -> SocketChannel:
         ended = asyncio.ensure_future(placement.ended.wait())
         try:
@@ -344,10 +374,10 @@ class RayBackend:
             return connection.result()
         raise ProcessError(f"{placement.reason or 'its process ended'}.")
 
-    async def _receive_hello(self, channel: SocketChannel, placement: _Placement) -> MemberHello:
+    async def _receive_hello(self, channel: MessageChannel, get_end_reason: Callable[[], str]) -> MemberHello:
         message = await channel.receive()
         if message is None:
-            hello = MemberHello(refusal=f"{placement.reason or 'its process ended'}.")
+            hello = MemberHello(refusal=f"{get_end_reason() or 'its process ended'}.")
         else:
             hello = msgspec.json.decode(message, type=MemberHello)
         if hello.refusal:
@@ -355,7 +385,7 @@ class RayBackend:
             raise ProcessError(hello.refusal)
         return hello
 
-    async def _give_up(self, placement: _Placement, driver: RayDriverClient) -> None:
+    async def _give_up(self, placement: RayPlacement, driver: RayDriverClient) -> None:
         placement.kill()
         placement.on_end("it was not started in time")
         if not await driver.is_responsive():
@@ -394,164 +424,5 @@ class RayBackend:
             return self._driver
 
 
-class RayDriverClient:
-    """Handle of one driver process."""
-
-    def __init__(self, process: ChildProcessHandle, end: socket.socket, clock: Clock) -> None:
-        self._process = process
-        self._clock = clock
-        self.placements: dict[str, _Placement] = {}
-        self._connected: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._node_lists: dict[int, asyncio.Future[list[dict[str, Any]]]] = {}
-        self._number = 0
-        self._channel = GuardianOrderChannel(end, self._handle_message, self._on_driver_end)
-
-    @property
-    def is_alive(self) -> bool:
-        return self._channel.is_open
-
-    async def wait_until_connected(self) -> str:
-        """Return why the cluster cannot be used; empty if it can be."""
-        async with self._clock.deadline(DRIVER_TIMEOUT):
-            return await self._connected
-
-    def spawn(
-        self,
-        placement: _Placement,
-        *,
-        resources: Mapping[str, Any],
-        entry: str,
-        member: str,
-        order: Mapping[str, Any],
-    ) -> None:
-        self.placements[placement.key] = placement
-        self.send_order(
-            {
-                "spawn": placement.key,
-                "resources": dict(resources),
-                "entry": entry,
-                "member": member,
-                "order": dict(order),
-            }
-        )
-
-    def send_order(self, order: dict[str, Any]) -> None:
-        self._channel.send_order(order)
-
-    async def list_nodes(self) -> list[dict[str, Any]]:
-        self._number = number = self._number + 1
-        nodes: asyncio.Future[list[dict[str, Any]]] = asyncio.get_running_loop().create_future()
-        self._node_lists[number] = nodes
-        self.send_order({"list_nodes": number})
-        try:
-            async with self._clock.deadline(DRIVER_TIMEOUT):
-                return await nodes
-        except TimeoutError:
-            raise ProcessError(format_backend_notice("head_silent")) from None
-        finally:
-            del self._node_lists[number]
-
-    async def is_responsive(self) -> bool:
-        if not self.is_alive:
-            return False
-        self._number = number = self._number + 1
-        nodes: asyncio.Future[list[dict[str, Any]]] = asyncio.get_running_loop().create_future()
-        self._node_lists[number] = nodes
-        self.send_order({"list_nodes": number})
-        try:
-            async with self._clock.deadline(5.0):
-                await nodes
-        except (TimeoutError, ProcessError):
-            return False
-        finally:
-            del self._node_lists[number]
-        return True
-
-    async def aclose(self) -> None:
-        self._channel.close()
-        with suppress(ProcessError):
-            await self._process.stop(grace=0.5)
-
-    def _handle_message(self, message: dict[str, Any]) -> None:
-        match message:
-            case {"connected": True}:
-                _resolve(self._connected, "")
-            case {"failed": str(reason)}:
-                _resolve(self._connected, reason or "unknown error")
-            case {"ended": str(key), "why": str(reason)}:
-                if (placement := self.placements.get(key)) is not None:
-                    placement.on_end(reason)
-            case {"waiting": str(key), "why": str(reason)}:
-                if (placement := self.placements.get(key)) is not None and not placement.ended.is_set():
-                    placement.on_wait(reason)
-            case {"nodes": int(number), "list": list(nodes)}:
-                if (waiter := self._node_lists.get(number)) is not None:
-                    _resolve(waiter, nodes)
-
-    def _on_driver_end(self) -> None:
-        """Note the end of the driver. Connected teammates continue without it."""
-        _resolve(self._connected, "the process that connects to Ray ended")
-        for placement in list(self.placements.values()):
-            if placement.channel is None:
-                placement.on_end("the process that connects to Ray ended")
-        for waiter in self._node_lists.values():
-            if not waiter.done():
-                waiter.set_exception(ProcessError(format_backend_notice("ray_process_ended")))
-
-
-async def start_ray_driver(
-    address: str, processes: ProcessLauncher, clock: Clock, log: ChildProcessLog
-) -> RayDriverClient:
-    """Start a driver and connect it to the cluster. Raises `ProcessError`."""
-    if reason := explain_missing_ray():
-        raise ProcessError(reason)
-    own_end, driver_end = socket.socketpair()
-    try:
-        with driver_end, log.open_for_append() as output:
-            process = await processes.start_process(
-                _build_driver_launch(address, driver_end.fileno(), output)
-            )
-    except OSError as error:
-        own_end.close()
-        raise ProcessError(format_backend_notice("ray_process_not_started", error=error)) from error
-    except BaseException:
-        own_end.close()
-        raise
-    client = RayDriverClient(process, own_end, clock)
-    try:
-        reason = await client.wait_until_connected()
-    except TimeoutError:
-        reason = format_backend_notice("no_answer", seconds=f"{DRIVER_TIMEOUT:g}")
-    except BaseException:
-        await client.aclose()
-        raise
-    if reason:
-        await client.aclose()
-        raise ProcessError(format_backend_notice("cluster_unusable", address=address, reason=reason))
-    return client
-
-
-def _build_driver_launch(address: str, control: int, log: int) -> ProcessLaunchSpec:
-    path = os.pathsep.join(place for place in sys.path if Path(place).is_absolute())
-    passed = {
-        name: value
-        for name, value in os.environ.items()
-        if name in _PASSED_VARIABLES or name.startswith("RAY_")
-    }
-    return ProcessLaunchSpec(
-        argv=[sys.executable, "-P", "-u", "-X", "utf8", "-m", "shoal.backends.ray_driver", address],
-        cwd=Path("/"),
-        env={**passed, **RAY_ENVIRONMENT, "PYTHONPATH": path},
-        stdin=control,
-        stdout=log,
-        stderr=log,
-    )
-
-
 def _to_mapping(address: LeadAddress) -> dict[str, Any]:
     return msgspec.structs.asdict(address)
-
-
-def _resolve(future: asyncio.Future[Any], value: Any) -> None:
-    if not future.done():
-        future.set_result(value)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
+from collections.abc import Callable
+from typing import TypeAlias
 
 MAX_MESSAGE_SIZE = 64 << 20
 """Maximum bytes of one message; the sender refuses a longer one, the receiver closes the channel."""
 _PREFIX_SIZE = 4
 _PART_SIZE = 8 << 20
 _CHUNK = 1 << 18
+_NUMBER_SIZE = 4
+_DATA, _CLOSE = 0, 1
 _MAX_READ_AHEAD = 1 << 20
 """Maximum number of bytes of whole messages read before anyone requests them."""
 
@@ -148,7 +152,122 @@ class SocketChannel:
         self._message_arrived.set()
 
 
-def send_in_parts(channel: SocketChannel, content: bytes) -> None:
+class ChannelMultiplexer:
+    """Many channels over one connection, each with a number that both ends know."""
+
+    def __init__(self, connection: SocketChannel) -> None:
+        self._connection = connection
+        self._channels: dict[int, SharedChannel] = {}
+        self._unopened: dict[int, SharedChannel] = {}
+        """Channels with messages that this end has not opened yet."""
+        self._highest = -1
+        self._ended = False
+
+    def open_channel(self, number: int, on_end: Callable[[], None] = lambda: None) -> SharedChannel:
+        """Open a channel, with a higher number than any before.
+
+        `on_end` is called when the other end closes it or the connection ends.
+        """
+        if (early := self._unopened.pop(number, None)) is not None:
+            early.set_end_listener(on_end)
+            return early
+        self._highest = max(self._highest, number)
+        channel = SharedChannel(self, number, on_end)
+        if self._ended:
+            channel.handle_end("")
+        else:
+            self._channels[number] = channel
+        return channel
+
+    async def serve(self) -> None:
+        """Pass messages on until the connection ends; then all channels end."""
+        while (message := await self._connection.receive()) is not None:
+            number, kind = int.from_bytes(message[:_NUMBER_SIZE], "big"), message[_NUMBER_SIZE]
+            if number > self._highest:
+                self._unopened[number] = self.open_channel(number)
+            channel = self._channels.get(number)
+            if channel is None:
+                continue  # this end has closed it
+            if kind == _DATA:
+                channel.handle_message(message[_NUMBER_SIZE + 1 :])
+            else:
+                del self._channels[number]
+                channel.handle_end(message[_NUMBER_SIZE + 1 :].decode(errors="replace"))
+        self._ended = True
+        channels, self._channels = self._channels, {}
+        for channel in channels.values():
+            channel.handle_end("")
+
+    def send(self, number: int, message: bytes) -> None:
+        self._connection.send(number.to_bytes(_NUMBER_SIZE, "big") + bytes([_DATA]) + message)
+
+    def close_channel(self, number: int, reason: str) -> None:
+        if self._channels.pop(number, None) is not None:
+            self._connection.send(number.to_bytes(_NUMBER_SIZE, "big") + bytes([_CLOSE]) + reason.encode())
+
+    async def wait_until_sent(self) -> None:
+        await self._connection.wait_until_sent()
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class SharedChannel:
+    """One of the channels of a multiplexer."""
+
+    def __init__(self, multiplexer: ChannelMultiplexer, number: int, on_end: Callable[[], None]) -> None:
+        self._multiplexer = multiplexer
+        self._number = number
+        self._on_end = on_end
+        self._messages: deque[bytes] = deque()
+        self._arrived = asyncio.Event()
+        self._ended = False
+        self.end_reason = ""
+        """Why the other end closed it, if it said so."""
+
+    def send(self, message: bytes) -> None:
+        """Send without waiting; does nothing if either end has closed the channel."""
+        if not self._ended:
+            self._multiplexer.send(self._number, message)
+
+    async def wait_until_sent(self) -> None:
+        await self._multiplexer.wait_until_sent()
+
+    async def receive(self) -> bytes | None:
+        """Return the next message; None after the last one."""
+        while not self._messages:
+            if self._ended:
+                return None
+            self._arrived.clear()
+            await self._arrived.wait()
+        return self._messages.popleft()
+
+    def close(self, reason: str = "") -> None:
+        """Close both directions; messages that were sent still arrive."""
+        self._messages.clear()
+        self._multiplexer.close_channel(self._number, reason)
+        self._ended = True
+        self._arrived.set()
+
+    def set_end_listener(self, on_end: Callable[[], None]) -> None:
+        self._on_end = on_end
+        if self._ended:
+            on_end()
+
+    def handle_message(self, message: bytes) -> None:
+        self._messages.append(message)
+        self._arrived.set()
+
+    def handle_end(self, reason: str) -> None:
+        self._ended, self.end_reason = True, reason
+        self._arrived.set()
+        self._on_end()
+
+
+MessageChannel: TypeAlias = SocketChannel | SharedChannel
+
+
+def send_in_parts(channel: MessageChannel, content: bytes) -> None:
     """Send content of any size as several messages."""
     parts = [content[start : start + _PART_SIZE] for start in range(0, len(content), _PART_SIZE)]
     channel.send(str(len(parts)).encode())
@@ -156,7 +275,7 @@ def send_in_parts(channel: SocketChannel, content: bytes) -> None:
         channel.send(part)
 
 
-async def receive_in_parts(channel: SocketChannel) -> bytes | None:
+async def receive_in_parts(channel: MessageChannel) -> bytes | None:
     """Return content from `send_in_parts`; None when the other end is gone, or sent something else."""
     count = await channel.receive()
     if count is None or not count.isdigit():

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 MEMBER_ENTRY_POINT = "shoal.app.session.member_main:main"
 CLUSTER_MEMBER_ENTRY_POINT = "shoal.app.session.ray_member_main:main"
+CLUSTER_HOST_ENTRY_POINT = "shoal.app.session.ray_member_main:host_main"
 LOG_DIRECTORY = "members"
 _VIEWER_MODULE = "shoal.surfaces.cli.pane_view"
 _WARMUP_MODULE = "shoal.app.session.warmup"
@@ -405,7 +406,7 @@ class MemberBackendPool:
 
     def _create_ray_backend(self) -> MemberBackend:
         from shoal.backends.member_listener import read_tls_files
-        from shoal.backends.ray_backend import RayBackend, RayBackendSettings
+        from shoal.backends.ray_backend import RayBackend, RayBackendSettings, RayEntryPoints
 
         cluster, store = self._runtime.settings.own.cluster, self._runtime.config.store
         assert cluster.address is not None
@@ -414,11 +415,12 @@ class MemberBackendPool:
                 address=cluster.address,
                 lead_host=cluster.lead_host,
                 cpus=cluster.cpus,
+                members_per_process=cluster.members_per_process,
                 tls=read_tls_files(self._runtime.settings.environ),
             ),
             self._runtime.processes.launcher,
             self._runtime.clock,
-            entry=CLUSTER_MEMBER_ENTRY_POINT,
+            entry_points=RayEntryPoints(member=CLUSTER_MEMBER_ENTRY_POINT, host=CLUSTER_HOST_ENTRY_POINT),
             end_lease=to_shared_store(store).end_lease,
             log_directory=self._runtime.store.directory / LOG_DIRECTORY,
             files=self._create_cluster_files() if cluster.files == "git" else None,

@@ -15,7 +15,7 @@ from shoal.app.options import Options
 from shoal.app.session.session import Session
 from shoal.backends.guarded_processes import fork_guardian
 from shoal.backends.heap_trim import HeapTrimmer
-from shoal.backends.socket_channel import SocketChannel
+from shoal.backends.socket_channel import MessageChannel, SocketChannel
 from shoal.core.agents.subagents import SpawnRequest
 from shoal.core.clock import SystemClock
 from shoal.core.core_texts import format_end_reason
@@ -40,13 +40,13 @@ async def _run_member_process(fd: int) -> None:
     message = await channel.receive()
     if message is None:
         return
-    await run_member_session(channel, decode_member_bootstrap(message))
+    await run_member_session(channel, decode_member_bootstrap(message), end_session_on_signals)
     await channel.wait_until_sent()
     channel.close()
 
 
 async def run_member_session(
-    channel: SocketChannel, bootstrap: MemberBootstrap, on_open: Callable[[Session], None] = lambda _: None
+    channel: MessageChannel, bootstrap: MemberBootstrap, on_open: Callable[[Session], None]
 ) -> None:
     """Run the member to its end. If it cannot be started, tell the lead."""
     clock = SystemClock()
@@ -74,7 +74,6 @@ async def _run_forked_member(session: Session, bootstrap: MemberBootstrap, chann
         with suppress(ShoalError):
             answers.add_answer(update)
     session.subscribe(forward_journaled_event)
-    end_member_on_signals(member_host, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     trim_heap_when_member_idles(session)
     await member_host.run_member()
 
@@ -87,6 +86,12 @@ def trim_heap_when_member_idles(session: Session) -> None:
             heap_trimmer.trim_if_due(clock.monotonic())
 
     session.subscribe(trim_heap_on_idle)
+
+
+def end_session_on_signals(session: Session) -> None:
+    """End the one member of this process when the process is asked to end."""
+    assert session.teams.member_host is not None
+    end_member_on_signals(session.teams.member_host, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def end_member_on_signals(host: MemberHost, *signals: signal.Signals) -> None:

@@ -1,4 +1,4 @@
-"""Entry point of a process on a machine of a cluster that runs a member of a team whose lead is elsewhere."""
+"""Entry points of a process on a machine of a cluster that runs members of a team whose lead is elsewhere."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import os
 import select
 import signal
 import socket
+import sys
 import threading
-from collections.abc import Mapping
+import traceback
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,16 +19,24 @@ import msgspec
 from msgspec.structs import replace
 
 from shoal.app.agents.member_bootstrap import MemberBootstrap, decode_member_bootstrap
-from shoal.app.session.member_main import run_member_session
+from shoal.app.session.member_main import end_session_on_signals, run_member_session
 from shoal.app.session.session import Session
 from shoal.app.settings.settings import load_settings
 from shoal.backends.member_listener import LeadAddress, connect_to_lead, read_tls_files
 from shoal.backends.ray_backend import MemberHello
-from shoal.backends.socket_channel import SocketChannel, receive_in_parts, send_in_parts
+from shoal.backends.ray_hosts import CLOSING_NOTICE, CONTROL_CHANNEL, StartMemberOrder
+from shoal.backends.socket_channel import (
+    ChannelMultiplexer,
+    MessageChannel,
+    receive_in_parts,
+    send_in_parts,
+)
 from shoal.core.clock import Clock, SystemClock
+from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import ShoalError, WorktreeError
 from shoal.core.events import Event, ToolFinished
 from shoal.core.teams.member_backends import AGENT_ENVIRONMENT_MARKS
+from shoal.team.members.member_host import MemberHost
 from shoal.workspaces.git_runner import GitRunner
 from shoal.workspaces.project_transfer import MachineCheckout, ProjectOrigin
 
@@ -51,14 +61,134 @@ async def _run_ordered_member(order: Mapping[str, Any]) -> None:
     # Not closed: the connection must last as long as this process.
     threading.Thread(target=_watch_lead, args=(os.dup(orders.descriptor),), daemon=True).start()
     try:
-        await _receive_and_run_member(orders, channel, clock)
+        await _receive_and_run_member(orders, channel, clock, _SoleMember())
     finally:
         await channel.wait_until_sent()
         channel.close()
         orders.close()
 
 
-async def _receive_and_run_member(orders: SocketChannel, channel: SocketChannel, clock: Clock) -> None:
+def host_main(order: Mapping[str, Any]) -> None:
+    """Run the process that Ray started for several members."""
+    os.environ.update(AGENT_ENVIRONMENT_MARKS)
+    asyncio.run(_run_host(order))
+
+
+async def _run_host(order: Mapping[str, Any]) -> None:
+    clock = SystemClock()
+    address = msgspec.convert(order["host"], LeadAddress)
+    connection = await connect_to_lead(address, clock, read_tls_files(os.environ))
+    threading.Thread(target=_watch_lead, args=(os.dup(connection.descriptor),), daemon=True).start()
+    try:
+        await SharedMemberProcess(ChannelMultiplexer(connection), clock).serve()
+    finally:
+        await connection.wait_until_sent()
+        connection.close()
+
+
+class SharedMemberProcess:
+    """This process, which runs the members that its lead orders until the connection to the lead ends."""
+
+    def __init__(self, multiplexer: ChannelMultiplexer, clock: Clock) -> None:
+        self._multiplexer = multiplexer
+        self._clock = clock
+        self._control = multiplexer.open_channel(CONTROL_CHANNEL)
+        self._members: set[_HostedMember] = set()
+        self._is_closing = False
+
+    async def serve(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, self._begin_to_close)
+        async with asyncio.TaskGroup() as tasks:
+            receiving = tasks.create_task(self._multiplexer.serve())
+            while (message := await self._control.receive()) is not None:
+                order = msgspec.json.decode(message, type=StartMemberOrder)
+                tasks.create_task(self._run_member(order.number))
+            self._begin_to_close()  # the lead is gone
+            receiving.cancel()
+
+    def _begin_to_close(self) -> None:
+        """End all members so that they can be started elsewhere, and then this process."""
+        if self._is_closing:
+            return
+        self._is_closing = True
+        self._control.send(CLOSING_NOTICE)
+        for member in tuple(self._members):
+            member.end()
+        if not self._members:
+            self._control.close()
+
+    async def _run_member(self, number: int) -> None:
+        """Run one member. Its failure ends only itself."""
+        orders = self._multiplexer.open_channel(number)
+        channel = self._multiplexer.open_channel(number + 1)
+        member, reason = _HostedMember(), ""
+        self._members.add(member)
+        try:
+            await member.run(_receive_and_run_member(orders, channel, self._clock, member))
+        except Exception as error:  # noqa: BLE001 - boundary around members: a crash ends only this one
+            reason = f"{type(error).__name__}: {error}"
+            sys.stderr.write(f"A member failed.\n{traceback.format_exc()}\n")
+        finally:
+            self._members.discard(member)
+            channel.close()
+            orders.close(reason)
+            if self._is_closing and not self._members:
+                self._control.close()
+
+
+class _SoleMember:
+    """The one member of a process, which ends with it."""
+
+    changes_directory = True
+
+    def watch_session(self, session: Session) -> None:
+        end_session_on_signals(session)
+
+    def end(self) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    abort = end
+
+
+class _HostedMember:
+    """A member that shares its process, and can be ended without the others."""
+
+    changes_directory = False
+
+    def __init__(self) -> None:
+        self._host: MemberHost | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run the member until it has ended or is aborted."""
+        self._task = asyncio.create_task(work)
+        try:
+            await self._task
+        except asyncio.CancelledError:
+            if not self._task.cancelled():
+                self._task.cancel()
+                raise
+
+    def watch_session(self, session: Session) -> None:
+        self._host = session.teams.member_host
+
+    def end(self) -> None:
+        """Ask it to end; before its session is open, there is nothing to store."""
+        if self._host is None:
+            self.abort()
+        else:
+            self._host.request_member_end(format_end_reason("terminated"), resumable=True)
+
+    def abort(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+
+async def _receive_and_run_member(
+    orders: MessageChannel, channel: MessageChannel, clock: Clock, member: _SoleMember | _HostedMember
+) -> None:
     origin = await orders.receive()
     if origin is None:
         return
@@ -75,6 +205,8 @@ async def _receive_and_run_member(orders: SocketChannel, channel: SocketChannel,
         if problem:
             raise WorktreeError(problem)
         bootstrap = _adapt_to_machine(decode_member_bootstrap(message), checkout)
+        if member.changes_directory:
+            os.chdir(bootstrap.opened.cwd)
         hello = MemberHello(
             epoch=await asyncio.to_thread(_open_lease, bootstrap), pid=os.getpid(), node=socket.gethostname()
         )
@@ -82,11 +214,16 @@ async def _receive_and_run_member(orders: SocketChannel, channel: SocketChannel,
         channel.send(msgspec.json.encode(MemberHello(refusal=str(error))))
         return
     channel.send(msgspec.json.encode(hello))
-    checkpoints = CheckpointSender(orders, checkout, clock)
+    checkpoints = CheckpointSender(orders, checkout, clock, member)
+
+    def watch_session(session: Session) -> None:
+        member.watch_session(session)
+        checkpoints.watch_session(session)
+
     async with asyncio.TaskGroup() as tasks:
         listening = tasks.create_task(checkpoints.listen())
         sending = tasks.create_task(checkpoints.send_changes())
-        await run_member_session(channel, bootstrap, checkpoints.watch_session)
+        await run_member_session(channel, bootstrap, watch_session)
         await checkpoints.finish()
         listening.cancel()
         sending.cancel()
@@ -95,8 +232,15 @@ async def _receive_and_run_member(orders: SocketChannel, channel: SocketChannel,
 class CheckpointSender:
     """Sends the member's work to the lead after each tool call that changed files."""
 
-    def __init__(self, orders: SocketChannel, checkout: MachineCheckout | None, clock: Clock) -> None:
+    def __init__(
+        self,
+        orders: MessageChannel,
+        checkout: MachineCheckout | None,
+        clock: Clock,
+        member: _SoleMember | _HostedMember,
+    ) -> None:
         self._orders = orders
+        self._member = member
         self._checkout = checkout
         self._clock = clock
         self._has_changes = asyncio.Event()
@@ -113,16 +257,18 @@ class CheckpointSender:
         session.subscribe(note_tool_end)
 
     async def listen(self) -> None:
-        """Handle messages from the lead: it has stored something, or the process must end."""
+        """Handle messages from the lead: it has stored something, or the member must end."""
         while (message := await self._orders.receive()) is not None:
             if b"stored" in message:
                 self._unconfirmed -= 1
                 if not self._unconfirmed:
                     self._confirmed.set()
+            elif b"abort" in message:
+                self._member.abort()
             else:
-                os.kill(os.getpid(), signal.SIGTERM)
+                self._member.end()
         self._confirmed.set()
-        os.kill(os.getpid(), signal.SIGTERM)
+        self._member.end()
 
     async def send_changes(self) -> None:
         while True:
@@ -163,7 +309,7 @@ def _watch_lead(descriptor: int) -> None:
     os._exit(1)
 
 
-async def _create_checkout(orders: SocketChannel, origin: bytes, clock: Clock) -> MachineCheckout | None:
+async def _create_checkout(orders: MessageChannel, origin: bytes, clock: Clock) -> MachineCheckout | None:
     """Create the checkout that the lead ordered; None if the machines share their files."""
     if not origin:
         return None
@@ -197,7 +343,6 @@ def _adapt_to_machine(bootstrap: MemberBootstrap, checkout: MachineCheckout | No
     cwd = Path(bootstrap.opened.cwd) if checkout is None else checkout.cwd
     if not cwd.is_dir():
         raise ShoalError(f"The directory {cwd} does not exist on the machine {socket.gethostname()}.")
-    os.chdir(cwd)
     return replace(
         bootstrap, run="", transcript="", snapshot="", opened=replace(bootstrap.opened, cwd=str(cwd))
     )
