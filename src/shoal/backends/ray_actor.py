@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import traceback
 from typing import Any
 
 
@@ -16,5 +17,8 @@ class MemberHostActor:
         module, _, function = entry.partition(":")
         try:
             getattr(importlib.import_module(module), function)(order)
+        except Exception:
+            traceback.print_exc()  # Ray hides it, because the actor exits
+            raise
         finally:
             ray.actor.exit_actor()

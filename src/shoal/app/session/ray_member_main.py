@@ -49,8 +49,7 @@ LOST_LEAD_GRACE = 5.0
 
 def main(order: Mapping[str, Any]) -> None:
     """Run the process that Ray started for one member."""
-    os.environ.update(AGENT_ENVIRONMENT_MARKS)
-    asyncio.run(_run_ordered_member(order))
+    _run_in_process(_run_ordered_member(order))
 
 
 async def _run_ordered_member(order: Mapping[str, Any]) -> None:
@@ -70,8 +69,15 @@ async def _run_ordered_member(order: Mapping[str, Any]) -> None:
 
 def host_main(order: Mapping[str, Any]) -> None:
     """Run the process that Ray started for several members."""
+    _run_in_process(_run_host(order))
+
+
+def _run_in_process(work: Coroutine[Any, Any, None]) -> None:
     os.environ.update(AGENT_ENVIRONMENT_MARKS)
-    asyncio.run(_run_host(order))
+    # Ray chooses uvloop if it is installed. Its pipes raise other errors than those of Python's event loop
+    # when a program ends before it has read its input.
+    asyncio.set_event_loop_policy(None)
+    asyncio.run(work)
 
 
 async def _run_host(order: Mapping[str, Any]) -> None:
