@@ -39,7 +39,7 @@ class Suite:
         (root / "docs").mkdir()
         (root / "pytest.ini").write_text(INI.format(root=ROOT))
         (root / "tests" / "conftest.py").write_text(
-            'pytest_plugins = ["tier_marks", "needs_marks", "spec_marks"]\n'
+            'pytest_plugins = ["tier_marks", "needs_marks", "spec_marks", "proof_report"]\n'
         )
         (root / "docs" / "spec.md").write_text(
             "| id | rule |\n|---|---|\n| BOX-01 | Mail stays. |\n| BOX-02 | Mail is fast. |\n"
@@ -247,3 +247,27 @@ def test_the_list_of_rules_is_complete_and_in_order():
         sections.setdefault(name, []).append(int(number))
     assert all(numbers == list(range(1, len(numbers) + 1)) for numbers in sections.values())
     assert len(rules) == 356
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_proof_has_the_result_and_the_figure_of_every_test_of_a_rule(suite: Suite, workers: str) -> None:
+    with (suite.root / "docs" / "spec.md").open("a") as rules:
+        rules.write("| USR-01 | Nothing is lost. |\n| USR-02 | Nothing is late. |\n")
+    run = suite.run(
+        """
+        @pytest.mark.spec("USR-01")
+        def test_large(record_property): record_property("measured", "9,000 messages")
+        @pytest.mark.spec("USR-01", "BOX-01")
+        def test_small(): pass
+        @pytest.mark.spec("USR-01")
+        def test_bad(): assert False
+        """,
+        *("-n", workers, "--proof", "docs/proof.md"),
+    )
+    assert run.returncode == 1, run.stdout + run.stderr
+    page = (suite.root / "docs" / "proof.md").read_text()
+    assert "| `tests/test_it.py::test_large` | passed | 9,000 messages | 0 |" in page
+    assert "- **failed**: `tests/test_it.py::test_bad`" in page
+    assert "- 1 more tests passed, for example:\n  - `tests/test_it.py::test_small`" in page
+    assert "## USR-02\n\nNothing is late.\n\nNo test with this rule has a result." in page
+    assert "BOX-01" not in page
