@@ -170,7 +170,7 @@ class Workspace(Protocol):
 
     @property
     def user(self) -> UserEnvironment:
-        """Whose home `~` means."""
+        """User whose home `~` means."""
         ...
 
     @property

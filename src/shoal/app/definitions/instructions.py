@@ -91,7 +91,7 @@ class InstructionExclusions(Struct, frozen=True, kw_only=True):
     project: tuple[str, ...] = ()
     """Patterns of the project's settings, which exclude only files of the project."""
     user: UserEnvironment = field(default_factory=get_user_environment)
-    """Whose home `~` means in a pattern, and in the path of an imported file."""
+    """User whose home `~` means in a pattern, and in the path of an imported file."""
 
     def excludes_file(self, path: str, owner: str) -> bool:
         from shoal.policy.path_patterns import InvalidPathPatternError, convert_path_pattern_to_regex
