@@ -146,13 +146,14 @@ def iter_document_keys(document: SettingsDocument) -> Iterator[tuple[str, Any]]:
     """Yield the keys of a document and of its sections, with dots, and their values."""
     for name, value in document.raw.items():
         if name not in _OWN_KEYS:
-            yield from _iter_keys_below(name, value)
+            yield from iter_keys_below(name, value)
 
 
-def _iter_keys_below(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+def iter_keys_below(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield a key with its value, or the keys of a section, with dots."""
     if name in _SECTIONS and isinstance(value, dict):
         for key, inner in value.items():
-            yield from _iter_keys_below(f"{name}.{key}", inner)
+            yield from iter_keys_below(f"{name}.{key}", inner)
     else:
         yield name, value
 
