@@ -18,7 +18,7 @@ from shoal.wire.settings_codec import has_settings_key, merge_settings_documents
 _SECRET = compile_on_first_use(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|COOKIE", re.IGNORECASE)
 HIDDEN_VALUE = "(hidden)"
 _SECTION_KEYS = ("env", "permissions", "sandbox")
-"""Keys whose parts have rows of their own."""
+"""Keys that have one row per part."""
 _JOINED_KEYS = frozenset(
     {
         "hooks",
@@ -95,7 +95,7 @@ def _join_values(settings: Settings, key: str) -> tuple[Any, str] | None:
 
 def _iter_keys_of_files(raw: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in raw.items():
-        # These have rows of their own.
+        # Listed part by part above.
         if name not in ("env", "shoal", "$schema"):
             yield from iter_keys_below(name, value)
 
