@@ -7,11 +7,13 @@ import os
 import stat
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import shoal
+from shoal.app.settings.configured_rules import add_permission_flag_rules
 from shoal.app.settings.live_settings import AutoReloadingSettings
 from shoal.app.settings.settings import load_settings
 from shoal.app.settings.settings_trust import save_project_trust_decision
@@ -101,8 +103,9 @@ def test_a_broken_change_is_reported_once_and_the_last_good_values_stay(
 
 @pytest.mark.spec("PRM-02")
 def test_flags_of_the_run_override_changed_files(project: Path) -> None:
+    add_rules = partial(add_permission_flag_rules, allow=["Read"], deny=["Bash(rm:*)"])
     live = AutoReloadingSettings(
-        load_settings(cwd=project), cwd=project, allow=["Read"], deny=["Bash(rm:*)"], note=lambda _: None
+        load_settings(cwd=project), cwd=project, add_rules=add_rules, note=lambda _: None
     )
     (project / ".claude" / "settings.json").write_text('{"permissions": {"allow": ["Edit"]}}')
     save_project_trust_decision(load_settings(cwd=project), project, trusted=True)

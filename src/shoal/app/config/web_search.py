@@ -89,7 +89,7 @@ class _ProviderSearch:
 
     async def search(self, query: WebSearchQuery, context: ToolContext) -> ToolOutput:
         agent = self._find_agent(AgentId(context.agent.agent))
-        card = agent.model.card
+        card = agent.current_model.card
         if not _can_request_search(self._settings, card):
             return create_tool_error_output(format_session_notice("search_unsupported", model=card.id))
         if query.blocked_domains and card.provider in _OPENAI_PROVIDERS:
