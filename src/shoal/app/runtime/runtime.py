@@ -415,6 +415,7 @@ def _create_lead_workspace(
         checkpoints=store.checkpoints,
         on_change=emit_file_changed,
         write_guard=leases.create_write_guard(LEAD_ID),
+        user=config.settings.user,
     )
 
 
@@ -494,7 +495,7 @@ def _create_permission_answers(
         events.note(f"Your answer could not be saved, so it applies only to this session: {reason}")
         answers.add_answer(update)
 
-    answers = RememberedPermissionAnswers(store_permission_answer, events.note)
+    answers = RememberedPermissionAnswers(store_permission_answer, events.note, settings.user)
     return answers
 
 
