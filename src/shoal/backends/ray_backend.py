@@ -193,7 +193,7 @@ class RayBackend:
     async def spawn_member(self, launch: MemberProcessLaunchSpec) -> RayMemberProcess | HostedMemberProcess:
         if launch.program:
             raise ProcessError(format_backend_notice("needs_pane", program=launch.program[0]))
-        # A teammate with requests of its own gets a process of its own, for which Ray reserves them.
+        # Ray reserves resources for processes, so a teammate that asks for some does not share one.
         if self._settings.members_per_process > 1 and launch.resources == ResourceRequest():
             return await self._spawn_in_shared_process(launch)
         return await self._spawn_in_own_process(launch)

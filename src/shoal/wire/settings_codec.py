@@ -108,8 +108,8 @@ class ClusterSettings(Struct, frozen=True, kw_only=True):
     """Number of CPUs that a teammate reserves on its machine; a process for several teammates reserves it
     once."""
     members_per_process: Annotated[int, Meta(ge=1)] = 1
-    """Number of teammates that share a process on their machine. A teammate that asks for `resources` has a
-    process of its own."""
+    """Number of teammates that share a process on their machine. A teammate that asks for `resources` has
+    its own process."""
     files: Literal["git", "shared"] = "git"
     """Files of a teammate: `git` gives it a checkout of your last commit on its machine, and its work comes
     back as commits; `shared` uses the same path on all machines."""
