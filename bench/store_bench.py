@@ -82,7 +82,7 @@ def _measure_rate(work: str, size: StoreBenchSize, address: str, root: Path) -> 
     if work == "claim":
         asyncio.run(_create_tasks(address, root, "bench", size.clients * size.operations))
     elif work == "sql-claim":
-        _insert_tasks(address, root, "sql-bench", size.clients * size.operations)
+        insert_tasks(address, root, "sql-bench", size.clients * size.operations)
     clients = [
         subprocess.Popen(
             [sys.executable, _CLIENT, address, root, work, f"w{number}", str(size.operations)],
@@ -183,7 +183,7 @@ def _measure_board_sizes(size: StoreBenchSize, address: str, root: Path) -> list
 
     times = []
     for count in size.boards:
-        _insert_tasks(address, root, f"board-{count}", count)
+        insert_tasks(address, root, f"board-{count}", count)
         times.append(asyncio.run(measure(f"board-{count}")))
     small, large = (TimeSpent(cpu=each, wall=each) for each in times)
     return [
@@ -198,7 +198,7 @@ def _measure_board_sizes(size: StoreBenchSize, address: str, root: Path) -> list
     ]
 
 
-def _insert_tasks(address: str, root: Path, board: str, count: int) -> None:
+def insert_tasks(address: str, root: Path, board: str, count: int) -> None:
     """Fill a board by one statement: one call for each task would take minutes."""
     from shoal.stores.postgres.postgres_store import PostgresStore
     from shoal.stores.store_choice import open_store
@@ -207,7 +207,11 @@ def _insert_tasks(address: str, root: Path, board: str, count: int) -> None:
     assert isinstance(store, PostgresStore)
 
     async def insert(raw: Any) -> None:
-        await raw.execute("INSERT INTO shoal.boards VALUES ($1, $2)", board, count)
+        await raw.execute(
+            "INSERT INTO shoal.boards VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET highest = $2",
+            board,
+            count,
+        )
         await raw.execute(
             "INSERT INTO shoal.tasks (board, number, document, status, rank) SELECT $1, number, convert_to("
             "json_build_object('id', number::text, 'subject', 'task', 'status', 'pending')::text, 'UTF8'), "

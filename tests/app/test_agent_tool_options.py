@@ -194,7 +194,7 @@ async def test_the_isolation_of_a_call_overrides_that_of_the_definition(tmp_path
         await run_all_turns(session)
     near, far, usual = list_lead_results(session)
     assert near.startswith("ok")
-    assert "isolation: remote is not supported" in far
+    assert "no Ray cluster is configured" in far
     assert usual.startswith("ok")
     assert [event.isolation for event in list_agent_starts(session)] == ["worktree", "worktree"]
 

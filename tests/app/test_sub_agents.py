@@ -609,7 +609,7 @@ async def test_the_turn_limit_of_a_definition_ends_the_agent_with_a_clear_result
         ),
         ({"subagent_type": "lame"}, "NoSuchTool"),
         ({"model": "nobody:nothing"}, "nobody"),
-        ({"isolation": "remote"}, "only teammates can run on other machines"),
+        ({"isolation": "remote"}, "no Ray cluster is configured"),
         ({"isolation": "worktree", "cwd": "/"}, "cwd"),
         ({"effort": "heroic"}, "heroic"),
     ],

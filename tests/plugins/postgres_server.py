@@ -59,6 +59,12 @@ class PostgresServer:
         return self._process is not None
 
     @property
+    def pids(self) -> set[int]:
+        if self._process is None:
+            return set()
+        return {self._process.pid, *collect_descendant_pids(self._process.pid, read_process_tree())}
+
+    @property
     def address(self) -> str:
         return self.build_address("postgres")
 

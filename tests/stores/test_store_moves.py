@@ -26,6 +26,8 @@ from shoal.core.teams.mail import MailMessage
 from shoal.core.teams.tasks import TaskDraft, TaskUpdate
 from shoal.stores.files.file_store import FileStore
 from shoal.stores.files.home.run_copy import read_run_files, write_run_files
+from shoal.stores.postgres.database_client import DatabaseClient
+from shoal.stores.postgres.postgres_store import PostgresStore
 from shoal.stores.stored_run import StoredRun, StoredRunBoard
 from shoal.surfaces.cli.store_commands import store_commands
 from shoal.testing.contracts.question_contract import make_question
@@ -118,6 +120,27 @@ def read_files(home: Path) -> dict[str, bytes]:
         and not {"locks", "staging", "leases", "teams.lock"} & {*path.parts}
         and "shoal/tasks" not in str(path)
     }
+
+
+async def test_a_torn_last_line_of_a_conversation_does_not_join_the_next_one(tmp_path, database):
+    home, other_home = tmp_path / "home", tmp_path / "other"
+    await fill_home(home)
+    (transcript,) = (home / "projects").rglob(f"{SESSION}.jsonl")
+    complete = transcript.read_bytes()
+    transcript.write_bytes(complete + b'{"type":"user","uuid":"torn')
+    for _ in range(2):  # the second import finds the same run
+        imported, _status = run_store_command("import", SESSION, home=home, database=database)
+        assert imported == {"session": SESSION}
+    client = DatabaseClient(database)
+    try:
+        append_text(PostgresStore(client, tmp_path / "third").find_session(SESSION), "after it")
+    finally:
+        client.close()
+    exported, _ = run_store_command("export", SESSION, home=other_home, database=database)
+    lines = Path(exported["transcript"]).read_bytes().split(b"\n")
+    assert lines[: complete.count(b"\n")] == complete.split(b"\n")[:-1]
+    assert lines[-3] == b'{"type":"user","uuid":"torn'
+    assert json.loads(lines[-2])["message"]["content"] == "after it"
 
 
 async def test_a_run_goes_to_the_database_and_back_byte_for_byte(tmp_path, database):

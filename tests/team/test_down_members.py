@@ -134,6 +134,38 @@ async def test_a_member_that_cannot_be_restarted_is_down_until_a_message_restart
     assert "The teammate ann is down" in join_conversation(list_requests_of(server, "lead")[-1])
 
 
+@pytest.mark.spec("LIF-04")
+async def test_a_member_whose_process_is_asked_to_end_stays_in_its_team(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        run_provider(
+            monkeypatch,
+            lead=[
+                CREATE,
+                spawn_member("ann"),
+                "Wait.",
+                send_message("ann", "Are you back?"),
+                "Good.",
+                "Good.",
+            ],
+            ann=["Ready.", "I am back."],
+        ) as server,
+        open_process_session(tmp_path, settings=make_shoal_settings(teammate_mode="process")) as session,
+        asyncio.timeout(60),
+    ):
+        await run_all_turns(session)
+        before = find_pid(session)
+        again = watch_for_event(session, lambda e: isinstance(e, AgentStarted) and e.resumed)
+        os.kill(before, signal.SIGTERM)
+        await again.wait()
+        await session.teams.wait_until_idle()
+        assert find_pid(session) != before
+        assert find_state(session) == "idle"
+        await run_all_turns(session, "Ask ann.")
+    assert "Are you back?" in join_conversation(list_requests_of(server, "ann")[-1])
+
+
 @pytest.mark.spec("LIF-04", "TEAM-05")
 @pytest.mark.parametrize("door", ["member", "inbox command", "other program", "web page"])
 async def test_mail_from_another_process_and_the_page_restart_a_down_member(

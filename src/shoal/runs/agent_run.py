@@ -85,6 +85,11 @@ class AgentRun:
         return self.facts.agent
 
     @property
+    def is_remote(self) -> bool:
+        """True if it runs on another machine, where messages do not reach it."""
+        return self.facts.isolation == "remote"
+
+    @property
     def status(self) -> AgentRunStatus:
         return "running" if self.completion is None else self.completion.status
 

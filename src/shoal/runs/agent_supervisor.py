@@ -21,13 +21,14 @@ from shoal.core.agents.subagents import (
     AgentResult,
     AgentStatusSnapshot,
     BackgroundAgentLaunchResult,
+    RemoteAgentLaunchResult,
     SpawnRequest,
 )
 from shoal.core.budgets.budget import Budget
 from shoal.core.budgets.limits import AgentSlot, BudgetRefusal
 from shoal.core.clock import Clock
 from shoal.core.conversation.inbox_items import InboxItem
-from shoal.core.conversation.messages import Message, ToolResultBlock
+from shoal.core.conversation.messages import Message, ToolResultBlock, user_message
 from shoal.core.conversation.tools import ToolContext
 from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import AgentRequestRefused
@@ -46,7 +47,13 @@ from shoal.runs.agent_registry import AgentRegistry
 from shoal.runs.agent_run import AgentRun
 from shoal.runs.agent_worker import AgentWorker
 from shoal.runs.inbox_queue import SharedInboxQueue
-from shoal.runs.prepared_agent import AgentPreparationRequest, AgentPreparer, PreparedAgent
+from shoal.runs.prepared_agent import (
+    AgentPreparationRequest,
+    AgentPreparer,
+    PreparedAgent,
+    RemoteAgentJob,
+    RemoteAgentLauncher,
+)
 from shoal.runs.run_outcome import (
     AgentRunOutcome,
     build_agent_result_notification,
@@ -77,8 +84,10 @@ class AgentSupervisor:
         ids: IdGenerator,
         emit: Emit,
         running_agents: RunningAgents,
+        remote_launcher: RemoteAgentLauncher | None = None,
     ) -> None:
         """Agents may be started by any of `running_agents`; the supervisor adds its own to them."""
+        self._remote_launcher = remote_launcher
         self.policy = policy
         self._running_agents = running_agents
         self._factory = factory
@@ -112,9 +121,13 @@ class AgentSupervisor:
 
     async def start_agent(
         self, request: SpawnRequest, context: ToolContext
-    ) -> AgentResult | BackgroundAgentLaunchResult:
+    ) -> AgentResult | BackgroundAgentLaunchResult | RemoteAgentLaunchResult:
         parent = self._running_agents.require_agent(context.agent.agent)
         _refuse_nested_teammate(parent.identity, request)
+        if self._remote_launcher is not None and self._remote_launcher.is_remote(request):
+            return await self._start_remote_agent(self._remote_launcher, request, parent, context)
+        if request.resources is not None:
+            raise AgentRequestRefused(format_run_notice("resources_on_this_machine"))
         await self._approval.require_approval(parent, context)
         agent = self._ids.new_agent_id()
         is_fork = request.kind is None and self.policy.fork_by_default
@@ -160,6 +173,64 @@ class AgentSupervisor:
             replace(request, name=name or None), new_agent, slot, check_start=check_start
         )
         return run
+
+    async def _start_remote_agent(
+        self, launcher: RemoteAgentLauncher, request: SpawnRequest, parent: AgentRunner, context: ToolContext
+    ) -> RemoteAgentLaunchResult:
+        """Start an agent on another machine; its end is only reported through the queue."""
+        if not self.policy.background:
+            raise AgentRequestRefused(format_run_notice("no_remote_agents"))
+        await self._approval.require_approval(parent, context)
+        request = replace(request, kind=request.kind or self.policy.default_kind)
+        slot = await self._open_agent_slot(request.kind or "", parent.identity.depth + 1)
+        name = ""
+        try:
+            name = self._registry.reserve_agent_name(request.name) if request.name else ""
+            new_agent = self._build_preparation_request(self._ids.new_agent_id(), parent, context.call_id)
+            job = await launcher.prepare_job(replace(request, name=name or None), new_agent)
+        except BaseException:
+            self._registry.release_agent_name(name)
+            self._budget.close_agent_slot(slot, was_started=False)
+            raise
+        run = AgentRun(job.started, new_agent.monitor, None, started_at=self._clock.monotonic())
+        self._emit(job.started)
+        self._registry.add_run(run)
+        run.task = self._tasks.create_task(self._run_remote_agent(run, job, slot))
+        return RemoteAgentLaunchResult(
+            agent=run.id,
+            name=name,
+            kind=run.facts.kind,
+            description=run.facts.description,
+            session=parent.identity.session,
+            output=Path(self._factory.get_agent_output_path(run.id)),
+        )
+
+    async def _run_remote_agent(self, run: AgentRun, job: RemoteAgentJob, slot: AgentSlot) -> None:
+        try:
+            outcome = await job.run(run, slot)
+            run.task = None
+            self._budget.close_agent_slot(slot)
+            run.completion = self._record_run_end(run, None, outcome, None)
+            if not run.seen_by_call:
+                self._queue.put(build_agent_result_notification(run.completion))
+            run.notify_waiters()
+        finally:
+            self._budget.close_agent_slot(slot)
+            self._close_run(run)
+
+    async def resume_agent_for_program(self, agent: AgentId, text: str) -> AgentRun:
+        """Continue an agent whose process died, with a text. Raises `AgentRequestRefused`."""
+        self._program_agents[agent] = None
+        new_agent = self._build_preparation_request(agent, self._running_agents.lead, PROGRAM_CALL)
+        prepared = await self._factory.prepare_resumed_agent(new_agent)
+        started = replace(prepared.started, background=False)
+        prepared = replace(prepared, prompt=user_message(text), started=started)
+        try:
+            slot = await self._wait_for_agent_slot(started.kind, started.depth)
+            return self._begin_run(prepared, new_agent, slot)
+        except BaseException:
+            await prepared.clean_up()
+            raise
 
     async def send_message(
         self, to: str, text: str, summary: str, context: ToolContext
@@ -386,7 +457,11 @@ class AgentSupervisor:
         return any(not run.seen_by_call for run in self._registry.list_running_children(agent))
 
     def _record_run_end(
-        self, run: AgentRun, prepared: PreparedAgent, outcome: AgentRunOutcome, worker: AgentWorker
+        self,
+        run: AgentRun,
+        prepared: PreparedAgent | None,
+        outcome: AgentRunOutcome,
+        worker: AgentWorker | None,
     ) -> AgentResult:
         """Build and journal the result; an end that cannot be stored is still reported to the waiters."""
         try:
@@ -432,12 +507,17 @@ class AgentSupervisor:
             self._all_idle = None
 
     def _build_agent_result(
-        self, run: AgentRun, prepared: PreparedAgent, outcome: AgentRunOutcome, worker: AgentWorker
+        self,
+        run: AgentRun,
+        prepared: PreparedAgent | None,
+        outcome: AgentRunOutcome,
+        worker: AgentWorker | None,
     ) -> AgentResult:
+        """Build the result; nothing was prepared here for an agent on another machine."""
         monitor = run.monitor
         assert monitor is not None
         result_id = self._ids.new_short_id()
-        results = prepared.agent.environment.results
+        results = (self._running_agents.lead if prepared is None else prepared.agent).environment.results
         report = excerpt_and_store_long_report(
             outcome.text, run.id, result_id, results, tokens=self.policy.report_tokens
         )
@@ -465,9 +545,9 @@ class AgentSupervisor:
             usage=monitor.usage,
             requests=monitor.requests,
             duration_ms=round((self._clock.monotonic() - run.started_at) * 1000),
-            evidence=monitor.collect_evidence(worker.acceptance),
-            one_shot=prepared.one_shot,
-            answer=None if prepared.output_tool is None else prepared.output_tool.answer,
+            evidence=monitor.collect_evidence(None if worker is None else worker.acceptance),
+            one_shot=prepared is not None and prepared.one_shot,
+            answer=None if prepared is None or prepared.output_tool is None else prepared.output_tool.answer,
         )
 
     async def _wait_for_run(

@@ -15,6 +15,7 @@ from shoal.core.agents.subagents import (
     ShellCommandResult,
     SpawnRequest,
 )
+from shoal.core.budgets.limits import AgentSlot
 from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.conversation.messages import Message
 from shoal.core.events import AgentStarted
@@ -22,7 +23,9 @@ from shoal.core.ids import AgentId
 from shoal.core.output_type import OutputType
 from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.core.ports import QuestionBroker
+from shoal.runs.agent_run import AgentRun
 from shoal.runs.progress_monitor import EmitEvent, ProgressMonitor
+from shoal.runs.run_outcome import AgentRunOutcome
 from shoal.tools.structured_output_tool import StructuredOutputTool
 
 AcceptanceCheck: TypeAlias = Callable[[], Awaitable[tuple[ShellCommandResult, str]]]
@@ -114,3 +117,26 @@ class AgentPreparer(Protocol):
         ...
 
     def get_agent_output_path(self, agent: AgentId) -> str: ...
+
+
+class RemoteAgentJob(Protocol):
+    """Agent that can be started on another machine."""
+
+    @property
+    def started(self) -> AgentStarted: ...
+
+    async def run(self, run: AgentRun, slot: AgentSlot) -> AgentRunOutcome:
+        """Run it to its end; if it is canceled because of the run's `stop_reason`, stop it first."""
+        ...
+
+
+class RemoteAgentLauncher(Protocol):
+    """Runs agents on machines of a cluster. Raises `AgentRequestRefused`."""
+
+    def is_remote(self, request: SpawnRequest) -> bool:
+        """Return True if the call or the definition asks for another machine."""
+        ...
+
+    async def prepare_job(self, request: SpawnRequest, new_agent: AgentPreparationRequest) -> RemoteAgentJob:
+        """Check the request and the cluster; nothing is started yet."""
+        ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
@@ -13,6 +13,7 @@ from shoal.core.agents.subagents import (
     AgentResult,
     AgentStatusSnapshot,
     BackgroundAgentLaunchResult,
+    RemoteAgentLaunchResult,
     ResolvedAgentSettings,
     ResourceRequest,
     SpawnRequest,
@@ -39,6 +40,11 @@ _DESCRIPTION_LIMITS = (2_000, 600, 200, 80)
 _MAX_LISTED_TOOLS = 12
 
 
+AgentStartResult: TypeAlias = (
+    AgentResult | BackgroundAgentLaunchResult | RemoteAgentLaunchResult | TeammateSpawnResult
+)
+
+
 class AgentToolOptions(Struct, frozen=True, kw_only=True):
     """Optional inputs of the Agent tool that have an effect in this session; the others are hidden."""
 
@@ -50,7 +56,7 @@ class AgentToolOptions(Struct, frozen=True, kw_only=True):
     cwd: bool = False
     teams: bool = False
     resources: bool = False
-    """True if teammates run on a cluster."""
+    """True if teammates or agents can run on a cluster."""
     forks: bool = False
     """True if omitting the agent's type forks the caller."""
 
@@ -136,7 +142,12 @@ def _select_agent_tool_inputs(agent: FunctionTool, options: AgentToolOptions) ->
             **inputs["subagent_type"],
             "description": load_tool_text("Agent", "fork_subagent_type"),
         }
-    if not options.remote:
+    if options.remote:
+        inputs["isolation"] = {
+            **inputs["isolation"],
+            "description": load_tool_text("Agent", "remote_isolation"),
+        }
+    else:
         inputs["isolation"] = {**inputs["isolation"], "enum": ["worktree"]}
     return inputs
 
@@ -152,12 +163,9 @@ def _parse_resources(value: dict[str, Any] | None) -> ResourceRequest | None:
 
 async def _start_agent_or_teammate(
     supervisor: AgentOperations, teams: TeamOperations, request: SpawnRequest, context: ToolContext
-) -> AgentResult | BackgroundAgentLaunchResult | TeammateSpawnResult:
+) -> AgentStartResult:
     """Start a teammate if the call asks for one, else an agent for one job."""
-    teammate = await teams.spawn_teammate(request, context)
-    if teammate is None and request.resources is not None:
-        raise AgentRequestRefused(load_tool_text("Agent", "resources_without_team"))
-    return teammate or await supervisor.start_agent(request, context)
+    return await teams.spawn_teammate(request, context) or await supervisor.start_agent(request, context)
 
 
 def _build_list_agents_tool(supervisor: AgentOperations, teams: TeamOperations) -> Tool:
@@ -175,7 +183,7 @@ def _build_list_agents_tool(supervisor: AgentOperations, teams: TeamOperations) 
 
 
 def format_agent_start_result(
-    result: AgentResult | BackgroundAgentLaunchResult | TeammateSpawnResult,
+    result: AgentStartResult,
 ) -> ToolOutput:
     """Return the tool output for an agent that was started or has completed."""
     match result:
@@ -183,6 +191,8 @@ def format_agent_start_result(
             return _format_agent_result(result)
         case BackgroundAgentLaunchResult():
             return _format_background_launch(result)
+        case RemoteAgentLaunchResult():
+            return _format_remote_launch(result)
         case TeammateSpawnResult():
             return _format_spawned_teammate(result)
 
@@ -265,6 +275,24 @@ def _format_background_launch(launch: BackgroundAgentLaunchResult) -> ToolOutput
             "outputFile": str(launch.output),
             "canReadOutputFile": True,
             "resolved": resolved,
+        },
+    )
+
+
+def _format_remote_launch(launch: RemoteAgentLaunchResult) -> ToolOutput:
+    named = f", name: {launch.name}" if launch.name else ""
+    lines = [
+        f"{load_tool_text('Agent', 'remote')} agentId: {launch.agent}{named}, kind: {launch.kind}",
+        format_tool_text("Agent", "launched", path=launch.output),
+    ]
+    return ToolOutput(
+        content="\n".join(lines),
+        data={
+            "status": "remote_launched",
+            "taskId": launch.agent,
+            "sessionUrl": f"shoal://{launch.session}/{launch.agent}",
+            "outputFile": str(launch.output),
+            "description": launch.description,
         },
     )
 

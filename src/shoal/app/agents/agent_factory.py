@@ -159,7 +159,7 @@ class AgentFactory:
         parent = new_agent.parent
         definition = self._find_agent_definition(request.kind or "")
         require_agent_start_allowed(parent, definition.name)
-        require_valid_isolation(definition, request)
+        require_valid_isolation(definition, request, is_on_machine=self._is_remote_agent(new_agent.agent))
         agent_tools = await self._prepare_agent_tools(new_agent, definition, ())
         async with agent_tools.close_on_failure():
             return await self._prepare_new_agent_with_tools(request, new_agent, definition, agent_tools)
@@ -379,6 +379,8 @@ class AgentFactory:
     async def prepare_resumed_agent(self, new_agent: AgentPreparationRequest) -> PreparedAgent:
         stored = self.transcripts.load_agent(new_agent)
         facts, is_fork = stored.facts, bool(stored.facts.origin.fork_of)
+        if facts.isolation == "remote" and not self._is_remote_agent(new_agent.agent):
+            raise AgentRequestRefused(format_session_notice("remote_resume", agent=new_agent.agent))
         definition = FORK_DEFINITION if is_fork else self._find_agent_definition(facts.agent_type)
         require_agent_start_allowed(new_agent.parent, definition.name)
         agent_tools = await self._prepare_agent_tools(new_agent, definition, facts.tools)
@@ -468,9 +470,14 @@ class AgentFactory:
         allocator = self._runtime.agents.workspaces
         return (
             await allocator.allocate_worktree_workspace(new_agent, worktree)
-            if isolation
+            if isolation and isolation != "remote"
             else allocator.allocate_shared_workspace(new_agent)
         )
+
+    def _is_remote_agent(self, agent: AgentId) -> bool:
+        """Return True if this process was started on another machine for this agent."""
+        membership = self._runtime.options.membership
+        return membership is not None and membership.agent == agent
 
     def _find_agent_definition(self, kind: str) -> AgentDefinition:
         try:

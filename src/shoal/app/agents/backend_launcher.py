@@ -26,6 +26,7 @@ from shoal.core.errors import (
     UnknownAgentType,
 )
 from shoal.core.ids import LEAD_ID, AgentId
+from shoal.core.names import AgentName
 from shoal.core.permissions.permission_decisions import PermissionMode
 from shoal.core.teams.member_backends import (
     AGENT_ENVIRONMENT_MARKS,
@@ -41,6 +42,7 @@ from shoal.core.text.redaction import is_secret_variable_name
 from shoal.stores.store_choice import get_shared_address, to_shared_store
 
 if TYPE_CHECKING:
+    from shoal.app.agents.cluster_files import ClusterFiles
     from shoal.app.runtime.runtime import Runtime
     from shoal.backends.process_backend import ProcessBackend
     from shoal.policy.permission_engine import PermissionEngine
@@ -124,7 +126,7 @@ class BackendMemberLauncher:
             else self._build_bootstrap(entry, request, mode, call, self._select_inherited_options(backend)),
             program=runtime.settings.own.teammate_programs.get(entry.agent_type, ()),
             split=runtime.settings.own.split_panes,
-            resources=self._resolve_resources(entry),
+            resources=self._resolve_resources(entry.name, entry.agent_type, entry.resources),
         )
         try:
             return await self._backend_pool.get_backend(backend).spawn_member(launch)
@@ -133,6 +135,51 @@ class BackendMemberLauncher:
             raise AgentRequestRefused(
                 format_session_notice("teammate_not_started", name=entry.name, error=error)
             ) from error
+
+    async def check_remote_agent(self, request: SpawnRequest) -> ResourceRequest:
+        """Return what an agent on another machine needs. Raises `AgentRequestRefused` if it cannot run."""
+        kind = request.kind or ""
+        reason = (
+            self._explain_no_cluster("ray")
+            or self._explain_in_process_only(kind)
+            or await self._backend_pool.explain_unavailable("ray")
+        )
+        if reason:
+            raise AgentRequestRefused(format_session_notice("remote_agent_not_started", error=reason))
+        return self._resolve_resources(request.name or kind, kind, request.resources)
+
+    async def launch_agent(
+        self, agent: AgentId, request: SpawnRequest, resources: ResourceRequest, *, is_restarted: bool
+    ) -> MemberProcess:
+        """Start the process of an agent for one job on another machine. Raises `AgentRequestRefused`."""
+        lead = self._runtime.agents.running.lead
+        entry = RosterEntry(
+            agent_id=agent,
+            name=AgentName(agent),
+            agent_type=request.kind or "",
+            model=request.model or lead.model.card.id,
+            cwd=str(lead.environment.workspace.root),
+            joined_at=0,
+        )
+        bootstrap = self._build_bootstrap(entry, request, None, "", self._select_inherited_options("ray"))
+        launch = MemberProcessLaunchSpec(
+            launch_args=self._build_launch_args(entry, None),
+            cwd=self._resolve_member_cwd(entry),
+            env={},
+            bootstrap=add_agent_to_bootstrap(bootstrap, agent, is_restarted=is_restarted),
+            resources=resources,
+        )
+        try:
+            return await self._backend_pool.get_backend("ray").spawn_member(launch)
+        except ProcessError as error:
+            self._backend_pool.forget_availability_checks()
+            raise AgentRequestRefused(
+                format_session_notice("remote_agent_not_started", error=error)
+            ) from error
+
+    async def find_stored_work(self, agent: AgentId) -> str:
+        """Return the ref with the work of an agent on another machine; empty if there is none."""
+        return await self._backend_pool.find_stored_work(agent)
 
     def _refuse_unenforceable_restrictions(self, entry: RosterEntry) -> None:
         """Refuse another program if the lead may use only some tools, which that program would not know.
@@ -170,28 +217,28 @@ class BackendMemberLauncher:
                 "reserves these resources on this machine."
             )
 
-    def _resolve_resources(self, entry: RosterEntry) -> ResourceRequest:
-        """Return what a member needs: the resources of its call, then those of its definition.
+    def _resolve_resources(self, name: str, kind: str, requested: ResourceRequest | None) -> ResourceRequest:
+        """Return what an agent needs: the resources of its call, then those of its definition.
 
         Raises `AgentRequestRefused` if they ask for different machines.
         """
         try:
-            required = self._find_definition_resources(entry.agent_type) or ResourceRequest()
+            required = self._find_definition_resources(kind) or ResourceRequest()
         except InvalidAgentDefinition as error:
             raise AgentRequestRefused(
-                format_session_notice("teammate_not_started", name=entry.name, error=error)
+                format_session_notice("teammate_not_started", name=name, error=error)
             ) from error
-        requested = entry.resources or ResourceRequest()
-        for name, value in required.labels.items():
-            if requested.labels.get(name, value) != value:
+        requested = requested or ResourceRequest()
+        for label, value in required.labels.items():
+            if requested.labels.get(label, value) != value:
                 raise AgentRequestRefused(
                     format_session_notice(
                         "conflicting_label",
-                        name=entry.name,
-                        kind=entry.agent_type,
-                        label=name,
+                        name=name,
+                        kind=kind,
+                        label=label,
                         value=value,
-                        requested=requested.labels[name],
+                        requested=requested.labels[label],
                     )
                 )
         return ResourceRequest(
@@ -360,6 +407,14 @@ class MemberBackendPool:
         self._runtime = runtime
         self._backends: dict[BackendType, MemberBackend] = {}
         self._usable: set[BackendType] = set()
+        self._cluster_files: ClusterFiles | None = None
+
+    async def find_stored_work(self, agent: AgentId) -> str:
+        """Return the ref with the work that an agent sent back; empty if there is none."""
+        if self._cluster_files is None:
+            return ""
+        session = self._runtime.agents.running.lead.identity.session
+        return await self._cluster_files.find_work(session, agent)
 
     def get_backend(self, backend: BackendType) -> MemberBackend:
         if backend not in self._backends:
@@ -431,13 +486,14 @@ class MemberBackendPool:
         from shoal.app.agents.cluster_files import ClusterFiles
 
         runtime = self._runtime
-        return ClusterFiles(
+        self._cluster_files = ClusterFiles(
             runtime.agents.running.lead.environment.workspace.root,
             environ=runtime.settings.environ,
             clock=runtime.clock,
             report=runtime.events.note,
             uncommitted=runtime.settings.own.cluster.uncommitted,
         )
+        return self._cluster_files
 
     def _create_pane_backend(self, backend: BackendType) -> MemberBackend:
         from shoal.backends.pane_backend import ForkedViewers, PaneBackend
@@ -476,6 +532,13 @@ class MemberBackendPool:
 
     def _build_viewer_argv(self, launch_args: MemberLaunchArgs) -> tuple[str, ...]:
         return (sys.executable, "-m", "shoal", "view", launch_args.session, launch_args.name)
+
+
+def add_agent_to_bootstrap(bootstrap: bytes, agent: AgentId, *, is_restarted: bool) -> bytes:
+    from shoal.app.agents.member_bootstrap import decode_member_bootstrap, encode_member_bootstrap
+
+    decoded = decode_member_bootstrap(bootstrap)
+    return encode_member_bootstrap(replace(decoded, agent=agent, is_restarted=is_restarted))
 
 
 def remove_secret_variables(settings: Settings) -> tuple[str | None, tuple[str, ...]]:

@@ -59,6 +59,13 @@ class ClusterFiles:
             self._reported.add(ref)
             self._report(f"The work of {member.name} is stored as {ref}. Merge it: git merge {ref}")
 
+    async def find_work(self, session: str, name: str) -> str:
+        """Return the ref with the work of a member or an agent; empty if there is none."""
+        ref = f"{WORK_REFS}/{session}/{name}"
+        checkout = await self._find_checkout()
+        found = await self._git.try_run("rev-parse", "--verify", "--quiet", ref, at=checkout.git_directories)
+        return ref if found.status == 0 else ""
+
     async def _find_checkout(self) -> GitCheckout:
         if self._checkout is None:
             self._checkout = await find_git_checkout(self._git, self._cwd)

@@ -97,6 +97,10 @@ class MemberBootstrap(Struct, frozen=True, kw_only=True):
     opened: InheritedMemberOptions
     trace: str = ""
     """Parent of its trace in the lead's trace."""
+    agent: str = ""
+    """Id of an agent for one job, which is not a member of a team."""
+    is_restarted: bool = False
+    """True if an earlier process of this agent was lost."""
 
     def to_membership(self, channel: LeadChannel) -> TeamMembership:
         return TeamMembership(
@@ -112,6 +116,7 @@ class MemberBootstrap(Struct, frozen=True, kw_only=True):
             snapshot=self.snapshot,
             denied_tools=self.denied,
             only_tools=self.only,
+            agent=self.agent,
         )
 
     def to_options(self, membership: TeamMembership, clock: Clock) -> Options:

@@ -36,11 +36,14 @@ def require_agent_start_allowed(parent: AgentRunner, kind: str) -> None:
         raise AgentRequestRefused(format_session_notice("agent_denied", kind=kind, reason=denial.reason))
 
 
-def require_valid_isolation(definition: AgentDefinition, request: SpawnRequest) -> None:
+def require_valid_isolation(
+    definition: AgentDefinition, request: SpawnRequest, *, is_on_machine: bool = False
+) -> None:
+    """`is_on_machine` is True in the process of an agent with isolation: remote, on its machine."""
     isolation = request.isolation or definition.run.isolation
     if request.cwd is not None and isolation is not None:
         raise AgentRequestRefused(format_session_notice("cwd_with_isolation"))
-    if isolation == "remote":
+    if isolation == "remote" and not is_on_machine:
         raise AgentRequestRefused(format_session_notice("remote_isolation"))
 
 

@@ -9,24 +9,37 @@ from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from shoal.app.agents.member_bootstrap import MemberBootstrap, decode_member_bootstrap
+from shoal.app.model_notices import format_session_notice
 from shoal.app.options import Options
 from shoal.app.session.session import Session
 from shoal.backends.guarded_processes import fork_guardian
 from shoal.backends.heap_trim import HeapTrimmer
 from shoal.backends.socket_channel import MessageChannel, SocketChannel
-from shoal.core.agents.subagents import SpawnRequest
+from shoal.core.agents.subagents import ResolvedAgentSettings, SpawnRequest
 from shoal.core.clock import SystemClock
 from shoal.core.core_texts import format_end_reason
-from shoal.core.errors import ShoalError
-from shoal.core.events import Event, JournaledEvent, MemberWentIdle
+from shoal.core.errors import AgentRequestRefused, ShoalError
+from shoal.core.events import AgentStarted, Event, JournaledEvent, MemberWentIdle
+from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.teams.member_backends import MemberLaunchArgs
+from shoal.runs.agent_run import AgentRun
 from shoal.runs.run_outcome import AgentRunOutcome
-from shoal.team.channel.lead_channel import LeadChannel
+from shoal.team.channel.lead_channel import LeadChannel, LeadCommandMessage
 from shoal.team.members.member_host import MemberHost, TeamMembership
 from shoal.wire.journal_codec import encode_journal_line
-from shoal.wire.member_channel_codec import MemberEventForwardedMessage, MemberStartRefusedMessage
+from shoal.wire.member_channel_codec import (
+    MemberEventForwardedMessage,
+    MemberLeftMessage,
+    MemberPingMessage,
+    MemberPongMessage,
+    MemberReadyMessage,
+    MemberStartRefusedMessage,
+    MemberStopRequestedMessage,
+    SessionPermissionChangedMessage,
+)
 
 
 def main(fd: int) -> None:
@@ -54,14 +67,23 @@ async def run_member_session(
     try:
         async with Session(bootstrap.to_options(bootstrap.to_membership(lead_channel), clock)) as session:
             on_open(session)
-            await _run_forked_member(session, bootstrap, lead_channel)
+            if bootstrap.agent:
+                await _run_agent_for_lead(session, bootstrap, lead_channel)
+            else:
+                await _run_forked_member(session, bootstrap, lead_channel)
     except ShoalError as error:
         lead_channel.send_message(MemberStartRefusedMessage(why=str(error)))
 
 
 async def _run_forked_member(session: Session, bootstrap: MemberBootstrap, channel: LeadChannel) -> None:
-    member_host, answers = session.teams.member_host, session.runtime.lead.permissions.answers
-    assert member_host is not None
+    assert session.teams.member_host is not None
+    _forward_events_and_answers(session, bootstrap, channel)
+    trim_heap_when_member_idles(session)
+    await session.teams.member_host.run_member()
+
+
+def _forward_events_and_answers(session: Session, bootstrap: MemberBootstrap, channel: LeadChannel) -> None:
+    answers, clock = session.runtime.lead.permissions.answers, session.agent.clock
 
     def forward_journaled_event(event: Event) -> None:
         if isinstance(event, JournaledEvent):
@@ -69,13 +91,111 @@ async def _run_forked_member(session: Session, bootstrap: MemberBootstrap, chann
                 MemberEventForwardedMessage(line=Raw(encode_journal_line(event, clock.now())))
             )
 
-    clock = session.agent.clock
     for update in bootstrap.answered:
         with suppress(ShoalError):
             answers.add_answer(update)
     session.subscribe(forward_journaled_event)
-    trim_heap_when_member_idles(session)
-    await member_host.run_member()
+
+
+async def _run_agent_for_lead(session: Session, bootstrap: MemberBootstrap, channel: LeadChannel) -> None:
+    """Run an agent for one job, which its lead started on this machine."""
+    _forward_events_and_answers(session, bootstrap, channel)
+    # Before the agent starts: until then, the lead does not answer requests for its budget.
+    channel.send_message(_build_ready_message(session, bootstrap))
+    async with asyncio.TaskGroup() as tasks:
+        commands = AgentCommands(session, channel, tasks)
+        listening = tasks.create_task(commands.listen())
+        stopping = tasks.create_task(commands.end_with_session())
+        try:
+            run = await _start_or_resume_agent(session, bootstrap)
+            await run.wait_until_closed()
+            end = run.completion
+            assert end is not None
+            left = MemberLeftMessage(status=end.status, text=end.text, detail=end.detail)
+        except AgentRequestRefused as error:
+            left = MemberLeftMessage(status="failed", text="", detail=str(error))
+        channel.send_message(left)
+        listening.cancel()
+        stopping.cancel()
+
+
+def _build_ready_message(session: Session, bootstrap: MemberBootstrap) -> MemberReadyMessage:
+    assert bootstrap.order is not None
+    kind, model, mode = (
+        bootstrap.order.kind or "",
+        session.agent.model.card.id,
+        session.runtime.lead.permissions.mode,
+    )
+    started = AgentStarted(
+        agent=AgentId(bootstrap.agent),
+        kind=kind,
+        name=bootstrap.order.name or "",
+        description=bootstrap.order.description,
+        parent=LEAD_ID,
+        call=bootstrap.call,
+        depth=1,
+        model=model,
+        mode=mode,
+        background=True,
+        cwd=str(session.cwd),
+        isolation="remote",
+    )
+    resolved = ResolvedAgentSettings(
+        kind=kind, model=model, mode=mode, tools=(), cwd=str(session.cwd), source=""
+    )
+    return MemberReadyMessage(started=started, resolved=resolved)
+
+
+async def _start_or_resume_agent(session: Session, bootstrap: MemberBootstrap) -> AgentRun:
+    agent = AgentId(bootstrap.agent)
+    assert bootstrap.order is not None
+    if bootstrap.is_restarted:
+        with suppress(AgentRequestRefused):  # it was lost before it had a conversation
+            notice = format_session_notice("remote_continue")
+            return await session.supervisor.resume_agent_for_program(agent, notice)
+    order = replace(bootstrap.order, isolation="remote", resources=None)
+    return await session.supervisor.start_agent_for_program(order, agent=agent)
+
+
+class AgentCommands:
+    """What the lead of an agent on this machine asks for."""
+
+    def __init__(self, session: Session, channel: LeadChannel, tasks: asyncio.TaskGroup) -> None:
+        self._session = session
+        self._channel = channel
+        self._tasks = tasks
+
+    async def listen(self) -> None:
+        await self._channel.listen(self._handle_command)
+        self._session.stop_requested.set()
+
+    async def end_with_session(self) -> None:
+        """End the agent when this process must end, so that it is started again elsewhere."""
+        await self._session.stop_requested.wait()
+        await self._stop(format_end_reason("terminated"))
+
+    def _handle_command(self, message: LeadCommandMessage) -> None:
+        match message:
+            case MemberPingMessage(number=number):
+                self._channel.send_message(MemberPongMessage(number=number, busy=True))
+            case SessionPermissionChangedMessage(update=update):
+                with suppress(ShoalError):
+                    self._session.runtime.lead.permissions.answers.add_answer(update)
+            case MemberStopRequestedMessage(why=reason):
+                self._tasks.create_task(self._stop(reason))
+            case _:
+                return
+
+    async def _stop(self, reason: str) -> None:
+        await self._session.supervisor.stop_all_agents(reason)
+
+
+def request_session_end(session: Session) -> None:
+    """End the member or the agent of a session so that it can be started again elsewhere."""
+    if (host := session.teams.member_host) is not None:
+        host.request_member_end(format_end_reason("terminated"), resumable=True)
+    else:
+        session.stop_requested.set()
 
 
 def trim_heap_when_member_idles(session: Session) -> None:
@@ -89,9 +209,10 @@ def trim_heap_when_member_idles(session: Session) -> None:
 
 
 def end_session_on_signals(session: Session) -> None:
-    """End the one member of this process when the process is asked to end."""
-    assert session.teams.member_host is not None
-    end_member_on_signals(session.teams.member_host, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    """End the one member or agent of this process when the process is asked to end."""
+    loop = asyncio.get_running_loop()
+    for signal_number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(signal_number, request_session_end, session)
 
 
 def end_member_on_signals(host: MemberHost, *signals: signal.Signals) -> None:

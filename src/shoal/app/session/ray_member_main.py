@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from shoal.app.agents.member_bootstrap import MemberBootstrap, decode_member_bootstrap
-from shoal.app.session.member_main import end_session_on_signals, run_member_session
+from shoal.app.session.member_main import end_session_on_signals, request_session_end, run_member_session
 from shoal.app.session.session import Session
 from shoal.app.settings.settings import load_settings
 from shoal.backends.member_listener import LeadAddress, connect_to_lead, read_tls_files
@@ -32,11 +32,9 @@ from shoal.backends.socket_channel import (
     send_in_parts,
 )
 from shoal.core.clock import Clock, SystemClock
-from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import ShoalError, WorktreeError
 from shoal.core.events import Event, ToolFinished
 from shoal.core.teams.member_backends import AGENT_ENVIRONMENT_MARKS
-from shoal.team.members.member_host import MemberHost
 from shoal.workspaces.git_runner import GitRunner
 from shoal.workspaces.project_transfer import MachineCheckout, ProjectOrigin
 
@@ -164,7 +162,7 @@ class _HostedMember:
     changes_directory = False
 
     def __init__(self) -> None:
-        self._host: MemberHost | None = None
+        self._sessions: list[Session] = []
         self._task: asyncio.Task[None] | None = None
 
     async def run(self, work: Coroutine[Any, Any, None]) -> None:
@@ -178,14 +176,14 @@ class _HostedMember:
                 raise
 
     def watch_session(self, session: Session) -> None:
-        self._host = session.teams.member_host
+        self._sessions.append(session)
 
     def end(self) -> None:
         """Ask it to end; before its session is open, there is nothing to store."""
-        if self._host is None:
+        if not self._sessions:
             self.abort()
-        else:
-            self._host.request_member_end(format_end_reason("terminated"), resumable=True)
+        for session in self._sessions:
+            request_session_end(session)
 
     def abort(self) -> None:
         if self._task is not None:

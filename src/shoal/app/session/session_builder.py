@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from shoal.app.agent_permissions import get_permission_engine
 from shoal.app.agents.agent_factory import AgentFactory
 from shoal.app.agents.backend_launcher import BackendMemberLauncher
 from shoal.app.agents.program_agents import ProgramAgents
+from shoal.app.agents.remote_agents import RemoteAgents
 from shoal.app.config.assistant_mode import build_appended_system_prompt
 from shoal.app.config.coordinator_mode import (
     find_missing_lead_tools,
@@ -52,6 +53,7 @@ from shoal.core.agents.agent_definitions import AgentCapabilities
 from shoal.core.conversation.model_requests import ToolSchema
 from shoal.core.conversation.tools import Tool, ToolRegistry
 from shoal.core.errors import AgentRequestRefused, SettingsError, ShoalError
+from shoal.core.events import AgentEnded, AgentStarted, JournaledEvent
 from shoal.core.extensions.hooks import BackgroundHookNotice
 from shoal.core.ids import LEAD_ID, LEAD_KIND, AgentId
 from shoal.core.permissions.permission_changes import PermissionMode, PermissionSuggestion
@@ -76,6 +78,10 @@ if TYPE_CHECKING:
     from shoal.app.agents.agent import Agent
     from shoal.app.session.session import Session
     from shoal.team.members.member_host import MemberHost
+
+
+_WHOLE_REPORT_TOKENS = 10_000_000
+"""Limit for the report of an agent on another machine, which its lead shortens."""
 
 
 def route_hook_notices(session: Session) -> None:
@@ -213,6 +219,7 @@ async def connect_session(session: Session, exit_stack: AsyncExitStack) -> RunCo
 
 def _create_supervisor_and_teams(runtime: Runtime) -> tuple[AgentSupervisor, SessionTeams | MemberHost]:
     agent_factory = AgentFactory(runtime)
+    launcher = BackendMemberLauncher(runtime)
     supervisor = AgentSupervisor(
         factory=agent_factory,
         queue=runtime.inbox.queue,
@@ -220,13 +227,27 @@ def _create_supervisor_and_teams(runtime: Runtime) -> tuple[AgentSupervisor, Ses
         budget=runtime.budget,
         clock=runtime.clock,
         ids=runtime.agents.ids.derive_generator(),
-        emit=runtime.events.emit_event,
+        emit=_choose_supervisor_emit(runtime),
         running_agents=runtime.agents.running,
+        remote_launcher=RemoteAgents(runtime, launcher),
     )
     runtime.agents.plans.add_approval_listener(agent_factory.transcripts.save_approved_plan_mode)
-    teams = _create_teams_or_member_host(runtime, supervisor, agent_factory)
+    teams = _create_teams_or_member_host(runtime, supervisor, agent_factory, launcher)
     runtime.agents.running.add_source(teams)
     return supervisor, teams
+
+
+def _choose_supervisor_emit(runtime: Runtime) -> Callable[[JournaledEvent], None]:
+    """Leave out the start and the end of an agent from another machine, which its lead journals."""
+    membership = runtime.options.membership
+    if membership is None or not membership.agent:
+        return runtime.events.emit_event
+
+    def emit_others(event: JournaledEvent) -> None:
+        if not (isinstance(event, AgentStarted | AgentEnded) and event.agent == membership.agent):
+            runtime.events.emit_event(event)
+
+    return emit_others
 
 
 def _create_tool_registry(
@@ -266,24 +287,31 @@ def _build_spawn_policy(config: SessionConfig) -> SpawnPolicy:
         model_by_call=not config.coordinator,
         fork_by_default=forks,
         auto_background=settings.auto_background,
-        report_tokens=settings.report_tokens,
+        report_tokens=settings.report_tokens if not _is_for_one_agent(config) else _WHOLE_REPORT_TOKENS,
         # Unattended, nobody can be asked: only caps and budgets apply.
         approval_threshold=settings.fan_out_preview if attended else None,
     )
+
+
+def _is_for_one_agent(config: SessionConfig) -> bool:
+    membership = config.options.membership
+    return membership is not None and bool(membership.agent)
 
 
 def _build_agent_tools(
     config: SessionConfig, supervisor: AgentSupervisor, teams: SessionTeams | MemberHost
 ) -> Iterable[Tool]:
     policy = supervisor.policy
+    is_remote_possible = config.settings.own.cluster.address is not None and policy.background
     options = AgentToolOptions(
+        remote=is_remote_possible,
         background=policy.background and not policy.always_background,
         has_background=policy.background,
         model=policy.model_by_call,
         forks=policy.fork_by_default,
         cwd=config.settings.own.agent_cwd,
         teams=True,
-        resources=config.settings.own.teammate_mode == "ray",
+        resources=config.settings.own.teammate_mode == "ray" or is_remote_possible,
     )
     send_to_session = CrossSessionMessenger(
         partial(list_reachable_runs, config.store, config.settings.home)
@@ -298,7 +326,10 @@ def _build_agent_tools(
 
 
 def _create_teams_or_member_host(
-    runtime: Runtime, supervisor: AgentSupervisor, agent_factory: AgentPreparer
+    runtime: Runtime,
+    supervisor: AgentSupervisor,
+    agent_factory: AgentPreparer,
+    launcher: BackendMemberLauncher,
 ) -> SessionTeams | MemberHost:
     """Create the teams that the session leads or, in a teammate's process, the member host."""
     settings, membership = runtime.settings.own, runtime.options.membership
@@ -320,10 +351,10 @@ def _create_teams_or_member_host(
         lead=lambda: runtime.agents.running.lead,
         permissions=SessionTeamPermissions(runtime.agents.running),
         agents=supervisor,
-        launcher=BackendMemberLauncher(runtime),
+        launcher=launcher,
     )
     teams: SessionTeams | MemberHost
-    if membership is None:
+    if membership is None or membership.agent:
         depth = settings.team_depth
         teams = (
             SessionTeams(team_services)

@@ -23,7 +23,12 @@ from shoal.app.skills.skill_text import (
 )
 from shoal.app.skills.skill_trust import SkillTrustDecisionStore
 from shoal.core.agents.agent_definitions import compute_thinking_tokens, name_effort_level
-from shoal.core.agents.subagents import AgentResult, BackgroundAgentLaunchResult, SpawnRequest
+from shoal.core.agents.subagents import (
+    AgentResult,
+    BackgroundAgentLaunchResult,
+    RemoteAgentLaunchResult,
+    SpawnRequest,
+)
 from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.errors import AgentRequestRefused, InvalidAgentDefinition, UnknownSkill, WorkspaceError
@@ -153,7 +158,7 @@ class SkillInvoker:
         arguments: str,
         agent: AgentRunner,
         context: ToolContext,
-    ) -> AgentResult | BackgroundAgentLaunchResult:
+    ) -> AgentResult | BackgroundAgentLaunchResult | RemoteAgentLaunchResult:
         """Start an agent for the skill, which need not ask for the tools it allows.
 
         Raises `AgentRequestRefused`.

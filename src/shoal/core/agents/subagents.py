@@ -164,6 +164,17 @@ class BackgroundAgentLaunchResult(Struct, frozen=True, kw_only=True):
     """True if the caller waited for it until now."""
 
 
+class RemoteAgentLaunchResult(Struct, frozen=True, kw_only=True):
+    """Agent that is started on a machine of the cluster; a notification reports its end."""
+
+    agent: AgentId
+    name: str
+    kind: str
+    description: str
+    session: str
+    output: Path
+
+
 class AgentStatusSnapshot(Struct, frozen=True, kw_only=True):
     """Status of an agent at one moment."""
 
@@ -196,7 +207,7 @@ class AgentOperations(Protocol):
 
     async def start_agent(
         self, request: SpawnRequest, context: ToolContext
-    ) -> AgentResult | BackgroundAgentLaunchResult: ...
+    ) -> AgentResult | BackgroundAgentLaunchResult | RemoteAgentLaunchResult: ...
 
     async def send_message(
         self, to: str, text: str, summary: str, context: ToolContext

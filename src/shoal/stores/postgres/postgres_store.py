@@ -235,12 +235,17 @@ def _parse_entries(lines: list[bytes]) -> Iterator[object]:
 
 
 async def insert_transcript(raw: Any, session: str, agent: str, content: bytes) -> None:
-    """Insert the lines of a whole transcript; a last line without an end stays as it is."""
-    lines = content.splitlines(keepends=True)
+    """Insert the lines of a whole transcript."""
+    lines = complete_last_line(content).split(b"\n")[:-1]
     await raw.executemany(
         "INSERT INTO shoal.transcript_lines (session, agent, number, line) VALUES ($1, $2, $3, $4)",
-        [(session, agent, number, line) for number, line in enumerate(lines)],
+        [(session, agent, number, line + b"\n") for number, line in enumerate(lines)],
     )
+
+
+def complete_last_line(content: bytes) -> bytes:
+    """Return content whose last line ends, so that the next line does not become a part of it."""
+    return content + b"\n" if content and not content.endswith(b"\n") else content
 
 
 _CONFORMS: Callable[[DatabaseClient, Path], Store] = PostgresStore

@@ -13,7 +13,7 @@ from shoal.core.ids import LEAD_ID, AgentId, SessionId
 from shoal.core.names import AgentName, TaskId, TeamName
 from shoal.core.teams.tasks import find_open_blockers
 from shoal.stores.postgres.database_text import to_database_text
-from shoal.stores.postgres.postgres_store import insert_transcript
+from shoal.stores.postgres.postgres_store import complete_last_line, insert_transcript
 from shoal.stores.postgres.task_rows import TASK_COLUMNS, insert_task, parse_task_row
 from shoal.stores.stored_run import (
     StoredRun,
@@ -112,10 +112,11 @@ async def insert_run_rows(raw: Any, run: StoredRun) -> None:
 
     Raises `StateFileError` if the session or one of its teams is already in the store.
     """
-    journal = run.journal if run.journal.endswith(b"\n") or not run.journal else run.journal + b"\n"
+    journal = complete_last_line(run.journal)
+    transcripts = {agent: complete_last_line(content) for agent, content in run.transcripts.items()}
     if await raw.fetchval("SELECT true FROM shoal.sessions WHERE id = $1", run.session):
         # An earlier import may have died before it could report its end.
-        if await read_run_rows(raw, run.session) == replace(run, journal=journal):
+        if await read_run_rows(raw, run.session) == replace(run, journal=journal, transcripts=transcripts):
             return
         raise StateFileError(f"The store already has a different session {run.session}.", path=Path())
     for table, column, names in (

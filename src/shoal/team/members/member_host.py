@@ -91,6 +91,8 @@ class TeamMembership(Struct, frozen=True, kw_only=True):
     """Tools that its lead may not use, beyond the rules of the session."""
     only_tools: tuple[tuple[str, ...], ...] = ()
     """Tools with patterns that its lead is restricted to."""
+    agent: str = ""
+    """Id of the agent if this process runs one for a single job, and no member of a team."""
 
 
 class MemberHost:

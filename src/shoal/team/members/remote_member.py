@@ -265,10 +265,9 @@ class RemoteMember:
 
     @property
     def _was_ended_by_machine(self) -> bool:
-        """True if a machine of a cluster that stopped or joined a new head has ended the process."""
+        """True if a signal ended the process, for example because a machine of a cluster was stopped."""
         reason = None if self._end_message is None else self._end_message.detail
-        is_on_cluster = self._entry.backend_type == "ray"
-        return is_on_cluster and not self.stop_reason and reason == format_end_reason("terminated")
+        return not self.stop_reason and reason == format_end_reason("terminated")
 
     async def clean_up(self) -> RetainedWorktreeWork | None:
         """Return the retained work. Its process released the rest; if it was killed, the next sweep does."""

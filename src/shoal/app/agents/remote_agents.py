@@ -1,0 +1,218 @@
+"""Agents for one job on machines of a cluster: the calls of the lead with `isolation: remote`.
+
+The agent's process has the same channel to its lead as a teammate's: budget, questions, events and stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from shoal.app.agents.spawn_requests import require_agent_start_allowed
+from shoal.app.model_notices import format_session_notice
+from shoal.core.agents.subagents import ResourceRequest, SpawnRequest
+from shoal.core.budgets.limits import AgentSlot
+from shoal.core.core_texts import format_end_reason
+from shoal.core.errors import AgentRequestRefused, InvalidAgentDefinition, UnknownAgentType, WorktreeError
+from shoal.core.events import AgentStarted, JournaledEvent
+from shoal.core.ids import LEAD_ID
+from shoal.core.task_groups import uncancel_current_task
+from shoal.core.teams.member_backends import MemberProcess
+from shoal.runs.agent_run import AgentRun
+from shoal.runs.prepared_agent import AgentPreparationRequest
+from shoal.runs.run_outcome import AgentRunOutcome, join_outcome_details
+from shoal.team.channel.member_channel_server import MemberChannelServer, MemberStatusMessage
+from shoal.team.members.remote_member import KILL_GRACE, LEAVE_TIMEOUT, START_TIMEOUT
+from shoal.wire.journal_codec import parse_journal_line
+from shoal.wire.member_channel_codec import (
+    MemberEventForwardedMessage,
+    MemberLeftMessage,
+    MemberReadyMessage,
+    MemberStopRequestedMessage,
+    SessionPermissionChangedMessage,
+)
+
+if TYPE_CHECKING:
+    from shoal.app.agents.backend_launcher import BackendMemberLauncher
+    from shoal.app.runtime.runtime import Runtime
+
+
+class RemoteAgents:
+    """Starts agents on other machines. Nothing is started here instead if that is impossible."""
+
+    def __init__(self, runtime: Runtime, launcher: BackendMemberLauncher) -> None:
+        self._runtime = runtime
+        self._launcher = launcher
+
+    def is_remote(self, request: SpawnRequest) -> bool:
+        if request.isolation is not None:
+            return request.isolation == "remote"
+        try:
+            definition = self._runtime.config.definitions.find(request.kind or "")
+        except (UnknownAgentType, InvalidAgentDefinition):
+            return False  # reported by the start of the agent
+        return definition.run.isolation == "remote"
+
+    async def prepare_job(self, request: SpawnRequest, new_agent: AgentPreparationRequest) -> RemoteAgentRun:
+        if new_agent.parent.identity.agent != LEAD_ID or self._runtime.options.membership is not None:
+            # Its process would get the permissions of the lead, which may be wider.
+            raise AgentRequestRefused(format_session_notice("remote_caller"))
+        if request.cwd is not None:
+            raise AgentRequestRefused(format_session_notice("cwd_with_isolation"))
+        try:
+            definition = self._runtime.config.definitions.find(request.kind or "")
+        except (UnknownAgentType, InvalidAgentDefinition) as error:
+            raise AgentRequestRefused(str(error)) from error
+        require_agent_start_allowed(new_agent.parent, definition.name)
+        resources = await self._launcher.check_remote_agent(request)
+        parent = new_agent.parent
+        started = AgentStarted(
+            agent=new_agent.agent,
+            kind=definition.name,
+            name=request.name or "",
+            description=request.description,
+            parent=parent.identity.agent,
+            call=new_agent.call,
+            depth=parent.identity.depth + 1,
+            model=request.model or definition.model or parent.model.card.id,
+            mode="",
+            background=True,
+            cwd="",
+            color=definition.color,
+            isolation="remote",
+        )
+        return RemoteAgentRun(self._runtime, self._launcher, request, resources, started)
+
+
+class RemoteAgentRun:
+    """One agent, which is started again on another machine if its machine is lost."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        launcher: BackendMemberLauncher,
+        request: SpawnRequest,
+        resources: ResourceRequest,
+        started: AgentStarted,
+    ) -> None:
+        self._runtime = runtime
+        self._launcher = launcher
+        self._request = request
+        self._resources = resources
+        self.started = started
+        self._run: AgentRun | None = None
+        self._end_message: MemberLeftMessage | None = None
+
+    async def run(self, run: AgentRun, slot: AgentSlot) -> AgentRunOutcome:
+        self._run = run
+        losses = 0
+        try:
+            while (outcome := await self._run_in_process(slot, is_restarted=losses > 0)) is None:
+                losses += 1
+                if losses > self._runtime.settings.own.teammate_restarts:
+                    detail = format_end_reason("machine_lost", times=losses)
+                    outcome = AgentRunOutcome(status="failed", text="", detail=detail)
+                    break
+        except asyncio.CancelledError:
+            if not run.stop_reason:
+                raise
+            uncancel_current_task()
+            text = "" if self._end_message is None else self._end_message.text
+            outcome = AgentRunOutcome(status="killed", text=text, detail=run.stop_reason)
+        return await self._name_stored_work(outcome)
+
+    async def _run_in_process(self, slot: AgentSlot, *, is_restarted: bool) -> AgentRunOutcome | None:
+        """Run one process to its end; return None if it was lost."""
+        try:
+            process = await self._launcher.launch_agent(
+                self.started.agent, self._request, self._resources, is_restarted=is_restarted
+            )
+        except AgentRequestRefused as error:
+            return AgentRunOutcome(status="failed", text="", detail=str(error))
+        assert process.channel is not None
+        channel = MemberChannelServer(
+            process.channel,
+            budget=self._runtime.budget,
+            slot=slot,
+            ask_person=self._runtime.question_broker.ask_person_or_deny,
+            clock=self._runtime.clock,
+        )
+        try:
+            return await self._serve_process(process, channel)
+        except asyncio.CancelledError:
+            await self._stop_in_order(process, channel)
+            raise
+        finally:
+            channel.release_gone_process()
+            channel.close()
+            await process.stop(grace=KILL_GRACE)
+
+    async def _serve_process(
+        self, process: MemberProcess, channel: MemberChannelServer
+    ) -> AgentRunOutcome | None:
+        try:
+            async with self._runtime.clock.deadline(START_TIMEOUT):
+                ready = await channel.wait_until_ready()
+        except (TimeoutError, ValueError):
+            return AgentRunOutcome(status="failed", text="", detail=format_end_reason("not_ready"))
+        if ready is not None and not isinstance(ready, MemberReadyMessage):
+            return AgentRunOutcome(status="failed", text="", detail=ready.why)
+
+        async def end_stuck_process() -> None:
+            await process.stop(grace=KILL_GRACE)
+
+        await channel.serve(
+            self._handle_message,
+            max_silence=self._runtime.settings.own.stall_after,
+            on_unresponsive=end_stuck_process,
+        )
+        reason = await process.wait_until_exit()
+        end, self._end_message = self._end_message, None
+        if end is None or end.detail == format_end_reason("terminated"):
+            name = self.started.name or self.started.agent
+            self._runtime.events.note(f"The process of {name} was lost: {reason}. It is started again.")
+            return None
+        return AgentRunOutcome(status=end.status, text=end.text, detail=end.detail, is_passing=end.passing)
+
+    async def _stop_in_order(self, process: MemberProcess, channel: MemberChannelServer) -> None:
+        """Ask the agent to end; its last work is stored before its process exits."""
+        assert self._run is not None
+        channel.send_message(MemberStopRequestedMessage(why=self._run.stop_reason, stays=False))
+
+        async def end_stuck_process() -> None:
+            await process.stop(grace=KILL_GRACE)
+
+        try:
+            async with self._runtime.clock.deadline(LEAVE_TIMEOUT):
+                await channel.serve(self._handle_message, max_silence=60, on_unresponsive=end_stuck_process)
+                await process.wait_until_exit()
+        except TimeoutError:
+            return
+
+    def _handle_message(self, message: MemberStatusMessage) -> None:
+        match message:
+            case MemberEventForwardedMessage(line=line):
+                self._runtime.events.publish_remote_journal_line(bytes(line))
+                _, event = parse_journal_line(bytes(line))
+                run = self._run
+                assert run is not None
+                if run.monitor is not None and isinstance(event, JournaledEvent) and event.agent == run.id:
+                    run.monitor.count_remote_event(event)
+            case SessionPermissionChangedMessage(update=update):
+                self._runtime.lead.permissions.answers.add_answer(update)
+            case MemberLeftMessage():
+                self._end_message = message
+            case _:
+                return
+
+    async def _name_stored_work(self, outcome: AgentRunOutcome) -> AgentRunOutcome:
+        try:
+            ref = await self._launcher.find_stored_work(self.started.agent)
+        except WorktreeError:
+            return outcome
+        if not ref:
+            return outcome
+        detail = join_outcome_details(outcome.detail, f"its work is stored as {ref} (git merge {ref})")
+        return AgentRunOutcome(
+            status=outcome.status, text=outcome.text, detail=detail, is_passing=outcome.is_passing
+        )
