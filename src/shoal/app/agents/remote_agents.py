@@ -6,6 +6,7 @@ The agent's process has the same channel to its lead as a teammate's: budget, qu
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from shoal.app.agents.spawn_requests import require_agent_start_allowed
@@ -100,14 +101,12 @@ class RemoteAgentRun:
         self._request = request
         self._resources = resources
         self.started = started
-        self._run: AgentRun | None = None
         self._end_message: MemberLeftMessage | None = None
 
     async def run(self, run: AgentRun, slot: AgentSlot) -> AgentRunOutcome:
-        self._run = run
         losses = 0
         try:
-            while (outcome := await self._run_in_process(slot, is_restarted=losses > 0)) is None:
+            while (outcome := await self._run_in_process(run, slot, is_restarted=losses > 0)) is None:
                 losses += 1
                 if losses > self._runtime.settings.own.teammate_restarts:
                     detail = format_end_reason("machine_lost", times=losses)
@@ -121,7 +120,9 @@ class RemoteAgentRun:
             outcome = AgentRunOutcome(status="killed", text=text, detail=run.stop_reason)
         return await self._name_stored_work(outcome)
 
-    async def _run_in_process(self, slot: AgentSlot, *, is_restarted: bool) -> AgentRunOutcome | None:
+    async def _run_in_process(
+        self, run: AgentRun, slot: AgentSlot, *, is_restarted: bool
+    ) -> AgentRunOutcome | None:
         """Run one process to its end; return None if it was lost."""
         try:
             process = await self._launcher.launch_agent(
@@ -138,9 +139,9 @@ class RemoteAgentRun:
             clock=self._runtime.clock,
         )
         try:
-            return await self._serve_process(process, channel)
+            return await self._serve_process(run, process, channel)
         except asyncio.CancelledError:
-            await self._stop_in_order(process, channel)
+            await self._stop_in_order(run, process, channel)
             raise
         finally:
             channel.release_gone_process()
@@ -148,7 +149,7 @@ class RemoteAgentRun:
             await process.stop(grace=KILL_GRACE)
 
     async def _serve_process(
-        self, process: MemberProcess, channel: MemberChannelServer
+        self, run: AgentRun, process: MemberProcess, channel: MemberChannelServer
     ) -> AgentRunOutcome | None:
         try:
             async with self._runtime.clock.deadline(START_TIMEOUT):
@@ -162,7 +163,7 @@ class RemoteAgentRun:
             await process.stop(grace=KILL_GRACE)
 
         await channel.serve(
-            self._handle_message,
+            partial(self._handle_message, run),
             max_silence=self._runtime.settings.own.stall_after,
             on_unresponsive=end_stuck_process,
         )
@@ -174,28 +175,29 @@ class RemoteAgentRun:
             return None
         return AgentRunOutcome(status=end.status, text=end.text, detail=end.detail, is_passing=end.passing)
 
-    async def _stop_in_order(self, process: MemberProcess, channel: MemberChannelServer) -> None:
+    async def _stop_in_order(
+        self, run: AgentRun, process: MemberProcess, channel: MemberChannelServer
+    ) -> None:
         """Ask the agent to end; its last work is stored before its process exits."""
-        assert self._run is not None
-        channel.send_message(MemberStopRequestedMessage(why=self._run.stop_reason, stays=False))
+        channel.send_message(MemberStopRequestedMessage(why=run.stop_reason, stays=False))
 
         async def end_stuck_process() -> None:
             await process.stop(grace=KILL_GRACE)
 
         try:
             async with self._runtime.clock.deadline(LEAVE_TIMEOUT):
-                await channel.serve(self._handle_message, max_silence=60, on_unresponsive=end_stuck_process)
+                await channel.serve(
+                    partial(self._handle_message, run), max_silence=60, on_unresponsive=end_stuck_process
+                )
                 await process.wait_until_exit()
         except TimeoutError:
             return
 
-    def _handle_message(self, message: MemberStatusMessage) -> None:
+    def _handle_message(self, run: AgentRun, message: MemberStatusMessage) -> None:
         match message:
             case MemberEventForwardedMessage(line=line):
                 self._runtime.events.publish_remote_journal_line(bytes(line))
                 _, event = parse_journal_line(bytes(line))
-                run = self._run
-                assert run is not None
                 if run.monitor is not None and isinstance(event, JournaledEvent) and event.agent == run.id:
                     run.monitor.count_remote_event(event)
             case SessionPermissionChangedMessage(update=update):
