@@ -140,7 +140,7 @@ async def test_a_torn_last_line_of_a_conversation_does_not_join_the_next_one(tmp
     lines = Path(exported["transcript"]).read_bytes().split(b"\n")
     assert lines[: complete.count(b"\n")] == complete.split(b"\n")[:-1]
     assert lines[-3] == b'{"type":"user","uuid":"torn'
-    assert json.loads(lines[-2])["message"]["content"] == "after it"
+    assert json.loads(lines[-2])["message"]["content"] == [{"type": "text", "text": "after it"}]
 
 
 async def test_a_run_goes_to_the_database_and_back_byte_for_byte(tmp_path, database):
