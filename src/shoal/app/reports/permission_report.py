@@ -47,7 +47,7 @@ def create_permission_engine(
     for rule in (*settings.permissions.rules.deny, *settings.permissions.rules.ask):
         # A session would not start, so there is nothing to report.
         refuse_misspelled_rules(rule.source, (str(rule),), TOOL_NAMES)
-    workspace = LocalWorkspace(cwd, granted=settings.permissions.rules.directories)
+    workspace = LocalWorkspace(cwd, granted=settings.permissions.rules.directories, user=settings.user)
     return PermissionEngine(
         workspace,
         mode=mode or settings.permissions.entries.default_mode or "default",
