@@ -14,7 +14,8 @@ import pytest
 
 from postgres_server import PostgresServer
 from setup_env import find_program
-from shoal.core.errors import SettingsError, StateFileError
+from shoal.core.clock import SystemClock
+from shoal.core.errors import SettingsError, StateFileError, TeamNotFound
 from shoal.core.events import NoteAdded
 from shoal.core.ids import LEAD_ID
 from shoal.core.teams.mail import MailMessage
@@ -22,6 +23,7 @@ from shoal.core.teams.tasks import TaskDraft, TaskUpdate
 from shoal.core.text.redaction import KEY_SHAPE_REDACTOR
 from shoal.stores.store_choice import open_store
 from shoal.testing.contracts.board_contract import ANN, BOB, create_tasks
+from shoal.testing.contracts.roster_contract import ROOF, create_sample_team, make_new_member
 from shoal.testing.contracts.session_contract import (
     FIRST,
     create_used_session,
@@ -389,3 +391,27 @@ def test_users_of_files_do_not_load_the_driver(home):
 
 def test_programs_of_the_server_are_found_where_debian_puts_them():
     assert find_program("postgres")
+
+
+async def test_members_of_one_process_write_their_activity_together(own_server, home, helpers):
+    database = own_server.create_empty_database("activity")
+    with helpers.opened_postgres_store(database, home) as store:
+        rosters = [store.open_rosters(clock=SystemClock(), report=str) for _ in range(30)]
+        await create_sample_team(rosters[0])
+        names = [(await rosters[0].add_member(ROOF, make_new_member(f"m{n}"))).name for n in range(30)]
+        own_server.execute(
+            "CREATE TABLE public.writes (number int)",
+            "CREATE FUNCTION public.note_write() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN INSERT INTO public.writes VALUES (1); RETURN NEW; END $$",
+            "CREATE TRIGGER note_write AFTER UPDATE ON shoal.teams FOR EACH ROW "
+            "EXECUTE FUNCTION public.note_write()",
+            database="activity",
+        )
+        calls = zip(rosters, names, strict=True)
+        await asyncio.gather(*(each.set_active_members(ROOF, {name: False}) for each, name in calls))
+        team = await rosters[0].read_team_roster(ROOF)
+        assert [member.is_active for member in team.members if member.name in names] == [False] * 30
+        (row,) = own_server.execute("SELECT count(*) FROM public.writes", database="activity")
+        assert 0 < int(str(row[0])) < len(names) / 3
+        with pytest.raises(TeamNotFound):
+            await rosters[0].set_active_members("cellar", {names[0]: True})

@@ -25,7 +25,7 @@ CONTROL_CHANNEL = 0
 CHANNELS_PER_MEMBER = 2
 """Orders and files have one channel, everything else the other."""
 CLOSING_NOTICE = b"closing"
-"""What a process sends that was asked to end: it takes no more teammates."""
+"""Message of a process that was asked to end: it takes no more teammates."""
 ABORT_TIMEOUT = 10.0
 """Seconds for a teammate to end after its task was canceled. Then its whole process is killed."""
 MACHINES_VALID_FOR = 10.0

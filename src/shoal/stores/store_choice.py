@@ -83,6 +83,10 @@ class SharedStore(Store, Protocol):
         """End the lease of another process: it can write nothing from then on, and its tasks are free."""
         ...
 
+    def read_result(self, session: str, name: str) -> bytes | None:
+        """Return a result of a session; None if there is none of this name."""
+        ...
+
 
 def to_shared_store(store: Store) -> SharedStore:
     """Return the store as one that machines share. Raises `SettingsError` if it is not one."""

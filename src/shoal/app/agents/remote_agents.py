@@ -214,7 +214,7 @@ class RemoteAgentRun:
             return outcome
         if not ref:
             return outcome
-        detail = join_outcome_details(outcome.detail, f"its work is stored as {ref} (git merge {ref})")
+        detail = join_outcome_details(outcome.detail, format_end_reason("work_stored", ref=ref))
         return AgentRunOutcome(
             status=outcome.status, text=outcome.text, detail=detail, is_passing=outcome.is_passing
         )

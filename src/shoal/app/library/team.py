@@ -371,7 +371,8 @@ class Team:
         session.workflows.agents.make_resumable()
         options, required = select_stored_options(self._given)
         write_team_definition(
-            session.runtime.store.directory,
+            session.store,
+            session.config.history.store,
             StoredTeamDefinition(
                 team=self.name,
                 agents={agent.name: dict(agent.fields) for agent in self._list_agents()},
@@ -558,7 +559,7 @@ async def _find_stored_team(
     if roster is None:
         listing = suggest_name(name, others) if others else " There are no teams."
         raise TeamNotFound(f"There is no team {name!r} in {home}.{listing}")
-    return roster, read_team_definition(store.find_session(roster.lead_session_id).directory)
+    return roster, read_team_definition(store, store.find_session(roster.lead_session_id))
 
 
 def _restore_agents(

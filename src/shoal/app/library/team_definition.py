@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from shoal.core.errors import SettingsError, StateFileError
+from shoal.core.store import SessionStore, Store
 from shoal.stores.files.home.home_paths import create_or_replace_private_file
+from shoal.stores.store_choice import get_shared_address, to_shared_store
 
 FILE_NAME = "team.json"
 _STORED_OPTIONS = (
@@ -61,18 +62,23 @@ def _is_program_object(name: str, value: Any) -> bool:
     return name == "model" and not isinstance(value, str)
 
 
-def write_team_definition(directory: Path, definition: StoredTeamDefinition) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
-    create_or_replace_private_file(directory / FILE_NAME, msgspec.json.encode(definition))
+def write_team_definition(store: Store, session: SessionStore, definition: StoredTeamDefinition) -> None:
+    """Write the definition to a file, and to a database so that other machines can read it."""
+    content = msgspec.json.encode(definition)
+    session.directory.mkdir(parents=True, exist_ok=True)
+    create_or_replace_private_file(session.directory / FILE_NAME, content)
+    if get_shared_address(store) is not None:
+        session.open_results().save_result(FILE_NAME, content)
 
 
-def read_team_definition(directory: Path) -> StoredTeamDefinition | None:
+def read_team_definition(store: Store, session: SessionStore) -> StoredTeamDefinition | None:
     """Read the definition; None if there is none. Raises `StateFileError` if it cannot be read."""
-    path = directory / FILE_NAME
+    path = session.directory / FILE_NAME
     try:
-        return msgspec.json.decode(path.read_bytes(), type=StoredTeamDefinition)
-    except FileNotFoundError:
-        return None
+        content = path.read_bytes() if path.exists() else None
+        if content is None and get_shared_address(store) is not None:
+            content = to_shared_store(store).read_result(session.session, FILE_NAME)
+        return None if content is None else msgspec.json.decode(content, type=StoredTeamDefinition)
     except (OSError, ValueError) as error:
         raise StateFileError(f"Cannot read {path}: {error}.", path=path) from error
 

@@ -158,7 +158,7 @@ async def _start_or_resume_agent(session: Session, bootstrap: MemberBootstrap) -
 
 
 class AgentCommands:
-    """What the lead of an agent on this machine asks for."""
+    """Handles the commands of the lead of an agent on this machine."""
 
     def __init__(self, session: Session, channel: LeadChannel, tasks: asyncio.TaskGroup) -> None:
         self._session = session

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import asyncpg
 
 from shoal.core.errors import SettingsError
+from shoal.core.names import AgentName
 from shoal.stores.postgres.database_errors import (
     LOST_CONNECTION_ERRORS,
     REPEATABLE_ERRORS,
@@ -81,6 +82,14 @@ class _PooledConnection(NamedTuple):
     """Process id and start time of the server process."""
 
 
+class ActivityBatch:
+    """Changes of the activity of members that are written together."""
+
+    def __init__(self) -> None:
+        self.changes: dict[AgentName, bool] = {}
+        self.writing: asyncio.Task[None] | None = None
+
+
 class DatabaseWorker:
     """All methods run in the event loop of the client's thread."""
 
@@ -105,6 +114,9 @@ class DatabaseWorker:
         self._service_task: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_closing = False
+        self.activity_batches: dict[str, ActivityBatch] = {}
+        """Changes to rosters that wait, by team."""
+        self.activity_locks: dict[str, asyncio.Lock] = {}
 
     # --- life
 

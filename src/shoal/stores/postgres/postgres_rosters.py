@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -12,6 +14,7 @@ from shoal.core.errors import StateFileError, TeamHasActiveMembers, TeamNotFound
 from shoal.core.names import LEAD_NAME, AgentName, TeamName, find_free_name, parse_safe_name
 from shoal.core.teams.roster import NewMember, RosterEntry, TeamRoster, format_agent_id
 from shoal.stores.postgres.database_client import DatabaseClient
+from shoal.stores.postgres.database_worker import ActivityBatch, DatabaseWorker
 from shoal.stores.store_texts import format_store_notice
 from shoal.wire.foreign_json import InvalidFileContent
 from shoal.wire.roster_codec import ParsedTeamRosterFile, encode_new_team_roster, parse_team_roster
@@ -127,17 +130,38 @@ class PostgresRosters:
         return frozenset()  # other programs do not write to the database
 
     async def set_active_members(self, team: TeamName, active: Mapping[AgentName, bool]) -> None:
-        async def set_active(raw: Any, file: ParsedTeamRosterFile, _spawned: int) -> None:
-            members = tuple(
-                member
-                if (is_active := active.get(member.name)) is None or is_active == member.is_active
-                else replace(member, is_active=is_active)
-                for member in file.team.members
-            )
-            if members != file.team.members:
-                await _write_roster(raw, file, members)
+        name = _check_team_name(team)
 
-        await self._change_roster(team, set_active)
+        async def join_batch(worker: DatabaseWorker) -> None:
+            batch = worker.activity_batches.get(name)
+            if batch is None:
+                batch = worker.activity_batches[name] = ActivityBatch()
+                batch.writing = worker.start_task(self._write_activity(worker, name, batch))
+            batch.changes.update(active)
+            assert batch.writing is not None
+            await asyncio.shield(batch.writing)
+
+        await self._client.call(join_batch)
+
+    async def _write_activity(self, worker: DatabaseWorker, name: TeamName, batch: ActivityBatch) -> None:
+        """Write the changes of all members in this process at once.
+
+        One write for each would lock the same row, and members that wait for it would hold all connections.
+        """
+        async with worker.activity_locks.setdefault(name, asyncio.Lock()):
+            del worker.activity_batches[name]  # later changes go to the next batch
+
+            async def set_active(raw: Any, file: ParsedTeamRosterFile, _spawned: int) -> None:
+                members = tuple(
+                    member
+                    if (is_active := batch.changes.get(member.name)) is None or is_active == member.is_active
+                    else replace(member, is_active=is_active)
+                    for member in file.team.members
+                )
+                if members != file.team.members:
+                    await _write_roster(raw, file, members)
+
+            await worker.transact(partial(_change_locked_roster, team=name, change=set_active))
 
     async def remove_member(self, team: TeamName, name: AgentName) -> bool:
         async def remove(raw: Any, file: ParsedTeamRosterFile, _spawned: int) -> bool:
@@ -169,15 +193,18 @@ class PostgresRosters:
         """Run a change on the locked roster."""
         name = _check_team_name(team)
 
-        async def change_locked_roster(raw: Any) -> T:
-            row = await raw.fetchrow(
-                "SELECT document, spawned FROM shoal.teams WHERE name = $1 FOR UPDATE", name
-            )
-            if row is None:
-                raise TeamNotFound(format_store_notice("unknown_team", team=team))
-            return await change(raw, _parse_roster(row[0], name), row[1])
+        return await self._client.call(
+            lambda worker: worker.transact(partial(_change_locked_roster, team=name, change=change))
+        )
 
-        return await self._client.call(lambda worker: worker.transact(change_locked_roster))
+
+async def _change_locked_roster(
+    raw: Any, *, team: TeamName, change: Callable[[Any, ParsedTeamRosterFile, int], Awaitable[T]]
+) -> T:
+    row = await raw.fetchrow("SELECT document, spawned FROM shoal.teams WHERE name = $1 FOR UPDATE", team)
+    if row is None:
+        raise TeamNotFound(format_store_notice("unknown_team", team=team))
+    return await change(raw, _parse_roster(row[0], team), row[1])
 
 
 async def _write_roster(

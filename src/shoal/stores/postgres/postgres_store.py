@@ -52,6 +52,15 @@ class PostgresStore:
         """End the lease of this process. Without it, the lease ends with the process."""
         self.client.close()
 
+    def read_result(self, session: str, name: str) -> bytes | None:
+        async def read(raw: Any) -> bytes | None:
+            content: bytes | None = await raw.fetchval(
+                "SELECT content FROM shoal.results WHERE session = $1 AND name = $2", session, name
+            )
+            return content
+
+        return self.client.run(lambda worker: worker.execute(read))
+
     async def end_lease(self, epoch: int) -> None:
         """End the lease of another process: it can write nothing from then on, and its tasks are free."""
         await self.client.call(lambda worker: worker.end_holder(epoch))
