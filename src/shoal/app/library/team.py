@@ -299,7 +299,8 @@ class Team:
         """
         session = self._require_session()
         await self.start()
-        await asyncio.shield(self._continue_work(session))
+        work = self._continue_work(session)
+        await asyncio.shield(work)
         mailboxes = session.runtime.team_store.open_mailboxes(self.name)
         with suppress(LookupError):
             await mailboxes.open_inbox(LEAD_NAME)

@@ -332,6 +332,13 @@ class Session:
     async def wait_for_waking_item(self) -> None:
         await self.runtime.inbox.queue.wait_for_waking_item(LEAD_ID)
 
+    def expect_input(self) -> None:
+        """Wait for further input when all agents are idle, and leave questions open for a person."""
+        self.expects_input = True
+
+    def expect_no_input(self) -> None:
+        self.expects_input = False
+
     def set_end_reason(self, reason: str) -> None:
         """Set the reason that the SessionEnd hooks get."""
         self.parts.lifecycle_hooks.set_end_reason(reason)

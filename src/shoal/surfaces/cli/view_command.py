@@ -131,7 +131,7 @@ class TerminalAgentViewer:
             if self._is_about_agent(record):
                 pending_records.append(record)
                 if isinstance(record.event, AgentStarted):
-                    self._printer.agent = record.event.agent
+                    self._printer.follow_agent(record.event.agent)
         for record in pending_records:
             self._print_journal_record(record)
         if not pending_records:
@@ -172,9 +172,8 @@ class TerminalAgentViewer:
         if has_ended and self._exits_with_agent:
             self._is_over = True
         elif isinstance(self._prompt, LiveInputPrompt):
-            self._prompt.closes_on_any_key = has_ended
             if has_ended:
-                self._prompt.begin_question("press any key to close this view")
+                self._prompt.close_on_any_key("press any key to close this view")
             else:
                 self._prompt.end_question()
 
