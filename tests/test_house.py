@@ -100,6 +100,12 @@ def test_surfaces_use_the_session_and_not_its_parts():
     assert users == []
 
 
+def test_the_session_does_not_hand_out_its_budget():
+    # Programs and surfaces read amounts from the session; only the runtime reserves.
+    users = [module_name(path) for path in MODULES if re.search(r"\bsession\.budget\b", path.read_text())]
+    assert users == []
+
+
 LATE_ASSIGNMENTS = {
     # The task runs a method that needs the record in which the task is kept.
     "runs/agent_supervisor.py run.task",

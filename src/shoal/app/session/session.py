@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from shoal.app.skills.skill_catalog import SkillAndCommandLibrary
     from shoal.app.workflows.workflow_supervisor import WorkflowSupervisor
     from shoal.core.agents.agent_definitions import AgentDefinition
-    from shoal.core.budgets.budget import Budget
+    from shoal.core.budgets.limits import BudgetLimits
     from shoal.core.budgets.usage import ModelCard, Usage
     from shoal.core.clock import Clock
     from shoal.core.extensions.hooks import Hook
@@ -183,10 +183,6 @@ class Session:
         return self.runtime.knowledge
 
     @property
-    def budget(self) -> Budget:
-        return self.runtime.budget
-
-    @property
     def settings(self) -> Settings:
         return self.runtime.settings
 
@@ -208,12 +204,26 @@ class Session:
     @property
     def spending(self) -> SessionSpending:
         """Tokens and cost of all agents so far."""
-        budget = self.budget
+        budget = self.runtime.budget
         return SessionSpending(
             usd=budget.usd if budget.is_priced else None,
             usage=budget.usage,
             by_model=budget.spending_by_model,
         )
+
+    def find_agent_cost(self, agent: AgentId) -> float | None:
+        """Return the dollars that an agent spent; None if the price of a model is unknown."""
+        return self.runtime.budget.find_agent_cost(agent)
+
+    @property
+    def budget_seconds_left(self) -> float | None:
+        """Seconds until the time limit of the budget is reached; None without such a limit."""
+        budget = self.runtime.budget
+        return None if budget.deadline is None else budget.deadline - budget.clock.monotonic()
+
+    @property
+    def budget_limits(self) -> BudgetLimits:
+        return self.runtime.budget.limits
 
     def open_resumable_store(self) -> Store:
         """Return the store with earlier sessions."""

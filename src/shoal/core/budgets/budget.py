@@ -149,9 +149,10 @@ class Budget:
                 return meter.build_refusal()
         return None
 
-    def find_agent_budget(self, agent: AgentId) -> AgentBudget | None:
-        """Return the budget of an agent; None if it never started."""
-        return self._agent_budgets.get(agent)
+    def find_agent_cost(self, agent: AgentId) -> float | None:
+        """Return the dollars that an agent spent; None if the price of a model is unknown."""
+        found = self._agent_budgets.get(agent)
+        return found.usd if found is not None and found.has_only_priced_requests else None
 
     async def activate_agent_slot(self, slot: AgentSlot) -> None:
         """Wait until the agent may run; waiters are admitted in order."""
