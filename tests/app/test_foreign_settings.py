@@ -18,6 +18,7 @@ from shoal.app.settings.mcp_files import load_mcp_servers
 from shoal.app.settings.settings import Settings, load_settings
 from shoal.core.errors import SettingsError
 from shoal.core.extensions.hooks import HttpPostHookAction
+from shoal.core.user_environment import UserEnvironment
 from shoal.models.scripted_model import ScriptedModel
 from shoal.policy.hooks.hook_matcher import is_hook_matcher_match, match_hook_condition
 from shoal.policy.permission_rules import PermissionRuleSet
@@ -247,6 +248,9 @@ def test_a_matcher_is_a_list_of_names_or_an_expression(matcher: str, tool: str, 
         ("Edit(*.ts)", "Write", {"file_path": "src/a.ts"}, "yes"),
         ("Edit(*.ts)", "Write", {"file_path": "src/a.py"}, "no"),
         ("Edit(*.ts)", "Bash", {"command": "ls"}, "no"),
+        ("Read(~/notes/**)", "Read", {"file_path": "~/notes/a"}, "yes"),
+        ("Read(~/notes/**)", "Read", {"file_path": "home/notes/a"}, "yes"),
+        ("Read(~/notes/**)", "Read", {"file_path": "notes/a"}, "no"),
         ("Agent(Explore)", "Task", {"subagent_type": "Explore"}, "perhaps"),
         ("not a rule(", "Bash", {"command": "ls"}, "perhaps"),
     ],
@@ -255,8 +259,9 @@ def test_the_condition_of_a_hook_is_a_permission_rule(
     tmp_path: Path, condition: str, tool: str, arguments: dict[str, Any], expected: str
 ) -> None:
     fields = {"tool_name": tool, "tool_input": arguments, "cwd": str(tmp_path)}
-    assert match_hook_condition(condition, "PreToolUse", fields) == expected
-    assert match_hook_condition(condition, "Stop", fields) == "no"
+    user = UserEnvironment({}, str(tmp_path / "home"))
+    assert match_hook_condition(condition, "PreToolUse", fields, user) == expected
+    assert match_hook_condition(condition, "Stop", fields, user) == "no"
 
 
 @pytest.mark.spec("CMP-050")

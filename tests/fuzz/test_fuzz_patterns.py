@@ -38,7 +38,7 @@ def _in_every_way(pattern: str) -> str:
 )
 def test_a_glob_pattern_matches_like_an_exhaustive_search(pattern: str, paths: list[str]) -> None:
     try:
-        expression = convert_path_pattern_to_regex(pattern, "/p")
+        expression = convert_path_pattern_to_regex(pattern, "/p", "/home/x")
     except InvalidPathPatternError as refusal:
         assert "more than once" in str(refusal)  # noqa: PT017 - it is the only reason here
         return

@@ -182,8 +182,10 @@ def _check_rules(found: list[permission_rules.ToolPermissionRule]) -> None:
                 command.covers_command(part)
                 command.match_as_forbidding_rule(part)
         elif rule.pattern and rule.tool in permission_rules.FILE_TOOLS:
-            path_patterns.find_path_pattern_anchor(rule.pattern, "/project")
-            expression = re.compile(path_patterns.convert_path_pattern_to_regex(rule.pattern, "/project"))
+            path_patterns.find_path_pattern_anchor(rule.pattern, "/project", "/home/x")
+            expression = re.compile(
+                path_patterns.convert_path_pattern_to_regex(rule.pattern, "/project", "/home/x")
+            )
             for path in PATHS:
                 expression.fullmatch(path)
 

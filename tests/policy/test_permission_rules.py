@@ -70,13 +70,13 @@ def test_an_invalid_rule_is_reported_with_its_source_and_reason(text: str, why: 
     ],
 )
 def test_file_patterns_follow_gitignore(pattern: str, path: str, fits: bool) -> None:
-    found = re.compile(convert_path_pattern_to_regex(pattern, "/p"), re.DOTALL).fullmatch(path)
+    found = re.compile(convert_path_pattern_to_regex(pattern, "/p", "/home/me"), re.DOTALL).fullmatch(path)
     assert (found is not None) is fits
 
 
 def test_a_tilde_is_the_home_directory_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/me")
-    assert re.fullmatch(convert_path_pattern_to_regex("~/notes/**", "/p"), "/home/me/notes/a")
+    monkeypatch.setenv("HOME", "/home/of-the-process")
+    assert re.fullmatch(convert_path_pattern_to_regex("~/notes/**", "/p", "/home/me"), "/home/me/notes/a")
 
 
 @pytest.mark.spec("PRM-02")

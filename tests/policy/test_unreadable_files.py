@@ -97,7 +97,7 @@ def test_a_search_by_absolute_path_asks_for_denied_files(project: Path, tmp_path
      ("**/x", ("/p", False)), ("a/b*", ("/p/a", False)), ("/", ("/p", True))],
 )  # fmt: skip
 def test_the_anchor_of_a_pattern_contains_all_matches(pattern: str, anchor: tuple[str, bool]) -> None:
-    assert find_path_pattern_anchor(pattern, "/p") == anchor
+    assert find_path_pattern_anchor(pattern, "/p", "/home/me") == anchor
 
 
 def test_wildcards_with_too_many_matches_ask(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ from server_scripts import (
     open_process_session,
     run_provider,
 )
+from shoal.app.agents.backend_launcher import BackendMemberLauncher
 from shoal.app.run_access.run_handle import RunHandle, load_agent_statuses
 from shoal.core.clock import SystemClock
 from shoal.core.conversation.messages import ToolUseBlock
@@ -37,6 +38,7 @@ from shoal.core.events import (
     QuestionAsked,
     ToolStarted,
 )
+from shoal.core.permissions.permission_changes import AddPermissionRulesSuggestion, SuggestedPermissionRule
 from shoal.core.permissions.questions import (
     AllowAnswer,
     Answer,
@@ -449,6 +451,33 @@ async def test_a_session_wide_answer_applies_in_every_process(
         for message in list_requests_of(server, "bob")[-1]["messages"]
         for block in message["content"]
     )
+
+
+@pytest.mark.spec("USR-05")
+async def test_a_permission_granted_while_a_process_starts_applies_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch = BackendMemberLauncher.launch_member
+    granted = AddPermissionRulesSuggestion(
+        rules=(SuggestedPermissionRule(tool_name="Bash", rule_content="mkdir:*"),), destination="session"
+    )
+
+    async def launch_then_grant(self: BackendMemberLauncher, *args: Any, **options: Any) -> Any:
+        process = await launch(self, *args, **options)
+        session.runtime.lead.permissions.apply_permission_update(granted)
+        return process
+
+    monkeypatch.setattr(BackendMemberLauncher, "launch_member", launch_then_grant)
+    async with (
+        run_provider(
+            monkeypatch,
+            lead=[CREATE, spawn_member("ann"), "Wait.", "Good."],
+            ann=[call_tool("Bash", "g1", command="mkdir made"), "Done."],
+        ),
+        open_process_session(tmp_path, skip_permissions=False, attended=False) as session,
+    ):
+        await run_all_turns(session)
+    assert (tmp_path / "made").is_dir()
 
 
 @pytest.mark.spec("BCK-05")

@@ -17,6 +17,7 @@ from shoal.core.conversation.transcript_entries import TranscriptEntry
 from shoal.core.events import JournaledEvent, JournalRecord
 from shoal.core.permissions.permission_decisions import PermissionDecision, PermissionMode
 from shoal.core.permissions.questions import Answer, Question
+from shoal.core.user_environment import UserEnvironment
 
 if TYPE_CHECKING:
     from shoal.core.conversation.tools import Tool
@@ -166,6 +167,11 @@ class Workspace(Protocol):
 
     @property
     def cwd(self) -> Path: ...
+
+    @property
+    def user(self) -> UserEnvironment:
+        """User whose home `~` means."""
+        ...
 
     @property
     def granted_directories(self) -> tuple[Path, ...]:

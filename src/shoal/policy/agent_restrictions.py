@@ -72,7 +72,9 @@ class AgentRestrictionGuard:
     ) -> None:
         self._paths = paths
         self._is_own_file = is_own_file
-        self._restrictions = tuple(ToolPatternRestriction(rules, roots) for rules in restrictions.only)
+        self._restrictions = tuple(
+            ToolPatternRestriction(rules, roots, paths.user.home) for rules in restrictions.only
+        )
         self._confinement = (
             None
             if restrictions.main_checkout is None
@@ -100,9 +102,10 @@ class ToolPatternRestriction:
     A tool listed without a pattern, or not at all, is not restricted here.
     """
 
-    def __init__(self, rules: Sequence[ToolPermissionRule], roots: Sequence[str]) -> None:
+    def __init__(self, rules: Sequence[ToolPermissionRule], roots: Sequence[str], home: str) -> None:
         self._rules = rules
         self._roots = roots
+        self._home = home
         self._matchers: dict[
             str, tuple[tuple[ToolPermissionRule, ...], Callable[[ToolUseBlock, str], bool]]
         ] = {}
@@ -137,9 +140,9 @@ class ToolPatternRestriction:
     ) -> Callable[[ToolUseBlock, str], bool]:
         if tool == "Bash":
             rules = tuple(map(ShellCommandRule, tool_rules))
-            return lambda call, _: _is_command_covered_by_rules(call.input.get("command"), rules)
+            return lambda call, _: _is_command_covered_by_rules(call.input.get("command"), rules, self._home)
         if tool in FILE_TOOLS:
-            table = FilePathPermissionRules(tool_rules, self._roots)
+            table = FilePathPermissionRules(tool_rules, self._roots, self._home)
             return lambda _, path: table.find_match(path) is not None
         return lambda call, _: any(
             is_tool_argument_pattern_match(rule.tool, rule.pattern or "", call.input, forbids=False)
@@ -172,13 +175,13 @@ class WorktreeConfinement:
         )
 
 
-def _is_command_covered_by_rules(command: object, rules: tuple[ShellCommandRule, ...]) -> bool:
+def _is_command_covered_by_rules(command: object, rules: tuple[ShellCommandRule, ...], home: str) -> bool:
     """Return True if every simple command in it matches a rule, or the whole command is one literally."""
     if not isinstance(command, str):
         return True  # refused for that elsewhere
     if any(rule.is_exact_command(command) for rule in rules):
         return True
-    analysis = analyze_shell_command(command)
+    analysis = analyze_shell_command(command, home)
     return analysis.trouble is None and all(
         part.argv == () or any(rule.covers_command(part) for rule in rules) for part in analysis.parts
     )

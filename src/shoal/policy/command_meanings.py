@@ -11,7 +11,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from shoal.core.user_environment import UserEnvironment
 from shoal.policy.command_rules import skip_git_flags
+from shoal.policy.path_resolver import PathResolver
 from shoal.policy.program_names import get_standard_name
 from shoal.policy.repository_programs import find_repository_config_files
 from shoal.policy.shell.command_analysis import ShellCommandAnalysis
@@ -55,22 +57,26 @@ _BUILTINS = frozenset(
 """Builtins of the shell, for which the search path does not matter."""
 
 
-def add_git_alias_commands(analysis: ShellCommandAnalysis, command: str, root: str) -> ShellCommandAnalysis:
+def add_git_alias_commands(
+    analysis: ShellCommandAnalysis, command: str, paths: PathResolver
+) -> ShellCommandAnalysis:
     """Return the analysis with the commands that aliases of git stand for."""
-    found = [each for part in analysis.parts for each in _iter_alias_commands(part, command, root)]
+    found = [each for part in analysis.parts for each in _iter_alias_commands(part, command, paths)]
     return replace(analysis, parts=(*analysis.parts, *found)) if found else analysis
 
 
-def _iter_alias_commands(part: SimpleShellCommand, command: str, root: str) -> Iterator[SimpleShellCommand]:
+def _iter_alias_commands(
+    part: SimpleShellCommand, command: str, paths: PathResolver
+) -> Iterator[SimpleShellCommand]:
     words = part.words if part.argv is None else part.argv
     if not words or words[0] is None or not words[0].endswith("git"):
         return
     rest = skip_git_flags(words)
-    if rest[1:2] == ("push",) and _may_force_push(command, root):
+    if rest[1:2] == ("push",) and _may_force_push(command, paths.root):
         yield replace(part, argv=None, words=(*words, "--force", "--mirror"), code=())
     if rest[1:2] == ("for-each-repo",):
         yield replace(part, argv=None, words=("git",), code=(None,))
-    yield from _iter_meanings(part, ("git", *rest[1:]), command, root, depth=0)
+    yield from _iter_meanings(part, ("git", *rest[1:]), command, paths, depth=0)
 
 
 def _may_force_push(command: str, root: str) -> bool:
@@ -88,7 +94,7 @@ def _may_force_push(command: str, root: str) -> bool:
 
 
 def _iter_meanings(
-    part: SimpleShellCommand, words: tuple[str | None, ...], command: str, root: str, *, depth: int
+    part: SimpleShellCommand, words: tuple[str | None, ...], command: str, paths: PathResolver, *, depth: int
 ) -> Iterator[SimpleShellCommand]:
     """Yield what a subcommand that is not one of git's own may stand for."""
     name = words[1] if len(words) > 1 else None
@@ -96,7 +102,7 @@ def _iter_meanings(
         return
     is_elsewhere = part.places != ("",) or (part.words[1:2] or ("",))[0] != name
     for value in (
-        *_iter_alias_values(name, command, root),
+        *_iter_alias_values(name, command, paths),
         *((None,) if is_elsewhere and depth == 0 else ()),
     ):
         if value is None or value.startswith("!") or depth > _MAX_ALIAS_DEPTH:
@@ -104,17 +110,17 @@ def _iter_meanings(
             continue
         meaning = skip_git_flags(("git", *_split_alias(value), *words[2:]))
         yield replace(part, argv=None, words=("git", *_split_alias(value), *words[2:]), code=())
-        yield from _iter_meanings(part, meaning, command, root, depth=depth + 1)
+        yield from _iter_meanings(part, meaning, command, paths, depth=depth + 1)
 
 
-def _iter_alias_values(name: str, command: str, root: str) -> Iterator[str | None]:
+def _iter_alias_values(name: str, command: str, paths: PathResolver) -> Iterator[str | None]:
     """Yield the values that an alias may have; None for one that is not known."""
-    if _OTHER_SETTINGS.search(command) or shutil.which(f"git-{name}") is not None:
+    if _OTHER_SETTINGS.search(command) or _is_program(f"git-{name}", paths.user):
         yield None
     definition = re.compile(
         rf"(?:^|\])[ \t]*{re.escape(name)}[ \t]*=[ \t]*(.*)$", re.IGNORECASE | re.MULTILINE
     )
-    for path in (*_list_user_config_files(), *find_repository_config_files(root)):
+    for path in (*_list_user_config_files(paths.user), *find_repository_config_files(paths.root)):
         try:
             content = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
         except OSError:
@@ -126,10 +132,13 @@ def _iter_alias_values(name: str, command: str, root: str) -> Iterator[str | Non
             yield None
 
 
-def _list_user_config_files() -> Sequence[str]:
-    home = str(Path.home())
-    own = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
-    return "/etc/gitconfig", f"{home}/.gitconfig", f"{own}/git/config"
+def _is_program(name: str, user: UserEnvironment) -> bool:
+    return shutil.which(name, path=user.variables.get("PATH", os.defpath)) is not None
+
+
+def _list_user_config_files(user: UserEnvironment) -> Sequence[str]:
+    own = user.variables.get("XDG_CONFIG_HOME") or f"{user.home}/.config"
+    return "/etc/gitconfig", f"{user.home}/.gitconfig", f"{own}/git/config"
 
 
 def _split_alias(value: str) -> Sequence[str]:
@@ -157,9 +166,12 @@ def add_commands_of_variables(analysis: ShellCommandAnalysis, command: str) -> S
     return replace(analysis, parts=(*analysis.parts, *found)) if found else analysis
 
 
-def add_linked_programs(analysis: ShellCommandAnalysis, command: str, root: str) -> ShellCommandAnalysis:
+def add_linked_programs(
+    analysis: ShellCommandAnalysis, command: str, paths: PathResolver
+) -> ShellCommandAnalysis:
     """Return the analysis with the programs that links lead to, under their real names."""
-    directories = _list_searched_directories(command, root)
+    root = paths.root
+    directories = _list_searched_directories(command, root, paths.user)
     found = [
         replace(part, argv=None, words=(program, *part.words[1:]), outer=())
         for part in analysis.parts
@@ -168,7 +180,7 @@ def add_linked_programs(analysis: ShellCommandAnalysis, command: str, root: str)
     return replace(analysis, parts=(*analysis.parts, *found)) if found else analysis
 
 
-def _list_searched_directories(command: str, root: str) -> list[str | None]:
+def _list_searched_directories(command: str, root: str, user: UserEnvironment) -> list[str | None]:
     """List the directories that the command line adds to the search path; None for one that is not known."""
     if "PATH" not in command:
         return []
@@ -176,21 +188,21 @@ def _list_searched_directories(command: str, root: str) -> list[str | None]:
     for match in _SEARCH_PATH.finditer(command):
         text = _QUOTE.sub("", match[1])
         entries = _CURRENT_DIRECTORY.sub(root, text).split(":")
-        found += [_expand_variables(entry, command) for entry in entries if entry not in _OLD_PATH]
+        found += [_expand_variables(entry, command, user) for entry in entries if entry not in _OLD_PATH]
     return found
 
 
-def _expand_variables(entry: str, command: str) -> str | None:
+def _expand_variables(entry: str, command: str, user: UserEnvironment) -> str | None:
     """Return an entry with the variables of the environment that the command line does not set, or None."""
     for match in _VARIABLE.finditer(entry):
         name = match[1] or match[2]
-        if name not in os.environ or re.search(
+        if name not in user.variables or re.search(
             rf"\b{name}\b(?!\}})(?<!\${name})", command.replace(match[0], "")
         ):
             return None
-    expanded = _VARIABLE.sub(lambda match: os.environ[match[1] or match[2]], entry)
+    expanded = _VARIABLE.sub(lambda match: user.variables[match[1] or match[2]], entry)
     if expanded.startswith("~/"):
-        expanded = f"{Path.home()}{expanded[1:]}"
+        expanded = user.home + expanded[1:]
     return None if _UNKNOWN_PART.search(expanded) else expanded
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from shoal.policy.command_rules import skip_git_flags
@@ -35,7 +35,9 @@ _ENVIRONMENT = {
 _TIMEOUT_SECONDS = 5.0
 
 
-def list_incoming_files(part: SimpleShellCommand, directory: str) -> tuple[str, ...] | None:
+def list_incoming_files(
+    part: SimpleShellCommand, variables: Mapping[str, str], directory: str
+) -> tuple[str, ...] | None:
     """Return the paths in the commits that a git command takes files from; None if it may take any."""
     words = part.words or part.argv or ()
     revisions = _list_revisions(words)
@@ -46,7 +48,7 @@ def list_incoming_files(part: SimpleShellCommand, directory: str) -> tuple[str, 
         return None
     found: list[str] = []
     for alternatives in revisions:
-        names = next(filter(None, (_list_tree(top, each) for each in alternatives)), None)
+        names = next(filter(None, (_list_tree(top, each, variables) for each in alternatives)), None)
         if names is None and not any(os.path.lexists(f"{directory}/{each}") for each in alternatives):
             return None
         found.extend(f"{top}/{name}" for name in names or ())
@@ -126,7 +128,7 @@ def _find_repository_top(directory: str) -> str | None:
     return None
 
 
-def _list_tree(top: str, revision: str) -> tuple[str, ...] | None:
+def _list_tree(top: str, revision: str, variables: Mapping[str, str]) -> tuple[str, ...] | None:
     """Return the files of a commit, or None if git does not know it."""
     try:
         listed = subprocess.run(
@@ -143,7 +145,7 @@ def _list_tree(top: str, revision: str) -> tuple[str, ...] | None:
                 revision,
             ],
             capture_output=True,
-            env=_build_environment(),
+            env=_build_environment(variables),
             stdin=subprocess.DEVNULL,
             timeout=_TIMEOUT_SECONDS,
             check=True,
@@ -153,6 +155,6 @@ def _list_tree(top: str, revision: str) -> tuple[str, ...] | None:
     return tuple(os.fsdecode(name) for name in listed.stdout.split(b"\0") if name)
 
 
-def _build_environment() -> dict[str, str]:
-    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+def _build_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    own = {name: value for name, value in variables.items() if not name.startswith("GIT_")}
     return {**own, **_ENVIRONMENT}

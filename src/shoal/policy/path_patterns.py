@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
-from pathlib import Path
 
 _PIECE = re.compile(r"\*\*/|/\*\*$|\*\*|\*|\?|\[[!^]?\]?[^\]/]*\]|\[|\\.|.", re.DOTALL)
 _ONE_DIRECTORY = re.compile(r"(?!\./|~|\*\*)[^/!]+/\*\*/?")
@@ -20,13 +19,13 @@ def deepen_forbidding_pattern(pattern: str) -> str:
     return f"**/{pattern}" if _ONE_DIRECTORY.fullmatch(pattern) else pattern
 
 
-def convert_path_pattern_to_regex(pattern: str, base: str) -> str:
+def convert_path_pattern_to_regex(pattern: str, base: str, home: str) -> str:
     """Return the regular expression for a path pattern.
 
-    `//x` is absolute, `~/x` is in the home directory, anything else is below `base`; without a slash it
+    `//x` is absolute, `~/x` is in the `home` of the user, anything else is below `base`; without a slash it
     matches at any depth. A pattern also matches everything under the path that it names.
     """
-    base, pattern, anchored = _split_pattern_base(pattern, base)
+    base, pattern, anchored = _split_pattern_base(pattern, base, home)
     pieces = [found[0] for found in _PIECE.finditer(pattern)]
     if not pieces:
         return f"{re.escape(base)}(?:/.*)?"
@@ -68,21 +67,21 @@ def _build_file_name_regex(pieces: list[str]) -> str:
     return "".join(parts)
 
 
-def find_path_pattern_anchor(pattern: str, base: str) -> tuple[str, bool]:
+def find_path_pattern_anchor(pattern: str, base: str, home: str) -> tuple[str, bool]:
     """Return the path at or below which every match lies, and True if everything there matches."""
-    base, pattern, anchored = _split_pattern_base(pattern, base)
+    base, pattern, anchored = _split_pattern_base(pattern, base, home)
     steps = pattern.split("/") if anchored and pattern else []
     literal_count = next((at for at, step in enumerate(steps) if set(step) & set("*?[\\")), len(steps))
     exact = (anchored or not pattern) and steps[literal_count:] in ([], ["**"])
     return "/".join((base, *steps[:literal_count])) or "/", exact
 
 
-def _split_pattern_base(pattern: str, base: str) -> tuple[str, str, bool]:
+def _split_pattern_base(pattern: str, base: str, home: str) -> tuple[str, str, bool]:
     """Return the base directory, the rest of the pattern, and True if it applies to the base only."""
     if pattern.startswith("!"):
         raise InvalidPathPatternError("a rule cannot be negated with `!`; put it in another list")
     if pattern == "~" or pattern.startswith("~/"):
-        base, pattern = str(Path.home()), pattern[2:]
+        base, pattern = home, pattern[2:]
         anchored = True
     elif pattern.startswith("//"):
         base, pattern = "", pattern[2:]

@@ -41,6 +41,7 @@ class PathResolver:
         self._cwd_text = ""
         self._inside: tuple[str, ...] = ()
         self.root = str(workspace.root)
+        self.user = workspace.user
         if isinstance(home, PathResolver):
             self._home: str = home._home
         else:
@@ -151,6 +152,7 @@ class CommandPathResolver:
     def __init__(self, paths: PathResolver) -> None:
         self._paths = paths
         self.root = paths.root
+        self.user = paths.user
         self.expand_path_wildcards = paths.expand_path_wildcards
         self._resolved: dict[str, tuple[str, bool]] = {}
         self.forget = self._resolved.clear

@@ -11,19 +11,25 @@ from shoal.core.permissions.permission_changes import (
     PermissionSuggestion,
     SetPermissionModeSuggestion,
 )
+from shoal.core.user_environment import UserEnvironment, get_user_environment
 from shoal.policy.permission_rules import ToolPermissionRule, parse_permission_rule
 
 SESSION_SOURCE = "this session"
 
 
 class RememberedPermissionAnswers:
-    """`save` writes an answer that outlasts the session to settings; `notify` shows a text to the user."""
+    """`save` writes an answer that outlasts the session to settings; `notify` shows a text to the user.
+
+    `user` is that of the process by default.
+    """
 
     def __init__(
         self,
         save: Callable[[PermissionSuggestion], None] | None = None,
         notify: Callable[[str], None] = lambda _: None,
+        user: UserEnvironment | None = None,
     ) -> None:
+        self._user = user or get_user_environment()
         self.save = save
         self.notify = notify
         self.rules: dict[str, tuple[ToolPermissionRule, ...]] = {"allow": (), "ask": (), "deny": ()}
@@ -46,7 +52,10 @@ class RememberedPermissionAnswers:
                 new = tuple(parse_permission_rule(str(rule), SESSION_SOURCE) for rule in rules)
                 self.rules[behavior] = (*self.rules[behavior], *new)
             case AddDirectoriesPermissionSuggestion(directories=directories):
-                self.directories = (*self.directories, *(Path(each).expanduser() for each in directories))
+                self.directories = (
+                    *self.directories,
+                    *(Path(self._user.expand_home(each)) for each in directories),
+                )
             case SetPermissionModeSuggestion():
                 return  # each agent has its own mode
         self.version += 1

@@ -134,7 +134,7 @@ class PermissionEngine:
         self._restrictions = inherited.restrictions
         self._denied_tools = inherited.denied_tools
         self._guard = self._create_restriction_guard()
-        self.answers = answers or RememberedPermissionAnswers()
+        self.answers = answers or RememberedPermissionAnswers(user=workspace.user)
         self.can_bypass = can_bypass or mode == "bypassPermissions"
         self.mode: PermissionMode = mode
         self.is_plan_voluntary = False
@@ -402,7 +402,7 @@ class PermissionEngine:
                 directories=(*base_rules.directories, *self.answers.directories),
                 is_closed=base_rules.is_closed,
             )
-            self._tables = PermissionRuleTables(rule_set, self._roots)
+            self._tables = PermissionRuleTables(rule_set, self._roots, self._paths.user.home)
             self._tables_key = (base_rules, self.answers.version)
         return self._tables
 

@@ -172,7 +172,7 @@ def _find_main_pattern_error(tool: str, pattern: str) -> str | None:
         return f"{tool} takes none"
     if tool in READ_TOOLS | EDIT_TOOLS:
         try:
-            convert_path_pattern_to_regex(pattern, "/")
+            convert_path_pattern_to_regex(pattern, "/", "/")
         except InvalidPathPatternError as problem:
             return str(problem)
     if tool == "Bash" and ":*" in pattern.removesuffix(":*"):

@@ -35,7 +35,7 @@ class FilePathPermissionRules:
     """Rules of one strength for one file tool; usually a single match shows that no rule applies."""
 
     def __init__(
-        self, rules: Iterable[ToolPermissionRule], roots: Sequence[str], *, forbids: bool = False
+        self, rules: Iterable[ToolPermissionRule], roots: Sequence[str], home: str, *, forbids: bool = False
     ) -> None:
         self.bare: ToolPermissionRule | None = None
         self._each: list[tuple[re.Pattern[str], ToolPermissionRule]] = []
@@ -45,7 +45,7 @@ class FilePathPermissionRules:
             else:
                 text = deepen_forbidding_pattern(rule.pattern) if forbids else rule.pattern
                 bases = roots if rule.anchor is None else (rule.anchor,)
-                expressions = dict.fromkeys(convert_path_pattern_to_regex(text, base) for base in bases)
+                expressions = dict.fromkeys(convert_path_pattern_to_regex(text, base, home) for base in bases)
                 self._each.append(
                     (_compile_path_regex("|".join(f"(?:{each})" for each in expressions)), rule)
                 )
@@ -77,6 +77,7 @@ class FilePermissionRuleTable:
         rule_set: PermissionRuleSet,
         tools: frozenset[str],
         roots: Sequence[str],
+        home: str,
         *,
         is_removal: bool = False,
     ) -> None:
@@ -86,6 +87,7 @@ class FilePermissionRuleTable:
             return FilePathPermissionRules(
                 [rule for rule in rules if any(rule.applies_to_tool(name) for name in tools)],
                 roots,
+                home,
                 forbids=forbids,
             )
 
@@ -95,7 +97,7 @@ class FilePermissionRuleTable:
             # What may not be read may not be written either, including files that do not exist yet.
             unreadable = [rule for rule in rule_set.deny if rule.tool == "Read" and rule.pattern is not None]
             written = [rule for rule in rule_set.deny if any(map(rule.applies_to_tool, tools))]
-            self.deny = FilePathPermissionRules((*written, *unreadable), roots, forbids=True)
+            self.deny = FilePathPermissionRules((*written, *unreadable), roots, home, forbids=True)
         self.allow = build_path_rules(rule_set.allow, roots[:1], forbids=False)
         self.forbids_nothing = self.deny.is_empty and self.ask.is_empty
 
@@ -125,33 +127,37 @@ class ShellCommandRuleTable:
 
 
 class PermissionRuleTables:
-    """All active rules. Patterns are relative to `roots`: the agent's own, then those of its parents."""
+    """All active rules. Patterns are relative to `roots`: the agent's own, then those of its parents.
 
-    def __init__(self, rule_set: PermissionRuleSet, roots: Sequence[str]) -> None:
+    In a pattern, `~` means the `home` of the user.
+    """
+
+    def __init__(self, rule_set: PermissionRuleSet, roots: Sequence[str], home: str) -> None:
         self.rule_set = rule_set
-        self._roots = roots
+        self._bases = roots, home
         self._files: dict[str, FilePermissionRuleTable] = {}
 
     def get_file_table(self, tool: str) -> FilePermissionRuleTable:
         table = self._files.get(tool)
         if table is None:
-            table = self._files[tool] = FilePermissionRuleTable(self.rule_set, frozenset({tool}), self._roots)
+            table = FilePermissionRuleTable(self.rule_set, frozenset({tool}), *self._bases)
+            self._files[tool] = table
         return table
 
     @cached_property
     def shell_read_rules(self) -> FilePermissionRuleTable:
         """Rules about any tool that reads, applied to files that a command reads."""
-        return FilePermissionRuleTable(self._select_patterned_rules(), READ_TOOLS, self._roots)
+        return FilePermissionRuleTable(self._select_patterned_rules(), READ_TOOLS, *self._bases)
 
     @cached_property
     def shell_write_rules(self) -> FilePermissionRuleTable:
-        return FilePermissionRuleTable(self._select_patterned_rules(), EDIT_TOOLS, self._roots)
+        return FilePermissionRuleTable(self._select_patterned_rules(), EDIT_TOOLS, *self._bases)
 
     @cached_property
     def shell_removal_rules(self) -> FilePermissionRuleTable:
         """Rules about files that a command removes, which neither reads nor writes their contents."""
         patterned_rules = self._select_patterned_rules()
-        return FilePermissionRuleTable(patterned_rules, EDIT_TOOLS, self._roots, is_removal=True)
+        return FilePermissionRuleTable(patterned_rules, EDIT_TOOLS, *self._bases, is_removal=True)
 
     @cached_property
     def unreadable_files(self) -> UnreadableFileRules:
@@ -160,7 +166,7 @@ class PermissionRuleTables:
 
         patterned_rules = self._select_patterned_rules()
         return UnreadableFileRules(
-            _select_read_rules((*patterned_rules.deny, *patterned_rules.ask)), self._roots
+            _select_read_rules((*patterned_rules.deny, *patterned_rules.ask)), *self._bases
         )
 
     @cached_property
@@ -175,14 +181,14 @@ class PermissionRuleTables:
                 for rule in (*patterned_rules.deny, *patterned_rules.ask)
                 if any(map(rule.applies_to_tool, EDIT_TOOLS))
             ],
-            self._roots,
+            *self._bases,
         )
 
     @cached_property
     def denied_files(self) -> UnreadableFileRules:
         from shoal.policy.unreadable_files import UnreadableFileRules
 
-        return UnreadableFileRules(_select_read_rules(self._select_patterned_rules().deny), self._roots)
+        return UnreadableFileRules(_select_read_rules(self._select_patterned_rules().deny), *self._bases)
 
     @cached_property
     def shell_command_rules(self) -> ShellCommandRuleTable:

@@ -175,7 +175,10 @@ class ShellFileRuleChecker:
         for place in ("", *places) if possible is not None else ():
             directory = os.path.realpath(f"{self._paths.root}/{place}" if place[:1] != "/" else place)
             # Listing the files that would be added is slow, so it is done only if no tracked file matches.
-            for list_files in (list_tracked_files, partial(list_incoming_files, part)):
+            for list_files in (
+                list_tracked_files,
+                partial(list_incoming_files, part, self._paths.user.variables),
+            ):
                 files = list_files(directory)
                 rule = possible if files is None else unchangeable.find_rule_for_files(files)
                 if rule is not None:

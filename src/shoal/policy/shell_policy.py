@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
-from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -128,7 +127,9 @@ class ShellCommandPermissionDecider:
         ):
             return AllowDecision("permissions are skipped")
         self._command_paths.forget()
-        analysis = self._leave_out_allowed_parts(analyze_shell_command(command), command, tables, mode)
+        analysis = self._leave_out_allowed_parts(
+            analyze_shell_command(command, self._paths.user.home), command, tables, mode
+        )
         if objection := self._find_rule_objection(
             command, self._add_meanings(analysis, command, tables), tables
         ):
@@ -173,13 +174,13 @@ class ShellCommandPermissionDecider:
         if not (rules.deny.rules or rules.ask.rules):
             return analysis
         if len(analysis.parts) > 1 and not all(map(_is_read_only, analysis.parts)):
-            analysis = add_written_scripts(analysis, command)
+            analysis = add_written_scripts(analysis, command, self._paths.user.home)
         if "git" in command:
-            analysis = add_git_alias_commands(analysis, command, self._paths.root)
+            analysis = add_git_alias_commands(analysis, command, self._paths)
         if "=" in command:
             analysis = add_commands_of_variables(analysis, command)
         if "/" in command or "PATH" in command:
-            analysis = add_linked_programs(analysis, command, self._paths.root)
+            analysis = add_linked_programs(analysis, command, self._paths)
         return analysis
 
     def decide_command_parts(
@@ -189,7 +190,7 @@ class ShellCommandPermissionDecider:
             return ()
         self._command_paths.forget()
         found = []
-        for part in analyze_shell_command(command).parts:
+        for part in analyze_shell_command(command, self._paths.user.home).parts:
             single_part = ShellCommandAnalysis(parts=(part,))
             found.append(
                 self._find_rule_objection("", single_part, tables)
@@ -220,7 +221,11 @@ class ShellCommandPermissionDecider:
         """Return True for the root, its children, the home, the working directories and all above."""
         if path.endswith("/*") or path == "*":
             path = path[:-2] or ("/" if path == "/*" else ".")
-        critical = (*self._paths.directories, str(Path.home()), str(self._command_paths.resolve_path(".")[0]))
+        critical = (
+            *self._paths.directories,
+            self._paths.user.home,
+            str(self._command_paths.resolve_path(".")[0]),
+        )
         return any(
             real.count("/") == 1 or any(f"{each}/".startswith(f"{real}/") for each in critical)
             for real in self._command_paths.list_real_paths(path)

@@ -137,15 +137,15 @@ class _UnreadablePathPattern(Struct, frozen=True):
 
 
 class UnreadableFileRules:
-    """`rules` have patterns, which are relative to `roots`."""
+    """`rules` have patterns, which are relative to `roots`; in them, `~` means `home`."""
 
-    def __init__(self, rules: Iterable[ToolPermissionRule], roots: Sequence[str]) -> None:
+    def __init__(self, rules: Iterable[ToolPermissionRule], roots: Sequence[str], home: str) -> None:
         self._patterns: list[_UnreadablePathPattern] = []
         for rule in rules:
             text = deepen_forbidding_pattern(rule.pattern or "")
             for root in roots:
-                anchor, exact = find_path_pattern_anchor(text, root)
-                expression = re.compile(convert_path_pattern_to_regex(text, root), re.DOTALL)
+                anchor, exact = find_path_pattern_anchor(text, root, home)
+                expression = re.compile(convert_path_pattern_to_regex(text, root, home), re.DOTALL)
                 self._patterns.append(_UnreadablePathPattern(anchor, exact, expression, rule))
 
     def find_rule_below(self, directory: str) -> ToolPermissionRule | None:

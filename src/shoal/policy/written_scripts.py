@@ -13,7 +13,7 @@ from shoal.policy.shell.inner_commands import LANGUAGES, expand_inner_text
 from shoal.policy.shell.interpreter_code import may_run_programs, may_write_files
 from shoal.policy.shell.known_commands import COMMAND_RUNNERS, INTERPRETERS
 from shoal.policy.shell.shell_syntax import UnjudgeableCommandError, parse_shell_command
-from shoal.policy.shell.simple_commands import UNKNOWN_PATH
+from shoal.policy.shell.simple_commands import UNKNOWN_PATH, shell_home
 from shoal.policy.shell.wrapper_commands import SHELLS, WRAPPERS
 
 _PRINTERS = frozenset({"echo", "printf", "cat", "tee"})
@@ -62,8 +62,16 @@ _IMPLICIT_SCRIPTS: dict[str, frozenset[str]] = {
 _SYSTEM_DIRECTORIES = ("/bin/", "/usr/", "/sbin/", "/opt/")
 
 
-def add_written_scripts(analysis: ShellCommandAnalysis, command: str) -> ShellCommandAnalysis:
+def add_written_scripts(analysis: ShellCommandAnalysis, command: str, home: str) -> ShellCommandAnalysis:
     """Return the analysis with the text of scripts that one part of the line writes and another one runs."""
+    token = shell_home.set(home)
+    try:
+        return _add_written_scripts(analysis, command)
+    finally:
+        shell_home.reset(token)
+
+
+def _add_written_scripts(analysis: ShellCommandAnalysis, command: str) -> ShellCommandAnalysis:
     parts = analysis.parts
     names = {path.rpartition("/")[2] for part in parts for path in part.writes}
     names.update(name for part in parts for name in _iter_downloaded_names(part))

@@ -68,6 +68,11 @@ class TeamPermissions(Protocol):
 
     def get_mode(self, agent: AgentRunner) -> PermissionMode: ...
 
+    @property
+    def session_permissions(self) -> tuple[PermissionSuggestion, ...]:
+        """Session-wide permissions that a person granted."""
+        ...
+
     def apply_session_permission(self, update: PermissionSuggestion) -> None:
         """Apply a session-wide permission that a person granted to a remote teammate."""
         ...

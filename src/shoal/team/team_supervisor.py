@@ -357,11 +357,12 @@ class TeamSupervisor:
                 return False
             if await self._mail_pump.has_undelivered_mail():
                 return False
+            # Before the members are asked: one that claims the last task in between would count as idle.
+            if any(post.member.can_claim_task for post in handles) and await self._has_claimable_task():
+                return False
             for handle in handles:
                 if not await handle.member.is_confirmed_idle():
                     return False
-            if any(post.member.can_claim_task for post in handles) and await self._has_claimable_task():
-                return False
             if version == self.members.version:
                 return True
 

@@ -16,6 +16,7 @@ from msgspec import Struct
 from shoal.core.errors import WorkspaceError
 from shoal.core.text.filenames import escape_filename, unescape_filename
 from shoal.core.text.text_diffs import format_unified_diff
+from shoal.core.user_environment import UserEnvironment, get_user_environment
 from shoal.workspaces.atomic_files import (
     create_new_file_atomically,
     remove_abandoned_temporary_files,
@@ -55,7 +56,8 @@ class LocalWorkspace:
     """View of one agent on a project; agents that share the files have a workspace each.
 
     `on_change` is called for each file that a tool has written, with the number of the turn. `write_guard` is
-    called before a file is written, and raises `WorkspaceError` to refuse.
+    called before a file is written, and raises `WorkspaceError` to refuse. `user` is that of the process by
+    default.
     """
 
     def __init__(
@@ -67,7 +69,9 @@ class LocalWorkspace:
         checkpoints: CheckpointStore | None = None,
         on_change: Callable[[int, Path], None] | None = None,
         write_guard: WriteGuard | None = None,
+        user: UserEnvironment | None = None,
     ) -> None:
+        self.user = user or get_user_environment()
         self._root = Path(os.path.realpath(root))
         self._granted = tuple(Path(os.path.realpath(directory)) for directory in granted)
         self._cwd = self._root if cwd is None else Path(os.path.normpath(self._root / cwd))
@@ -145,7 +149,7 @@ class LocalWorkspace:
     def _make_absolute(self, path: str) -> Path:
         try:
             # Another user's ~name stays a file name.
-            expanded = Path(path).expanduser() if path == "~" or path.startswith("~/") else path
+            expanded = self.user.expand_home(path) if path == "~" or path.startswith("~/") else path
             absolute = os.path.normpath(self._cwd / expanded)
             raw = os.fsencode(absolute)
         except UnicodeEncodeError:

@@ -11,6 +11,7 @@ from msgspec import Struct
 from shoal.core.agents.worktrees import WorktreeRecord
 from shoal.core.errors import WorkspaceError
 from shoal.core.text.filenames import escape_filename
+from shoal.core.user_environment import UserEnvironment
 from shoal.workspaces.checkpoints import CheckpointStore
 from shoal.workspaces.local_workspace import LocalWorkspace, WriteGuard
 from shoal.workspaces.workspace_texts import format_workspace_notice
@@ -72,6 +73,7 @@ class Worktree(Struct, frozen=True, kw_only=True):
         checkpoints: CheckpointStore | None = None,
         on_change: Callable[[int, Path], None] | None = None,
         write_guard: WriteGuard | None = None,
+        user: UserEnvironment | None = None,
     ) -> WorktreeWorkspace:
         """Create a workspace; file tools may also write in `extra_writable`, as for plans."""
         return WorktreeWorkspace(
@@ -81,6 +83,7 @@ class Worktree(Struct, frozen=True, kw_only=True):
             checkpoints=checkpoints,
             on_change=on_change,
             write_guard=write_guard,
+            user=user,
         )
 
 
@@ -96,12 +99,15 @@ class WorktreeWorkspace(LocalWorkspace):
         checkpoints: CheckpointStore | None = None,
         on_change: Callable[[int, Path], None] | None = None,
         write_guard: WriteGuard | None = None,
+        user: UserEnvironment | None = None,
     ) -> None:
         self._worktree = worktree
         self._sealed_paths = tuple(Path(os.path.realpath(path)) for path in worktree.sealed_paths)
         self._worktree_path = Path(os.path.realpath(worktree.path))
         self._extra_writable = tuple(Path(os.path.realpath(directory)) for directory in extra_writable)
-        super().__init__(worktree.root, checkpoints=checkpoints, on_change=on_change, write_guard=write_guard)
+        super().__init__(
+            worktree.root, checkpoints=checkpoints, on_change=on_change, write_guard=write_guard, user=user
+        )
         for directory in granted:
             self.grant_directory(directory)
 

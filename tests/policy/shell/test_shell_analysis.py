@@ -12,13 +12,8 @@ from shoal.policy.shell.command_analysis import UNKNOWN_PATH, analyze_shell_comm
 HOME = "/home/anna"
 
 
-@pytest.fixture(autouse=True)
-def _set_home(monkeypatch):
-    monkeypatch.setenv("HOME", HOME)
-
-
 def parse_argvs(command):
-    analysis = analyze_shell_command(command)
+    analysis = analyze_shell_command(command, HOME)
     assert analysis.trouble is None, analysis.trouble
     return [part.argv for part in analysis.parts]
 
@@ -50,7 +45,7 @@ def test_words_are_decoded_like_in_bash(command, words):
     "word", ["$x", '"$x"', "${x}", "*", "?a", "[a]b", "~bob", "~+", "{a..z}", "$(pwd)", "=ls", "$((1+1))"]
 )
 def test_words_only_known_at_run_time_leave_no_argv(word):
-    part = analyze_shell_command(f"x {word}").parts[-1]
+    part = analyze_shell_command(f"x {word}", HOME).parts[-1]
     assert part.argv is None
     assert part.words == ("x", None)
 
@@ -135,7 +130,7 @@ def test_a_command_with_other_privileges_is_a_separate_part():
     ],
 )
 def test_the_files_a_command_names_are_listed(command, reads, writes):
-    (part,) = analyze_shell_command(command).parts
+    (part,) = analyze_shell_command(command, HOME).parts
     assert (part.reads, part.writes) == (reads, writes)
 
 
@@ -156,7 +151,7 @@ def test_the_files_a_command_names_are_listed(command, reads, writes):
     ],
 )
 def test_after_a_cd_a_path_is_resolved_from_every_possible_directory(command, reads):
-    assert analyze_shell_command(command).parts[-1].reads == reads
+    assert analyze_shell_command(command, HOME).parts[-1].reads == reads
 
 
 def test_calls_of_a_shell_function_are_unknown_and_its_body_is_analyzed():

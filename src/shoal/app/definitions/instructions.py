@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from shoal.app.model_notices import format_session_notice
 from shoal.app.settings import settings as settings_files
@@ -18,6 +18,7 @@ from shoal.core.extensions.instruction_files import InstructionLoadReason
 from shoal.core.text.control_tags import escape_control_tags
 from shoal.core.text.decoded_text import REPLACEMENT, decode_text, describe_replaced_bytes
 from shoal.core.text.filenames import escape_filename
+from shoal.core.user_environment import UserEnvironment, get_user_environment
 
 MAX_FILE_CHARS = 50_000
 MAX_TOTAL_CHARS = 100_000
@@ -73,7 +74,8 @@ class PathInstructionRule(Struct, frozen=True, kw_only=True):
         for pattern in self.patterns:
             try:
                 # Without a leading slash, a bare name would match at any depth.
-                expression = convert_path_pattern_to_regex(f"/{pattern.lstrip('/')}", str(self.base))
+                rooted = f"/{pattern.lstrip('/')}"
+                expression = convert_path_pattern_to_regex(rooted, str(self.base), home="")
             except InvalidPathPatternError:
                 continue
             if re.fullmatch(expression, file, re.DOTALL):
@@ -88,13 +90,15 @@ class InstructionExclusions(Struct, frozen=True, kw_only=True):
     """Patterns of the user's own settings."""
     project: tuple[str, ...] = ()
     """Patterns of the project's settings, which exclude only files of the project."""
+    user: UserEnvironment = field(default_factory=get_user_environment)
+    """User whose home `~` means in a pattern, and in the path of an imported file."""
 
     def excludes_file(self, path: str, owner: str) -> bool:
         from shoal.policy.path_patterns import InvalidPathPatternError, convert_path_pattern_to_regex
 
         for pattern in self.person if owner == "you" else (*self.person, *self.project):
             try:
-                expression = convert_path_pattern_to_regex(pattern, "")
+                expression = convert_path_pattern_to_regex(pattern, "", self.user.home)
             except InvalidPathPatternError:
                 continue
             if re.fullmatch(expression, path, re.DOTALL):
@@ -257,7 +261,8 @@ class InstructionReader:
             )
         )
         for imported in _find_imported_paths(text):
-            target = Path(imported).expanduser() if imported.startswith("~/") else path.parent / imported
+            is_in_home = imported.startswith("~/")
+            target = path.parent / (self._exclusions.user.expand_home(imported) if is_in_home else imported)
             if not target.is_file():
                 continue
             if depth >= MAX_IMPORT_DEPTH:

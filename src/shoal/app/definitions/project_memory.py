@@ -34,7 +34,7 @@ def find_project_memory_directory(settings: Settings, cwd: Path) -> Path | None:
     for document in settings.documents:
         named = document.raw.get("autoMemoryDirectory")
         if isinstance(named, str) and named and document.is_user_controlled:
-            directory = Path(named).expanduser()
+            directory = Path(settings.user.expand_home(named))
             return Path(os.path.realpath(directory)) if directory.is_absolute() else None
     root = [*iter_project_directories(cwd)][-1]
     return Path(os.path.realpath(settings.home)) / "projects" / slugify_project_path(str(root)) / "memory"
@@ -71,7 +71,9 @@ def read_instruction_exclusions(settings: Settings) -> InstructionExclusions:
     patterns: dict[bool, list[str]] = {True: [], False: []}
     for document in settings.documents:
         patterns[document.is_user_controlled] += _list_texts(document.raw.get("claudeMdExcludes"))
-    return InstructionExclusions(person=tuple(patterns[True]), project=tuple(patterns[False]))
+    return InstructionExclusions(
+        person=tuple(patterns[True]), project=tuple(patterns[False]), user=settings.user
+    )
 
 
 def _list_texts(value: Any) -> list[str]:

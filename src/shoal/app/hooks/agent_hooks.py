@@ -217,7 +217,10 @@ class AgentHookDispatcher:
             self._session.on_prompt_submitted()
         input_fields = {**self._build_common_hook_fields(event), **fields}
         hooks = select_matching_hooks(
-            (*self._shared.get(event, ()), *self._own.get(event, ())), event, input_fields
+            (*self._shared.get(event, ()), *self._own.get(event, ())),
+            event,
+            input_fields,
+            self._subject.workspace.user,
         )
         if not hooks:
             return NO_DECISION

@@ -41,9 +41,10 @@ _MAX_COMMITS = 50
 class AgentFileWriteLeases:
     """Leases by path. `patterns` are as in permission rules. The lead takes none: it outlives all agents."""
 
-    def __init__(self, patterns: Sequence[str]) -> None:
+    def __init__(self, patterns: Sequence[str], home: str) -> None:
         """Raises `SettingsError` for an invalid pattern."""
         self._patterns = tuple(patterns)
+        self._home = home
         self._holders: dict[Path, AgentId] = {}
         self._expression = cache(self._compile_patterns)
         self._expression("/")
@@ -73,7 +74,7 @@ class AgentFileWriteLeases:
         expressions = []
         for pattern in self._patterns:
             try:
-                expressions.append(f"(?:{convert_path_pattern_to_regex(pattern, root)})")
+                expressions.append(f"(?:{convert_path_pattern_to_regex(pattern, root, self._home)})")
             except InvalidPathPatternError as error:
                 raise SettingsError(
                     f'The setting "file_leases" has the invalid pattern {pattern!r}: {error}.'
@@ -157,7 +158,7 @@ class WorkspaceAllocator:
         self._worktrees: dict[Path, WorktreeService] = {}
         self._reaped: list[WorktreeService] = []
         """Repositories in which the leftovers of dead processes were removed."""
-        self.leases = AgentFileWriteLeases(settings.own.file_leases)
+        self.leases = AgentFileWriteLeases(settings.own.file_leases, settings.user.home)
 
     def allocate_shared_workspace(self, new_agent: AgentPreparationRequest) -> AgentWorkspace:
         """Return a separate view of the parent's files."""
@@ -197,6 +198,7 @@ class WorkspaceAllocator:
                 extra_writable=(self._settings.home / "plans",),
                 on_change=self._make_file_change_handler(new_agent, worktree.path),
                 write_guard=self.leases.create_write_guard(new_agent.agent),
+                user=parent_workspace.user,
             )
             selection = await self._select_sandbox_for_worktree(new_agent, worktree, workspace)
         except WorktreeError as error:

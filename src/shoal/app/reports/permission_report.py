@@ -42,7 +42,7 @@ class PermissionReport(Struct, frozen=True, kw_only=True):
 def create_permission_engine(
     settings: Settings, cwd: Path, *, mode: PermissionMode | None = None
 ) -> PermissionEngine:
-    workspace = LocalWorkspace(cwd, granted=settings.permissions.rules.directories)
+    workspace = LocalWorkspace(cwd, granted=settings.permissions.rules.directories, user=settings.user)
     return PermissionEngine(
         workspace,
         mode=mode or settings.permissions.entries.default_mode or "default",

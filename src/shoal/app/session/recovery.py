@@ -44,7 +44,7 @@ async def start_or_recover_session(session: Session) -> None:
             agent=session.agent.identity.agent,
             session=session.id,
             cwd=str(runtime.lead.workspace.root),
-            model=session.agent.model.card.id,
+            model=session.agent.current_model.card.id,
             mode=runtime.lead.permissions.mode,
             tools=tuple(session.agent.tools),
             resumed=bool(turns_before),

@@ -266,7 +266,7 @@ class Session:
 
     @property
     def model_card(self) -> ModelCard:
-        return self.agent.model.card
+        return self.agent.current_model.card
 
     @property
     def permission_mode(self) -> PermissionMode:
@@ -556,7 +556,8 @@ class Session:
                 permissions.mode, self.agent.state.reply_count
             ),
         )
-        self.emit_event(PermissionModeChanged(agent=LEAD_ID, mode=mode))
+        model = self.agent.current_model.card.id
+        self.emit_event(PermissionModeChanged(agent=LEAD_ID, mode=mode, model=model))
 
     def set_delegate_mode(self, *, enabled: bool) -> None:
         """Restrict the lead to delegation, or restore all its tools, from its next call on."""

@@ -117,6 +117,10 @@ class SessionTeamPermissions:
     def get_mode(self, agent: AgentRunner) -> PermissionMode:
         return get_permission_engine(agent).mode
 
+    @property
+    def session_permissions(self) -> tuple[PermissionSuggestion, ...]:
+        return get_permission_engine(self._running_agents.lead).answers.updates
+
     def apply_session_permission(self, update: PermissionSuggestion) -> None:
         with suppress(ShoalError):  # the user who answered has seen the error
             get_permission_engine(self._running_agents.lead).answers.add_answer(update)
@@ -274,6 +278,7 @@ def _build_agent_tools(
     policy = supervisor.policy
     options = AgentToolOptions(
         background=policy.background and not policy.always_background,
+        has_background=policy.background,
         model=policy.model_by_call,
         forks=policy.fork_by_default,
         cwd=config.settings.own.agent_cwd,

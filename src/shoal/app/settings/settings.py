@@ -46,6 +46,7 @@ from shoal.app.settings.settings_trust import (
 from shoal.core.errors import SettingsError, StateFileError
 from shoal.core.text.redaction import SecretRedactor
 from shoal.core.unused_items import UnusedItem
+from shoal.core.user_environment import UserEnvironment, get_user_environment
 from shoal.policy.permission_rules import PermissionRuleSet
 from shoal.stores.files.home.credential_file import get_credentials_path, load_provider_credentials
 from shoal.wire.settings_codec import (
@@ -177,6 +178,11 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     def _read_proxy_variable(self, name: str) -> str:
         return self.environ.get(name) or self.environ.get(name.upper()) or ""
+
+    @property
+    def user(self) -> UserEnvironment:
+        """User whose home `~` means."""
+        return get_user_environment(self.environ)
 
     @property
     def has_anthropic_access(self) -> bool:

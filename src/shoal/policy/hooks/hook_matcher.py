@@ -21,6 +21,7 @@ from shoal.core.extensions.hooks import (
     PythonCallbackHookAction,
     ShellCommandHookAction,
 )
+from shoal.core.user_environment import UserEnvironment
 from shoal.policy.command_rules import ShellCommandRule
 from shoal.policy.path_patterns import convert_path_pattern_to_regex
 from shoal.policy.permission_rules import (
@@ -39,7 +40,7 @@ _SEPARATOR = re.compile(r"[,|]")
 
 
 def select_matching_hooks(
-    hooks: Iterable[Hook], event: HookEvent, fields: Mapping[str, Any]
+    hooks: Iterable[Hook], event: HookEvent, fields: Mapping[str, Any], user: UserEnvironment
 ) -> tuple[Hook, ...]:
     """Return the matching hooks in order.
 
@@ -53,7 +54,7 @@ def select_matching_hooks(
         if value is not None and not is_hook_matcher_match(hook.matcher, value):
             continue
         if hook.condition:
-            match = match_hook_condition(hook.condition, event, fields)
+            match = match_hook_condition(hook.condition, event, fields, user)
             if match == "no":
                 continue
             if match == "perhaps":
@@ -83,7 +84,9 @@ def list_matcher_names(matcher: str) -> list[str]:
     return [name.strip() for name in _SEPARATOR.split(matcher)]
 
 
-def match_hook_condition(condition: str, event: HookEvent, fields: Mapping[str, Any]) -> ConditionMatch:
+def match_hook_condition(
+    condition: str, event: HookEvent, fields: Mapping[str, Any], user: UserEnvironment
+) -> ConditionMatch:
     """Return how the call of an event matches the permission rule of a hook; other events never match."""
     if MATCHER_FIELDS.get(event) != "tool_name":
         return "no"
@@ -99,15 +102,15 @@ def match_hook_condition(condition: str, event: HookEvent, fields: Mapping[str, 
     if not isinstance(arguments, dict):
         return "perhaps"
     if tool == "Bash":
-        return _match_command_condition(rule, str(arguments.get("command", "")))
+        return _match_command_condition(rule, str(arguments.get("command", "")), user.home)
     if tool in FILE_TOOLS:
-        return _match_path_condition(rule, tool, arguments, str(fields.get("cwd", "")))
+        return _match_path_condition(rule, tool, arguments, str(fields.get("cwd", "")), user)
     return "perhaps" if is_tool_argument_pattern_match(tool, rule.pattern, arguments, forbids=True) else "no"
 
 
-def _match_command_condition(rule: ToolPermissionRule, command: str) -> ConditionMatch:
+def _match_command_condition(rule: ToolPermissionRule, command: str, home: str) -> ConditionMatch:
     """Match if any command that it runs matches; only a line of one certain command matches for certain."""
-    analysis = analyze_shell_command(command)
+    analysis = analyze_shell_command(command, home)
     command_rule = ShellCommandRule(rule)
     if not analysis.is_complete:
         return "perhaps"
@@ -119,13 +122,13 @@ def _match_command_condition(rule: ToolPermissionRule, command: str) -> Conditio
 
 
 def _match_path_condition(
-    rule: ToolPermissionRule, tool: str, arguments: dict[str, Any], cwd: str
+    rule: ToolPermissionRule, tool: str, arguments: dict[str, Any], cwd: str, user: UserEnvironment
 ) -> ConditionMatch:
     from shoal.core.conversation.messages import ToolUseBlock
 
     path = get_file_tool_call_path(ToolUseBlock(id="", name=tool, input=arguments))
-    full = os.path.join(cwd, os.path.expanduser(path))  # noqa: PTH111, PTH118 - of any text
-    expression = re.compile(convert_path_pattern_to_regex(rule.pattern or "", cwd), re.DOTALL)
+    full = os.path.join(cwd, user.expand_home(path))  # noqa: PTH118 - of any text
+    expression = re.compile(convert_path_pattern_to_regex(rule.pattern or "", cwd, user.home), re.DOTALL)
     named = expression.fullmatch(os.path.normpath(full))
     real = expression.fullmatch(os.path.realpath(full))
     return "yes" if named and real else "perhaps" if named or real else "no"

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from shoal.policy.policy_texts import format_shell_reason
-from shoal.policy.shell.simple_commands import UNKNOWN_PATH, ShellCommandAnalysis, SimpleShellCommand
+from shoal.policy.shell.simple_commands import (
+    UNKNOWN_PATH,
+    ShellCommandAnalysis,
+    SimpleShellCommand,
+    may_use_home,
+    shell_home,
+)
 
 if TYPE_CHECKING:
     from shoal.policy.shell.shell_syntax import UnjudgeableCommandError
@@ -18,16 +24,32 @@ _MAX_KEPT_LENGTH = 2_000
 __all__ = ["UNKNOWN_PATH", "ShellCommandAnalysis", "SimpleShellCommand", "analyze_shell_command"]
 
 
-def analyze_shell_command(command: str) -> ShellCommandAnalysis:
-    """Return what a shell command would run; accepts any text and sets `trouble` if it cannot be judged."""
-    # Otherwise its text alone decides.
-    may_use_home = "~" in command or "cd" in command
-    return _analyze(command) if may_use_home or len(command) > _MAX_KEPT_LENGTH else _analyze_once(command)
+def analyze_shell_command(command: str, home: str | None = None) -> ShellCommandAnalysis:
+    """Return what a shell command would run; accepts any text and sets `trouble` if it cannot be judged.
+
+    `home` is the directory that `~` means; by default that of the analysis that this one is part of, or else
+    unknown.
+    """
+    if not may_use_home(command):
+        home = None
+    elif home is None:
+        home = shell_home.get()
+    return (
+        _analyze_for_home(command, home) if len(command) > _MAX_KEPT_LENGTH else _analyze_once(command, home)
+    )
 
 
-@lru_cache(maxsize=256)
-def _analyze_once(command: str) -> ShellCommandAnalysis:
-    return _analyze(command)
+def _analyze_for_home(command: str, home: str | None) -> ShellCommandAnalysis:
+    if home is None:
+        return _analyze(command)
+    token = shell_home.set(home)
+    try:
+        return _analyze(command)
+    finally:
+        shell_home.reset(token)
+
+
+_analyze_once = lru_cache(maxsize=256)(_analyze_for_home)
 
 
 def _analyze(command: str) -> ShellCommandAnalysis:

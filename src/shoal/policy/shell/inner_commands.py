@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from functools import lru_cache
 
 from shoal.policy.shell.known_commands import COMMAND_RUNNERS, INTERPRETERS
+from shoal.policy.shell.simple_commands import may_use_home, shell_home
 from shoal.policy.shell.wrapper_commands import SHELLS, WRAPPERS
 
 _EDITORS_AND_FILTERS = frozenset(
@@ -72,9 +73,13 @@ def _iter_texts(value: str, *, are_flags_commands: bool) -> Iterator[str]:
             yield text
 
 
-@lru_cache(maxsize=512)
 def expand_inner_text(text: str, has_input: bool = True) -> tuple[str | None, ...]:  # noqa: FBT001, FBT002 - a key of the cache
     """Return the words of the commands in a text that a program runs; None if one is not known before."""
+    return _expand_for_home(text, has_input, shell_home.get() if may_use_home(text) else None)
+
+
+@lru_cache(maxsize=512)
+def _expand_for_home(text: str, has_input: bool, home: str | None) -> tuple[str | None, ...]:  # noqa: FBT001 - a key of the cache
     name = text.strip()
     name = name[name.rfind("/") + 1 :]
     if name in _INPUT_RUNNERS:
@@ -87,7 +92,7 @@ def expand_inner_text(text: str, has_input: bool = True) -> tuple[str | None, ..
 
     token = _depth.set(depth + 1)
     try:
-        analysis = analyze_shell_command(text)
+        analysis = analyze_shell_command(text, home)
     finally:
         _depth.reset(token)
     found: list[str | None] = [] if analysis.is_complete else [None]

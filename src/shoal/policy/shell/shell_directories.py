@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from shoal.policy.shell.shell_words import ShellWord
-from shoal.policy.shell.simple_commands import UNKNOWN_PATH
+from shoal.policy.shell.simple_commands import UNKNOWN_PATH, shell_home
 
 _MAX_DIRECTORIES = 6
 
@@ -22,7 +21,7 @@ class PossibleShellDirectories:
         return self.candidates != ("",)
 
     def add_cd_target(self, to: ShellWord | None) -> None:
-        target = str(Path.home()) if to is None else to.value
+        target = shell_home.get() if to is None else to.value
         if target is None or target == "-" or len(self.candidates) >= _MAX_DIRECTORIES:
             new: tuple[str, ...] = (UNKNOWN_PATH,)
         else:

@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.policy.shell.shell_syntax import UnjudgeableCommandError, find_heredoc_of_substitution
+from shoal.policy.shell.simple_commands import shell_home
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -292,16 +293,11 @@ class _ShellWordBuilder:
 
 
 def _expand_tilde_word(value: str, bare: str) -> ShellWord:
+    home = shell_home.get() if value == "~" or value.startswith("~/") else None
+    expanded = None if home is None else str(Path(home + value[1:]))
     if _GLOB.search(bare) or _BRACES.search(bare):
-        return ShellWord(
-            None,
-            prefix="/",
-            many=True,
-            pattern=str(Path(value).expanduser()) if _is_own_home_tilde(value) else None,
-        )
-    return (
-        ShellWord(str(Path(value).expanduser())) if _is_own_home_tilde(value) else ShellWord(None, prefix="~")
-    )
+        return ShellWord(None, prefix="/", many=True, pattern=expanded)
+    return ShellWord(None, prefix="~") if expanded is None else ShellWord(expanded)
 
 
 def _escape_quoted_wildcards(value: str, bare: str) -> str:
@@ -312,10 +308,6 @@ def _escape_quoted_wildcards(value: str, bare: str) -> str:
         f"[{character}]" if mask == _QUOTED and character in "*?[" else character
         for character, mask in zip(value, bare, strict=True)
     )
-
-
-def _is_own_home_tilde(value: str) -> bool:
-    return value == "~" or value.startswith("~/")
 
 
 def _cut_prefix_at_glob(prefix: str, bare: str) -> str:

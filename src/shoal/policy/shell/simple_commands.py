@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
+
 from msgspec import Struct
 
 UNKNOWN_PATH = "/(unknown)"
@@ -9,6 +11,13 @@ UNKNOWN_PATH = "/(unknown)"
 
 It is absolute and does not exist, so it never counts as inside a project.
 """
+shell_home: ContextVar[str | None] = ContextVar("shell_home", default=None)
+"""What `~` means in the command that is being analyzed; None if it is not known."""
+
+
+def may_use_home(command: str) -> bool:
+    """Return True unless a command means the same for every home directory."""
+    return "~" in command or "cd" in command
 
 
 class SimpleShellCommand(Struct, frozen=True, kw_only=True):

@@ -469,6 +469,9 @@ class MemberHost:
             or self._services.agents.has_running_agents
             or await self._mail_pump.has_undelivered_mail()
         )
+        if busy:
+            # The lead waits for the next status, even if it is the one that it has.
+            self._last_status = None
         if self._channel is not None:
             self._channel.send_message(MemberPongMessage(number=number, busy=busy))
 

@@ -223,6 +223,7 @@ class RemoteMember:
         )
 
     async def run(self) -> AgentRunOutcome:
+        self._send_session_permissions()
         try:
             await self._listen_to_channel()
             # A stuck process that TERM revived still sends an end message, but its end is unexpected.
@@ -280,6 +281,11 @@ class RemoteMember:
             await self._process.stop(grace=KILL_GRACE)
         except ProcessError as error:
             self._services.note(f"The process of {self.name} could not be removed: {error}")
+
+    def _send_session_permissions(self) -> None:
+        """Send also the permissions granted while the process started; it ignores those that it has."""
+        for update in self._services.permissions.session_permissions:
+            self.send_permission_update(update)
 
     def send_permission_update(self, update: PermissionSuggestion) -> None:
         """Send a permission answer that a person gave for the whole session."""
