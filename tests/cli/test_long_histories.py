@@ -33,6 +33,7 @@ def run_program(large: LargeHome, name: str) -> ProgramCost:
     return run_measured(code, *arguments, cwd=large.project, home=large.home)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READS_JOURNAL)
 @pytest.mark.sampled(3)
 def test_a_command_reads_a_long_history_once(tmp_path: Path, name: str) -> None:
