@@ -100,8 +100,8 @@ def test_surfaces_use_the_session_and_not_its_parts():
     assert users == []
 
 
-def test_the_session_does_not_hand_out_its_budget():
-    # Programs and surfaces read amounts from the session; only the runtime reserves.
+def test_shoal_itself_reads_amounts_from_the_session():
+    # Programs may use the budget; inside Shoal, only the runtime reserves.
     users = [module_name(path) for path in MODULES if re.search(r"\bsession\.budget\b", path.read_text())]
     assert users == []
 

@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from shoal.app.skills.skill_catalog import SkillAndCommandLibrary
     from shoal.app.workflows.workflow_supervisor import WorkflowSupervisor
     from shoal.core.agents.agent_definitions import AgentDefinition
+    from shoal.core.budgets.budget import Budget
     from shoal.core.budgets.limits import BudgetLimits
     from shoal.core.budgets.usage import ModelCard, Usage
     from shoal.core.clock import Clock
@@ -181,6 +182,10 @@ class Session:
     @property
     def knowledge(self) -> SkillsAndInstructions:
         return self.runtime.knowledge
+
+    @property
+    def budget(self) -> Budget:
+        return self.runtime.budget
 
     @property
     def settings(self) -> Settings:
