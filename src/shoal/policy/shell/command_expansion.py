@@ -130,10 +130,14 @@ def expand_found_command(found: UnexpandedShellCommand, walk: ShellSyntaxWalkSta
         _expand_eval_or_trap_command(name, found, walk)
     else:
         _expand_plain_command(name, found, walk)
-        if name in ("source", "."):
-            operands = [word for word in found.words[1:] if word.value != "--"]
-            if not operands or _is_input_file(operands[0]):
-                _append_unknown_command(name, found, walk)
+        if name in ("source", ".") and _is_input_sourced(found):
+            _append_unknown_command(name, found, walk)
+
+
+def _is_input_sourced(found: UnexpandedShellCommand) -> bool:
+    """Return True if `source` reads its input, or no file that is named."""
+    operands = [word for word in found.words[1:] if word.value != "--"]
+    return not operands or _is_input_file(operands[0])
 
 
 def _expand_reserved_word(name: str, found: UnexpandedShellCommand, walk: ShellSyntaxWalkState) -> None:
