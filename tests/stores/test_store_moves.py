@@ -43,7 +43,15 @@ ANN, BOB = AgentName("ann"), AgentName("bob")
 SESSION = SessionId("s-1")
 WORKER = AgentId("a1")
 # Locks, counters of locks and empty directories belong to the machine, not to the run.
-_MACHINE_FILES = ("lock", ".lock", "roster.lock", "roster.staged", "roster.copy", "control.sock")
+_MACHINE_FILES = (
+    "lock",
+    ".lock",
+    "roster.lock",
+    "roster.staged",
+    "roster.copy",
+    "members.staged",
+    "control.sock",
+)
 
 
 def run_store_command(*arguments, home, database):
