@@ -20,6 +20,11 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "tasks": (COMMAND, "task", "ls", "--team", "crew"),
     "watch": (COMMAND, "watch", SESSION),
     "frames": (COMMAND, "watch", SESSION, "--frames"),
+    "view": (COMMAND, "view", SESSION, "m000003"),
+    "undo": (COMMAND, "undo", "--list", "--session", SESSION),
+    "workflow": (COMMAND, "workflow", "show", SESSION),
+    "results": (COMMAND, "doctor", "result-not-seen", "--session", SESSION),
+    "refusals": (COMMAND, "doctor", "permission-unexpected", "--session", SESSION),
     "web": (WEB,),
     "resume": (RESUME, SESSION),
 }
