@@ -166,6 +166,7 @@ def is_found(found: str | None, acknowledged: str) -> bool:
     return found is not None and found in (acknowledged, later.get(acknowledged))
 
 
+@pytest.mark.slow
 @pytest.mark.needs("strace")
 @pytest.mark.spec("TRN-04")
 @pytest.mark.parametrize("kind", READERS)
@@ -179,6 +180,7 @@ async def test_a_power_cut_loses_nothing_that_a_durable_store_acknowledged(kind:
     assert images > 10
 
 
+@pytest.mark.slow
 @pytest.mark.needs("strace")
 @pytest.mark.parametrize("kind", [kind for kind in READERS if kind != "keys"])
 async def test_the_model_of_the_disk_loses_what_was_not_flushed(kind: str, tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ class WorkflowSupervisor:
         return running
 
     def read_records(self) -> WorkflowRecords:
-        return WorkflowRecords(self.agents.runtime.store.journal.read_records())
+        return self.agents.runtime.store.journal.replay(WorkflowRecords)
 
     def get_calling_steps(self) -> StepRunner | None:
         """Return the steps of the workflow that makes this call.
