@@ -7,7 +7,7 @@ ended before it is started anywhere else.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from shoal.core.agents.subagents import ResourceRequest
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError, WorktreeError
 from shoal.core.ports import ProcessLauncher
+from shoal.core.task_groups import BackgroundTasks, open_task_group
 from shoal.core.teams.member_backends import (
     MemberFiles,
     MemberProcess,
@@ -156,7 +157,7 @@ class RayBackend:
         """Without `files`, teammates use the same path on all machines."""
         self._files = files
         self._report = report
-        self._order_tasks: set[asyncio.Task[None]] = set()
+        self._order_tasks = BackgroundTasks()
         self._settings = settings
         self._processes = processes
         self._clock = clock
@@ -203,7 +204,14 @@ class RayBackend:
         listener = self._get_or_open_listener()
         order_address, orders = listener.expect_connection()
         member_address, member = listener.expect_connection()
-        placement = self._create_placement(order_address, driver, str(launch.launch_args.name))
+        name = launch.launch_args.name
+        placement = RayPlacement(
+            order_address.key,
+            driver,
+            self._clock,
+            end_lease=self._end_lease,
+            report_wait=lambda reason: self._report(f"{name} is not running yet: {reason}."),
+        )
         driver.spawn(
             placement,
             resources=self._build_resource_order(launch.resources),
@@ -222,7 +230,7 @@ class RayBackend:
                 orders.cancel()
                 member.cancel()
         if self._files is not None:
-            self._start_order_task(self._store_checkpoints(placement.orders, self._files, launch))
+            self._order_tasks.start(self._store_checkpoints(placement.orders, self._files, launch))
         return RayMemberProcess(placement, channel, hello)
 
     async def _spawn_in_shared_process(self, launch: MemberProcessLaunchSpec) -> HostedMemberProcess:
@@ -241,14 +249,20 @@ class RayBackend:
             raise
         slot.host.add_epoch(hello.epoch)
         if self._files is not None:
-            self._start_order_task(self._store_checkpoints(slot.orders, self._files, launch))
+            self._order_tasks.start(self._store_checkpoints(slot.orders, self._files, launch))
         return HostedMemberProcess(slot, pid=hello.pid, node=hello.node)
 
     async def _start_host(self) -> RayHost:
         """Start a process for several teammates on the machine that Ray chooses. Raises `ProcessError`."""
         driver = await self._get_responsive_driver()
         address, connected = self._get_or_open_listener().expect_connection()
-        placement = self._create_placement(address, driver, "A process for teammates")
+        placement = RayPlacement(
+            address.key,
+            driver,
+            self._clock,
+            end_lease=self._end_lease,
+            report_wait=lambda reason: self._report(f"A process for teammates is not running yet: {reason}."),
+        )
         driver.spawn(
             placement,
             resources=self._build_resource_order(ResourceRequest()),
@@ -261,7 +275,7 @@ class RayBackend:
                 host = RayHost(placement, await self._wait_for_connection(connected, placement))
             finally:
                 connected.cancel()
-        self._start_order_task(host.serve())
+        self._order_tasks.start(host.serve())
         return host
 
     async def _count_machines(self) -> int:
@@ -273,15 +287,6 @@ class RayBackend:
         except (ProcessError, TimeoutError):
             return 0
         return sum(node["is_alive"] and node["cpus"] >= self._settings.cpus for node in nodes)
-
-    def _create_placement(self, address: LeadAddress, driver: RayDriverClient, name: str) -> RayPlacement:
-        return RayPlacement(
-            address.key,
-            driver,
-            self._clock,
-            end_lease=self._end_lease,
-            report_wait=lambda reason: self._report(f"{name} is not running yet: {reason}."),
-        )
 
     @asynccontextmanager
     async def _giving_up(self, placement: RayPlacement, driver: RayDriverClient) -> AsyncIterator[None]:
@@ -327,11 +332,6 @@ class RayBackend:
                 self._report(f"The work of {launch.launch_args.name} could not be stored: {error}")
             orders.send(b'{"stored":true}')
 
-    def _start_order_task(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._order_tasks.add(task)
-        task.add_done_callback(self._order_tasks.discard)
-
     def is_process_alive(self, process: MemberProcess) -> bool:
         return isinstance(process, RayMemberProcess | HostedMemberProcess) and process.is_alive
 
@@ -342,9 +342,7 @@ class RayBackend:
     async def aclose(self) -> None:
         self._closed = True
         self._hosts.kill_all("the session was closed")
-        for task in self._order_tasks:
-            task.cancel()
-        await asyncio.gather(*self._order_tasks, return_exceptions=True)
+        await self._order_tasks.aclose()
         async with self._starting:
             if self._driver is not None:
                 for placement in list(self._driver.placements.values()):
@@ -365,10 +363,9 @@ class RayBackend:
     async def _wait_for_connection(
         self, connection: asyncio.Future[SocketChannel], placement: RayPlacement
     ) -> SocketChannel:
-        ended = asyncio.ensure_future(placement.ended.wait())
-        try:
+        async with open_task_group() as tasks:
+            ended = tasks.create_task(placement.ended.wait())
             await asyncio.wait((connection, ended), return_when=asyncio.FIRST_COMPLETED)
-        finally:
             ended.cancel()
         if connection.done() and not connection.cancelled():
             return connection.result()

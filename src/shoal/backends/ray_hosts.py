@@ -17,6 +17,7 @@ from msgspec import Struct
 from shoal.backends.ray_placements import RayPlacement
 from shoal.backends.socket_channel import ChannelMultiplexer, SharedChannel, SocketChannel
 from shoal.core.errors import ProcessError
+from shoal.core.task_groups import open_task_group
 
 if TYPE_CHECKING:
     from shoal.core.clock import Clock
@@ -87,17 +88,18 @@ class RayHost:
 
     async def serve(self) -> None:
         """Pass messages on until the connection ends; then all its teammates have ended."""
-        listening = asyncio.ensure_future(self._listen_to_host())
-        watching = asyncio.ensure_future(self._close_with_actor())
-        try:
-            await self.multiplexer.serve()
-        finally:
-            # Before the channels' readers run: they must see that the process is gone.
-            self._placement.on_end("")
-            for slot in tuple(self.slots):
-                slot.ended.set()
-            listening.cancel()
-            watching.cancel()
+        async with open_task_group() as tasks:
+            listening = tasks.create_task(self._listen_to_host())
+            watching = tasks.create_task(self._close_with_actor())
+            try:
+                await self.multiplexer.serve()
+            finally:
+                # Before the channels' readers run: they must see that the process is gone.
+                self._placement.on_end("")
+                for slot in tuple(self.slots):
+                    slot.ended.set()
+                listening.cancel()
+                watching.cancel()
 
     async def _close_with_actor(self) -> None:
         """Close the connection if Ray says that the process is gone."""

@@ -169,7 +169,7 @@ class ChannelMultiplexer:
         `on_end` is called when the other end closes it or the connection ends.
         """
         if (early := self._unopened.pop(number, None)) is not None:
-            early.set_end_listener(on_end)
+            early.add_end_listener(on_end)
             return early
         self._highest = max(self._highest, number)
         channel = SharedChannel(self, number, on_end)
@@ -218,7 +218,7 @@ class SharedChannel:
     def __init__(self, multiplexer: ChannelMultiplexer, number: int, on_end: Callable[[], None]) -> None:
         self._multiplexer = multiplexer
         self._number = number
-        self._on_end = on_end
+        self._end_listeners = [on_end]
         self._messages: deque[bytes] = deque()
         self._arrived = asyncio.Event()
         self._ended = False
@@ -249,8 +249,8 @@ class SharedChannel:
         self._ended = True
         self._arrived.set()
 
-    def set_end_listener(self, on_end: Callable[[], None]) -> None:
-        self._on_end = on_end
+    def add_end_listener(self, on_end: Callable[[], None]) -> None:
+        self._end_listeners.append(on_end)
         if self._ended:
             on_end()
 
@@ -261,7 +261,8 @@ class SharedChannel:
     def handle_end(self, reason: str) -> None:
         self._ended, self.end_reason = True, reason
         self._arrived.set()
-        self._on_end()
+        for on_end in self._end_listeners:
+            on_end()
 
 
 MessageChannel: TypeAlias = SocketChannel | SharedChannel

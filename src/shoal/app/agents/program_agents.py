@@ -233,7 +233,7 @@ async def run_workers(
             if count < at_once:
                 count += 1
                 workers.create_task(work())
-            if not await asyncio.create_task(run(item), context=caller.copy()):
+            if not await workers.create_task(run(item), context=caller.copy()):
                 return
 
     try:

@@ -163,17 +163,12 @@ class _HostedMember:
 
     def __init__(self) -> None:
         self._sessions: list[Session] = []
-        self._task: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[Any] | None = None
 
     async def run(self, work: Coroutine[Any, Any, None]) -> None:
         """Run the member until it has ended or is aborted."""
-        self._task = asyncio.create_task(work)
-        try:
-            await self._task
-        except asyncio.CancelledError:
-            if not self._task.cancelled():
-                self._task.cancel()
-                raise
+        self._task = asyncio.current_task()
+        await work
 
     def watch_session(self, session: Session) -> None:
         self._sessions.append(session)

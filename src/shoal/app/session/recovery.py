@@ -49,8 +49,8 @@ async def start_or_recover_session(session: Session) -> None:
             tools=tuple(session.agent.tools),
             resumed=bool(turns_before),
             version=shoal.__version__,
-            budget_usd=session.budget.limits.max_usd,
-            budget_tokens=session.budget.limits.max_tokens,
+            budget_usd=session.budget_limits.max_usd,
+            budget_tokens=session.budget_limits.max_tokens,
             model_named=runtime.options.model if isinstance(runtime.options.model, str) else "",
         )
     )

@@ -143,7 +143,9 @@ class WorkflowSupervisor:
         """Stop all workflows and return their ids."""
         running = tuple(self._running)
         # All at once: a program that does not end when it is canceled must not protect the others.
-        await asyncio.gather(*(self.stop(workflow, why) for workflow in running))
+        async with asyncio.TaskGroup() as group:
+            for workflow in running:
+                group.create_task(self.stop(workflow, why))
         return running
 
     def read_records(self) -> WorkflowRecords:

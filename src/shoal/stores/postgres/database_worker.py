@@ -16,6 +16,7 @@ import asyncpg
 
 from shoal.core.errors import SettingsError
 from shoal.core.names import AgentName
+from shoal.core.task_groups import BackgroundTasks
 from shoal.stores.postgres.database_errors import (
     LOST_CONNECTION_ERRORS,
     REPEATABLE_ERRORS,
@@ -87,7 +88,7 @@ class ActivityBatch:
 
     def __init__(self) -> None:
         self.changes: dict[AgentName, bool] = {}
-        self.writing: asyncio.Task[None] | None = None
+        self.written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
 class DatabaseWorker:
@@ -111,8 +112,7 @@ class DatabaseWorker:
         self._hint_timer: asyncio.TimerHandle | None = None
         self._hints_due = float("inf")
         self._last_notify = 0.0
-        self._service_task: asyncio.Task[None] | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = BackgroundTasks()
         self._is_closing = False
         self.activity_batches: dict[str, ActivityBatch] = {}
         """Changes to rosters that wait, by team."""
@@ -139,7 +139,7 @@ class DatabaseWorker:
             raise
         self._service = service
         await self.end_dead_local_holders()
-        self._service_task = asyncio.create_task(self._keep_service_running())
+        self.start_task(self._keep_service_running())
 
     async def aclose(self) -> None:
         self._is_closing = True
@@ -159,10 +159,7 @@ class DatabaseWorker:
 
     def start_task(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run work that ends with the worker."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        return self._tasks.start(work)
 
     async def _check_server(self, raw: Any, *, migrate: bool) -> None:
         if raw.get_server_version().major < MIN_SERVER_VERSION:

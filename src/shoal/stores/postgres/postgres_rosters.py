@@ -136,12 +136,24 @@ class PostgresRosters:
             batch = worker.activity_batches.get(name)
             if batch is None:
                 batch = worker.activity_batches[name] = ActivityBatch()
-                batch.writing = worker.start_task(self._write_activity(worker, name, batch))
+                worker.start_task(self._write_and_report_activity(worker, name, batch))
             batch.changes.update(active)
-            assert batch.writing is not None
-            await asyncio.shield(batch.writing)
+            await asyncio.shield(batch.written)
 
         await self._client.call(join_batch)
+
+    async def _write_and_report_activity(
+        self, worker: DatabaseWorker, name: TeamName, batch: ActivityBatch
+    ) -> None:
+        try:
+            await self._write_activity(worker, name, batch)
+        except asyncio.CancelledError:
+            batch.written.cancel()
+            raise
+        except Exception as error:  # noqa: BLE001 - raised by all callers
+            batch.written.set_exception(error)
+        else:
+            batch.written.set_result(None)
 
     async def _write_activity(self, worker: DatabaseWorker, name: TeamName, batch: ActivityBatch) -> None:
         """Write the changes of all members in this process at once.

@@ -155,7 +155,7 @@ class TerminalAgentViewer:
             self._is_about_agent(record)
         agents = {self._printer.agent}
         for started in self._find_agent_starts(index):
-            self._printer.agent = started.agent
+            self._printer.follow_agent(started.agent)
             agents.add(started.agent)
         offsets = {offset for agent in agents for offset in index.get_latest_offsets(agent)}
         return list(read_records_at(self._run, sorted(offsets)[-LATEST_EVENTS:])), end
@@ -195,9 +195,8 @@ class TerminalAgentViewer:
         if has_ended and self._exits_with_agent:
             self._is_over = True
         elif isinstance(self._prompt, LiveInputPrompt):
-            self._prompt.closes_on_any_key = has_ended
             if has_ended:
-                self._prompt.begin_question("press any key to close this view")
+                self._prompt.close_on_any_key("press any key to close this view")
             else:
                 self._prompt.end_question()
 

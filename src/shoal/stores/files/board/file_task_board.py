@@ -112,7 +112,7 @@ def find_abandoned_tasks(
 class FileTaskBoard:
     """Tasks in `tasks/{name}/`, shared with any number of processes and with other programs."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it uses and how
         self,
         home: Path,
         name: str,
@@ -122,9 +122,10 @@ class FileTaskBoard:
         report_problem: ProblemReporter = ignore_problem,
         lock_timeout: float = LOCK_TIMEOUT,
         durable: bool = False,
+        read_only: bool = False,
     ) -> None:
-        self.read_only = False
-        """If True, readers see the files as they are: nothing is repaired or released."""
+        """With `read_only`, readers see the files as they are: nothing is repaired or released."""
+        self._read_only = read_only
         self._home = home
         self._clock = clock
         self._ids = ids
@@ -352,7 +353,7 @@ class FileTaskBoard:
     async def _read_repaired_board(self) -> TaskBoardIndex:
         """Return the board for readers, with dependencies repaired and abandoned tasks released."""
         index = self._files.refresh_board_index()
-        if self.read_only:
+        if self._read_only:
             return index
         abandoned = self._find_abandoned_if_check_due(index)
         # Reading works even if writing does not.

@@ -65,11 +65,12 @@ class FileRosterStore:
         report_problem: ProblemReporter = ignore_problem,
         lock_timeout: float = LOCK_TIMEOUT,
         durable: bool = False,
+        read_only: bool = False,
     ) -> None:
+        """With `read_only`, damaged rosters are reported and never changed."""
         self._home = home
         self._durable = durable
-        self.read_only = False
-        """If True, damaged rosters are reported and never changed."""
+        self._read_only = read_only
         self._clock = clock
         self._report_problem = report_problem
         self._lock_timeout = lock_timeout
@@ -109,7 +110,7 @@ class FileRosterStore:
             return None
         with directory:
             found = self._read_roster(directory, name)
-            if isinstance(found, InvalidFileContent) and self.read_only:
+            if isinstance(found, InvalidFileContent) and self._read_only:
                 return self._read_roster_copy_for_view(directory, name, found)
             if isinstance(found, InvalidFileContent):
                 return await self._reread_roster_under_lock(directory, name)
