@@ -221,8 +221,9 @@ class RayBackend:
         )
         async with self._giving_up(placement, driver):
             try:
-                placement.orders = await self._wait_for_connection(orders, placement)
-                await self._send_project(placement.orders, launch)
+                order_channel = await self._wait_for_connection(orders, placement)
+                placement.order_channels.append(order_channel)
+                await self._send_project(order_channel, launch)
                 channel = await self._wait_for_connection(member, placement)
                 channel.send(launch.bootstrap)
                 hello = await self._receive_hello(channel, lambda: placement.reason)
@@ -230,7 +231,7 @@ class RayBackend:
                 orders.cancel()
                 member.cancel()
         if self._files is not None:
-            self._order_tasks.start(self._store_checkpoints(placement.orders, self._files, launch))
+            self._order_tasks.start(self._store_checkpoints(order_channel, self._files, launch))
         return RayMemberProcess(placement, channel, hello)
 
     async def _spawn_in_shared_process(self, launch: MemberProcessLaunchSpec) -> HostedMemberProcess:

@@ -43,7 +43,8 @@ class RayPlacement:
         self.ended = asyncio.Event()
         self.reason = ""
         self.channel: SocketChannel | None = None
-        self.orders: SocketChannel | None = None
+        self.order_channels: list[SocketChannel] = []
+        """Channel for orders and files, once it is connected."""
         self._end_lease = end_lease
         self._has_ended_lease = False
         self._report_wait = report_wait
@@ -59,14 +60,15 @@ class RayPlacement:
         self.reason = self.reason or reason
         if not self.ended.is_set():
             self.ended.set()
-            for channel in (self.channel, self.orders):
-                if channel is not None:
-                    channel.close()
+            if self.channel is not None:
+                self.channel.close()
+            for orders in self.order_channels:
+                orders.close()
             self.driver.placements.pop(self.key, None)
 
     def ask_to_end(self) -> None:
-        if self.orders is not None:
-            self.orders.send(b'{"end":true}')
+        for orders in self.order_channels:
+            orders.send(b'{"end":true}')
 
     def kill(self) -> None:
         self.driver.send_order({"kill": self.key})
