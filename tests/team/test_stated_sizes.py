@@ -36,7 +36,7 @@ def run_chaos(record: Record, *arguments: str) -> str:
 
 @pytest.mark.spec("USR-03", "QUE-05")
 def test_ten_thousand_results_are_delivered_once_although_the_lead_is_killed(record_property: Record) -> None:
-    output = run_chaos(record_property, "--only", "ends", "--agents", "10000")
+    output = run_chaos(record_property, "--only", "ends", "--agents", "10000", "--kills", "200")
     counts = re.search(r"(\d+) agents, (\d+) ends, (\d+) told, the lead killed (\d+) times", output)
     assert counts is not None, output
     agents, ends, delivered, kills = map(int, counts.groups())
