@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias, TypedDict
 
 from shoal.app.agents.agent import Agent, EffortLevel, name_tools
 from shoal.app.agents.option_words import name_options_in_error
+from shoal.app.config.option_checks import find_environ_problems
 from shoal.app.library.given_settings import refuse_wrong_settings
 from shoal.app.options import Options, QuestionHandler
 from shoal.core.budgets.shared_budget import SharedBudget
@@ -21,7 +22,9 @@ from shoal.core.output_type import OutputType
 from shoal.core.permissions.permission_changes import RequestedPermissionMode
 from shoal.core.ports import Model
 from shoal.core.store import Store
+from shoal.core.text.encodable_text import find_encoding_problem
 from shoal.core.tool_names import ToolEntry
+from shoal.core.user_environment import get_user_environment
 from shoal.wire.json_comments import decode_commented_json
 from shoal.wire.settings_codec import TeammateMode
 
@@ -37,9 +40,8 @@ class SharedOptions(TypedDict, total=False):
     home: PathText
     """Home directory, where all state is stored; by default `SHOAL_HOME`, or `~/.claude`."""
     environ: Mapping[str, str]
-    """Environment variables for the session and its commands, instead of those of the process. `HOME` is
-    always that of the process. `XDG_CONFIG_HOME` is left out or has the process's value. Shoal's own
-    temporary files stay in the `TMPDIR` of the process."""
+    """Environment variables for the session and its commands, instead of those of the process. `~` means its
+    `HOME`, by default the home directory of the account. Temporary files are in its `TMPDIR`."""
     cwd: PathText
     """Project directory; by default the current directory of the process."""
     model: str | Model
@@ -204,9 +206,12 @@ def _convert_paths(fields: dict[str, Any]) -> None:
     for name in _PATHS:
         if name in fields:
             fields[name] = _to_path(name, fields[name])
+    for problem in find_environ_problems(environ := fields.get("environ")):
+        raise SettingsError(f"shoal.open: {problem}")
+    user = get_user_environment(environ)
     for name in ("cwd", "home"):
         if name in fields:
-            fields[name] = fields[name].expanduser().absolute()
+            fields[name] = Path(user.expand_home(str(fields[name]))).absolute()
     cwd = fields.get("cwd")
     if cwd is not None and not cwd.is_dir():
         raise SettingsError(f"shoal.open: cwd: {cwd} is not a directory.", path=cwd)
@@ -220,6 +225,8 @@ def _to_path(name: str, value: Any) -> Path:
         raise SettingsError(f"shoal.open: {name}: expected a path, got {value!r}.")
     if not os.fspath(value):
         raise SettingsError(f"shoal.open: {name} is empty. Pass a path, or leave it out.")
+    if problem := find_encoding_problem(str(value), is_system_text=True):
+        raise SettingsError(f"shoal.open: {name}: {str(value)!r} {problem}")
     return Path(value)
 
 

@@ -34,7 +34,7 @@ class AutoReloadingSettings:
     ) -> None:
         self.settings = settings
         self._cwd = cwd
-        self._given = given
+        self._given = given = given and settings.user.expand_home(given)
         self._sources = sources
         self._flags = (tuple(allow), tuple(deny))
         self._note = note
