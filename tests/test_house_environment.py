@@ -20,7 +20,6 @@ REASONS = {
     "app/library/team.py": f"when `environ` {_LIBRARY}",
     "app/settings/configured_store.py": f"when `environ` {_LIBRARY}",
     "app/settings/settings.py": f"when `environ` {_LIBRARY}",
-    "stores/memory/memory_store.py": "a program that creates the store chooses the directory",
     "policy/hooks/hook_process.py": "a file in memory on Linux; elsewhere removed before anyone can open it",
     "workspaces/project_transfer.py": "on a machine of a cluster, whose process has one user",
     "app/session/ray_member_main.py": "the process of one teammate, started with its user's environment",
@@ -38,7 +37,6 @@ REASONS = {
     "app/reports/mcp_report.py": _COMMAND,
     "app/run_access/background_runs.py": _COMMAND,
     "surfaces/": _COMMAND,
-    "testing/": "the test kit runs in the tests of the process's user",
 }
 
 
