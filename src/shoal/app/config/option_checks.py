@@ -96,6 +96,9 @@ def _check_types(options: Options) -> Iterator[str]:
 
 def _check_texts(options: Options) -> Iterator[str]:
     """Check texts whose types are right."""
+    for name in _TEXTS:
+        if problem := find_encoding_problem(getattr(options, name) or ""):
+            yield f"{name} {problem}"
     for name in _RULE_LISTS:
         if any(not each.strip() for each in getattr(options, name) or ()):
             yield f"{name}: an entry is empty. Write the name of a tool, or leave the entry out."

@@ -169,6 +169,12 @@ _PATH_LISTS = ("add_dirs", "plugin_dirs")
 _TOOL_LISTS = ("allowed_tools", "disallowed_tools", "available_tools")
 
 
+_NO_SETTINGS = (
+    "shoal.open: settings={} sets nothing. Leave it out, or pass setting_sources=[] to load no settings "
+    "files."
+)
+
+
 def build_session_options(
     function: str, given: Mapping[str, Any], output: type[Any] | None
 ) -> tuple[Options, tuple[Agent[Any], ...]]:
@@ -187,6 +193,9 @@ def _convert_options(
     given: Mapping[str, Any], output: type[Any] | None
 ) -> tuple[Options, tuple[Agent[Any], ...]]:
     fields = {name: value for name, value in given.items() if value is not None}
+    for name in ("model", "fallback_model"):
+        if isinstance(text := fields.get(name), str) and not text.strip():
+            raise SettingsError(f"shoal.open: {name} is empty. Name a model, or leave it out.")
     _convert_paths(fields)
     for name in _TOOL_LISTS:
         if name in fields:
@@ -242,10 +251,7 @@ def _convert_settings(fields: Mapping[str, Any]) -> dict[str, Any]:
             return {"settings": os.fspath(path)}
         case Mapping() as settings:
             if not settings:
-                raise SettingsError(
-                    "shoal.open: settings={} sets nothing. Leave it out, or pass setting_sources=[] to load "
-                    "no settings files."
-                )
+                raise SettingsError(_NO_SETTINGS)
             for key in settings:
                 if not isinstance(key, str):
                     raise SettingsError(f"shoal.open: settings: expected strings as keys, got {key!r}.")
@@ -265,6 +271,8 @@ def _refuse_wrong_json(text: str, fields: Mapping[str, Any]) -> None:
         settings, _ = decode_commented_json(text)
     except ValueError:  # reported with its line when the settings are loaded
         return
+    if settings == {}:
+        raise SettingsError(_NO_SETTINGS)
     agents = [agent for agent in _list_items(fields, "agents") if isinstance(agent, Agent)]
     given = [*_list_items(fields, "tools"), *(tool for agent in agents for tool in agent.extras.tools)]
     tools = {tool.schema.name for tool in given if hasattr(tool, "schema")}
