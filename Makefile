@@ -1,7 +1,7 @@
 # Each target does its own setup; `make help` prints the text after ##.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-samples test-long test-all test-certain test-pythons check check-all mutants bench chaos fuzz load spec reference walks web lint fmt types layers setup-run setup-test clean
+.PHONY: help demo test test-slow test-long test-all test-certain test-pythons check check-all mutants bench chaos fuzz load spec reference walks web lint fmt types layers setup-run setup-test clean
 
 # The first Python that is new enough; only the targets that need one look for it.
 PYTHON = $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -26,15 +26,15 @@ demo: setup-run ## a team repairs a small project, offline, in about 30 seconds
 test: setup-test ## run the tests of every change, in about 8 minutes (ARGS="-k name" for some of them)
 	@$(VENV)/python -m pytest $(PARALLEL) $(ARGS)
 
-test-samples: setup-test ## run all variations of the tests that `make test` samples
-	@TEST_ALL=1 $(VENV)/python -m pytest $(PARALLEL) -m sampled $(ARGS)
+test-slow: setup-test ## run the slow tests, and all variations of those that `make test` samples
+	@TEST_SLOW=1 $(VENV)/python -m pytest $(PARALLEL) -m "slow or sampled" $(ARGS)
 	@TEST_ALL=1 $(VENV)/python -m pytest $(PARALLEL) tests/app/test_narrowing_items.py $(ARGS)
 
 test-long: setup-test ## run only the tests that take long
 	@TEST_ALL=1 $(VENV)/python -m pytest $(PARALLEL) -m exhaustive $(ARGS)
 
-test-all: setup-test ## run all tests, then chaos for 9 minutes and load for 5
-	@TEST_ALL=1 $(VENV)/python -m pytest $(PARALLEL) $(ARGS)
+test-all: setup-test ## run all tests and write docs/proof.md, then chaos for 9 minutes and load for 5
+	@TEST_ALL=1 $(VENV)/python -m pytest $(PARALLEL) --proof docs/proof.md $(ARGS)
 	@$(MAKE) --no-print-directory chaos ARGS=
 	@$(MAKE) --no-print-directory load ARGS="--minutes 5"
 

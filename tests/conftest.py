@@ -30,6 +30,7 @@ pytest_plugins = [
     "tier_marks",
     "needs_marks",
     "spec_marks",
+    "proof_report",
     "default_encodings",
     "program_forks",
     "shuffled_order",

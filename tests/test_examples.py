@@ -130,6 +130,7 @@ def test_the_team_creates_spawns_collaborates_and_shuts_down(project: Path) -> N
     assert (project / "hello.txt").read_text() == "hello\n"
 
 
+@pytest.mark.slow
 def test_an_unfinished_team_is_continued_by_another_program(project: Path) -> None:
     idle = [{"repeat": True, "text": "That is all."}]
     assert run_example("team.py", project, idle)[-1] == "finished: False, $0.0"

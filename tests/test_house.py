@@ -15,6 +15,7 @@ from docstring_references import find_dead_references
 from late_assignments import find_late_assignments
 from model_sentences import find_model_sentences, find_reason_clauses
 from name_figures import is_bare_participle, is_gerund, measure_names
+from ungrouped_tasks import find_ungrouped_tasks
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "shoal"
@@ -99,6 +100,12 @@ def test_surfaces_use_the_session_and_not_its_parts():
     assert users == []
 
 
+def test_shoal_itself_reads_amounts_from_the_session():
+    # Programs may use the budget; inside Shoal, only the runtime reserves.
+    users = [module_name(path) for path in MODULES if re.search(r"\bsession\.budget\b", path.read_text())]
+    assert users == []
+
+
 LATE_ASSIGNMENTS = {
     # The task runs a method that needs the record in which the task is kept.
     "runs/agent_supervisor.py run.task",
@@ -107,15 +114,54 @@ LATE_ASSIGNMENTS = {
     "team/members/member_table.py self.member.shutdown_request",
     # A caller that waits for a running agent reports its activity, until it waits no longer.
     "runs/progress_monitor.py ProgressMonitor.attach_progress_callback",
+    # A loop subscribes to a watch and unsubscribes again; the changed names wait until then.
+    "stores/files/access/inotify.py InotifyDirectoryWatch.set_callback",
+    # The lock is opened when it is first taken, because only then the directory exists.
+    "stores/files/locks/board_locks.py TaskBoardLocks.lock_board",
+    # A request that slept through a failure belongs to the wave after it.
+    "models/rate_limiter.py slot.wave",
+    # A sibling is a copy of the same class, so that one of a worktree stays confined to it.
+    "workspaces/local_workspace.py other._contents",
+    "workspaces/local_workspace.py other._read_states",
+    "workspaces/local_workspace.py other._on_change",
+    "workspaces/local_workspace.py other._write_guard",
+    # Objects of the standard library, which are configured only this way.
+    "backends/member_listener.py context.check_hostname",
+    "backends/member_listener.py context.minimum_version",
+    "backends/member_listener.py context.verify_mode",
+    "core/keyword_checks.py checked._is_coroutine",
+    "surfaces/cli/headless/stream_initialization.py request_hook_decision.__qualname__",
+    "surfaces/tui/launch.py last.daemon",
+    # What a screen shows at the moment: status rows, one run, one conversation, a line of text to ask for.
+    "surfaces/cli/plain/input_prompt.py LiveInputPrompt.set_status_rows",
+    "surfaces/tui/app.py ShoalApp.attach_run",
+    "surfaces/tui/conversation_view.py ConversationView.show_conversation",
+    "surfaces/tui/conversation_view.py self._conversation.is_shown",
+    "surfaces/tui/question_form.py QuestionForm.ask_text",
+    "surfaces/tui/launch.py app.theme",
+    # Records in a container of the same object, which change with what they record.
+    "app/workflows/step_log.py self.steps[failed].error",
+    "app/workflows/step_log.py self.steps[failed].is_finished",
+    "app/workflows/step_log.py self.steps[number].error",
+    "app/workflows/step_log.py self.steps[number].is_finished",
+    "surfaces/cli/plain/turn_printer.py self._calls[call].data",
+    "surfaces/cli/plain/turn_printer.py self._calls[call].text",
+    "wire/json_text_edits.py entries[-1].comma",
+    # The number of viewers that share a follower.
+    "surfaces/web/run_follower_pool.py shared_view.viewers",
 }
+WIDGET_ATTRIBUTES = ("border_subtitle", "border_title", "disabled", "display", "max_height")
+"""Attributes of Textual's widgets, with which a screen shows and hides them."""
 
 
 def test_no_object_is_completed_after_its_construction():
+    packages = tuple(each.name for each in PACKAGE.iterdir() if each.is_dir())
     found = {
         f"{each.module} {each.target}"
-        for each in find_late_assignments(PACKAGE, ("agent", "app", "policy", "runs", "team", "tools"))
-        # The state of a running loop, which exists to be changed.
-        if ".state." not in each.target
+        for each in find_late_assignments(PACKAGE, packages)
+        # The state of a running loop or of a board in memory, which exists to be changed.
+        if not re.search(r"\._?state\.", each.target)
+        and not (each.module.startswith("surfaces/tui/") and each.target.endswith(WIDGET_ATTRIBUTES))
     }
     assert found == LATE_ASSIGNMENTS
 
@@ -124,6 +170,7 @@ def test_no_object_is_completed_after_its_construction():
     ("code", "target"),
     [
         ("def connect(self): self.hooks.runner.sink = self.notifier", "self.hooks.runner.sink"),
+        ("def connect(turns, name): turns[name].limit = 3", "turns[name].limit"),
         ("def connect(turn): turn.on_end = lambda: None", "turn.on_end"),
         ("def connect(turn, f): turn.on_end = partial(f, turn)", "turn.on_end"),
         ("def connect():\n    turn = Turn()\n    turn.limit = 3", "turn.limit"),
@@ -162,6 +209,55 @@ def test_a_changed_object_is_not_taken_for_one_completed_late(tmp_path: Path, co
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "turns.py").write_text(code)
     assert find_late_assignments(tmp_path, ("app",)) == []
+
+
+UNGROUPED_TASKS = {
+    # Cells of a notebook run in tasks that end before the session; `close` waits for this one.
+    "app/library/library_session.py LibrarySession.open",
+    # The error of a program belongs to its caller, and other tasks stop it. `execute` waits for its end.
+    "app/workflows/workflow_supervisor.py WorkflowSupervisor.execute",
+    # For objects that are not closed by the task that opened them.
+    "core/task_groups.py BackgroundTasks.start",
+    # Only a task of the app can use its widgets; `run_app` waits for its end.
+    "surfaces/tui/app.py ShoalApp.on_ready",
+    # A second cancellation does not interrupt the cleanup; then it ends with the event loop.
+    "workspaces/worktree_service.py WorktreeService.create_worktree",
+}
+
+
+def test_every_task_belongs_to_a_group():
+    assert set(find_ungrouped_tasks(PACKAGE)) == UNGROUPED_TASKS
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "asyncio.create_task(run())",
+        "asyncio.ensure_future(run())",
+        "asyncio.get_running_loop().create_task(run())",
+        "self._loop.create_task(run())",
+        "await asyncio.shield(run())",
+        "await asyncio.gather(*(run() for _ in range(3)))",
+        "from asyncio import create_task\n    create_task(run())",
+    ],
+)
+def test_a_task_without_a_group_is_found(tmp_path: Path, code: str):
+    (tmp_path / "runs.py").write_text(f"async def start():\n    {code}\n")
+    assert find_ungrouped_tasks(tmp_path) == ["runs.py start"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "tasks.create_task(run())",
+        "await asyncio.shield(task)",
+        "await board.create_task(draft)",
+        "await asyncio.gather(*(run() for _ in range(3)), return_exceptions=True)",
+    ],
+)
+def test_a_task_of_a_group_is_not_found(tmp_path: Path, code: str):
+    (tmp_path / "runs.py").write_text(f"async def start():\n    {code}\n")
+    assert find_ungrouped_tasks(tmp_path) == []
 
 
 def test_only_one_module_outside_the_stores_constructs_their_parts():

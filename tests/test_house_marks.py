@@ -26,6 +26,7 @@ markers =
     needs(*names): programs
     exhaustive: takes long
     sampled(count): variations
+    slow: takes seconds
     timeout(seconds): limit
 """
 
@@ -39,19 +40,26 @@ class Suite:
         (root / "docs").mkdir()
         (root / "pytest.ini").write_text(INI.format(root=ROOT))
         (root / "tests" / "conftest.py").write_text(
-            'pytest_plugins = ["tier_marks", "needs_marks", "spec_marks"]\n'
+            'pytest_plugins = ["tier_marks", "needs_marks", "spec_marks", "proof_report"]\n'
         )
         (root / "docs" / "spec.md").write_text(
             "| id | rule |\n|---|---|\n| BOX-01 | Mail stays. |\n| BOX-02 | Mail is fast. |\n"
         )
 
-    def run(self, tests: str, *arguments: str, full: bool = True) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, tests: str, *arguments: str, full: bool = True, slow: bool = False
+    ) -> subprocess.CompletedProcess[str]:
         (self.root / "tests" / "test_it.py").write_text("import pytest\n" + dedent(tests))
         return subprocess.run(
             [sys.executable, "-m", "pytest", *arguments],
             cwd=self.root,
             # Only what is tested here is loaded: these runs start fast.
-            env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "TEST_ALL": "1" if full else ""},
+            env=os.environ
+            | {
+                "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+                "TEST_ALL": "1" if full else "",
+                "TEST_SLOW": "1" if slow else "",
+            },
             capture_output=True,
             text=True,
             check=False,
@@ -90,6 +98,7 @@ ONE_OF_EACH = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_only_passed_tests_prove_a_rule(suite: Suite, workers: str):
     ran = suite.run(ONE_OF_EACH, "-n", workers)
@@ -144,6 +153,7 @@ def test_a_test_without_its_program_is_skipped_and_named_with_the_reason(suite: 
     assert "1 passed, 1 skipped" in closing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_a_long_test_runs_only_in_a_full_run_which_alone_changes_the_report(suite: Suite, workers: str):
     tests = """
@@ -164,6 +174,7 @@ def test_a_long_test_runs_only_in_a_full_run_which_alone_changes_the_report(suit
     assert list(suite.shown) == ["BOX-01", "BOX-02"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_a_sampled_test_runs_few_variations_except_in_a_full_run(suite: Suite, workers: str):
     tests = """
@@ -178,6 +189,28 @@ def test_a_sampled_test_runs_few_variations_except_in_a_full_run(suite: Suite, w
     assert "9 passed" in suite.run(tests, "-n", workers).stdout
     chosen = suite.run(tests, "-n", workers, "tests/test_it.py::test_sizes[1]", full=False)
     assert "1 passed" in chosen.stdout
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_slow_test_runs_if_it_is_chosen_and_in_a_full_run(suite: Suite, workers: str):
+    tests = """
+        @pytest.mark.slow
+        def test_slow(): pass
+        def test_fast(): pass
+        @pytest.mark.sampled(1)
+        @pytest.mark.parametrize("size", range(3))
+        def test_sizes(size): pass
+        @pytest.mark.slow
+        @pytest.mark.exhaustive
+        def test_large(): pass
+    """
+    ran = suite.run(tests, "-n", workers, full=False)
+    assert "2 passed, 4 skipped" in ran.stdout
+    assert "6 passed" in suite.run(tests, "-n", workers).stdout
+    chosen = suite.run(tests, "-n", workers, "tests/test_it.py", full=False)
+    assert "3 passed, 3 skipped" in chosen.stdout
+    slow = suite.run(tests, "-n", workers, "-m", "slow or sampled", full=False, slow=True)
+    assert "4 passed, 1 skipped" in slow.stdout
 
 
 @pytest.mark.parametrize(("mark", "timeout"), [("exhaustive", 1200), ("timeout(7)", 7)])
@@ -247,3 +280,27 @@ def test_the_list_of_rules_is_complete_and_in_order():
         sections.setdefault(name, []).append(int(number))
     assert all(numbers == list(range(1, len(numbers) + 1)) for numbers in sections.values())
     assert len(rules) == 356
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_proof_has_the_result_and_the_figure_of_every_test_of_a_rule(suite: Suite, workers: str) -> None:
+    with (suite.root / "docs" / "spec.md").open("a") as rules:
+        rules.write("| USR-01 | Nothing is lost. |\n| USR-02 | Nothing is late. |\n")
+    run = suite.run(
+        """
+        @pytest.mark.spec("USR-01")
+        def test_large(record_property): record_property("measured", "9,000 messages")
+        @pytest.mark.spec("USR-01", "BOX-01")
+        def test_small(): pass
+        @pytest.mark.spec("USR-01")
+        def test_bad(): assert False
+        """,
+        *("-n", workers, "--proof", "docs/proof.md"),
+    )
+    assert run.returncode == 1, run.stdout + run.stderr
+    page = (suite.root / "docs" / "proof.md").read_text()
+    assert "| `tests/test_it.py::test_large` | passed | 9,000 messages | 0 |" in page
+    assert "- **failed**: `tests/test_it.py::test_bad`" in page
+    assert "- 1 more tests passed, for example:\n  - `tests/test_it.py::test_small`" in page
+    assert "## USR-02\n\nNothing is late.\n\nNo test with this rule has a result." in page
+    assert "BOX-01" not in page

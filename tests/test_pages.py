@@ -30,6 +30,7 @@ NEEDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_does_what_it_shows(page: Path, tmp_path: Path) -> None:
     for name in NEEDS.get(page.stem, ()):

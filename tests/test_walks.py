@@ -56,6 +56,7 @@ def test_a_walk_passes_few_files(name: str, limit: int) -> None:
     assert len(WALKS[name].files) <= limit
 
 
+@pytest.mark.slow
 async def test_the_command_line_takes_the_path_of_a_prompt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

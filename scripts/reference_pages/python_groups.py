@@ -124,7 +124,8 @@ INTERNAL = {
         "set_end_reason stop_requested stop_shells suggest_prompt supervisor teams translate_errors "
         "undo_history wait_agents_idle wait_for_waking_item withdraw_queued_prompts workflows "
         "instructions is_assistant led_teams list_agent_definitions list_output_styles list_plugins "
-        "list_slash_commands open_resumable_store output_style settings skills spending store"
+        "list_slash_commands open_resumable_store output_style settings skills spending store "
+        "budget_limits budget_seconds_left expect_input expect_no_input find_agent_cost"
     ),
     "Team": _words("find"),
     "TeamStore": _words(

@@ -12,9 +12,12 @@ import pytest
 from app_session_helpers import run_prompt
 
 from shoal.app.options import Options
+from shoal.app.run_view.agent_status import RunViewAgentsState
 from shoal.app.session.session import Session
 from shoal.app.settings import settings as settings_module
 from shoal.core.errors import UnknownModel
+from shoal.core.events import Event
+from shoal.core.ids import LEAD_ID
 from shoal.testing import messages_server
 from shoal.testing.servers import MockServer
 
@@ -131,3 +134,26 @@ async def test_opusplan_is_named_if_neither_of_its_models_is_available(
     with pytest.raises(UnknownModel, match=r"^opusplan: .*availableModels"):
         await send_prompt(project, server, "opusplan")
     assert not server.requests
+
+
+@pytest.mark.spec("CMP-051")
+async def test_the_model_that_the_mode_selects_is_shown(project: Path, server: MockServer) -> None:
+    shown: list[str] = []
+    view = RunViewAgentsState()
+
+    def record_event(event: Event) -> None:
+        view.apply_event(event, 0.0)
+        shown.append(view.all[LEAD_ID].model)
+
+    async with Session(Options(cwd=project, model="opusplan", mode="plan")) as session:
+        assert session.model_card.id == "claude-opus-5-5"
+        session.subscribe(record_event)
+        await run_prompt(session)
+        assert {*shown} - {""} == {"claude-opus-5-5"}
+        session.set_mode("acceptEdits")
+        assert (shown[-1], session.model_card.id) == ("claude-sonnet-5-5",) * 2
+        session.set_mode("plan")
+        assert shown[-1] == "claude-opus-5-5"
+        journal = session.runtime.store.directory / "journal.jsonl"
+        assert '"model":"claude-opus-5-5"' in journal.read_text().splitlines()[0]
+    assert [each.body["model"] for each in server.requests] == ["claude-opus-5-5"]

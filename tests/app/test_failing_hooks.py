@@ -165,6 +165,7 @@ async def test_a_hook_that_ignores_its_input_works(project: Path) -> None:
     assert int((project / "seen").read_text()) > 3_000_000
 
 
+@pytest.mark.slow
 async def test_hook_functions_that_raise_or_return_nonsense_block_and_are_reported(project: Path) -> None:
     async def hang(_: dict[str, Any]) -> None:
         await asyncio.Event().wait()

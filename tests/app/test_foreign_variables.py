@@ -198,7 +198,7 @@ async def test_the_shell_background_work_and_keys_of_children(
     assert not (project / "made").exists()
     async with Session(Options(cwd=project, model=script_agents(go=["done"]))) as session:
         offered = {schema.name: schema for schema in session.agent.schemas.sent}
-    assert "run_in_background" not in str((offered["Bash"], offered["Agent"]))
+    assert "background" not in str([offered[name] for name in ("Bash", "Agent", "SendMessage")])
     assert "timeout" in offered["Bash"].input_schema["properties"]
     assert not {"BashOutput", "KillShell", "TaskOutput"} & set(offered)
     assert "TaskStop" in offered  # stops teammates

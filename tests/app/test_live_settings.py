@@ -5,15 +5,24 @@ from __future__ import annotations
 import json
 import os
 import stat
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import shoal
+from shoal.app.settings.configured_rules import add_permission_flag_rules
 from shoal.app.settings.live_settings import AutoReloadingSettings
 from shoal.app.settings.settings import load_settings
 from shoal.app.settings.settings_trust import save_project_trust_decision
-from shoal.app.settings.settings_writer import find_settings_path, save_permission_suggestion
+from shoal.app.settings.settings_writer import (
+    edit_json_file,
+    find_settings_path,
+    save_default_model,
+    save_permission_suggestion,
+)
 from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.errors import SettingsError
@@ -94,8 +103,9 @@ def test_a_broken_change_is_reported_once_and_the_last_good_values_stay(
 
 @pytest.mark.spec("PRM-02")
 def test_flags_of_the_run_override_changed_files(project: Path) -> None:
+    add_rules = partial(add_permission_flag_rules, allow=["Read"], deny=["Bash(rm:*)"])
     live = AutoReloadingSettings(
-        load_settings(cwd=project), cwd=project, allow=["Read"], deny=["Bash(rm:*)"], note=lambda _: None
+        load_settings(cwd=project), cwd=project, add_rules=add_rules, note=lambda _: None
     )
     (project / ".claude" / "settings.json").write_text('{"permissions": {"allow": ["Edit"]}}')
     save_project_trust_decision(load_settings(cwd=project), project, trusted=True)
@@ -255,3 +265,49 @@ async def test_a_settings_change_cannot_make_a_running_session_skip_permissions(
         session.set_mode("default")
         session.set_mode("bypassPermissions")
         assert session.runtime.lead.permissions.mode == "bypassPermissions"
+
+
+@pytest.mark.spec("HOM-05")
+def test_answers_saved_at_the_same_time_are_all_kept(project: Path) -> None:
+    file = project / ".claude" / "settings.local.json"
+    file.write_text('{"language": "French"}')
+    start = threading.Barrier(4)
+
+    def save_rules(number: int) -> None:
+        start.wait(10)
+        for each in range(5):
+            rule = SuggestedPermissionRule(tool_name="Bash", rule_content=f"make {number}-{each}:*")
+            save_permission_suggestion(
+                AddPermissionRulesSuggestion(rules=(rule,), destination="localSettings"), file
+            )
+            save_default_model(f"ollama:{number}-{each}", file)
+
+    with ThreadPoolExecutor(4) as threads:
+        for finished in [threads.submit(save_rules, number) for number in range(4)]:
+            finished.result(60)
+    found = json.loads(file.read_text())
+    assert len(found["permissions"]["allow"]) == 20
+    assert (found["language"], found["shoal"]["model"][-2:]) == ("French", "-4")
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+@pytest.mark.spec("HOM-05")
+def test_a_change_by_another_program_during_an_edit_is_kept(project: Path) -> None:
+    file = project / ".claude" / "settings.json"
+    file.write_text('{"language": "French"}')
+    changes = iter(['{"language": "German"}', '{"language": "German", "theme": "dark"}'])
+
+    def add_plugin(raw: dict[str, object]) -> None:
+        raw["enabledPlugins"] = {"p@m": True}
+        if (content := next(changes, None)) is not None:
+            file.write_text(content)
+
+    edit_json_file(file, add_plugin)
+    expected = {"language": "German", "theme": "dark", "enabledPlugins": {"p@m": True}}
+    assert json.loads(file.read_text()) == expected
+
+    def keep_changing(raw: dict[str, object]) -> None:
+        file.write_text(json.dumps({"n": raw.get("n", 0) + 1}))  # type: ignore[operator]
+
+    with pytest.raises(SettingsError, match="keeps changing"):
+        edit_json_file(file, keep_changing)

@@ -68,6 +68,7 @@ def test_the_items_that_are_sent_to_processes_exist() -> None:
     assert {(OTHER_PROCESS, name) for name in SENT_TO_PROCESSES} <= cases
 
 
+@pytest.mark.slow
 def test_every_item_that_is_read_is_classified() -> None:
     """A new item needs a case in `narrowing_cases.py`, or a line in `item_classes.py`."""
     proven = {name for item in ITEMS.values() for name in item.proves}

@@ -76,6 +76,7 @@ def read_rows(query: str) -> list[list[object]]:
     return get_shared_server().execute(query, database="shoal")
 
 
+@pytest.mark.slow
 async def test_a_killed_run_is_resumed_from_another_home_and_directory(tmp_path, database):
     first, second, script = tmp_path / "first", tmp_path / "second", tmp_path / "first.toml"
     script.write_text(FIRST_SCRIPT)
@@ -178,6 +179,7 @@ text = "Both are there."
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [2, pytest.param(60, marks=pytest.mark.exhaustive)])
 async def test_every_agent_goes_on_after_an_outage_and_nothing_is_lost(tmp_path, own_server, seconds):
     database, script = own_server.create_empty_database(), tmp_path / "outage.toml"

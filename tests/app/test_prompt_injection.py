@@ -155,6 +155,7 @@ def write_batches(exposure: ExposedProject) -> None:
     exposure.before = exposure.read_state()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("USR-11")
 async def test_instructions_in_command_output_cause_no_action(exposure: ExposedProject) -> None:
     write_batches(exposure)
@@ -229,6 +230,7 @@ async def test_instructions_in_search_results_cause_no_action(exposure: ExposedP
     assert_nothing_happened(exposure, obedient, await run_obedient_model(exposure, obedient, allowed=[]))
 
 
+@pytest.mark.slow
 @pytest.mark.spec("USR-11")
 async def test_instructions_in_web_pages_cause_no_action(exposure: ExposedProject) -> None:
     class Pages(BaseHTTPRequestHandler):

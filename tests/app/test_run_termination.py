@@ -61,6 +61,7 @@ def _short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shoal.app.run_access.run_termination.GRACE_SECONDS", 0.3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("control_socket", ["deaf", "none"])
 @pytest.mark.spec("USR-07", "USR-08")
 async def test_a_run_that_ignores_requests_and_signals_is_killed(tmp_path: Path, control_socket: str) -> None:
@@ -71,6 +72,7 @@ async def test_a_run_that_ignores_requests_and_signals_is_killed(tmp_path: Path,
         assert await process.wait() == -9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [16, 17], ids=["the last one who is let in", "one who is not let in"])
 @pytest.mark.spec("USR-07", "USR-08")
 async def test_a_run_with_a_full_connection_backlog_is_ended(tmp_path: Path, before: int) -> None:

@@ -117,6 +117,7 @@ async def test_a_failing_cleanup_ends_no_session(tmp_path: Path) -> None:
             pass
 
 
+@pytest.mark.slow
 async def test_cleanup_runs_once_a_day_and_always_at_0_days(tmp_path: Path) -> None:
     def open_session_with_retention(days: int) -> Session:
         settings = json.dumps({"cleanupPeriodDays": days})

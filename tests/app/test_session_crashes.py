@@ -76,6 +76,7 @@ def find_open_calls(messages: list[Message]) -> set[str]:
     return made - answered
 
 
+@pytest.mark.slow
 @pytest.mark.spec("TRN-01", "TRN-02")
 async def test_a_session_killed_at_any_point_resumes_from_its_last_complete_line(tmp_path: Path) -> None:
     rng = random.Random(5)

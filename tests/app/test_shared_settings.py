@@ -11,6 +11,9 @@ import pytest
 
 import shoal
 from agent_scripts import call_tool, run_all_turns, spawn_agent
+from shoal.app.options import Options
+from shoal.app.reports.permission_report import build_session_permission_report
+from shoal.app.session.session import Session
 from shoal.app.settings import settings as settings_module
 from shoal.app.settings.mcp_files import load_mcp_servers
 from shoal.app.settings.settings import load_settings
@@ -504,3 +507,28 @@ def test_with_managed_servers_only_the_list_of_every_file_must_permit_a_server(
     write_json(home / "settings.json", {"mcpServers": servers, "allowedMcpServers": allowed})
     configured = load_mcp_servers(load_settings(cwd=project), cwd=project)
     assert [server.name for server in configured.servers] == ["wiki"]
+
+
+@pytest.mark.spec("CMP-007")
+async def test_the_report_of_permissions_names_the_file_of_the_lead_agent(project: Path) -> None:
+    path = project / ".claude/agents/careful.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("---\nname: careful\ndescription: d\ndisallowedTools: WebFetch, Bash(rm:*)\n---\np\n")
+    options = Options(
+        cwd=project,
+        model=ScriptedModel(["done"]),
+        agent="careful",
+        allowed_tools=["WebFetch"],
+        disallowed_tools=["Write"],
+    )
+    denied = {"Write": "--disallowedTools", "WebFetch": f"{path}:4", "Bash(rm:*)": f"{path}:4"}
+    async with Session(options) as session:
+
+        def list_denied() -> dict[str, str]:
+            rules = build_session_permission_report(session).rules
+            return {row.rule: row.source for row in rules if row.behavior == "deny"}
+
+        assert list_denied() == denied
+        settings = write_json(project / ".claude/settings.json", {"permissions": {"deny": ["Edit"]}})
+        await run_all_turns(session)
+        assert list_denied() == {**denied, "Edit": f"{settings}:4"}

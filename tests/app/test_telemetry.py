@@ -267,6 +267,7 @@ async def test_a_member_process_continues_the_trace_of_the_lead(
     assert names == {"lead", "ann"}
 
 
+@pytest.mark.slow
 async def test_an_unreachable_collector_neither_ends_nor_delays_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

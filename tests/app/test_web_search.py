@@ -86,10 +86,18 @@ async def test_a_project_cannot_choose_where_searches_go(tmp_path: Path) -> None
 
 
 @pytest.mark.spec("CMP-110")
-async def test_a_search_that_is_neither_a_tool_nor_a_url_is_refused(tmp_path: Path) -> None:
-    model = script_agents(lead=["done"])
+async def test_with_a_setting_that_cannot_search_the_session_starts_without_searches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ANTHROPIC_BASE_URL", raising=False)
+    path = get_home() / "settings.json"
+    path.write_text('{"shoal": {\n"web_search": "searx"}}')
+    async with open_session(tmp_path, script_agents(lead=["done"])) as session:
+        assert "WebSearch" not in session.agent.tools
+        (item,) = session.config.settings.findings.unused_items
+    assert str(item).startswith(f"{path}:2: shoal.web_search: expected provider, ")
     with pytest.raises(SettingsError, match=r"shoal\.web_search: expected provider, .* got 'searx'"):
-        async with open_session(tmp_path, model, shoal_settings={"web_search": "searx"}):
+        async with shoal.open(cwd=tmp_path, model="mock", settings={"shoal": {"web_search": "searx"}}):
             pass
 
 

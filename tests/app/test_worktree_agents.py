@@ -164,6 +164,7 @@ async def test_an_agent_stopped_concurrently_leaves_nothing_behind(git_project: 
     assert run_git(git_project, "worktree", "list").count("\n") == 0
 
 
+@pytest.mark.slow
 @pytest.mark.spec("ISO-02")
 @pytest.mark.parametrize(("every", "least"), [(8, 1), pytest.param(1, 10, marks=pytest.mark.exhaustive)])
 async def test_a_lead_killed_at_any_worktree_step_leaves_no_worktree_after_resuming(

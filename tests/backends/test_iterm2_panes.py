@@ -85,6 +85,7 @@ async def test_a_command_runs_in_a_split_pane_and_its_exit_is_reported(
     assert "SAID" not in run[4]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("BCK-04", "USR-20")
 async def test_several_panes_start_in_slow_shells_and_only_own_panes_are_closed(
     panes: Iterm2PaneManager, tmp_path: Path

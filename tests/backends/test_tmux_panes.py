@@ -392,6 +392,7 @@ async def test_a_new_session_is_removed_when_no_pane_could_open(
     assert tmux.list_panes("#{session_name}") == ["person"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["beside the lead", "in a session of its own"])
 async def test_a_cancelled_open_leaves_no_pane(
     tmux: TmuxServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str

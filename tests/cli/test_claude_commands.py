@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.spec("CMP-102", "CMP-104")
-@pytest.mark.parametrize("name", ["init", "review", "context", "plan", "add-dir", "goal", "loop"])
+@pytest.mark.parametrize("name", ["init", "review", "context", "plan", "add-dir", "goal", "loop", "plugin"])
 def test_a_command_that_shoal_lacks_is_refused_with_advice(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
@@ -49,6 +49,10 @@ def test_a_command_of_terminals_is_refused_with_advice_elsewhere(
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-for-tests")
     assert run_command_line(["-p", "/compact"]) == 1
     assert "There is no command '/compact'. It works only in a terminal session" in capsys.readouterr().err
+
+
+def test_the_plugin_command_names_the_command_line() -> None:
+    assert "`shoal plugin` lists, checks and enables plug-ins" in explain_claude_command("plugin")
 
 
 def test_advice_is_given_only_for_commands_that_no_terminal_has() -> None:

@@ -147,6 +147,51 @@ async def test_settings_are_listed_and_read_by_the_names_of_claude_code(
 
 
 @pytest.mark.spec("CMP-099")
+async def test_every_key_of_the_files_is_listed(shoal: ShoalProgram, home: Path, project: Path) -> None:
+    hook = {"type": "http", "url": "http://127.0.0.1:9/", "headers": {"Authorization": "Bearer abc"}}
+    own = {
+        "outputStyle": "Explanatory",
+        "hooks": {"Stop": [{"hooks": [hook]}]},
+        "enabledPlugins": {"p@m": True},
+        "futureKey": {"a": 1},
+        "statusLine": {"type": "command", "command": "date"},
+        "sandbox": {"network": {"allowedDomains": ["x.org"]}},
+        "permissions": {"futureRule": True},
+        "mcpServers": {"near": {"command": "there", "env": {"TOKEN": "abc"}}},
+    }
+    (home / "settings.json").write_text(json.dumps(own))
+    (project / ".claude").mkdir(exist_ok=True)
+    other = {"type": "command", "command": "true"}
+    shared = {"enabledPlugins": {"q@m": False}, "hooks": {"Stop": [{"hooks": [other]}]}}
+    (project / ".claude/settings.json").write_text(json.dumps(shared))
+    assert (await shoal("trust")).code == 0
+    rows = json.loads((await shoal("config", "list", "--json")).out)["settings"]
+    keys = (
+        *("outputStyle", "hooks", "enabledPlugins", "futureKey", "statusLine", "mcpServers"),
+        *("sandbox.network.allowedDomains", "permissions.futureRule", "language", "permissions.deny"),
+    )
+    values = {key: rows[key]["value"] for key in keys}
+    hook["headers"] = {"Authorization": "(hidden)"}
+    assert values == {
+        **{key: own[key] for key in ("outputStyle", "futureKey", "statusLine")},
+        "hooks": {"Stop": [{"hooks": [other]}, {"hooks": [hook]}]},
+        "enabledPlugins": {"p@m": True, "q@m": False},
+        "mcpServers": {"near": {"command": "there", "env": {"TOKEN": "(hidden)"}}},
+        "sandbox.network.allowedDomains": ["x.org"],
+        "permissions.futureRule": True,
+        "language": None,
+        "permissions.deny": [],
+    }
+    not_used = [key for key, row in rows.items() if not row.get("used", True)]
+    assert sorted(not_used) == ["futureKey", "permissions.futureRule", "statusLine"]
+    assert rows["outputStyle"]["origin"] == f"{home / 'settings.json'}:1"
+    text = (await shoal("config", "list")).text
+    assert re.search(r'^futureKey +\{"a": 1\}  \(not used\)$', text, re.MULTILINE)
+    assert "abc" not in text
+    assert [(await shoal("config", "get", key)).code for key in keys] == [0] * len(keys)
+
+
+@pytest.mark.spec("CMP-099")
 async def test_agents_and_skills_are_listed_by_the_other_names_of_the_command(shoal: ShoalProgram) -> None:
     usual = await shoal("agents", "ls", "--json")
     assert "general-purpose" in [each["name"] for each in json.loads(usual.out)]

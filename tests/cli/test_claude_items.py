@@ -258,6 +258,42 @@ async def test_unknown_tools_of_agents_are_listed_with_the_nearest_name(
     }
 
 
+@pytest.mark.spec("CMP-077", "CMP-110")
+async def test_tools_of_agents_that_sessions_do_not_have_are_listed(shoal: ShoalProgram, home: Path) -> None:
+    (home / "agents").mkdir()
+    (home / "agents/a.md").write_text(
+        "---\nname: a\ndescription: d\ntools: Read, WebSearch, Workflow, KillBash, TaskOutput\n---\np\n"
+    )
+
+    async def list_tools(base_url: str, **settings: Any) -> dict[str, str]:
+        write_json(home / "settings.json", settings)
+        env = {"ANTHROPIC_API_KEY": "sk-test", "ANTHROPIC_BASE_URL": base_url}
+        items = json.loads((await shoal("doctor", "--claude", "--json", **env)).out)["items"]
+        return {each["item"].split()[1]: each["advice"] for each in items if each["item"].startswith("tool ")}
+
+    gateway = "http://127.0.0.1:9"
+    workflow = {"Workflow": "4: set shoal.workflow_tool to true to use it"}
+    search = {"WebSearch": "4: nothing here answers searches; set shoal.web_search"}
+    assert await list_tools(gateway) == workflow | search
+    assert await list_tools("https://api.anthropic.com") == workflow
+    assert await list_tools(gateway, shoal={"web_search": "http://127.0.0.1:9/s"}) == workflow
+    assert await list_tools(gateway, shoal={"web_search": "bogus"}) == workflow | search
+    off = {"env": {"CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1"}, "shoal": {"web_search": "provider"}}
+    names = ("KillBash", "TaskOutput")
+    reason = "4: CLAUDE_CODE_DISABLE_BACKGROUND_TASKS turns it off"
+    assert await list_tools(gateway, **off) == workflow | dict.fromkeys(names, reason)
+
+
+@pytest.mark.spec("CMP-110", "CMP-118")
+async def test_a_wrong_search_setting_costs_one_line_and_is_listed(shoal: ShoalProgram, home: Path) -> None:
+    write_json(home / "settings.json", {"shoal": {"web_search": "bogus"}})
+    async with messages_server(["done"]) as server:
+        shoal.use_server(server)
+        ran = await shoal("-p", "hi", "--model", MODEL)
+    assert (ran.code, ran.err.count("\n"), "1 item in your settings is not used" in ran.err) == (0, 1, True)
+    assert (await list_items(shoal))["settings.json", "shoal.web_search"] == "not used"
+
+
 def test_the_page_has_the_same_tables_as_the_code() -> None:
     rows = re.findall(r"^\| `(.+?)` \| (.+?) \| (.*?) ?\|$", PAGE.read_text(), re.MULTILINE)
     # The flags have a test of their own.

@@ -53,6 +53,7 @@ async def test_a_run_waits_for_its_background_agents_and_the_last_turn_is_the_an
     assert not server.responder_errors
 
 
+@pytest.mark.slow
 @pytest.mark.spec("USR-22")
 async def test_agents_running_at_the_deadline_are_stopped_and_listed(shoal: ShoalProgram) -> None:
     steps = script_replies(
@@ -78,6 +79,7 @@ async def test_agents_running_at_the_deadline_are_stopped_and_listed(shoal: Shoa
     assert "shoal --resume " in ran.err
 
 
+@pytest.mark.slow
 @pytest.mark.spec("USR-22")
 @pytest.mark.parametrize("form", ["json", "stream-json"])
 async def test_a_program_is_notified_of_agents_stopped_before_completion(

@@ -22,6 +22,7 @@ from shoal.testing.mock_replies import DelayedReplyFault, make_tool_call
 pytestmark = pytest.mark.fresh_interpreter
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 async def test_a_signal_ends_the_turn_saves_the_session_and_says_how_to_resume(
     shoal: ShoalProgram, home: Path, number: signal.Signals, code: int

@@ -196,6 +196,7 @@ async def check_same(places: tuple[Place, Place], commands: tuple[tuple[str, ...
     assert differences == [], "\n".join(differences)
 
 
+@pytest.mark.slow
 async def test_commands_show_the_same_of_a_run_in_files_and_in_a_database(places) -> None:
     allowed = ("--permission-mode", "bypassPermissions")
     async with places[0].start_run(SCRIPT, *allowed) as first, places[1].start_run(SCRIPT, *allowed) as other:

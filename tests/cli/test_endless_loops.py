@@ -47,6 +47,7 @@ async def test_a_sub_agent_in_a_loop_ends_alone_and_the_run_ends_with_code_4(sho
     assert "it called Glob 6 times in a row" in run.err
 
 
+@pytest.mark.slow
 @pytest.mark.spec("LIM-05")
 @pytest.mark.parametrize("mode", ["in-process", "process"])
 async def test_members_that_only_talk_to_each_other_are_ended(

@@ -123,6 +123,7 @@ async def test_mail_of_a_person_to_a_team_without_a_lead_is_no_sign_of_another_p
     assert listed["lead"] == "foreign"
 
 
+@pytest.mark.slow
 @pytest.mark.spec("LIM-14")
 async def test_teams_and_members_are_found_by_the_names_that_other_programs_give_them(
     shoal: ShoalProgram, home: Path

@@ -133,6 +133,7 @@ def test_a_forked_program_sees_what_a_started_one_sees(
     assert seen[0]["input"] == "é\r\nb"
 
 
+@pytest.mark.slow
 def test_a_forked_program_has_its_terminal(tmp_path: Path) -> None:
     code = f"{DESCRIBE}\nseen['terminal'] = os.isatty(os.open('/dev/tty', os.O_RDWR))\n"
     code += "seen['foreground'] = os.tcgetpgrp(0) == os.getpid()\njson.dump(seen, open(sys.argv[1], 'w'))"

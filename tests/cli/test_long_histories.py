@@ -20,6 +20,11 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "tasks": (COMMAND, "task", "ls", "--team", "crew"),
     "watch": (COMMAND, "watch", SESSION),
     "frames": (COMMAND, "watch", SESSION, "--frames"),
+    "view": (COMMAND, "view", SESSION, "m000003"),
+    "undo": (COMMAND, "undo", "--list", "--session", SESSION),
+    "workflow": (COMMAND, "workflow", "show", SESSION),
+    "results": (COMMAND, "doctor", "result-not-seen", "--session", SESSION),
+    "refusals": (COMMAND, "doctor", "permission-unexpected", "--session", SESSION),
     "web": (WEB,),
     "resume": (RESUME, SESSION),
 }
@@ -33,6 +38,7 @@ def run_program(large: LargeHome, name: str) -> ProgramCost:
     return run_measured(code, *arguments, cwd=large.project, home=large.home)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READS_JOURNAL)
 @pytest.mark.sampled(3)
 def test_a_command_reads_a_long_history_once(tmp_path: Path, name: str) -> None:

@@ -64,7 +64,39 @@ async def test_a_server_is_added_to_the_file_of_its_scope(
 
 
 @pytest.mark.spec("CMP-083")
-async def test_a_local_server_replaces_the_one_in_the_settings_of_the_project(
+@pytest.mark.parametrize("scope", ["local", "user", "project"])
+async def test_an_existing_server_is_not_replaced(shoal: ShoalProgram, home: Path, scope: str) -> None:
+    first = await shoal("mcp", "add", "-s", scope, "-e", "TOKEN=abc", "near", "--", "old")
+    assert first.code == 0, first.err
+    again = (
+        ("add", "near", "-s", scope, "--", "new"),
+        ("add-json", "near", '{"command": "new"}', "-s", scope),
+    )
+    for words in again:
+        refused = await shoal("mcp", *words)
+        assert refused.code == 1
+        assert "There is already an MCP server near in " in refused.err
+        assert f"shoal mcp remove near --scope {scope}" in refused.err
+    assert json.loads((await shoal("mcp", "get", "near", "--json")).out)["command"] == "old"
+    assert (await shoal("mcp", "remove", "near", "--scope", scope)).code == 0
+    assert (await shoal("mcp", *again[0])).code == 0
+    other = "user" if scope == "local" else "local"
+    assert (await shoal("mcp", "add", "near", "-s", other, "--", "other")).code == 0
+
+
+@pytest.mark.spec("CMP-083")
+@pytest.mark.parametrize("name", ["bad name", "", "a.b", "ä", "a\nb", "mcp:x", "x/y"])
+async def test_a_name_with_other_characters_is_refused(
+    shoal: ShoalProgram, home: Path, project: Path, name: str
+) -> None:
+    for words in (("add", name, "--", "there"), ("add-json", name, '{"command": "there"}')):
+        refused = await shoal("mcp", *words)
+        assert (refused.code, "only letters, digits, hyphens and underscores" in refused.err) == (1, True)
+    assert not (home / ".claude.json").exists()
+
+
+@pytest.mark.spec("CMP-083")
+async def test_a_server_in_the_settings_of_the_same_scope_is_not_hidden(
     shoal: ShoalProgram, home: Path, project: Path
 ) -> None:
     local = project / ".claude/settings.local.json"
@@ -75,8 +107,11 @@ async def test_a_local_server_replaces_the_one_in_the_settings_of_the_project(
     (home / ".claude.json").write_text(
         json.dumps(before := {"numStartups": 3, "projects": {"/x": {"history": []}}})
     )
+    refused = await shoal("mcp", "add", "near", "--", "new")
+    assert (refused.code, f"an MCP server near in {local}" in refused.err) == (1, True)
+    assert (await shoal("mcp", "remove", "near", "--scope", "local")).code == 0
     ran = await shoal("mcp", "add", "near", "--", "new")
-    assert f"Replaced the MCP server near in {home / '.claude.json'}." in ran.text
+    assert f"Added the MCP server near to {home / '.claude.json'}." in ran.text
     assert json.loads(local.read_text()) == {"mcpServers": {"kept": {"command": "kept"}}}
     stored = json.loads((home / ".claude.json").read_text())
     assert stored["projects"].pop(str(project))["mcpServers"]["near"]["command"] == "new"
@@ -93,13 +128,13 @@ async def test_a_server_for_all_projects_is_where_claude_code_finds_it(
     shoal: ShoalProgram, home: Path
 ) -> None:
     own, path = home / "settings.json", home / ".claude.json"
-    own.write_text(json.dumps({"model": "x", "mcpServers": {"web": {"command": "old"}}}))
+    own.write_text(json.dumps({"model": "x"}))
     before = {"numStartups": 3, "projects": {"/x": {"history": ["é"]}}}
     path.write_text(json.dumps(before, indent=4, ensure_ascii=False))
     path.chmod(0o640)
     given = {"type": "http", "url": "https://127.0.0.1:9/mcp", "oauth": {"authServerMetadataUrl": "x"}}
     ran = await shoal("mcp", "add-json", "web", json.dumps(given), "-s", "user")
-    assert f"Replaced the MCP server web in {path}." in ran.text
+    assert f"Added the MCP server web to {path}." in ran.text
     assert json.loads(path.read_text()) == {**before, "mcpServers": {"web": given}}
     assert '\n    "numStartups": 3' in path.read_text()
     assert (path.stat().st_mode & 0o777, json.loads(own.read_text())) == (0o640, {"model": "x"})

@@ -23,6 +23,7 @@ def make_rogue_server(manner: str, word: str = "") -> dict[str, Any]:
     return {"command": sys.executable, "args": [str(ROGUE), manner, word]}
 
 
+@pytest.mark.slow
 async def test_servers_are_added_listed_shown_tried_and_removed(
     shoal: ShoalProgram, home: Path, project: Path
 ) -> None:

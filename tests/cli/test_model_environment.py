@@ -161,6 +161,9 @@ async def test_a_cloud_is_refused_by_name_although_a_key_is_set(
     assert ran.code != 0
     assert variable in ran.err
     assert cloud in ran.err
+    for name in ("ANTHROPIC_BASE_URL and ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KEY", "--model openai:NAME"):
+        assert name in " ".join(ran.err.split())
+    assert "to a valid key" not in ran.err
     assert not server.requests
 
 

@@ -91,6 +91,7 @@ async def serve_prompts(read: str) -> AsyncIterator[MockServer]:
         yield server
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CMP-118")
 async def test_the_home_of_a_solo_developer(moved_home: MovedHome) -> None:
     from bench.solo_home import AGENTS, SKILLS, write_solo_home
@@ -129,6 +130,7 @@ async def test_the_home_of_a_solo_developer(moved_home: MovedHome) -> None:
     assert logged.count("stop") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CMP-002", "CMP-118")
 @pytest.mark.parametrize("kind", ["solo", "company", "monorepo"])
 async def test_the_start_counts_exactly_the_items_that_the_report_ends_with(
@@ -170,6 +172,7 @@ async def test_the_start_counts_exactly_the_items_that_the_report_ends_with(
     assert len(reported["unused_settings"]) == int(count)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CMP-118")
 async def test_the_home_of_a_company_with_a_gateway(moved_home: MovedHome) -> None:
     async with serve_prompts(".env") as server:
@@ -212,6 +215,7 @@ async def test_the_home_of_a_company_with_a_gateway(moved_home: MovedHome) -> No
     assert "github" not in server_list.text or "not permit" in server_list.text
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CMP-118")
 async def test_a_monorepo_with_rules_and_nested_instructions(moved_home: MovedHome) -> None:
     write_monorepo(moved_home.root)

@@ -89,6 +89,7 @@ async def check_web_view(cwd: Path, env: dict[str, str]) -> None:
     assert b"shows the runs in the database" in problems
 
 
+@pytest.mark.slow
 async def test_a_run_is_shown_on_another_machine_while_it_lives_and_afterwards(
     tmp_path: Path, database: str
 ) -> None:
@@ -165,6 +166,7 @@ async def test_a_question_is_answered_on_another_machine(tmp_path: Path, databas
     assert await asyncio.to_thread(run_shoal, tmp_path, elsewhere, "ask", "--json") == []
 
 
+@pytest.mark.slow
 async def test_sessions_teams_and_tasks_of_the_database_are_listed(tmp_path: Path, database: str) -> None:
     here, elsewhere = (make_environment(tmp_path / name, database) for name in ("home-1", "home-2"))
     create_team = '[{ name = "TeamCreate", input = { team_name = "crew" } }]'

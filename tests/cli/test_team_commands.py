@@ -159,6 +159,7 @@ async def test_a_team_is_started_headless_works_in_order_and_its_result_is_print
     assert list_leftovers(home) == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("template")
 @pytest.mark.spec("USR-18", "SRF-01", "LIF-05")
 async def test_a_running_team_is_listed_shown_messaged_and_ended(
@@ -215,6 +216,7 @@ async def test_a_running_team_is_listed_shown_messaged_and_ended(
     assert list_leftovers(home) == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("template")
 @pytest.mark.spec("LIF-05", "USR-12")
 async def test_the_team_of_a_killed_lead_is_listed_resumed_and_removed(
@@ -279,6 +281,7 @@ async def test_the_team_of_a_killed_lead_is_listed_resumed_and_removed(
     assert list_leftovers(home) == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("template")
 @pytest.mark.spec("USR-07", "USR-08", "LIF-05")
 async def test_a_stopped_lead_process_is_ended_with_its_team(
@@ -451,6 +454,7 @@ async def test_every_team_subcommand_has_help_with_an_example_and_json(
     assert ("--json" in help_text or "--output-format" in help_text) is (part != "template")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("template")
 @pytest.mark.spec("LIF-04", "TEAM-05")
 async def test_a_run_with_a_down_member_says_so_and_exits_with_4(
@@ -491,6 +495,7 @@ def find_member_pid(lead: int, name: str) -> int:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("template")
 @pytest.mark.spec("LIF-04")
 async def test_a_person_restarts_a_member_that_is_down(

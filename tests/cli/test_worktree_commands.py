@@ -148,6 +148,7 @@ async def test_a_run_shows_how_to_merge_the_worktrees_of_its_agents(
     assert (repository.top / "new.txt").read_text() == "work\n"
 
 
+@pytest.mark.slow
 @pytest.mark.needs("bwrap")
 async def test_a_run_shows_how_to_merge_the_worktree_of_a_stopped_agent(
     repository: GitRepository, shoal: ShoalProgram, tmp_path: Path

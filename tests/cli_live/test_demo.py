@@ -182,6 +182,7 @@ def test_a_narrow_terminal_without_colours_shows_whole_lines(cli_project: CliPro
         assert "m" not in terminal.screen.codes
 
 
+@pytest.mark.slow
 def test_suggested_commands_match_how_the_demo_was_started(cli_project: CliProject, tmp_path: Path) -> None:
     program = cli_project.project / "bin" / "shoal"
     program.parent.mkdir()
@@ -249,6 +250,7 @@ def test_a_failing_demo_exits_with_an_error(cli_project: CliProject, tmp_path: P
     assert "The demo failed" in terminal.screen.text
 
 
+@pytest.mark.slow
 def test_each_agent_at_work_has_a_row_and_ctrl_c_leaves_nothing(
     cli_project: CliProject, tmp_path: Path
 ) -> None:
@@ -272,6 +274,7 @@ def test_each_agent_at_work_has_a_row_and_ctrl_c_leaves_nothing(
     assert find_working_directories(tmp) == []
 
 
+@pytest.mark.slow
 def test_the_demo_cleans_up_when_it_is_terminated(cli_project: CliProject, tmp_path: Path) -> None:
     tmp = make_temporary_directory(tmp_path)
     env = os.environ | {"TMPDIR": str(tmp), "SHOAL_HOME": str(cli_project.home)}

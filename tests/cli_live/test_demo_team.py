@@ -182,6 +182,7 @@ def test_commands_suggested_by_the_demo_work(demo: DemoRun) -> None:
     assert "cleo" in cost
 
 
+@pytest.mark.slow
 def test_the_team_demo_in_a_pipe_prints_plain_text_and_leaves_no_files(
     cli_project: CliProject, tmp_path: Path
 ) -> None:
@@ -210,6 +211,7 @@ def test_the_team_demo_in_a_pipe_prints_plain_text_and_leaves_no_files(
     assert find_demo_processes(tmp) == []
 
 
+@pytest.mark.slow
 def test_a_narrow_terminal_without_colours_shows_whole_lines(cli_project: CliProject, tmp_path: Path) -> None:
     env = build_environment(cli_project.home, TMPDIR=str(tmp_path), NO_COLOR="1")
     with PtyTerminal(
@@ -220,6 +222,7 @@ def test_a_narrow_terminal_without_colours_shows_whole_lines(cli_project: CliPro
         assert "m" not in terminal.screen.codes
 
 
+@pytest.mark.slow
 def test_each_member_has_a_row_and_ctrl_c_leaves_nothing(cli_project: CliProject, tmp_path: Path) -> None:
     tmp = tmp_path / "tmp"
     tmp.mkdir()
@@ -235,6 +238,7 @@ def test_each_member_has_a_row_and_ctrl_c_leaves_nothing(cli_project: CliProject
     assert find_demo_processes(tmp) == []
 
 
+@pytest.mark.slow
 def test_the_demo_cleans_up_when_it_is_terminated(cli_project: CliProject, tmp_path: Path) -> None:
     tmp = tmp_path / "tmp"
     tmp.mkdir()

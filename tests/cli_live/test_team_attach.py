@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -157,7 +159,9 @@ def run_tmux(*words: str, env: dict[str, str], server: str = "shoal") -> str:
 
 @pytest.mark.needs("tmux")
 def test_attach_with_panes_switches_to_the_panes_of_the_members(cli_project: CliProject) -> None:
-    env = build_environment(cli_project.home, TMUX_TMPDIR=str(cli_project.home))
+    # Not in TMPDIR, which may be too long for the path of a socket.
+    sockets = mkdtemp(prefix="tmux-", dir="/tmp")
+    env = build_environment(cli_project.home, TMUX_TMPDIR=sockets)
     # Closed at the end whatever happens: each server is this test's own.
     try:
         new = ("-f", "/dev/null", "new-session", "-d")
@@ -173,6 +177,7 @@ def test_attach_with_panes_switches_to_the_panes_of_the_members(cli_project: Cli
     finally:
         for server in ("outer", "shoal"):
             subprocess.run(["tmux", "-L", server, "kill-server"], env=env, capture_output=True, check=False)
+        shutil.rmtree(sockets)
     attach_again = cli_project.build_argv("team", "attach", "--panes")
     gone = subprocess.run(attach_again, env=env, capture_output=True, text=True, timeout=20, check=False)
     assert gone.returncode == 1

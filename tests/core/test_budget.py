@@ -296,8 +296,8 @@ def test_only_agents_with_requests_are_in_the_sums() -> None:
     spend(budget.get_or_create_agent_budget(make_agent_id(2), "x"))
     assert list(budget.spending_by_agent) == [make_agent_id(2)]
     assert list(budget.spending_by_agent_type) == ["x"]
-    assert budget.find_agent_budget(make_agent_id(1)) is idle
-    assert budget.find_agent_budget(make_agent_id(3)) is None
+    assert budget.find_agent_cost(make_agent_id(1)) == idle.usd == 0
+    assert budget.find_agent_cost(make_agent_id(3)) is None
 
 
 def test_a_dollar_limit_of_agents_does_not_bind_the_model_of_the_lead() -> None:

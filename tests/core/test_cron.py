@@ -85,6 +85,7 @@ def matches_field(word: str, value: int, lowest: int, highest: int) -> bool:
     return False
 
 
+@pytest.mark.slow
 @given(expression=expressions, moment=moments, zone=st.sampled_from(ZONES))
 @example(expression="30 2 * * *", moment=to_milliseconds("2026-03-28T20:00"), zone=BERLIN)
 @example(expression="30 2 * * *", moment=to_milliseconds("2026-10-25T01:00"), zone=BERLIN)

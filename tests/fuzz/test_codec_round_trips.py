@@ -47,6 +47,7 @@ def test_a_journal_line_is_decoded_as_encoded(kind: Any, data: st.DataObject) ->
     assert control_codec.parse_control_output(control_codec.encode_event_for_subscriber(event)) == event
 
 
+@pytest.mark.slow
 @limit_examples(40)
 @given(st.lists(struct_values.values_of(ANY), max_size=12))
 def test_a_run_view_can_be_computed_from_any_events(events: list[Any]) -> None:

@@ -203,6 +203,7 @@ async def test_tools_added_by_a_newer_server_become_available(tmp_path: Path, tr
         assert list(session.agent.tools)[-1] == "mcp__harbour__late"
 
 
+@pytest.mark.slow
 async def test_an_unreachable_http_server_is_reported_and_a_flood_from_one_is_refused(
     tmp_path: Path,
 ) -> None:
@@ -257,6 +258,7 @@ async def test_a_prompt_of_a_server_is_a_command_with_arguments_in_order(tmp_pat
         assert offered == ["[captain]"]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("USR-05")
 async def test_unattended_calls_to_an_agents_own_server_need_a_rule_of_the_person(
     tmp_path: Path,
@@ -276,6 +278,7 @@ async def test_unattended_calls_to_an_agents_own_server_need_a_rule_of_the_perso
     assert (failed.get("c1"), failed.get("c2")) == (False, True)
 
 
+@pytest.mark.slow
 async def test_a_changed_prompt_of_a_server_is_used_and_a_removed_one_is_refused(
     tmp_path: Path,
 ) -> None:

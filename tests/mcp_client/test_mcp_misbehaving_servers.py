@@ -77,6 +77,7 @@ async def test_a_server_that_prints_only_garbage_is_stopped(tmp_path: Path) -> N
         assert "more than 1,000 lines that are not messages" in join_notes(read_events(session))
 
 
+@pytest.mark.slow
 async def test_a_flood_of_output_uses_bounded_memory(tmp_path: Path) -> None:
     """100 MB of notifications before the answer, and a line without end."""
     servers = {"flood": make_rogue_config("flood"), "line": make_rogue_config("line"), **SOUND}

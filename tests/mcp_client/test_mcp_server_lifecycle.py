@@ -271,6 +271,7 @@ async def test_tools_added_later_by_a_server_are_available(tmp_path: Path) -> No
         assert "mcp__growing__late" in session.agent.tools
 
 
+@pytest.mark.slow
 @pytest.mark.spec("USR-23")
 async def test_no_server_outlives_a_lead_that_is_killed(tmp_path: Path) -> None:
     agents = {
@@ -360,6 +361,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_a_missing_extra_is_reported_with_the_command_to_install_it(tmp_path: Path) -> None:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(

@@ -17,6 +17,7 @@ from agent_scripts import call_tool, run_all_turns, script_agents
 pytestmark = pytest.mark.needs("mcp")
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MCP-01")
 async def test_the_server_of_a_plugin_starts_from_its_directory(tmp_path: Path) -> None:
     root, project = tmp_path / "the plugin", tmp_path / "project"

@@ -70,6 +70,7 @@ def run_shoal(cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 async def test_a_client_leads_a_team_with_a_real_member(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,6 +206,7 @@ async def test_a_client_joins_a_team_of_a_live_session(tmp_path: Path) -> None:
             assert "not in the team" in await call("task_list", team="wall")
 
 
+@pytest.mark.slow
 async def test_a_background_run_continues_and_its_result_can_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,6 +228,7 @@ async def test_a_background_run_continues_and_its_result_can_be_read(
             assert (result["state"], result["text"]) == ("done", "The answer is 42.")
 
 
+@pytest.mark.slow
 async def test_a_template_starts_a_whole_team(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = tmp_path / ".claude/teams"
     directory.mkdir(parents=True)
@@ -293,6 +296,7 @@ async def test_wrong_arguments_owners_and_states_are_refused(tmp_path: Path) -> 
         assert [team["name"] for team in listed["teams"]] == ["roof"]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("LIM-11")
 async def test_a_spawn_that_cannot_start_says_why(tmp_path: Path) -> None:
     async with start_mcp_server(tmp_path, "--model", "anthropic:claude-sonnet-4-5") as call:

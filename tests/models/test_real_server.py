@@ -103,6 +103,7 @@ def _wait_until_loaded(address: str) -> None:
             time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_the_real_server_speaks_the_protocol(url: str):
     """Check the behaviour that the tests below rely on, without our adapters."""
     question = {
@@ -201,6 +202,7 @@ WEATHER = ToolSchema(
 )
 
 
+@pytest.mark.slow
 async def test_a_tool_call_is_emulated_by_a_schema(url):
     """The model has no sense, so it is shown what to do: all it ever said in this conversation is calls."""
     messages = [user_message("Get the weather in Paris, Rome, Oslo and Bern, one city after the other.")]
@@ -225,6 +227,7 @@ async def test_a_tool_call_is_emulated_by_a_schema(url):
     assert not known & {call.id for call in reply.message.tool_uses}, "ids are new"
 
 
+@pytest.mark.slow
 async def test_built_in_tools_are_called_in_their_recorded_format(url):
     """Calls of a real model fit the schemas, which the rewritten descriptions are part of."""
     tools = {

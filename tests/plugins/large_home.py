@@ -43,6 +43,8 @@ from shoal.core.events import (
     ToolStarted,
     TurnEnded,
     TurnStarted,
+    WorkflowEnded,
+    WorkflowStarted,
 )
 from shoal.core.ids import LEAD_ID, AgentId, EntryId, RequestId, SessionId
 from shoal.core.names import AgentName, TaskId, TeamName
@@ -185,6 +187,8 @@ def _list_start_events(large: LargeHome, names: list[AgentName]) -> Iterator[Jou
         version="0.1.0",
     )
     yield TurnStarted(agent=LEAD_ID, turn=1, prompt="Convert all modules.")
+    yield WorkflowStarted(agent=LEAD_ID, workflow="w1", name="survey", arguments={})
+    yield WorkflowEnded(agent=LEAD_ID, workflow="w1", status="completed", value="20 modules")
     for name in names:
         yield AgentStarted(
             agent=AgentId(f"{name}@{TEAM}"),

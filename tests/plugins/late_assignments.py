@@ -99,7 +99,7 @@ def _find_in_function(function: _Function, owner: ast.ClassDef | None) -> Iterat
         if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
             for target in _iter_attribute_targets(node):
                 text, parent = ast.unparse(target), target.value
-                is_deep = isinstance(parent, ast.Attribute)
+                is_deep = isinstance(parent, (ast.Attribute, ast.Subscript, ast.Call))
                 name = parent.id if isinstance(parent, ast.Name) and parent.id not in _OWN else ""
                 is_private = bool(name) and target.attr.startswith("_")
                 is_callback = bool(name) and _is_function(node.value, functions)

@@ -97,8 +97,7 @@ def _is_full_run(config: pytest.Config) -> bool:
     selecting = ("keyword", "markexpr", "lf", "stepwise", "deselect", "maxfail", "collectonly")
     if any(config.getoption(name, default=None) for name in selecting):
         return False
-    usual = {(config.rootpath / path).resolve() for path in config.getini("testpaths")}
-    return {(config.invocation_params.dir / arg).resolve() for arg in config.args} == usual
+    return tier_marks.has_usual_paths(config)
 
 
 _rules_key = pytest.StashKey[dict[str, str]]()

@@ -1,4 +1,7 @@
-"""The marks `exhaustive` and `sampled`: what only `make test-all` runs, and has more time for."""
+"""The marks `slow`, `sampled` and `exhaustive`: tests that `make test` leaves to other targets.
+
+CI also runs `make test-slow`: the slow tests and all variations of the sampled ones.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,35 @@ from collections.abc import Iterator
 import pytest
 
 VARIABLE = "TEST_ALL"
+SLOW_VARIABLE = "TEST_SLOW"
 EXHAUSTIVE_SECONDS = 1200
 SKIP_REASON = "only `make test-all` runs these"
+SLOW_REASON = "only `make test-slow` and `make test-all` run these"
 
 
 def is_full_tier() -> bool:
     return bool(os.environ.get(VARIABLE))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in _list_items_beyond_sample(items):
-        item.add_marker(pytest.mark.exhaustive)
+def is_slow_tier() -> bool:
+    return bool(os.environ.get(SLOW_VARIABLE))
+
+
+def has_usual_paths(config: pytest.Config) -> bool:
+    """Return True unless paths or names of tests were given."""
+    usual = {(config.rootpath / path).resolve() for path in config.getini("testpaths")}
+    return {(config.invocation_params.dir / arg).resolve() for arg in config.args} == usual
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not is_slow_tier():
+        for item in _list_items_beyond_sample(items):
+            item.add_marker(pytest.mark.exhaustive)
+    runs_all = has_usual_paths(config) and not config.getoption("keyword")
+    if runs_all and not is_slow_tier() and not is_full_tier():
+        for item in items:
+            if item.get_closest_marker("slow") is not None:
+                item.add_marker(pytest.mark.skip(reason=SLOW_REASON))
     for item in items:
         if item.get_closest_marker("exhaustive") is None:
             continue

@@ -27,6 +27,7 @@ CONTEXTS = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.spec("PRM-05")
 @pytest.mark.parametrize("kind", ["deny", "ask"])
 def test_no_combination_escapes_a_rule_when_permissions_are_skipped(tmp_path: Path, kind: str) -> None:

@@ -337,7 +337,7 @@ def test_no_allow_rule_covers_a_change_of_a_protected_file(tmp_path: Path, rule:
     "command",
     [
         "tool --env-file .env up",
-        "tool --kubeconfig ~/.kube/config x",
+        "tool --kubeconfig .kube/config x",
         "tool --ignore=.git src",
         "tool -o out.xml",
         "tool --cert a.pem --key b.key",

@@ -64,8 +64,16 @@ def test_usual_settings_of_a_repository_do_not_ask(project: Path, text: str) -> 
     assert decide_command(create_engine(project), "git status && git diff && git log") == "allow"
 
 
-def test_a_program_for_remotes_asks_only_if_git_contacts_one(project: Path) -> None:
-    add_settings(project, "[core]\n\tsshCommand = ssh -i key\n")
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "[core]\n\tsshCommand = ssh -i key\n",
+        "[credential]\n\thelper = !touch y\n",
+        "[core]\n\taskPass = ./x\n",
+    ],
+)
+def test_a_program_for_remotes_asks_only_if_git_contacts_one(project: Path, setting: str) -> None:
+    add_settings(project, setting)
     assert decide_command(create_engine(project), "git log") == "allow"
     assert decide_command(create_engine(project), "git remote show origin") == "ask"
 
@@ -148,13 +156,9 @@ def test_git_is_asked_in_a_directory_that_the_same_line_may_make_a_repository(
 @pytest.mark.parametrize(
     ("setting", "command"),
     [("[man]\n\tviewer = x\n[man \"x\"]\n\tcmd = touch y\n", "git help log"),
-     ("[web]\n\tbrowser = x\n[browser \"x\"]\n\tcmd = touch y\n", "git help log"),
-     ("[credential]\n\thelper = !touch y\n", "git remote show origin"),
-     ("[core]\n\taskPass = ./x\n", "git remote show origin")],
+     ("[web]\n\tbrowser = x\n[browser \"x\"]\n\tcmd = touch y\n", "git help log")],
 )  # fmt: skip
-def test_programs_that_show_a_manual_or_ask_for_a_password_count(
-    project: Path, setting: str, command: str
-) -> None:
+def test_programs_that_show_a_manual_count(project: Path, setting: str, command: str) -> None:
     assert decide_command(create_engine(project), command) == "allow"
     add_settings(project, setting)
     assert decide_command(create_engine(project), command) == "ask"

@@ -75,6 +75,7 @@ async def test_a_callback_denies_a_call_changes_its_input_and_adds_context(harne
     assert [path.name for path in harness.project.iterdir()] == ["changed"]
 
 
+@pytest.mark.slow
 async def test_a_callback_that_times_out_blocks_the_call_and_one_that_raises_does_not(
     harness: SdkHarness,
 ) -> None:

@@ -123,6 +123,21 @@ async def test_setting_sources_select_skills_commands_and_instructions(harness: 
             assert (f"{name}s-skill" in run.init["skills"]) is is_loaded
 
 
+@pytest.mark.spec("CMP-117")
+async def test_unknown_skills_are_left_out_with_a_note(harness: SdkHarness) -> None:
+    skill = Path(os.environ["SHOAL_HOME"]) / "skills/tides/SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\nname: tides\ndescription: Read the tides\n---\nGo.\n")
+    lines: list[str] = []
+    async with messages_server(["one", "two"]) as server:
+        some = await harness.run_query(server, "hi", skills=["tides", "tidse"], stderr=lines.append)
+        none = await harness.run_query(server, "hi", skills=["unknown"])
+    assert (some.init["skills"], none.init["skills"]) == (["tides"], [])
+    assert (some.result.result, none.result.result) == ("one", "two")
+    assert "There is no skill named 'tidse'. Did you mean tides?" in "\n".join(lines)
+    assert "shoal.open" not in "\n".join(lines)
+
+
 async def test_sessions_are_resumed_continued_forked_and_named(harness: SdkHarness) -> None:
     name = "6f2b1c9e-8d34-4a5b-9e0f-1a2b3c4d5e6f"
     async with messages_server(lambda body: f"answer {len(body['messages'])}") as server:

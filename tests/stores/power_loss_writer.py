@@ -17,6 +17,7 @@ from typing import Any
 from mail_helpers import make_mail
 from store_helpers import make_member
 
+from shoal.app.mcp.mcp_host import McpOAuthTokenFile
 from shoal.core.agents.subagent_metadata import SubagentMetadata
 from shoal.core.clock import SystemClock
 from shoal.core.events import NoteAdded
@@ -25,14 +26,19 @@ from shoal.core.permissions.questions import AllowAnswer
 from shoal.core.store import Store
 from shoal.core.teams.tasks import TaskDraft, TaskUpdate
 from shoal.core.text.redaction import KEY_SHAPE_REDACTOR
+from shoal.stores.files.file_store import FileStore
+from shoal.stores.files.home.credential_file import store_provider_credentials
+from shoal.stores.files.home.trust_file import ProjectTrustFile
 from shoal.stores.store_choice import open_store
 from shoal.testing.contracts.question_contract import make_question
 from shoal.testing.contracts.session_contract import CWD, FIRST, make_entry
+from shoal.wire.trust_codec import TrustDecision
 
 TEAM = "roof"
 WORKER = AgentId("a1")
 NOTES = ("one", "two", "three")
 MANY_MESSAGES = 400
+TOKEN_FILE = Path("shoal", "tokens", "server.json")
 ACKNOWLEDGEMENT = b"acknowledged: "
 """Start of the lines on standard output; libraries may start programs that write there too."""
 
@@ -149,6 +155,33 @@ async def write_keys(store: Store) -> AsyncIterator[Fact]:
         yield TEAM, store.load_signing_key(TEAM).hex()
 
 
+async def write_trust(store: Store) -> AsyncIterator[Fact]:
+    trust = ProjectTrustFile(get_file_store_home(store))
+    for name in NOTES:
+        decision = TrustDecision(digest=name, trusted=True, at=0)
+        trust.store_trust_decisions(Path(CWD), {name: decision})
+        yield name, name
+
+
+async def write_credentials(store: Store) -> AsyncIterator[Fact]:
+    home = get_file_store_home(store)
+    for name in NOTES:
+        store_provider_credentials(home, name, {"KEY": name})
+        yield name, name
+
+
+async def write_tokens(store: Store) -> AsyncIterator[Fact]:
+    file = McpOAuthTokenFile(get_file_store_home(store) / TOKEN_FILE)
+    for token in ("first token", "second token"):
+        file.write(token.encode())
+        yield "token", token
+
+
+def get_file_store_home(store: Store) -> Path:
+    assert isinstance(store, FileStore)
+    return store.home
+
+
 WRITERS = {
     "transcripts": write_transcripts,
     "journal": write_journal,
@@ -160,6 +193,9 @@ WRITERS = {
     "mail": write_mail,
     "much mail": write_much_mail,
     "keys": write_keys,
+    "trust": write_trust,
+    "credentials": write_credentials,
+    "tokens": write_tokens,
 }
 
 

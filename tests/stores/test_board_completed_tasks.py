@@ -72,6 +72,7 @@ async def test_a_completed_task_uses_few_bytes_in_each_process(home: Path):
             tracemalloc.stop()
 
 
+@pytest.mark.slow
 async def test_tasks_completed_by_others_use_few_bytes(home: Path):
     """Both in a board that waits like a member and in one that only views."""
     async with open_board(home) as board, open_board(home) as waiting, open_board(home) as viewer:

@@ -91,6 +91,7 @@ async def test_the_task_of_a_killed_process_is_pending_again_at_once(home: Path)
     assert list((home / "shoal" / "leases").iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.spec("TSK-09", "USR-25")
 async def test_a_waiter_is_woken_when_the_holder_is_killed(home: Path):
     async with open_board(home) as board:

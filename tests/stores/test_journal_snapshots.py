@@ -206,6 +206,7 @@ def test_a_writer_that_is_killed_leaves_the_old_snapshot(journal: Path) -> None:
     assert not abandoned.exists()
 
 
+@pytest.mark.slow
 def test_one_pass_renews_all_snapshots(journal: Path) -> None:
     load_journal_state(journal, RunViewAgentsState)
     update_journal_snapshots(journal, KINDS)

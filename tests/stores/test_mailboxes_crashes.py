@@ -13,6 +13,7 @@ CRASH_SCRIPT = Path(__file__).with_name("mail_crashes.py")
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.spec("BOX-04", "USR-04", "USR-15")
 def test_a_kill_at_any_disk_change_loses_and_duplicates_no_mail(tmp_path):

@@ -45,6 +45,7 @@ def make_mail(mail_id, text="hello"):
     return MailMessage(id=mail_id, sender=ANN, text=text, timestamp="2026-01-01T00:00:00Z")
 
 
+@pytest.mark.slow
 async def test_a_paused_process_that_lost_its_lease_can_no_longer_write(database, home, helpers):
     with helpers.opened_postgres_store(database, home, lease=1.0) as store:
         board = store.open_board("roof", **helpers.make_services())
@@ -179,6 +180,7 @@ async def read_owner(board, seen, owner):
     return not seen.is_set() and (await board.get("1")).owner == owner
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["stopped", "crashed"])
 async def test_work_goes_on_after_an_outage_and_nothing_is_lost_or_doubled(own_server, home, helpers, how):
     database = own_server.create_empty_database()
@@ -230,6 +232,7 @@ async def test_work_goes_on_after_an_outage_and_nothing_is_lost_or_doubled(own_s
         assert read_entry_ids(session) == ["entry-hello", *(f"entry-{number}" for number in range(60))]
 
 
+@pytest.mark.slow
 async def test_a_waiter_hears_of_mail_after_an_outage(own_server, home, helpers):
     database = own_server.create_empty_database()
     with (
@@ -287,6 +290,7 @@ async def test_a_full_database_is_a_clear_error_and_the_rest_is_left_intact(own_
         assert read_entry_ids(session) == ["entry-hello", "entry-two"]
 
 
+@pytest.mark.slow
 @pytest.mark.needs("pgbouncer")
 @pytest.mark.parametrize("mode", ["session", "transaction", "statement"])
 async def test_a_pooler_is_used_in_session_mode_and_refused_in_others(own_server, home, helpers, mode):

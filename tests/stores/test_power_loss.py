@@ -16,12 +16,15 @@ from pathlib import Path
 
 import pytest
 from disk_model import TRACED_CALLS, DiskModel, read_trace, write_tree
-from power_loss_writer import ACKNOWLEDGEMENT, TEAM, WORKER, make_services
+from power_loss_writer import ACKNOWLEDGEMENT, NOTES, TEAM, TOKEN_FILE, WORKER, make_services
 
+from shoal.app.mcp.mcp_host import McpOAuthTokenFile
 from shoal.core.clock import SystemClock
 from shoal.core.errors import InboxNotFound, ShoalError
 from shoal.core.ids import LEAD_ID
 from shoal.stores.files.file_store import FileStore
+from shoal.stores.files.home.credential_file import load_provider_credentials
+from shoal.stores.files.home.trust_file import ProjectTrustFile
 from shoal.testing.contracts.question_contract import make_question
 from shoal.testing.contracts.session_contract import CWD, FIRST, open_journal, read_entry_ids, read_notes
 
@@ -98,6 +101,21 @@ async def read_keys(store: FileStore, report: Callable[[str], None]) -> Facts:
     return {TEAM: store.load_signing_key(TEAM).hex()}
 
 
+async def read_trust(store: FileStore, report: Callable[[str], None]) -> Facts:
+    trust = ProjectTrustFile(store.home)
+    decisions = {name: trust.get_trust_decision(Path(CWD), name) for name in NOTES}
+    return {name: each.digest for name, each in decisions.items() if each is not None}
+
+
+async def read_credentials(store: FileStore, report: Callable[[str], None]) -> Facts:
+    return {name: variables["KEY"] for name, variables in load_provider_credentials(store.home).items()}
+
+
+async def read_tokens(store: FileStore, report: Callable[[str], None]) -> Facts:
+    return {"token": McpOAuthTokenFile(store.home / TOKEN_FILE).read().decode()}
+
+
+ALWAYS_FLUSHED = ("keys", "trust", "credentials", "tokens")
 READERS = {
     "transcripts": read_transcripts,
     "journal": read_journal,
@@ -108,6 +126,9 @@ READERS = {
     "board": read_board,
     "mail": read_mail,
     "keys": read_keys,
+    "trust": read_trust,
+    "credentials": read_credentials,
+    "tokens": read_tokens,
 }
 
 
@@ -162,10 +183,12 @@ def is_found(found: str | None, acknowledged: str) -> bool:
         "unread": "read",
         "plan": "default",
         "member": "gone",
+        "first token": "second token",
     }
     return found is not None and found in (acknowledged, later.get(acknowledged))
 
 
+@pytest.mark.slow
 @pytest.mark.needs("strace")
 @pytest.mark.spec("TRN-04")
 @pytest.mark.parametrize("kind", READERS)
@@ -179,10 +202,11 @@ async def test_a_power_cut_loses_nothing_that_a_durable_store_acknowledged(kind:
     assert images > 10
 
 
+@pytest.mark.slow
 @pytest.mark.needs("strace")
-@pytest.mark.parametrize("kind", [kind for kind in READERS if kind != "keys"])
+@pytest.mark.parametrize("kind", [kind for kind in READERS if kind not in ALWAYS_FLUSHED])
 async def test_the_model_of_the_disk_loses_what_was_not_flushed(kind: str, tmp_path: Path) -> None:
-    """Otherwise the test above would show nothing. Keys are flushed in every store."""
+    """Otherwise the test above would show nothing. Keys and trust are flushed in every store."""
     home, trace = record_writer(kind, tmp_path, "fast")
     losses = [
         (crash, await find_loss(kind, tree, acknowledged, tmp_path))

@@ -43,7 +43,15 @@ ANN, BOB = AgentName("ann"), AgentName("bob")
 SESSION = SessionId("s-1")
 WORKER = AgentId("a1")
 # Locks, counters of locks and empty directories belong to the machine, not to the run.
-_MACHINE_FILES = ("lock", ".lock", "roster.lock", "roster.staged", "roster.copy", "control.sock")
+_MACHINE_FILES = (
+    "lock",
+    ".lock",
+    "roster.lock",
+    "roster.staged",
+    "roster.copy",
+    "members.staged",
+    "control.sock",
+)
 
 
 def run_store_command(*arguments, home, database):
@@ -193,6 +201,7 @@ async def filled_home(tmp_path):
     return tmp_path / "home"
 
 
+@pytest.mark.slow
 def test_an_export_that_dies_at_any_step_leaves_no_session_and_is_completed_by_the_next(
     filled_home, tmp_path
 ):
@@ -231,6 +240,7 @@ def test_an_export_that_dies_again_and_again_is_completed(filled_home, tmp_path)
     assert read_files(home) == expected
 
 
+@pytest.mark.slow
 def test_an_unfinished_export_is_not_mistaken_for_the_team_of_another_session(filled_home, tmp_path):
     run, home = read_run_files(filled_home, SESSION), tmp_path / "other"
     steps = next(steps for steps in range(500) if has_unfinished_team(home, run, steps))

@@ -191,6 +191,7 @@ WRITER_SCRIPT = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.spec("TRN-01")
 @pytest.mark.spec("TRN-02")
 def test_a_writer_killed_at_any_instant_loses_nothing_it_acknowledged(tmp_path: Path):

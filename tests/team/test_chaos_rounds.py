@@ -40,6 +40,7 @@ def test_nothing_is_lost_duplicated_or_left_over_under_faults() -> None:
     assert "seed 12: kill over agents" in output
 
 
+@pytest.mark.slow
 @pytest.mark.needs("git")
 @pytest.mark.spec("USR-07", "USR-08", "USR-23")
 def test_a_hanging_lead_is_killed_and_resumed() -> None:

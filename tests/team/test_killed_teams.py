@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 # On a loaded machine the restarts take minutes.
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.needs("git")
 @pytest.mark.parametrize(

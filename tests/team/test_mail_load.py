@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.spec("USR-04")
 @pytest.mark.parametrize(

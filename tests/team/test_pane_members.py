@@ -461,6 +461,7 @@ async def test_a_foreign_program_gets_what_a_skill_of_the_lead_takes_away(
     assert denied == ["Bash(rm:*)", "Bash(touch:*)"]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("BCK-03", "TRN-02")
 async def test_a_foreign_program_stays_foreign_when_its_team_is_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmux: TmuxServer

@@ -336,6 +336,7 @@ async def test_a_member_without_restarts_left_is_reported_and_its_tasks_are_rele
     assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead"]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("USR-08")
 async def test_a_stopped_process_is_gone_within_the_grace_and_five_seconds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.spec("USR-08", "LIF-03", "USR-07", "TEAM-07")
 @pytest.mark.parametrize(("backend", "each"), [("in-process", 10), ("process", 2)])

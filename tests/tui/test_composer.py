@@ -54,6 +54,7 @@ async def test_a_prompt_can_have_several_lines(tmp_path: Path) -> None:
         assert recorder.last_prompt.endswith("one\ntwo\nthree\nfour")
 
 
+@pytest.mark.slow
 async def test_up_and_down_recall_earlier_prompts_at_the_edges_of_the_text(tmp_path: Path) -> None:
     recorder = PromptRecorder()
     async with drive_tui(tmp_path, recorder.model) as at:
@@ -149,6 +150,7 @@ async def test_terminal_codes_are_removed_from_pasted_text(tmp_path: Path) -> No
         assert recorder.last_prompt.endswith("line 119")
 
 
+@pytest.mark.slow
 @pytest.mark.spec("USR-18")
 async def test_an_image_named_by_its_path_is_attached(tmp_path: Path) -> None:
     recorder = PromptRecorder()

@@ -66,6 +66,7 @@ async def test_a_prompt_its_calls_and_its_answer_match_the_snapshot(
         assert_matches_snapshot(at.app, SNAPSHOTS / f"answer-{size[0]}x{size[1]}.svg")
 
 
+@pytest.mark.slow
 async def test_an_unfolded_call_shows_its_whole_input_and_output(tmp_path: Path, project: Path) -> None:
     async with drive_tui(tmp_path, script_greeting_edit(project), size=(80, 60)) as at:
         await at.submit_text("let greet return its words")
@@ -99,6 +100,7 @@ async def test_text_is_shown_while_it_streams(tmp_path: Path) -> None:
         await at.wait_until_idle()
 
 
+@pytest.mark.slow
 async def test_the_answer_after_an_interrupted_one_is_below_its_own_prompt(tmp_path: Path) -> None:
     clock = FakeClock()
     model = ScriptedModel([" ".join(["early"] * 40), "late words"], clock=clock, pace=1.0)
@@ -125,6 +127,7 @@ async def test_the_answer_after_an_interrupted_one_is_below_its_own_prompt(tmp_p
         assert "late words" in after
 
 
+@pytest.mark.slow
 async def test_a_resumed_session_shows_the_earlier_conversation(tmp_path: Path, project: Path) -> None:
     async with drive_tui(tmp_path, script_greeting_edit(project)) as at:
         await at.submit_text("let greet return its words")

@@ -104,6 +104,7 @@ def test_the_oldest_of_thousands_of_remarks_are_dropped() -> None:
     assert timeline.items[0].number == 1, "prompts stay"
 
 
+@pytest.mark.slow
 async def test_the_screen_unmounts_distant_blocks_and_loads_them_again(
     tmp_path: Path,
 ) -> None:

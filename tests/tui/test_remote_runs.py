@@ -48,6 +48,7 @@ async def attach_to_run(root: Path, run: RunHandle) -> AsyncIterator[TuiDriver]:
             await client_task
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SRF-01", "USR-26")
 async def test_an_attached_screen_shows_steers_and_answers_a_run_of_another_process(tmp_path: Path) -> None:
     gate = ToolGate()

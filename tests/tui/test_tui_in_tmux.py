@@ -52,6 +52,7 @@ class TmuxTerminal:
         return self.tmux("display-message", "-p", "-t", PANE, "#{alternate_on}") == "1"
 
 
+@pytest.mark.slow
 async def test_a_whole_session_works_and_restores_the_terminal(tmux: TmuxServer, tmp_path: Path) -> None:
     steps: list[dict[str, Any]] = [
         {"text": "one two three " * 30 + "the **end**"},
@@ -96,6 +97,7 @@ async def test_a_whole_session_works_and_restores_the_terminal(tmux: TmuxServer,
     assert after == before, "the terminal's own settings"
 
 
+@pytest.mark.slow
 async def test_clear_starts_a_new_session_and_resume_returns_to_an_old_one(
     tmux: TmuxServer, tmp_path: Path
 ) -> None:

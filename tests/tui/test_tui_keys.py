@@ -68,6 +68,7 @@ async def test_unsent_input_is_put_back_before_a_half_typed_line(tmp_path: Path)
         assert at.app.composer.text == "mind the paint\nand then"
 
 
+@pytest.mark.slow
 async def test_ctrl_c_at_a_confirmation_cancels_the_command(tmp_path: Path) -> None:
     written = tmp_path / "project" / "a"
     call = call_tool("Write", "w", file_path=str(written), content="x")
@@ -115,6 +116,7 @@ async def test_input_typed_during_a_call_reaches_the_agent_after_it(tmp_path: Pa
         await at.wait_for_text("heard: mind the paint", "› mind the paint")
 
 
+@pytest.mark.slow
 @pytest.mark.spec("USR-05")
 async def test_a_question_opens_by_itself_and_is_answered_there(tmp_path: Path) -> None:
     model = ScriptedModel([[call_tool("Bash", "b", command="touch made")], "made it"])
@@ -126,6 +128,7 @@ async def test_a_question_opens_by_itself_and_is_answered_there(tmp_path: Path) 
         assert (tmp_path / "project" / "made").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("QUE-06")
 @pytest.mark.parametrize("panel", [False, True])
 @pytest.mark.parametrize("key", ["y", "escape"])
@@ -160,6 +163,7 @@ async def test_notifications_wait_until_a_question_is_answered_or_closed(
         await at.wait_until(lambda: at.session.turn > 1, "the turn that was held up")
 
 
+@pytest.mark.slow
 async def test_a_question_does_not_open_over_a_half_typed_line(tmp_path: Path) -> None:
     gate = ToolGate()
     model = ScriptedModel(
@@ -182,6 +186,7 @@ async def test_a_question_does_not_open_over_a_half_typed_line(tmp_path: Path) -
         assert at.app.composer.text == "half a line"
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SRF-01", "RUN-03")
 @pytest.mark.parametrize("columns", [80, 120])
 async def test_an_agent_can_be_viewed_and_messaged(tmp_path: Path, columns: int) -> None:

@@ -53,6 +53,7 @@ class StreamingModel:
         await self._script.aclose()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("USR-26", "SRF-01")
 async def test_typing_stays_fast_while_fifty_agents_stream(tmp_path: Path) -> None:
     model = StreamingModel()
@@ -78,6 +79,7 @@ async def test_typing_stays_fast_while_fifty_agents_stream(tmp_path: Path) -> No
         await at.wait_until(lambda: not at.session.has_working_agents, "the end of the agents")
 
 
+@pytest.mark.slow
 async def test_a_long_conversation_mounts_few_blocks_and_loads_earlier_ones_on_demand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

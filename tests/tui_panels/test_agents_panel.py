@@ -109,6 +109,7 @@ async def test_a_hundred_agents_can_be_reached_on_a_small_terminal(controller: E
         assert "● lead" in render_text(pilot.app)
 
 
+@pytest.mark.slow
 async def test_only_changed_visible_rows_are_drawn_at_most_ten_times_a_second(
     controller: EndedRunController,
 ) -> None:

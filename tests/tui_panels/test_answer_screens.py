@@ -123,6 +123,7 @@ async def test_questions_match_their_snapshots(
         assert_matches_snapshot(app, snapshots / f"question-{name}-{size[0]}x{size[1]}.svg")
 
 
+@pytest.mark.slow
 @pytest.mark.spec("USR-05", "USR-27")
 async def test_a_call_is_allowed_edited_or_denied(tmp_path: Path) -> None:
     cases: Cases = [
@@ -154,6 +155,7 @@ async def test_remembering_is_offered_only_with_a_suggestion(tmp_path: Path) -> 
     await assert_answers(tmp_path, bare, [(["s", "p", "x", "y"], AllowAnswer())])
 
 
+@pytest.mark.slow
 async def test_an_invalid_input_is_rejected_with_the_reason(tmp_path: Path) -> None:
     write = write_call({"content": "a", "mode": 1})
     controller, app = (
@@ -175,6 +177,7 @@ def test_a_very_long_input_is_shown_whole() -> None:
     assert shown == [f"a: {'x' * 9_000}", "b:", *["  y"] * 5_000]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tool", "given"),
     [
@@ -213,6 +216,7 @@ def test_a_typed_input_is_checked(text: str, message: str) -> None:
         parse_edited_tool_input(text, {"content": "a"})
 
 
+@pytest.mark.slow
 @pytest.mark.spec("USR-05")
 async def test_choices_are_answered_one_after_another(tmp_path: Path) -> None:
     cases: Cases = [
@@ -227,6 +231,7 @@ async def test_choices_are_answered_one_after_another(tmp_path: Path) -> None:
     await assert_answers(tmp_path, CHOICE_QUESTION, cases)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("USR-26")
 async def test_a_plan_is_approved_in_a_mode_or_rejected(tmp_path: Path) -> None:
     cases: Cases = [

@@ -131,6 +131,7 @@ async def list_tasks(name: str, home: Path) -> dict[TaskId, Task]:
         await store.aclose()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("USR-18")
 async def test_a_new_task_is_added_with_its_blockers_and_shown(tmp_path: Path) -> None:
     async with (

@@ -66,6 +66,7 @@ async def test_an_exported_command_is_shown_as_it_was_typed(tmp_path: Path) -> N
     assert "command-name" not in str(data)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("USR-18")
 @pytest.mark.needs("chromium", "playwright")
 async def test_a_browser_shows_an_exported_file_without_requests(

@@ -79,6 +79,7 @@ async def test_a_run_that_cannot_be_followed_reports_the_reason() -> None:
         assert (await web.get_json("/questions")) == []
 
 
+@pytest.mark.slow
 async def test_a_page_that_does_not_read_delays_no_other_page() -> None:
     _, journal = create_run()
     lock = SessionLock(get_home(), SESSION)

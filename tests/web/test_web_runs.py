@@ -197,6 +197,7 @@ async def test_a_page_that_missed_a_crash_shows_the_lost_agent() -> None:
     assert page.map_agent_states()["ann"] == "gone"
 
 
+@pytest.mark.slow
 async def test_all_pages_of_a_run_share_one_run_view(tmp_path: Path) -> None:
     session = "11111111-1111-4111-8111-111111111111"
     run = write_run(session, *make_start_events(session))

@@ -60,6 +60,7 @@ def test_the_arguments_are_the_documented_ones() -> None:
 texts = st.text(min_size=1).filter(lambda text: text.isprintable())
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(["alice", "a-1", "B_2"]),
     st.none() | texts,

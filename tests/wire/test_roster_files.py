@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -135,6 +136,18 @@ def test_unchanged_members_stay_identical_byte_for_byte():
     found = file.encode_changed_roster(replace(file.team, members=(replace(ann, is_active=True), bob)))
     assert b'"joinedAt": 1.50e3' in found
     assert json.loads(found)["members"][0]["isActive"] is True
+
+
+@pytest.mark.parametrize("members", [[], [LEAD], [LEAD, TEAMMATE, {"name": "cid", "x": {"members": [0]}}]])
+def test_a_rewritten_roster_is_indented_as_if_it_were_formatted_whole(members):
+    config = {"first": [], **CONFIG, "members": members, "last": {"members": [0], "none": None}}
+    file = parse_content(config)
+    file = file.replace_roster(replace(file.team, members=file.team.members[::-1]))
+    added = replace(file.team, members=(*file.team.members, parse_content(CONFIG).team.members[1]))
+    for changed in (file, file.replace_roster(added)):
+        assert changed.content == msgspec.json.format(changed.content, indent=2) + b"\n"
+        assert list(json.loads(changed.content)) == list(config)
+    assert json.loads(file.content) == {**config, "members": members[::-1]}
 
 
 def test_the_late_form_is_read_and_its_fields_are_kept():

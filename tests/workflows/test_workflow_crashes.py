@@ -133,6 +133,7 @@ def run_and_kill(directory: Path, *, count: int, kills: int, seed: int) -> None:
     assert sum(calls.values()) <= 2 * count + killed * 8
 
 
+@pytest.mark.slow
 @pytest.mark.spec("WFL-02")
 def test_a_killed_workflow_continues_without_repeating_a_step(tmp_path: Path) -> None:
     run_and_kill(tmp_path, count=12, kills=3, seed=1)

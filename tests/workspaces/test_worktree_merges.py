@@ -119,6 +119,7 @@ async def test_a_merge_does_not_overwrite_local_changes(repository: GitRepositor
         await worktrees.merge_worktree(worktree.name)
 
 
+@pytest.mark.slow
 async def test_concurrent_merges_run_one_after_the_other(repository: GitRepository) -> None:
     worktrees = repository.open_worktrees()
     made = [

@@ -77,6 +77,7 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.spec("USR-06")
 async def test_two_processes_create_fifty_worktrees_without_a_lock_error(repository: GitRepository) -> None:
     processes = [
@@ -298,6 +299,7 @@ async def test_a_directory_that_cannot_have_a_worktree_is_refused_with_the_reaso
     assert "Worktrees need git" in await get_refusal(repository.top)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("every", "least"), [(16, 2), pytest.param(2, 20, marks=pytest.mark.exhaustive)])
 async def test_a_crash_at_any_step_loses_no_work_and_the_next_reap_cleans_up(
     tmp_path: Path, every: int, least: int

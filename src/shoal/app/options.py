@@ -11,7 +11,6 @@ from msgspec import Struct
 from shoal.core.budgets.shared_budget import SharedBudget
 from shoal.core.clock import Clock, SystemClock
 from shoal.core.conversation.tools import Tool
-from shoal.core.extensions.mcp_servers import McpServerStatus
 from shoal.core.output_type import OutputType
 from shoal.core.permissions.permission_changes import RequestedPermissionMode
 from shoal.core.permissions.questions import Answer, Question
@@ -22,6 +21,7 @@ from shoal.wire.settings_codec import TeammateMode
 if TYPE_CHECKING:
     from shoal.team.channel.lead_channel import LeadChannel
     from shoal.team.members.member_host import TeamMembership
+    from shoal.tools.relayed_mcp import RelayedMcpServer
 
 QuestionHandler: TypeAlias = Callable[[Question], Answer | Awaitable[Answer | None] | None]
 """Answers a question, maybe later. Without an answer the question is denied, unless a person can answer."""
@@ -76,8 +76,8 @@ class Options(Struct, frozen=True, kw_only=True):
     """MCP servers for this session in the format of `.mcp.json`: JSON, the path of a file, or a mapping."""
     strict_mcp_config: bool = False
     """True to use only those, and ignore settings and `.mcp.json`."""
-    relayed_servers: Sequence[McpServerStatus] = ()
-    """MCP servers of the program that drives the session; their tools are in `tools`."""
+    relayed_servers: Sequence[RelayedMcpServer] = ()
+    """MCP servers of the program that drives the session."""
     channels: Sequence[str] = ()
     """MCP servers that may push messages to the lead, as `server:NAME`, in addition to those of settings."""
     tools: Sequence[Tool] = ()

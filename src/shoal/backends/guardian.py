@@ -345,15 +345,71 @@ def read_boot_id() -> str:
 
 def kill_process_trees(leaders: list[int]) -> None:
     """Kill processes, their groups and all their descendants."""
+    if not leaders:
+        return
     stopped: set[int] = set()
-    found = set(leaders)
+    families = read_process_tree()
+    found = {*leaders, *(pid for leader in leaders for pid in collect_descendant_pids(leader, families))}
+    backup = BackupKiller([-leader for leader in leaders])
     # Stop first, then list again: a process that forks after it was listed would leave an orphan.
     while found - stopped:
+        backup.add_targets(found - stopped)
         send_signals(signal.SIGSTOP, groups=leaders, pids=list(found - stopped))
         stopped |= found
         families = read_process_tree()
         found = {pid for leader in leaders for pid in collect_descendant_pids(leader, families)}
     send_signals(signal.SIGKILL, groups=leaders, pids=list(stopped))
+    backup.finish()
+
+
+BACKUP_SCRIPT = """
+while read -r target; do set -- "$@" "$target"; done
+for target; do kill -s KILL -- "$target"; done 2>/dev/null
+"""
+
+
+class BackupKiller:
+    """Shell that kills the targets if this process is killed first: stopped processes would stay forever.
+
+    Each target is passed on before it is stopped. Negative targets are process groups.
+    """
+
+    def __init__(self, targets: list[int]) -> None:
+        read_end, self._write_end = os.pipe()
+        self._pid = 0
+        try:
+            self._pid = os.posix_spawn(
+                "/bin/sh",
+                ["sh", "-c", BACKUP_SCRIPT, "shoal:backup-killer"],
+                {},
+                file_actions=[(os.POSIX_SPAWN_DUP2, read_end, 0)],
+                setsid=True,
+                setsigmask=(),
+                setsigdef=RESTORED_SIGNALS,
+            )
+        except OSError:
+            pass  # out of processes or memory: killing the targets is all the more important
+        finally:
+            os.close(read_end)
+        self.add_targets(targets)
+
+    def add_targets(self, targets: list[int] | set[int]) -> None:
+        if self._pid:
+            try:  # noqa: SIM105 - contextlib is slow to import
+                os.write(self._write_end, b"".join([b"%d\n" % target for target in targets]))
+            except OSError:
+                pass  # somebody killed the shell
+
+    def finish(self) -> None:
+        """End the shell; the targets are killed."""
+        if self._pid:
+            # Before the end of its input, which would make it kill the targets: their pids may be reused.
+            try_send_signal(os.kill, self._pid, signal.SIGKILL)
+            try:  # noqa: SIM105 - contextlib is slow to import
+                os.waitpid(self._pid, 0)
+            except ChildProcessError:
+                pass  # somebody else reaped it
+        os.close(self._write_end)
 
 
 def spawn_program(argv: list[str], cwd: str, env: dict[str, str], fds: list[int]) -> int:

@@ -9,8 +9,8 @@ import asyncio
 import hmac
 import secrets
 import socket
-from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -18,6 +18,7 @@ from shoal.backends.backend_texts import format_backend_notice
 from shoal.backends.socket_channel import SocketChannel
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
+from shoal.core.task_groups import BackgroundTasks
 
 if TYPE_CHECKING:
     import ssl
@@ -89,7 +90,7 @@ class MemberListener:
         self._clock = clock
         self._expected: dict[bytes, tuple[bytes, asyncio.Future[SocketChannel]]] = {}
         self._socket: socket.socket | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
 
     def open(self) -> None:
         """Start to listen on a free port. Raises `ProcessError`."""
@@ -104,7 +105,7 @@ class MemberListener:
             ) from error
         listener.setblocking(False)  # noqa: FBT003
         self._socket = listener
-        self._start_task(self._accept_connections(listener))
+        self._tasks.start(self._accept_connections(listener))
 
     def expect_connection(self) -> tuple[LeadAddress, asyncio.Future[SocketChannel]]:
         """Return an address for one process, and the future of its connection."""
@@ -124,9 +125,7 @@ class MemberListener:
         return address, connection
 
     async def aclose(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.aclose()
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -138,7 +137,7 @@ class MemberListener:
         while True:
             connection, _ = await loop.sock_accept(listener)
             connection.setblocking(False)  # noqa: FBT003
-            self._start_task(self._admit_connection(connection))
+            self._tasks.start(self._admit_connection(connection))
 
     async def _admit_connection(self, connection: socket.socket) -> None:
         """Pass an expected connection on; close any other without an answer."""
@@ -171,11 +170,6 @@ class MemberListener:
             return None
         await loop.sock_sendall(connection, _sign(secret, b"lead", nonce, peer_nonce))
         return expected
-
-    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 async def connect_to_lead(address: LeadAddress, clock: Clock, tls: TlsFiles | None = None) -> SocketChannel:

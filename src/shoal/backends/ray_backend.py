@@ -10,7 +10,7 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from shoal.core.agents.subagents import ResourceRequest
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError, WorktreeError
 from shoal.core.ports import ChildProcessHandle, ProcessLauncher, ProcessLaunchSpec
+from shoal.core.task_groups import BackgroundTasks, open_task_group
 from shoal.core.teams.member_backends import (
     MemberFiles,
     MemberProcess,
@@ -200,7 +201,7 @@ class RayBackend:
         """Without `files`, teammates use the same path on all machines."""
         self._files = files
         self._report = report
-        self._order_tasks: set[asyncio.Task[None]] = set()
+        self._order_tasks = BackgroundTasks()
         self._settings = settings
         self._processes = processes
         self._clock = clock
@@ -270,7 +271,7 @@ class RayBackend:
             orders.cancel()
             member.cancel()
         if self._files is not None:
-            self._start_order_task(self._store_checkpoints(placement.orders, self._files, launch))
+            self._order_tasks.start(self._store_checkpoints(placement.orders, self._files, launch))
         return RayMemberProcess(placement, channel, hello)
 
     async def _send_project(self, orders: SocketChannel, launch: MemberProcessLaunchSpec) -> None:
@@ -298,11 +299,6 @@ class RayBackend:
                 self._report(f"The work of {launch.launch_args.name} could not be stored: {error}")
             orders.send(b'{"stored":true}')
 
-    def _start_order_task(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._order_tasks.add(task)
-        task.add_done_callback(self._order_tasks.discard)
-
     def is_process_alive(self, process: MemberProcess) -> bool:
         return isinstance(process, RayMemberProcess) and process.is_alive
 
@@ -312,9 +308,7 @@ class RayBackend:
 
     async def aclose(self) -> None:
         self._closed = True
-        for task in self._order_tasks:
-            task.cancel()
-        await asyncio.gather(*self._order_tasks, return_exceptions=True)
+        await self._order_tasks.aclose()
         async with self._starting:
             if self._driver is not None:
                 for placement in list(self._driver.placements.values()):
@@ -335,10 +329,9 @@ class RayBackend:
     async def _wait_for_connection(
         self, connection: asyncio.Future[SocketChannel], placement: _Placement
     ) -> SocketChannel:
-        ended = asyncio.ensure_future(placement.ended.wait())
-        try:
+        async with open_task_group() as tasks:
+            ended = tasks.create_task(placement.ended.wait())
             await asyncio.wait((connection, ended), return_when=asyncio.FIRST_COMPLETED)
-        finally:
             ended.cancel()
         if connection.done() and not connection.cancelled():
             return connection.result()

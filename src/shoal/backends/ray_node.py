@@ -19,6 +19,7 @@ from shoal.backends.ray_settings import RAY_ENVIRONMENT
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
 from shoal.core.ports import ChildProcessHandle, ProcessLauncher, ProcessLaunchSpec
+from shoal.core.task_groups import open_task_group
 
 DEFAULT_PORT = 6379
 START_TIMEOUT = 60.0
@@ -92,15 +93,14 @@ class RayNode:
             raise
 
     async def _wait_until_started(self) -> None:
-        ended = asyncio.ensure_future(self.wait())
-        try:
+        async with open_task_group() as tasks:
+            ended = tasks.create_task(self.wait())
             while b"Ray runtime started" not in self._output.read_bytes():
                 await asyncio.wait((ended,), timeout=0.1)
                 if ended.done():
                     raise ProcessError(
                         format_backend_notice("ray_not_started", output=self.read_last_output())
                     )
-        finally:
             ended.cancel()
 
     async def wait(self) -> int:
@@ -187,14 +187,14 @@ class RayNodeKeeper:
 
     async def _wait_until_left(self, node: RayNode, cluster_id: str) -> str:
         assert self._spec.address is not None
-        ended = asyncio.ensure_future(node.wait())
-        replaced = asyncio.ensure_future(self._wait_for_other_head(self._spec.address, cluster_id))
-        try:
+        async with open_task_group() as tasks:
+            ended = tasks.create_task(node.wait())
+            replaced = tasks.create_task(self._wait_for_other_head(self._spec.address, cluster_id))
             await asyncio.wait((ended, replaced), return_when=asyncio.FIRST_COMPLETED)
-        finally:
+            has_ended = ended.done()
             ended.cancel()
             replaced.cancel()
-        return "The head was replaced." if not ended.done() else "Ray's processes on this machine have ended."
+        return "Ray's processes on this machine have ended." if has_ended else "The head was replaced."
 
     async def _wait_for_other_head(self, address: str, cluster_id: str) -> None:
         """Wait until another head answers. Until then, this machine's processes continue without one."""

@@ -44,20 +44,49 @@ class Clock(Protocol):
 
 
 class _EventLoopDeadline:
-    __slots__ = ("_timeout",)
+    """Deadline whose timer is not moved when it is extended: if it fires too early, it is set again.
+
+    A member's deadline is extended several times in each turn, and a new timer costs more than the rest.
+    """
+
+    __slots__ = ("_seconds", "_timeout", "_timer", "_when")
 
     def __init__(self, seconds: float) -> None:
-        self._timeout = asyncio.timeout(seconds)
+        self._seconds = seconds
+        self._when = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timeout = asyncio.timeout(None)
 
     async def __aenter__(self) -> _EventLoopDeadline:
         await self._timeout.__aenter__()
+        self.extend(self._seconds)
         return self
 
     async def __aexit__(self, *exc: Any) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         await self._timeout.__aexit__(*exc)
 
     def extend(self, seconds: float) -> None:
-        self._timeout.reschedule(asyncio.get_running_loop().time() + seconds)
+        loop = asyncio.get_running_loop()
+        self._when = loop.time() + seconds
+        if self._timer is not None:
+            if self._timer.when() <= self._when:
+                return
+            self._timer.cancel()
+            self._timer = None
+        if seconds <= 0:
+            self._timeout.reschedule(self._when)
+        elif self._when < float("inf"):
+            self._timer = loop.call_at(self._when, self._on_timer)
+
+    def _on_timer(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._when > loop.time():
+            self._timer = None if self._when == float("inf") else loop.call_at(self._when, self._on_timer)
+        else:
+            self._timer = None
+            self._timeout.reschedule(self._when)
 
 
 class SystemClock:

@@ -459,6 +459,8 @@ class PermissionModeChanged(JournaledEvent, frozen=True, tag="mode_changed"):
     """The permission mode of the agent changed."""
 
     mode: str
+    model: str = ""
+    """Model for the next request, which may depend on the mode; empty if unknown."""
 
 
 class BudgetThresholdReached(JournaledEvent, frozen=True, tag="budget_warned"):

@@ -71,6 +71,8 @@ def parse_teammate_name(text: str) -> AgentName:
 
 def fold_name(text: str) -> str:
     """Return the form in which names that a reader or a file system confuses are equal."""
+    if text.isascii():
+        return text.lower()
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
 
 

@@ -28,9 +28,14 @@ class OutputType(Generic[OutputT]):
     Raises `TypeError` if the type has no JSON Schema.
     """
 
-    def __init__(self, python_type: type[OutputT]) -> None:
+    def __init__(self, python_type: type[OutputT], schema: dict[str, Any] | None = None) -> None:
+        """With `schema`, the answer fits it, and no schema of the type is built."""
         self.python_type = python_type
         self._adapter: Any = None
+        self.schema: dict[str, Any] = self._build_schema() if schema is None else schema
+
+    def _build_schema(self) -> dict[str, Any]:
+        python_type = self.python_type
         try:
             if uses_pydantic(python_type):
                 self._adapter = sys.modules["pydantic"].TypeAdapter(python_type)
@@ -43,14 +48,12 @@ class OutputType(Generic[OutputT]):
                 f"{describe_schema_error(error)}. Use a pydantic model, a dataclass, a TypedDict, a msgspec "
                 "Struct, or a list of those."
             ) from error
-        self.schema: dict[str, Any] = _inline_top_reference(schema)
+        return _inline_top_reference(schema)
 
     @classmethod
     def from_schema(cls, schema: dict[str, Any]) -> OutputType[Any]:
         """Return the type of JSON values that fit a JSON Schema."""
-        output: OutputType[Any] = cls.__new__(cls)
-        output.python_type, output._adapter, output.schema = Any, None, schema
-        return output
+        return cls(Any, schema)  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
         return f"<output type {_describe_type(self.python_type)}>"

@@ -1,11 +1,14 @@
-"""Helpers for task groups that live as long as an object."""
+"""Task groups that raise an error as it was, and tasks that live as long as an object."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 async def exit_task_group_without_wrapping(
@@ -35,6 +38,37 @@ async def exit_task_group_unwrapping_one_error(
         if len(raised.exceptions) > 1:
             raise
         raise raised.exceptions[0] from None
+
+
+@asynccontextmanager
+async def open_task_group() -> AsyncIterator[asyncio.TaskGroup]:
+    """Open a task group that raises a single error as it was, not in an exception group."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            yield group
+    except BaseExceptionGroup as raised:
+        if len(raised.exceptions) > 1:
+            raise
+        raise raised.exceptions[0] from None
+
+
+class BackgroundTasks:
+    """Tasks of an object that is opened in one task and closed in another, which a task group cannot be."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def aclose(self) -> None:
+        """Cancel the tasks and wait for their end."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
 async def race_coroutines(group: asyncio.TaskGroup, *awaited: Coroutine[Any, Any, None]) -> None:

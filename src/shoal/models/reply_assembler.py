@@ -26,6 +26,14 @@ class ReplyAssembler(ABC):
             what = f"an invalid event: {str(event)[:200]}"
             raise self._target.build_parse_error(what, error) from error
 
+    def mark_done(self) -> None:
+        self.done = True
+
+    def take_deltas(self) -> list[StreamDelta]:
+        """Return what can be streamed, each delta once."""
+        deltas, self.deltas = self.deltas, []
+        return deltas
+
     def is_complete_without_end_mark(self) -> bool:
         """Return True if the reply is complete although no more events will come."""
         return self.done

@@ -105,15 +105,14 @@ class ReplyStreamReader:
             return self._assembler.is_complete_without_end_mark()
         for data in self._parse_sse_events(chunk):
             if data == b"[DONE]":
-                self._assembler.done = True
+                self._assembler.mark_done()
             elif (event := _try_decode_json(data)) is not None:
                 self._event_count += not (isinstance(event, dict) and event.get("type") in _KEEP_ALIVE_TYPES)
                 self._assembler.add_stream_event(event)
             if self._assembler.done:
                 break
         if self._assembler.deltas:
-            deltas, self._assembler.deltas = self._assembler.deltas, []
-            for delta in merge_stream_deltas(deltas):
+            for delta in merge_stream_deltas(self._assembler.take_deltas()):
                 await self._on_delta(delta)
         return self._assembler.done
 

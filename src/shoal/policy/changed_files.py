@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -160,6 +161,28 @@ _MAKING_MODULES = frozenset(
     | {"trace", "gzip", "sqlite3", "ensurepip", "lib2to3"}
 )
 """Modules of Python that write the files that their arguments name."""
+_SYSTEM_WRITERS = frozenset(
+    """
+    useradd userdel usermod groupadd groupdel groupmod adduser deluser addgroup delgroup passwd chpasswd
+    chage chfn chsh gpasswd newusers vipw vigr pwconv pwunconv grpconv visudo update-alternatives
+    alternatives update-rc.d update-ca-certificates update-locale locale-gen dpkg-reconfigure dpkg-divert
+    dpkg-statoverride dpkg apt apt-get aptitude apt-mark apt-key add-apt-repository yum dnf rpm zypper apk
+    pacman snap flatpak emerge port brew hostnamectl timedatectl localectl systemctl loginctl service
+    chkconfig rc-update initctl launchctl crontab at batch anacron hwclock sysctl modprobe insmod rmmod
+    depmod ldconfig mount umount fusermount fusermount3 swapon swapoff mkfs fdisk parted losetup cryptsetup
+    lvm nmcli netplan ip ifconfig route iptables nft ufw firewall-cmd resolvectl resolvconf hostname
+    domainname setenforce semanage setsebool restorecon authconfig realm certbot debconf-set-selections
+    ssh-keygen ssh-copy-id installer defaults softwareupdate nix-env guix mandb updatedb systemd-sysusers
+    systemd-tmpfiles systemd-machine-id-setup
+    """.split()  # noqa: SIM905 - easier to read and extend as one text
+)
+"""Programs that change files of the system which their words do not name."""
+_SYSTEM_PROGRAM_DIRECTORIES = ("/usr/sbin", "/sbin", "/usr/local/sbin")
+_BUILD_TOOLS = frozenset(
+    {"make", "gmake", "ninja", "meson", "cmake", "scons", "waf", "just", "task", "b2", "bazel"}
+)
+_INSTALL_WORD = re.compile(r"(?:un)?install(?:[-_.].*)?|--install", re.IGNORECASE)
+_MOUNTS = frozenset({"mount", "umount", "fusermount", "fusermount3", "pivot_root", "bindfs", "mount.fuse"})
 _PATH_PART = re.compile(r"[\w./~@%+*?-]+")
 
 
@@ -294,6 +317,35 @@ def _unpacks_with_module(words: Sequence[str | None]) -> bool:
     return is_archive and any(word is None or word.startswith(("-e", "--e")) for word in words[2:])
 
 
+def changes_system_files(part: SimpleShellCommand) -> bool:
+    """Return True for a program that manages the system: it may change files outside the project unnamed."""
+    words = part.words or part.argv or ()
+    name = get_program_name(words) if words else ""
+    if not name or part.read_only:
+        return False
+    if name in _SYSTEM_WRITERS or name.startswith(("mkfs.", "mount.")):
+        return True
+    if name in _BUILD_TOOLS:
+        return any(word is None or _INSTALL_WORD.fullmatch(word) for word in words[1:])
+    return _is_system_program(name)
+
+
+def _is_system_program(name: str) -> bool:
+    """Return True if the program is installed where programs for administrators are."""
+    return any(
+        os.path.lexists(f"{directory}/{name}")
+        for directory in _SYSTEM_PROGRAM_DIRECTORIES
+        # Some systems have one directory for all programs.
+        if os.path.realpath(directory) not in ("/usr/bin", "/bin")
+    )
+
+
+def mounts_files(part: SimpleShellCommand) -> bool:
+    """Return True for a command after which a path may mean another file."""
+    words = part.words or part.argv or ()
+    return bool(words) and not part.read_only and get_program_name(words) in _MOUNTS
+
+
 def changes_git_tree(part: SimpleShellCommand) -> bool:
     """Return True if a git command may change any tracked file."""
     words = part.words or part.argv or ()
@@ -304,7 +356,7 @@ def has_unknown_target(part: SimpleShellCommand) -> bool:
     """Return True if a command changes files whose names are known only at run time."""
     words = part.words or part.argv or ()
     name = get_program_name(words) if words else ""
-    if words and words[0] is None:
+    if (words and words[0] is None) or mounts_files(part):
         return True
     if name in ("fd", "fdfind") and any(word and word.startswith(("-x", "-X", "--exec")) for word in words):
         return True

@@ -34,6 +34,9 @@ _HARMLESS_NPM_SETTING = re.compile(
     r"|strict-(?:peer-dep[a-z]*|ssl)|tag(?:-version-prefix)?|unicode|update-notifier|workspaces(?:-update)?"
 )
 """Settings that name no program and no place to write to."""
+_RUST_PROXIES = frozenset({"cargo", "rustc"})
+"""Programs that rustup installs; it runs those of the toolchain that a file names."""
+_TOOLCHAIN_FILES = ("rust-toolchain", "rust-toolchain.toml")
 _MAX_SETTINGS_BYTES = 100_000
 
 
@@ -46,6 +49,8 @@ def get_checkout_judge(words: tuple[str | None, ...]) -> CheckoutJudge | None:
         return _judge_git
     if name == "npm":
         return _judge_npm
+    if name in _RUST_PROXIES:
+        return _judge_rust
     return _judge_json_tool if words[1:3] == ("-m", "json.tool") else None
 
 
@@ -110,6 +115,22 @@ def _judge_npm(part: SimpleShellCommand, resolve: ResolvePath, root: str) -> str
             return str(error)
         if found := _find_npm_setting(real, root):
             return format_policy_notice("npm_would_use", setting=found)
+    return None
+
+
+def _judge_rust(part: SimpleShellCommand, resolve: ResolvePath, root: str) -> str | None:
+    """Return why cargo and rustc need approval: a file names the toolchain, which may be in the project."""
+    if not part.read_only:
+        return None
+    for place in part.places:
+        try:
+            real, _ = resolve(place or ".")
+        except WorkspaceError as error:
+            return str(error)
+        for directory in (Path(real), *Path(real).parents):
+            for name in _TOOLCHAIN_FILES:
+                if os.path.lexists(directory / name):
+                    return format_policy_notice("toolchain_file", path=escape_filename(str(directory / name)))
     return None
 
 

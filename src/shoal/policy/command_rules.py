@@ -20,7 +20,6 @@ from shoal.policy.shell.known_commands import (
     LISTING_FLAGS,
     OPEN_SUBCOMMANDS,
     OPEN_WRAPPERS,
-    PROJECT_FLAGS,
     READER_OUTPUT_FLAGS,
 )
 
@@ -127,7 +126,7 @@ class ShellCommandRule:
             return not LISTING_FLAGS[name].issuperset(words[1:])
         if name in ("make", "gmake") and any(map(_MAKE_CODE.match, words[1:])):
             return not any(map(_MAKE_CODE.match, self._words))
-        if _names_other_project(name, words, self._words) or _names_reader_output(name, words, self._words):
+        if _names_reader_output(name, words, self._words):
             return True
         named = OPEN_SUBCOMMANDS.get(name)
         if named is not None and any(word in named and word not in self._words for word in words[1:]):
@@ -488,21 +487,3 @@ def _names_reader_output(name: str, words: Sequence[str], rule_words: Sequence[s
     return any(is_flag_word(word, flags) for word in words[1:]) and not any(
         is_flag_word(word, flags) for word in rule_words[1:]
     )
-
-
-def _names_other_project(name: str, words: Sequence[str], rule_words: Sequence[str]) -> bool:
-    """Return True if a flag may lead to another project, and the rule does not name the directory."""
-    flags = PROJECT_FLAGS.get(name)
-    if flags is None:
-        return False
-    for index, word in enumerate(words[1:], 1):
-        if word == "--":
-            return False
-        if not is_flag_word(word, flags):
-            continue
-        value = word.partition("=")[2] or (word[2:] if word[1:2] != "-" else "")
-        value = value or (words[index + 1] if index + 1 < len(words) else "")
-        is_outside = value[:1] in ("/", "~") or ".." in value.split("/")
-        if is_outside and not any(value in rule_word for rule_word in rule_words):
-            return True
-    return False

@@ -85,6 +85,9 @@ def _find_shown_contents(subcommand: str, words: list[str | None]) -> GitContent
     flags = [word for word in words[:end] if word is not None and word.startswith("-")]
     operands = tuple(word or "" for word in words[:end] if word is None or not word.startswith("-"))
     found = GitContents(paths=tuple(word or "" for word in words[end + 1 :]), operands=operands)
+    if subcommand in ("stash", "reflog"):
+        # Their first word is no path, even if a file has that name; a stash is not limited to paths.
+        found = GitContents() if subcommand == "stash" else replace(found, operands=operands[1:])
     if any(flag.startswith("--fu") for flag in flags):
         # With --full-diff the paths choose commits, whose whole changes are shown.
         found = GitContents()

@@ -9,13 +9,16 @@ from functools import partial
 from shoal.core.errors import WorkspaceError
 from shoal.policy.changed_files import (
     changes_git_tree,
+    changes_system_files,
     find_formatted_endings,
     has_unknown_target,
     iter_output_paths,
     iter_possible_changed_paths,
     list_changed_directories,
+    mounts_files,
 )
 from shoal.policy.git_contents import find_git_contents, list_tracked_files
+from shoal.policy.included_files import find_unseen_includer
 from shoal.policy.incoming_files import list_incoming_files
 from shoal.policy.path_resolver import CommandPathResolver
 from shoal.policy.permission_rules import ToolPermissionRule
@@ -60,6 +63,8 @@ class ShellFileRuleChecker:
             doubt = doubt or find_any_file_rule(command, tables)
         if doubt is None and "=" in command:
             doubt = self._check_assigned_paths(command, analysis, tables)
+        if doubt is None:
+            doubt = self._check_included_files(analysis, tables)
         for part in analysis.parts:
             found = self._check_files_against_rules(part, tables)
             if found is not None and found.verdict == "deny":
@@ -82,6 +87,17 @@ class ShellFileRuleChecker:
                 if rule is not None:
                     return build_rule_decision("ask", part, rule, is_doubtful=True)
         return None
+
+    def _check_included_files(
+        self, analysis: ShellCommandAnalysis, tables: PermissionRuleTables
+    ) -> ShellCommandPartDecision | None:
+        """Check compilers and similar programs, whose input may name files that they include."""
+        table = tables.shell_read_rules
+        rule = table.deny.first_patterned_rule or table.ask.first_patterned_rule
+        part = None if rule is None else find_unseen_includer(analysis.parts)
+        if rule is None or part is None:
+            return None
+        return build_rule_decision("ask", part, rule, is_doubtful=True)
 
     def _check_files_against_rules(
         self, part: SimpleShellCommand, tables: PermissionRuleTables
@@ -145,9 +161,7 @@ class ShellFileRuleChecker:
         table, unchangeable = tables.shell_write_rules, tables.unchangeable_files
         if table.forbids_nothing or part.read_only:
             return None
-        rule: ToolPermissionRule | None = None
-        if has_unknown_target(part):
-            rule = table.deny.first_patterned_rule or table.ask.first_patterned_rule
+        rule = self._find_unnamed_change_rule(part, tables)
         places = list_places(part)
         words = (*iter_possible_changed_paths(part), *iter_output_paths(part, has_wide_names=False))
         named = [path for word in words for path in join_places((word,), places)]
@@ -166,6 +180,18 @@ class ShellFileRuleChecker:
         if rule is None and changes_git_tree(part):
             rule = self._find_tracked_file_rule(part, places, unchangeable)
         return None if rule is None else build_rule_decision("ask", part, rule, is_doubtful=True)
+
+    def _find_unnamed_change_rule(
+        self, part: SimpleShellCommand, tables: PermissionRuleTables
+    ) -> ToolPermissionRule | None:
+        """Return a rule about files that a command changes under no name, or under one that it computes."""
+        table = tables.shell_write_rules
+        rule = None
+        if has_unknown_target(part):
+            rule = table.deny.first_patterned_rule or table.ask.first_patterned_rule
+        if rule is None and changes_system_files(part):
+            return tables.unchangeable_files.find_outer_rule(self._paths.directories)
+        return rule
 
     def _find_tracked_file_rule(
         self, part: SimpleShellCommand, places: tuple[str, ...], unchangeable: UnreadableFileRules
@@ -191,7 +217,7 @@ class ShellFileRuleChecker:
         if (rule := self._find_git_contents_rule(part, tables)) is not None:
             reason = format_policy_notice("rule_for_git", rule=rule, source=rule.source)
             return ShellCommandPartDecision(part=part, verdict="ask", reason=reason, rule=rule)
-        if not reads_listed_files(part) and not reads_computed_files(part):
+        if not reads_listed_files(part) and not reads_computed_files(part) and not mounts_files(part):
             return None
         table = tables.shell_read_rules
         rule = table.deny.first_patterned_rule or table.ask.first_patterned_rule

@@ -41,6 +41,12 @@ from shoal.policy.command_meanings import (
     add_linked_programs,
 )
 from shoal.policy.command_rules import ShellCommandRules
+from shoal.policy.open_rule_effects import (
+    find_script_effects,
+    iter_possible_outer_paths,
+    names_open_end,
+    undoes_check,
+)
 from shoal.policy.path_resolver import CommandPathResolver, PathResolver
 from shoal.policy.permission_rules import EDIT_ACCEPTING_MODES, ToolPermissionRule
 from shoal.policy.policy_texts import format_policy_notice
@@ -417,26 +423,44 @@ class ShellCommandPermissionDecider:
         if (named := self._find_named_protected_path(part)) is not None:
             reason = _format_protected_write(named)
             return ShellCommandPartDecision(part=part, verdict="ask", reason=reason, guarded=True)
-        if (outside := self._find_named_outside_path(part, tables)) is not None:
-            reason = format_policy_notice("writes_outside", path=escape_filename(outside))
-            return ShellCommandPartDecision(part=part, verdict="ask", reason=reason)
+        if names_open_end(rule) and (uncovered := self._find_uncovered_effect(part, rule, tables)):
+            return ShellCommandPartDecision(part=part, verdict="ask", reason=uncovered)
         return build_rule_decision("allow", part, rule)
 
-    def _find_named_outside_path(self, part: SimpleShellCommand, tables: PermissionRuleTables) -> str | None:
-        """Return the value of an output option that leads out of the working directories, or None."""
+    def _find_uncovered_effect(
+        self, part: SimpleShellCommand, rule: ToolPermissionRule, tables: PermissionRuleTables
+    ) -> str | None:
+        """Return why a rule with an open end does not cover a command that may write or run something."""
         if part.read_only or part.argv is None:
             return None
-        for path in iter_output_paths(part, has_wide_names=False):
-            is_outer = path[:1] in ("/", "~") or ".." in path.split("/")
-            if is_outer and path not in _NULL_DEVICES and not GLOB.search(path):
-                try:
-                    real, _ = self._command_paths.resolve_path(path)
-                except WorkspaceError:
-                    return path
-                is_allowed = tables.shell_write_rules.allow.find_match(real) is not None
-                if not is_allowed and not self._paths.is_inside_workspace(real):
-                    return path
+        if undoes_check(rule, part):
+            return format_policy_notice("undone_check", rule=rule)
+        effects = find_script_effects(part)
+        if effects.runs:
+            return format_policy_notice("script_runs", rule=rule)
+        for word in (*iter_possible_outer_paths(part, rule), *effects.files):
+            for place in part.places:
+                path = f"{place}/{word}" if place and word[:1] != "/" else word
+                if self._leads_outside(path, tables):
+                    return format_policy_notice("rule_ends", rule=rule, path=escape_filename(path[:200]))
         return None
+
+    def _leads_outside(self, path: str, tables: PermissionRuleTables) -> bool:
+        """Return True if a word leads out of the working directories, unless a rule allows writing there."""
+        if not path or path in _NULL_DEVICES:
+            return False
+        is_outer = path[0] in "/~" or ".." in path.split("/")
+        try:
+            for each in self._iter_wildcard_paths(path) if GLOB.search(path) else (path,):
+                real, _ = self._command_paths.resolve_path(each)
+                if not self._paths.is_inside_workspace(real) and not (
+                    tables.shell_write_rules.allow.find_match(real)
+                ):
+                    return True
+        except (WorkspaceError, TooManyDirectoryEntriesError):
+            # Long or odd text that is no path.
+            return is_outer
+        return False
 
     def _check_accepted(
         self, part: SimpleShellCommand, tables: PermissionRuleTables, mode: PermissionMode

@@ -169,6 +169,11 @@ class UnreadableFileRules:
                     return pattern.rule
         return None
 
+    def find_outer_rule(self, directories: Iterable[str]) -> ToolPermissionRule | None:
+        """Return the first rule that could match a file outside all of the directories."""
+        inside = tuple(f"{each.rstrip('/')}/" for each in directories)
+        return next((each.rule for each in self._patterns if not f"{each.anchor}/".startswith(inside)), None)
+
     def find_rule_for_files(self, paths: Iterable[str]) -> ToolPermissionRule | None:
         """Return the first rule that matches one of the paths."""
         for path in paths:

@@ -28,7 +28,8 @@ class _AgentItemQueue:
     def __len__(self) -> int:
         """Return the number of items that wake the agent."""
         # Called for each member of a large team whenever the team may be idle.
-        return sum(map(len, self.by_priority[:_QUIET_INDEX]))
+        first, second, third, _ = self.by_priority
+        return len(first) + len(second) + len(third)
 
 
 class SharedInboxQueue:

@@ -64,7 +64,8 @@ class EarlierConversation:
         self.unreadable = 0
         self.damaged = DamagedLines()
 
-    def add_lines(self, lines: Sequence[ParsedTranscriptLine], agent: str) -> None:
+    def add_lines(self, lines: Sequence[ParsedTranscriptLine], agent: str, unreadable: int) -> None:
+        self.unreadable += unreadable
         messages = [
             line.entry
             for line in lines

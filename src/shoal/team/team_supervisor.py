@@ -61,6 +61,8 @@ class TeamSupervisor:
         self._admissions = 0
         """Running admissions: meanwhile, new names in the roster may be those of own members."""
         self._opened_inboxes: set[AgentName] = set()
+        self._last_busy_member: AgentName | None = None
+        """Member found busy by the last check; the next check asks it first."""
         self.mail_sender = TeamMailPoster(
             mailboxes,
             self._colors,
@@ -282,11 +284,20 @@ class TeamSupervisor:
         # Active members first: then the rest of a large team need not be checked.
         if self.members.leaving or self._mail_verifier.open_questions or self._activity_writer.active_members:
             return True
+        handles = self.members.handles
+        last_busy = None if self._last_busy_member is None else handles.get(self._last_busy_member)
+        if last_busy is not None and self._is_member_busy(last_busy):
+            return True
+        for name, handle in handles.items():
+            if self._is_member_busy(handle):
+                self._last_busy_member = name
+                return True
+        return False
+
+    def _is_member_busy(self, handle: MemberHandle) -> bool:
         led_teams = self._services.led_teams
-        return any(
-            handle.member.is_busy
-            or (led_teams is not None and led_teams.is_leading_working_team(handle.member.id))
-            for handle in self.members.handles.values()
+        return handle.member.is_busy or (
+            led_teams is not None and led_teams.is_leading_working_team(handle.member.id)
         )
 
     async def wait_until_idle(self) -> None:

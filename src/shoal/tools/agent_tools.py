@@ -43,6 +43,8 @@ class AgentToolOptions(Struct, frozen=True, kw_only=True):
     """Optional inputs of the Agent tool that have an effect in this session; the others are hidden."""
 
     background: bool = True
+    has_background: bool = True
+    """True if agents can run in the background, by choice or always."""
     model: bool = True
     remote: bool = False
     cwd: bool = False
@@ -62,7 +64,9 @@ def build_agent_tools(
     send_to_session: SessionMessageSender,
 ) -> tuple[Tool, ...]:
     """Return the agent tools; `listing` names the agents, `send_to_session` reaches other sessions."""
-    message_tool = build_send_message_tool(supervisor, teams, send_to_session)
+    message_tool = build_send_message_tool(
+        supervisor, teams, send_to_session, can_resume=options.has_background
+    )
     return (
         _build_agent_tool(supervisor, teams, listing, options),
         message_tool,
@@ -75,7 +79,7 @@ def _build_agent_tool(
 ) -> Tool:
     tool_description = "\n\n".join(
         [
-            load_tool_description("Agent"),
+            load_tool_description("Agent", without="" if options.has_background else "background").strip(),
             *([load_tool_text("Agent", "forks")] if options.forks else []),
             listing,
         ]

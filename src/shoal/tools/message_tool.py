@@ -19,7 +19,7 @@ from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.teams.team_operations import TeamMessagePostReceipt, TeamOperations
 from shoal.tools.builtin_tool import builtin_tool
-from shoal.tools.tool_texts import format_tool_text, load_tool_text
+from shoal.tools.tool_texts import format_tool_text, load_tool_description, load_tool_text
 
 SessionMessageSender: TypeAlias = Callable[
     [str, str, str, AgentIdentity], Awaitable[AgentMessageDeliveryReceipt]
@@ -67,9 +67,16 @@ class _NormalizedSendMessageCall(Struct, frozen=True, kw_only=True):
 
 
 def build_send_message_tool(
-    supervisor: AgentOperations, teams: TeamOperations, send_to_session: SessionMessageSender
+    supervisor: AgentOperations,
+    teams: TeamOperations,
+    send_to_session: SessionMessageSender,
+    *,
+    can_resume: bool = True,
 ) -> Tool:
-    @builtin_tool(name="SendMessage", deadline=60)
+    """Build the tool; `can_resume` is False if ended agents cannot be resumed."""
+    description = load_tool_description("SendMessage", without="" if can_resume else "in the background")
+
+    @builtin_tool(name="SendMessage", deadline=60, description=description)
     async def send_message(  # noqa: PLR0913, PLR0917 - two forms of the protocol
         to: str = "",
         message: str | dict[str, Any] = "",

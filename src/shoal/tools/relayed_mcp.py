@@ -7,11 +7,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
 from typing import Any, TypeAlias
 
+from msgspec import Struct
+
 from shoal.core.conversation.messages import ImageBlock, TextBlock
 from shoal.core.conversation.model_requests import ToolSchema
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.errors import ShoalError
-from shoal.core.extensions.mcp_servers import format_mcp_tool_name
+from shoal.core.extensions.mcp_servers import McpServerStatus, format_mcp_tool_name
 from shoal.tools.images import image_from_base64
 from shoal.tools.mcp.client_context import ListedMcpTool
 from shoal.tools.tool_texts import format_tool_text
@@ -36,7 +38,7 @@ class DrivingProgramMcpServer:
         self._version = version
         self._request_ids = count(1)
 
-    async def list_tools(self, deadline: float) -> tuple[RelayedMcpTool, ...]:
+    async def list_tools(self) -> tuple[ListedMcpTool, ...]:
         """Initialize the server and return its tools. Raises `RelayedMcpServerError`."""
         client_info = {"name": "shoal", "version": self._version}
         parameters = {"protocolVersion": PROTOCOL_VERSION, "capabilities": {}, "clientInfo": client_info}
@@ -44,13 +46,13 @@ class DrivingProgramMcpServer:
         await self._relay(self.name, {"jsonrpc": "2.0", "method": "notifications/initialized"})
         if "tools" not in _mapping_or_empty(answer.get("capabilities")):
             return ()
-        tools: list[RelayedMcpTool] = []
+        tools: list[ListedMcpTool] = []
         cursor: object = None
         for _ in range(_MAX_PAGES):
             page = await self._send_request("tools/list", {} if cursor is None else {"cursor": cursor})
             listed = page.get("tools")
             tools += [
-                RelayedMcpTool(self, _parse_listed_mcp_tool(self.name, each), deadline)
+                _parse_listed_mcp_tool(self.name, each)
                 for each in (listed if isinstance(listed, list) else ())
                 if isinstance(each, Mapping) and isinstance(each.get("name"), str)
             ]
@@ -77,16 +79,29 @@ class DrivingProgramMcpServer:
         return result
 
 
+class RelayedMcpServer(Struct, frozen=True):
+    """A server of the controlling program and the tools that it listed before the session started."""
+
+    connection: DrivingProgramMcpServer
+    status: McpServerStatus
+    tools: tuple[ListedMcpTool, ...] = ()
+
+    def create_tools(self, deadline: float | None) -> tuple[RelayedMcpTool, ...]:
+        return tuple(RelayedMcpTool(self.connection, listed, deadline) for listed in self.tools)
+
+
 class RelayedMcpTool:
     """Tool of a relayed server. Its read-only hint only affects call order; permission is still required."""
 
-    def __init__(self, server: DrivingProgramMcpServer, listed: ListedMcpTool, deadline: float) -> None:
+    def __init__(
+        self, server: DrivingProgramMcpServer, listed: ListedMcpTool, deadline: float | None
+    ) -> None:
         self.server = server
         self.listed = listed
         self.schema = listed.schema
         self.is_read_only = listed.reads_only
         self.is_concurrent = listed.reads_only
-        self.deadline: float | None = deadline
+        self.deadline = deadline
 
     def __repr__(self) -> str:
         return f"<tool {self.schema.name}>"

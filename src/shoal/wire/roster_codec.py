@@ -19,12 +19,14 @@ from shoal.wire.foreign_json import (
     convert_to_schema,
     describe_validation_error,
     encode_json_exactly,
+    encode_json_object,
     indent_json,
     parse_foreign_json,
     parse_raw_json_fields,
     update_json_fields,
 )
 
+_MEMBERS_MARKER = Raw(b"[0]")
 DOWN_STATE = "down"
 """`shoal.state` of a member that failed unexpectedly and has not been started again."""
 
@@ -82,6 +84,13 @@ def _get_decoders() -> tuple[
     return msgspec.json.Decoder(_RosterWithValidMembersSchema), msgspec.json.Decoder(_RosterEntryNameSchema)
 
 
+class _RosterFileParts(Struct, frozen=True, kw_only=True):
+    fields: Mapping[str, Any]
+    """Values or raw JSON of all fields in their order, with a marker for the members."""
+    entries: Mapping[Any, bytes]
+    """Members by name, encoded and indented if possible."""
+
+
 class ParsedTeamRosterFile(Struct, frozen=True, kw_only=True):
     """A team and the bytes it was read from, which include fields of other programs."""
 
@@ -89,37 +98,73 @@ class ParsedTeamRosterFile(Struct, frozen=True, kw_only=True):
     content: bytes
     rejected: tuple[RejectedFileEntry, ...] = ()
     """Invalid entries in the member list; a rewrite keeps them."""
-    entries: Mapping[Any, bytes] | None = None
-    """Encoded members by name, if already known."""
+    parts: _RosterFileParts | None = None
+    """Encoded parts of the file, if already known."""
 
     def encode_changed_roster(self, team: TeamRoster) -> bytes:
         return self.replace_roster(team).content
 
     def replace_roster(self, team: TeamRoster) -> ParsedTeamRosterFile:
         """Return the file with the new team; unknown fields of the team and of its members stay."""
-        fields = parse_raw_json_fields(self.content)
-        old_entries = self.entries
-        if old_entries is None:
-            old_entries = {
-                _parse_member_entry_name(entry): entry
-                for entry in _split_member_entries(fields.get("members"))
-            }
+        old_parts = self.parts or _split_roster_file(self.content)
         # Most members are unchanged, so their bytes are reused: a team may have a thousand.
-        unchanged = {id(member) for member in self.team.members}
+        unchanged = set(map(id, self.team.members))
+        old_entries = old_parts.entries
         entries = {
             member.name: old_entries[member.name]
             if id(member) in unchanged and member.name in old_entries
-            else _encode_roster_member(member, old_entries.get(member.name))
+            else _indent_entry(_encode_roster_member(member, old_entries.get(member.name)))
             for member in team.members
         }
-        new_fields = _build_roster_json_fields(
-            team, [*entries.values(), *(rejected.raw for rejected in self.rejected)]
-        )
+        fields = dict(old_parts.fields)
+        new_fields = _build_roster_json_fields(team)
         if "name" in fields:
             # The directory name is the team name; the file may spell it differently.
             del new_fields["name"]
-        content = indent_json(update_json_fields(self.content, new_fields))
-        return ParsedTeamRosterFile(team=team, content=content, rejected=self.rejected, entries=entries)
+        fields.update(new_fields)
+        fields = {name: value for name, value in fields.items() if value is not None}
+        content = _encode_roster_file(
+            fields, [*entries.values(), *(_indent_entry(rejected.raw) for rejected in self.rejected)]
+        )
+        return ParsedTeamRosterFile(
+            team=team,
+            content=content,
+            rejected=self.rejected,
+            parts=_RosterFileParts(fields=fields, entries=entries),
+        )
+
+
+def _split_roster_file(content: bytes) -> _RosterFileParts:
+    fields = parse_raw_json_fields(content)
+    entries = {
+        _parse_member_entry_name(entry): _indent_entry(entry)
+        for entry in _split_member_entries(fields.get("members"))
+    }
+    # Copied: each raw value would keep the whole content in memory.
+    copied = {name: Raw(bytes(value)) for name, value in fields.items()}
+    return _RosterFileParts(fields={**copied, "members": _MEMBERS_MARKER}, entries=entries)
+
+
+def _encode_roster_file(fields: Mapping[str, Any], entries: list[bytes]) -> bytes:
+    """Encode and indent the file. Entries are indented already: formatting all of them again for each new
+    member would take most of the time in which a large team starts."""
+    content = indent_json(encode_json_object(fields))
+    before, found, after = content.partition(b'\n  "members": [\n    0\n  ]')
+    if not found:
+        return indent_json(encode_json_object({**fields, "members": Raw(b"[%b]" % b",".join(entries))}))
+    members = b"[\n    %b\n  ]" % b",\n    ".join(entries) if entries else b"[]"
+    return b'%b\n  "members": %b%b' % (before, members, after)
+
+
+def _indent_entry(entry: bytes) -> bytes:
+    """Indent a member as in its file; an entry that cannot be formatted stays as it is."""
+    try:
+        # A line break inside a string is not valid JSON, but some programs write it.
+        if b"\n" in msgspec.json.format(entry, indent=-1):
+            return entry
+        return msgspec.json.format(entry, indent=2).replace(b"\n", b"\n    ")
+    except (msgspec.DecodeError, RecursionError):
+        return entry
 
 
 def encode_new_team_roster(team: TeamRoster) -> bytes:
@@ -127,7 +172,12 @@ def encode_new_team_roster(team: TeamRoster) -> bytes:
     return indent_json(
         update_json_fields(
             b"{}",
-            _build_roster_json_fields(team, [_encode_roster_member(member, None) for member in team.members]),
+            {
+                **_build_roster_json_fields(team),
+                "members": Raw(
+                    b"[%b]" % b",".join([_encode_roster_member(member, None) for member in team.members])
+                ),
+            },
         )
     )
 
@@ -202,14 +252,13 @@ def _to_time_or_zero(number: float | None) -> int:
         return 0
 
 
-def _build_roster_json_fields(team: TeamRoster, members: list[bytes]) -> dict[str, Any]:
+def _build_roster_json_fields(team: TeamRoster) -> dict[str, Any]:
     return {
         "name": team.name,
         "description": team.description,
         "createdAt": team.created_at,
         "leadAgentId": team.lead_agent_id,
         "leadSessionId": team.lead_session_id,
-        "members": Raw(b"[%b]" % b",".join(members)),
     }
 
 

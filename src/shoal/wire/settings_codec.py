@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from shoal.core.errors import SettingsError
+from shoal.core.extensions.mcp_servers import MCP_PREFIX
 from shoal.core.permissions.permission_decisions import PermissionMode
 from shoal.core.unused_items import UnusedItem
 from shoal.wire.foreign_json import convert_to_schema
@@ -553,6 +554,11 @@ def _merge_settings_into(target: dict[str, Any], raw: Mapping[str, Any], *, pare
             _merge_settings_into(current, value, parent_key=key)
         elif parent_key == "permissions" and key in _JOINED_LISTS and isinstance(value, list):
             target[key] = [*current, *(rule for rule in value if rule not in current)]
+
+
+def is_web_search_choice(value: str) -> bool:
+    """Return True for a value of `shoal.web_search` that can answer searches."""
+    return not value or value == "provider" or value.startswith((MCP_PREFIX, "https://", "http://"))
 
 
 def has_settings_key(document: SettingsDocument, keys: Sequence[str]) -> bool:

@@ -51,6 +51,7 @@ def _analyze_with_parser(line):
     return analyze_shell_command(f"{line} ")
 
 
+@pytest.mark.slow
 @pytest.mark.spec("PRM-05")
 @settings(max_examples=600, deadline=None)
 @given(_plain_lines())
@@ -61,6 +62,7 @@ def test_the_fast_path_agrees_with_the_parser_on_plain_lines(line):
     assert found == parsed
 
 
+@pytest.mark.slow
 @pytest.mark.needs("bash")
 @pytest.mark.spec("PRM-05")
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))

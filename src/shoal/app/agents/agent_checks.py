@@ -47,6 +47,15 @@ def refuse_unknown_names_in_option(agents: str | Mapping[str, Any] | None, runti
             raise SettingsError(f"shoal.open: agents: {definition.name}: {json_field}: {problem}")
 
 
+def refuse_unknown_skills(runtime: Runtime) -> None:
+    """Raise `SettingsError` for a name in `skills=` that no skill has, or if skills are turned off."""
+    options = runtime.options
+    if options.skills and not options.slash_commands:
+        raise SettingsError("shoal.open: skills: slash_commands=False turns skills off. Leave out one.")
+    for problem in runtime.knowledge.unknown_skills:
+        raise SettingsError(f"shoal.open: skills: {problem[0].lower()}{problem[1:]}")
+
+
 def refuse_unknown_agent_types(runtime: Runtime) -> None:
     """Raise `SettingsError` for an agent type in hooks, limits or rules of the program that does not exist.
 

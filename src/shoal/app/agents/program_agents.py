@@ -13,6 +13,7 @@ from shoal.app.agents.agent_checks import (
     refuse_unknown_agent_names,
     refuse_unknown_agent_types,
     refuse_unknown_names_in_option,
+    refuse_unknown_skills,
 )
 from shoal.app.model_notices import format_session_notice
 from shoal.core.agents.subagents import SpawnRequest
@@ -96,6 +97,7 @@ class ProgramAgents:
     def refuse_unknown_names(self) -> None:
         """Raise `SettingsError` if a definition of the program names something that does not exist."""
         if self.names_options:
+            refuse_unknown_skills(self.runtime)
             refuse_unknown_agent_types(self.runtime)
         if self.names_options and not self._definitions:
             refuse_unknown_names_in_option(self.runtime.options.agents, self.runtime)
@@ -236,7 +238,7 @@ async def run_workers(
             if count < at_once:
                 count += 1
                 workers.create_task(work())
-            if not await asyncio.create_task(run(item), context=caller.copy()):
+            if not await workers.create_task(run(item), context=caller.copy()):
                 return
 
     try:

@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from shoal.app.agents.option_words import name_options_in_error, name_options_in_text
 from shoal.core.agents.subagents import AgentResult, AgentWorkEvidence, RetainedWorktreeWork
-from shoal.core.budgets.agent_budgets import AgentBudget
 from shoal.core.budgets.usage import Usage
 from shoal.core.errors import RunFailed, ShoalError
 from shoal.core.events import RunFinished, TurnEndReason
@@ -88,7 +87,7 @@ def build_turn_result(finished: RunFinished, output: OutputType[Any] | None) -> 
 
 
 def build_agent_result(
-    result: AgentResult, budget: AgentBudget | None, output: OutputType[Any] | None
+    result: AgentResult, cost_usd: float | None, output: OutputType[Any] | None
 ) -> Result[Any]:
     reasons: dict[str, ResultReason] = {"completed": "done", "killed": "stopped"}
     reason = reasons.get(result.status, "failed")
@@ -96,7 +95,7 @@ def build_agent_result(
         reason=reason,
         text=read_full_report(result),
         detail=name_options_in_text(result.detail),
-        cost_usd=budget.usd if budget is not None and budget.has_only_priced_requests else None,
+        cost_usd=cost_usd,
         usage=result.usage,
         requests=result.requests,
         duration_ms=result.duration_ms,

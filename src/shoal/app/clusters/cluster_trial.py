@@ -81,7 +81,9 @@ async def open_trial_cluster(
 
 
 async def _stop_nodes(nodes: Sequence[RayNode]) -> None:
-    await asyncio.gather(*(node.stop() for node in nodes))
+    async with asyncio.TaskGroup() as group:
+        for node in nodes:
+            group.create_task(node.stop())
 
 
 class TrialDatabase:

@@ -14,6 +14,7 @@ from shoal.core.agents.agent_definitions import AgentDefinition
 from shoal.core.errors import InvalidAgentDefinition, SettingsError, UnknownAgentType
 from shoal.core.permissions.permission_changes import PermissionMode, resolve_permission_mode
 from shoal.policy.mode_inheritance import narrow_child_permission_mode
+from shoal.policy.permission_rules import ToolPermissionRule, parse_permission_rule
 
 
 class LeadAgentChoice(Struct, frozen=True, kw_only=True):
@@ -102,3 +103,9 @@ def _describe_unused_fields(definition: AgentDefinition) -> Iterable[str]:
             f"{definition.source}: as the lead, the agent {definition.name} does not use its "
             f"{', '.join(names)}."
         )
+
+
+def parse_disallowed_tools(definition: AgentDefinition) -> tuple[ToolPermissionRule, ...]:
+    """Return the rules in `disallowedTools` of the lead's agent, which name its file."""
+    source = definition.source.locate_field("disallowed_tools") or str(definition.source)
+    return tuple(parse_permission_rule(rule, source) for rule in definition.capabilities.disallowed_tools)

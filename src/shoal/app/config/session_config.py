@@ -44,6 +44,7 @@ from shoal.core.permissions.permission_changes import AUTO_MODE, AUTO_MODE_NOTE,
 from shoal.core.plan_mode_model import PlanModeModel
 from shoal.core.ports import Journal, Model, ResultStore, Transcript
 from shoal.core.store import QuestionStore, Store
+from shoal.core.tool_names import find_duplicate_tool_name
 from shoal.core.user_environment import UserEnvironment, get_user_environment
 from shoal.models.placeholders import RecordingPlaceholderReplacer
 from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT, StructuredOutputTool
@@ -76,6 +77,18 @@ def add_structured_output_tool(options: Options) -> tuple[Options, StructuredOut
         append_system_prompt=appended_prompt,
     )
     return options, tool
+
+
+def _add_relayed_tools(options: Options, deadline: float | None) -> Options:
+    """Return the options with the tools of the driving program's MCP servers."""
+    tools = tuple(tool for server in options.relayed_servers for tool in server.create_tools(deadline))
+    if (name := find_duplicate_tool_name(tools)) is not None:
+        raise SettingsError(f"Two tools of the driving program have the name {name!r}. Rename one of them.")
+    available = options.available_tools
+    if available is not None:
+        # `available_tools` restricts the tools of Shoal; the tools of the program are always included.
+        available = (*available, *(tool.schema.name for tool in tools))
+    return replace(options, tools=(*tools, *options.tools), available_tools=available)
 
 
 class SessionConfig(Struct, frozen=True, kw_only=True):
@@ -123,6 +136,8 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
     if options.bare:
         settings = _remove_extensions(settings)
         options = replace(options, strict_mcp_config=True)
+    if options.relayed_servers:
+        options = _add_relayed_tools(options, settings.own.mcp_deadline)
     if options.teammate_mode is not None:
         settings = replace(settings, own=replace(settings.own, teammate_mode=options.teammate_mode))
     options, mode_notes = _resolve_requested_mode(options)

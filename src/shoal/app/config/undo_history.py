@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import ClassVar
 
 from msgspec import Struct
 
@@ -13,7 +14,7 @@ from shoal.core.clock import Clock, SystemClock
 from shoal.core.conversation.messages import Message
 from shoal.core.conversation.transcript_entries import TranscriptRewindMarker
 from shoal.core.errors import ShoalError, StateFileError
-from shoal.core.events import JournalRecord, TurnStarted, TurnUndone
+from shoal.core.events import EVENT_MODULES, JournalRecord, TurnStarted, TurnUndone
 from shoal.core.ids import LEAD_ID, EntryId, IdGenerator, SessionId
 from shoal.core.ports import Journal
 from shoal.core.store import SessionStore
@@ -56,28 +57,33 @@ class SessionUndoHistory(Struct, frozen=True, kw_only=True):
 
     def list_undoable_turns(self) -> tuple[UndoableTurn, ...]:
         """Return the turns that are in the conversation or have restorable changes, oldest first."""
-        return list_undoable_turns(self.open_journal(SystemClock()).read_records(), self.checkpoints)
+        turns = self.open_journal(SystemClock()).replay(StartedTurnsState)
+        changed = {each.turn: each.files for each in self.checkpoints.list_undoable_turns()}
+        return tuple(
+            UndoableTurn(turn=turn, prompt=event.prompt, after=event.after, files=changed.get(turn, ()))
+            for turn, event in sorted(turns.started.items())
+            if turn not in turns.undone or turn in changed
+        )
 
 
-def list_undoable_turns(
-    records: Iterable[JournalRecord], checkpoints: CheckpointStore
-) -> tuple[UndoableTurn, ...]:
-    changed = {each.turn: each.files for each in checkpoints.list_undoable_turns()}
-    started: dict[int, TurnStarted] = {}
-    undone: set[int] = set()
-    for record in records:
+class StartedTurnsState:
+    """Turns that were started, and those whose conversation was undone."""
+
+    snapshot_name: ClassVar[str] = "turns"
+    snapshot_modules: ClassVar[tuple[str, ...]] = (__name__, *EVENT_MODULES)
+
+    def __init__(self) -> None:
+        self.started: dict[int, TurnStarted] = {}
+        self.undone: set[int] = set()
+
+    def apply_record(self, record: JournalRecord) -> None:
         match record.event:
             case TurnStarted(turn=turn):
-                started[turn] = record.event
+                self.started[turn] = record.event
             case TurnUndone(turn=turn, conversation=True):
-                undone.update(each for each in started if each >= turn)
+                self.undone.update(each for each in self.started if each >= turn)
             case _:
                 pass
-    return tuple(
-        UndoableTurn(turn=turn, prompt=event.prompt, after=event.after, files=changed.get(turn, ()))
-        for turn, event in sorted(started.items())
-        if turn not in undone or turn in changed
-    )
 
 
 def select_undoable_turn(turns: Iterable[UndoableTurn], number: int | None) -> UndoableTurn:

@@ -13,12 +13,13 @@ from shoal.core.budgets.usage import ModelCard
 from shoal.core.conversation.messages import user_message
 from shoal.core.conversation.model_requests import ModelRequest, WebSearchOptions
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
-from shoal.core.errors import BudgetExhausted, ModelError, SettingsError
+from shoal.core.errors import BudgetExhausted, ModelError
 from shoal.core.extensions.mcp_servers import MCP_PREFIX
 from shoal.core.ids import AgentId
 from shoal.models.catalogue import select_openai_api
 from shoal.models.providers import PROVIDERS
 from shoal.tools.web_search_tool import WebSearchBackend, WebSearchQuery, build_web_search_tool
+from shoal.wire.settings_codec import is_web_search_choice
 
 PROVIDER = "provider"
 _MAX_TOKENS = 4_096
@@ -34,7 +35,7 @@ def create_web_search_tools(
 ) -> tuple[Tool, ...]:
     """Return the tool, or nothing if nothing can answer it.
 
-    `wait_for_servers` returns when no MCP server is connecting. Raises `SettingsError`.
+    `wait_for_servers` returns when no MCP server is connecting.
     """
     choice = settings.own.web_search or (PROVIDER if _has_provider_search(settings, card) else "")
     backend: WebSearchBackend
@@ -46,15 +47,16 @@ def create_web_search_tools(
         from shoal.tools.search_service import HttpSearchService
 
         backend = HttpSearchService(choice, settings.environ)
-    elif choice:
-        origin = settings.find_setting_origin("shoal.web_search")
-        raise SettingsError(
-            f"{origin}: shoal.web_search: expected provider, the name of an MCP tool or a URL, "
-            f"got {choice!r}."
-        )
     else:
+        # The start reports a setting that is none of these. Another service must not get the searches.
         return ()
     return (build_web_search_tool(backend),)
+
+
+def can_search(settings: Settings, card: ModelCard) -> bool:
+    """Return True if a session with this model has the tool."""
+    choice = settings.own.web_search
+    return is_web_search_choice(choice) if choice else _has_provider_search(settings, card)
 
 
 def _has_provider_search(settings: Settings, card: ModelCard) -> bool:
@@ -87,7 +89,7 @@ class _ProviderSearch:
 
     async def search(self, query: WebSearchQuery, context: ToolContext) -> ToolOutput:
         agent = self._find_agent(AgentId(context.agent.agent))
-        card = agent.model.card
+        card = agent.current_model.card
         if not _can_request_search(self._settings, card):
             return create_tool_error_output(format_session_notice("search_unsupported", model=card.id))
         if query.blocked_domains and card.provider in _OPENAI_PROVIDERS:

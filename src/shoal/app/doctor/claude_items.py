@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
+from shoal.app.config.web_search import can_search
 from shoal.app.definitions.agent_catalog import AgentCatalog, load_agent_catalog
 from shoal.app.definitions.agent_files import DefinitionText, read_definition_text
 from shoal.app.definitions.agent_trust import find_project_escalations, is_agent_trusted
@@ -23,7 +24,7 @@ from shoal.app.definitions.instructions import (
 from shoal.app.definitions.output_styles import choose_output_style, list_output_style_files
 from shoal.app.definitions.plugin_set import PluginSet, load_plugins
 from shoal.app.definitions.project_memory import read_instruction_exclusions
-from shoal.app.doctor.start_refusals import find_start_refusals
+from shoal.app.doctor.start_refusals import find_lead_card, find_start_refusals
 from shoal.app.hooks.hook_sources import (
     are_settings_hooks_disabled,
     list_unused_settings,
@@ -48,6 +49,7 @@ from shoal.app.settings.settings import (
 from shoal.app.skills.skill_catalog import SkillAndCommandLibrary, SkillCatalog, load_skills
 from shoal.app.skills.skill_policy import SkillPolicy, load_skill_policy
 from shoal.core.agents.agent_definitions import (
+    FORMER_TOOL_NAMES,
     AgentDefinition,
     DefinitionProblem,
     DefinitionSource,
@@ -60,6 +62,7 @@ from shoal.core.text.filenames import escape_filename
 from shoal.core.text.name_suggestions import find_similar_names
 from shoal.core.user_environment import get_user_environment
 from shoal.policy.rule_names import FOREIGN_TOOL_NAMES
+from shoal.tools.web_search_tool import WEB_SEARCH_TOOL
 from shoal.wire.front_matter import InvalidFrontMatterError, parse_front_matter
 from shoal.wire.hook_codec import is_usable_hook
 from shoal.wire.json_comments import decode_commented_json
@@ -421,6 +424,7 @@ def _list_definition_items(settings: Settings, cwd: Path, plugins: PluginSet) ->
     found = load_mcp_servers(settings, cwd=cwd, plugins=plugins.build_mcp_documents())
     servers = [server.name for server in (*found.servers, *found.disabled, *found.untrusted)]
     yield from _list_agent_items(settings, cwd, catalog, library.skills, servers)
+    yield from _list_absent_tools(settings, catalog)
     yield from _list_skill_items(settings, library, catalog)
 
 
@@ -479,14 +483,43 @@ def _list_unknown_tools(definition: AgentDefinition, servers: Sequence[str]) -> 
             similar = " or ".join(find_similar_names(name.split("__")[1], sorted({*servers, *inline})))
             advice = "no MCP server with this name is configured"
             advice += f"; did you mean {similar}?" if similar else ""
-        location = definition.source.locate_field("tools") or ""
-        line = location.rpartition(":")[2]
-        yield ClaudeItem(
-            file=str(definition.source.path or definition.source),
-            item=f"tool {entry} of the agent {definition.name}",
-            use="not used",
-            advice=f"{line}: {advice}" if line.isdigit() else advice,
-        )
+        yield _make_tool_item(definition, entry, advice)
+
+
+def _list_absent_tools(settings: Settings, catalog: AgentCatalog) -> Iterator[ClaudeItem]:
+    """Yield each built-in tool in `tools` of an agent that sessions do not have with these settings."""
+    named = [
+        (definition, entry, FORMER_TOOL_NAMES.get(name, name))
+        for definition in catalog.all()
+        for entry in definition.capabilities.tools or ()
+        if definition.source.kind != "builtin" and (name := entry.partition("(")[0].strip())
+    ]
+    absent = _find_absent_tools(settings, {name for _, _, name in named})
+    yield from (_make_tool_item(each, entry, absent[name]) for each, entry, name in named if name in absent)
+
+
+def _find_absent_tools(settings: Settings, named: Collection[str]) -> dict[str, str]:
+    absent: dict[str, str] = {}
+    card = find_lead_card(settings) if WEB_SEARCH_TOOL in named else None
+    if card is not None and not can_search(settings, card):
+        absent[WEB_SEARCH_TOOL] = "nothing here answers searches; set shoal.web_search"
+    if not settings.own.workflow_tool:
+        absent["Workflow"] = "set shoal.workflow_tool to true to use it"
+    if settings.foreign.tools.is_background_disabled:
+        # TaskOutput also shows the progress of workflows.
+        names = ("BashOutput", "KillShell", *(() if settings.own.workflow_tool else ("TaskOutput",)))
+        absent |= dict.fromkeys(names, "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS turns it off")
+    return absent
+
+
+def _make_tool_item(definition: AgentDefinition, entry: str, advice: str) -> ClaudeItem:
+    line = (definition.source.locate_field("tools") or "").rpartition(":")[2]
+    return ClaudeItem(
+        file=str(definition.source.path or definition.source),
+        item=f"tool {entry} of the agent {definition.name}",
+        use="not used",
+        advice=f"{line}: {advice}" if line.isdigit() else advice,
+    )
 
 
 def _list_skill_items(

@@ -8,6 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from shoal.app.isolation.machine_checks import DiagnosticState, DoctorDiagnostic
+from shoal.app.run_access.event_index import read_events_of_kinds
 from shoal.app.run_access.run_handle import RunHandle
 from shoal.core.errors import SessionNotFound
 from shoal.core.events import Event
@@ -42,10 +43,8 @@ class DoctorContext(Struct, frozen=True, kw_only=True):
         """Start of the session id, for use on the command line."""
         return self.required_run.session[:8]
 
-    def iter_run_events(self) -> Iterator[tuple[int, Event]]:
-        for recorded in self.required_run.read_journal():
-            if isinstance(recorded.event, Event):
-                yield recorded.at, recorded.event
+    def iter_run_events(self, *kinds: type[Event]) -> Iterator[tuple[int, Event]]:
+        return read_events_of_kinds(self.required_run, *kinds)
 
     def is_about_subject(self, *names: str) -> bool:
         """Return True if one of the names is the subject, or if there is no subject."""

@@ -28,9 +28,13 @@ from shoal.stores.files.sessions.journal_snapshots import load_journal_state
 def explain_agent_result_not_seen(case: DoctorContext) -> Iterator[DoctorDiagnostic]:
     view = load_run_view(case)
     delivered = {
-        event.completion for _, event in case.iter_run_events() if isinstance(event, NotificationDelivered)
+        event.completion
+        for _, event in case.iter_run_events(NotificationDelivered)
+        if isinstance(event, NotificationDelivered)
     }
-    completions = {e.agent: e.completion for _, e in case.iter_run_events() if isinstance(e, AgentEnded)}
+    completions = {
+        e.agent: e.completion for _, e in case.iter_run_events(AgentEnded) if isinstance(e, AgentEnded)
+    }
     rows = [
         row for row in view.iter_agent_rows() if row.id != LEAD_ID and case.is_about_subject(row.id, row.name)
     ]
@@ -143,7 +147,7 @@ def explain_permission_unexpected(case: DoctorContext) -> Iterator[DoctorDiagnos
     view = load_run_view(case)
     denied = [
         (at, e)
-        for at, e in case.iter_run_events()
+        for at, e in case.iter_run_events(PermissionDenied)
         if isinstance(e, PermissionDenied) and case.is_about_subject(e.tool, e.agent)
     ]
     for _, event in denied[-10:]:
@@ -215,10 +219,10 @@ def _explain_working_agent(case: DoctorContext, row: RunViewAgentRow, now: int) 
 def _explain_running_shells(case: DoctorContext) -> Iterator[DoctorDiagnostic]:
     ended = {
         event.end.facts.shell
-        for _, event in case.iter_run_events()
+        for _, event in case.iter_run_events(BackgroundShellEnded)
         if isinstance(event, BackgroundShellEnded)
     }
-    for _, event in case.iter_run_events():
+    for _, event in case.iter_run_events(BackgroundShellStarted):
         if isinstance(event, BackgroundShellStarted) and event.facts.shell not in ended:
             advice = f"Stop it: shoal stop {case.short_session_id} {event.facts.shell}"
             yield case.make_diagnostic(

@@ -112,7 +112,9 @@ def explain_fork_not_taken(case: DoctorContext) -> Iterator[DoctorDiagnostic]:
         state="none",
     )
     if case.run is not None:
-        started = [event for _, event in case.iter_run_events() if isinstance(event, AgentStarted)]
+        started = [
+            event for _, event in case.iter_run_events(AgentStarted) if isinstance(event, AgentStarted)
+        ]
         fork_count = sum(event.kind == "fork" for event in started)
         yield case.make_diagnostic(
             "this run", f"started {len(started)} agents, {fork_count} of them forks", state="none"

@@ -12,11 +12,13 @@ from shoal.app.definitions.plugin_set import PluginSet
 from shoal.app.isolation.sandbox_policies import check_sandbox_settings
 from shoal.app.settings.managed_switches import is_plugin_only
 from shoal.app.settings.settings import Settings
+from shoal.core.budgets.usage import ModelCard
 from shoal.core.clock import SystemClock
 from shoal.core.errors import (
     InvalidAgentDefinition,
     ModelError,
     SettingsError,
+    ShoalError,
     Unauthorized,
     UnknownAgentType,
     UnknownModel,
@@ -111,11 +113,24 @@ async def _choose_models(names: Sequence[str], settings: Settings) -> None:
             continue
 
 
-async def _choose_and_close(name: str | None, settings: Settings) -> None:
+async def _choose_and_close(name: str | None, settings: Settings) -> ModelCard:
     from shoal.app.models.model_choice import choose_model
 
     model = await choose_model(name, settings, SystemClock(), IdGenerator().random)
     await model.aclose()
+    return model.card
+
+
+def find_lead_card(settings: Settings) -> ModelCard | None:
+    """Return what is known about the model of a session; None if none can be used."""
+    from shoal.app.models.model_choice import find_plan_mode_names
+
+    name = settings.models.main
+    pair = None if name is None else find_plan_mode_names(name, settings)
+    try:
+        return asyncio.run(_choose_and_close(name if pair is None else pair.other, settings))
+    except ShoalError:  # reported elsewhere
+        return None
 
 
 def _find_refused_cloud(settings: Settings) -> Iterator[StartRefusal]:

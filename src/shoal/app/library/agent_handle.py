@@ -58,8 +58,7 @@ class AgentHandle(Generic[AnswerT_co]):
         # Closed, not only ended: the work in its worktree belongs to the result.
         await run.wait_until_closed()
         assert run.completion is not None
-        budget = self._session.budget.find_agent_budget(run.id)
-        return build_agent_result(run.completion, budget, self._output)
+        return build_agent_result(run.completion, self._session.find_agent_cost(run.id), self._output)
 
     @check_keywords("handle.send()")
     async def send(self, text: str) -> None:

@@ -21,7 +21,7 @@ from shoal.core.text.name_suggestions import suggest_name
 from shoal.policy.permission_rules import parse_permission_rule
 from shoal.policy.rule_names import FOREIGN_TOOL_NAMES, names_no_tool, suggest_tool
 from shoal.wire.hook_codec import parse_hooks_setting
-from shoal.wire.settings_codec import PerFileSettingsSchema, SettingsSchema
+from shoal.wire.settings_codec import PerFileSettingsSchema, SettingsSchema, is_web_search_choice
 
 _ORIGIN = "shoal.open: settings"
 _SCHEMA_LINK = "$schema"
@@ -37,6 +37,13 @@ def refuse_wrong_settings(
     """
     for problem in _find_wrong_keys(settings):
         raise SettingsError(f"{_ORIGIN}: {problem}")
+    own = settings.get("shoal")
+    search = own.get("web_search") if isinstance(own, Mapping) else None
+    if isinstance(search, str) and not is_web_search_choice(search):
+        raise SettingsError(
+            f"{_ORIGIN}: shoal.web_search: expected provider, the name of an MCP tool or a URL, "
+            f"got {search!r}."
+        )
     hooks = settings.get("hooks")
     if isinstance(hooks, Mapping):
         parsed = parse_hooks_setting(hooks, lambda _: _ORIGIN, environ, refuses_unknown_parts=True)

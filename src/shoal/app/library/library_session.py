@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast, overload
+
+from msgspec.structs import replace
 
 from shoal.app.agents.agent import Agent
 from shoal.app.agents.argument_checks import (
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from shoal.app.options import Options
     from shoal.app.session.typed_commands import SlashCommandInvocation
     from shoal.core.agents.subagents import AgentMessageDeliveryReceipt
+    from shoal.core.permissions.questions import Answer, Question
 
 ClassT = TypeVar("ClassT", bound=type)
 AgentT = TypeVar("AgentT")
@@ -98,11 +101,15 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         *,
         by_command: bool = False,
         opened_by: str = "shoal.open",
+        ask: Callable[[Session, Question], Awaitable[Answer | None]] | None = None,
     ) -> None:
         """`by_command` is True if a command opens it, so that errors name flags instead of options.
 
-        `opened_by` is the function that the program called, for errors.
+        `opened_by` is the function that the program called, for errors. `ask` answers questions instead of
+        `on_question`, and also gets the session.
         """
+        if ask is not None:
+            options = replace(options, on_question=partial(ask, self))
         super().__init__(options, agents, names_options=not by_command)
         self._by_command = by_command
         self._opened_by = opened_by

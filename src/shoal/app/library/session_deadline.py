@@ -30,10 +30,9 @@ def find_time_limit(session: Session, deadline: float | None) -> SessionTimeLimi
         limits.append(
             SessionTimeLimit(session.seconds_until_deadline, f"the deadline of {deadline:g} s has passed")
         )
-    budget = session.budget
-    if budget.deadline is not None:
-        amount = format_limit_amount("seconds", budget.limits.max_seconds or 0)
-        left = budget.deadline - budget.clock.monotonic()
+    left = session.budget_seconds_left
+    if left is not None:
+        amount = format_limit_amount("seconds", session.budget_limits.max_seconds or 0)
         limits.append(SessionTimeLimit(left, f"the time limit of {amount} for the whole run has passed"))
     return min(limits, key=lambda limit: limit.seconds, default=None)
 

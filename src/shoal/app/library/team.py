@@ -306,11 +306,12 @@ class Team:
         """
         session = self._require_session()
         await self.start()
-        await asyncio.shield(self._continue_work(session))
+        work = self._continue_work(session)
+        await asyncio.shield(work)
         mailboxes = session.runtime.team_store.open_mailboxes(self.name)
         with suppress(LookupError):
             await mailboxes.open_inbox(LEAD_NAME)
-        budget = session.budget
+        spending = session.spending
         tasks = await self.list_tasks()
         self._last_report = TeamReport(
             team=self.name,
@@ -324,8 +325,8 @@ class Team:
                 if not mail.text.lstrip().startswith("{")
             ),
             text=self._text,
-            cost_usd=budget.usd if budget.is_priced else None,
-            usage=budget.usage,
+            cost_usd=spending.usd,
+            usage=spending.usage,
         )
         return self._last_report
 

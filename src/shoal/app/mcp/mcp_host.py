@@ -31,7 +31,7 @@ class McpOAuthTokenFile:
             raise StateFileError(f"Cannot read {self._path}: {error.strerror}.", path=self._path) from error
 
     def write(self, content: bytes) -> None:
-        write_file_atomically(self._path, content)
+        write_file_atomically(self._path, content, durable=True)
 
     def remove(self) -> bool:
         """Remove the tokens; return True if there were any. Raises `StateFileError`."""

@@ -278,9 +278,10 @@ def _refuse_cloud_provider(provider: str, model: str, settings: Settings) -> Non
     """Raise `Unauthorized` if a variable sends Anthropic's models to a cloud that Shoal cannot use."""
     if provider == "anthropic" and (cloud := settings.foreign.access.cloud):
         raise Unauthorized(
-            f"{cloud} is set, but Shoal does not support this cloud. Unset the variable to use "
-            "Anthropic's API, "
-            "or choose another provider's model.",
+            f"{cloud} is set, but Shoal does not support this cloud. Unset the variable, and use a gateway "
+            "to this cloud that speaks Anthropic's API (ANTHROPIC_BASE_URL and ANTHROPIC_AUTH_TOKEN), or "
+            "Anthropic itself (ANTHROPIC_API_KEY). Or keep the variable, and choose another provider's "
+            "model, such as --model openai:NAME or --model ollama:NAME.",
             provider=provider,
             model=model,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -24,9 +25,9 @@ from shoal.app.settings.claude_json import (
 from shoal.app.settings.mcp_files import (
     PROJECT_FILE,
     ConfiguredMcpServers,
+    add_or_remove_mcp_server,
     has_mcp_server,
     load_mcp_servers,
-    set_or_remove_mcp_server,
 )
 from shoal.app.settings.project_directories import iter_project_directories
 from shoal.app.settings.settings import Settings, load_settings
@@ -45,12 +46,13 @@ from shoal.tools.mcp.client_context import CONNECT_TIMEOUT
 from shoal.wire.mcp_codec import InvalidMcpServerConfigError, expand_mcp_server_variables, parse_mcp_server
 from shoal.wire.settings_codec import SettingsSourceKind, parse_settings_document
 
+_ADDABLE_NAME = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
+
 
 class AddedMcpServer(Struct, frozen=True, kw_only=True):
-    """Server that was added: its file, whether it replaced one, and whether it starts without a question."""
+    """Server that was added: its file, and whether it starts without a question."""
 
     path: Path
-    replaced: bool
     trusted: bool
 
 
@@ -171,19 +173,29 @@ class McpServerAdmin:
         """
         is_shared = scope == "project"
         path = self._get_mcp_config_path(scope) if is_shared else choose_claude_json(self.settings.home)
+        if not _ADDABLE_NAME.fullmatch(name):
+            raise SettingsError(
+                f"Cannot add an MCP server with the name {name!r}. A name can contain only letters, digits, "
+                "hyphens and underscores."
+            )
         try:
             parse_mcp_server(name, given, str(path))
         except InvalidMcpServerConfigError as error:
             raise SettingsError(f"Cannot add the MCP server {name}: {error}.") from error
-        earlier = [] if is_shared else self._list_places(name)
         section = ("projects", str(self.cwd)) if scope == "local" else ()
-        entry = {key: value for key, value in given.items() if value not in ([], {})}
-        replaced = set_or_remove_mcp_server(path, name, entry, section=section)
         # A server in the settings of the same scope would hide this one.
-        hiding = [each for each in earlier if each.scope == scope and each.path != path]
-        for place in hiding:
-            self._remove_from_place(place, name)
-        return AddedMcpServer(path=path, replaced=replaced or bool(hiding), trusted=scope != "project")
+        hiding = [
+            place.path
+            for place in self._list_places(name)
+            if place.scope == scope and not place.section and place.path.name != PROJECT_FILE
+        ]
+        entry = {key: value for key, value in given.items() if value not in ([], {})}
+        if hiding or add_or_remove_mcp_server(path, name, entry, section=section):
+            raise SettingsError(
+                f"There is already an MCP server {name} in {(*hiding, path)[0]}. To replace it, remove it "
+                f"first: shoal mcp remove {name} --scope {scope}"
+            )
+        return AddedMcpServer(path=path, trusted=scope != "project")
 
     def remove_server(self, name: str, *, scope: str | None) -> tuple[Path, ...]:
         """Remove a server from the files of one scope; return the files. Raises as `add_server` does.
@@ -204,7 +216,7 @@ class McpServerAdmin:
             each.document.path == place.path and each.trust == "trusted"
             for each in self.settings.findings.escalations
         )
-        set_or_remove_mcp_server(place.path, name, None, section=place.section)
+        add_or_remove_mcp_server(place.path, name, None, section=place.section)
         if was_trusted and place.kind is not None:
             self._trust_changed_file(place.path, place.kind)
 

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from shoal.app.settings.settings import Settings, load_settings
+from shoal.core.names import TOOL_NAMES
 from shoal.core.permissions.permission_changes import PermissionMode, RuleBehavior
 from shoal.policy.permission_engine import PermissionEngine
 from shoal.policy.permission_rules import PermissionRuleSet
+from shoal.policy.rule_names import refuse_misspelled_rules
 from shoal.wire.json_line_numbers import find_json_list_entry_lines
 from shoal.workspaces.local_workspace import LocalWorkspace
 
@@ -42,6 +44,9 @@ class PermissionReport(Struct, frozen=True, kw_only=True):
 def create_permission_engine(
     settings: Settings, cwd: Path, *, mode: PermissionMode | None = None
 ) -> PermissionEngine:
+    for rule in (*settings.permissions.rules.deny, *settings.permissions.rules.ask):
+        # A session would not start, so there is nothing to report.
+        refuse_misspelled_rules(rule.source, (str(rule),), TOOL_NAMES)
     workspace = LocalWorkspace(cwd, granted=settings.permissions.rules.directories, user=settings.user)
     return PermissionEngine(
         workspace,

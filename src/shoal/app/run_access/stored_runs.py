@@ -14,6 +14,7 @@ from shoal.app.run_access.run_handle import RunHandle, read_start_directory
 from shoal.app.settings.configured_store import open_given_store, open_home_store
 from shoal.core.errors import SessionNotFound, ShoalError
 from shoal.core.ids import SessionId
+from shoal.core.task_groups import open_task_group
 from shoal.stores.store_choice import get_file_home, get_shared_address
 
 if TYPE_CHECKING:
@@ -180,14 +181,14 @@ async def run_with_current_copies(copies: RunCopies | None, work: Coroutine[obje
     """Do the work, and copy what is new in the database once a second meanwhile."""
     if copies is None:
         return await work
-    refreshing = asyncio.ensure_future(_refresh_repeatedly(copies))
-    copies.is_kept_current = True
-    try:
-        return await work
-    finally:
-        copies.is_kept_current = False
-        refreshing.cancel()
-        await asyncio.wait([refreshing])
+    async with open_task_group() as tasks:
+        refreshing = tasks.create_task(_refresh_repeatedly(copies))
+        copies.is_kept_current = True
+        try:
+            return await work
+        finally:
+            copies.is_kept_current = False
+            refreshing.cancel()
 
 
 async def _refresh_repeatedly(copies: RunCopies) -> None:

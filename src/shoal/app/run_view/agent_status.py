@@ -21,8 +21,10 @@ from shoal.core.events import (
     MemberWentDown,
     MemberWentIdle,
     MemberWoken,
+    ModelRequestSent,
     ModelRequestSettled,
     NoteAdded,
+    PermissionModeChanged,
     QuestionAnswered,
     QuestionAsked,
     SessionEnded,
@@ -123,8 +125,10 @@ class AgentStatusRecord:
         match event:
             case AgentMovedToBackground():
                 self.background = True
-            case SessionStarted(model=model):
+            case SessionStarted(model=model) | ModelRequestSent(model=model):
                 self.model = model
+            case PermissionModeChanged(model=model):
+                self.model = model or self.model
             case QuestionAsked(question=question):
                 self.question = question
             case QuestionAnswered():

@@ -54,8 +54,12 @@ class AgentPlanRegistry:
             get_approver=lambda: "user" if agent.is_teammate else self._settings.own.plan_approver,
             write_file=write_file_atomically,
             on_approved=partial(self._report_approval, agent),
-            on_mode_changed=lambda mode: self._emit(PermissionModeChanged(agent=agent.agent, mode=mode)),
+            on_mode_changed=partial(self._emit_mode_change, agent.agent),
         )
+
+    def _emit_mode_change(self, agent: AgentId, mode: PermissionMode) -> None:
+        model = self._running_agents.require_agent(agent).current_model.card.id
+        self._emit(PermissionModeChanged(agent=agent, mode=mode, model=model))
 
     def _report_approval(self, agent: AgentIdentity, mode: PermissionMode) -> None:
         for listener in () if agent.is_lead else self._approval_listeners:

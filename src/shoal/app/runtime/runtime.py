@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 
 from shoal.agent.agent_runner import BYTES_PER_TOKEN, AgentRunner, LoopLimits
 from shoal.agent.tool_calls import run_unrecorded_tool_call
-from shoal.app.config.lead_agent import describe_lead_agent_origin
+from shoal.app.config.lead_agent import describe_lead_agent_origin, parse_disallowed_tools
 from shoal.app.config.session_config import (
     OpenedSessionStore,
     SessionConfig,
@@ -427,10 +428,11 @@ def _create_live_settings(
         cwd=workspace.root,
         given=options.settings,
         sources=options.setting_sources,
-        allow=split_permission_rule_flags(options.allowed_tools),
-        deny=(
-            *split_permission_rule_flags(options.disallowed_tools),
-            *(() if config.lead_agent is None else config.lead_agent.capabilities.disallowed_tools),
+        add_rules=partial(
+            add_permission_flag_rules,
+            allow=split_permission_rule_flags(options.allowed_tools),
+            deny=split_permission_rule_flags(options.disallowed_tools),
+            lead_deny=() if config.lead_agent is None else parse_disallowed_tools(config.lead_agent),
         ),
         note=events.note,
     )

@@ -32,7 +32,6 @@ from shoal.app.skills.skill_catalog import SkillAndCommandLibrary, load_skills, 
 from shoal.app.skills.skill_invoker import SkillInvoker
 from shoal.app.skills.skill_policy import load_skill_policy
 from shoal.app.skills.skill_trust import SkillTrustDecisionStore
-from shoal.core.errors import SettingsError
 from shoal.core.extensions.skills import is_full_or_unprefixed_skill_name
 from shoal.core.text.filenames import escape_filename
 from shoal.core.text.name_suggestions import suggest_name
@@ -52,6 +51,8 @@ def load_skills_and_instructions(
     """Load skills and instructions; `window` is the context window of the lead's model in tokens."""
     settings, cwd = config.settings, hooks.project
     skills = _load_session_skills(config, cwd)
+    only = config.options.skills
+    unknown_skills = () if only is None else _restrict_skills(skills, only)
     trust = SkillTrustDecisionStore(settings.home, cwd)
     instructions = LoadedInstructionFiles()
     path_instructions, memory = None, ""
@@ -77,6 +78,8 @@ def load_skills_and_instructions(
             memory = _load_project_memory(settings, cwd, permissions)
     return SkillsAndInstructions(
         skills=skills,
+        # A member may run where some skills of its lead do not exist.
+        unknown_skills=unknown_skills if config.options.membership is None else (),
         invoker=SkillInvoker(
             skills,
             trust,
@@ -116,8 +119,6 @@ def _load_project_memory(settings: Settings, cwd: Path, permissions: PermissionE
 def _load_session_skills(config: SessionConfig, cwd: Path) -> SkillAndCommandLibrary:
     options = config.options
     if not options.slash_commands:
-        if options.skills and options.membership is None:
-            raise SettingsError("shoal.open: skills: slash_commands=False turns skills off. Leave out one.")
         return load_skills_from_paths(())
     policy = load_skill_policy(config.settings.documents)
     skills = (
@@ -126,17 +127,16 @@ def _load_session_skills(config: SessionConfig, cwd: Path) -> SkillAndCommandLib
         else load_skills(cwd=cwd, home=config.settings.home, policy=policy, sources=options.setting_sources)
     )
     skills.add_plugins(config.plugins)
-    if options.skills is not None:
-        if options.membership is None:  # a member may run where some skills of its lead do not exist
-            _refuse_unknown_skills(skills, options.skills)
-        skills.skills.restrict_to_names(options.skills)
     return skills
 
 
-def _refuse_unknown_skills(library: SkillAndCommandLibrary, names: Sequence[str]) -> None:
-    """Raise `SettingsError` with the nearest name for a skill that does not exist."""
+def _restrict_skills(library: SkillAndCommandLibrary, names: Sequence[str]) -> tuple[str, ...]:
+    """Leave only the named skills; return a sentence about each name that no skill has."""
     available = [skill.name for skill in library.skills.all()]
-    for name in names:
-        if not any(is_full_or_unprefixed_skill_name(name, each) for each in available):
-            suggestion = suggest_name(name, available) if available else " There are no skills."
-            raise SettingsError(f"shoal.open: skills: there is no skill named {name!r}.{suggestion}")
+    suggestions = {
+        name: suggest_name(name, available) if available else " There are no skills."
+        for name in names
+        if not any(is_full_or_unprefixed_skill_name(name, each) for each in available)
+    }
+    library.skills.restrict_to_names(names)
+    return tuple(f"There is no skill named {name!r}.{hint}" for name, hint in suggestions.items())

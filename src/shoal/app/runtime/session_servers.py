@@ -53,7 +53,7 @@ def create_mcp_servers(
     configured = replace(
         configured,
         channel_names=_parse_channel_names(config),
-        relayed=tuple(check_relayed_server(settings, each) for each in options.relayed_servers),
+        relayed=tuple(check_relayed_server(settings, each.status) for each in options.relayed_servers),
     )
     inline = InlineMcpServerPolicy(
         configured=configured,

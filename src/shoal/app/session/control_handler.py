@@ -115,7 +115,7 @@ async def _handle_setting_command(
     match command:
         case SetModelControlCommand(model=name):
             await session.set_model(name)
-            return {"model": session.agent.model.card.id}
+            return {"model": session.agent.current_model.card.id}
         case SetPermissionModeControlCommand(mode=mode):
             session.set_mode(mode)
             return {"mode": mode}

@@ -19,14 +19,14 @@ def list_lead_tools(session: Session) -> Iterable[str]:
 def compute_context_percent(session: Session) -> int | None:
     """Return how full the context window is; None if that is not known."""
     agent = session.agent
-    window = agent.model.card.window
+    window = agent.current_model.card.window
     return 100 * agent.state.context_tokens // window if window and agent.state.context_tokens else None
 
 
 def compute_context_usage(session: Session) -> dict[str, Any]:
     """Compute the usage: the total is the provider's last count plus an estimate; the parts are estimates."""
     agent = session.agent
-    window = agent.model.card.window
+    window = agent.current_model.card.window
     message_tokens = sum(
         estimate_block_tokens(block) for message in agent.conversation.messages for block in message.content
     )
@@ -45,7 +45,7 @@ def compute_context_usage(session: Session) -> dict[str, Any]:
         "maxTokens": window,
         "rawMaxTokens": window,
         "percentage": round(100 * agent.state.context_tokens / window, 1) if window else 0.0,
-        "model": agent.model.card.id,
+        "model": agent.current_model.card.id,
         "isAutoCompactEnabled": agent.limits.compact_at < 1,
         "autoCompactThreshold": round(window * agent.limits.compact_at),
         "memoryFiles": [],

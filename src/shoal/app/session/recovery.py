@@ -44,13 +44,13 @@ async def start_or_recover_session(session: Session) -> None:
             agent=session.agent.identity.agent,
             session=session.id,
             cwd=str(runtime.lead.workspace.root),
-            model=session.agent.model.card.id,
+            model=session.agent.current_model.card.id,
             mode=runtime.lead.permissions.mode,
             tools=tuple(session.agent.tools),
             resumed=bool(turns_before),
             version=shoal.__version__,
-            budget_usd=session.budget.limits.max_usd,
-            budget_tokens=session.budget.limits.max_tokens,
+            budget_usd=session.budget_limits.max_usd,
+            budget_tokens=session.budget_limits.max_tokens,
             model_named=runtime.options.model if isinstance(runtime.options.model, str) else "",
         )
     )

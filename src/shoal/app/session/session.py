@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from shoal.app.workflows.workflow_supervisor import WorkflowSupervisor
     from shoal.core.agents.agent_definitions import AgentDefinition
     from shoal.core.budgets.budget import Budget
+    from shoal.core.budgets.limits import BudgetLimits
     from shoal.core.budgets.usage import ModelCard, Usage
     from shoal.core.clock import Clock
     from shoal.core.extensions.hooks import Hook
@@ -208,12 +209,26 @@ class Session:
     @property
     def spending(self) -> SessionSpending:
         """Tokens and cost of all agents so far."""
-        budget = self.budget
+        budget = self.runtime.budget
         return SessionSpending(
             usd=budget.usd if budget.is_priced else None,
             usage=budget.usage,
             by_model=budget.spending_by_model,
         )
+
+    def find_agent_cost(self, agent: AgentId) -> float | None:
+        """Return the dollars that an agent spent; None if the price of a model is unknown."""
+        return self.runtime.budget.find_agent_cost(agent)
+
+    @property
+    def budget_seconds_left(self) -> float | None:
+        """Seconds until the time limit of the budget is reached; None without such a limit."""
+        budget = self.runtime.budget
+        return None if budget.deadline is None else budget.deadline - budget.clock.monotonic()
+
+    @property
+    def budget_limits(self) -> BudgetLimits:
+        return self.runtime.budget.limits
 
     def open_resumable_store(self) -> Store:
         """Return the store with earlier sessions."""
@@ -256,7 +271,7 @@ class Session:
 
     @property
     def model_card(self) -> ModelCard:
-        return self.agent.model.card
+        return self.agent.current_model.card
 
     @property
     def permission_mode(self) -> PermissionMode:
@@ -331,6 +346,13 @@ class Session:
 
     async def wait_for_waking_item(self) -> None:
         await self.runtime.inbox.queue.wait_for_waking_item(LEAD_ID)
+
+    def expect_input(self) -> None:
+        """Wait for further input when all agents are idle, and leave questions open for a person."""
+        self.expects_input = True
+
+    def expect_no_input(self) -> None:
+        self.expects_input = False
 
     def set_end_reason(self, reason: str) -> None:
         """Set the reason that the SessionEnd hooks get."""
@@ -539,7 +561,8 @@ class Session:
                 permissions.mode, self.agent.state.reply_count
             ),
         )
-        self.emit_event(PermissionModeChanged(agent=LEAD_ID, mode=mode))
+        model = self.agent.current_model.card.id
+        self.emit_event(PermissionModeChanged(agent=LEAD_ID, mode=mode, model=model))
 
     def set_delegate_mode(self, *, enabled: bool) -> None:
         """Restrict the lead to delegation, or restore all its tools, from its next call on."""

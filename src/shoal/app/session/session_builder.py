@@ -278,6 +278,7 @@ def _build_agent_tools(
     policy = supervisor.policy
     options = AgentToolOptions(
         background=policy.background and not policy.always_background,
+        has_background=policy.background,
         model=policy.model_by_call,
         forks=policy.fork_by_default,
         cwd=config.settings.own.agent_cwd,

@@ -87,10 +87,13 @@ def start_snapshot_updates(session: Session, tasks: asyncio.TaskGroup, exit_stac
 
 def update_run_snapshots(directory: Path, transcript: Path) -> None:
     from shoal.app.config.journal_recovery import SessionRecoveryState
+    from shoal.app.config.undo_history import StartedTurnsState
+    from shoal.app.run_access.event_index import RunEventIndex
     from shoal.app.run_access.run_facts import JournaledRunSummary
     from shoal.app.run_access.run_handle import RunStartState
     from shoal.app.run_view.agent_status import RunViewAgentsState
     from shoal.app.run_view.run_view import RunView
+    from shoal.app.workflows.step_log import WorkflowRecords
     from shoal.stores.files.sessions.conversation_snapshots import restore_stored_conversation
     from shoal.stores.files.sessions.file_session_store import CONVERSATION_SNAPSHOT
     from shoal.stores.files.sessions.journal_snapshots import update_journal_snapshots
@@ -103,6 +106,9 @@ def update_run_snapshots(directory: Path, transcript: Path) -> None:
         SessionRecoveryState,
         RunStartState,
         JournaledRunSummary,
+        RunEventIndex,
+        StartedTurnsState,
+        WorkflowRecords,
     )
     update_journal_snapshots(directory / "journal.jsonl", kinds)
     with suppress(StateFileError):

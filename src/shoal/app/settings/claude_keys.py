@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from shoal.core.unused_items import UnusedItem
-from shoal.wire.settings_codec import SettingsDocument
+from shoal.wire.settings_codec import SettingsDocument, is_web_search_choice
 
 KeyUse: TypeAlias = Literal["used", "not used", "refused", "wider here"]
 
@@ -146,13 +146,14 @@ def iter_document_keys(document: SettingsDocument) -> Iterator[tuple[str, Any]]:
     """Yield the keys of a document and of its sections, with dots, and their values."""
     for name, value in document.raw.items():
         if name not in _OWN_KEYS:
-            yield from _iter_keys_below(name, value)
+            yield from iter_keys_below(name, value)
 
 
-def _iter_keys_below(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+def iter_keys_below(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield a key with its value, or the keys of a section, with dots."""
     if name in _SECTIONS and isinstance(value, dict):
         for key, inner in value.items():
-            yield from _iter_keys_below(f"{name}.{key}", inner)
+            yield from iter_keys_below(f"{name}.{key}", inner)
     else:
         yield name, value
 
@@ -164,6 +165,16 @@ def find_unused_keys(documents: Sequence[SettingsDocument]) -> Iterator[UnusedIt
             if (reason := _find_reason(document, name, value)) is not None:
                 location = document.locate_key(name.split("."))
                 yield UnusedItem(location=location, name=name, reason=reason)
+        yield from _find_unusable_search(document)
+
+
+def _find_unusable_search(document: SettingsDocument) -> Iterator[UnusedItem]:
+    own = document.raw.get("shoal")
+    value = own.get("web_search") if isinstance(own, dict) else None
+    if document.is_user_controlled and isinstance(value, str) and not is_web_search_choice(value):
+        location = document.locate_key(("shoal", "web_search"))
+        reason = f"expected provider, the name of an MCP tool or a URL, got {value!r}"
+        yield UnusedItem(location=location, name="shoal.web_search", reason=reason)
 
 
 def _find_reason(document: SettingsDocument, name: str, value: Any) -> str | None:

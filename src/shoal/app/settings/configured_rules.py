@@ -76,8 +76,13 @@ def find_skipped_flag_rules(allow: Sequence[str], *, is_closed: bool) -> Iterato
 
 
 def add_permission_flag_rules(
-    rules: PermissionRuleSet, *, allow: Sequence[str], deny: Sequence[str]
+    rules: PermissionRuleSet,
+    *,
+    allow: Sequence[str],
+    deny: Sequence[str],
+    lead_deny: Sequence[ToolPermissionRule] = (),
 ) -> PermissionRuleSet:
+    """Add the rules of flags, and those of the lead's definition. Raises `SettingsError`."""
     allowed = (parse_permission_rule(rule, FLAGS["allow"]) for rule in allow)
     flag_rules = PermissionRuleSet(
         allow=() if rules.is_closed else tuple(rule for rule in allowed if not rule.approves_nothing),
@@ -88,7 +93,9 @@ def add_permission_flag_rules(
             raise SettingsError(
                 f"{rule} is in both --allowedTools and --disallowedTools. Remove one of them."
             )
-    return replace(rules, allow=(*flag_rules.allow, *rules.allow), deny=(*flag_rules.deny, *rules.deny))
+    return replace(
+        rules, allow=(*flag_rules.allow, *rules.allow), deny=(*flag_rules.deny, *lead_deny, *rules.deny)
+    )
 
 
 def _parse_document_rules(

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from shoal.app.settings.configured_rules import add_permission_flag_rules
 from shoal.app.settings.file_stamps import is_file_unchanged, stamp_files
 from shoal.app.settings.settings import Settings, list_settings_files, load_settings
 from shoal.core.errors import SettingsError
@@ -19,7 +18,10 @@ _CHECK_INTERVAL = 0.05
 
 
 class AutoReloadingSettings:
-    """The last valid settings; `note` reports an invalid change to the user once."""
+    """The last valid settings; `note` reports an invalid change to the user once.
+
+    `add_rules` adds the rules that do not come from settings.
+    """
 
     def __init__(
         self,
@@ -28,17 +30,16 @@ class AutoReloadingSettings:
         cwd: Path,
         given: str | None = None,
         sources: Sequence[str] | None = None,
-        allow: Sequence[str] = (),
-        deny: Sequence[str] = (),
+        add_rules: Callable[[PermissionRuleSet], PermissionRuleSet] = lambda rules: rules,
         note: Callable[[str], None],
     ) -> None:
         self.settings = settings
         self._cwd = cwd
         self._given = given = given and settings.user.expand_home(given)
         self._sources = sources
-        self._flags = (tuple(allow), tuple(deny))
+        self._add_rules = add_rules
         self._note = note
-        self._rules = add_permission_flag_rules(settings.permissions.rules, allow=allow, deny=deny)
+        self._rules = self._add_rules(settings.permissions.rules)
         files = list_settings_files(settings.home, cwd, given)
         self._kinds = {str(path): kind for path, kind in files}
         self._trust_file = str(ProjectTrustFile(settings.home).path)
@@ -105,9 +106,7 @@ class AutoReloadingSettings:
                 sources=self._sources,
                 contents=self._blocked_contents,
             )
-            rules = add_permission_flag_rules(
-                settings.permissions.rules, allow=self._flags[0], deny=self._flags[1]
-            )
+            rules = self._add_rules(settings.permissions.rules)
         except SettingsError as error:
             if str(error) != self._last_error:
                 self._last_error = str(error)

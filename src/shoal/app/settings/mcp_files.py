@@ -188,11 +188,12 @@ def has_mcp_server(path: Path, name: str) -> bool:
     return name in _parse_mcp_server_json(text, str(path))
 
 
-def set_or_remove_mcp_server(
+def add_or_remove_mcp_server(
     path: Path, name: str, entry: Mapping[str, Any] | None, *, section: Sequence[str] = ()
 ) -> bool:
     """Put a server into a file, or remove it with None; return whether it existed. Raises `SettingsError`.
 
+    A server that exists is not replaced: its variables and headers would be lost.
     `section` is the path of the object that contains `mcpServers`.
     """
     from shoal.app.settings.settings_writer import edit_claude_json, edit_json_file
@@ -206,8 +207,9 @@ def set_or_remove_mcp_server(
         if not isinstance(servers, dict):
             raise SettingsError(f"{path}: mcpServers is not an object. Fix it by hand.", path=path)
         existed = name in servers
-        servers.pop(name, None)
-        if entry is not None:
+        if entry is None:
+            servers.pop(name, None)
+        elif not existed:
             servers[name] = dict(entry)
         if not servers:
             del raw["mcpServers"]

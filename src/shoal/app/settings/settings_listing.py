@@ -3,26 +3,46 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from shoal.app.settings.claude_keys import CLAUDE_KEYS
+from shoal.app.settings.claude_keys import CLAUDE_KEYS, find_claude_key, iter_keys_below
 from shoal.app.settings.settings import Settings
 from shoal.app.settings.settings_trust import PermissionEscalation, TrustState
 from shoal.core.text.lazy_patterns import compile_on_first_use
-from shoal.wire.settings_codec import has_settings_key
+from shoal.wire.settings_codec import has_settings_key, merge_settings_documents
 
 _SECRET = compile_on_first_use(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|COOKIE", re.IGNORECASE)
 HIDDEN_VALUE = "(hidden)"
+_SECTION_KEYS = ("env", "permissions", "sandbox")
+"""Keys that have one row per part."""
+_JOINED_KEYS = frozenset(
+    {
+        "hooks",
+        "claudeMdExcludes",
+        "deniedMcpServers",
+        "disabledMcpjsonServers",
+        "disabledMcpServers",
+        "enabledMcpjsonServers",
+        "sandbox.filesystem.allowWrite",
+        "sandbox.filesystem.denyRead",
+        "sandbox.filesystem.denyWrite",
+        "sandbox.credentials.envVars",
+        "sandbox.credentials.files",
+    }
+)
+"""Keys whose values in all files apply together."""
 
 
 class EffectiveSettingRow(Struct, frozen=True, kw_only=True):
     key: str
     value: Any
     origin: str
+    is_used: bool = True
+    """False for a key in a file that has no effect."""
 
 
 class EscalationTrustRow(EffectiveSettingRow, frozen=True, kw_only=True):
@@ -35,7 +55,52 @@ def is_secret_variable_name(name: str) -> bool:
 
 
 def list_setting_rows(settings: Settings) -> Iterator[EffectiveSettingRow]:
-    """Yield the settings in a fixed order; keys and tokens are not shown."""
+    """Yield the settings, then the other keys of the files; secrets are hidden."""
+    rows = tuple(_iter_fixed_rows(settings))
+    yield from rows
+    listed = {row.key for row in rows}
+    merged = dict(_iter_keys_of_files(merge_settings_documents(settings.documents)))
+    used = (key.name for key in CLAUDE_KEYS if key.use == "used" and key.name not in _SECTION_KEYS)
+    for key in dict.fromkeys((*used, *merged)):
+        if key not in listed:
+            value, origin = merged.get(key), settings.find_setting_origin(key)
+            if key in _JOINED_KEYS:
+                value, origin = _join_values(settings, key) or (value, origin)
+            value = _hide_secrets(value, key.rpartition(".")[2])
+            is_used = find_claude_key(key).use == "used"
+            yield EffectiveSettingRow(key=key, value=value, origin=origin, is_used=is_used)
+
+
+def _join_values(settings: Settings, key: str) -> tuple[Any, str] | None:
+    """Return the joined lists of all files, or hooks by event, and their origins; None if one file has it."""
+    names = key.split(".")
+    documents = [each for each in settings.documents if has_settings_key(each, names)]
+    if len(documents) < 2:
+        return None
+    values: list[Any] = []
+    for document in documents:
+        values.append(document.raw)
+        for name in names:
+            values[-1] = values[-1][name]
+    joined: Any = None
+    if all(isinstance(each, list) for each in values):
+        joined = [entry for number, value in enumerate(values) for entry in value
+                  if all(entry not in earlier for earlier in values[:number])]  # fmt: skip
+    elif all(isinstance(each, dict) for each in values):
+        events = dict.fromkeys(event for value in values for event in value)
+        joined = {event: [hook for value in values for hook in value.get(event) or ()] for event in events}
+    origins = ", ".join(document.locate_key(names) for document in documents)
+    return None if joined is None else (joined, origins)
+
+
+def _iter_keys_of_files(raw: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in raw.items():
+        # Listed part by part above.
+        if name not in ("env", "shoal", "$schema"):
+            yield from iter_keys_below(name, value)
+
+
+def _iter_fixed_rows(settings: Settings) -> Iterator[EffectiveSettingRow]:
     yield _make_setting_row(settings, "home", str(settings.home))
     yield _make_setting_row(settings, "model", settings.models.main)
     yield _make_setting_row(settings, "cleanupPeriodDays", settings.cleanup_period_days)
@@ -98,6 +163,8 @@ def find_setting_value(settings: Settings, key: str, *, user_only: bool = False)
 def _hide_secrets(value: Any, name: str) -> Any:
     if isinstance(value, dict):
         return {key: _hide_secrets(each, key) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_hide_secrets(each, name) for each in value]
     return HIDDEN_VALUE if isinstance(value, str) and is_secret_variable_name(name) else value
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from shoal.app.settings.claude_json import CLAUDE_JSON
 from shoal.app.settings.settings import Settings
 from shoal.app.settings.settings_trust import (
     find_escalating_settings,
@@ -85,24 +86,30 @@ def save_permission_suggestion(
 
     Raises `SettingsError` if the file cannot be parsed, `StateFileError` if it cannot be written.
     """
-    file = _EditableJsonFile(path)
-    raw = _parse_editable_settings(file.text, path)
-    if not is_allowed(file.text):
-        return None
-    _apply_permission_suggestion(raw, update)
-    return file.write(raw)
+
+    def add_choice(file: _EditableJsonFile) -> dict[str, Any] | None:
+        raw = _parse_editable_settings(file.text, path)
+        if not is_allowed(file.text):
+            return None
+        _apply_permission_suggestion(raw, update)
+        return raw
+
+    return _edit_locked_file(path, add_choice)
 
 
 def save_default_model(name: str | None, path: Path) -> None:
     """Set or, with None, remove the default model. Raises like `save_permission_suggestion`."""
-    file = _EditableJsonFile(path)
-    raw = _parse_editable_settings(file.text, path)
-    shoal_settings = raw.setdefault("shoal", {})
-    if name is not None:
-        shoal_settings["model"] = name
-    elif shoal_settings.pop("model", None) is None:
-        return
-    file.write(raw)
+
+    def set_model(file: _EditableJsonFile) -> dict[str, Any] | None:
+        raw = _parse_editable_settings(file.text, path)
+        shoal_settings = raw.setdefault("shoal", {})
+        if name is not None:
+            shoal_settings["model"] = name
+        elif shoal_settings.pop("model", None) is None:
+            return None
+        return raw
+
+    _edit_locked_file(path, set_model)
 
 
 def _parse_editable_settings(text: str, path: Path) -> dict[str, Any]:
@@ -126,17 +133,22 @@ def _apply_permission_suggestion(raw: dict[str, Any], update: PermissionSuggesti
 def edit_json_file(path: Path, edit: Callable[[dict[str, Any]], T]) -> T:
     """Let `edit` change the content of a JSON file; other content, comments, indent and file mode stay.
 
-    Raises `SettingsError` if the file cannot be parsed, `StateFileError` if it cannot be written.
+    `edit` is called again if another program changes the file at the same time. Raises `SettingsError` if
+    the file cannot be parsed, `StateFileError` if it cannot be written, and `LockUnavailable`.
     """
-    file = _EditableJsonFile(path)
-    raw = _parse_json_object(file.text, path)
-    result = edit(raw)
-    file.write(raw)
-    return result
+    results: list[T] = []
+
+    def edit_content(file: _EditableJsonFile) -> dict[str, Any]:
+        raw = _parse_json_object(file.text, path)
+        results.append(edit(raw))
+        return raw
+
+    _edit_locked_file(path, edit_content, follows_links=path.name != CLAUDE_JSON)
+    return results[-1]
 
 
 def edit_claude_json(path: Path, edit: Callable[[dict[str, Any]], T]) -> T:
-    """Change Claude Code's state file as `edit_json_file` does, while that program may change it too.
+    """Change Claude Code's state file as `edit_json_file` does.
 
     A link is refused: it could lead to another user's file. Raises like `edit_json_file`.
     """
@@ -148,17 +160,30 @@ def edit_claude_json(path: Path, edit: Callable[[dict[str, Any]], T]) -> T:
         raise SettingsError(message, path=path)
     if path.exists() and not path.is_file():
         raise SettingsError(f"{path} is not a file. Remove it, and try again.", path=path)
-    with hold_foreign_lock(path) as confirm_lock:
+    return edit_json_file(path, edit)
+
+
+def _edit_locked_file(
+    path: Path,
+    edit: Callable[[_EditableJsonFile], dict[str, Any] | None],
+    *,
+    follows_links: bool = True,
+) -> str | None:
+    """Write the content that `edit` returns, and return the new text; with None, the file stays as it is."""
+    real_path = Path(path.resolve()) if follows_links else path
+    with hold_foreign_lock(real_path) as confirm_lock:
         for _ in range(_MAX_EDITS):
-            file = _EditableJsonFile(path, follows_links=False)
-            raw = _parse_json_object(file.text, path)
-            result = edit(raw)
+            file = _EditableJsonFile(real_path)
+            raw = edit(file)
+            if raw is None:
+                return None
             confirm_lock()
-            # Claude Code may also write without this lock.
+            # Editors and Claude Code write without this lock.
             if file.is_unchanged():
-                file.write(raw, durable=True)
-                return result
-    raise SettingsError(f"{path} keeps changing. Close Claude Code, and try again.", path=path)
+                return file.write(raw)
+    raise SettingsError(
+        f"Another program keeps changing {path}. Close that program, and try again.", path=path
+    )
 
 
 def _parse_json_object(text: str, path: Path) -> dict[str, Any]:
@@ -179,18 +204,15 @@ def _append_missing_rules(permissions: dict[str, Any], key: str, new: list[str])
 
 
 class _EditableJsonFile:
-    """JSON file of the user: other content, comments, indent and file mode stay.
+    """JSON file of the user: other content, comments, indent and file mode stay."""
 
-    `follows_links` is True if a symbolic link is resolved, and False if it is an error.
-    """
-
-    def __init__(self, path: Path, *, follows_links: bool = True) -> None:
-        self._real_path = Path(path.resolve()) if follows_links else path
+    def __init__(self, path: Path) -> None:
+        self._path = path
         self._mode: int | None = None
         self.text = ""
         try:
             self.text = self._read_text()
-            self._mode = stat.S_IMODE(self._real_path.stat().st_mode)
+            self._mode = stat.S_IMODE(self._path.stat().st_mode)
         except FileNotFoundError:
             return
         except (OSError, UnicodeDecodeError) as error:
@@ -206,14 +228,14 @@ class _EditableJsonFile:
             return False
 
     def _read_text(self) -> str:
-        return read_state_file(self._real_path).decode("utf-8-sig")
+        return read_state_file(self._path).decode("utf-8-sig")
 
-    def write(self, raw: dict[str, Any], *, durable: bool = False) -> str:
+    def write(self, raw: dict[str, Any]) -> str:
         """Write the content and return the new text. Raises `SettingsError` if comments would be lost."""
         text = self._format_content(raw)
-        write_file_atomically(self._real_path, text.encode(), durable=durable)
+        write_file_atomically(self._path, text.encode(), durable=True)
         if self._mode is not None:
-            self._real_path.chmod(self._mode)
+            self._path.chmod(self._mode)
         return text
 
     def _format_content(self, raw: dict[str, Any]) -> str:
@@ -223,9 +245,9 @@ class _EditableJsonFile:
             except UneditableJsonError as error:
                 if decode_commented_json(self.text)[1] != self.text:
                     message = (
-                        f"{self._real_path} was not changed, because its comments would be lost. "
+                        f"{self._path} was not changed, because its comments would be lost. "
                         "Change it by hand."
                     )
-                    raise SettingsError(message, path=self._real_path) from error
+                    raise SettingsError(message, path=self._path) from error
         indent = detect_json_indent(self.text) or 2
         return json.dumps(raw, indent=indent, ensure_ascii=False) + "\n"

@@ -25,6 +25,8 @@ from shoal.tools.skill_tool import build_skill_tool, format_skill_list
 
 class SkillsAndInstructions(Struct, frozen=True, kw_only=True):
     skills: SkillAndCommandLibrary
+    unknown_skills: tuple[str, ...] = ()
+    """Sentences about requested skills that do not exist."""
     invoker: SkillInvoker
     catalog_changes: AgentAndSkillChangeReporter
     instructions: LoadedInstructionFiles
@@ -76,6 +78,7 @@ class SkillsAndInstructions(Struct, frozen=True, kw_only=True):
     def list_skill_and_instruction_notices(self) -> tuple[str, ...]:
         """Return notices about unusable skills and omitted instructions."""
         return (
+            *self.unknown_skills,
             *self.skills.describe_skill_file_problems(),
             *self.instructions.notes,
             *self.output_style.notes,

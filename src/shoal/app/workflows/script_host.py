@@ -19,6 +19,7 @@ from shoal.core.errors import ProcessError, RunFailed, WorkflowChanged, Workflow
 from shoal.core.output_type import OutputType
 from shoal.core.permissions.sandbox import SandboxPolicy
 from shoal.core.ports import ChildProcessHandle, ProcessLaunchSpec
+from shoal.core.task_groups import open_task_group
 from shoal.tools.command_output import CommandOutputPipe
 from shoal.wire.workflow_step_codec import (
     HEADER_BYTES,
@@ -101,8 +102,6 @@ class ScriptHost:
                 message = await self._serve_requests_unless(flooded, reader, writer)
             except ScriptProtocolError as error:
                 raise WorkflowError(format_session_notice("script_stopped", error=error)) from error
-            finally:
-                await self._cancel_open_requests()
             match message:
                 case ScriptReturned(value=value):
                     return value
@@ -116,19 +115,19 @@ class ScriptHost:
         self, flooded: asyncio.Event, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> ScriptReturned | ScriptRaised | None:
         """Serve requests. Raises `ScriptProtocolError` if the script writes too much error output."""
-        serving = asyncio.ensure_future(self._serve_requests(reader, writer))
-        watching = asyncio.ensure_future(flooded.wait())
-        try:
-            await asyncio.wait([serving, watching], return_when=asyncio.FIRST_COMPLETED)
-            if not serving.done():
-                raise ScriptProtocolError(
-                    format_session_notice("script_error_output", maximum=f"{_MAX_ERROR_BYTES:,}")
-                )
-            return serving.result()
-        finally:
-            for task in (serving, watching):
-                task.cancel()
-            await asyncio.wait([serving, watching])
+        async with open_task_group() as tasks:
+            serving = tasks.create_task(self._serve_requests(tasks, reader, writer))
+            watching = tasks.create_task(flooded.wait())
+            try:
+                await asyncio.wait([serving, watching], return_when=asyncio.FIRST_COMPLETED)
+                if not serving.done():
+                    raise ScriptProtocolError(
+                        format_session_notice("script_error_output", maximum=f"{_MAX_ERROR_BYTES:,}")
+                    )
+                return serving.result()
+            finally:
+                for task in (serving, watching, *self._open):
+                    task.cancel()
 
     @asynccontextmanager
     async def _start_process(
@@ -177,11 +176,11 @@ class ScriptHost:
         return self._driver.wrap_launch(launch, policy)
 
     async def _serve_requests(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, tasks: asyncio.TaskGroup, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> ScriptReturned | ScriptRaised | None:
         """Answer requests until the script ends; None if it ends without a result."""
         while True:
-            message = await self._read_message(reader)
+            message = await self._read_message(tasks, reader)
             if self._changed is not None:
                 raise self._changed
             match message:
@@ -196,12 +195,14 @@ class ScriptHost:
                         raise ScriptProtocolError(
                             format_session_notice("script_open_requests", maximum=f"{_MAX_OPEN_REQUESTS:,}")
                         )
-                    task = asyncio.ensure_future(self._answer_request(message, writer))
+                    task = tasks.create_task(self._answer_request(message, writer))
                     self._open.add(task)
                     task.add_done_callback(self._open.discard)
 
-    async def _read_message(self, reader: asyncio.StreamReader) -> ScriptMessage | None:
-        read = asyncio.ensure_future(_read_frame(reader))
+    async def _read_message(
+        self, tasks: asyncio.TaskGroup, reader: asyncio.StreamReader
+    ) -> ScriptMessage | None:
+        read = tasks.create_task(_read_frame(reader))
         try:
             while not read.done():
                 if self._changed is not None:
@@ -268,13 +269,6 @@ class ScriptHost:
 
     def _join_path(self, path: str) -> str:
         return f"{self._steps.phase}/{path}" if self._steps.phase else path
-
-    async def _cancel_open_requests(self) -> None:
-        tasks = tuple(self._open)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
 
 
 def _refuse_patterns(schema: Any) -> None:

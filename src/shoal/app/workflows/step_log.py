@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,6 +14,7 @@ from shoal.app.workflows.step_input import RecordedInput
 from shoal.core.agents.subagents import AgentResult
 from shoal.core.errors import WorkflowError
 from shoal.core.events import (
+    EVENT_MODULES,
     AgentEnded,
     JournalRecord,
     WorkflowEnded,
@@ -105,11 +106,12 @@ class WorkflowRecord(Struct, kw_only=True):
 class WorkflowRecords:
     """All workflows of a session, and the ends of the agents that did their steps."""
 
-    def __init__(self, records: Iterable[JournalRecord]) -> None:
+    snapshot_name: ClassVar[str] = "workflows"
+    snapshot_modules: ClassVar[tuple[str, ...]] = (__name__, "shoal.core.agents.worktrees", *EVENT_MODULES)
+
+    def __init__(self) -> None:
         self.workflows: dict[str, WorkflowRecord] = {}
         self.completions: dict[AgentId, AgentResult] = {}
-        for record in records:
-            self._apply(record.event)
 
     def find(self, name: str, workflow: str | None = None) -> WorkflowRecord:
         """Return the workflow with this id, or the latest one with this name. Raises `WorkflowError`."""
@@ -128,7 +130,8 @@ class WorkflowRecords:
         children = (each for each in self.workflows.values() if each.started.parent == parent)
         return next((each for each in children if not each.is_void), None)
 
-    def _apply(self, event: object) -> None:
+    def apply_record(self, record: JournalRecord) -> None:
+        event = record.event
         match event:
             case WorkflowStarted():
                 self._apply_start(event)
@@ -157,7 +160,7 @@ class WorkflowRecords:
             case WorktreeWorkRetained(agent=agent, work=work) if agent in self.completions:
                 # A process that died before it had settled the worktree recorded only the end.
                 self.completions[agent] = replace(self.completions[agent], worktree=work)
-            case AgentEnded(agent=agent, completion=completion):
+            case AgentEnded(agent=agent, completion=completion) if self.workflows:
                 self.completions[agent] = completion
             case _:
                 pass

@@ -170,8 +170,8 @@ class StepRunner:
                 await self._agents.supervisor.stop_run_if_running(run, format_end_reason("workflow_stopped"))
                 raise
             assert run.completion is not None
-            budget = self._runtime.budget.find_agent_budget(run.id)
-            result = build_agent_result(run.completion, budget, answer)
+            cost = self._runtime.budget.find_agent_cost(run.id)
+            result = build_agent_result(run.completion, cost, answer)
             result.raise_if_failed()
             return _encode_agent_value(run.completion)
 

@@ -9,6 +9,7 @@ from shoal.app.run_access.run_handle import RunHandle
 from shoal.app.run_access.stored_runs import StoredRuns
 from shoal.app.workflows.step_log import WorkflowRecord, WorkflowRecords
 from shoal.core.errors import SessionNotFound, WorkflowError
+from shoal.stores.files.sessions.journal_snapshots import load_journal_state
 
 _MAX_SEARCHED_RUNS = 200
 
@@ -38,7 +39,8 @@ def find_recorded_workflow(
 
 
 def list_recorded_workflows(run: RunHandle) -> Sequence[WorkflowRecord]:
-    return list(WorkflowRecords(run.read_journal()).workflows.values())
+    records, _ = load_journal_state(run.journal_path, WorkflowRecords)
+    return list(records.workflows.values())
 
 
 def _search_recent_runs(runs: StoredRuns, reference: str) -> tuple[RunHandle, WorkflowRecord]:

@@ -143,11 +143,13 @@ class WorkflowSupervisor:
         """Stop all workflows and return their ids."""
         running = tuple(self._running)
         # All at once: a program that does not end when it is canceled must not protect the others.
-        await asyncio.gather(*(self.stop(workflow, why) for workflow in running))
+        async with asyncio.TaskGroup() as group:
+            for workflow in running:
+                group.create_task(self.stop(workflow, why))
         return running
 
     def read_records(self) -> WorkflowRecords:
-        return WorkflowRecords(self.agents.runtime.store.journal.read_records())
+        return self.agents.runtime.store.journal.replay(WorkflowRecords)
 
     def get_calling_steps(self) -> StepRunner | None:
         """Return the steps of the workflow that makes this call.

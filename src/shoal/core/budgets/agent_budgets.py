@@ -327,8 +327,7 @@ class AgentBudget:
     def restore_spending(self, model: str, spent: UsageAndCostTotals) -> None:
         """Add what earlier processes of the session spent, without repeating their warnings."""
         self.tallies.setdefault(model, AgentModelSpending()).add_earlier_spending(spent)
-        self.budget.usd += spent.usd
-        self.budget.is_priced = self.budget.is_priced and not spent.unpriced
+        self.budget.restore_total(spent)
         self._charge_meters(spent.usd, spent.usage.total_tokens, spent.requests)
         for meter in self._meters:
             meter.take_passed_warning_percent()

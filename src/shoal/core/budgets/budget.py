@@ -149,9 +149,10 @@ class Budget:
                 return meter.build_refusal()
         return None
 
-    def find_agent_budget(self, agent: AgentId) -> AgentBudget | None:
-        """Return the budget of an agent; None if it never started."""
-        return self._agent_budgets.get(agent)
+    def find_agent_cost(self, agent: AgentId) -> float | None:
+        """Return the dollars that an agent spent; None if the price of a model is unknown."""
+        found = self._agent_budgets.get(agent)
+        return found.usd if found is not None and found.has_only_priced_requests else None
 
     async def activate_agent_slot(self, slot: AgentSlot) -> None:
         """Wait until the agent may run; waiters are admitted in order."""
@@ -190,6 +191,10 @@ class Budget:
         agent_budget = self._agent_budgets.get(agent) or self.get_or_create_agent_budget(agent, kind)
         agent_budget.restore_spending(model, spent)
 
+    def restore_total(self, spent: UsageAndCostTotals) -> None:
+        self.usd += spent.usd
+        self.is_priced = self.is_priced and not spent.unpriced
+
     def restore_unsettled_request(self, agent: AgentId, kind: str, usd: float, tokens: int) -> None:
         """Charge a request of an earlier process whose cost was never reported."""
         agent_budget = self._agent_budgets.get(agent) or self.get_or_create_agent_budget(agent, kind)
@@ -197,7 +202,7 @@ class Budget:
 
     def restore_started_agent_count(self, agents: int) -> None:
         """Add the number of agents that earlier processes of this session started."""
-        self._gate.total += agents
+        self._gate.restore_started_count(agents)
 
     @property
     def usage(self) -> Usage:
@@ -252,7 +257,8 @@ class Budget:
             )
 
     def warn_if_time_threshold_passed(self) -> None:
-        if self._time_meter is not None:
-            self._time_meter.spent = self.clock.monotonic() - self._started
-            if self._time_meter.spent >= self._time_meter.next_mark:
-                self.warn_if_threshold_passed(self._time_meter, LEAD_ID)
+        meter = self._time_meter
+        if meter is not None:
+            meter.spent = self.clock.monotonic() - self._started
+            if meter.spent >= meter.next_mark:
+                self.warn_if_threshold_passed(meter, LEAD_ID)

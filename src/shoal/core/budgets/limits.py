@@ -92,6 +92,10 @@ class AgentCountLimiter:
         self._waiting: deque[asyncio.Future[None]] = deque()
         """Waiters for a place, in order of arrival."""
 
+    def restore_started_count(self, agents: int) -> None:
+        """Add the number of agents that earlier processes started."""
+        self.total += agents
+
     def open_slot(
         self, kind: str, depth: int, *, is_resumed: bool, idle: bool = False
     ) -> AgentSlot | BudgetRefusal:

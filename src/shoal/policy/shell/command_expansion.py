@@ -17,7 +17,7 @@ from shoal.policy.shell.known_commands import (
     RESERVED_WORDS,
     STATE_CHANGING_BUILTINS,
 )
-from shoal.policy.shell.program_judges import get_found_name_pattern
+from shoal.policy.shell.program_judges import get_found_name_pattern, list_tested_files
 from shoal.policy.shell.run_text import find_run_text
 from shoal.policy.shell.shell_directories import PossibleShellDirectories
 from shoal.policy.shell.shell_syntax import UnjudgeableCommandError
@@ -157,7 +157,10 @@ def _expand_plain_command(name: str, found: UnexpandedShellCommand, walk: ShellS
         _expand_cd_command(found, walk)
         return
     if name == "[[":
-        _append_simple_command(found, walk, read_only=True, reason="it only compares values")
+        tested = walk.directories.resolve_paths(list_tested_files(rest))
+        _append_simple_command(
+            found, walk, read_only=True, reason="it only compares values", files=_NamedFiles(reads=tested)
+        )
         return
     if name in EVALUATING_BUILTINS:
         note_evaluated_words(name, rest, walk.variables)

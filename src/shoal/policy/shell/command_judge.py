@@ -180,7 +180,7 @@ def _find_changed_files(name: str, words: Sequence[ShellWord]) -> tuple[ShellWor
     if name == "dd":
         return _find_key_value_operands("of=", words)
     flags = OUTPUT_FLAGS.get(name)
-    writes = [] if flags is None else _find_flag_files(flags, words)
+    writes = [] if flags is None else _find_flag_files(flags, words, is_exact=name == "go")
     operands = [word for word in words if not word.may_be_flag]
     in_place = _IN_PLACE_FLAGS.get(name)
     if in_place is not None and _has_flag(in_place, words):
@@ -225,11 +225,16 @@ def _find_key_value_operands(key: str, words: Sequence[ShellWord]) -> tuple[Shel
     return tuple(word if word.value is None else ShellWord(word.value.removeprefix(key)) for word in matches)
 
 
-def _find_flag_files(flags: tuple[str, ...], words: Sequence[ShellWord]) -> list[ShellWord]:
+def _find_flag_files(
+    flags: tuple[str, ...], words: Sequence[ShellWord], *, is_exact: bool
+) -> list[ShellWord]:
+    """Return the values of flags; with `is_exact`, letters are not combined, as in `-count` of go."""
     writes: list[ShellWord] = []
     for index, word in enumerate(words):
         value = word.value
         if value is None or not is_flag_word(value, flags):
+            continue
+        if is_exact and value.partition("=")[0] not in flags:
             continue
         if "=" in value:
             writes.append(ShellWord(value.partition("=")[2]))

@@ -49,6 +49,9 @@ _PROGRAM_FLAGS: dict[str, tuple[str, ...]] = {
     "diff": ("--ext-diff",),
     "show": ("--ext-diff",),
 }
+_SETTING_LISTS = ("--l", "--get-r", "--get-u", "list")
+_SECRET_SETTING = re.compile(r"header|insteadof|credential|proxy", re.IGNORECASE)
+"""Names of settings of git whose values may contain a password."""
 _RUNNING_SUBCOMMANDS = frozenset(
     {"filter-branch", "for-each-repo", "instaweb", "send-email", "daemon", "shell", "hook", "web--browse"}
 )
@@ -74,6 +77,8 @@ def judge_git_command(words: Sequence[ShellWord], *, moved: bool) -> ReadOnlyCom
         return build_not_proven_readonly_verdict("git_remote")
     if _is_setting_query(rest):
         return build_readonly_verdict("git config only shows a setting")
+    if rest and rest[0].value == "config" and _may_show_user_settings(rest[1:]):
+        return build_not_proven_readonly_verdict("git_user_settings")
     verdict = judge_readonly_usage("git", rest, load_readonly_command_table()["git"])
     if not directory and not moved:
         return verdict
@@ -81,13 +86,24 @@ def judge_git_command(words: Sequence[ShellWord], *, moved: bool) -> ReadOnlyCom
     return replace(verdict, reads=(*verdict.reads, ShellWord(f"{directory}.git")))
 
 
+def _may_show_user_settings(words: Sequence[ShellWord]) -> bool:
+    """Return True for settings that are not limited to the repository, or that may contain a secret."""
+    values = [word.value for word in words]
+    if "--local" in values or "--worktree" in values:
+        return False
+    is_list = any(value is None or value.startswith(_SETTING_LISTS) or value == "-l" for value in values)
+    return is_list or any(
+        SECRET_NAME.search(value or "") or _SECRET_SETTING.search(value or "") for value in values
+    )
+
+
 def _is_setting_query(words: Sequence[ShellWord]) -> bool:
     if len(words) != 2 or words[0].value != "config":
         return False
     values = [word.value for word in words]
-    return re.fullmatch(r"[a-z]+\.[A-Za-z.]+", values[1] or "") is not None and not SECRET_NAME.search(
-        values[1] or ""
-    )
+    name = values[1] or ""
+    is_plain = re.fullmatch(r"[a-z]+\.[A-Za-z.]+", name) is not None
+    return is_plain and not SECRET_NAME.search(name) and not _SECRET_SETTING.search(name)
 
 
 def _is_plain_name(word: ShellWord) -> bool:

@@ -108,6 +108,11 @@ def may_run_programs(name: str, code: str) -> bool:
     return True if special is None else special.search(code) is not None
 
 
+def may_expression_run(name: str, code: str) -> bool:
+    """Return True if an expression for a database client, calculator or macro processor may run programs."""
+    return name in EXPRESSION_RUNNERS and _RUNS_IN[name].search(code) is not None
+
+
 def may_write_files(code: str) -> bool:
     """Return False if code certainly writes no file."""
     return _WRITES.search(code) is not None

@@ -12,13 +12,13 @@ VERSION_COMMANDS = frozenset(
     git gh svn bash zsh fish curl wget ssh tar rsync jq rg fd bat tmux vim nvim emacs code brew apt
     psql mysql sqlite3 redis-server redis-cli nginx ffmpeg pandoc ruff black mypy eslint prettier aws
     gcloud lua R julia ghc sed awk gawk grep find sort ls openssl pre-commit isort
-    pyright shellcheck hadolint protoc buf meson
+    pyright shellcheck hadolint protoc buf meson cargo rustc
     """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 """Programs that may be run to print their version, with no other argument.
 
 Excludes those that a project file can make run something first (yarn, pnpm, mvn, bazel, dotnet, pytest, tox,
-cargo, rustc, bundle, composer, flake8, pylint, poetry, hg, az).
+bundle, composer, flake8, pylint, poetry, hg, az). For cargo and rustc, the engine looks for that file.
 """
 HELP_COMMANDS = frozenset(
     """
@@ -38,7 +38,7 @@ SHORT_VERSION_FLAGS: dict[str, str] = {
 
 WRITING_COMMANDS: dict[str, str] = {
     "tee": "-a -i -p --append",
-    "touch": "-a -c -m -t: -d: -r: --date: --no-create",
+    "touch": "-a -c -m -t: -d: --date: --no-create",
     "mkdir": "-p -v -m: --parents --mode:",
     "rmdir": "-p -v",
     "rm": "-f -r -R -i -v -d --force --recursive",
@@ -244,16 +244,6 @@ GIT_READERS = frozenset(
     {"log", "diff", "show", "shortlog", "reflog", "whatchanged", "diff-tree", "diff-index", "diff-files"}
     | {"range-diff", "rev-list", "stash", "blame"}
 )
-PROJECT_FLAGS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("npm", "pnpm"), ("-C", "--prefix", "--dir", "-w", "--workspace")),
-    **dict.fromkeys(("yarn", "bun"), ("--cwd",)),
-    **dict.fromkeys(("make", "gmake"), ("-C", "--directory", "-f", "--file", "--makefile", "-I")),
-    **dict.fromkeys(("cargo", "go"), ("-C", "--manifest-path")),
-    **dict.fromkeys(("pytest", "py.test"), ("-c", "--rootdir", "--confcutdir", "--config-file")),
-    **dict.fromkeys(("uv", "poetry", "pdm", "hatch"), ("-C", "--directory", "--project", "-p")),
-}
-"""Flags that make a program run what another directory or file contains; an allow rule must name them if the
-directory may be outside the project."""
 FIND_CHANGING_FLAGS = frozenset({"-delete", *OUTPUT_FLAGS["find"]})
 """Flags of find that remove or write files; an allow rule must name them."""
 RUNNING_SUBCOMMANDS: dict[str, frozenset[str]] = {

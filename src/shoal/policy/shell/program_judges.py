@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
+from msgspec.structs import replace
+
 from shoal.policy.shell.readonly_usage import (
     ParsedCommandOptions,
     ReadOnlyCommandUsageSpec,
@@ -45,6 +47,8 @@ _YQ_FORBIDDEN = re.compile(
 _JQ_MODULE = re.compile(r"\b(?:import|include)\b\s*[\"#]")
 _JQ_ENVIRONMENT = re.compile(r"\$ENV|(?<![.\w\"-])env\b(?![\":])")
 _JQ_PROGRAM_FLAG = re.compile(r"-(?!-).*[fL]|--from|--lib|--run")
+_FILE_TESTS = frozenset(f"-{letter}" for letter in "bcdefghkprsuwxGLNOS")
+_FILE_COMPARISONS = frozenset({"-nt", "-ot", "-ef"})
 _COMPARES_NUMBERS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 _SED_FLAGS = (
     "-n -E -r -u -z -s -e: --quiet --silent --regexp-extended --expression: --null-data --separate --posix"
@@ -183,9 +187,12 @@ def judge_find(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
             expression = expression or value not in ("-H", "-L", "-P")
         elif not expression:
             start_paths.append(word)
-    return build_readonly_verdict("find is read-only", reads=tuple(start_paths))
+    compared = [after for flag, after in pairwise(words) if (flag.value or "") in _FIND_FILE_TESTS]
+    return build_readonly_verdict("find is read-only", reads=(*start_paths, *compared))
 
 
+_FIND_FILE_TESTS = frozenset({"-newer", "-anewer", "-cnewer", "-samefile", "-newermm"})
+"""Tests of find that compare with another file."""
 _FIND_TESTS_WITHOUT_VALUE = frozenset(
     """
     -empty -executable -false -nogroup -nouser -readable -true -writable -a -o -not -and -or ! ( ) ,
@@ -304,7 +311,18 @@ def judge_test_builtin(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
             return build_not_proven_readonly_verdict("test_evaluates")
     if not _has_known_test_operator(values):
         return build_not_proven_readonly_verdict("test_evaluates")
-    return build_readonly_verdict("it only compares values")
+    return build_readonly_verdict("it only compares values", reads=list_tested_files(words))
+
+
+def list_tested_files(words: Sequence[ShellWord]) -> tuple[ShellWord, ...]:
+    """Return the files whose existence, kind or age the words of `test` or `[[` ask for."""
+    found: list[ShellWord] = []
+    for index, word in enumerate(words):
+        if word.value in _FILE_COMPARISONS:
+            found += (*words[max(0, index - 1) : index], *words[index + 1 : index + 2])
+        elif word.value in _FILE_TESTS and index + 1 < len(words):
+            found.append(words[index + 1])
+    return tuple(found)
 
 
 def _has_known_test_operator(values: Sequence[str | None]) -> bool:
@@ -341,12 +359,15 @@ def judge_man(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
 
 
 def judge_getent(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
-    """Judge getent: a host name with a dot is looked up at a server that its owner chooses."""
+    """Judge getent: a host name with a dot is looked up at a server that its owner chooses.
+
+    The other databases are files outside the project, such as the list of users.
+    """
     values = [word.value for word in words]
     is_lookup = values[0] in ("hosts", "ahosts") if values else False
     if is_lookup and not all(value is not None and value.isalnum() for value in values):
         return build_not_proven_readonly_verdict("getent_server")
-    if not values or values[0] not in ("hosts", "ahosts", "passwd", "group", "services"):
+    if not values or values[0] not in ("hosts", "ahosts", "services"):
         return build_not_proven_readonly_verdict("getent_changes")
     return judge_readonly_usage("getent", words, ReadOnlyCommandUsageSpec(flags="", operands="text"))
 
@@ -357,7 +378,19 @@ def judge_gh(words: Sequence[ShellWord], usage: ReadOnlyCommandUsageSpec) -> Rea
     programs += [word for word in words if (word.value or word.prefix).startswith(("-q", "--j"))]
     if any(word.value is None or _JQ_ENVIRONMENT.search(word.value) for word in programs):
         return build_not_proven_readonly_verdict("jq_environment")
+    repositories = [after for flag, after in pairwise(words) if flag.value in ("-R", "--repo")]
+    if any("://" in (word.value or word.prefix) for word in words) or any(
+        word.value is None or word.value.count("/") > 1 for word in repositories
+    ):
+        return build_not_proven_readonly_verdict("gh_host")
     return judge_readonly_usage("gh", words, usage)
+
+
+def judge_date(words: Sequence[ShellWord], usage: ReadOnlyCommandUsageSpec) -> ReadOnlyCommandVerdict:
+    """Judge date: it shows when the file after -r was changed."""
+    verdict = judge_readonly_usage("date", words, usage)
+    files = parse_command_options(words, usage.flags or "").get_option_values("-r", "--reference")
+    return replace(verdict, reads=(*verdict.reads, *files)) if files else verdict
 
 
 def judge_kubectl(words: Sequence[ShellWord], usage: ReadOnlyCommandUsageSpec) -> ReadOnlyCommandVerdict:
@@ -392,6 +425,7 @@ PROGRAM_JUDGES: dict[str, ProgramJudge] = {
 }
 TABLE_JUDGES: dict[str, Callable[[Sequence[ShellWord], ReadOnlyCommandUsageSpec], ReadOnlyCommandVerdict]] = {
     "gh": judge_gh,
+    "date": judge_date,
     "kubectl": judge_kubectl,
 }
 """Judges of commands that also have an entry in the table."""

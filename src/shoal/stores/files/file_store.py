@@ -110,31 +110,43 @@ class FileStore:
     def open_rosters(self, *, clock: Clock, report: Callable[[str], None]) -> FileRosterStore:
         from shoal.stores.files.teams.file_roster_store import FileRosterStore
 
-        rosters = FileRosterStore(self.home, clock=clock, report_problem=report, durable=self._durable)
-        rosters.read_only = self._read_only
-        return rosters
+        return FileRosterStore(
+            self.home,
+            clock=clock,
+            report_problem=report,
+            durable=self._durable,
+            read_only=self._read_only,
+        )
 
     def open_board(
         self, name: str, *, clock: Clock, ids: IdGenerator, report: Callable[[str], None]
     ) -> FileTaskBoard:
         from shoal.stores.files.board.file_task_board import FileTaskBoard
 
-        board = FileTaskBoard(
-            self.home, name, clock=clock, ids=ids, report_problem=report, durable=self._durable
+        return FileTaskBoard(
+            self.home,
+            name,
+            clock=clock,
+            ids=ids,
+            report_problem=report,
+            durable=self._durable,
+            read_only=self._read_only,
         )
-        board.read_only = self._read_only
-        return board
 
     def open_mailboxes(
         self, team: TeamName, *, clock: Clock, ids: IdGenerator, report: Callable[[str], None]
     ) -> FileMailboxStore:
         from shoal.stores.files.mailboxes.file_mailbox_store import FileMailboxStore
 
-        mailboxes = FileMailboxStore(
-            self.home, team, clock=clock, ids=ids, report_problem=report, durable=self._durable
+        return FileMailboxStore(
+            self.home,
+            team,
+            clock=clock,
+            ids=ids,
+            report_problem=report,
+            durable=self._durable,
+            read_only=self._read_only,
         )
-        mailboxes.read_only = self._read_only
-        return mailboxes
 
     def load_signing_key(self, team: TeamName, *, report: Callable[[str], None] = lambda _: None) -> bytes:
         from shoal.stores.files.teams.team_keys import load_or_create_team_mail_key

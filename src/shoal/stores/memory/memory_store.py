@@ -272,6 +272,12 @@ class MemorySessionStore:
         parts.append(part)
         return parts
 
+    def mark_used(self) -> None:
+        self.last_used = time.monotonic_ns()
+
+    def set_title(self, title: str) -> None:
+        self.title = title
+
     def pack_transcript(self, agent: AgentId) -> None:
         """Pack the entries of an ended agent: there may be thousands, and few are resumed."""
         if parts := self.transcripts.get(agent):
@@ -335,10 +341,10 @@ class MemoryTranscript:
             last = self._last = UnpackedEntries(self._origin, [])
             self._parts = self._store.add_transcript_part(self._agent, last)
         last.entries.append(entry)
-        self._store.last_used = time.monotonic_ns()
+        self._store.mark_used()
 
     def set_title(self, title: str) -> None:
-        self._store.title = title
+        self._store.set_title(title)
 
     def close(self) -> None:
         self._store.pack_transcript(self._agent)

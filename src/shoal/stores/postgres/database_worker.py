@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import asyncpg
 
 from shoal.core.errors import SettingsError
+from shoal.core.task_groups import BackgroundTasks
 from shoal.stores.postgres.database_errors import (
     LOST_CONNECTION_ERRORS,
     REPEATABLE_ERRORS,
@@ -102,8 +103,7 @@ class DatabaseWorker:
         self._hint_timer: asyncio.TimerHandle | None = None
         self._hints_due = float("inf")
         self._last_notify = 0.0
-        self._service_task: asyncio.Task[None] | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = BackgroundTasks()
         self._is_closing = False
 
     # --- life
@@ -127,7 +127,7 @@ class DatabaseWorker:
             raise
         self._service = service
         await self.end_dead_local_holders()
-        self._service_task = asyncio.create_task(self._keep_service_running())
+        self.start_task(self._keep_service_running())
 
     async def aclose(self) -> None:
         self._is_closing = True
@@ -147,10 +147,7 @@ class DatabaseWorker:
 
     def start_task(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run work that ends with the worker."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        return self._tasks.start(work)
 
     async def _check_server(self, raw: Any, *, migrate: bool) -> None:
         if raw.get_server_version().major < MIN_SERVER_VERSION:

@@ -6,7 +6,6 @@ import asyncio
 import signal
 import sys
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -223,21 +222,20 @@ def _run_until_signal(run: Callable[[GuardedProcessLauncher], Coroutine[Any, Any
     from shoal.backends.guarded_processes import GuardedProcessLauncher
     from shoal.backends.ray_settings import explain_missing_ray
     from shoal.core.errors import SettingsError
+    from shoal.core.task_groups import open_task_group
 
     if reason := explain_missing_ray():
         raise SettingsError(reason)
 
     async def run_with_signals() -> int:
         processes = GuardedProcessLauncher(_create_clock())
-        task = asyncio.ensure_future(run(processes))
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, task.cancel)
         try:
-            with suppress(asyncio.CancelledError):
-                await task
-                return exit_codes.ERROR  # it ended by itself
-            return exit_codes.OK
+            async with open_task_group() as tasks:
+                task = tasks.create_task(run(processes))
+                for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                    loop.add_signal_handler(number, task.cancel)
+            return exit_codes.OK if task.cancelled() else exit_codes.ERROR  # it ended by itself
         finally:
             await processes.aclose()
 

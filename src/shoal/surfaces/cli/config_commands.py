@@ -33,9 +33,9 @@ global_option = click.option(
 @settings_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object with each value and its source.")
 def show_settings(*, user_only: bool, origin: bool, settings: str | None, as_json: bool) -> int:
-    """Print every setting with its value. Managed settings take precedence, then --settings, the
-    project's local settings, the project's settings, and your own. Permission rules from all of them are
-    combined."""
+    """Print every setting with its value, and the keys in your files that Shoal does not use. Managed
+    settings take precedence, then --settings, the project's local settings, the project's settings, and
+    your own. Permission rules from all of them are combined."""
     from shoal.app.settings.settings import load_settings
     from shoal.app.settings.settings_listing import (
         list_escalation_trust_rows,
@@ -50,7 +50,10 @@ def show_settings(*, user_only: bool, origin: bool, settings: str | None, as_jso
     if user_only:
         rows, untrusted = tuple(list_user_setting_rows(loaded_settings)), ()
     if as_json:
-        values_by_key = {row.key: {"value": row.value, "origin": row.origin} for row in rows}
+        values_by_key = {
+            row.key: {"value": row.value, "origin": row.origin, **({} if row.is_used else {"used": False})}
+            for row in rows
+        }
         print_json(
             {"settings": values_by_key, "left_out": untrusted, "warnings": loaded_settings.findings.warnings}
         )
@@ -62,6 +65,8 @@ def show_settings(*, user_only: bool, origin: bool, settings: str | None, as_jso
         line = f"{row.key:<{width}}  {strip_terminal_codes(_format_value(row.value))}"
         if row in untrusted:
             line = f"{line}  (ignored: not trusted)"
+        elif not row.is_used:
+            line = f"{line}  (not used)"
         click.echo(f"{line}  ({strip_terminal_codes(row.origin)})" if origin else line)
     return exit_codes.OK
 

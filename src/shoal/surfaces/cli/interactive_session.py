@@ -92,7 +92,10 @@ async def run_plain_terminal(
     """The running session."""
     if isinstance(screen, LiveTerminalScreen):
         input_prompt = LiveInputPrompt(
-            screen, home / "shoal" / "history", lambda: list_slash_command_names(now)
+            screen,
+            home / "shoal" / "history",
+            lambda: list_slash_command_names(now),
+            lambda: any(session.move_to_background() for session in now),
         )
     else:
         input_prompt = PlainInputPrompt(screen)

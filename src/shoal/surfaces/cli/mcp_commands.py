@@ -206,7 +206,7 @@ def add_mcp_server(  # noqa: PLR0913 - the options of the command
     project: bool,
 ) -> int:
     """Add a server: a command with its arguments, or a URL. Put options before COMMAND, or separate
-    them from it with `--`. The default scope is local.
+    them from it with `--`. The default scope is local. To replace a server, remove it first.
 
     Write ${VARIABLE} in place of a key, and set the variable in Shoal's environment.
     """
@@ -240,10 +240,7 @@ def add_mcp_server_json(*, name: str, config: str, scope: str | None) -> int:
 
 def _add_configured_server(name: str, server_config: dict[str, Any], scope: str) -> int:
     added = _open_mcp_server_admin(()).add_server(name, server_config, scope=scope)
-    click.echo(
-        f"{'Replaced' if added.replaced else 'Added'} the MCP server {strip_terminal_codes(name)} in "
-        f"{added.path}."
-    )
+    click.echo(f"Added the MCP server {strip_terminal_codes(name)} to {added.path}.")
     if not added.trusted:
         click.echo("The server starts only after you trust the project: shoal trust")
     return exit_codes.OK

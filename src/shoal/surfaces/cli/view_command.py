@@ -27,11 +27,10 @@ from shoal.surfaces.terminal.screen import LiveTerminalScreen, TerminalScreen, o
 from shoal.surfaces.terminal.text_styles import DIM, RED, YELLOW, apply_style, truncate_text
 
 if TYPE_CHECKING:
+    from shoal.app.run_access.event_index import RunEventIndex
     from shoal.app.run_access.run_handle import RunHandle
     from shoal.core.events import JournalRecord
 
-REPLAYED_EVENTS = 200
-"""Number of an agent's earlier events printed at the start."""
 READ_DELAY = 0.05
 """Seconds between an event and its display; all viewers of a team wake for each event of each member."""
 
@@ -81,7 +80,10 @@ class TerminalAgentViewer:
 
     def is_agent_in_run(self) -> bool:
         """Return True if the run's journal mentions the agent."""
-        return any(map(self._is_about_agent, self._run.read_journal()))
+        from shoal.app.run_access.event_index import load_event_index
+
+        index, _ = load_event_index(self._run)
+        return index.has_agent(self._printer.agent) or bool(self._find_agent_starts(index))
 
     async def run_with_prompt(self) -> int:
         history = self._run.home / "shoal" / "history"
@@ -124,17 +126,11 @@ class TerminalAgentViewer:
 
     async def follow_agent(self) -> int:
         """Follow the agent until the run ends, or until the agent ends if the view exits with it."""
-        journal, offset = self._run.journal_path, 0
-        pending_records: deque[JournalRecord] = deque(maxlen=REPLAYED_EVENTS)
-        for record in self._run.read_journal():
-            offset = record.next
-            if self._is_about_agent(record):
-                pending_records.append(record)
-                if isinstance(record.event, AgentStarted):
-                    self._printer.agent = record.event.agent
-        for record in pending_records:
+        journal = self._run.journal_path
+        latest_records, offset = self._read_latest_records()
+        for record in latest_records:
             self._print_journal_record(record)
-        if not pending_records:
+        if not latest_records:
             self._printer.print_note(f"{self._printer.name} has not started yet", YELLOW)
         async for record in follow_journal(
             journal, offset, is_running=lambda: self._run.is_live, delay=READ_DELAY
@@ -147,6 +143,33 @@ class TerminalAgentViewer:
             self._printer.print_note("The run has ended, so this view ends too.", YELLOW)
         self._close_view()
         return exit_codes.OK
+
+    def _read_latest_records(self) -> tuple[list[JournalRecord], int]:
+        """Return the agent's latest records and the offset after all records that were considered."""
+        from shoal.app.run_access.event_index import LATEST_EVENTS, load_event_index, read_records_at
+
+        index, end = load_event_index(self._run)
+        if not end:
+            return [], end
+        for record in read_records_at(self._run, index.get_offsets((SessionStarted,))[:1]):
+            self._is_about_agent(record)
+        agents = {self._printer.agent}
+        for started in self._find_agent_starts(index):
+            self._printer.follow_agent(started.agent)
+            agents.add(started.agent)
+        offsets = {offset for agent in agents for offset in index.get_latest_offsets(agent)}
+        return list(read_records_at(self._run, sorted(offsets)[-LATEST_EVENTS:])), end
+
+    def _find_agent_starts(self, index: RunEventIndex) -> list[AgentStarted]:
+        from shoal.app.run_access.event_index import read_records_at
+
+        offsets = index.get_offsets((AgentStarted,))
+        records = read_records_at(self._run, offsets) if offsets else ()
+        return [
+            record.event
+            for record in records
+            if isinstance(record.event, AgentStarted) and self._printer.is_about_agent(record.event)
+        ]
 
     def _is_about_agent(self, record: JournalRecord) -> bool:
         event = record.event
@@ -172,9 +195,8 @@ class TerminalAgentViewer:
         if has_ended and self._exits_with_agent:
             self._is_over = True
         elif isinstance(self._prompt, LiveInputPrompt):
-            self._prompt.closes_on_any_key = has_ended
             if has_ended:
-                self._prompt.begin_question("press any key to close this view")
+                self._prompt.close_on_any_key("press any key to close this view")
             else:
                 self._prompt.end_question()
 

@@ -296,8 +296,6 @@ def _run_in_session(
     resume: str | None,
     as_json: bool,
 ) -> int:
-    from msgspec.structs import replace
-
     from shoal.app.library.library_session import LibrarySession
     from shoal.app.workflows.json_values import to_json_value
     from shoal.core.errors import RunFailed, WorkflowStopped
@@ -306,11 +304,8 @@ def _run_in_session(
     given = build_options_from_run_flags(flag_values, resume=resume, attended=False)
 
     async def run_to_end() -> Any:
-        prompt = TerminalQuestionPrompt() if can_ask_at_terminal() else None
-        options = given if prompt is None else replace(given, on_question=prompt.ask)
-        async with LibrarySession[Any](options, by_command=True) as session:
-            if prompt is not None:
-                prompt.session = session
+        ask = TerminalQuestionPrompt().ask if can_ask_at_terminal() else None
+        async with LibrarySession[Any](given, by_command=True, ask=ask) as session:
             session.subscribe(_print_progress)
             watcher = session.create_background_task(_stop_workflows_when_asked(session))
             try:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from shoal.core.ids import LEAD_ID
 from shoal.core.permissions.questions import Answer, DenyAnswer, Question
+from shoal.core.task_groups import open_task_group, race_coroutines
 from shoal.surfaces.cli.plain.question_dialog import TerminalQuestionDialog
 from shoal.surfaces.terminal.screen import open_terminal_screen
 from shoal.surfaces.terminal.text_styles import DIM
@@ -28,31 +29,27 @@ class TerminalQuestionPrompt:
     """Asks one question at a time. The first answer counts, also one from `shoal ask` or the web view."""
 
     def __init__(self) -> None:
-        self.session: Session | None = None
         self._screen = open_terminal_screen(sys.stderr)
         self._lines = TypedLines(sys.stdin)
         self._one_at_a_time = asyncio.Lock()
 
-    async def ask(self, question: Question) -> Answer | None:
+    async def ask(self, session: Session, question: Question) -> Answer | None:
         """Return the typed answer; None if the question was answered elsewhere."""
-        session = self.session
-        assert session is not None
         async with self._one_at_a_time:
             if all(each.id != question.id for each in session.questions.list_open_questions()):
                 return None
-            typing = asyncio.ensure_future(self._read_answer(question, session))
-            elsewhere = asyncio.ensure_future(session.questions.wait_for_answer(question.id))
-            try:
-                await asyncio.wait([typing, elsewhere], return_when=asyncio.FIRST_COMPLETED)
-                if typing.done():
-                    return typing.result()
+            answer: Answer | None = None
+
+            async def read_answer() -> None:
+                nonlocal answer
+                answer = await self._read_answer(question, session)
+
+            async with open_task_group() as tasks:
+                await race_coroutines(tasks, read_answer(), _wait_for_answer(session, question))
+            if answer is None:
                 self._screen.end_line()
                 self._screen.write("  The question was answered elsewhere.\n", DIM)
-                return None
-            finally:
-                for task in (typing, elsewhere):
-                    task.cancel()
-                await asyncio.wait([typing, elsewhere])
+            return answer
 
     async def _read_answer(self, question: Question, session: Session) -> Answer:
         asker = "" if question.agent == LEAD_ID else _describe_agent(session, question.agent)
@@ -100,6 +97,10 @@ class TypedLines:
             loop.remove_reader(self._fd)
         self._is_closed = not data
         return data.decode(errors="replace") if data else None
+
+
+async def _wait_for_answer(session: Session, question: Question) -> None:
+    await session.questions.wait_for_answer(question.id)
 
 
 def _describe_agent(session: Session, agent: str) -> str:

@@ -128,7 +128,7 @@ async def _compact_conversation(controller: TerminalController, instructions: st
     if not controller.session.messages:
         controller.notices.write_note("There is nothing to summarize yet.")
         return
-    controller.start_turn_activity().current_activity = "summarizing the conversation"
+    controller.start_turn_activity("summarizing the conversation")
     await controller.session.compact(instructions)
     if not controller.shows_entries:
         controller.notices.write_note("The conversation continues from a summary.")
@@ -141,7 +141,7 @@ async def _show_session_notes(controller: TerminalController, action: str) -> No
             "This session has no notes because the setting shoal.session_memory is off."
         )
     elif action == "save":
-        controller.start_turn_activity().current_activity = "writing the notes"
+        controller.start_turn_activity("writing the notes")
         saved_notes = await save_session_notes(controller.session)
         controller.notices.write_note(
             f"The notes are in {session_memory.path}." if saved_notes else "There was nothing worth noting."

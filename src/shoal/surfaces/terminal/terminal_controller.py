@@ -243,11 +243,10 @@ class TerminalController(ABC):
         self._aside_tasks.add(aside_task)
         aside_task.add_done_callback(self._aside_tasks.discard)
 
-    def start_turn_activity(self) -> TurnActivity:
+    def start_turn_activity(self, activity: str = "starting") -> None:
         """Show the activity of the current work until it ends."""
-        activity = self.activity = TurnActivity(self._clock)
+        self.activity = TurnActivity(self._clock, activity)
         self.update_idle_state()
-        return activity
 
     def process_queued_events(self) -> None:
         for event in self.feed.drain():

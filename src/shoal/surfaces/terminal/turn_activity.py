@@ -20,11 +20,11 @@ _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 class TurnActivity:
     """Tracks the events of a turn: the lead's current activity, and the usage of the lead and its agents."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, activity: str = "starting") -> None:
         self._clock = clock
         self._since = clock.monotonic()
         self._running: dict[str, str] = {}
-        self.current_activity = "starting"
+        self.current_activity = activity
         self.requests = 0
         self.tokens = 0
         self.usd = 0.0

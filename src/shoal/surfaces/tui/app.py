@@ -153,7 +153,10 @@ class ShoalApp(App[None]):
         Binding("pagedown", "scroll(1)", show=False),
     ]
 
-    def __init__(self, history: Path) -> None:
+    def __init__(
+        self, history: Path, run_inside: Callable[[ShoalApp], Coroutine[Any, Any, int]] | None = None
+    ) -> None:
+        """`run_inside` runs as a task of the app once it is ready: only such tasks can use the widgets."""
         super().__init__()
         self._foreign_key_notes = ForeignKeyNotes()
         self.run_client: TuiRunClient | None = None
@@ -179,7 +182,7 @@ class ShoalApp(App[None]):
         self.view = ConversationView()
         self.side_panel = SidePanel()
         self.startup_task: asyncio.Task[int] | None = None
-        self._run_inside: Callable[[], Coroutine[Any, Any, int]] | None = None
+        self._run_inside = run_inside
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         return [*super().get_line_filters(), self._escape_filter]
@@ -195,13 +198,9 @@ class ShoalApp(App[None]):
             yield self.composer
         yield self._foot
 
-    def start_when_ready(self, run_inside: Callable[[], Coroutine[Any, Any, int]]) -> None:
-        """Run a coroutine as a task of the app: only such tasks can use the widgets."""
-        self._run_inside = run_inside
-
     def on_ready(self) -> None:
         if self._run_inside is not None:
-            self.startup_task = asyncio.create_task(self._run_inside())
+            self.startup_task = asyncio.create_task(self._run_inside(self))
 
     def on_mount(self) -> None:
         self._proposals.display = self._activity.display = False
@@ -222,7 +221,6 @@ class ShoalApp(App[None]):
     async def attach_run(self, run_client: TuiRunClient) -> None:
         """Show this run from now on."""
         self.run_client, self._files = run_client, None
-        run_client.presenter.attach_screen(self.schedule_draw)
         await self.side_panel.attach_run(run_client.presenter)
         await self.view.show_conversation(run_client.presenter.get_conversation(run_client.viewed))
         self.schedule_draw()

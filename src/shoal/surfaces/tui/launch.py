@@ -8,10 +8,11 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from shoal.core.clock import SystemClock
 from shoal.core.journal_progress import journal_progress
@@ -107,26 +108,23 @@ async def run_full_screen_sessions(
     options: Options, prompt: str | None, home: Path, prepare_prompt: PreparePrompt | None = None
 ) -> int:
     """Run sessions until the user leaves; return the exit status."""
-    app = ShoalApp(home / "shoal" / "history")
     ended_sessions: list[tuple[Session, Sequence[AgentStatusSnapshot]]] = []
 
-    async def attach_opened_session(session: Session) -> TuiLocalRunClient:
-        return await attach_session_to_app(app, session)
-
-    async def run_sessions_and_exit_app() -> int:
+    async def run_sessions_and_exit_app(app: ShoalApp) -> int:
         try:
             return await run_terminal_sessions(
                 options,
                 prompt,
                 prepare_prompt,
-                open_terminal=attach_opened_session,
+                open_terminal=partial(attach_session_to_app, app),
                 on_session_end=lambda *ended: ended_sessions.append(ended),
             )
         finally:
             app.exit()
 
+    app = ShoalApp(home / "shoal" / "history", run_sessions_and_exit_app)
     try:
-        status = await run_app_with_coroutine(app, run_sessions_and_exit_app)
+        status = await run_app(app)
     finally:
         if app.fault is not None and not options.debug:
             session = app.run_client.session if isinstance(app.run_client, TuiLocalRunClient) else None
@@ -142,10 +140,8 @@ async def run_full_screen_sessions(
 
 async def run_attached_full_screen(run: RunHandle, home: Path) -> int:
     """Show a run of another process until the user leaves; return the exit status."""
-    app = ShoalApp(home / "shoal" / "history")
-    app.theme = choose_textual_theme(None, os.environ)
 
-    async def show_run_and_exit_app() -> int:
+    async def show_run_and_exit_app(app: ShoalApp) -> int:
         try:
             run_client = TuiRemoteRunClient(run, SystemClock(), app)
             await app.attach_run(run_client)
@@ -153,7 +149,9 @@ async def run_attached_full_screen(run: RunHandle, home: Path) -> int:
         finally:
             app.exit()
 
-    status = await run_app_with_coroutine(app, show_run_and_exit_app)
+    app = ShoalApp(home / "shoal" / "history", show_run_and_exit_app)
+    app.theme = choose_textual_theme(None, os.environ)
+    status = await run_app(app)
     if app.fault is not None:
         report_attached_crash(app.fault, run, app.unsent_texts)
         return status
@@ -185,15 +183,14 @@ def choose_textual_theme(setting: str | None, environ: Mapping[str, str]) -> str
     return f"ansi-{background}" if setting == "ansi" else f"textual-{setting or background}"
 
 
-async def run_app_with_coroutine(app: ShoalApp, run_inside: Callable[[], Coroutine[Any, Any, int]]) -> int:
-    """Run the app and a coroutine; the end of one ends both. Raises the exception that ended it."""
+async def run_app(app: ShoalApp) -> int:
+    """Run the app and its coroutine; the end of one ends both. Raises the exception that ended it."""
     # Lines on standard error would destroy the screen.
     journal_progress.set(None)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, app.leave_run, 128 + signal.SIGTERM)
     # Not by the loop: a write to a terminal that is gone may block the loop itself.
     old_handler = signal.signal(signal.SIGHUP, lambda *_: _handle_hangup(loop, app))
-    app.start_when_ready(run_inside)
     try:
         await app.run_async()
         task = app.startup_task

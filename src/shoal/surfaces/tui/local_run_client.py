@@ -45,6 +45,8 @@ class PromptInput(Protocol):
 
     def clear_line(self) -> None: ...
 
+    def schedule_draw(self) -> None: ...
+
 
 class ConversationNoticeWriter:
     """Writes notices into the conversation that is shown."""
@@ -91,7 +93,9 @@ class TuiLocalRunClient(TerminalController):
         self._modes = PermissionModeCycle()
         self.is_open = False
         clock, cwd = session.clock, str(session.cwd)
-        self.presenter = TuiRunPresenter(run_view, LocalRunController(session), clock, cwd)
+        self.presenter = TuiRunPresenter(
+            run_view, LocalRunController(session), clock, cwd, prompt_input.schedule_draw
+        )
         self.presenter.get_conversation(LEAD_ID)
         self.notices = ConversationNoticeWriter(self)
 

@@ -57,7 +57,9 @@ class TuiRemoteRunClient:
         self._is_marked_lost = False
         cwd = read_start_directory(run)
         self.root = Path(cwd or ".")
-        self.presenter = TuiRunPresenter(RunView(), RemoteRunController(run), clock, cwd)
+        self.presenter = TuiRunPresenter(
+            RunView(), RemoteRunController(run), clock, cwd, prompt_input.schedule_draw
+        )
         self._prompt_input = prompt_input
         self._clock = clock
         self._since = clock.now()

@@ -94,21 +94,21 @@ class TuiAgentConversation:
 class TuiRunPresenter:
     """Receives every event of a run, in order."""
 
-    def __init__(self, run_view: RunView, controller: RunController, clock: Clock, cwd: str) -> None:
+    def __init__(
+        self,
+        run_view: RunView,
+        controller: RunController,
+        clock: Clock,
+        cwd: str,
+        request_draw: Callable[[], None],
+    ) -> None:
+        """`request_draw` is called when there is something new to draw."""
         self.run_view = run_view
         self.controller = controller
         self.clock = clock
         self.cwd = cwd
         self._conversations: dict[AgentId, TuiAgentConversation] = {}
-        self._draw: Callable[[], None] | None = None
-
-    def attach_screen(self, draw: Callable[[], None]) -> None:
-        """Call `draw` from now on when there is something new to draw."""
-        self._draw = draw
-
-    def request_draw(self) -> None:
-        if self._draw is not None:
-            self._draw()
+        self.request_draw = request_draw
 
     def get_conversation(self, agent: AgentId = LEAD_ID) -> TuiAgentConversation:
         conversation = self._conversations.get(agent)

@@ -160,7 +160,7 @@ class LocalMember:
             kind=identity.kind,
             state=self.state,
             color=identity.color,
-            model=self.agent.model.card.id,
+            model=self.agent.current_model.card.id,
         )
 
     async def deliver_mail(self, received: InboundMail) -> bool:

@@ -137,9 +137,10 @@ class _InotifyReader:
         self.read_and_distribute_events()
 
     def _read_event_bytes(self) -> bytes:
-        with suppress(BlockingIOError):
+        try:
             return os.read(self._inotify.fileno(), _BUFFER_SIZE)
-        return b""
+        except BlockingIOError:
+            return b""
 
 
 _readers: WeakKeyDictionary[asyncio.AbstractEventLoop, _InotifyReader] = WeakKeyDictionary()

@@ -26,6 +26,8 @@ class TaskBoardIndex:
         """Tasks whose dependencies may be written on one side only."""
         self._checked_blockers: dict[TaskId, tuple[TaskId, ...]] = {}
         """Blockers of unfinished tasks that were found on both sides; a blocker that changes is checked."""
+        self._unchecked_ids: dict[TaskId, None] = {}
+        """Changed tasks whose dependencies were not checked yet, in order."""
         self._changed_ids: set[TaskId] | None = None
 
     @property
@@ -58,6 +60,7 @@ class TaskBoardIndex:
         old = self._tasks.get(task.id)
         if old == task:
             return
+        self._unchecked_ids[task.id] = None
         self._sorted = None
         self._record_changed_task(task.id)
         if (
@@ -84,6 +87,7 @@ class TaskBoardIndex:
         old = self._tasks.pop(task, None)
         if old is None:
             return
+        self._unchecked_ids[task] = None
         self._sorted = None
         self._record_changed_task(task)
         if _is_task_pending_and_unowned(old):
@@ -112,9 +116,11 @@ class TaskBoardIndex:
             else:
                 del self._candidates[index]
 
-    def record_one_sided_dependencies(self, changed: Iterable[TaskId]) -> None:
-        """Record which changed tasks or neighbors have only one side of a dependency."""
-        for name in changed:
+    def record_one_sided_dependencies(self) -> None:
+        """Record which tasks changed since the last call, or their neighbors, have only one side of a
+        dependency."""
+        unchecked_ids, self._unchecked_ids = self._unchecked_ids, {}
+        for name in unchecked_ids:
             task = self._tasks.get(name)
             if task is None:
                 self.inconsistent.update(other for other in self.get_dependants(name) if other in self._tasks)

@@ -112,7 +112,7 @@ def find_abandoned_tasks(
 class FileTaskBoard:
     """Tasks in `tasks/{name}/`, shared with any number of processes and with other programs."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it uses and how
         self,
         home: Path,
         name: str,
@@ -122,9 +122,10 @@ class FileTaskBoard:
         report_problem: ProblemReporter = ignore_problem,
         lock_timeout: float = LOCK_TIMEOUT,
         durable: bool = False,
+        read_only: bool = False,
     ) -> None:
-        self.read_only = False
-        """If True, readers see the files as they are: nothing is repaired or released."""
+        """With `read_only`, readers see the files as they are: nothing is repaired or released."""
+        self._read_only = read_only
         self._home = home
         self._clock = clock
         self._ids = ids
@@ -189,15 +190,16 @@ class FileTaskBoard:
         if change.status == "deleted":
             before = await self._delete_task(task)
             return before, before
-        self._require_task(task)
         if not change.add_blocks and not change.add_blocked_by:
             return await self._update_task(task, change)
+        self._require_task(task)
         # Under the list lock, because changes of other tasks may close a cycle.
         async with self._lock_and_repair_board():
             return await self._update_task(task, change)
 
     async def _update_task(self, task: TaskId, change: TaskUpdate) -> tuple[Task, Task]:
-        index = self._files.refresh_board_index()
+        self._require_task(task)
+        index = self._files.index
         ends = (*change.add_blocks, *change.add_blocked_by)
         involved_ids = {task, *(end for end in ends if end in index.tasks)}
         async with self._locks.lock_tasks(self._files.directory, involved_ids):
@@ -247,13 +249,17 @@ class FileTaskBoard:
             # Held for all attempts: without it, each of them would fail while another process claims a task.
             async with self._locks.lock_directory(self._files.directory):
                 for task in self._files.refresh_board_index().iterate_claimable_tasks():
-                    async with self._locks.try_lock_task(self._files.directory, task.id) as is_locked:
-                        claim = self._claim_locked_task(task.id, by) if is_locked else None
-                    if claim is not None and claim.success:
-                        return claim
-                    if claim is None:
+                    locks = await self._locks.try_lock_task(self._files.directory, task.id)
+                    if locks is None:
                         # Somebody is changing it, most likely claiming it: try the next one first.
                         busy_task = busy_task or task
+                        continue
+                    try:
+                        claim = self._claim_locked_task(task.id, by)
+                    finally:
+                        locks.release()
+                    if claim.success:
+                        return claim
             if busy_task is None:
                 return None
             claim = await self.claim(busy_task.id, by=by)
@@ -347,7 +353,7 @@ class FileTaskBoard:
     async def _read_repaired_board(self) -> TaskBoardIndex:
         """Return the board for readers, with dependencies repaired and abandoned tasks released."""
         index = self._files.refresh_board_index()
-        if self.read_only:
+        if self._read_only:
             return index
         abandoned = self._find_abandoned_if_check_due(index)
         # Reading works even if writing does not.

@@ -64,6 +64,8 @@ class TaskFiles:
         self._stamps: dict[str, FileStamp] = {}
         """File stamps by name; empty if the kernel reports changes, because they are not needed then."""
         self._unreadable_ids: set[TaskId] = set()
+        self._written_files: dict[TaskId, ParsedTaskFile] = {}
+        """Files that we wrote last and still expect to read: equal bytes are not parsed again."""
         self._highest_id = 0
         self.index = TaskBoardIndex()
 
@@ -91,6 +93,7 @@ class TaskFiles:
         self._directory = self._staging = self._change_events = None
         self._stamps.clear()
         self._unreadable_ids.clear()
+        self._written_files.clear()
         self._highest_id = 0
         self.index.clear()
 
@@ -119,7 +122,7 @@ class TaskFiles:
     def reread_task(self, task: TaskId) -> ParsedTaskFile | None:
         """Read the task from its file now; return None if it is absent."""
         task_file = self._reread_task_file(task, f"{task}.json")
-        self.index.record_one_sided_dependencies((task,))
+        self.index.record_one_sided_dependencies()
         return task_file
 
     def is_deleted(self, task: TaskId) -> bool:
@@ -139,8 +142,12 @@ class TaskFiles:
             self._staging = open_or_create_home_subdirectory(
                 self._home, "shoal", "tasks", self._name, "staging", durable=self._durable
             )
-        self._staging.rewrite_unshared_or_recreate_file(staged_name, before.encode_task(after))
+        content = before.encode_task(after)
+        self._staging.rewrite_unshared_or_recreate_file(staged_name, content)
         self._staging.swap_or_move_file(staged_name, self.directory, name)
+        if all(type(value) is str for value in after.metadata.values()):
+            # Other values may be different after they were encoded and parsed.
+            self._written_files[after.id] = ParsedTaskFile(task=after, content=content)
         self._index_written_task(after)
 
     def create(self, task: Task) -> bool:
@@ -155,7 +162,7 @@ class TaskFiles:
         self._stamps.pop(f"{task}.json", None)
         self._unreadable_ids.discard(task)
         self.index.drop_task(task)
-        self.index.record_one_sided_dependencies((task,))
+        self.index.record_one_sided_dependencies()
 
     def get_highest_task_id(self) -> int:
         """Return the highest id that is or was in use."""
@@ -200,12 +207,13 @@ class TaskFiles:
         changed.sort(key=int)
         for task in changed:
             self._reread_task_file(task, f"{task}.json")
-        self.index.record_one_sided_dependencies(changed)
+        self.index.record_one_sided_dependencies()
 
     def _reread_task_file(self, task: TaskId, name: str) -> ParsedTaskFile | None:
         found = self._read_task_file(name)
         if found is None:
             self._stamps.pop(name, None)
+            self._written_files.pop(task, None)
             self._unreadable_ids.discard(task)
             self.index.drop_task(task)
             return None
@@ -213,7 +221,11 @@ class TaskFiles:
         self._highest_id = max(self._highest_id, int(task))
         if key is not None:
             self._stamps[name] = key
-        parsed = parse_task(content, task)
+        written = self._written_files.get(task)
+        if written is not None and (written.content != content or written.task.status == "completed"):
+            # A completed task is read only once more, for the event of its last change.
+            del self._written_files[task]
+        parsed = written if written is not None and written.content == content else parse_task(content, task)
         if isinstance(parsed, ParsedTaskFile):
             self._unreadable_ids.discard(task)
             self.index.put_task(parsed.task)
@@ -240,7 +252,7 @@ class TaskFiles:
         """Index a task that we wrote. Its file event arrives later and finds the same content."""
         self._stamps.pop(f"{task.id}.json", None)
         self.index.put_task(task)
-        self.index.record_one_sided_dependencies((task.id,))
+        self.index.record_one_sided_dependencies()
 
     def _is_task_file_changed(self, name: str) -> bool:
         key = self._stamps.get(name)

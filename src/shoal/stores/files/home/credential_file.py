@@ -48,7 +48,8 @@ def store_provider_credentials(home: Path, provider: str, variables: Mapping[str
         if variables is not None:
             credentials[provider] = dict(variables)
         if credentials:
-            write_file_atomically(path, msgspec.json.format(msgspec.json.encode(credentials)) + b"\n")
+            content = msgspec.json.format(msgspec.json.encode(credentials)) + b"\n"
+            write_file_atomically(path, content, durable=True)
             return
         try:
             path.unlink(missing_ok=True)

@@ -50,7 +50,7 @@ class ProjectTrustFile:
                 )
             except ValueError as error:
                 raise self._build_invalid_file_error(error) from error
-            write_file_atomically(self.path, content)
+            write_file_atomically(self.path, content, durable=True)
 
     def remove_project_decisions(self, project: Path) -> None:
         """Remove every decision on a project. Raises `StateFileError`."""
@@ -59,7 +59,7 @@ class ProjectTrustFile:
                 content = remove_project_trust(self._read_content(), _get_project_trust_key(project))
             except ValueError as error:
                 raise self._build_invalid_file_error(error) from error
-            write_file_atomically(self.path, content)
+            write_file_atomically(self.path, content, durable=True)
 
     def _read_content(self) -> bytes:
         try:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from shoal.core.errors import LockUnavailable
@@ -22,6 +22,83 @@ _BOARD_LOCK_FILE = ".lock"
 
 def get_task_lock_slot(task: TaskId) -> int:
     return int(task) % LOCK_SLOTS
+
+
+def _get_lock_order(task: TaskId) -> tuple[int, int]:
+    return get_task_lock_slot(task), int(task)
+
+
+class HeldTaskLocks:
+    """Locks of some tasks. Written without an exit stack: each claim and each change takes them."""
+
+    __slots__ = ("_directory", "_directory_flock", "_foreign_locks", "_locks", "_slot_locks", "_tasks")
+
+    def __init__(self, locks: TaskBoardLocks, directory: DirectoryHandle, tasks: Sequence[TaskId]) -> None:
+        """`tasks` are in the order of their slots."""
+        self._locks = locks
+        self._directory = directory
+        self._tasks = tasks
+        self._directory_flock: SharedDirectoryFlock | None = None
+        self._slot_locks: dict[int, AsyncFlock] = {}
+        self._foreign_locks: list[ForeignProgramLock] = []
+
+    async def __aenter__(self) -> None:
+        flock = self._locks.get_directory_flock(self._directory)
+        await flock.acquire(self._locks.compute_deadline())
+        self._directory_flock = flock
+        try:
+            for task in self._tasks:
+                slot = get_task_lock_slot(task)
+                if slot not in self._slot_locks:
+                    self._slot_locks[slot] = await self._locks.get_slot_lock(slot).__aenter__()
+                await self._acquire_foreign_lock(task, self._slot_locks[slot].deadline)
+        except BaseException:
+            self.release()
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self.release()
+
+    async def try_acquire(self) -> bool:
+        """Take the locks if they are free, without waiting."""
+        flock = self._locks.get_directory_flock(self._directory)
+        if not flock.try_acquire():
+            return False
+        self._directory_flock = flock
+        try:
+            for task in self._tasks:
+                slot = get_task_lock_slot(task)
+                slot_lock = self._locks.get_slot_lock(slot)
+                if not await slot_lock.try_acquire():
+                    self.release()
+                    return False
+                self._slot_locks[slot] = slot_lock
+                await self._acquire_foreign_lock(task, 0.0)
+        except LockUnavailable:
+            self.release()
+            return False
+        except BaseException:
+            self.release()
+            raise
+        return True
+
+    def release(self) -> None:
+        try:
+            for lock in self._foreign_locks:
+                lock.release()
+        finally:
+            self._foreign_locks.clear()
+            for slot_lock in self._slot_locks.values():
+                slot_lock.release()
+            self._slot_locks.clear()
+            if self._directory_flock is not None:
+                self._directory_flock.release()
+                self._directory_flock = None
+
+    async def _acquire_foreign_lock(self, task: TaskId, deadline: float) -> None:
+        lock = self._locks.build_foreign_task_lock(task)
+        await lock.acquire(deadline)
+        self._foreign_locks.append(lock)
 
 
 class TaskBoardLocks:
@@ -65,76 +142,49 @@ class TaskBoardLocks:
         async with self._board_lock:
             yield
 
-    @asynccontextmanager
-    async def lock_tasks(self, directory: DirectoryHandle, tasks: Iterable[TaskId]) -> AsyncIterator[None]:
-        """Hold the locks of these tasks; read the files only inside."""
-        self._open_lock_directory(directory)
-        by_slot: dict[int, list[TaskId]] = {}
-        for task in sorted(set(tasks), key=int):
-            by_slot.setdefault(get_task_lock_slot(task), []).append(task)
-        directory_flock = self._directory_flock
-        assert directory_flock is not None
-        async with AsyncExitStack() as exit_stack:
-            await directory_flock.acquire(time.monotonic() + self._timeout)
-            exit_stack.callback(directory_flock.release)
-            for slot, slot_tasks in sorted(by_slot.items()):
-                slot_lock = await exit_stack.enter_async_context(self._get_slot_lock(slot))
-                for task in slot_tasks:
-                    await self._acquire_foreign_task_lock(task, slot_lock.deadline, exit_stack)
-            yield
+    def lock_tasks(self, directory: DirectoryHandle, tasks: Iterable[TaskId]) -> HeldTaskLocks:
+        """Return a context that holds the locks of these tasks; read the files only inside."""
+        return HeldTaskLocks(self, directory, sorted(set(tasks), key=_get_lock_order))
 
     @asynccontextmanager
     async def lock_directory(self, directory: DirectoryHandle) -> AsyncIterator[None]:
         """Hold the flock of the directory, so that no other process starts to change tasks."""
-        self._open_lock_directory(directory)
-        directory_flock = self._directory_flock
-        assert directory_flock is not None
-        await directory_flock.acquire(time.monotonic() + self._timeout)
+        directory_flock = self.get_directory_flock(directory)
+        await directory_flock.acquire(self.compute_deadline())
         try:
             yield
         finally:
             directory_flock.release()
 
-    @asynccontextmanager
-    async def try_lock_task(self, directory: DirectoryHandle, task: TaskId) -> AsyncIterator[bool]:
-        """Lock one task without waiting; yield False if it is locked or another program changes the list."""
-        self._open_lock_directory(directory)
-        slot_lock = self._get_slot_lock(get_task_lock_slot(task))
-        directory_flock = self._directory_flock
-        assert directory_flock is not None
-        async with AsyncExitStack() as exit_stack:
-            if (
-                directory.get_entry_stat(f"{_BOARD_LOCK_FILE}.lock") is not None
-                or not directory_flock.try_acquire()
-            ):
-                yield False
-                return
-            exit_stack.callback(directory_flock.release)
-            if not await slot_lock.try_acquire():
-                yield False
-                return
-            exit_stack.push_async_exit(slot_lock)
-            try:
-                await self._acquire_foreign_task_lock(task, 0.0, exit_stack)
-            except LockUnavailable:
-                yield False
-            else:
-                yield True
+    async def try_lock_task(self, directory: DirectoryHandle, task: TaskId) -> HeldTaskLocks | None:
+        """Lock one task without waiting; return None if it is locked or another program changes the list.
 
-    async def _acquire_foreign_task_lock(
-        self, task: TaskId, deadline: float, exit_stack: AsyncExitStack
-    ) -> None:
+        The caller releases it.
+        """
+        if directory.get_entry_stat(f"{_BOARD_LOCK_FILE}.lock") is not None:
+            return None
+        locks = HeldTaskLocks(self, directory, [task])
+        return locks if await locks.try_acquire() else None
+
+    def build_foreign_task_lock(self, task: TaskId) -> ForeignProgramLock:
+        """Return the lock of the task that other programs see."""
         assert self._task_directory is not None
         assert self._lock_directory is not None
         # One spare per flock: with a shared spare, lock directories would have to be created and removed.
         spare_name = f"spare-of-slot-{get_task_lock_slot(task)}"
-        lock = ForeignProgramLock(
+        return ForeignProgramLock(
             self._task_directory, f"{task}.json", self._lock_directory, spare=spare_name
         )
-        await lock.acquire(deadline)
-        exit_stack.callback(lock.release)
 
-    def _get_slot_lock(self, number: int) -> AsyncFlock:
+    def get_directory_flock(self, directory: DirectoryHandle) -> SharedDirectoryFlock:
+        self._open_lock_directory(directory)
+        assert self._directory_flock is not None
+        return self._directory_flock
+
+    def compute_deadline(self) -> float:
+        return time.monotonic() + self._timeout
+
+    def get_slot_lock(self, number: int) -> AsyncFlock:
         assert self._lock_directory is not None
         if number not in self._slot_locks:
             self._slot_locks[number] = AsyncFlock(

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from shoal.core.errors import StateFileError
-from shoal.stores.files.home.home_paths import build_write_error, open_private_file
+from shoal.stores.files.home.home_paths import build_write_error, make_private_directory, open_private_file
 
 _TRIES, _PAUSE = 100, 0.02
 
@@ -49,6 +49,8 @@ def lock_file_for_update(path: Path) -> Iterator[None]:
     Raises `StateFileError` if another process does not release the lock.
     """
     lock = path.with_suffix(".lock")
+    # The file is flushed to the disk, so the name of a new directory must be too.
+    make_private_directory(path.parent, durable=True)
     try:
         fd = open_private_file(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
     except OSError as error:

@@ -71,6 +71,9 @@ class AsyncFlock:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.release()
+
+    def release(self) -> None:
         fd, self._fd = self._fd, -1
         os.close(fd)
         self._turn.release()

@@ -138,10 +138,11 @@ class FileMailbox:
         ids: IdGenerator,
         report_problem: ProblemReporter,
         lock_timeout: float,
+        read_only: bool,
     ) -> None:
+        """With `read_only`, the inbox is only read: a damaged one is reported and not changed."""
         self.owner = owner
-        self.read_only = False
-        """If True, the inbox is only read: a damaged one is reported and not changed."""
+        self._read_only = read_only
         self._directories = directories
         self._file = f"{owner}.json"
         self._archive = f"{owner}.jsonl"
@@ -327,7 +328,7 @@ class FileMailbox:
     async def take_unread(self, limit: int) -> tuple[MailMessage, ...]:
         inbox = await self._read_valid_inbox()
         unread = inbox.unread
-        if self.read_only:
+        if self._read_only:
             return tuple(entry.mail for entry in unread[:limit])
         if (not unread and self._overflow.has_waiting_lines()) or any(
             has_derived_mail_id(entry) for entry in unread
@@ -427,7 +428,7 @@ class FileMailbox:
                 return inbox
             if pause is not None:
                 await asyncio.sleep(pause)
-        if self.read_only:
+        if self._read_only:
             return self._read_damaged_inbox_for_view()
         async with self._lock:
             return self._read_or_quarantine_locked_inbox()

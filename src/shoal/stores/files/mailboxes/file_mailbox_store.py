@@ -27,7 +27,7 @@ _MAX_CACHED = 64
 class FileMailboxStore:
     """Mailboxes on files. Nothing is created before the first call; quarantined files are reported."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it uses and how
         self,
         home: Path,
         team: TeamName,
@@ -37,10 +37,11 @@ class FileMailboxStore:
         report_problem: ProblemReporter = ignore_problem,
         lock_timeout: float = LOCK_TIMEOUT,
         durable: bool = False,
+        read_only: bool = False,
     ) -> None:
+        """With `read_only`, nothing is created, and damaged inboxes are reported and never changed."""
         self._home = home
-        self.read_only = False
-        """If True, nothing is created, and damaged inboxes are reported and never changed."""
+        self._read_only = read_only
         self._team = parse_team_name(team)
         self._clock = clock
         self._ids = ids
@@ -142,7 +143,7 @@ class FileMailboxStore:
             with DirectoryHandle.open_root(self._home, durable=self._durable) as root:
                 self._directories = (
                     TeamMailDirectories.open_existing(root, self._team)
-                    if self.read_only
+                    if self._read_only
                     else TeamMailDirectories.open_for_team(root, self._team)
                 )
             if self._directories is None:
@@ -155,8 +156,8 @@ class FileMailboxStore:
                 ids=self._ids,
                 report_problem=self._report_problem,
                 lock_timeout=self._lock_timeout,
+                read_only=self._read_only,
             )
-            self._boxes[name].read_only = self.read_only
         mailbox = self._cached_boxes[name] = self._boxes[name]
         mailbox.is_cached = True
         self._cached_boxes.move_to_end(name)

@@ -89,8 +89,7 @@ def _read_tail(
             tail.unreadable += 1
             continue
         if from_compaction and line.agent == agent and isinstance(line.entry, TranscriptCompactionMarker):
-            tail.earlier.add_lines(tail.lines, agent)
-            tail.earlier.unreadable += tail.unreadable
+            tail.earlier.add_lines(tail.lines, agent, tail.unreadable)
             tail.start, tail.lines, tail.unreadable = offset, [], 0
         tail.lines.append(line)
     return tail

@@ -177,6 +177,9 @@ STATE_FILE_KINDS = (
         is_set_aside=True,
     ),
     StateFileKind(
+        name="working copy of a list of members", directory=_OWN_TEAM, file="members.staged", shape="entry"
+    ),
+    StateFileKind(
         name="record of the team's creator",
         directory=_OWN_TEAM,
         file="creator",

@@ -40,6 +40,7 @@ _CREATING_MARKER = "making"
 _SPAWN_COUNTER = "spawned"
 OWN_MEMBERS_FILE = "members"
 """File with the name of each member that Shoal added, one per line; the others are run by other programs."""
+_STAGED_OWN_MEMBERS = "members.staged"
 _OWN_MEMBERS_HEADER = "# members that Shoal added:"
 _STAGED_ROSTER = "roster.staged"
 """File exchanged with the roster, which is cheaper than a rename; see `DirectoryHandle.swap_or_move_file`."""
@@ -64,11 +65,12 @@ class FileRosterStore:
         report_problem: ProblemReporter = ignore_problem,
         lock_timeout: float = LOCK_TIMEOUT,
         durable: bool = False,
+        read_only: bool = False,
     ) -> None:
+        """With `read_only`, damaged rosters are reported and never changed."""
         self._home = home
         self._durable = durable
-        self.read_only = False
-        """If True, damaged rosters are reported and never changed."""
+        self._read_only = read_only
         self._clock = clock
         self._report_problem = report_problem
         self._lock_timeout = lock_timeout
@@ -108,7 +110,7 @@ class FileRosterStore:
             return None
         with directory:
             found = self._read_roster(directory, name)
-            if isinstance(found, InvalidFileContent) and self.read_only:
+            if isinstance(found, InvalidFileContent) and self._read_only:
                 return self._read_roster_copy_for_view(directory, name, found)
             if isinstance(found, InvalidFileContent):
                 return await self._reread_roster_under_lock(directory, name)
@@ -128,7 +130,9 @@ class FileRosterStore:
             with self._open_private_team_directory(file.team.name) as own_directory:
                 own_names = _read_own_member_list(own_directory)
                 if own_names is not None:
-                    own_directory.replace_file(OWN_MEMBERS_FILE, encode_own_member_list((*own_names, name)))
+                    content = encode_own_member_list((*own_names, name))
+                    own_directory.rewrite_unshared_or_recreate_file(_STAGED_OWN_MEMBERS, content)
+                    own_directory.swap_or_move_file(_STAGED_OWN_MEMBERS, own_directory, OWN_MEMBERS_FILE)
             spawn_count = self._increment_spawn_counter(file.team)
             member = new_member.to_teammate_entry(
                 name, file.team.name, at=self._clock.now(), spawned_before=spawn_count

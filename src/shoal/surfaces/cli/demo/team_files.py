@@ -44,6 +44,9 @@ class DemoTeamFilesReader:
         self.names: list[AgentName] = [LEAD_NAME]
         self.tasks: Sequence[Task] = ()
 
+    def follow_team(self, team: str) -> None:
+        self.team = team
+
     async def read_mail(self) -> list[DemoDeliveredMail]:
         """Return all mail ever delivered, the oldest first."""
         if not self.team:

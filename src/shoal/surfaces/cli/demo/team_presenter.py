@@ -205,7 +205,7 @@ class TeamDemoPresenter:
         self._narrator.narrate_lead_event(event)
         match event:
             case ToolFinished(tool="TeamCreate"):
-                self.files.team = self._session.led_team_name
+                self.files.follow_team(self._session.led_team_name)
             case ToolStarted(tool="Agent") if not self._is_board_shown:
                 self._is_board_shown = True
                 self.files.read_task_transitions()

@@ -37,8 +37,8 @@ class DrivingProgramInputLine(Struct, frozen=True, kw_only=True):
 class DrivingProgramConnection:
     """Reads from the moment it is entered, so that requests can be sent before the session exists."""
 
-    def __init__(self, send: Callable[[object], Awaitable[None]], clock: Clock) -> None:
-        self._send = send
+    def __init__(self, send_line: Callable[[object], Awaitable[None]], clock: Clock) -> None:
+        self.send_line = send_line
         self._clock = clock
         self._lines: deque[DrivingProgramInputLine] = deque()
         self._input_ready = asyncio.Event()
@@ -92,7 +92,7 @@ class DrivingProgramConnection:
         answer: asyncio.Future[ControlResponseInputStreamLine] = asyncio.get_running_loop().create_future()
         self._pending_requests[name] = answer
         try:
-            await self._send(build_control_request(name, request))
+            await self.send_line(build_control_request(name, request))
             if timeout is None:
                 response = await answer
             else:
@@ -141,7 +141,7 @@ class DrivingProgramConnection:
     async def _send_cancellations(self) -> None:
         """Cancel requests whose answer nobody awaits; the task that awaited it may be unable to do so."""
         while True:
-            await self._send(build_control_cancel_request(await self._cancelled_requests.get()))
+            await self.send_line(build_control_cancel_request(await self._cancelled_requests.get()))
 
 
 def _parse_stream_line_or_error(line: bytes) -> StreamInputMessage | InvalidInputStreamLineError:

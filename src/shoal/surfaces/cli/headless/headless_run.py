@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
@@ -33,6 +34,8 @@ from shoal.surfaces.cli.headless.output_formats import (
     HeadlessOutputWriter,
     StreamJsonOutputWriter,
     create_headless_output,
+    send_stream_line,
+    write_start_failure,
 )
 from shoal.surfaces.cli.headless.signal_handler import HeadlessSignalHandler
 from shoal.surfaces.cli.headless.stdout import AsyncStdoutWriter, StdoutReaderGoneError
@@ -81,49 +84,56 @@ def run_headless(job: HeadlessRunRequest) -> int:
 
 
 async def _run_job(job: HeadlessRunRequest, signals: HeadlessSignalHandler) -> int:
-    output = create_headless_output(job.output, AsyncStdoutWriter())
+    stdout = AsyncStdoutWriter()
+    output: HeadlessOutputWriter | None = None
     signals.install_handlers()
     try:
-        if job.prompt is None:
-            assert isinstance(output, StreamJsonOutputWriter)
-            return await _run_stream_json_job(job, output, signals)
-        async with Session(job.options) as session:
-            return await _HeadlessRun(job, session, output, signals).run_turns()
-    except (ShoalError, OSError, ExceptionGroup) as error:
-        return await _report_run_failure(
-            user_messages.unwrap_error_group(error), output, debug=job.options.debug
-        )
+        async with _open_session(job, stdout) as (session, program):
+            output = create_headless_output(job.output, stdout, session)
+            return await _HeadlessRun(job, session, output, signals, program).run_turns()
+    except (ShoalError, OSError, ExceptionGroup) as raised:
+        match user_messages.unwrap_error_group(raised):
+            case StdoutReaderGoneError():
+                return exit_codes.BROKEN_PIPE
+            case ShoalError() | OSError() as error if not job.options.debug:
+                await _report_run_failure(user_messages.explain_error(error), job, stdout, output)
+                return exit_codes.ERROR
+            case error:
+                raise error from None
     finally:
         signals.ignore_signals()
 
 
-async def _run_stream_json_job(
-    job: HeadlessRunRequest, output: StreamJsonOutputWriter, signals: HeadlessSignalHandler
-) -> int:
+@asynccontextmanager
+async def _open_session(
+    job: HeadlessRunRequest, stdout: AsyncStdoutWriter
+) -> AsyncIterator[tuple[Session, InitializedDrivingProgram | None]]:
+    """Open the session; without a prompt, the program that drives it may change its options first."""
+    if job.prompt is not None:
+        async with Session(job.options) as session:
+            yield session, None
+        return
     from shoal.surfaces.cli.headless.driving_program import DrivingProgramConnection
     from shoal.surfaces.cli.headless.stream_initialization import process_initialize_request
 
-    async with DrivingProgramConnection(output.send_line, job.options.clock) as program:
-        initialization = await process_initialize_request(program, output, job.options, job.relayed_servers)
+    async with DrivingProgramConnection(partial(send_stream_line, stdout), job.options.clock) as program:
+        initialization = await process_initialize_request(program, job.options, job.relayed_servers)
         async with Session(initialization.options) as session:
-            initialization.apply_settings_to_tools(session)
-            return await _HeadlessRun(
-                job, session, output, signals, InitializedDrivingProgram(program, initialization)
-            ).run_turns()
+            yield session, InitializedDrivingProgram(program, initialization)
 
 
-async def _report_run_failure(error: BaseException, output: HeadlessOutputWriter, *, debug: bool) -> int:
-    match error:
-        case StdoutReaderGoneError():
-            return exit_codes.BROKEN_PIPE
-        case ShoalError() | OSError() if not debug:
-            explanation = user_messages.explain_error(error)
-            print_user_message(explanation)
-            await output.report_run_failure(explanation)
-            await output.write_pending_result()
-            return exit_codes.ERROR
-        case _:
-            raise error
+async def _report_run_failure(
+    explanation: str,
+    job: HeadlessRunRequest,
+    stdout: AsyncStdoutWriter,
+    output: HeadlessOutputWriter | None,
+) -> None:
+    print_user_message(explanation)
+    if output is None:
+        await write_start_failure(job.output.format, stdout, explanation)
+    else:
+        await output.report_run_failure(explanation)
+        await output.write_pending_result()
 
 
 class InitializedDrivingProgram(NamedTuple):
@@ -138,13 +148,12 @@ class _HeadlessRun:
         session: Session,
         output: HeadlessOutputWriter,
         signals: HeadlessSignalHandler,
-        connection: InitializedDrivingProgram | None = None,
+        connection: InitializedDrivingProgram | None,
     ) -> None:
         self._job = job
         self._connection = connection
         self._session = session
         self._output = output
-        self._output.set_session(session)
         self._signals = signals
         self._feed = EventFeed(session)
         self._statuses = RunViewAgentsState()
@@ -332,7 +341,7 @@ class _HeadlessRun:
     async def _run_turn(self, turn: Turn, on_event: Callable[[Event], None] | None = None) -> None:
         # The init line must list the servers that the first request has.
         await self._session.wait_for_mcp_servers()
-        await self._output.begin_turn(self._session)
+        await self._output.begin_turn()
         with self._show_progress() as show_event:
             async for event in turn:
                 await self._process_events(show_event, on_event)

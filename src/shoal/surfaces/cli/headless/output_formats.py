@@ -78,11 +78,9 @@ def build_task_stream_line(
 
 
 class HeadlessOutputWriter(Protocol):
-    def set_session(self, session: Session) -> None:
-        """Set the session; events before the first turn count toward that turn."""
-        ...
+    """Output of a session. Events before the first turn count toward that turn."""
 
-    async def begin_turn(self, session: Session) -> None:
+    async def begin_turn(self) -> None:
         """Begin a turn."""
         ...
 
@@ -101,7 +99,7 @@ class HeadlessOutputWriter(Protocol):
         ...
 
     async def report_run_failure(self, why: str) -> None:
-        """Report that there will be no turn."""
+        """Report that the run failed, or that there will be no turn."""
         ...
 
     async def write_pending_result(self) -> None: ...
@@ -118,28 +116,37 @@ class HeadlessOutputOptions(Struct, frozen=True, kw_only=True):
     """Report when a turn starts and when none is running."""
 
 
-def create_headless_output(options: HeadlessOutputOptions, stdout: AsyncStdoutWriter) -> HeadlessOutputWriter:
+def create_headless_output(
+    options: HeadlessOutputOptions, stdout: AsyncStdoutWriter, session: Session
+) -> HeadlessOutputWriter:
     match options.format:
         case "text":
-            return TextResultOutputWriter(stdout)
+            return TextResultOutputWriter(stdout, prints_each_turn=session.is_assistant)
         case "json":
-            return JsonResultOutputWriter(stdout)
+            return JsonResultOutputWriter(stdout, session)
         case "stream-json":
-            return StreamJsonOutputWriter(stdout, options)
+            return StreamJsonOutputWriter(stdout, session, options)
+
+
+async def send_stream_line(stdout: AsyncStdoutWriter, line: object) -> None:
+    await stdout.write(stream_output_codec.encode_stream_line(line) + b"\n")
+
+
+async def write_start_failure(output_format: OutputFormat, stdout: AsyncStdoutWriter, why: str) -> None:
+    """Write the result of a run whose session could not be opened; text has none."""
+    if output_format != "text":
+        await send_stream_line(stdout, _build_failure_result(why))
 
 
 class TextResultOutputWriter:
     """Writes the text of the last turn that has any; for an assistant, of each turn. Errors go to stderr."""
 
-    def __init__(self, stdout: AsyncStdoutWriter) -> None:
+    def __init__(self, stdout: AsyncStdoutWriter, *, prints_each_turn: bool) -> None:
         self._stdout = stdout
         self._text = ""
-        self._prints_each_turn = False
+        self._prints_each_turn = prints_each_turn
 
-    def set_session(self, session: Session) -> None:
-        self._prints_each_turn = session.is_assistant
-
-    async def begin_turn(self, session: Session) -> None: ...
+    async def begin_turn(self) -> None: ...
 
     async def handle_event(self, event: Event) -> None: ...
 
@@ -240,22 +247,17 @@ def _mark_result_incomplete(
 class JsonResultOutputWriter:
     """Writes the result of the last turn as one object."""
 
-    def __init__(self, stdout: AsyncStdoutWriter) -> None:
+    def __init__(self, stdout: AsyncStdoutWriter, session: Session) -> None:
         self._stdout = stdout
-        self._turn: _TurnResultBuilder | None = None
+        self._turn = _TurnResultBuilder(session)
         self._result: stream_output_codec.RunResultStreamLine | None = None
 
-    def set_session(self, session: Session) -> None:
-        self._turn = _TurnResultBuilder(session)
-
-    async def begin_turn(self, session: Session) -> None: ...
+    async def begin_turn(self) -> None: ...
 
     async def handle_event(self, event: Event) -> None:
-        assert self._turn is not None
         self._turn.record_event(event)
 
     async def end_turn(self, finished: RunFinished) -> None:
-        assert self._turn is not None
         self._result = self._turn.build_result(finished)
         # Events between turns count toward the next turn.
         self._turn = _TurnResultBuilder(self._turn.session)
@@ -272,16 +274,17 @@ class JsonResultOutputWriter:
     async def write_pending_result(self) -> None:
         if self._result is not None:
             result, self._result = self._result, None
-            await self._stdout.write(stream_output_codec.encode_stream_line(result) + b"\n")
+            await send_stream_line(self._stdout, result)
 
 
 class StreamJsonOutputWriter:
     """Writes every message as it enters the conversation, between an `init` and a `result` for each turn."""
 
-    def __init__(self, stdout: AsyncStdoutWriter, options: HeadlessOutputOptions) -> None:
+    def __init__(self, stdout: AsyncStdoutWriter, session: Session, options: HeadlessOutputOptions) -> None:
         self._stdout = stdout
+        self._session = session
         self._options = options
-        self._turn: _TurnResultBuilder | None = None
+        self._turn = _TurnResultBuilder(session)
         self._result: stream_output_codec.RunResultStreamLine | None = None
         self._statuses = RunViewAgentsState()
         self._state: stream_output_codec.SessionState = "idle"
@@ -290,20 +293,16 @@ class StreamJsonOutputWriter:
         """Result data by call, until the message with the result arrives."""
 
     async def send_line(self, line: object) -> None:
-        await self._stdout.write(stream_output_codec.encode_stream_line(line) + b"\n")
+        await send_stream_line(self._stdout, line)
 
-    def set_session(self, session: Session) -> None:
-        self._turn = _TurnResultBuilder(session)
-
-    async def begin_turn(self, session: Session) -> None:
+    async def begin_turn(self) -> None:
         await self.send_session_state("running")
-        await self.send_line(_build_init_line(session))
+        await self.send_line(_build_init_line(self._session))
 
     async def handle_event(self, event: Event) -> None:
-        assert self._turn is not None
         self._turn.record_event(event)
-        session = self._turn.session.id
-        status = self._statuses.apply_event(event, self._turn.session.clock.monotonic())
+        session = self._session.id
+        status = self._statuses.apply_event(event, self._session.clock.monotonic())
         match event:
             case MessageAdded():
                 if event.message.role == "assistant":
@@ -328,8 +327,7 @@ class StreamJsonOutputWriter:
                 pass
 
     async def _write_notice(self, event: HookRan | BudgetThresholdReached | PartialReplyDiscarded) -> None:
-        assert self._turn is not None
-        session = self._turn.session
+        session = self._session
         match event:
             case HookRan() if self._options.hook_events:
                 await self.send_line(_build_hook_response(event, session.id))
@@ -341,22 +339,20 @@ class StreamJsonOutputWriter:
                 pass
 
     def _build_message_line(self, event: MessageAdded, status: AgentStatusRecord) -> object:
-        assert self._turn is not None
         calls = [block.tool_use_id for block in event.message.content if isinstance(block, ToolResultBlock)]
         results = [self._tool_data.pop(call, UNSET) for call in calls]
         return stream_output_codec.build_stream_message_line(
             event,
-            self._turn.session.id,
+            self._session.id,
             parent=status.starting_call or None,
-            timestamp=format_iso_time(self._turn.session.clock.now()),
+            timestamp=format_iso_time(self._session.clock.now()),
             tool_use_result=results[0] if len(results) == 1 else UNSET,
         )
 
     async def end_turn(self, finished: RunFinished) -> None:
-        assert self._turn is not None
         self._result = self._turn.build_result(finished)
         await self.send_line(self._result)
-        self._turn = _TurnResultBuilder(self._turn.session)
+        self._turn = _TurnResultBuilder(self._session)
 
     async def report_idle(self) -> None:
         await self.send_session_state("idle")
@@ -376,7 +372,6 @@ class StreamJsonOutputWriter:
     ) -> None:
         if not self._options.partial_messages:
             return
-        assert self._turn is not None
         encoder = self._partial.setdefault(event.agent, PartialMessageEncoder())
         match event:
             case TextStreamed(kind="text" | "thinking" as kind, text=text):
@@ -391,7 +386,7 @@ class StreamJsonOutputWriter:
             line = stream_output_codec.PartialMessageStreamLine(
                 event=encoded_line,
                 parent_tool_use_id=status.starting_call or None,
-                session_id=self._turn.session.id,
+                session_id=self._session.id,
                 uuid=str(uuid.uuid4()),
             )
             await self.send_line(line)
@@ -404,9 +399,9 @@ class StreamJsonOutputWriter:
 
     async def send_session_state(self, state: stream_output_codec.SessionState) -> None:
         """Send the state, only to a program that feeds us, and only when it changes."""
-        if self._options.states and self._turn is not None and state != self._state:
+        if self._options.states and state != self._state:
             self._state = state
-            session = self._turn.session
+            session = self._session
             await self.send_line(
                 stream_output_codec.SessionStateStreamLine(
                     state=state,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from shoal.surfaces.cli import exit_codes
@@ -21,8 +23,8 @@ OUTPUT_GRACE = 1.5
 class HeadlessSignalHandler:
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
-        self._arrived = asyncio.Event()
-        self._session: Session | None = None
+        self._listeners: list[Callable[[], bool]] = []
+        """Called for the first signal; one that returns True ends the run itself."""
         self._main_task: asyncio.Task[object] | None = None
         self._ignored: list[signal.Signals] = []
 
@@ -61,15 +63,29 @@ class HeadlessSignalHandler:
     def _on_signal(self, number: signal.Signals) -> None:
         first = self.received is None
         self.received = self.received or number
-        if first and self._session is not None and self._session.is_busy:
-            self._arrived.set()
-        elif self._main_task is not None:
+        is_handled = first and any(listener() for listener in self._listeners)
+        if not is_handled and self._main_task is not None:
             self._main_task.cancel()
+
+    @contextmanager
+    def _listen(self, listener: Callable[[], bool]) -> Iterator[None]:
+        self._listeners.append(listener)
+        try:
+            yield
+        finally:
+            self._listeners.remove(listener)
 
     async def interrupt_on_signal(self, session: Session) -> None:
         """Interrupt the session's turn when a signal arrives during one."""
-        self._session = session
-        await self._arrived.wait()
+        arrived = asyncio.Event()
+
+        def note_signal() -> bool:
+            if session.is_busy:
+                arrived.set()
+            return session.is_busy
+
+        with self._listen(note_signal):
+            await arrived.wait()
         await session.interrupt()
         # Leave a little time for what delays the end, such as a reader that does not read.
         await session.clock.sleep(OUTPUT_GRACE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,8 +17,7 @@ from shoal.core.errors import SettingsError, ShoalError
 from shoal.core.extensions.hooks import HOOK_EVENTS, Hook, HookDecision, HookEvent, PythonCallbackHookAction
 from shoal.core.extensions.mcp_servers import McpServerStatus
 from shoal.surfaces.cli.headless.driving_program import DrivingProgramConnection
-from shoal.surfaces.cli.headless.output_formats import StreamJsonOutputWriter
-from shoal.tools.relayed_mcp import DrivingProgramMcpServer, RelayedMcpTool
+from shoal.tools.relayed_mcp import DrivingProgramMcpServer, RelayedMcpServer
 from shoal.wire.stream_input_codec import (
     ControlRequestInputStreamLine,
     HookCallbackRegistration,
@@ -27,9 +26,6 @@ from shoal.wire.stream_input_codec import (
     parse_stream_initialize_request,
 )
 from shoal.wire.stream_output_codec import build_control_error_response
-
-if TYPE_CHECKING:
-    from shoal.app.session.session import Session
 
 OPEN_TIMEOUT = 30.0
 """Timeout in seconds for all servers of the program together; the program waits twice as long."""
@@ -86,18 +82,10 @@ class StreamInitializationResult(Struct, frozen=True, kw_only=True):
     options: Options
     initialize_request: ControlRequestInputStreamLine | None
     """Request that is answered once the session is open."""
-    tools: tuple[RelayedMcpTool, ...] = ()
-
-    def apply_settings_to_tools(self, session: Session) -> None:
-        for tool in self.tools:
-            tool.deadline = session.settings.own.mcp_deadline
 
 
 async def process_initialize_request(
-    program: DrivingProgramConnection,
-    output: StreamJsonOutputWriter,
-    options: Options,
-    servers: Sequence[str] = (),
+    program: DrivingProgramConnection, options: Options, servers: Sequence[str] = ()
 ) -> StreamInitializationResult:
     """Read the `initialize` request; one that cannot be met is refused, and the next one counts."""
     while (initialize_request := await program.take_initialize_request()) is not None:
@@ -107,22 +95,12 @@ async def process_initialize_request(
             servers = tuple(dict.fromkeys((*servers, *request.mcp_servers)))
             break
         except ShoalError as error:
-            await output.send_line(build_control_error_response(initialize_request.id, str(error)))
+            await program.send_line(build_control_error_response(initialize_request.id, str(error)))
     async with asyncio.TaskGroup() as group:
         opened = [group.create_task(_open_relayed_mcp_server(program, name, options)) for name in servers]
-    tools = tuple(tool for task in opened for tool in task.result()[1])
-    if options.available_tools is not None:
-        # `available_tools` restricts the tools of Shoal; the tools of the program are always included.
-        names = (*options.available_tools, *(tool.schema.name for tool in tools))
-        options = replace(options, available_tools=names)
     return StreamInitializationResult(
-        options=replace(
-            options,
-            tools=(*options.tools, *tools),
-            relayed_servers=tuple(task.result()[0] for task in opened),
-        ),
+        options=replace(options, relayed_servers=tuple(task.result() for task in opened)),
         initialize_request=initialize_request,
-        tools=tools,
     )
 
 
@@ -145,8 +123,8 @@ def _apply_initialize_request(
 
 async def _open_relayed_mcp_server(
     program: DrivingProgramConnection, name: str, options: Options
-) -> tuple[McpServerStatus, tuple[RelayedMcpTool, ...]]:
-    """Open a server of the program and return its status and tools; a failure affects no other server."""
+) -> RelayedMcpServer:
+    """Open a server of the program and list its tools; a failure affects no other server."""
 
     async def exchange_mcp_message(server: str, message: Mapping[str, Any]) -> Mapping[str, Any]:
         answer = await program.send_control_request(
@@ -159,10 +137,11 @@ async def _open_relayed_mcp_server(
     status = McpServerStatus(name=name, status="connected", kind="sdk", origin="the driving program")
     try:
         async with options.clock.deadline(OPEN_TIMEOUT):
-            tools = await server.list_tools(OPEN_TIMEOUT)
+            tools = await server.list_tools()
     except TimeoutError:
         reason = f"it did not start within {OPEN_TIMEOUT:g} s"
-        return replace(status, status="failed", detail=reason), ()
+        return RelayedMcpServer(server, replace(status, status="failed", detail=reason))
     except ShoalError as error:
-        return replace(status, status="failed", detail=str(error)), ()
-    return replace(status, tools=tuple(tool.schema.name for tool in tools)), tools
+        return RelayedMcpServer(server, replace(status, status="failed", detail=str(error)))
+    status = replace(status, tools=tuple(tool.schema.name for tool in tools))
+    return RelayedMcpServer(server, status, tools)

@@ -41,7 +41,7 @@ class StreamJsonInputReader:
         on_change: Callable[[], None],
     ) -> None:
         self._session = session
-        self._session.expects_input = True
+        session.expect_input()
         self._forwarder = forwarder
         self._output = output
         self._waiting: deque[Message] = deque()
@@ -60,7 +60,7 @@ class StreamJsonInputReader:
     def close(self) -> None:
         """Stop taking prompts."""
         self.is_closed = True
-        self._session.expects_input = False
+        self._session.expect_no_input()
         self._on_change()
         if self._forwarder is not None:
             self._forwarder.deny_open_questions()

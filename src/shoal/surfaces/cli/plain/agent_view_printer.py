@@ -94,6 +94,9 @@ class SingleAgentEventPrinter:
         self.agent = LEAD_ID if target in ("lead", "team-lead") else AgentId(target)
         self.name = target
 
+    def follow_agent(self, agent: AgentId) -> None:
+        self.agent = agent
+
     def is_about_agent(self, event: Event) -> bool:
         match event:
             case AgentStarted(agent=agent, name=name, team=team):

@@ -83,15 +83,9 @@ _KEY_INPUTS: dict[str, PromptInput] = {
 """Keys that do not edit the line."""
 
 
-def _ignore_background_key() -> bool:
-    return False
-
-
 class InputPrompt(Protocol):
     echoes_input: bool
     """True if the terminal shows typed text, so that it need not be printed again."""
-    on_background_key: Callable[[], bool]
-    """Called on Ctrl-B; if it moves no agent, the key moves the cursor."""
 
     def open(self) -> None: ...
 
@@ -128,12 +122,15 @@ class InputPrompt(Protocol):
 
 class LiveInputPrompt:
     echoes_input = False
-    closes_on_any_key = False
-    """True if the next key press closes the input."""
 
     def __init__(
-        self, screen: LiveTerminalScreen, history: Path, completions: Callable[[], Sequence[str]] = tuple
+        self,
+        screen: LiveTerminalScreen,
+        history: Path,
+        completions: Callable[[], Sequence[str]] = tuple,
+        on_background_key: Callable[[], bool] = bool,
     ) -> None:
+        """`on_background_key` is called on Ctrl-B; if it moves no agent, the key moves the cursor."""
         self._screen = screen
         self._history = history
         self._completions = completions
@@ -144,7 +141,8 @@ class LiveInputPrompt:
         self._draft = ""
         self._question = self._label = ""
         self._status: Callable[[int], Sequence[str]] | None = None
-        self.on_background_key = _ignore_background_key
+        self._on_background_key = on_background_key
+        self._closes_on_any_key = False
         self._next_draw: asyncio.TimerHandle | None = None
 
     def open(self) -> None:
@@ -181,7 +179,13 @@ class LiveInputPrompt:
         self._question = question
         self._draw_prompt()
 
+    def close_on_any_key(self, notice: str) -> None:
+        """Show a notice; the next key press closes the input, unless `end_question` comes first."""
+        self._closes_on_any_key = True
+        self.begin_question(notice)
+
     def end_question(self) -> None:
+        self._closes_on_any_key = False
         if self._question:
             self._question = ""
             self._line.set_text(self._draft)
@@ -199,7 +203,7 @@ class LiveInputPrompt:
             self._draw_prompt()
 
     def _on_key_press(self, press: KeyPress) -> None:
-        if self.closes_on_any_key and press != NamedKeyPress("terminated"):
+        if self._closes_on_any_key and press != NamedKeyPress("terminated"):
             self._inputs.put_nowait(InputClosed())
         else:
             self._handle_key_press(press)
@@ -215,7 +219,7 @@ class LiveInputPrompt:
             case NamedKeyPress("end-of-input"):
                 self._line.handle_key_press(NamedKeyPress("delete"))
             case NamedKeyPress("to-background"):
-                if not self.on_background_key():
+                if not self._on_background_key():
                     self._line.handle_key_press(NamedKeyPress("left"))
             case NamedKeyPress("tab"):
                 self._line.complete_text(self._completions())
@@ -260,7 +264,6 @@ class PlainInputPrompt:
 
     def __init__(self, screen: TerminalScreen) -> None:
         self._screen = screen
-        self.on_background_key = _ignore_background_key
         self._inputs: asyncio.Queue[PromptInput] = asyncio.Queue()
         self._rest = b""
         self._draft = ""

@@ -60,7 +60,6 @@ class PlainTerminalController(TerminalController):
         self._printer = RunEventPrinter(screen, statuses=self.statuses)
         self.notices = self._printer
         self._prompt = prompt
-        self._prompt.on_background_key = self._move_agents_to_background
         self._questions = TerminalQuestionDialogQueue(
             prompt, lambda asking: asking.show(screen), lambda: self._pending_answer is None
         )
@@ -124,9 +123,6 @@ class PlainTerminalController(TerminalController):
             )
         rows = [apply_style(row, DIM, colours=colours) for row in rows]
         return [*rows[:1], *format_agent_rows(foreground, self.now, columns, colours=colours), *rows[1:]]
-
-    def _move_agents_to_background(self) -> bool:
-        return bool(self.session.move_to_background())
 
     def wake_input(self) -> None:
         self._prompt.wake_reader()
