@@ -14,6 +14,7 @@ import shoal
 from git_repository import run_git
 from process_search import find_processes_in
 from shoal.core.conversation.messages import ToolUseBlock, extract_tool_result_text
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.errors import SettingsError
 from shoal.core.events import Event, NoteAdded, ToolOutputReturned
 from shoal.models.scripted_model import ScriptedModel
@@ -188,6 +189,34 @@ async def test_a_hidden_tracked_file_is_not_committed_as_deleted(
         settings={"permissions": {"deny": ["Read(.env)"]}},
     )
     assert output[0].splitlines()[-1] == "work"
+
+
+@pytest.mark.spec("CMP-074")
+async def test_a_remark_about_the_sandbox_is_not_part_of_a_skill(project: Path) -> None:
+    run_git(project, "init", "-q")
+    (project / "package-lock.json").write_text("{}")
+    run_git(project, "add", "-A")
+    run_git(project, "commit", "-q", "-m", "start")
+    skill = Path(os.environ["SHOAL_HOME"]) / "skills/look/SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text(
+        "---\nname: look\ndescription: d\nallowed-tools: Bash(git log:*), Bash(git commit:*)\n---\n"
+        "Last: !`git log -1 --format=%s` end. Next: !`git commit -qm x --allow-empty` end.\n"
+    )
+    requests: list[str] = []
+
+    def reply(request: ModelRequest) -> str:
+        requests.append("\n".join(message.text for message in request.messages))
+        return "done"
+
+    settings = {"permissions": {"deny": ["Read(package-lock.json)"]}}
+    async with shoal.open(cwd=project, model=ScriptedModel(reply), settings=settings) as session:
+        async for _ in session.run(session.parse_slash_command("/look")):
+            pass
+    (text,) = requests
+    assert "Last: start end." in text
+    # A command that failed is reported with its reason.
+    assert "Read-only file system" in text
 
 
 async def test_a_git_file_that_names_another_repository_grants_no_access(project: Path) -> None:

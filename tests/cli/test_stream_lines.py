@@ -39,6 +39,8 @@ def test_user_lines_have_the_result_of_the_tool_and_the_time(
     _, lines, _ = run_stream(monkeypatch, capfdbinary, replies, *flags)
     written, failed = [line for line in lines if line["type"] == "user"]
     assert written["tool_use_result"]["added"] == 1
+    assert written["tool_use_result"]["type"] == "create"
+    assert written["tool_use_result"]["filePath"] == "a.txt"
     assert written["timestamp"].endswith("Z")
     assert failed["tool_use_result"]
     assert lines[-1]["type"] == "result"

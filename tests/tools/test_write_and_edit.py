@@ -15,7 +15,12 @@ from shoal.tools.read_tool import read_tool
 async def test_a_new_file_is_written_with_its_directories(tool_bench):
     outcome = await tool_bench.call_tool(write_tool, file_path="a/b/new.txt", content="one\ntwo\n")
     assert outcome.content == f"Created {tool_bench.root}/a/b/new.txt: 2 lines."
-    assert outcome.data == {"path": f"{tool_bench.root}/a/b/new.txt", "added": 2, "removed": 0}
+    assert outcome.data == {
+        "path": f"{tool_bench.root}/a/b/new.txt",
+        "added": 2,
+        "removed": 0,
+        "created": True,
+    }
     assert (tool_bench.root / "a/b/new.txt").read_text() == "one\ntwo\n"
 
 

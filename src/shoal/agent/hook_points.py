@@ -29,6 +29,7 @@ from shoal.core.errors import (
 from shoal.core.events import MessageAuthor, NoteAdded, QueueItemWithdrawn
 from shoal.core.extensions.hooks import MAX_WAKES_IN_A_ROW, NO_DECISION, HookDecision, HookEvent
 from shoal.core.text.control_tags import escape_control_tags
+from shoal.wire.tool_response_codec import build_tool_response
 
 _FAILURE_KINDS: tuple[tuple[tuple[type[ModelError], ...], str], ...] = (
     ((RateLimited,), "rate_limit"),
@@ -107,7 +108,7 @@ async def run_post_tool_hooks(
     if output.is_error:
         decision = await run_agent_hooks(agent, event, **_build_tool_call_hook_fields(call), error=text)
     else:
-        response = {**(output.data or {}), "content": text}
+        response = build_tool_response(call.name, call.input, text, output.data)
         decision = await run_agent_hooks(
             agent, event, **_build_tool_call_hook_fields(call), tool_response=response
         )

@@ -267,6 +267,13 @@ class PermissionEngine:
         """Allow the agent to write its own memory."""
         self.memory = memory
 
+    def add_checkout(self, directory: Path) -> None:
+        """Apply the deny and ask rules about the project to another checkout of it too."""
+        root = os.path.realpath(directory)
+        if root not in self._roots:
+            self._roots = (*self._roots, root)
+            self._tables = None
+
     def allow_reading(self, *directories: Path) -> None:
         """Allow this agent, and agents it starts from now on, to read below directories."""
         self._readable_directories = tuple(dict.fromkeys((*self._readable_directories, *directories)))

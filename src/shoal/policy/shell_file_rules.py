@@ -63,14 +63,14 @@ class ShellFileRuleChecker:
             doubt = doubt or find_any_file_rule(command, tables)
         if doubt is None and "=" in command:
             doubt = self._check_assigned_paths(command, analysis, tables)
-        if doubt is None:
-            doubt = self._check_included_files(analysis, tables)
+        may_include = False
         for part in analysis.parts:
+            may_include = may_include or not part.read_only
             found = self._check_files_against_rules(part, tables)
             if found is not None and found.verdict == "deny":
                 return found
             doubt = doubt or found
-        return doubt
+        return self._check_included_files(analysis, tables) if doubt is None and may_include else doubt
 
     def _check_assigned_paths(
         self, command: str, analysis: ShellCommandAnalysis, tables: PermissionRuleTables
@@ -105,7 +105,7 @@ class ShellFileRuleChecker:
         doubt = None
         if not part.reads and not part.writes and part.read_only:
             return self._check_searched_files(part, tables)
-        is_removal = bool(part.words) and part.words[0] in REMOVERS
+        is_removal = bool(part.writes and part.words) and part.words[0] in REMOVERS
         write_rules = tables.shell_removal_rules if is_removal else tables.shell_write_rules
         for path in part.writes:
             rule = self._find_wildcard_rule(path, write_rules) if GLOB.search(path) else None
@@ -279,7 +279,7 @@ class ShellFileRuleChecker:
     def _check_file_against_rules(
         self, part: SimpleShellCommand, path: str, table: FilePermissionRuleTable
     ) -> ShellCommandPartDecision | None:
-        if path.startswith(UNKNOWN_PATH) or _PROCESS_FILE.match(path):
+        if path[:1] == "/" and (path.startswith(UNKNOWN_PATH) or _PROCESS_FILE.match(path)):
             possible_rule = table.deny.first_patterned_rule or table.ask.first_patterned_rule
             return (
                 None

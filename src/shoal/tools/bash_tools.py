@@ -214,6 +214,7 @@ class _ForegroundCommandRun:
                 "timed_out": status is None,
                 "cwd": escape_filename(self._context.workspace.cwd),
                 "output_file": None if self._output.file is None else str(self._output.file),
+                "notes": notes,
             },
         )
 

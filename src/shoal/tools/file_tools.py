@@ -34,7 +34,7 @@ async def write_tool(
         lines = len(split_lines(content))
         return ToolOutput(
             content=f"Created {escape_filename(path)}: {_format_line_count(lines)}.",
-            data={"path": escape_filename(path), "added": lines, "removed": 0},
+            data={"path": escape_filename(path), "added": lines, "removed": 0, "created": True},
         )
     current = context.workspace.read_file_for_change(path, intended=content.encode(errors="replace"))
     before = parse_text_file(current) or TextFile(text="")

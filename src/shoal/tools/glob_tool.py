@@ -126,7 +126,7 @@ def _format_glob_listing(top: Path, pattern: str, listing: _GlobMatchListing) ->
         notes.append(format_tool_text("Glob", "ignored"))
     if listing.truncated:
         notes.append(format_tool_text("Glob", "truncated"))
-    return ToolOutput(content="\n".join([*paths, *notes]), data={"count": len(newest)})
+    return ToolOutput(content="\n".join([*paths, *notes]), data={"count": len(newest), "shown": len(paths)})
 
 
 def _get_modified_time(path: Path) -> int:

@@ -162,7 +162,7 @@ def _format_grep_results(result: RipgrepResult, mode: _OutputMode, page: _GrepRe
         notes.append(format_tool_text("Grep", "more", count=omitted, offset=next_offset))
     if result.status == 2 and result.error_text:
         notes.append(format_tool_text("Grep", "unsearched", error=result.error_text[:300]))
-    return ToolOutput(content="\n".join([text, *notes]), data={"count": len(entries)})
+    return ToolOutput(content="\n".join([text, *notes]), data={"count": len(entries), "shown": shown_entries})
 
 
 class _GrepResultEntry(Struct, frozen=True):

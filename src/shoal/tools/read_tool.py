@@ -195,7 +195,7 @@ def _format_numbered_lines(path: Path, file: TextFile, first: int, limit: int) -
                 next=last + 1,
             )
         )
-    return ToolOutput(content="\n".join([text, *notes]))
+    return ToolOutput(content="\n".join([text, *notes]), data={"total_lines": len(lines)})
 
 
 async def _read_line_range(path: Path, file: BinaryIO, size: int, requested: _FileReadRange) -> ToolOutput:

@@ -153,10 +153,15 @@ class LeadWorktreeMover:
         clock: Clock,
         ids: IdGenerator,
         is_hidden: Callable[[str], bool],
+        on_entered: Callable[[Path], None],
     ) -> None:
-        """`is_hidden` is True for files that the lead may not read, which a worktree does not get."""
+        """`is_hidden` is True for files that the lead may not read, which a worktree does not get.
+
+        `on_entered` gets the path of a worktree before the lead works in it.
+        """
         self._workspace = workspace
         self._is_hidden = is_hidden
+        self._on_entered = on_entered
         self._git = GitRunner(settings.environ, clock)
         self._options, _ = read_worktree_options(settings.documents)
         self._ids = ids
@@ -173,6 +178,7 @@ class LeadWorktreeMover:
             if path is None
             else await self._find_worktree(self._workspace.resolve_path(path), former)
         )
+        self._on_entered(self._entered.path)
         if not self._workspace.change_directory(self._entered.path):
             place, self._entered = self._entered.path, None
             raise WorktreeError(format_session_notice("worktree_outside", path=escape_filename(place)))
@@ -233,12 +239,13 @@ def build_lead_worktree_tools(
     clock: Clock,
     ids: IdGenerator,
     is_hidden: Callable[[str], bool],
+    on_entered: Callable[[Path], None],
 ) -> tuple[Tool, ...]:
     """Build the tools with which the lead enters and leaves worktrees; none outside a git repository."""
     root = workspace.root
     if not any((each / ".git").exists() for each in (root, *root.parents)):
         return ()
-    mover = LeadWorktreeMover(workspace, settings, clock, ids.derive_generator(), is_hidden)
+    mover = LeadWorktreeMover(workspace, settings, clock, ids.derive_generator(), is_hidden, on_entered)
     return tuple(build_worktree_tools(mover))
 
 

@@ -107,6 +107,8 @@ def build_sandbox_policy(
     preferences = settings.own.sandbox
     user_home = Path(environ.get("HOME") or "/")
     work = [workspace.root, *workspace.granted_directories]
+    if (entered := _find_entered_worktree(workspace)) is not None:
+        work.append(entered)
     named_writable = [
         _resolve_sandbox_setting_path(text, user_home, workspace.root) for text in preferences.writable
     ]
@@ -148,6 +150,16 @@ def build_sandbox_policy(
         ),
         watched=tuple(work),
     )
+
+
+def _find_entered_worktree(workspace: LocalWorkspace) -> Path | None:
+    """Return the worktree below `.claude/worktrees` in which the lead works; commands may write in it."""
+    worktrees = workspace.root / ".claude" / "worktrees"
+    cwd = workspace.cwd
+    if not cwd.is_relative_to(worktrees) or cwd == worktrees:
+        return None
+    path = worktrees / cwd.relative_to(worktrees).parts[0]
+    return None if path.is_symlink() else path
 
 
 async def create_worktree_sandbox_selection(

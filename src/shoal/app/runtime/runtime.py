@@ -396,7 +396,14 @@ def _build_lead_worktree_tools(
     if config.options.lead_channel is not None:
         return ()
     is_hidden = permissions.build_unreadable_file_filter("Read", str(workspace.root))
-    return build_lead_worktree_tools(workspace, config.settings, config.options.clock, config.ids, is_hidden)
+    return build_lead_worktree_tools(
+        workspace,
+        config.settings,
+        config.options.clock,
+        config.ids,
+        is_hidden,
+        on_entered=permissions.add_checkout,
+    )
 
 
 def _create_lead_workspace(

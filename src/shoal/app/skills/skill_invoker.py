@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -38,6 +38,7 @@ from shoal.runs.running_agents import RunningAgents
 from shoal.tools.agent_tools import format_agent_start_result, remove_agent_result_trailer
 from shoal.tools.function_tool import tool
 from shoal.wire.skill_codec import skips_first_argument
+from shoal.wire.tool_response_codec import remove_command_notes
 
 COMMAND_TIMEOUT_MS = 60_000
 """Milliseconds that a shell command in a skill's text may take."""
@@ -242,7 +243,10 @@ class SkillInvoker:
                 return "[shell command execution is disabled by settings: disableSkillShellExecution]"
             case "command":
                 arguments = {"command": piece.text, "timeout": COMMAND_TIMEOUT_MS}
-                return _truncate_expansion(await self._run_unrecorded_tool(agent, "Bash", arguments))
+                output = await self._run_unrecorded_tool(agent, "Bash", arguments)
+                # Remarks about a command that succeeded are for callers of the tool.
+                data = output.data if isinstance(output.data, Mapping) and not output.is_error else {}
+                return _truncate_expansion(remove_command_notes(output.text, data))
             case "file":
                 return await self._expand_file_reference(piece.text, agent)
 
@@ -255,12 +259,14 @@ class SkillInvoker:
             is_file = False
         if not is_file:
             return f"@{path}"
-        content = await self._run_unrecorded_tool(agent, "Read", {"file_path": str(resolved)})
-        return f"{path}:\n{_truncate_expansion(content)}\n"
+        output = await self._run_unrecorded_tool(agent, "Read", {"file_path": str(resolved)})
+        return f"{path}:\n{_truncate_expansion(output.text)}\n"
 
-    async def _run_unrecorded_tool(self, agent: AgentRunner, tool: str, arguments: dict[str, object]) -> str:
+    async def _run_unrecorded_tool(
+        self, agent: AgentRunner, tool: str, arguments: dict[str, object]
+    ) -> ToolOutput:
         call = ToolUseBlock(id=f"typed-{agent.ids.new_short_id()}", name=tool, input=arguments)
-        return (await run_unrecorded_tool_call(agent, call, agent.environment.session_tools[tool])).text
+        return await run_unrecorded_tool_call(agent, call, agent.environment.session_tools[tool])
 
     def _list_granted_tools(self, skill: Skill) -> tuple[str, ...]:
         directories = self._list_directories(skill)

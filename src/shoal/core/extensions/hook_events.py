@@ -58,7 +58,7 @@ HOOK_EVENT_DESCRIPTIONS: Mapping[HookEvent, HookEventDescription] = {
         when="After a tool call.",
         fields={
             **_CALL,
-            "tool_response": "The result: its text in `content`, and fields that depend on the tool.",
+            "tool_response": "The result: the fields that Claude Code documents, and more.",
         },
         on_block="The model gets the reason after the result.",
     ),

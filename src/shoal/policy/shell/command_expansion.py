@@ -130,9 +130,14 @@ def expand_found_command(found: UnexpandedShellCommand, walk: ShellSyntaxWalkSta
         _expand_eval_or_trap_command(name, found, walk)
     else:
         _expand_plain_command(name, found, walk)
-        operands = [word for word in found.words[1:] if word.value != "--"]
-        if name in ("source", ".") and (not operands or _is_input_file(operands[0])):
+        if name in ("source", ".") and _is_input_sourced(found):
             _append_unknown_command(name, found, walk)
+
+
+def _is_input_sourced(found: UnexpandedShellCommand) -> bool:
+    """Return True if `source` reads its input, or no file that is named."""
+    operands = [word for word in found.words[1:] if word.value != "--"]
+    return not operands or _is_input_file(operands[0])
 
 
 def _expand_reserved_word(name: str, found: UnexpandedShellCommand, walk: ShellSyntaxWalkState) -> None:
@@ -179,7 +184,9 @@ def _expand_plain_command(name: str, found: UnexpandedShellCommand, walk: ShellS
         doubt=bool(verdict.doubt),
         code=code,
         files=_NamedFiles(
-            resolve_paths(verdict.reads), resolve_paths(verdict.writes), follows_links=verdict.follows_links
+            resolve_paths(verdict.reads) if verdict.reads else (),
+            resolve_paths(verdict.writes) if verdict.writes else (),
+            verdict.follows_links,
         )
         if verdict.reads or verdict.writes
         else _NO_FILES,

@@ -8,17 +8,19 @@ from shoal.policy.shell.shell_words import ShellWord
 from shoal.policy.shell.simple_commands import UNKNOWN_PATH, shell_home
 
 _MAX_DIRECTORIES = 6
+_START = ("",)
+"""The directory of the command line, before any `cd`."""
 
 
 class PossibleShellDirectories:
     """Directories the shell may be in; a `cd` adds one and never removes one, because it may fail."""
 
-    def __init__(self, candidates: tuple[str, ...] = ("",)) -> None:
+    def __init__(self, candidates: tuple[str, ...] = _START) -> None:
         self.candidates = candidates
 
     @property
     def may_have_moved(self) -> bool:
-        return self.candidates != ("",)
+        return self.candidates != _START
 
     def add_cd_target(self, to: ShellWord | None) -> None:
         target = shell_home.get() if to is None else to.value
@@ -37,6 +39,8 @@ class PossibleShellDirectories:
             path = word.pattern if word.value is None else word.value
             if path is None:
                 found[UNKNOWN_PATH] = None
+            elif path and self.candidates is _START:
+                found[path] = None
             elif path:
                 for directory in self.candidates:
                     found[_join_directory_and_path(directory, path)] = None

@@ -12,7 +12,7 @@ import shoal
 from shoal.app.run_view.agent_status import AgentStatusRecord, RunViewAgentsState
 from shoal.app.session.lead_facts import list_lead_tools
 from shoal.core.clock import format_iso_time
-from shoal.core.conversation.messages import ToolResultBlock, extract_tool_result_text
+from shoal.core.conversation.messages import ToolResultBlock, ToolUseBlock, extract_tool_result_text
 from shoal.core.events import (
     AgentEnded,
     AgentStarted,
@@ -35,6 +35,7 @@ from shoal.surfaces.cli.headless.stdout import AsyncStdoutWriter
 from shoal.surfaces.terminal import user_messages
 from shoal.wire import stream_output_codec, stream_task_codec
 from shoal.wire.stream_output_codec import OutputStreamLine, PartialMessageEncoder
+from shoal.wire.tool_response_codec import build_tool_response, has_documented_response
 
 if TYPE_CHECKING:
     from shoal.app.session.session import Session
@@ -290,6 +291,8 @@ class StreamJsonOutputWriter:
         self._state: stream_output_codec.SessionState = "idle"
         self._partial: dict[AgentId, PartialMessageEncoder] = {}
         self._tool_data: dict[str, Any] = {}
+        self._tool_inputs: dict[str, Mapping[str, Any]] = {}
+        """Inputs of the calls that have not returned."""
         """Result data by call, until the message with the result arrives."""
 
     async def send_line(self, line: object) -> None:
@@ -306,11 +309,17 @@ class StreamJsonOutputWriter:
         match event:
             case MessageAdded():
                 if event.message.role == "assistant":
+                    self._tool_inputs |= {
+                        block.id: block.input
+                        for block in event.message.content
+                        if isinstance(block, ToolUseBlock)
+                    }
                     await self._write_partial_message(event, status)
                 if self._is_message_event_shown(event):
                     await self.send_line(self._build_message_line(event, status))
             case ToolOutputReturned():
-                self._tool_data[event.call] = _get_tool_use_result(event)
+                arguments = self._tool_inputs.pop(event.call, {})
+                self._tool_data[event.call] = _get_tool_use_result(event, arguments)
             case TextStreamed() | ModelRequestSent():
                 await self._write_partial_message(event, status)
             case AgentStarted() | AgentEnded() | ToolStarted() if event.agent != LEAD_ID:
@@ -412,8 +421,12 @@ class StreamJsonOutputWriter:
             )
 
 
-def _get_tool_use_result(event: ToolOutputReturned) -> Any:
-    return event.data if isinstance(event.data, Mapping) else extract_tool_result_text(event.result)
+def _get_tool_use_result(event: ToolOutputReturned, arguments: Mapping[str, Any]) -> Any:
+    text = extract_tool_result_text(event.result)
+    data = event.data if isinstance(event.data, Mapping) else None
+    if event.result.is_error or (data is None and not has_documented_response(event.tool)):
+        return text if data is None else data
+    return build_tool_response(event.tool, arguments, text, data)
 
 
 def _build_api_retry(
