@@ -50,8 +50,8 @@ WRONG_CALLS: list[tuple[Call, str]] = [
         r"flow.agent\(\): isolation: unknown value 'wroktree'",
     ),
     (
-        lambda session: greet.run(session, waht="x"),
-        r"greet.run\(\): there is no parameter 'waht'. Did you mean what",
+        lambda session: greet.run(session, waat="x"),
+        r"greet.run\(\): there is no parameter 'waat'. Did you mean what",
     ),  # type: ignore[call-arg]
 ]
 
