@@ -67,8 +67,9 @@ class MailSenderAuthenticator:
     def check_signature(self, mail: MailMessage, to: AgentName) -> SignatureVerdict:
         return "unsigned" if self._signer is None else self._signer.verify_mail(mail, to)
 
-    def is_trusted(self, mail: MailMessage, to: AgentName) -> bool:
-        match self.check_signature(mail, to):
+    def is_trusted(self, mail: MailMessage, to: AgentName, verdict: SignatureVerdict | None = None) -> bool:
+        """Return True if the mail is from its claimed sender; `verdict` is the result of an earlier check."""
+        match verdict or self.check_signature(mail, to):
             case "verified":
                 return True
             case "unsigned" if mail.sender == USER_NAME and mail.id in self._typed_ids:

@@ -69,7 +69,8 @@ class MailVerifier:
         question_tasks: set[asyncio.Task[None]] = set()
 
         async def verify_and_deliver_mail(mail: MailMessage) -> bool:
-            if self._authenticator.check_signature(mail, owner) == "forged":
+            verdict = self._authenticator.check_signature(mail, owner)
+            if verdict == "forged":
                 self._services.note(
                     f"Shoal refused mail for {owner} that claims to be from "
                     f"{_format_mail_sender(mail.sender)}: its signature is invalid. It was changed, copied "
@@ -77,7 +78,7 @@ class MailVerifier:
                 )
                 return True
             body = get_authorized_mail_body(mail)
-            if self._authenticator.is_trusted(mail, owner):
+            if self._authenticator.is_trusted(mail, owner, verdict):
                 return await receiver(InboundMail(mail=mail, body=body))
             if body is None or not is_valid_agent_name(mail.sender):
                 return await receiver(InboundMail(mail=mail, trusted=False))

@@ -8,12 +8,15 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from struct import Struct
 from typing import Any
 from weakref import WeakKeyDictionary
 
+_EVENT_HEADER = Struct("iIII")
+"""Watch, flags, cookie and length of the name. A name is followed by zeros."""
 _BUFFER_SIZE = 1 << 14
 """Python maps new memory for a larger one at each read, and most reads find nothing."""
 
@@ -110,28 +113,29 @@ class _InotifyReader:
         """Distribute the available events. All callbacks except the requester's are scheduled separately."""
         if self.is_closed:
             return
-        from inotify_simple import parse_events
-
         changed: set[InotifyDirectoryWatch] = set()
         while data := self._read_event_bytes():
-            for event in parse_events(data):
-                for notices in self._find_watches_for_event(event):
-                    notices.add_changed_name(event.name, lost=bool(event.mask & self._lost))
-                    changed.add(notices)
+            position = 0
+            while position < len(data):
+                watch, mask, _, length = _EVENT_HEADER.unpack_from(data, position)
+                start = position + _EVENT_HEADER.size
+                position = start + length
+                is_lost = bool(mask & self._lost)
+                name = os.fsdecode(data[start:position].rstrip(b"\0"))
+                for notices in self._list_watches(watch):
+                    if watch == -1 or is_lost or mask & notices.mask:
+                        notices.add_changed_name(name, lost=is_lost)
+                        changed.add(notices)
             if len(data) < _BUFFER_SIZE // 2:
                 break
         for notices in changed:
             if self._loop is not None and notices is not requester and notices.callback is not None:
                 self._loop.call_soon(notices.run_callback_if_pending)
 
-    def _find_watches_for_event(self, event: Any) -> Iterator[InotifyDirectoryWatch]:
-        if event.wd == -1:
-            for watchers in self._watches.values():
-                yield from watchers
-            return
-        for notices in self._watches.get(event.wd, ()):
-            if event.mask & (notices.mask | self._lost):
-                yield notices
+    def _list_watches(self, watch: int) -> Sequence[InotifyDirectoryWatch]:
+        if watch == -1:
+            return [notices for watchers in self._watches.values() for notices in watchers]
+        return self._watches.get(watch, ())
 
     def _on_readable(self) -> None:
         self.read_and_distribute_events()
