@@ -153,8 +153,7 @@ class ClaudeItemList(Struct, frozen=True, kw_only=True):
 def list_claude_items(environ: Mapping[str, str], cwd: Path, *, given: str | None = None) -> ClaudeItemList:
     """List the items of the home and the project. Nothing is changed or started."""
     home = resolve_shoal_home(environ, cwd)
-    given = given and get_user_environment(environ).expand_home(given)
-    refused = [*_find_refused_files(home, cwd, given)]
+    refused = [*_find_refused_files(home, cwd, given and get_user_environment(environ).expand_home(given))]
     try:
         settings = load_settings(cwd=cwd, environ=environ, given=given)
     except SettingsError as error:
