@@ -148,6 +148,30 @@ async def test_variables_of_settings_override_those_of_the_shell(
     assert "is settings" in str(requests[-1].messages)
 
 
+@pytest.mark.spec("CMP-006")
+async def test_an_empty_variable_of_settings_unsets_that_of_the_shell(
+    project: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHARED_VARIABLE", "shell")
+    write_json(home / "settings.json", {"env": {"SHARED_VARIABLE": ""}})
+    requests, _ = await record_requests(project, call_tool("Bash", command="echo is.$SHARED_VARIABLE."))
+    assert "is.." in str(requests[-1].messages)
+
+
+@pytest.mark.spec("CMP-006")
+async def test_variables_of_a_project_need_trust(
+    project: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHARED_VARIABLE", "shell")
+    write_json(project / ".claude/settings.json", {"env": {"SHARED_VARIABLE": "project"}})
+    call = call_tool("Bash", command="echo is $SHARED_VARIABLE")
+    requests, _ = await record_requests(project, call)
+    assert "is shell" in str(requests[-1].messages)
+    save_project_trust_decision(load_settings(cwd=project), project, trusted=True)
+    requests, _ = await record_requests(project, call)
+    assert "is project" in str(requests[-1].messages)
+
+
 @pytest.mark.spec("CMP-007")
 @pytest.mark.parametrize("by_flag", [False, True])
 async def test_the_lead_takes_prompt_tools_and_denials_of_an_agent(

@@ -232,3 +232,21 @@ async def test_an_unknown_tool_name_in_a_rule_is_reported(
 ) -> None:
     ran = await shoal("permissions", "explain", tool, "{}")
     assert (ran.code, ran.err) == (0, message)
+
+
+@pytest.mark.parametrize("rule", ["bash(touch:*)", "agent(reviewer)"])
+@pytest.mark.parametrize("behavior", ["deny", "ask"])
+async def test_a_rule_with_a_misspelled_tool_is_refused(
+    shoal: ShoalProgram, project: Path, rule: str, behavior: str
+) -> None:
+    """A session does not start with such a rule, because the rule would forbid nothing."""
+    settings = project / ".claude" / "settings.json"
+    settings.parent.mkdir(exist_ok=True)
+    settings.write_text(json.dumps({"permissions": {behavior: [rule]}}))
+    tool = rule.partition("(")[0]
+    for arguments in (("permissions", "explain", "Bash", '{"command": "touch x"}'), ("permissions", "ls")):
+        ran = await shoal(*arguments)
+        assert ran.code != 0
+        assert (
+            f"settings.json:1: the rule {rule} names an unknown tool. Did you mean {tool.title()}?" in ran.err
+        )

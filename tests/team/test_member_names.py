@@ -64,3 +64,21 @@ async def test_a_teammate_that_cannot_start_keeps_neither_its_place_nor_its_name
         await run_all_turns(session)
         members = [member["name"] for member in read_team_config("crew")["members"]]
     assert members == ["team-lead", "ann"]
+
+
+@pytest.mark.spec("TEAM-03")
+async def test_a_name_that_looks_like_another_one_gets_a_number(tmp_path: Path) -> None:
+    names = ["Team-Lead", "worker", "Worker", "ＷＯＲＫＥＲ"]
+    members: list[str] = []
+
+    def record_members(request: ModelRequest) -> str:
+        members[:] = members or [member["name"] for member in read_team_config("crew")["members"]]
+        return "end"
+
+    calls = [spawn_member(name) for name in names]
+    given = ["Team-Lead-2", "worker", "Worker-2", "WORKER-3"]
+    scripts = {name: ["end"] for name in given}
+    lead = [call_tool("TeamCreate", team_name="crew"), calls, record_members]
+    async with open_session(tmp_path, script_team(lead=lead, **scripts)) as session:
+        await run_all_turns(session)
+    assert members == ["team-lead", *given]

@@ -272,9 +272,6 @@ class MemorySessionStore:
         parts.append(part)
         return parts
 
-    def mark_used(self) -> None:
-        self.last_used = time.monotonic_ns()
-
     def set_title(self, title: str) -> None:
         self.title = title
 
@@ -341,7 +338,7 @@ class MemoryTranscript:
             last = self._last = UnpackedEntries(self._origin, [])
             self._parts = self._store.add_transcript_part(self._agent, last)
         last.entries.append(entry)
-        self._store.mark_used()
+        self._store.last_used = time.monotonic_ns()
 
     def set_title(self, title: str) -> None:
         self._store.set_title(title)
