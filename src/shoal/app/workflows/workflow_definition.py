@@ -233,7 +233,7 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
         hints = self._get_type_hints()
         for name in self.list_parameter_names():
             python_type = hints.get(name, Any)
-            if python_type in (Any, None, type(None)):
+            if python_type in (Any, object, None, type(None)):
                 continue
             try:
                 OutputType(python_type)
