@@ -169,7 +169,9 @@ async def _run_sessions(project: Path) -> SeenTools:
 
     for prompt, schema in (("LEAD", None), ("FORMED", {"type": "object"})):
         model = shoal.ScriptedModel(record_and_reply)
-        async with shoal.open(cwd=project, model=model, output_schema=schema, settings="{}") as session:
+        async with shoal.open(
+            cwd=project, model=model, output_schema=schema, settings='{"env": {}}'
+        ) as session:
             seen.tools |= session.agent.tools
             turn = session.run(prompt)
             while turn is not None:

@@ -97,7 +97,7 @@ async def test_a_resumed_session_gets_its_memory_once(tmp_path: Path) -> None:
             await run_all_turns(again, "go on")
             conversation = "\n".join(message.text for message in again.agent.conversation.messages)
             assert conversation.count("- the user wants tea") == 1
-    async with open_session_with_memory(tmp_path, model, resume=session.id, settings="{}") as again:
+    async with open_session_with_memory(tmp_path, model, resume=session.id, settings='{"env": {}}') as again:
         assert again.agent.context.save_memory is None
 
 
@@ -129,7 +129,7 @@ async def test_session_memory_is_bounded_and_survives_a_failed_fork(tmp_path: Pa
 
 async def test_session_memory_is_off_by_default(tmp_path: Path) -> None:
     model = NoteTakingModel()
-    async with open_session_with_memory(tmp_path, model, settings="{}") as session:
+    async with open_session_with_memory(tmp_path, model, settings='{"env": {}}') as session:
         await run_all_turns(session, "make tea")
         await session.compact()
     assert model.asked_to_note == []

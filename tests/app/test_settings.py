@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +78,7 @@ def test_the_home_is_the_first_of_three_candidates(tmp_path):
     assert home(SHOAL_HOME="", **both) == Path("/b")
     assert home(HOME="/c") == Path("/c/.claude")
     assert home(SHOAL_HOME="here", HOME="/c") == tmp_path / "here"
-    assert home() == Path.home() / ".claude"
+    assert home() == Path(pwd.getpwuid(os.getuid()).pw_dir) / ".claude"
     assert (
         load_settings(cwd=tmp_path, environ=both, managed=()).find_setting_origin("home")
         == "$CLAUDE_CONFIG_DIR"

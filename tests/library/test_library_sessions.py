@@ -237,7 +237,7 @@ async def test_a_wrong_value_gets_a_sentence(tmp_path: Path, options: dict[str, 
 async def test_settings_are_a_mapping_or_a_path(tmp_path: Path) -> None:
     model = shoal.ScriptedModel(lambda _: "done")
     (tmp_path / "s.json").write_text("{}")
-    for settings in ({"model": "sonnet"}, tmp_path / "s.json", "{}"):
+    for settings in ({"model": "sonnet"}, tmp_path / "s.json", '{"env": {}}'):
         async with shoal.open(cwd=tmp_path, model=model, settings=settings) as session:
             assert (await session.run("hi")).text == "done"
 

@@ -159,7 +159,9 @@ async def test_a_step_that_does_not_exist_cannot_run_again(
 async def test_arguments_that_do_not_fit_name_the_workflow(tmp_path: Path) -> None:
     run: Any = edit_twice.run
     async with shoal.open(cwd=tmp_path, model=shoal.ScriptedModel([])) as session:
-        with pytest.raises(TypeError, match=r"edit_twice.run\(\): got an unexpected keyword argument 'nam'"):
+        with pytest.raises(
+            TypeError, match=r"edit_twice.run\(\): there is no parameter 'nam'. Did you mean name\?"
+        ):
             await run(session, nam="a")
     with pytest.raises(TypeError, match="session: expected an open session, got 'x'"):
         await edit_twice.resume("x")  # type: ignore[arg-type]

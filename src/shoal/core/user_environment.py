@@ -42,12 +42,12 @@ def get_user_environment(variables: Mapping[str, str] | None = None) -> UserEnvi
     if variables is None:
         variables = os.environ
     home = variables.get("HOME")
-    return UserEnvironment(variables, find_account_home() if home is None else home)
+    return UserEnvironment(variables, (find_account_home() or "/") if home is None else home)
 
 
-def find_account_home() -> str:
-    """Return the home directory in the user database, or `/` for a user that is not in it."""
+def find_account_home() -> str | None:
+    """Return the home directory in the user database; None for a user that is not in it."""
     try:
         return pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:
-        return "/"
+        return None

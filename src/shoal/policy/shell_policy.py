@@ -443,7 +443,10 @@ class ShellCommandPermissionDecider:
                 path = f"{place}/{word}" if place and word[:1] != "/" else word
                 if self._leads_outside(path, tables):
                     return format_policy_notice("rule_ends", rule=rule, path=escape_filename(path[:200]))
-        return None
+        named = (path for path in part.reads if path not in _NULL_DEVICES)
+        return next(
+            filter(None, (self._find_read_objection(each, tables, is_found=False) for each in named)), None
+        )
 
     def _leads_outside(self, path: str, tables: PermissionRuleTables) -> bool:
         """Return True if a word leads out of the working directories, unless a rule allows writing there."""

@@ -132,11 +132,14 @@ def _open_postgres_store(address: str, home: Path | None) -> Store:
 
 
 @contextmanager
-def open_temporary_store() -> Iterator[Store]:
-    """Open a store for sessions that are never resumed; nothing is left at the end."""
+def open_temporary_store(directory: str) -> Iterator[Store]:
+    """Open a store for sessions that are never resumed, with its working files in a directory.
+
+    Nothing is left at the end.
+    """
     from shoal.stores.memory.memory_store import MemoryStore
 
-    store = MemoryStore(max_events=MAX_TEMPORARY_EVENTS)
+    store = MemoryStore(max_events=MAX_TEMPORARY_EVENTS, directory=directory)
     try:
         yield store
     finally:

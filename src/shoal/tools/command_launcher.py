@@ -14,6 +14,7 @@ from shoal.core.errors import ProcessError
 from shoal.core.permissions.sandbox import Sandbox
 from shoal.core.ports import ChildProcessHandle, ProcessLaunchSpec
 from shoal.core.text.filenames import escape_filename
+from shoal.core.user_environment import get_user_environment
 from shoal.tools.command_environment import build_command_environment
 from shoal.tools.shell_snapshot import ShellSnapshotFailedError, ShellSnapshotter, lock_shell_snapshot
 from shoal.tools.tool_texts import format_tool_text
@@ -195,21 +196,20 @@ class ShellCommandLauncher:
     def _prepare_directory(self) -> Path:
         """Return the directory for temporary files of this process's commands."""
         if self._directory is None:
-            self._directory = self._default_directory
+            self._directory = default = self._default_directory
             try:
                 self._directory.mkdir(mode=0o700)
             except FileExistsError:
                 # It belongs to someone else.
                 from tempfile import mkdtemp
 
-                self._directory = Path(mkdtemp(prefix=f"{self._default_directory.name}-"))
+                self._directory = Path(mkdtemp(prefix=f"{default.name}-", dir=default.parent))
         return self._directory
 
     @property
     def _default_directory(self) -> Path:
-        from tempfile import gettempdir
-
-        return Path(gettempdir()) / f"shoal-{self._snapshotter.mark}"
+        user = get_user_environment(self._snapshotter.env)
+        return Path(user.temporary_directory) / f"shoal-{self._snapshotter.mark}"
 
     def remove_leftover_files(self) -> None:
         """Remove files of an earlier process with the same mark, which is no longer alive."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from shoal.core.conversation.tools import ToolContext
 from shoal.core.errors import ProcessError
 from shoal.core.ports import ChildProcessHandle, ProcessLaunchSpec
+from shoal.core.user_environment import get_user_environment
 from shoal.tools.command_output import CommandOutputPipe
 from shoal.tools.terminal_text import decode_terminal_text
 from shoal.tools.tool_texts import format_tool_text
@@ -32,7 +33,7 @@ async def run_python_subprocess(
     output = bytearray()
     pipe = CommandOutputPipe(lambda data: output.extend(data[: _MAX_OUTPUT_BYTES - len(output)]))
     try:
-        with tempfile.TemporaryFile() as input_file:
+        with tempfile.TemporaryFile(dir=get_user_environment(context.env).temporary_directory) as input_file:
             input_file.write(text.encode(errors="replace"))
             input_file.seek(0)
             try:

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from shoal.core.conversation.tools import ToolContext
 from shoal.core.ports import ProcessLaunchSpec
+from shoal.core.user_environment import get_user_environment
 
 NEVER_SEARCHED = (".git", ".hg", ".svn", ".jj")
 _CHUNK = 256 * 1024
@@ -43,7 +44,8 @@ async def run_ripgrep(
     import tempfile
 
     read_fd, write_fd = os.pipe()
-    with os.fdopen(read_fd, "rb", buffering=0) as pipe, tempfile.TemporaryFile() as error_file:
+    temporary = get_user_environment(context.env).temporary_directory
+    with os.fdopen(read_fd, "rb", buffering=0) as pipe, tempfile.TemporaryFile(dir=temporary) as error_file:
         try:
             process = await context.processes.start_process(
                 ProcessLaunchSpec(

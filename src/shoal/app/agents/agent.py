@@ -13,6 +13,7 @@ from shoal.core.errors import InvalidAgentDefinition, SettingsError
 from shoal.core.keyword_checks import check_keywords
 from shoal.core.output_type import AnswerT_co, OutputType
 from shoal.core.permissions.permission_changes import PermissionMode
+from shoal.core.text.encodable_text import find_encoding_problem
 from shoal.core.tool_names import DUPLICATE_TOOL_ADVICE, ToolEntry, find_duplicate_tool_name
 from shoal.wire.agent_definition_codec import ParsedAgentDefinition, parse_json_agent_definitions
 
@@ -154,6 +155,11 @@ def _check_field_types(name: Any, prompt: Any, given: Mapping[str, Any]) -> None
     for field, value in (("name", name), ("prompt", prompt)):
         if not isinstance(value, str):
             raise SettingsError(f"{origin}: {field}: expected a string, got {value!r:.80}.")
+    if not prompt.strip():
+        raise SettingsError(f"{origin}: prompt is empty. Tell the agent what it is and how it works.")
+    for field, value in (("name", name), ("prompt", prompt), *given.items()):
+        if isinstance(value, str) and (problem := find_encoding_problem(value)):
+            raise SettingsError(f"{origin}: {field} {problem}")
     for field in ("disallowed_tools", "skills", "mcp_servers"):
         value = given.get(field)
         if value is not None and (isinstance(value, str) or not isinstance(value, Sequence)):

@@ -39,7 +39,7 @@ def refuse_unknown_names_in_option(agents: str | Mapping[str, Any] | None, runti
     """Raise `SettingsError` for an unknown name in `agents=` as a mapping or JSON; files are not checked."""
     if agents is None or (isinstance(agents, str) and not agents.lstrip().startswith(("{", "["))):
         return
-    for parsed in parse_agents_option(agents, runtime.config.cwd):
+    for parsed in parse_agents_option(agents, runtime.config.cwd, runtime.settings.user):
         definition = parsed.definition
         own_tools = [tool.schema.name for tool in _get_extra_tools(runtime, definition.name)]
         for field, problem in _find_problems(definition, runtime, (*own_tools, *FOREIGN_TOOL_NAMES)):

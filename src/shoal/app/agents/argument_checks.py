@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from msgspec import Struct
 
+from shoal.core.text.encodable_text import find_encoding_problem
+
+_SPAWN = "session.spawn()"
 _MAX_SECONDS = 31_536_000
 """A year, as in the scripts of models."""
 
@@ -17,6 +21,8 @@ def check_text(function: str, name: str, value: Any) -> None:
         raise TypeError(f"{function}: {name}: expected a string, got {describe_value(value)}.")
     if not value.strip():
         raise ValueError(f"{function}: {name} is empty.")
+    if problem := find_encoding_problem(value):
+        raise ValueError(f"{function}: {name} {problem}")
 
 
 def check_prompt(function: str, prompt: Any) -> None:
@@ -30,6 +36,8 @@ def check_prompt(function: str, prompt: Any) -> None:
         )
     if not prompt.strip():
         raise ValueError(f"{function}: the prompt is empty. Tell the agent what to do.")
+    if problem := find_encoding_problem(prompt):
+        raise ValueError(f"{function}: the prompt {problem}")
 
 
 def check_prompts(function: str, prompts: Any) -> Iterator[str]:
@@ -65,6 +73,18 @@ def check_seconds(function: str, name: str, value: Any, *, minimum: float = 0) -
             f"{function}: {name}: expected a number of seconds from {minimum:g} to {_MAX_SECONDS:,}, got "
             f"{describe_value(value)}."
         )
+
+
+@contextmanager
+def name_function_in_errors(function: str) -> Iterator[None]:
+    """Let errors about arguments name this function, which passes them to `session.spawn`."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        message = str(error)
+        if message.startswith(_SPAWN):
+            raise type(error)(function + message.removeprefix(_SPAWN)) from None
+        raise
 
 
 def describe_value(value: object) -> str:

@@ -22,6 +22,7 @@ from shoal.core.errors import AgentRequestRefused
 from shoal.core.events import Event, ModelRequestFailed
 from shoal.core.ids import AgentId
 from shoal.core.output_type import OutputType
+from shoal.core.text.encodable_text import find_encoding_problem
 from shoal.core.text.text_format import to_one_line
 
 if TYPE_CHECKING:
@@ -203,6 +204,8 @@ def _check_spawn_options(options: SpawnOptions) -> None:
     for name, value in options.items():
         if value is not None and (not isinstance(value, str | PathLike) or not str(value).strip()):
             raise TypeError(f"session.spawn(): {name}: expected a non-empty string, got {value!r:.80}.")
+        if value is not None and (problem := find_encoding_problem(str(value))):
+            raise ValueError(f"session.spawn(): {name} {problem}")
     isolation: object = options.get("isolation")
     if isolation not in (None, "worktree"):
         raise ValueError(
@@ -215,6 +218,8 @@ def _check_prompt(prompt: Any) -> None:
         raise TypeError(f"session.spawn(): prompt: expected a string, got {prompt!r}.")
     if not prompt.strip():
         raise ValueError("session.spawn(): the prompt is empty. Tell the agent what to do.")
+    if problem := find_encoding_problem(prompt):
+        raise ValueError(f"session.spawn(): the prompt {problem}")
 
 
 async def run_workers(

@@ -16,6 +16,7 @@ from shoal.core.budgets.usage import ModelCard
 from shoal.core.errors import InvalidName, SettingsError
 from shoal.core.names import parse_team_name
 from shoal.core.permissions.permission_changes import REQUESTED_PERMISSION_MODES, suggest_permission_mode
+from shoal.core.text.encodable_text import find_encoding_problem
 from shoal.core.text.name_suggestions import suggest_name
 from shoal.core.tool_names import DUPLICATE_TOOL_ADVICE, find_duplicate_tool_name
 from shoal.wire.settings_codec import TeammateMode
@@ -95,6 +96,9 @@ def _check_types(options: Options) -> Iterator[str]:
 
 def _check_texts(options: Options) -> Iterator[str]:
     """Check texts whose types are right."""
+    for name in _TEXTS:
+        if problem := find_encoding_problem(getattr(options, name) or ""):
+            yield f"{name} {problem}"
     for name in _RULE_LISTS:
         if any(not each.strip() for each in getattr(options, name) or ()):
             yield f"{name}: an entry is empty. Write the name of a tool, or leave the entry out."
@@ -156,16 +160,31 @@ def _check_program_options(options: Options) -> Iterator[str]:
     handler: Any = options.on_question
     if handler is not None and not callable(handler):
         yield f"on_question: expected a function, got {_describe(handler)}."
-    environ: Any = options.environ
-    if environ is not None and not (
-        isinstance(environ, Mapping)
-        and all(isinstance(name, str) and isinstance(value, str) for name, value in environ.items())
-    ):
-        yield "environ: expected a mapping of strings to strings."
+    yield from find_environ_problems(options.environ)
     clock: Any = options.clock
     for name in ("now", "monotonic", "sleep", "deadline"):
         if not hasattr(clock, name):
             yield f"clock: expected a shoal.Clock, but {_describe(clock)} has no {name}."
+
+
+def find_environ_problems(environ: Any) -> Iterator[str]:
+    """Yield why `environ` cannot be the environment of a session."""
+    if environ is None:
+        return
+    if not (
+        isinstance(environ, Mapping)
+        and all(isinstance(name, str) and isinstance(value, str) for name, value in environ.items())
+    ):
+        yield "environ: expected a mapping of strings to strings."
+        return
+    for name, value in environ.items():
+        if not name or "=" in name or find_encoding_problem(name, is_system_text=True):
+            yield (
+                f"environ: {name!r} is not a name of a variable: a name is not empty, and contains neither = "
+                "nor a NUL byte."
+            )
+        elif problem := find_encoding_problem(value, is_system_text=True):
+            yield f"environ: the value of {name} {problem}"
 
 
 def _check_model(model: Any) -> Iterator[str]:

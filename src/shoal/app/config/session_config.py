@@ -45,6 +45,7 @@ from shoal.core.plan_mode_model import PlanModeModel
 from shoal.core.ports import Journal, Model, ResultStore, Transcript
 from shoal.core.store import QuestionStore, Store
 from shoal.core.tool_names import find_duplicate_tool_name
+from shoal.core.user_environment import UserEnvironment, get_user_environment
 from shoal.models.placeholders import RecordingPlaceholderReplacer
 from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT, StructuredOutputTool
 from shoal.wire.settings_codec import SettingsDocument
@@ -121,8 +122,9 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
     """Load the configuration and lock the session until `exit_stack` closes. Raises `ShoalError`."""
     check_options(options)
     started_at = options.clock.monotonic()
-    (options, output_tool), cwd = add_structured_output_tool(options), _resolve_project(options.cwd)
-    _check_added_directories(options.add_dirs, cwd)
+    user = get_user_environment(options.environ)
+    (options, output_tool), cwd = add_structured_output_tool(options), _resolve_project(options.cwd, user)
+    _check_added_directories(options.add_dirs, cwd, user)
     settings = load_settings(
         cwd=cwd,
         environ=resolve_environment(options, cwd),
@@ -147,7 +149,7 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
         agents=bool(options.agents),
         mcp_config=options.mcp_config,
     )
-    given_agents = parse_agents_option(options.agents, cwd)
+    given_agents = parse_agents_option(options.agents, cwd, settings.user)
     plugins = load_plugins(settings, cwd, options.plugin_dirs, installed=not options.bare)
     definitions = load_agent_catalog(
         cwd=cwd,
@@ -201,22 +203,21 @@ def resolve_environment(options: Options, cwd: Path) -> dict[str, str] | None:
     if options.environ is None and options.home is None:
         return None
     environ = dict(os.environ if options.environ is None else options.environ)
+    user = get_user_environment(environ)
     if options.home is not None:
-        environ["SHOAL_HOME"] = str(cwd / options.home.expanduser())
-    elif not any(environ.get(name) for name in _HOME_VARIABLES):
+        environ["SHOAL_HOME"] = str(cwd / user.expand_home(str(options.home)))
+    elif not any(environ.get(name) for name in (*_HOME_VARIABLES, "HOME")):
         raise SettingsError(
-            "shoal.open: environ does not set a home directory. Pass home=DIRECTORY, or add SHOAL_HOME to "
-            "environ."
+            "shoal.open: environ does not set a home directory. Pass home=DIRECTORY, or add SHOAL_HOME or "
+            "HOME to environ."
         )
-    # Permission rules and the analysis of commands resolve `~` for the user of this process.
-    person = str(Path.home())
-    for name, expected in (("HOME", person), ("XDG_CONFIG_HOME", os.environ.get("XDG_CONFIG_HOME"))):
-        if environ.get(name) not in (None, expected):
-            raise SettingsError(
-                f"shoal.open: environ: {name} must have the same value as in this process; otherwise, "
-                f"permission rules would refer to other files. Leave it out, or use a separate process."
-            )
-    return {"HOME": person, **environ}
+    if options.environ is not None and not user.home.startswith("/"):
+        raise SettingsError(
+            f"shoal.open: environ: HOME must be an absolute path, got {user.home!r}; otherwise, permission "
+            f"rules and commands could mean different files with `~`."
+        )
+    # Commands and permission rules then mean the same directory with `~`.
+    return {"HOME": user.home, **environ}
 
 
 def _resolve_requested_mode(options: Options) -> tuple[Options, tuple[str, ...]]:
@@ -269,16 +270,16 @@ def create_model_chooser(
     return choose_model
 
 
-def _resolve_project(cwd: Path | None) -> Path:
-    project = (cwd or Path.cwd()).expanduser().resolve()
+def _resolve_project(cwd: Path | None, user: UserEnvironment) -> Path:
+    project = Path(user.expand_home(str(cwd or Path.cwd()))).resolve()
     if not project.is_dir():
         raise SettingsError(f"{project} is not a directory.", path=project)
     return project
 
 
-def _check_added_directories(directories: Sequence[Path], cwd: Path) -> None:
+def _check_added_directories(directories: Sequence[Path], cwd: Path, user: UserEnvironment) -> None:
     for each in directories:
-        if not (path := cwd / each.expanduser()).is_dir():
+        if not (path := cwd / user.expand_home(str(each))).is_dir():
             raise SettingsError(f"--add-dir: {path} is not a directory.", path=path)
 
 

@@ -49,7 +49,7 @@ def choose_session_store(options: Options, settings: Settings, exit_stack: Async
     """
     if options.persist:
         return open_configured_store(settings, options.store)
-    return exit_stack.enter_context(open_temporary_store())
+    return exit_stack.enter_context(open_temporary_store(settings.user.temporary_directory))
 
 
 def open_resumable_store(options: Options, store: Store, settings: Settings) -> Store:

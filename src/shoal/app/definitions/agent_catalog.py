@@ -24,6 +24,7 @@ from shoal.app.settings.project_directories import exclude_directory, iter_proje
 from shoal.app.settings.settings import MANAGED_FILES
 from shoal.core.agents.agent_definitions import AgentDefinition, DefinitionProblem, DefinitionSource
 from shoal.core.errors import InvalidAgentDefinition, UnknownAgentType
+from shoal.core.user_environment import UserEnvironment, get_user_environment
 from shoal.wire.agent_definition_codec import ParsedAgentDefinition, parse_json_agent_definitions
 
 _BUILTIN_DIRECTORY = Path(__file__).with_name("agents")
@@ -208,14 +209,17 @@ def load_agents_from_paths(paths: Sequence[Path]) -> AgentCatalog:
 
 
 def parse_agents_option(
-    given: str | Mapping[str, Any] | None, cwd: Path
+    given: str | Mapping[str, Any] | None, cwd: Path, user: UserEnvironment | None = None
 ) -> tuple[ParsedAgentDefinition, ...]:
-    """Parse `--agents`: JSON, the path of a JSON file, or a mapping. Raises `InvalidAgentDefinition`."""
+    """Parse `--agents`: JSON, the path of a JSON file, or a mapping. Raises `InvalidAgentDefinition`.
+
+    In a path, `~` is the home of `user`, by default that of the process.
+    """
     if given is None:
         return ()
     if not isinstance(given, str) or given.lstrip().startswith(("{", "[")):
         return tuple(map(validate_agent_tool_rules, parse_json_agent_definitions(given)))
-    path = cwd / Path(given).expanduser()
+    path = cwd / (user or get_user_environment()).expand_home(given)
     try:
         return tuple(
             map(

@@ -28,6 +28,7 @@ from shoal.core.extensions.plugins import (
     PluginSourceKind,
 )
 from shoal.core.text.filenames import escape_filename
+from shoal.core.user_environment import UserEnvironment
 from shoal.stores.files.home.trust_file import ProjectTrustFile
 from shoal.wire.settings_codec import SettingsDocument
 
@@ -202,14 +203,20 @@ def _iter_configured_plugins(
     settings: Settings, project: Path, given: Sequence[Path | str]
 ) -> Iterator[_PluginCandidate]:
     for path in given:
-        yield _resolve_plugin_directory(path, project), "flag", "--plugin-dir", True, ""
+        yield project / settings.user.expand_home(str(path)), "flag", "--plugin-dir", True, ""
     for document in settings.documents:
         yield from _iter_plugins_in_settings(
-            document, (document.raw.get("shoal") or {}).get("plugins"), project, is_trusted=True
+            document,
+            (document.raw.get("shoal") or {}).get("plugins"),
+            project,
+            settings.user,
+            is_trusted=True,
         )
     for omitted in settings.findings.untrusted_escalations:
         if omitted.keys == ("shoal", "plugins"):
-            yield from _iter_plugins_in_settings(omitted.document, omitted.value, project, is_trusted=False)
+            yield from _iter_plugins_in_settings(
+                omitted.document, omitted.value, project, settings.user, is_trusted=False
+            )
 
 
 def _iter_enabled_plugins(
@@ -234,17 +241,13 @@ def _iter_installed_plugins(home: Path, faults: list[PluginProblem]) -> Iterator
 
 
 def _iter_plugins_in_settings(
-    document: SettingsDocument, entries: Any, project: Path, *, is_trusted: bool
+    document: SettingsDocument, entries: Any, project: Path, user: UserEnvironment, *, is_trusted: bool
 ) -> Iterator[_PluginCandidate]:
     """Yield the plug-ins that a settings file lists. In a user's file, paths are relative to that file."""
     base = project if not document.is_user_controlled or document.path is None else document.path.parent
     for number, entry in enumerate(entries or ()):
         location = document.locate_key(("shoal", "plugins", str(number)))
-        yield _resolve_plugin_directory(entry, base), "settings", location, is_trusted, ""
-
-
-def _resolve_plugin_directory(given: Path | str, base: Path) -> Path:
-    return base / Path(given).expanduser()
+        yield base / user.expand_home(str(entry)), "settings", location, is_trusted, ""
 
 
 def _make_plugin_document(source: PluginConfigFile, raw: dict[str, Any]) -> SettingsDocument:

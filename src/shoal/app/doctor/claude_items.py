@@ -60,6 +60,7 @@ from shoal.core.extensions.mcp_servers import MCP_PREFIX, format_mcp_tool_prefix
 from shoal.core.names import TOOL_NAMES
 from shoal.core.text.filenames import escape_filename
 from shoal.core.text.name_suggestions import find_similar_names
+from shoal.core.user_environment import get_user_environment
 from shoal.policy.rule_names import FOREIGN_TOOL_NAMES
 from shoal.tools.web_search_tool import WEB_SEARCH_TOOL
 from shoal.wire.front_matter import InvalidFrontMatterError, parse_front_matter
@@ -152,7 +153,7 @@ class ClaudeItemList(Struct, frozen=True, kw_only=True):
 def list_claude_items(environ: Mapping[str, str], cwd: Path, *, given: str | None = None) -> ClaudeItemList:
     """List the items of the home and the project. Nothing is changed or started."""
     home = resolve_shoal_home(environ, cwd)
-    refused = [*_find_refused_files(home, cwd, given)]
+    refused = [*_find_refused_files(home, cwd, given and get_user_environment(environ).expand_home(given))]
     try:
         settings = load_settings(cwd=cwd, environ=environ, given=given)
     except SettingsError as error:

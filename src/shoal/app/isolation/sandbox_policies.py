@@ -21,6 +21,7 @@ from shoal.backends.sandbox.sandbox_selection import (
 )
 from shoal.core.errors import SettingsError, WorktreeError
 from shoal.core.permissions.sandbox import SandboxPolicy
+from shoal.core.user_environment import get_user_environment
 from shoal.tools.command_environment import is_provider_secret_variable
 from shoal.wire.settings_codec import (
     SandboxSettings,
@@ -339,9 +340,7 @@ def _iter_matching_paths(texts: Sequence[str], user_home: Path, project: Path) -
 
 
 def _iter_temporary_directories(environ: dict[str, str]) -> Iterator[Path]:
-    from tempfile import gettempdir
-
-    yield Path(gettempdir())
+    yield Path(get_user_environment(environ).temporary_directory)
     if environ.get("TMPDIR"):
         yield Path(environ["TMPDIR"])
 
@@ -362,9 +361,7 @@ def _iter_secret_paths(settings: Settings, user_home: Path) -> Iterator[Path]:
 
 
 def _iter_socket_paths(environ: dict[str, str]) -> Iterator[Path]:
-    from tempfile import gettempdir
-
-    temporary = Path(gettempdir())
+    temporary = Path(get_user_environment(environ).temporary_directory)
     for name in (*_SOCKET_DIRECTORIES, f"tmux-{os.getuid()}"):
         yield temporary / name
     if environ.get("TMUX_TMPDIR"):

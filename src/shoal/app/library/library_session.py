@@ -17,6 +17,7 @@ from shoal.app.agents.argument_checks import (
     check_prompt,
     check_prompts,
     check_text,
+    name_function_in_errors,
 )
 from shoal.app.agents.option_words import leave_out_copies, name_options_in_error, name_options_in_text
 from shoal.app.agents.program_agents import (
@@ -230,6 +231,26 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         check_function("session.subscribe()", "callback", callback)
         return super().subscribe(callback)
 
+    async def set_model(self, name: str | None) -> None:
+        """Use another model from the next request on; None means the model that the session started with."""
+        self._require_open()
+        if name is not None:
+            check_text("session.set_model()", "name", name)
+        await super().set_model(name)
+
+    async def compact(self, instructions: str = "") -> None:
+        """Replace the conversation with a summary of itself."""
+        self._require_open()
+        if instructions != "":
+            check_text("session.compact()", "instructions", instructions)
+        await super().compact(instructions)
+
+    async def ask_side_question(self, question: str) -> str:
+        """Return the lead's answer to a question that never enters its conversation, even while it works."""
+        self._require_open()
+        check_text("session.ask_side_question()", "question", question)
+        return await super().ask_side_question(question)
+
     @check_keywords("session.send()")
     async def send(self, to: str, text: str) -> AgentMessageDeliveryReceipt:
         """Send a person's text to any agent. The lead receives it as steering, or in a new turn."""
@@ -364,7 +385,8 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         quota: QuotaGuard,
     ) -> Result[Any]:
         try:
-            handle = await self._start_agent(agent, prompt, output, options, quota.refuse_start)
+            with name_function_in_errors("session.map()"):
+                handle = await self._start_agent(agent, prompt, output, options, quota.refuse_start)
         except AgentRequestRefused as refusal:
             return Result(reason="refused", text="", detail=str(refusal), error=refusal)
         try:

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias, TypedDict
 
 from shoal.app.agents.agent import Agent, EffortLevel, name_tools
 from shoal.app.agents.option_words import name_options_in_error
+from shoal.app.config.option_checks import find_environ_problems
 from shoal.app.library.given_settings import refuse_wrong_settings
 from shoal.app.options import Options, QuestionHandler
 from shoal.core.budgets.shared_budget import SharedBudget
@@ -21,7 +22,9 @@ from shoal.core.output_type import OutputType
 from shoal.core.permissions.permission_changes import RequestedPermissionMode
 from shoal.core.ports import Model
 from shoal.core.store import Store
+from shoal.core.text.encodable_text import find_encoding_problem
 from shoal.core.tool_names import ToolEntry
+from shoal.core.user_environment import get_user_environment
 from shoal.wire.json_comments import decode_commented_json
 from shoal.wire.settings_codec import TeammateMode
 
@@ -37,9 +40,8 @@ class SharedOptions(TypedDict, total=False):
     home: PathText
     """Home directory, where all state is stored; by default `SHOAL_HOME`, or `~/.claude`."""
     environ: Mapping[str, str]
-    """Environment variables for the session and its commands, instead of those of the process. `HOME` is
-    always that of the process. `XDG_CONFIG_HOME` is left out or has the process's value. Shoal's own
-    temporary files stay in the `TMPDIR` of the process."""
+    """Environment variables for the session and its commands, instead of those of the process. `~` means its
+    `HOME`, by default the home directory of the account. Temporary files are in its `TMPDIR`."""
     cwd: PathText
     """Project directory; by default the current directory of the process."""
     model: str | Model
@@ -167,6 +169,12 @@ _PATH_LISTS = ("add_dirs", "plugin_dirs")
 _TOOL_LISTS = ("allowed_tools", "disallowed_tools", "available_tools")
 
 
+_NO_SETTINGS = (
+    "shoal.open: settings={} sets nothing. Leave it out, or pass setting_sources=[] to load no settings "
+    "files."
+)
+
+
 def build_session_options(
     function: str, given: Mapping[str, Any], output: type[Any] | None
 ) -> tuple[Options, tuple[Agent[Any], ...]]:
@@ -185,6 +193,9 @@ def _convert_options(
     given: Mapping[str, Any], output: type[Any] | None
 ) -> tuple[Options, tuple[Agent[Any], ...]]:
     fields = {name: value for name, value in given.items() if value is not None}
+    for name in ("model", "fallback_model"):
+        if isinstance(text := fields.get(name), str) and not text.strip():
+            raise SettingsError(f"shoal.open: {name} is empty. Name a model, or leave it out.")
     _convert_paths(fields)
     for name in _TOOL_LISTS:
         if name in fields:
@@ -204,9 +215,12 @@ def _convert_paths(fields: dict[str, Any]) -> None:
     for name in _PATHS:
         if name in fields:
             fields[name] = _to_path(name, fields[name])
+    for problem in find_environ_problems(environ := fields.get("environ")):
+        raise SettingsError(f"shoal.open: {problem}")
+    user = get_user_environment(environ)
     for name in ("cwd", "home"):
         if name in fields:
-            fields[name] = fields[name].expanduser().absolute()
+            fields[name] = Path(user.expand_home(str(fields[name]))).absolute()
     cwd = fields.get("cwd")
     if cwd is not None and not cwd.is_dir():
         raise SettingsError(f"shoal.open: cwd: {cwd} is not a directory.", path=cwd)
@@ -220,6 +234,8 @@ def _to_path(name: str, value: Any) -> Path:
         raise SettingsError(f"shoal.open: {name}: expected a path, got {value!r}.")
     if not os.fspath(value):
         raise SettingsError(f"shoal.open: {name} is empty. Pass a path, or leave it out.")
+    if problem := find_encoding_problem(str(value), is_system_text=True):
+        raise SettingsError(f"shoal.open: {name}: {str(value)!r} {problem}")
     return Path(value)
 
 
@@ -235,10 +251,7 @@ def _convert_settings(fields: Mapping[str, Any]) -> dict[str, Any]:
             return {"settings": os.fspath(path)}
         case Mapping() as settings:
             if not settings:
-                raise SettingsError(
-                    "shoal.open: settings={} sets nothing. Leave it out, or pass setting_sources=[] to load "
-                    "no settings files."
-                )
+                raise SettingsError(_NO_SETTINGS)
             for key in settings:
                 if not isinstance(key, str):
                     raise SettingsError(f"shoal.open: settings: expected strings as keys, got {key!r}.")
@@ -258,6 +271,8 @@ def _refuse_wrong_json(text: str, fields: Mapping[str, Any]) -> None:
         settings, _ = decode_commented_json(text)
     except ValueError:  # reported with its line when the settings are loaded
         return
+    if settings == {}:
+        raise SettingsError(_NO_SETTINGS)
     agents = [agent for agent in _list_items(fields, "agents") if isinstance(agent, Agent)]
     given = [*_list_items(fields, "tools"), *(tool for agent in agents for tool in agent.extras.tools)]
     tools = {tool.schema.name for tool in given if hasattr(tool, "schema")}

@@ -37,6 +37,7 @@ from shoal.core.errors import AgentRequestRefused, InvalidName, SettingsError, T
 from shoal.core.events import AgentStarted, Event
 from shoal.core.keyword_checks import check_keywords
 from shoal.core.names import LEAD_NAME, AgentName, TaskId, TeamName, parse_team_name, parse_teammate_name
+from shoal.core.teams.roster import format_agent_id
 from shoal.core.teams.tasks import Task, TaskDraft
 from shoal.core.teams.team_operations import TeammateStatusSnapshot
 from shoal.core.text.name_suggestions import suggest_name
@@ -269,6 +270,12 @@ class Team:
             raise AgentRequestRefused(f"team.send(): to: {problem}")
         await self.start()
         session = self._require_session()
+        if to in self._members and to not in {member.name for member in self.members}:
+            ending = self._endings.find_ending(format_agent_id(AgentName(to), TeamName(self.name)))
+            raise AgentRequestRefused(
+                f"team.send(): to: {to} {ending or 'has left the team'}, so it reads no more messages. Send "
+                f"it to another member, or continue the team with shoal.Team.resume({self.name!r})."
+            )
         await session.send(to, text)
         self._add_work(session)
 

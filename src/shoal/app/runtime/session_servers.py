@@ -107,7 +107,9 @@ def _is_server_required(config: SessionConfig, server: McpServerConfig) -> bool:
     if server.origin.startswith(INLINE_SERVER_ORIGIN):
         return True
     given = [
-        str(config.cwd / Path(each).expanduser()) for each in options.mcp_config if isinstance(each, str)
+        str(config.cwd / config.settings.user.expand_home(each))
+        for each in options.mcp_config
+        if isinstance(each, str)
     ]
     if server.origin.startswith(("--mcp-config:", *(f"{path}:" for path in given))):
         return True

@@ -12,6 +12,7 @@ from shoal.app.settings.managed_switches import MANAGED_RULES_KEY, allows_only_m
 from shoal.core.errors import SettingsError
 from shoal.core.permissions.permission_changes import RuleBehavior
 from shoal.core.unused_items import UnusedItem
+from shoal.core.user_environment import UserEnvironment
 from shoal.policy.permission_rules import (
     FILE_TOOLS,
     PermissionRuleSet,
@@ -26,7 +27,9 @@ _APPROVES_NOTHING = "it approves nothing; name the tools, or the tools of one MC
 FLAGS: dict[RuleBehavior, str] = {"allow": "--allowedTools", "deny": "--disallowedTools"}
 
 
-def load_permission_rules(documents: Sequence[SettingsDocument], cwd: Path) -> PermissionRuleSet:
+def load_permission_rules(
+    documents: Sequence[SettingsDocument], cwd: Path, user: UserEnvironment
+) -> PermissionRuleSet:
     """Load the rules. Raises `SettingsError` for an invalid rule that forbids or asks."""
     rules: dict[str, Any] = {"allow": (), "ask": (), "deny": ()}
     is_closed = allows_only_managed_rules(documents)
@@ -42,7 +45,7 @@ def load_permission_rules(documents: Sequence[SettingsDocument], cwd: Path) -> P
             # Rules that forbid or ask only restrict more, so they stay.
             document_rules["allow"] = ()
         rules = {kind: (*rules[kind], *document_rules[kind]) for kind in BEHAVIORS}
-        directories.extend(cwd / Path(each).expanduser() for each in permissions.additional_directories)
+        directories.extend(cwd / user.expand_home(each) for each in permissions.additional_directories)
     return PermissionRuleSet(**rules, directories=tuple(dict.fromkeys(directories)), is_closed=is_closed)
 
 

@@ -35,7 +35,7 @@ class AutoReloadingSettings:
     ) -> None:
         self.settings = settings
         self._cwd = cwd
-        self._given = given
+        self._given = given = given and settings.user.expand_home(given)
         self._sources = sources
         self._add_rules = add_rules
         self._note = note

@@ -17,6 +17,7 @@ from shoal.app.settings.project_directories import iter_project_directories
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import SettingsError
 from shoal.core.extensions.mcp_servers import MCP_PREFIX, McpServerConfig, McpServerStatus, McpStdioConfig
+from shoal.core.user_environment import UserEnvironment, get_user_environment
 from shoal.wire.json_comments import blank_json_comments, decode_commented_json
 from shoal.wire.json_line_numbers import find_json_key_line
 from shoal.wire.mcp_codec import ParsedMcpServers, parse_mcp_servers
@@ -118,7 +119,7 @@ def load_mcp_servers(
     plugins: Sequence[SettingsDocument] = (),
 ) -> ConfiguredMcpServers:
     """Load the servers. Raises `SettingsError` for an unusable flag; any other error becomes a problem."""
-    sources = [parse_mcp_config_option(each, cwd) for each in given]
+    sources = [parse_mcp_config_option(each, cwd, settings.user) for each in given]
     disabled: set[str] = set()
     switched_off: set[str] = set()
     if managed := find_managed_mcp_documents(settings.documents):
@@ -230,15 +231,20 @@ def _parse_mcp_server_json(text: str, name: str) -> dict[str, Any]:
     return servers
 
 
-def parse_mcp_config_option(given: str | Mapping[str, Any], cwd: Path) -> ParsedMcpServers:
-    """Parse the value of one `--mcp-config`. Raises `SettingsError`."""
+def parse_mcp_config_option(
+    given: str | Mapping[str, Any], cwd: Path, user: UserEnvironment | None = None
+) -> ParsedMcpServers:
+    """Parse the value of one `--mcp-config`. Raises `SettingsError`.
+
+    In a path, `~` is the home of `user`, by default that of the process.
+    """
     name, text = "--mcp-config", ""
     if isinstance(given, Mapping):
         text = json.dumps(dict(given))
     elif given.lstrip().startswith("{"):
         text = given
     else:
-        path = cwd / Path(given).expanduser()
+        path = cwd / (user or get_user_environment()).expand_home(given)
         name = str(path)
         try:
             text = path.read_text(encoding="utf-8-sig")

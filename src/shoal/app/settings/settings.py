@@ -46,7 +46,7 @@ from shoal.app.settings.settings_trust import (
 from shoal.core.errors import SettingsError, StateFileError
 from shoal.core.text.redaction import SecretRedactor
 from shoal.core.unused_items import UnusedItem
-from shoal.core.user_environment import UserEnvironment, get_user_environment
+from shoal.core.user_environment import UserEnvironment, find_account_home, get_user_environment
 from shoal.policy.permission_rules import PermissionRuleSet
 from shoal.stores.files.home.credential_file import get_credentials_path, load_provider_credentials
 from shoal.wire.settings_codec import (
@@ -343,11 +343,11 @@ def load_settings(
     the contents of files that are not read.
     """
     environ = dict(os.environ if environ is None else environ)
-    home = resolve_shoal_home(environ, cwd)
+    home, user = resolve_shoal_home(environ, cwd), get_user_environment(environ)
     servers, server_problems = read_project_mcp_files(cwd)
     claude_json = read_claude_json(home, cwd)
     managed = MANAGED_FILES if managed is None else managed
-    files = list_settings_files(home, cwd, given, managed)
+    files = list_settings_files(home, cwd, given and user.expand_home(given), managed)
     documents_of_files = _read_settings_documents(files, given, managed, contents or {})
     all_documents = tuple(
         _filter_documents_by_source((*documents_of_files, *claude_json.documents, *servers), sources)
@@ -359,7 +359,7 @@ def load_settings(
     trust = remove_untrusted_settings(all_documents, home, cwd)
     documents = trust.documents
     if documents != all_documents:
-        load_permission_rules(all_documents, cwd)  # report a mistake whether it takes effect or not
+        load_permission_rules(all_documents, cwd, user)  # report a mistake whether it takes effect or not
     merged, trusted = (
         convert_to_settings_schema(merge_settings_documents(documents)),
         merge_user_controlled_documents(documents),
@@ -401,7 +401,7 @@ def load_settings(
             subagents=_find_first_set_variable(_SUBAGENT_MODEL_VARIABLES, provider_variables),
         ),
         permissions=ConfiguredPermissions(
-            entries=permissions, rules=load_permission_rules(documents, cwd), bypass_ban=bypass_ban
+            entries=permissions, rules=load_permission_rules(documents, cwd, user), bypass_ban=bypass_ban
         ),
         agent=merged.agent or None,
         writing=WritingSettings(
@@ -604,15 +604,12 @@ def resolve_shoal_home(environ: Mapping[str, str], cwd: Path) -> Path:
     """Return the home, which holds all state: `$SHOAL_HOME`, `$CLAUDE_CONFIG_DIR` or `~/.claude`."""
     for variable in _HOME_VARIABLES:
         if environ.get(variable):
-            return cwd / Path(environ[variable]).expanduser()
+            return cwd / get_user_environment(environ).expand_home(environ[variable])
     if environ.get("HOME"):
         return Path(environ["HOME"]) / ".claude"
-    try:
-        return Path.home() / ".claude"
-    except RuntimeError as error:
-        raise SettingsError(
-            "This user has no home directory. Choose one with SHOAL_HOME=DIRECTORY."
-        ) from error
+    if (home := find_account_home()) is None:
+        raise SettingsError("This user has no home directory. Choose one with SHOAL_HOME=DIRECTORY.")
+    return Path(home) / ".claude"
 
 
 def _read_settings_documents(
@@ -642,14 +639,17 @@ def _filter_documents_by_source(
 def list_settings_files(
     home: Path, cwd: Path, given: str | None, managed: Sequence[Path] | None = None
 ) -> SettingsFiles:
-    """Return every file that may contain settings, highest precedence first. Raises `SettingsError`."""
+    """Return every file that may contain settings, highest precedence first. Raises `SettingsError`.
+
+    A path in `given` has no `~`.
+    """
     files: list[tuple[Path, SettingsSourceKind]] = []
     for path in MANAGED_FILES if managed is None else managed:
         # A later name overrides an earlier one, and all of them override the single file.
         files += ((each, "managed") for each in reversed(_list_managed_parts(path)))
         files.append((path, "managed"))
     if given is not None and not given.lstrip().startswith("{"):
-        files.append((cwd / Path(given).expanduser(), "command line"))
+        files.append((cwd / given, "command line"))
     project = cwd / ".claude"
     if project.resolve() != home.resolve():
         files.append((project / "settings.local.json", "local"))

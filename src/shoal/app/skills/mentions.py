@@ -107,12 +107,13 @@ def _iter_mentions(text: str) -> Iterator[str]:
 
 def _find_file(mention: str, agent: AgentRunner) -> _FileMention | None:
     """Return the file that a mention names, without the punctuation that follows it."""
+    workspace = agent.environment.workspace
     for given in dict.fromkeys((mention, mention.rstrip(".,;:!?)]}"))):
         lines = _LINES.search(given)
         candidates = [(given, None)] if lines is None else [(given, None), (given[: lines.start()], lines)]
         for name, range_ in candidates:
             try:
-                path = agent.environment.workspace.resolve_path(os.path.expanduser(name))  # noqa: PTH111 - a text
+                path = workspace.resolve_path(workspace.user.expand_home(name))
                 exists = path.exists()
             except (OSError, ValueError, WorkspaceError):
                 continue

@@ -123,6 +123,7 @@ class StepRunner:
         return _phases.get().get(self.workflow, "")
 
     def start_phase(self, name: str) -> None:
+        self._refuse_after_end("phase")
         self._phase_count += 1
         self._refuse_endless_loop(self._phase_count)
         if name == self.phase:
@@ -260,13 +261,19 @@ class StepRunner:
 
     def get_time(self, path: str) -> int:
         """Return the time in milliseconds at which the workflow first reached this call."""
+        self._refuse_after_end(path)
         return int(self._get_recorded_value(path, self._runtime.clock.now))
 
     def get_random_number(self, path: str) -> float:
+        self._refuse_after_end(path)
         generator = self._agents.lead.ids.derive_generator()
         return float(self._get_recorded_value(path, generator.random.random))
 
     # Records
+
+    def _refuse_after_end(self, path: str) -> None:
+        if self._is_closed:
+            raise WorkflowError(format_session_notice("workflow_over", workflow=self.workflow, path=path))
 
     async def run_step(
         self,
@@ -285,8 +292,7 @@ class StepRunner:
         if asyncio.get_running_loop() is not self._loop:
             raise WorkflowError(format_session_notice("workflow_loop", workflow=self.workflow, path=path))
         self._gate.refuse_changed()
-        if self._is_closed:
-            raise WorkflowError(format_session_notice("workflow_over", workflow=self.workflow, path=path))
+        self._refuse_after_end(path)
         requested = RequestedStep(path=path, preview=preview, digest=compute_digest(given), given=given)
         recorded = self._log.take(path, requested.digest)
         self._count_agent(has_child=has_child)

@@ -16,6 +16,7 @@ from shoal.app.agents.argument_checks import (
     check_seconds,
     check_text,
     describe_value,
+    name_function_in_errors,
 )
 from shoal.app.agents.program_agents import MAPPED_AGENTS, SpawnOptions, choose_output_type, run_workers
 from shoal.app.workflows.step_runner import ShellStepResult, StepRunner
@@ -173,7 +174,7 @@ class Workflow:
         path = self._build_path("map", agent)
 
         async def run_prompt(prompt: str) -> Any:
-            return await self._run_agent(path, agent, prompt, output, options)
+            return await self._run_agent(path, agent, prompt, output, options, "flow.map()")
 
         return await _run_for_each("flow.map()", remaining, run_prompt, at_once, default)
 
@@ -293,10 +294,12 @@ class Workflow:
         prompt: str,
         output: type[Any] | None,
         options: SpawnOptions,
+        function: str = "flow.agent()",
     ) -> Any:
-        check_text("flow.agent()", "prompt", prompt)
+        check_text(function, "prompt", prompt)
         answer = choose_output_type(agent, output)
-        value = await self._steps.run_agent(path, agent, prompt, answer, options)
+        with name_function_in_errors(function):
+            value = await self._steps.run_agent(path, agent, prompt, answer, options)
         return value["text"] if answer is None else answer.convert(value["answer"])
 
     def _build_path(self, kind: str, agent: Agent[Any] | str | None = None) -> str:

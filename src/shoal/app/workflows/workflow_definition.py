@@ -57,6 +57,7 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
                 f"@shoal.workflow: {self.name} takes any number of arguments as {unsupported[0]!r}. Name "
                 "each parameter: Shoal stores arguments by name."
             )
+        self._check_parameter_types()
         self._check_returned_type()
 
     def __repr__(self) -> str:
@@ -76,7 +77,13 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
         the function raises, and `WorkflowError`.
         """
         _check_session(session)
+        self._check_parameter_types()
         self._check_returned_type()
+        names = self.list_parameter_names()
+        for name in kwargs:
+            if name not in names:
+                suggestion = suggest_name(name, names) if names else " It takes no arguments."
+                raise TypeError(f"{self.name}.run(): there is no parameter {name!r}.{suggestion}")
         try:
             bound = self._get_signature().bind(*args, **kwargs)
         except TypeError as error:
@@ -220,6 +227,21 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
             name: to_json_value(value, f"The argument {name!r} of {self.name}")
             for name, value in arguments.items()
         }
+
+    def _check_parameter_types(self) -> None:
+        """Raise `TypeError` if an argument could not be stored; types may be defined after a function."""
+        hints = self._get_type_hints()
+        for name in self.list_parameter_names():
+            python_type = hints.get(name, Any)
+            if python_type in (Any, object, None, type(None)):
+                continue
+            try:
+                OutputType(python_type)
+            except TypeError as error:
+                reason = str(error).removeprefix("output=")
+                raise TypeError(
+                    f"@shoal.workflow: the type of the parameter {name!r} of {self.name}: {reason}"
+                ) from error
 
     def _check_returned_type(self) -> None:
         """Raise `TypeError` if the returned value could not be stored. Types may be defined after a function,

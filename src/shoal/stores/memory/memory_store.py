@@ -51,14 +51,16 @@ from shoal.wire.transcript_codec import TranscriptEncoder
 class MemoryStore:
     """Keeps the sessions of this process in memory. Working files are in a temporary directory.
 
-    `max_events` bounds the journal of each session, for sessions that are never resumed.
+    `max_events` bounds the journal of each session, for sessions that are never resumed. The temporary
+    directory is created in `directory`; by default, where `tempfile` creates them.
     """
 
     url = None
 
     @check_keywords("shoal.MemoryStore()")
-    def __init__(self, *, max_events: int | None = None) -> None:
+    def __init__(self, *, max_events: int | None = None, directory: str | None = None) -> None:
         self._max_events = max_events
+        self._parent_directory = directory
         self._sessions: dict[SessionId, MemorySessionStore] = {}
         self._boards: dict[str, MemoryBoardState] = {}
         self._mailboxes: dict[TeamName, MemoryMailboxes] = {}
@@ -77,7 +79,7 @@ class MemoryStore:
         if created is not None and created.has_transcript(LEAD_ID):
             raise StateFileError(f"The session {session} already exists. Resume it.", path=Path(cwd))
         if self._directory is None:
-            self._directory = Path(mkdtemp(prefix="shoal-"))
+            self._directory = Path(mkdtemp(prefix="shoal-", dir=self._parent_directory))
             self._remove_directory = finalize(self, rmtree, self._directory, ignore_errors=True)
         if created is None:
             directory = self._directory / session

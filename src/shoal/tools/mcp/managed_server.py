@@ -24,6 +24,7 @@ from shoal.core.extensions.mcp_servers import (
     McpStdioConfig,
 )
 from shoal.core.ports import ProcessLaunchSpec
+from shoal.core.user_environment import get_user_environment
 from shoal.tools.mcp.client_context import (
     MAX_DEADLINE_FACTOR,
     ActiveMcpCall,
@@ -423,7 +424,8 @@ async def _add_helper_headers(config: McpHttpConfig, name: str, context: McpClie
     }
     from tempfile import TemporaryFile
 
-    with TemporaryFile() as output, open(os.devnull, "wb") as nowhere:  # noqa: ASYNC230, PTH123 - local files
+    temporary = get_user_environment(context.env).temporary_directory
+    with TemporaryFile(dir=temporary) as output, open(os.devnull, "wb") as nowhere:  # noqa: ASYNC230, PTH123 - local files
         launch = ProcessLaunchSpec(
             argv=("/bin/sh", "-c", config.headers_helper),
             cwd=context.root,

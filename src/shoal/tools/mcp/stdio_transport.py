@@ -17,6 +17,7 @@ from mcp_types import jsonrpc_message_adapter
 
 from shoal.core.extensions.mcp_servers import McpStdioConfig
 from shoal.core.ports import ChildProcessHandle, ProcessLaunchSpec
+from shoal.core.user_environment import get_user_environment
 from shoal.tools.mcp.client_context import McpClientContext
 from shoal.tools.mcp.filtering_transport import is_ignored_mcp_notification
 
@@ -101,7 +102,7 @@ class McpStdioTransport:
 
     async def _start_process(self) -> None:
         client_context, program = self._client_context, self._program
-        cwd = _resolve_server_directory(client_context.root, program.cwd)
+        cwd = client_context.root / get_user_environment(client_context.env).expand_home(program.cwd or ".")
         pipes = [os.pipe() for _ in range(3)]
         (stdin, to_stdin), (from_stdout, stdout), (from_stderr, stderr) = pipes
         own_descriptors = [to_stdin, from_stdout, from_stderr]
@@ -223,10 +224,6 @@ class McpStdioTransport:
                     file.write(chunk + notice)
             except OSError:
                 logged = MAX_LOG_BYTES
-
-
-def _resolve_server_directory(root: Path, path: str | None) -> Path:
-    return root / Path(path or ".").expanduser()
 
 
 class _McpStdinWriteFlowControl(asyncio.BaseProtocol):
