@@ -27,7 +27,7 @@ REASONS = {
     "backends/fork_server.py": "sets the environment of a teammate's process",
     "backends/sandbox/landlock_exec.py": "the process of one command, started with its user's environment",
     "backends/process_backend.py": _INTERPRETER,
-    "backends/ray_backend.py": _INTERPRETER,
+    "backends/ray_placements.py": _INTERPRETER,
     "backends/ray_node.py": _INTERPRETER,
     "backends/ray_probe.py": _INTERPRETER,
     "app/session/snapshot_update.py": _INTERPRETER,

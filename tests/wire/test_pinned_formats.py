@@ -23,6 +23,7 @@ from msgspec import Struct
 import shoal
 from reference_pages.tools import _collect_tools
 from shoal.app.agents.member_bootstrap import (
+    AgentJobBootstrap,
     InheritedExtensionOptions,
     InheritedMemberOptions,
     InheritedModelOptions,
@@ -203,6 +204,7 @@ FORMATS: dict[str, Mapping[str, Kind]] = {
     "member protocol, down": _group_by_tag(get_args(MessageFromLead)),
     "member protocol, parts": {
         "bootstrap": MemberBootstrap,
+        "agent job": AgentJobBootstrap,
         "options": InheritedMemberOptions,
         "permission options": InheritedPermissionOptions,
         "model options": InheritedModelOptions,

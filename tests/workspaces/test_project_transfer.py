@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 from pathlib import Path
@@ -74,6 +75,26 @@ async def test_work_returns_as_commits_under_a_ref(
     assert (project.top / "src" / "a.txt").read_text() == "one\n"
     assert run_git(project.top, "status", "--porcelain") == ""
     assert "?? src/new.txt" in run_git(checkout.top, "status", "--porcelain", "-uall")
+
+
+async def test_many_checkouts_of_a_new_project_are_created_on_a_machine_at_once(
+    tmp_path: Path, git: GitRunner, project: GitCheckout
+) -> None:
+    async def create(name: str) -> Path:
+        origin = await find_project_origin(git, project, REF, name=name)
+        checkout = MachineCheckout(git, tmp_path / "home", origin)
+        known = await checkout.list_known_commits()
+        await all_asked.wait()  # each of them gets a bundle
+        await checkout.create(await bundle_project(git, project, origin, known))
+        return checkout.cwd
+
+    all_asked = asyncio.Barrier(16)
+    async with asyncio.TaskGroup() as tasks:
+        creations = [tasks.create_task(create(f"s1-{number}")) for number in range(16)]
+    assert {(each.result() / "a.txt").read_text() for each in creations} == {"one\n"}
+    repositories = tmp_path / "home" / "shoal" / "cluster" / "repositories"
+    assert len([*repositories.iterdir()]) == 1
+    assert run_git(project.top, "for-each-ref", "refs/shoal") == ""
 
 
 async def test_commits_of_the_agent_return_with_their_history(

@@ -99,14 +99,27 @@ class MachineCheckout:
 
     async def list_known_commits(self) -> tuple[str, ...]:
         if not (self._repository / "HEAD").exists():
-            self._repository.mkdir(mode=0o700, parents=True, exist_ok=True)
-            await self._git("init", "--quiet", "--bare", str(self._repository), at=self._repository)
+            await self._create_repository()
         listing = await self._git(
             *("for-each-ref", f"--count={_MAX_KNOWN}", "--sort=-creatordate", "--format=%(objectname)"),
             _KEPT_REFS,
             at=self._repository,
         )
         return tuple(filter(None, listing.text.split("\n")))
+
+    async def _create_repository(self) -> None:
+        """Create the repository elsewhere and move it: `git init` fails if another one runs in its place."""
+        parent = self._repository.parent
+        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".new-", dir=parent) as directory:
+            created = Path(directory) / self._repository.name
+            created.mkdir(mode=0o700)
+            await self._git("init", "--quiet", "--bare", str(created), at=created)
+            try:
+                created.rename(self._repository)
+            except OSError:  # another one was faster, or an earlier one did not finish
+                if not (self._repository / "HEAD").exists():
+                    await self._git("init", "--quiet", "--bare", str(self._repository), at=self._repository)
 
     async def create(self, bundle: bytes) -> None:
         """Create the checkout from the bundle. Raises `WorktreeError`."""

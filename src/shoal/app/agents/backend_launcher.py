@@ -370,6 +370,7 @@ class BackendMemberLauncher:
             if lead.model is runtime.lead.model
             else format_qualified_model_name(lead.model)
         )
+        telemetry, agent = runtime.agents.telemetry, AgentId(entry.agent_id)
         return encode_member_bootstrap(
             MemberBootstrap(
                 name=entry.name,
@@ -378,9 +379,6 @@ class BackendMemberLauncher:
                 mode=mode,
                 call=call,
                 session=lead.identity.session,
-                trace=""
-                if runtime.agents.telemetry is None
-                else runtime.agents.telemetry.hand_off_agent_trace(AgentId(entry.agent_id), call),
                 run=str(runtime.store.directory),
                 transcript=str(runtime.config.history.store.get_transcript_path(LEAD_ID) or ""),
                 snapshot=str(runtime.processes.shells.launcher.shell_snapshot_path or ""),
@@ -395,6 +393,7 @@ class BackendMemberLauncher:
                     mode=permissions.mode,
                     seed=None if runtime.options.seed is None else runtime.agents.ids.random.getrandbits(63),
                     store=runtime.config.store,
+                    trace="" if telemetry is None else telemetry.hand_off_agent_trace(agent, call),
                 ),
             )
         )
@@ -535,10 +534,14 @@ class MemberBackendPool:
 
 
 def add_agent_to_bootstrap(bootstrap: bytes, agent: AgentId, *, is_restarted: bool) -> bytes:
-    from shoal.app.agents.member_bootstrap import decode_member_bootstrap, encode_member_bootstrap
+    from shoal.app.agents.member_bootstrap import (
+        AgentJobBootstrap,
+        decode_member_bootstrap,
+        encode_member_bootstrap,
+    )
 
-    decoded = decode_member_bootstrap(bootstrap)
-    return encode_member_bootstrap(replace(decoded, agent=agent, is_restarted=is_restarted))
+    job = AgentJobBootstrap(agent=agent, is_restarted=is_restarted)
+    return encode_member_bootstrap(replace(decode_member_bootstrap(bootstrap), job=job))
 
 
 def remove_secret_variables(settings: Settings) -> tuple[str | None, tuple[str, ...]]:

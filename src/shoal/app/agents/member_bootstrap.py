@@ -13,6 +13,7 @@ from shoal.app.options import Options
 from shoal.core.agents.subagents import SpawnRequest
 from shoal.core.budgets.budget import Budget
 from shoal.core.clock import Clock
+from shoal.core.ids import AgentId
 from shoal.core.names import AgentName, TeamName
 from shoal.core.permissions.permission_changes import (
     AddDirectoriesPermissionSuggestion,
@@ -69,9 +70,17 @@ class InheritedMemberOptions(Struct, frozen=True, kw_only=True):
     teammate_mode: TeammateMode | None
     store: str | None
     """Address of a store in a database; None for the home directory."""
+    trace: str
+    """Parent of its trace in the lead's trace."""
     permissions: InheritedPermissionOptions
     models: InheritedModelOptions
     extensions: InheritedExtensionOptions
+
+
+class AgentJobBootstrap(Struct, frozen=True, kw_only=True):
+    agent: AgentId
+    is_restarted: bool
+    """True if an earlier process of this agent was lost."""
 
 
 class MemberBootstrap(Struct, frozen=True, kw_only=True):
@@ -95,12 +104,8 @@ class MemberBootstrap(Struct, frozen=True, kw_only=True):
     only: tuple[tuple[str, ...], ...] = ()
     """Tools of definitions with patterns that its lead is restricted to; it must satisfy each of these."""
     opened: InheritedMemberOptions
-    trace: str = ""
-    """Parent of its trace in the lead's trace."""
-    agent: str = ""
-    """Id of an agent for one job, which is not a member of a team."""
-    is_restarted: bool = False
-    """True if an earlier process of this agent was lost."""
+    job: AgentJobBootstrap | None = None
+    """Set if the process runs an agent for one job, and no member of a team."""
 
     def to_membership(self, channel: LeadChannel) -> TeamMembership:
         return TeamMembership(
@@ -116,7 +121,7 @@ class MemberBootstrap(Struct, frozen=True, kw_only=True):
             snapshot=self.snapshot,
             denied_tools=self.denied,
             only_tools=self.only,
-            agent=self.agent,
+            agent="" if self.job is None else self.job.agent,
         )
 
     def to_options(self, membership: TeamMembership, clock: Clock) -> Options:
@@ -126,11 +131,18 @@ class MemberBootstrap(Struct, frozen=True, kw_only=True):
         for name in ("add_dirs", "plugin_dirs"):
             fields[name] = tuple(map(Path, fields[name]))
         fields["cwd"] = Path(self.opened.cwd)
-        return Options(**fields, membership=membership, clock=clock, trace=self.trace)
+        return Options(**fields, membership=membership, clock=clock)
 
 
 def build_inherited_options(
-    options: Options, *, cwd: Path, model: str | None, mode: PermissionMode, seed: int | None, store: Store
+    options: Options,
+    *,
+    cwd: Path,
+    model: str | None,
+    mode: PermissionMode,
+    seed: int | None,
+    store: Store,
+    trace: str,
 ) -> InheritedMemberOptions:
     """Build the options of a member's session from the current state of its lead's."""
     agents, sources = options.agents, options.setting_sources
@@ -141,6 +153,7 @@ def build_inherited_options(
         seed=seed,
         teammate_mode=options.teammate_mode,
         store=get_shared_address(store),
+        trace=trace,
         permissions=InheritedPermissionOptions(
             mode=mode,
             skip_permissions=options.skip_permissions,

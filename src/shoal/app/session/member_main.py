@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Raw
 from msgspec.structs import replace
 
-from shoal.app.agents.member_bootstrap import MemberBootstrap, decode_member_bootstrap
+from shoal.app.agents.member_bootstrap import AgentJobBootstrap, MemberBootstrap, decode_member_bootstrap
 from shoal.app.model_notices import format_session_notice
 from shoal.app.options import Options
 from shoal.app.session.session import Session
@@ -67,8 +67,8 @@ async def run_member_session(
     try:
         async with Session(bootstrap.to_options(bootstrap.to_membership(lead_channel), clock)) as session:
             on_open(session)
-            if bootstrap.agent:
-                await _run_agent_for_lead(session, bootstrap, lead_channel)
+            if bootstrap.job is not None:
+                await _run_agent_for_lead(session, bootstrap, bootstrap.job, lead_channel)
             else:
                 await _run_forked_member(session, bootstrap, lead_channel)
     except ShoalError as error:
@@ -97,17 +97,19 @@ def _forward_events_and_answers(session: Session, bootstrap: MemberBootstrap, ch
     session.subscribe(forward_journaled_event)
 
 
-async def _run_agent_for_lead(session: Session, bootstrap: MemberBootstrap, channel: LeadChannel) -> None:
+async def _run_agent_for_lead(
+    session: Session, bootstrap: MemberBootstrap, job: AgentJobBootstrap, channel: LeadChannel
+) -> None:
     """Run an agent for one job, which its lead started on this machine."""
     _forward_events_and_answers(session, bootstrap, channel)
     # Before the agent starts: until then, the lead does not answer requests for its budget.
-    channel.send_message(_build_ready_message(session, bootstrap))
+    channel.send_message(_build_ready_message(session, bootstrap, job.agent))
     async with asyncio.TaskGroup() as tasks:
         commands = AgentCommands(session, channel, tasks)
         listening = tasks.create_task(commands.listen())
         stopping = tasks.create_task(commands.end_with_session())
         try:
-            run = await _start_or_resume_agent(session, bootstrap)
+            run = await _start_or_resume_agent(session, bootstrap, job)
             await run.wait_until_closed()
             end = run.completion
             assert end is not None
@@ -119,7 +121,7 @@ async def _run_agent_for_lead(session: Session, bootstrap: MemberBootstrap, chan
         stopping.cancel()
 
 
-def _build_ready_message(session: Session, bootstrap: MemberBootstrap) -> MemberReadyMessage:
+def _build_ready_message(session: Session, bootstrap: MemberBootstrap, agent: AgentId) -> MemberReadyMessage:
     assert bootstrap.order is not None
     kind, model, mode = (
         bootstrap.order.kind or "",
@@ -127,7 +129,7 @@ def _build_ready_message(session: Session, bootstrap: MemberBootstrap) -> Member
         session.runtime.lead.permissions.mode,
     )
     started = AgentStarted(
-        agent=AgentId(bootstrap.agent),
+        agent=agent,
         kind=kind,
         name=bootstrap.order.name or "",
         description=bootstrap.order.description,
@@ -146,15 +148,16 @@ def _build_ready_message(session: Session, bootstrap: MemberBootstrap) -> Member
     return MemberReadyMessage(started=started, resolved=resolved)
 
 
-async def _start_or_resume_agent(session: Session, bootstrap: MemberBootstrap) -> AgentRun:
-    agent = AgentId(bootstrap.agent)
+async def _start_or_resume_agent(
+    session: Session, bootstrap: MemberBootstrap, job: AgentJobBootstrap
+) -> AgentRun:
     assert bootstrap.order is not None
-    if bootstrap.is_restarted:
+    if job.is_restarted:
         with suppress(AgentRequestRefused):  # it was lost before it had a conversation
             notice = format_session_notice("remote_continue")
-            return await session.supervisor.resume_agent_for_program(agent, notice)
+            return await session.supervisor.resume_agent_for_program(job.agent, notice)
     order = replace(bootstrap.order, isolation="remote", resources=None)
-    return await session.supervisor.start_agent_for_program(order, agent=agent)
+    return await session.supervisor.start_agent_for_program(order, agent=job.agent)
 
 
 class AgentCommands:
