@@ -244,9 +244,11 @@ def list_searched_directories(part: SimpleShellCommand) -> tuple[str, ...]:
     words = part.words or part.argv
     if not words:
         return ()
-    if "find" in part.via:
+    if "find" in part.via and (
+        bases := tuple(find_glob_base(path) for path in part.reads if GLOB.search(path))
+    ):
         # Files found by find, at any depth.
-        return tuple(find_glob_base(path) for path in part.reads if GLOB.search(path))
+        return bases
     if part.reads and (found := [path for path in part.reads if path.endswith(FOUND_PATHS)]):
         return (*map(find_glob_base, found), *(path for path in part.reads if not is_found_path(path)))
     name = get_program_name(words)
