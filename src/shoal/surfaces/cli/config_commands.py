@@ -38,6 +38,7 @@ def show_settings(*, user_only: bool, origin: bool, settings: str | None, as_jso
     your own. Permission rules from all of them are combined."""
     from shoal.app.settings.settings import load_settings
     from shoal.app.settings.settings_listing import (
+        EffectiveSettingRow,
         list_escalation_trust_rows,
         list_setting_rows,
         list_user_setting_rows,
@@ -63,7 +64,7 @@ def show_settings(*, user_only: bool, origin: bool, settings: str | None, as_jso
     width = max((len(row.key) for row in (*rows, *untrusted)), default=0)
     for row in (*rows, *untrusted):
         line = f"{row.key:<{width}}  {strip_terminal_codes(_format_value(row.value))}"
-        if row in untrusted:
+        if not isinstance(row, EffectiveSettingRow):
             line = f"{line}  (ignored: not trusted)"
         elif not row.is_used:
             line = f"{line}  (not used)"
