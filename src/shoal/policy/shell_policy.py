@@ -50,7 +50,7 @@ from shoal.policy.open_rule_effects import (
 )
 from shoal.policy.path_resolver import CommandPathResolver, PathResolver
 from shoal.policy.permission_rules import EDIT_ACCEPTING_MODES, ToolPermissionRule
-from shoal.policy.policy_texts import format_policy_notice
+from shoal.policy.policy_texts import format_policy_notice, format_shell_reason
 from shoal.policy.rule_decisions import (
     ShellCommandPartDecision,
     build_rule_decision,
@@ -110,6 +110,15 @@ class ShellCommandPermissionDecider:
         self._allowed_under: tuple[PermissionRuleTables, PermissionMode] | None = None
 
     def decide_command(
+        self, command: str, tables: PermissionRuleTables, mode: PermissionMode
+    ) -> PermissionDecision:
+        try:
+            return self._decide_command(command, tables, mode)
+        except OSError as error:
+            # A path of the command that cannot be looked at, as those of another process.
+            return AskDecision(format_shell_reason("failed_analysis", error=type(error).__name__))
+
+    def _decide_command(
         self, command: str, tables: PermissionRuleTables, mode: PermissionMode
     ) -> PermissionDecision:
         rules = tables.shell_command_rules
