@@ -28,7 +28,6 @@ test: setup-test ## run the tests of every change, in about 8 minutes (ARGS="-k 
 
 test-slow: setup-test ## run the slow tests, and all variations of those that `make test` samples
 	@TEST_SLOW=1 $(VENV)/python -m pytest $(PARALLEL) -m "slow or sampled" $(ARGS)
-	@TEST_ALL=1 $(VENV)/python -m pytest $(PARALLEL) tests/app/test_narrowing_items.py $(ARGS)
 
 test-long: setup-test ## run only the tests that take long
 	@TEST_ALL=1 $(VENV)/python -m pytest $(PARALLEL) -m exhaustive $(ARGS)

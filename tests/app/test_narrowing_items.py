@@ -60,7 +60,7 @@ def _list_marks(name: str) -> list[pytest.MarkDecorator]:
 
 def _list_tier_marks(position: str, name: str) -> list[pytest.MarkDecorator]:
     is_other_kind = position == OTHER_PROCESS and name not in SENT_TO_PROCESSES
-    return [pytest.mark.exhaustive] if is_other_kind else []
+    return [pytest.mark.slow] if is_other_kind else []
 
 
 def test_the_items_that_are_sent_to_processes_exist() -> None:

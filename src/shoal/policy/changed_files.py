@@ -10,6 +10,7 @@ from itertools import pairwise
 from shoal.policy.shell.command_analysis import SimpleShellCommand
 from shoal.policy.shell.inner_commands import LANGUAGES
 from shoal.policy.shell.known_commands import INTERPRETERS, WRITING_COMMANDS
+from shoal.policy.shell.small_languages import list_sed_files
 from shoal.policy.unreadable_files import (
     AWKS,
     COMPILERS,
@@ -103,6 +104,10 @@ _TREE_FORMATTERS: dict[str, tuple[frozenset[str], tuple[str, ...]]] = {
     )
 }
 """Words with which programs change the files of a directory tree that have these endings."""
+_SEDS = frozenset({"sed", "gsed"})
+_TARS = frozenset({"tar", "bsdtar", "gtar"})
+_TAR_FILE = re.compile(r"-[A-Za-z]*?f(.+)", re.DOTALL)
+"""The archive in the same word as its flag, as in `-czfFILE`."""
 _UNPACKERS = {
     **dict.fromkeys(("tar", "bsdtar", "gtar"), re.compile(r"-{0,2}[A-Za-z]*x[A-Za-z]*|--ex.*|--get")),
     "cpio": re.compile(r"-[A-Za-z]*i[A-Za-z]*|--ex.*"),
@@ -204,6 +209,10 @@ def iter_possible_changed_paths(part: SimpleShellCommand) -> Iterator[str]:
         if is_code_runner and not is_named and " " not in word and "(" not in word:
             continue
         yield word
+        if name in _SEDS:
+            yield from list_sed_files(word)
+        elif name in _TARS and (match := _TAR_FILE.fullmatch(word)) is not None:
+            yield match[1]
         for token in _PATH_PART.findall(word):
             if token != word and not GLOB.search(token):
                 yield token
@@ -359,6 +368,8 @@ def has_unknown_target(part: SimpleShellCommand) -> bool:
     if (words and words[0] is None) or mounts_files(part):
         return True
     if name in ("fd", "fdfind") and any(word and word.startswith(("-x", "-X", "--exec")) for word in words):
+        return True
+    if name in _SEDS and None in part.code:
         return True
     if name in AWKS and any(word is not None and _AWK_COMPUTED_OUTPUT.search(word) for word in words[1:]):
         return True

@@ -221,6 +221,11 @@ def _iter_programs(
         for candidate in candidates:
             # Both absolute: joining keeps the last absolute path.
             path = os.path.join(root, place, candidate)  # noqa: PTH118
-            real = os.path.realpath(path)
+            try:
+                real = os.path.realpath(path)
+            except OSError:
+                # A link that may not be read, as those of another process.
+                yield None
+                continue
             if real.rpartition("/")[2] != name.rpartition("/")[2] and os.access(real, os.X_OK):
                 yield real

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from operator import or_
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -40,7 +40,9 @@ _GIT_PLUMBING = {"send-pack": "push", "http-push": "push", "fetch-pack": "fetch"
 _WITHOUT_QUOTES = str.maketrans("", "", "\"'\\")
 _MAX_PROGRAMS = 1_000
 _MAKE_CODE = re.compile(
-    r"--ev|-[A-Za-z]*E|(?:SHELL|\.SHELLFLAGS|MAKEFILES|MAKEFLAGS)[:+?!]*=|\w+[:+?]*=.*[;`$|&]", re.DOTALL
+    r"--ev|-[A-Za-z]*E|(?:SHELL|\.SHELLFLAGS|MAKEFILES|MAKEFLAGS)\s*[:+?!]*=|[^=-][^=]*=.*[;`$|&<>\n]"
+    r"|[^=-][^=]*!=|(?:-[A-Za-z]*f|--(?:fi|mak)[a-z]*=)(?:-|/dev/(?:stdin|fd/.*)|/proc/.*)$",
+    re.DOTALL,
 )
 """Words with which make runs code that is not in its files."""
 _DEBUGGERS = frozenset({"gdb", "lldb"})
@@ -124,7 +126,9 @@ class ShellCommandRule:
             return any(word in FIND_CHANGING_FLAGS and word not in self._words for word in words)
         if name in LISTING_FLAGS:
             return not LISTING_FLAGS[name].issuperset(words[1:])
-        if name in ("make", "gmake") and any(map(_MAKE_CODE.match, words[1:])):
+        if name in ("make", "gmake") and (
+            any(map(_MAKE_CODE.match, words[1:])) or any(map(_is_input_makefile, pairwise(words)))
+        ):
             return not any(map(_MAKE_CODE.match, self._words))
         if _names_reader_output(name, words, self._words):
             return True
@@ -477,6 +481,13 @@ def _get_module_words(words: tuple[str | None, ...]) -> tuple[str | None, ...]:
 
 def _get_program_base_name(word: str) -> str:
     return word[word.rfind("/") + 1 :]
+
+
+def _is_input_makefile(words: tuple[str, str]) -> bool:
+    """Return True if a flag of make and the word after it name the input as the makefile."""
+    flag, value = words
+    is_flag = re.fullmatch(r"-[A-Za-z]*f|--(?:fi|mak)[a-z]*", flag) is not None
+    return is_flag and (value == "-" or value.startswith(("/dev/", "/proc/")))
 
 
 def _names_reader_output(name: str, words: Sequence[str], rule_words: Sequence[str]) -> bool:

@@ -27,6 +27,8 @@ from shoal.policy.permission_rules import (
 if TYPE_CHECKING:
     from shoal.policy.unreadable_files import UnreadableFileRules
 
+_RESOURCE_TOOLS = frozenset({"ListMcpResourcesTool", "ReadMcpResourceTool"})
+_NO_SERVER_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _HOST = re.compile(r"[a-z0-9_.:-]+")
 _ADDRESS = re.compile(r"[0-9][0-9a-fx.]*|[0-9a-f.]*:[0-9a-f.:]*")
 
@@ -204,6 +206,8 @@ class PermissionRuleTables:
                 or is_tool_argument_pattern_match(rule.tool, rule.pattern, arguments, forbids=forbids)
             ):
                 return rule
+            if forbids and tool in _RESOURCE_TOOLS and _is_server_match(rule, arguments.get("server")):
+                return rule
         return None
 
     @cached_property
@@ -260,6 +264,15 @@ def _compile_path_regex(expression: str) -> re.Pattern[str]:
     return re.compile(expression, re.DOTALL)
 
 
+def _is_server_match(rule: ToolPermissionRule, server: object) -> bool:
+    """Return True if a rule is about all tools of an MCP server."""
+    if rule.pattern is not None or not rule.tool.startswith("mcp__") or not isinstance(server, str):
+        return False
+    name = f"mcp__{_NO_SERVER_NAME.sub('_', server)}"
+    # No tool has a name with NUL, so that a rule about some tools does not match it.
+    return rule.tool == name or ("*" in rule.tool and fnmatchcase(f"{name}__\0", rule.tool))
+
+
 def is_tool_argument_pattern_match(
     tool: str, pattern: str, arguments: dict[str, object], *, forbids: bool
 ) -> bool:
@@ -274,7 +287,9 @@ def is_tool_argument_pattern_match(
         return False
     if tool == "Skill":
         name = str(arguments.get("skill"))
-        # A forbidden skill is forbidden under its short name too.
+        # A forbidden skill is forbidden under its short name too, and `deploy:*` is a prefix.
+        if forbids and pattern.endswith(":*"):
+            return _is_agent_type_match(name, pattern, forbids=True)
         return name == pattern or (forbids and is_full_or_unprefixed_skill_name(name, pattern))
     if tool == "SendMessage":
         return _is_recipient_match(_get_message_recipient(arguments), pattern, forbids=forbids)

@@ -20,6 +20,7 @@ from shoal.policy.changed_files import (
 from shoal.policy.git_contents import find_git_contents, list_tracked_files
 from shoal.policy.included_files import find_unseen_includer
 from shoal.policy.incoming_files import list_incoming_files
+from shoal.policy.inner_parts import list_inner_parts
 from shoal.policy.path_resolver import CommandPathResolver
 from shoal.policy.permission_rules import ToolPermissionRule
 from shoal.policy.policy_texts import format_policy_notice
@@ -69,8 +70,18 @@ class ShellFileRuleChecker:
             found = self._check_files_against_rules(part, tables)
             if found is not None and found.verdict == "deny":
                 return found
-            doubt = doubt or found
+            doubt = doubt or found or self._check_inner_parts(part, tables)
         return self._check_included_files(analysis, tables) if doubt is None and may_include else doubt
+
+    def _check_inner_parts(
+        self, part: SimpleShellCommand, tables: PermissionRuleTables
+    ) -> ShellCommandPartDecision | None:
+        """Check the commands that it may run from its words; what they do is never certain."""
+        for inner in list_inner_parts(part, self._paths.user.home):
+            found = self._check_files_against_rules(inner, tables)
+            if found is not None and found.rule is not None:
+                return build_rule_decision("ask", part, found.rule, is_doubtful=True)
+        return None
 
     def _check_assigned_paths(
         self, command: str, analysis: ShellCommandAnalysis, tables: PermissionRuleTables

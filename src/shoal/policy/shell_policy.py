@@ -41,6 +41,7 @@ from shoal.policy.command_meanings import (
     add_linked_programs,
 )
 from shoal.policy.command_rules import ShellCommandRules
+from shoal.policy.inner_parts import list_inner_parts
 from shoal.policy.open_rule_effects import (
     find_script_effects,
     iter_possible_outer_paths,
@@ -49,7 +50,7 @@ from shoal.policy.open_rule_effects import (
 )
 from shoal.policy.path_resolver import CommandPathResolver, PathResolver
 from shoal.policy.permission_rules import EDIT_ACCEPTING_MODES, ToolPermissionRule
-from shoal.policy.policy_texts import format_policy_notice
+from shoal.policy.policy_texts import format_policy_notice, format_shell_reason
 from shoal.policy.rule_decisions import (
     ShellCommandPartDecision,
     build_rule_decision,
@@ -109,6 +110,15 @@ class ShellCommandPermissionDecider:
         self._allowed_under: tuple[PermissionRuleTables, PermissionMode] | None = None
 
     def decide_command(
+        self, command: str, tables: PermissionRuleTables, mode: PermissionMode
+    ) -> PermissionDecision:
+        try:
+            return self._decide_command(command, tables, mode)
+        except OSError as error:
+            # A path of the command that cannot be looked at, as those of another process.
+            return AskDecision(format_shell_reason("failed_analysis", error=type(error).__name__))
+
+    def _decide_command(
         self, command: str, tables: PermissionRuleTables, mode: PermissionMode
     ) -> PermissionDecision:
         rules = tables.shell_command_rules
@@ -390,6 +400,8 @@ class ShellCommandPermissionDecider:
             for path in part.writes:
                 if path not in _NULL_DEVICES and self._is_protected_write_path(path):
                     return AskDecision(_format_protected_write(path))
+            if (inner := self._find_inner_protected_path(part)) is not None:
+                return AskDecision(_format_protected_write(inner))
             if rule.pattern is None and (named := self._find_named_protected_path(part)) is not None:
                 return AskDecision(_format_protected_write(named))
         if rule.pattern is None and (objection := self._find_unpacking_objection(analysis.parts)):
@@ -420,7 +432,8 @@ class ShellCommandPermissionDecider:
             if objection_to_search := self._find_search_objection(part, tables):
                 return ShellCommandPartDecision(part=part, verdict="ask", reason=objection_to_search)
             return ShellCommandPartDecision(part=part, verdict="allow", reason=part.why or "it is read-only")
-        if (named := self._find_named_protected_path(part)) is not None:
+        named = self._find_named_protected_path(part) or self._find_inner_protected_path(part)
+        if named is not None:
             reason = _format_protected_write(named)
             return ShellCommandPartDecision(part=part, verdict="ask", reason=reason, guarded=True)
         if names_open_end(rule) and (uncovered := self._find_uncovered_effect(part, rule, tables)):
@@ -495,6 +508,16 @@ class ShellCommandPermissionDecider:
             ),
             None,
         )
+
+    def _find_inner_protected_path(self, part: SimpleShellCommand) -> str | None:
+        """Return a protected file that a command may change through one that it runs, or None."""
+        for inner in list_inner_parts(part, self._paths.user.home):
+            for path in inner.writes:
+                if path not in _NULL_DEVICES and path != UNKNOWN_PATH and self._is_protected_write_path(path):
+                    return path
+            if (named := self._find_named_protected_path(inner)) is not None:
+                return named
+        return None
 
     def _find_write_objection(
         self,

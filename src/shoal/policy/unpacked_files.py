@@ -30,6 +30,8 @@ _TAR_EXTRACTION = re.compile(r"-?[A-Za-z]*x[A-Za-z]*|--ex.*|--get")
 _PATCHED_FILE = re.compile(
     rb"^(?:\+\+\+|---|\*\*\*|rename to|rename from|copy to|diff --git|Index:) ([^\t\n]+)", re.MULTILINE
 )
+_OUTSIDE_FLAGS = {"unzip": re.compile(r"-[A-Za-z]*:.*"), "git": re.compile(r"--unsafe.*")}
+"""Flags with which a program writes to paths outside the directory that it runs in."""
 _MAX_ARCHIVE_BYTES = 8_000_000
 _MAX_MEMBERS = 20_000
 
@@ -56,7 +58,8 @@ def find_unpacking_objection(
     archive = _find_archive(name, words, part)
     if archive is None:
         return None
-    if any(
+    outside = _OUTSIDE_FLAGS.get(name)
+    if (outside is not None and any(map(outside.fullmatch, filter(None, words)))) or any(
         word and is_protected_path(f"/{word.strip('/')}") for word in words[4:] if name.startswith("python")
     ):
         return format_policy_notice("unclear_archive")

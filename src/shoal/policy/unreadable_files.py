@@ -17,6 +17,7 @@ from shoal.policy.permission_rules import ToolPermissionRule
 from shoal.policy.shell.known_commands import COMMAND_RUNNERS, INTERPRETERS, WRITING_COMMANDS
 from shoal.policy.shell.shell_words import FOUND_PATHS
 from shoal.policy.shell.simple_commands import UNKNOWN_PATH, SimpleShellCommand
+from shoal.policy.shell.small_languages import list_sed_files
 from shoal.policy.wildcards import GLOB, MAX_ENTRIES, TooManyDirectoryEntriesError
 
 WORKING_DIRECTORY = ""
@@ -244,9 +245,11 @@ def list_searched_directories(part: SimpleShellCommand) -> tuple[str, ...]:
     words = part.words or part.argv
     if not words:
         return ()
-    if "find" in part.via:
+    if "find" in part.via and (
+        bases := tuple(find_glob_base(path) for path in part.reads if GLOB.search(path))
+    ):
         # Files found by find, at any depth.
-        return tuple(find_glob_base(path) for path in part.reads if GLOB.search(path))
+        return bases
     if part.reads and (found := [path for path in part.reads if path.endswith(FOUND_PATHS)]):
         return (*map(find_glob_base, found), *(path for path in part.reads if not is_found_path(path)))
     name = get_program_name(words)
@@ -368,6 +371,8 @@ def reads_computed_files(part: SimpleShellCommand) -> bool:
     if not (name in INTERPRETERS or name.startswith("python")):
         return False
     texts = [word for word in (*words[1:], *part.code) if word is not None]
+    if name in _SEDS and None in part.code:
+        return True
     if name in AWKS:
         return any(map(_AWK_COMPUTED_INPUT.search, texts))
     patterns = (_COMPUTED_FILE, COMPUTED_COPY, _LINE_CACHE) + (
@@ -418,6 +423,7 @@ def _iter_paths_in_word(name: str, word: str) -> Iterator[str]:
     if name in _SEDS:
         # The commands `rFILE` and `RFILE`.
         yield from (token[1:] for token in _CODE_TOKEN.findall(word) if token[0] in "rR")
+        yield from list_sed_files(word)
 
 
 def iter_input_tokens(part: SimpleShellCommand) -> Iterator[str]:

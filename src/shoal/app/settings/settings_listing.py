@@ -37,15 +37,18 @@ _JOINED_KEYS = frozenset(
 """Keys whose values in all files apply together."""
 
 
-class EffectiveSettingRow(Struct, frozen=True, kw_only=True):
+class SettingRow(Struct, frozen=True, kw_only=True):
     key: str
     value: Any
     origin: str
+
+
+class EffectiveSettingRow(SettingRow, frozen=True, kw_only=True):
     is_used: bool = True
     """False for a key in a file that has no effect."""
 
 
-class EscalationTrustRow(EffectiveSettingRow, frozen=True, kw_only=True):
+class EscalationTrustRow(SettingRow, frozen=True, kw_only=True):
     trust: TrustState
 
 

@@ -18,6 +18,7 @@ from shoal.policy.shell.known_commands import (
 )
 from shoal.policy.shell.program_judges import is_harmless_sed_script
 from shoal.policy.shell.shell_words import ShellWord
+from shoal.policy.shell.small_languages import get_sed_script
 from shoal.policy.shell.wrapper_commands import SHELLS, WRAPPERS
 
 _CODE_FLAG = re.compile(r"-[a-zA-Z0-9]*[ceErpBR]|eval|--(?:eval|execute|command|expression|cmd|print)")
@@ -25,6 +26,7 @@ _AWKS = frozenset({"awk", "gawk", "mawk", "nawk"})
 _MAKES = frozenset({"make", "gmake"})
 _COMPILERS = frozenset({"gcc", "g++", "cc", "c++", "cpp", "gfortran"})
 _SEDS = frozenset({"sed", "gsed"})
+_SED_FILE_FLAG = re.compile(r"(?:-[nErsuziEl]*f|--fi[a-z]*=?)(.*)", re.DOTALL)
 _AWK_RUNS = re.compile(r"system|\||getline")
 _AWK_PLAIN_COMMAND = re.compile(
     r"system\(\s*\"[^\"\\]*\"\s*\)|\"[^\"\\]*\"\s*\|\s*getline|\|\s*\"[^\"\\]*\"\s*(?=[;}\n]|$)"
@@ -182,12 +184,27 @@ def _list_input_code(name: str, words: Sequence[ShellWord], script: str) -> tupl
         # A variable of make may be any part of a command.
         computed = (None,) if has_code and "$" in script else ()
         return (script.strip(), *computed) if has_code else ()
+    if name in _SEDS and _reads_sed_input(words):
+        return (script.strip(), None)
     has_file = any(
         (not word.may_be_flag and not word.stream and word.value not in ("-", "/dev/stdin"))
         or (_ATTACHED_CODE.match(word.value or "") and (name in LANGUAGES or name.startswith("python")))
         for word in words
     )
     return () if has_file and name not in _INPUT_EDITORS else (script.strip(),)
+
+
+def _reads_sed_input(words: Sequence[ShellWord]) -> bool:
+    """Return True if sed reads a script that is no file."""
+    for index, word in enumerate(words):
+        match = _SED_FILE_FLAG.fullmatch(word.value or word.prefix)
+        if match is None:
+            continue
+        file = words[index + 1] if not match[1] and index + 1 < len(words) else None
+        value = match[1] or (file.value if file is not None else None)
+        if value is None or value == "-" or value.startswith(("/dev/", "/proc/")) or (file and file.stream):
+            return True
+    return False
 
 
 def _may_module_run(words: Sequence[ShellWord], script: str) -> bool:
@@ -241,8 +258,9 @@ def _find_interpreter_code(name: str, words: Sequence[ShellWord], script: str) -
         elif name in _AWKS:
             code.extend(_list_awk_commands(word.value))
         elif name in _SEDS:
-            if not word.may_be_flag and not is_harmless_sed_script(word.value):
-                code.extend(_list_sed_commands(word.value))
+            script_text = get_sed_script(word.value)
+            if script_text and not is_harmless_sed_script(script_text):
+                code.extend(_list_sed_commands(script_text))
         else:
             code.append(word.value)
             code.extend(_list_word_code(name, word.value, is_code=is_code))

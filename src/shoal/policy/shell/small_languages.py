@@ -24,6 +24,8 @@ _SED_COMMANDS: dict[str, re.Pattern[str]] = {
 """Commands that run nothing and use no other file, with what may follow each."""
 _FLAGS = re.compile(r"[gpiImMe0-9]*")
 _SED_SCRIPT_FLAG = re.compile(r"-[nErsuz]*e(.*)|--expression=(.*)", re.DOTALL)
+_SED_ATTACHED_SCRIPT = re.compile(r"(?:-[nErsuz]*e|--ex[a-z]*=)(.*)", re.DOTALL)
+_SED_POSSIBLE_FILE = re.compile(r"(?=[rRwW][ \t]*([^\s;}]+))")
 _SED_FILE_FLAG = re.compile(r"-[nErsuz]*f.*|--file.*", re.DOTALL)
 _AWK_TOKEN = re.compile(
     r"(?P<blank>[ \t\r]+|\\\n|#[^\n]*)|(?P<text>\"(?:\\.|[^\"\\\n])*\")|(?P<name>[A-Za-z_]\w*|[0-9.]+)"
@@ -69,6 +71,23 @@ def find_sed_effects(words: Sequence[str]) -> ScriptEffects:
     if not scripts and not reads_file:
         scripts = operands[:1]
     return _join_effects(map(parse_sed_script, scripts))
+
+
+def get_sed_script(word: str) -> str:
+    """Return the script that a word after `sed` may be, or that its flag contains; empty if there is none."""
+    if word[:1] != "-":
+        return word
+    match = _SED_ATTACHED_SCRIPT.fullmatch(word)
+    return "" if match is None else match[1]
+
+
+def list_sed_files(word: str) -> tuple[str, ...]:
+    """Return the files that a word after `sed` may name in a script; of an odd one, all that might be."""
+    script = get_sed_script(word)
+    effects = parse_sed_script(script)
+    if not effects.runs:
+        return effects.files
+    return tuple(match[1] for match in _SED_POSSIBLE_FILE.finditer(script))
 
 
 def find_awk_effects(words: Sequence[str]) -> ScriptEffects:

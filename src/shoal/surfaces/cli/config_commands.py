@@ -33,11 +33,12 @@ global_option = click.option(
 @settings_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object with each value and its source.")
 def show_settings(*, user_only: bool, origin: bool, settings: str | None, as_json: bool) -> int:
-    """Print every setting with its value, and the keys in your files that Shoal does not use. Managed
-    settings take precedence, then --settings, the project's local settings, the project's settings, and
-    your own. Permission rules from all of them are combined."""
+    """Print every setting with its value, used or not. Managed settings take precedence, then --settings,
+    the project's local settings, the project's settings, and your own. Permission rules from all of them
+    are combined."""
     from shoal.app.settings.settings import load_settings
     from shoal.app.settings.settings_listing import (
+        EffectiveSettingRow,
         list_escalation_trust_rows,
         list_setting_rows,
         list_user_setting_rows,
@@ -63,7 +64,7 @@ def show_settings(*, user_only: bool, origin: bool, settings: str | None, as_jso
     width = max((len(row.key) for row in (*rows, *untrusted)), default=0)
     for row in (*rows, *untrusted):
         line = f"{row.key:<{width}}  {strip_terminal_codes(_format_value(row.value))}"
-        if row in untrusted:
+        if not isinstance(row, EffectiveSettingRow):
             line = f"{line}  (ignored: not trusted)"
         elif not row.is_used:
             line = f"{line}  (not used)"
