@@ -55,7 +55,6 @@ WRONG_OPTIONS: list[tuple[str, Any, str]] = [
     ("output_schema", {"type": "strnig"}, "output_schema.type: unknown value 'strnig'. Did you mean string"),
     ("settings", "", "settings is empty"),
     ("settings", {}, r"settings=\{\} sets nothing. Leave it out, or pass setting_sources=\[\]"),
-    ("settings", "{}", r"settings=\{\} sets nothing. Leave it out, or pass setting_sources=\[\]"),
     ("model", "", "model is empty. Name a model, or leave it out"),
     ("fallback_model", " ", "fallback_model is empty. Name a model, or leave it out"),
     ("system_prompt", "\ud800", r"system_prompt contains a character that UTF-8 cannot encode: '\\ud800'"),

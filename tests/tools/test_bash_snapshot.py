@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-import tempfile
 import time
 from pathlib import Path
 
@@ -57,13 +56,10 @@ async def test_commands_have_the_functions_aliases_options_and_path_of_the_users
 
 
 @pytest.mark.spec("USR-12", "HOM-06")
-async def test_snapshots_of_killed_processes_are_removed_and_those_in_use_stay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_snapshots_of_killed_processes_are_removed_and_those_in_use_stay(tmp_path: Path) -> None:
     places = tmp_path / "tmp"
     places.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(places))
-    async with open_workbench(tmp_path) as workbench:
+    async with open_workbench(tmp_path, TMPDIR=str(places)) as workbench:
         await workbench.run_bash("true")
         (snapshot,) = (workbench.home / "shell-snapshots").iterdir()
         (place,) = places.iterdir()
@@ -73,7 +69,7 @@ async def test_snapshots_of_killed_processes_are_removed_and_those_in_use_stay(
     for directory in (place, places / "shoal-0123abcd"):
         directory.mkdir()
     (tmp_path / "project").rmdir()
-    async with open_workbench(tmp_path) as workbench:
+    async with open_workbench(tmp_path, TMPDIR=str(places)) as workbench:
         assert list((workbench.home / "shell-snapshots").iterdir()) == [other]
         assert [each.name for each in places.iterdir()] == ["shoal-0123abcd"]
 

@@ -163,14 +163,14 @@ def list_claude_items(environ: Mapping[str, str], cwd: Path, *, given: str | Non
         items = sorted([*refused, *unread], key=lambda item: (item.file, item.item != "file"))
         return ClaudeItemList(items=items)
     plugins = load_plugins(settings, cwd)
-    styles = plugins.list_style_dirs()
-    is_hidden = create_permission_engine(settings, cwd).build_unreadable_file_filter("Read", str(cwd))
+    engine = create_permission_engine(settings, cwd, refuses_unknown_tools=False)
+    is_hidden = engine.build_unreadable_file_filter("Read", str(cwd))
     instructions = _load_instructions(settings, cwd, is_hidden)
     items = [
         *(
             item
             for document in settings.documents
-            for item in _list_document_items(settings, document, cwd, styles)
+            for item in _list_document_items(settings, document, cwd, plugins.list_style_dirs())
         ),
         *_list_mcp_server_items(settings, cwd, plugins),
         *_list_left_out_items(settings, cwd),
@@ -178,7 +178,7 @@ def list_claude_items(environ: Mapping[str, str], cwd: Path, *, given: str | Non
         *_list_plugin_items(settings, plugins),
         *_list_instruction_items(settings, instructions),
         *_list_nested_instruction_items(settings, cwd, is_hidden, instructions),
-        *_list_output_style_items(settings, cwd, styles),
+        *_list_output_style_items(settings, cwd, plugins.list_style_dirs()),
         *_list_other_files(home, cwd),
     ]
     refusals = find_start_refusals(settings, cwd, plugins)

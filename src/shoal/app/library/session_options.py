@@ -271,8 +271,6 @@ def _refuse_wrong_json(text: str, fields: Mapping[str, Any]) -> None:
         settings, _ = decode_commented_json(text)
     except ValueError:  # reported with its line when the settings are loaded
         return
-    if settings == {}:
-        raise SettingsError(_NO_SETTINGS)
     agents = [agent for agent in _list_items(fields, "agents") if isinstance(agent, Agent)]
     given = [*_list_items(fields, "tools"), *(tool for agent in agents for tool in agent.extras.tools)]
     tools = {tool.schema.name for tool in given if hasattr(tool, "schema")}

@@ -42,12 +42,13 @@ class PermissionReport(Struct, frozen=True, kw_only=True):
 
 
 def create_permission_engine(
-    settings: Settings, cwd: Path, *, mode: PermissionMode | None = None
+    settings: Settings, cwd: Path, *, mode: PermissionMode | None = None, refuses_unknown_tools: bool = True
 ) -> PermissionEngine:
-    for rule in (*settings.permissions.rules.deny, *settings.permissions.rules.ask):
+    rules = settings.permissions.rules
+    for rule in (*rules.deny, *rules.ask) if refuses_unknown_tools else ():
         # A session would not start, so there is nothing to report.
         refuse_misspelled_rules(rule.source, (str(rule),), TOOL_NAMES)
-    workspace = LocalWorkspace(cwd, granted=settings.permissions.rules.directories, user=settings.user)
+    workspace = LocalWorkspace(cwd, granted=rules.directories, user=settings.user)
     return PermissionEngine(
         workspace,
         mode=mode or settings.permissions.entries.default_mode or "default",

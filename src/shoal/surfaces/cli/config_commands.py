@@ -33,9 +33,9 @@ global_option = click.option(
 @settings_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object with each value and its source.")
 def show_settings(*, user_only: bool, origin: bool, settings: str | None, as_json: bool) -> int:
-    """Print every setting with its value, and the keys in your files that Shoal does not use. Managed
-    settings take precedence, then --settings, the project's local settings, the project's settings, and
-    your own. Permission rules from all of them are combined."""
+    """Print every setting with its value, used or not. Managed settings take precedence, then --settings,
+    the project's local settings, the project's settings, and your own. Permission rules from all of them
+    are combined."""
     from shoal.app.settings.settings import load_settings
     from shoal.app.settings.settings_listing import (
         EffectiveSettingRow,
