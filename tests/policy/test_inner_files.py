@@ -25,7 +25,9 @@ TEXT_RUNNERS = (
     "ssh -o ProxyCommand='{}' h", "tmux new -d '{}'", "sqlite3 :memory: '.shell {}'", "ed -s <<< '!{}'",
     "vim -es +'r !{}' +q", "python3 -c 'import os;os.system(\"{}\")'", "perl -e 'system(\"{}\")'",
     "find . -maxdepth 0 -exec sh -c '{}' \\;", "strace taskset 1 su -c '{}'", "watch '{}'",
-    "parallel '{}' ::: a",
+    "parallel '{}' ::: a", "GIT_PAGER='{}' git -p log", "EDITOR='{}' git commit", "export PAGER='{}'; man ls",
+    "npm run env -- sh -c '{}'", "npm pkg set scripts.z='{}'; npm run z", "rsync -e '{}' a h:b",
+    "make -f - <<< $'a:\\n\\t{}'", "make --eval='$(info $(shell {}))'",
 )  # fmt: skip
 """Programs with the text of a command in one word."""
 
@@ -74,7 +76,9 @@ def test_no_runner_hides_a_forbidden_read(project: Path, runner: str, command: s
      "cmake -E copy evil.sh .git/hooks/pre-commit", "cmake -E touch .git/hooks/x",
      "cmake -E rename a .git/hooks/x", "strace touch .claude/settings.json",
      "cd .git && strace touch hooks/x",
-     "su -c 'cd .git; touch hooks/x'", "su -c 'echo ( > .git/hooks/x'"],
+     "su -c 'cd .git; touch hooks/x'", "su -c 'echo ( > .git/hooks/x'",
+     "cmake -E chdir .git touch hooks/x", "uv run --directory .git touch hooks/x", "tar cf.git/hooks/x a",
+     "echo 'touch .git/hooks/x' | at now"],
 )  # fmt: skip
 def test_protected_files_are_asked_with_any_rule(project: Path, command: str) -> None:
     assert decide_command(create_engine(project, "default", allow="Bash"), command) == "ask"
@@ -83,7 +87,8 @@ def test_protected_files_are_asked_with_any_rule(project: Path, command: str) ->
 
 def test_text_that_cannot_be_read_is_asked_under_a_rule_about_files(project: Path) -> None:
     engine = create_engine(project, "bypassPermissions", deny="Edit(.github/**)")
-    assert decide_command(engine, "su -c 'echo ( x'") == "ask"
+    for command in ("su -c 'echo ( x'", "echo 'touch x' | at now", "crontab <<< '* * * * * touch x'"):
+        assert decide_command(engine, command) == "ask"
 
 
 @pytest.mark.parametrize(

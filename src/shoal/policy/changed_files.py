@@ -106,7 +106,7 @@ _TREE_FORMATTERS: dict[str, tuple[frozenset[str], tuple[str, ...]]] = {
 """Words with which programs change the files of a directory tree that have these endings."""
 _SEDS = frozenset({"sed", "gsed"})
 _TARS = frozenset({"tar", "bsdtar", "gtar"})
-_TAR_FILE = re.compile(r"-[A-Za-z]*?f(.+)", re.DOTALL)
+_TAR_FILE = re.compile(r"-?[A-Za-z]*?f(.+)", re.DOTALL)
 """The archive in the same word as its flag, as in `-czfFILE`."""
 _UNPACKERS = {
     **dict.fromkeys(("tar", "bsdtar", "gtar"), re.compile(r"-{0,2}[A-Za-z]*x[A-Za-z]*|--ex.*|--get")),

@@ -21,7 +21,7 @@ from shoal.policy.shell.known_commands import (
 )
 from shoal.policy.shell.readonly_table import load_readonly_command_table
 from shoal.policy.shell.wrapper_commands import SHELLS, WRAPPERS
-from shoal.policy.unreadable_files import AWKS, CONTAINER_PROGRAMS, get_program_name, join_places
+from shoal.policy.unreadable_files import AWKS, CONTAINER_PROGRAMS, get_program_name, join_places, list_places
 
 _MAX_DEPTH = 5
 _MAX_TEXTS = 64
@@ -31,6 +31,12 @@ _REMOTE_RUNNERS = frozenset({"ssh", "mosh", "sshpass", "autossh", "kubectl", "oc
 _CODE_RUNNERS = frozenset({"gdb", "lldb", "expect", "osascript", "pwsh", "powershell.exe", "cmd.exe"})
 """Runners whose words may be code of another language."""
 _SEDS = frozenset({"sed", "gsed"})
+_MAKES = frozenset({"make", "gmake"})
+_MAKE_SHELL = re.compile(r"\$[({]shell ([^()]*)")
+_INPUT_RUNNERS = frozenset({"at", "batch", "crontab"})
+"""Programs that run what they read."""
+_PACKAGE_MANAGERS = (("npm",), ("pnpm",), ("yarn",))
+_SCRIPT_WORDS = frozenset({"env", "pkg"})
 _COPIERS = COPYING_COMMANDS | {"install", "rsync"}
 _OTHER_PROGRAMS = frozenset({"git", "tar", "dd", "rsync", "install", "scp", "truncate"})
 _SETTING = re.compile(r"[A-Za-z][\w.-]*=|--?[\w-]+=|ext::|(?:EXEC|SYSTEM|SHELL):|[!|&:+-]+", re.IGNORECASE)
@@ -64,8 +70,15 @@ class _InnerText(Struct, frozen=True):
 
 def list_inner_parts(part: SimpleShellCommand, home: str) -> tuple[SimpleShellCommand, ...]:
     """Return the commands that a command may run from its words, and those that they run."""
-    # Only a command with text that it may run has others inside.
-    return _list_inner_parts(part, home, _MAX_DEPTH) if part.code and not part.read_only else ()
+    # Only a command with text that it may run has others inside; one without words sets variables.
+    if (part.code and not (part.read_only and part.words)) or _runs_package_script(part):
+        return _list_inner_parts(part, home, _MAX_DEPTH)
+    return ()
+
+
+def _runs_package_script(part: SimpleShellCommand) -> bool:
+    """Return True for `npm run env`, which runs any command, and `npm pkg set`, which makes one for later."""
+    return part.words[:1] in _PACKAGE_MANAGERS and not _SCRIPT_WORDS.isdisjoint(part.words[1:])
 
 
 @lru_cache(maxsize=128)
@@ -76,6 +89,7 @@ def _list_inner_parts(part: SimpleShellCommand, home: str, depth: int) -> tuple[
     if depth == 0 or len(texts) > _MAX_TEXTS:
         return (_make_unknown_part(part, part.text),)
     found: list[SimpleShellCommand] = []
+    places = tuple(dict.fromkeys((*part.places, *list_places(part))))
     for inner in texts:
         analysis = analyze_shell_command(inner.text, home)
         if not (analysis.is_complete and analysis.are_paths_known):
@@ -85,11 +99,10 @@ def _list_inner_parts(part: SimpleShellCommand, home: str, depth: int) -> tuple[
         for each in analysis.parts:
             if not inner.is_command and not _begins_with_program(each.words or each.argv or ()):
                 continue
-            found.append(_move_to_places(each, part.places))
+            found.append(_move_to_places(each, places))
             if each.code and not each.read_only:
                 found += (
-                    _move_to_places(deeper, part.places)
-                    for deeper in _list_inner_parts(each, home, depth - 1)
+                    _move_to_places(deeper, places) for deeper in _list_inner_parts(each, home, depth - 1)
                 )
     return tuple(found)
 
@@ -136,15 +149,25 @@ def _is_known_program(name: str) -> bool:
 def _iter_inner_texts(part: SimpleShellCommand) -> Iterator[_InnerText]:
     words = part.words or part.argv or ()
     name = get_program_name(words) if words else ""
-    if not name or name in CONTAINER_PROGRAMS or name in _COPIERS:
+    if not words:
+        for code in filter(None, part.code):
+            yield from _iter_texts_in_word(code, is_command=False)
+    if not name or name in CONTAINER_PROGRAMS or (name in _COPIERS and part.argv is not None):
         return
+    if name in _INPUT_RUNNERS and None in part.code:
+        # The command comes from the input, and this text stands for one that cannot be read.
+        yield _InnerText("( " + " ".join(filter(None, part.code)), is_command=True)
     if name in INTERPRETERS or name.startswith("python"):
         yield from _iter_texts_in_code(name, part)
         if part.argv is not None:
             return
-    is_remote = name in _REMOTE_RUNNERS
-    if not is_remote and (name not in INTERPRETERS or name == "bun"):
+    if name not in _REMOTE_RUNNERS and name not in _COPIERS and (name not in INTERPRETERS or name == "bun"):
         yield from _iter_tails(name, part)
+    yield from _iter_texts_in_words(name, words)
+
+
+def _iter_texts_in_words(name: str, words: Sequence[str | None]) -> Iterator[_InnerText]:
+    is_remote = name in _REMOTE_RUNNERS
     runs_words = name in COMMAND_RUNNERS and name not in _CODE_RUNNERS and not is_remote
     is_code = False
     for index, word in enumerate(words[1:], 1):
@@ -188,7 +211,8 @@ def _iter_tails(name: str, part: SimpleShellCommand) -> Iterator[_InnerText]:
         if not _is_known_program(program[program.rfind("/") + 1 :]):
             continue
         rest = [_quote_word(words[at], is_glob=at in part.globs) for at in range(index + 1, len(words))]
-        yield _InnerText(" ".join((shlex.quote(program), *rest)), is_command=is_runner)
+        before = f"cd {shlex.quote(words[index - 1] or '')}; " if words[index - 2] == "chdir" else ""
+        yield _InnerText(before + " ".join((shlex.quote(program), *rest)), is_command=is_runner)
 
 
 def _quote_word(word: str | None, *, is_glob: bool) -> str:
@@ -211,5 +235,9 @@ def _iter_texts_in_code(name: str, part: SimpleShellCommand) -> Iterator[_InnerT
             text = match[1] or match[2] or match[3] or ""
             if _SHELL_SIGN.search(text):
                 yield _InnerText(text.replace('\\"', '"'), is_command=False)
+        if name in _MAKES:
+            lines = code.replace("\\n", "\n").replace("\\t", "\t").splitlines()
+            yield from (_InnerText(line.strip("\t '\"@+-"), is_command=False) for line in lines[:_MAX_TEXTS])
+            yield from (_InnerText(text, is_command=False) for text in _MAKE_SHELL.findall(code))
         if name not in AWKS:
             yield from (_InnerText(text, is_command=False) for text in _ESCAPE.findall(code))
