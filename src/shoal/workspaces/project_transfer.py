@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 
 from msgspec import Struct
@@ -32,6 +33,11 @@ class ProjectOrigin(Struct, frozen=True, kw_only=True):
     """Relative directory in which the lead works."""
     name: str = "checkout"
     """Name of the checkout on the other machine."""
+
+    @property
+    def bundle_ref(self) -> str:
+        """Ref of the commit in the bundle; a bundle for another checkout may be made at the same time."""
+        return f"{_KEPT_REFS}/cluster-{self.commit}-{sha256(self.name.encode()).hexdigest()[:16]}"
 
 
 def relocate_checkout_path(path: str, cwd: Path) -> str:
@@ -67,7 +73,7 @@ async def bundle_project(
     present = [name for name in known if await _has_commit(git, checkout, name)]
     if origin.commit in present:
         return b""
-    ref = f"{_KEPT_REFS}/cluster-{origin.commit}"
+    ref = origin.bundle_ref
     await git("update-ref", ref, origin.commit, at=checkout.git_directories)
     try:
         excluded = [f"^{name}" for name in present]
@@ -125,8 +131,8 @@ class MachineCheckout:
         """Create the checkout from the bundle. Raises `WorktreeError`."""
         kept = f"{_KEPT_REFS}/{self._origin.commit}"
         if bundle:
-            source = f"{_KEPT_REFS}/cluster-{self._origin.commit}"
-            await _fetch_bundle(self._git, self._repository, bundle, f"+{source}:{kept}")
+            refspec = f"+{self._origin.bundle_ref}:{kept}"
+            await _fetch_bundle(self._git, self._repository, bundle, refspec)
         shutil.rmtree(self.top, ignore_errors=True)
         self.top.mkdir(mode=0o700, parents=True)
         await self._git("init", "--quiet", str(self.top), at=self.top)
