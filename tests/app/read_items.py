@@ -21,7 +21,7 @@ from shoal.wire.agent_definition_codec import DEFINITION_FIELDS
 from shoal.wire.settings_codec import PerFileSettingsSchema, SettingsSchema
 
 _SOURCE = Path(shoal.__file__).parent
-_ENVIRONMENT = re.compile(r"environ|\benv$|^os$")
+_ENVIRONMENT = re.compile(r"environ|\benv$|^os$|\buser\.variables$")
 _VARIABLE_TABLE = re.compile(r"_?[A-Z_]*VARIABLES?")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*|container|traceparent")
 
