@@ -203,7 +203,7 @@ def list_damage_cases() -> list[object]:
     cases: list[object] = []
     for kind in list_stored_kinds():
         place = f"{kind.directory}/{kind.file}"
-        marks = [pytest.mark.exhaustive] if kind.shape == "entry" else []
+        marks = [pytest.mark.slow] if kind.shape == "entry" else []
         for damage in list_damages(kind):
             cases.append(pytest.param(kind, damage, "", id=f"{place}-{damage}", marks=marks))
             if kind.name == "inbox":
