@@ -226,7 +226,7 @@ class AgentRunner(Struct, kw_only=True):
         requested = self.schemas.requested
         if not deferred and not requested:
             self.schemas = SentToolSchemas(
-                sent=tuple(tool.schema for tool in self.tools.values()), loaded=loaded
+                sent=tuple([tool.schema for tool in self.tools.values()]), loaded=loaded
             )
             return
         kept = {schema.name: None for schema in requested if schema.name in self.tools}

@@ -20,6 +20,7 @@ from shoal.app.definitions.agent_files import (
 )
 from shoal.app.definitions.bundled_docs import find_bundled_docs_directory, find_bundled_docs_index
 from shoal.app.definitions.precedence_index import DefinitionPrecedenceIndex
+from shoal.app.settings.file_stamps import FileStamp, FileStampSet
 from shoal.app.settings.project_directories import exclude_directory, iter_project_directories
 from shoal.app.settings.settings import MANAGED_FILES
 from shoal.core.agents.agent_definitions import AgentDefinition, DefinitionProblem, DefinitionSource
@@ -45,12 +46,15 @@ class AgentCatalogSource(Protocol):
     def refresh(self) -> bool: ...
     @property
     def results(self) -> tuple[DefinitionResult, ...]: ...
+    @property
+    def stamps(self) -> Mapping[str, FileStamp]: ...
 
 
 class FixedAgentCatalogSource(Struct, frozen=True):
     """Definitions given with `--agents`, which do not change."""
 
     results: tuple[DefinitionResult, ...]
+    stamps: Mapping[str, FileStamp] = {}
 
     def refresh(self) -> bool:
         return False
@@ -62,6 +66,8 @@ class AgentCatalog:
     def __init__(self, sources: Sequence[AgentCatalogSource]) -> None:
         self._sources = tuple(sources)
         self._indexed: DefinitionPrecedenceIndex[AgentDefinition] | None = None
+        self._stamps: FileStampSet | None = None
+        """Stamps of all sources, which are checked at once."""
         self._program_definitions: dict[str, AgentDefinition] = {}
 
     def add_program_definition(self, definition: AgentDefinition) -> None:
@@ -143,7 +149,10 @@ class AgentCatalog:
         return (problem, *replaced)
 
     def _refresh_index(self) -> DefinitionPrecedenceIndex[AgentDefinition]:
+        if self._indexed is not None and self._stamps is not None and self._stamps.are_files_unchanged():
+            return self._indexed
         changed = [source.refresh() for source in self._sources]
+        self._stamps = self._merge_stamps()
         if self._indexed is None or any(changed):
             self._indexed = DefinitionPrecedenceIndex("agent")
             for source in self._sources:
@@ -151,6 +160,15 @@ class AgentCatalog:
                 problems = [each for each in source.results if isinstance(each, DefinitionProblem)]
                 self._indexed.add_source([(each.definition, each.warnings) for each in parsed], problems)
         return self._indexed
+
+    def _merge_stamps(self) -> FileStampSet | None:
+        """Return the stamps of all sources; None if two of them saw different versions of a file."""
+        merged: dict[str, FileStamp] = {}
+        for source in self._sources:
+            for path, stamp in source.stamps.items():
+                if merged.setdefault(path, stamp) != stamp:
+                    return None
+        return FileStampSet(merged)
 
 
 def load_agent_catalog(
