@@ -47,6 +47,15 @@ PROVEN_ELSEWHERE = {
     "foreign mcpServers": _PLUGIN_ONLY,
     "foreign allowedHttpHookUrls": _HTTP_LIMITS,
     "foreign httpHookAllowedEnvVars": _HTTP_LIMITS,
+    "settings disabledMcpServers": (
+        "mcp_client/test_lead_servers.py::test_a_server_that_settings_or_flags_forbid_is_not_started"
+    ),
+    "settings disableSkillShellExecution": (
+        "skills/test_skill_fields.py::test_commands_in_skills_do_not_run_if_a_file_disables_them"
+    ),
+    "settings skillOverrides": (
+        "skills/test_skill_fields.py::test_skill_overrides_of_any_file_decide_who_is_offered_a_skill"
+    ),
     # Amounts: one budget in the lead's process counts for all positions.
     "settings shoal.max_budget_usd": _SHARED_BUDGET,
     "settings shoal.max_total_tokens": _SHARED_BUDGET,
