@@ -134,11 +134,8 @@ async def _run_tool_rounds(agent: AgentRunner) -> LoopResult:
             continuations += 1
             await agent.add_message(user_message(format_notice("answer_cut")), meta=True)
             continue
-        elif reply.stop_reason == "pause_turn" and reply.message.content:
-            agent.state.repetition.add_paused_answer(reply.message)
-            await enforce_repetition_limits(agent)
-            if not agent.state.halt_reason:
-                continue
+        elif await _can_continue_paused_answer(agent, reply):
+            continue
 
         if agent.state.halt_reason:
             return LoopResult(
@@ -153,6 +150,14 @@ async def _run_tool_rounds(agent: AgentRunner) -> LoopResult:
                 reason="done", text="".join(parts), requests=requests, detail=_explain_stop_reason(reply)
             )
         continuations = 0
+
+
+async def _can_continue_paused_answer(agent: AgentRunner, reply: ModelReply) -> bool:
+    if reply.stop_reason != "pause_turn" or not reply.message.content:
+        return False
+    agent.state.repetition.add_paused_answer(reply.message)
+    await enforce_repetition_limits(agent)
+    return not agent.state.halt_reason
 
 
 async def _drain_inbox(
@@ -173,7 +178,7 @@ async def _drain_inbox(
 
 
 async def _call_model_again_if_empty(agent: AgentRunner) -> tuple[ModelReply, RequestId]:
-    """Send the same request once more if the reply says nothing: providers sometimes send nothing."""
+    """Send the same request once more if the reply is blank: providers sometimes send nothing."""
     reply, request = await _call_model_compact_on_overflow(agent)
     if reply.stop_reason not in ("end_turn", "tool_use") or not _is_blank(reply.message):
         return reply, request
