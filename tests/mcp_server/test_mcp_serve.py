@@ -292,6 +292,9 @@ async def test_wrong_arguments_owners_and_states_are_refused(tmp_path: Path) -> 
             assert "is waiting for 1" in refused or "waits for #1" in refused
         assert (await call("task_get", task=second))["status"] == "pending"
         assert (await call("task_update", task=first, owner="team-lead"))["owner"] == "team-lead"
+        for door in ("run_status", "run_result"):
+            for id_ in ("\0", "x" * 5_000, "../x"):
+                assert await call(door, id=id_) == f"There is no run {id_[:60]!r}."
         listed = await call("team_list")
         assert [team["name"] for team in listed["teams"]] == ["roof"]
 
