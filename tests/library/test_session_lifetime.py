@@ -1,4 +1,4 @@
-"""Sessions, turns, handles and teams outside their lifetime or their event loop: each use says what is wrong."""
+"""Sessions, turns, handles and teams outside their lifetime or event loop: each use is refused."""
 
 from __future__ import annotations
 
@@ -14,6 +14,12 @@ from shoal.testing import make_tool_call
 
 WORKER = shoal.Agent("worker", prompt="Work.")
 OTHER_LOOP = "belongs to another event loop"
+
+
+@shoal.workflow
+async def greet(flow: shoal.Workflow) -> str:
+    return await flow.agent(WORKER, "go")
+
 
 Call = Callable[[shoal.Session[Any]], Any]
 CALLS: dict[str, Call] = {
@@ -32,13 +38,8 @@ CALLS: dict[str, Call] = {
     "undo": lambda session: session.undo(),
     "next_turn": lambda session: session.next_turn(),
     "wait_for_mcp_servers": lambda session: session.wait_for_mcp_servers(),
-    "workflow": lambda session: greet.run(session),
+    "workflow": greet.run,
 }
-
-
-@shoal.workflow
-async def greet(flow: shoal.Workflow) -> str:
-    return await flow.agent(WORKER, "go")
 
 
 def open_session(cwd: Path, **options: Any) -> shoal.Session[None]:
@@ -48,22 +49,21 @@ def open_session(cwd: Path, **options: Any) -> shoal.Session[None]:
 async def call_in_other_loop(call: Callable[[], Any]) -> str:
     """Return the error of a call in the event loop of another thread."""
 
-    async def run_call() -> None:
-        async with asyncio.timeout(30):
-            returned = call()
-            if hasattr(returned, "__await__"):
-                await returned
-
     with pytest.raises(RuntimeError) as failure:
-        await asyncio.to_thread(lambda: asyncio.run(run_call()))
+        await asyncio.to_thread(lambda: asyncio.run(make_call(call)))
     return str(failure.value)
+
+
+async def make_call(call: Callable[[], Any]) -> None:
+    async with asyncio.timeout(30):
+        returned = call()
+        if hasattr(returned, "__await__"):
+            await returned
 
 
 async def expect_closed(call: Callable[[], Any]) -> None:
     with pytest.raises(RuntimeError, match="is closed"):
-        returned = call()
-        if hasattr(returned, "__await__"):
-            await returned
+        await make_call(call)
 
 
 @pytest.mark.spec("API-07")

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from shoal.app.agents.agent import Agent
 from shoal.app.agents.argument_checks import (
+    check_callback,
     check_count,
-    check_function,
     check_prompt,
     check_prompts,
     check_text,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from shoal.app.options import Options
     from shoal.app.session.typed_commands import SlashCommandInvocation
-    from shoal.core.agents.subagents import AgentMessageDeliveryReceipt
+    from shoal.core.agents.subagents import AgentMessageDeliveryReceipt, AgentStatusSnapshot
     from shoal.core.permissions.questions import Answer, Question
 
 ClassT = TypeVar("ClassT", bound=type)
@@ -233,7 +233,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
     def steer(self, message: str | Message) -> None:
         """Send a message to the working lead; it receives it at the next tool-round boundary."""
         self.require_open()
-        check_prompt("session.steer()", message)
+        check_prompt("session.steer()", message, is_required=True)
         super().steer(message)
 
     @check_keywords("session.subscribe()")
@@ -243,7 +243,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         The callback must not block. A callback that raises is removed, and the session continues.
         """
         self.require_open()
-        check_function("session.subscribe()", "callback", callback)
+        check_callback("session.subscribe()", "callback", callback)
         return super().subscribe(callback)
 
     async def set_model(self, name: str | None) -> None:
@@ -257,6 +257,13 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         if instructions != "":
             check_text("session.compact()", "instructions", instructions)
         await super().compact(instructions)
+
+    async def stop_agents(
+        self, reason: str = "it was stopped by the user"
+    ) -> tuple[AgentStatusSnapshot, ...]:
+        """Stop every agent except the lead; return those that were working."""
+        check_text("session.stop_agents()", "reason", reason)
+        return await super().stop_agents(reason)
 
     async def ask_side_question(self, question: str) -> str:
         """Return the lead's answer to a question that never enters its conversation, even while it works."""

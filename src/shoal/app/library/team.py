@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from shoal.app.agents.agent import Agent, restore_agent
-from shoal.app.agents.argument_checks import check_text
+from shoal.app.agents.argument_checks import check_prompt, check_text
 from shoal.app.config.session_config import resolve_environment
 from shoal.app.library.library_session import LibrarySession
 from shoal.app.library.session_options import SharedOptions, build_session_options
@@ -40,6 +40,7 @@ from shoal.core.names import LEAD_NAME, AgentName, TaskId, TeamName, parse_team_
 from shoal.core.teams.roster import format_agent_id
 from shoal.core.teams.tasks import Task, TaskDraft
 from shoal.core.teams.team_operations import TeammateStatusSnapshot
+from shoal.core.text.encodable_text import find_encoding_problem
 from shoal.core.text.name_suggestions import suggest_name
 from shoal.runs.agent_registry import LEAD_NAMES
 from shoal.runs.event_channel import EventChannel
@@ -115,6 +116,7 @@ class Team:
         Agents and options are those of the earlier process. Objects of the program, such as a model or
         Python tools, must be passed again. Raises `TeamNotFound`.
         """
+        check_text("shoal.Team.resume()", "name", name)
         return TeamResumption(name, members, lead, options)
 
     @classmethod
@@ -221,6 +223,8 @@ class Team:
         for name, value in (("subject", subject), ("description", description), ("accept", accept)):
             if not isinstance(value, str) and not (name == "accept" and value is None):
                 raise TypeError(f"{function}: {name}: expected a string, got {value!r:.80}.")
+            if value is not None and (problem := find_encoding_problem(value)):
+                raise ValueError(f"{function}: {name} {problem}")
         if not subject.strip():
             raise SettingsError(f"{function}: the subject is empty. Say what to do.")
         if accept is not None and not accept.strip():
@@ -288,6 +292,7 @@ class Team:
     def run(self, prompt: str) -> Turn[Any]:
         """Start a turn of the lead."""
         session = self._require_open()
+        check_prompt("team.run()", prompt, is_required=True)
         if self._lead is None:
             raise RuntimeError("The program leads this team. Pass lead=Agent(...) to have an agent lead it.")
         return session.run(prompt)
@@ -469,11 +474,12 @@ class Team:
         return self._session
 
     def _require_open(self) -> LibrarySession[Any]:
-        """Return the session. Raises `RuntimeError` unless the team is open and belongs to this event loop."""
+        """Return the session. Raises `RuntimeError` unless it is open and belongs to this event loop."""
         session = self._require_session()
         if session.is_closed:
             raise RuntimeError(
-                f"The team is closed. Create another one, or continue it with shoal.Team.resume({self.name!r})."
+                "The team is closed. Create another one, or continue it with "
+                f"shoal.Team.resume({self.name!r})."
             )
         session.require_open()
         return session
