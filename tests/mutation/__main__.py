@@ -50,7 +50,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the draw; printed")
     parser.add_argument("--line", metavar="FILE:LINE", help="try every mutant of this line")
     parser.add_argument(
-        "--seconds", type=float, default=60, help="of tests per mutant, as they take in the unchanged program"
+        "--seconds", type=float, default=40, help="of tests per mutant, as they take in the unchanged program"
     )
     parser.add_argument("--report", metavar="FILE", help="write the last results there, and exit")
     return parser.parse_args()
@@ -87,16 +87,18 @@ class MutationRun:
         """Return a small number for a quick test of few functions."""
         return self.records.get_seconds(test) * (20 + self.records.counts.get(test, 500))
 
-    def try_mutants(self, mutants: list[Mutant]) -> Iterator[AttemptResult]:
+    def try_mutants(self, mutants: list[Mutant]) -> Iterator[tuple[Mutant, AttemptResult]]:
         """Try mutants in forks of one process that collects their tests, or else in new interpreters."""
         attempts = [Attempt(mutant, self.choose_tests(mutant)) for mutant in mutants]
-        forked = self._iter_forked([attempt for attempt in attempts if attempt.tests])
-        for attempt in attempts:
-            if not attempt.tests:
-                yield AttemptResult("untested")
-                continue
-            result = next(forked)
-            yield self._try_in_new_interpreter(attempt) if result.outcome == "fresh" else result
+        tested = [attempt for attempt in attempts if attempt.tests]
+        yield from ((attempt.mutant, AttemptResult("untested")) for attempt in attempts if not attempt.tests)
+        rest = []
+        for attempt, result in zip(tested, self._iter_forked(tested), strict=True):
+            if result.outcome == "fresh":
+                rest.append(attempt)
+            else:
+                yield attempt.mutant, result
+        yield from ((attempt.mutant, self._try_in_new_interpreter(attempt)) for attempt in rest)
 
     def _iter_forked(self, attempts: list[Attempt]) -> Iterator[AttemptResult]:
         plan = self.copy.parent / "plan.json"
@@ -144,7 +146,7 @@ class MutationRun:
         started = time.monotonic()
         path.write_bytes(attempt.mutant.apply(original))
         # Bytecode files are found by time in seconds and size.
-        os.utime(path, (started, started))
+        os.utime(path, (attempt.mutant.start, attempt.mutant.start))
         process = self._start_pytest(["-x", *attempt.tests])
         try:
             code: int | None = process.wait(30 + 4 * sum(attempt.tests.values()))
@@ -212,7 +214,7 @@ def main() -> int:
         run = MutationRun(copy, CallRecords.load(), arguments.seconds)
         for room, mutants in draw_by_room(arguments):
             result = RoomResult(room.name, arguments.seed)
-            for mutant, verdict in zip(mutants, run.try_mutants(mutants), strict=True):
+            for mutant, verdict in run.try_mutants(mutants):
                 result.mutants[mutant.describe()] = verdict.outcome
                 took = f"{verdict.seconds:5.1f} s of {verdict.tests} tests"
                 print_line(f"{room.name} {verdict.outcome} {took}  {mutant.describe()}  {verdict.test}")
