@@ -105,7 +105,7 @@ class _ForkRunner:
         outcome, test = "untested", ""
         while tests := {test: seconds for test, seconds in tests.items() if test not in self._broken}:
             outcome, test = self._run_changed(path, changed, changes, tests)
-            if outcome != "killed":
+            if outcome not in {"killed", "timeout"}:
                 break
             alone = {test: tests[test]}
             if self._run_forked([], alone)[0] != "survived":
