@@ -25,8 +25,9 @@ def refuse_misspelled_rules(location: str, rules: Sequence[str], tools: Collecti
     """
     for text in rules:
         name = parse_permission_rule(text, location).tool
-        suggestion = suggest_tool(name, tools)
-        if names_no_tool(name, tools) and name not in FOREIGN_TOOL_NAMES and suggestion:
+        if not names_no_tool(name, tools) or name in FOREIGN_TOOL_NAMES:
+            continue
+        if suggestion := suggest_tool(name, tools):
             raise SettingsError(
                 f"{location}: the rule {text} names an unknown tool.{suggestion} Correct the rule."
             )
