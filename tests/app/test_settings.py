@@ -171,15 +171,17 @@ def test_the_model_in_the_environment_overrides_the_files(settings_files: Settin
     assert settings_files.load(ANTHROPIC_MODEL="a", SHOAL_MODEL="s").models.main == "s"
 
 
-def test_api_keys_come_from_the_environment_or_user_settings(settings_files: SettingsFiles):
-    settings_files.write(home={"env": {"ANTHROPIC_API_KEY": "from-home", "OPENAI_API_KEY": "o"}})
+@pytest.mark.spec("CMP-006")
+def test_api_keys_come_from_user_settings_or_the_environment(settings_files: SettingsFiles):
+    settings_files.write(home={"env": {"ANTHROPIC_BASE_URL": "http://gateway", "OPENAI_API_KEY": ""}})
     settings = settings_files.load(
-        ANTHROPIC_API_KEY="from-environment", OLLAMA_HOST="h:1", OPENAI_BASE_URL=""
+        ANTHROPIC_API_KEY="a", ANTHROPIC_BASE_URL="http://other", OPENAI_API_KEY="o", OPENAI_BASE_URL=""
     )
     access = settings.access
-    assert access.anthropic_api_key == "from-environment"
-    assert (access.openai_api_key, access.ollama_host, access.openai_base_url) == ("o", "h:1", None)
+    assert (access.anthropic_api_key, access.anthropic_base_url) == ("a", "http://gateway")
+    assert (access.openai_api_key, access.openai_base_url) == (None, None)
     assert settings.find_setting_origin("anthropic_api_key") == "$ANTHROPIC_API_KEY"
+    assert settings.find_setting_origin("anthropic_base_url") == f"{settings_files.files['home']}:3"
     assert settings.find_setting_origin("openai_api_key") == f"{settings_files.files['home']}:4"
 
 
@@ -331,12 +333,26 @@ def test_a_project_that_asks_to_skip_permissions_keeps_the_mode_of_its_other_fil
 
 def test_the_standard_environment_variables_set_a_proxy(settings_files: SettingsFiles):
     settings = settings_files.load(HTTPS_PROXY="http://proxy:3128", NO_PROXY="internal.example,.corp")
-    assert settings.find_proxy("https://api.anthropic.com") == "http://proxy:3128"
-    assert settings.find_proxy("http://api.anthropic.com") is None
-    assert settings.find_proxy("https://a.internal.example/v1") is None
-    assert settings.find_proxy("https://x.corp") is None
-    assert settings.find_proxy("http://127.0.0.1:11434") is None
-    assert settings_files.load(all_proxy="http://p").find_proxy("https://x.example") == "http://p"
+    find_proxy = settings.proxies.find_proxy
+    assert find_proxy("https://api.anthropic.com") == "http://proxy:3128"
+    assert find_proxy("http://api.anthropic.com") is None
+    assert find_proxy("https://a.internal.example/v1") is None
+    assert find_proxy("https://x.corp") is None
+    assert find_proxy("http://127.0.0.1:11434") is None
+    assert settings_files.load(all_proxy="http://p").proxies.find_proxy("https://x.example") == "http://p"
+
+
+@pytest.mark.spec("CMP-006")
+def test_a_proxy_in_your_own_settings_replaces_that_of_the_shell(settings_files: SettingsFiles):
+    settings_files.write(
+        home={"env": {"HTTPS_PROXY": "http://company:1", "ALL_PROXY": ""}},
+        project={"env": {"HTTPS_PROXY": "http://evil:1", "NO_PROXY": "*"}},
+    )
+    settings_files.trust()
+    proxies = settings_files.load(https_proxy="http://shell:1", all_proxy="http://shell:2").proxies
+    assert proxies.find_proxy("https://api.anthropic.com") == "http://company:1"
+    assert proxies.find_proxy("http://api.anthropic.com") is None
+    assert "company" not in repr(proxies)
 
 
 LIMITS = {
