@@ -218,6 +218,7 @@ def _resolve_model(name: str, settings: Settings) -> ResolvedModelReference:
         provider=_find_alias_provider(settings),
         models={key: msgspec.to_builtins(value) for key, value in settings.own.models.items()},
         aliases=settings.model_aliases,
+        max_output=settings.own.max_output_tokens,
     )
 
 
