@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from git_repository import run_git
+from shoal.app.doctor.claude_items import list_claude_items
 from shoal.app.settings.settings import Settings, load_settings
-from shoal.app.settings.settings_trust import save_project_trust_decision
+from shoal.app.settings.settings_trust import forget_project_trust, save_project_trust_decision
 from shoal.core.errors import SettingsError
 from shoal.wire.json_line_numbers import find_json_key_line
 from shoal.wire.settings_codec import ShoalSettings
@@ -83,6 +85,41 @@ def test_the_home_is_the_first_of_three_candidates(tmp_path):
         load_settings(cwd=tmp_path, environ=both, managed=()).find_setting_origin("home")
         == "$CLAUDE_CONFIG_DIR"
     )
+
+
+@pytest.mark.spec("CMP-003", "CMP-118")
+def test_a_subdirectory_uses_the_local_file_of_its_repository_and_reports_the_shared_file(
+    settings_files: SettingsFiles,
+):
+    settings_files.cwd.mkdir()
+    run_git(settings_files.cwd, "init", "--quiet")
+    settings_files.write(
+        local={"permissions": {"deny": ["Bash(rm:*)"], "allow": ["Bash(make:*)"]}, "language": "French"},
+        project={"permissions": {"deny": ["WebFetch"]}},
+    )
+    root, settings_files.cwd = settings_files.cwd, settings_files.cwd / "packages" / "web"
+    (settings_files.cwd / ".claude").mkdir(parents=True)
+    (settings_files.cwd / ".claude" / "settings.local.json").write_text('{"language": "Latin"}')
+    settings = settings_files.load()
+    assert [str(rule) for rule in settings.permissions.rules.deny] == ["Bash(rm:*)"]
+    assert settings.permissions.rules.allow == ()
+    assert settings.find_setting_origin("language").startswith(str(settings_files.cwd))
+    (unused,) = settings.findings.unused_items
+    assert str(unused) == (
+        f"{settings_files.files['project']}: file: it applies only if you start Shoal in {root}."
+    )
+    listed = list_claude_items({"SHOAL_HOME": str(settings_files.home)}, settings_files.cwd).items
+    assert [each.use for each in listed if each.item == "file"] == ["not used"]
+    # One answer counts in the whole repository.
+    settings_files.trust()
+    assert [str(rule) for rule in settings_files.load().permissions.rules.allow] == ["Bash(make:*)"]
+    settings_files.cwd = root
+    settings = settings_files.load()
+    assert [str(rule) for rule in settings.permissions.rules.allow] == ["Bash(make:*)"]
+    assert settings.findings.unused_items == ()
+    settings_files.cwd = root / "packages" / "web"
+    forget_project_trust(settings_files.home, settings_files.cwd)
+    assert settings_files.load().permissions.rules.allow == ()
 
 
 def test_the_process_environment_is_used_by_default(tmp_path, monkeypatch):

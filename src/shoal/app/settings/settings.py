@@ -31,6 +31,7 @@ from shoal.app.settings.mcp_files import (
     read_managed_mcp_files,
     read_project_mcp_files,
 )
+from shoal.app.settings.project_directories import exclude_directory, iter_project_directories
 from shoal.app.settings.provider_credentials import (
     ACCESS_VARIABLES,
     PROVIDER_KEYS,
@@ -421,6 +422,7 @@ def load_settings(
                 *find_skipped_rules(documents),
                 *find_unused_keys(documents),
                 *_find_unused_plans_directory(documents, merged.plans_directory, home, cwd),
+                *(_find_unused_parent_files(home, cwd) if sources is None or "project" in sources else ()),
             ),
         ),
     )
@@ -633,11 +635,23 @@ def list_settings_files(
         files.append((path, "managed"))
     if given is not None and not given.lstrip().startswith("{"):
         files.append((cwd / given, "command line"))
-    project = cwd / ".claude"
-    if project.resolve() != home.resolve():
-        files.append((project / "settings.local.json", "local"))
-        files.append((project / "settings.json", "project"))
+    # Claude Code reads the local file of the repository in its subdirectories too, but not the shared one.
+    directories = [*_iter_project_settings_directories(home, cwd)]
+    files += ((each / "settings.local.json", "local") for each in directories)
+    files += ((each / "settings.json", "project") for each in directories if each.parent == cwd)
     return (*files, (home / "settings.json", "user"))
+
+
+def _iter_project_settings_directories(home: Path, cwd: Path) -> Iterator[Path]:
+    return exclude_directory(home, (each / ".claude" for each in iter_project_directories(cwd)))
+
+
+def _find_unused_parent_files(home: Path, cwd: Path) -> Iterator[UnusedItem]:
+    for directory in _iter_project_settings_directories(home, cwd):
+        path = directory / "settings.json"
+        if directory.parent != cwd and path.is_file():
+            reason = f"it applies only if you start Shoal in {directory.parent}"
+            yield UnusedItem(location=str(path), name="file", reason=reason)
 
 
 def _list_managed_parts(path: Path) -> list[Path]:
