@@ -408,7 +408,7 @@ def _list_left_out_items(settings: Settings, cwd: Path) -> Iterator[ClaudeItem]:
     for problem in read_claude_json(settings.home, cwd).problems:
         yield ClaudeItem(file=str(path), item="file", use="not used", advice=problem)
     for item in settings.findings.unused_items:
-        if path is not None and item.location == str(path):
+        if item.name == "file" or (path is not None and item.location == str(path)):
             yield ClaudeItem(file=item.location, item=item.name, use="not used", advice=item.reason)
     for key in () if path is None else list_top_keys(path):
         if key in _GLOBAL_PREFERENCES:

@@ -58,7 +58,7 @@ CLAUDE_KEYS = (
     ClaudeKey("enableAllProjectMcpServers", "used", "only in your own files"),
     ClaudeKey("enabledMcpjsonServers", "used", "only in your own files"),
     ClaudeKey("enabledPlugins", "used", "applies to installed plug-ins"),
-    ClaudeKey("env", "used", "provider keys apply only in your own files"),
+    ClaudeKey("env", "used", "provider and proxy variables apply only in your own files"),
     ClaudeKey("extraKnownMarketplaces", "not used", "list plug-in directories in shoal.plugins"),
     ClaudeKey("fallbackModel", "used", "a model that cannot be used is left out"),
     ClaudeKey("fileSuggestion", "not used", "Shoal completes file names itself"),
