@@ -166,14 +166,18 @@ class LineWriter:
         self._waiting: deque[_WaitingLine] = deque()
         self._is_writing = False
 
-    async def append(self, line: NewLine) -> int:
-        """Store a line and return its place."""
-        place: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_WaitingLine(line, place))
+    async def append(self, *lines: NewLine) -> int:
+        """Store lines in their order, and return the place of the last one."""
+        loop = asyncio.get_running_loop()
+        places = [loop.create_future() for _ in lines]
+        self._waiting.extend(map(_WaitingLine, lines, places))
         if not self._is_writing:
             self._is_writing = True
             self._worker.start_task(self._write_waiting())
-        return await place
+        if len(places) > 1:
+            await asyncio.gather(*places)
+        place: int = await places[-1]
+        return place
 
     async def _write_waiting(self) -> None:
         batch: list[_WaitingLine] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -289,14 +289,21 @@ class PostgresJournal:
         self._position: int | None = None
 
     def append(self, event: JournaledEvent) -> None:
-        line = EventLine(
-            self._store.session,
-            self._secrets.redact_bytes(encode_journal_line(event, self._clock.now())),
-            int.from_bytes(os.urandom(8), signed=True),
-            self._store.directory,
-        )
-        position = self._store.client.run(lambda worker: worker.lines.append(line))
-        self._position = position + len(line.line)
+        self.append_all((event,))
+
+    def append_all(self, events: Sequence[JournaledEvent]) -> None:
+        lines = [
+            EventLine(
+                self._store.session,
+                self._secrets.redact_bytes(encode_journal_line(event, self._clock.now())),
+                int.from_bytes(os.urandom(8), signed=True),
+                self._store.directory,
+            )
+            for event in events
+        ]
+        if lines:
+            position = self._store.client.run(lambda worker: worker.lines.append(*lines))
+            self._position = position + len(lines[-1].line)
 
     def read_records(self, offset: int = 0) -> Iterator[JournalRecord]:
         while rows := self._read_lines(offset):
