@@ -46,6 +46,11 @@ class Mutant(Struct, frozen=True):
         before, after = (" ".join(text.split())[:70] for text in (self.before, self.after))
         return f"{self.module}:{self.line}: {before} -> {after}"
 
+    @property
+    def key(self) -> str:
+        """Name of the change that stays the same when other lines of the module change."""
+        return f"{self.module} {self.function}: {' '.join(self.before.split())} -> {self.after}"
+
     def apply(self, source: bytes) -> bytes:
         return source[: self.start] + self.after.encode() + source[self.end :]
 
