@@ -114,11 +114,15 @@ def test_the_report_lists_survivors_with_their_reasons(
     monkeypatch.setattr(results, "RESULTS", tmp_path / "results.json")
     monkeypatch.setattr(results, "REASONS", tmp_path / "reasons.toml")
     (tmp_path / "reasons.toml").write_text('"a.py f: 1 -> 2" = "Only a default."\n')
-    outcomes = {"a.py f: 1 -> 2": "survived", "a.py g: x -> y": "untested", "a.py h: x -> y": "timeout"}
+    outcomes = {
+        "a.py:5:3 f: 1 -> 2": "survived",
+        "a.py:9:1 g: x -> y": "untested",
+        "a.py:10:1 h: x -> y": "timeout",
+    }
     results.save_result(RoomResult("leases", 7, outcomes))
     write_report(tmp_path / "page.md")
     text = (tmp_path / "page.md").read_text()
     assert "| leases | 7 | 1 of 3 | 33% |" in text
-    assert "- `a.py f: 1 -> 2`: Only a default." in text
-    assert "- `a.py g: x -> y`: no test notices it yet." in text
+    assert "- `a.py:5:3 f: 1 -> 2`: Only a default." in text
+    assert "- `a.py:9:1 g: x -> y`: no test notices it yet." in text
     assert "h: x -> y" not in text
