@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from shoal.core.budgets.agent_budgets import AgentBudget, BudgetReservation
 from shoal.core.budgets.budget import Budget
 from shoal.core.budgets.limits import AgentCountLimits, AgentSlot, BudgetLimits, BudgetMeter, BudgetRefusal
+from shoal.core.budgets.shared_budget import SharedBudget
 from shoal.core.budgets.usage import LongPromptPrice, ModelCard, TokenPrice, Usage, UsageAndCostTotals
 from shoal.core.errors import BudgetError
 from shoal.core.events import BudgetThresholdReached
@@ -325,6 +326,47 @@ def test_the_price_for_long_prompts_applies_above_its_size() -> None:
 )
 def test_a_count_without_a_prompt_or_an_answer_is_not_plausible(usage: Usage, is_plausible: bool) -> None:
     assert usage.is_count_of_reply is is_plausible
+
+
+def test_a_threshold_of_one_agent_names_the_agent() -> None:
+    warnings: list[BudgetThresholdReached] = []
+    budget = Budget(
+        BudgetLimits(), per_agent=BudgetLimits(max_requests=2, max_tokens=100_000), on_warning=warnings.append
+    )
+    spend(budget.get_or_create_agent_budget(make_agent_id(1), "x"))
+    (warning,) = warnings
+    assert (warning.agent, warning.limit, warning.percent) == (make_agent_id(1), "requests", 50)
+    assert (warning.spent, warning.of) == (1, 2)
+
+
+@pytest.mark.spec("USR-01")
+def test_requests_of_unknown_cost_of_an_earlier_process_count_for_every_limit() -> None:
+    warnings: list[BudgetThresholdReached] = []
+    limits = BudgetLimits(max_usd=1.0, max_tokens=10_000, max_requests=10)
+    budget = Budget(limits, on_warning=warnings.append)
+    for _ in range(6):
+        budget.restore_unsettled_request(make_agent_id(1), "x", 0.1, 1_000)
+    assert {meter.limit: meter.spent for meter in budget.meters} == {
+        "usd": pytest.approx(0.6),
+        "tokens": 6_000,
+        "requests": 6,
+    }
+    assert warnings == []  # they were told then
+    # An own limit that comes later counts them too.
+    account = budget.get_or_create_agent_budget(make_agent_id(1), "x", BudgetLimits(max_requests=7))
+    spend(account)
+    assert "7 requests" in expect_refusal(account).sentence
+
+
+def test_a_shared_budget_states_what_is_spent_of_each_limit() -> None:
+    shared = SharedBudget(usd=1.0, tokens=100_000, requests=10)
+    assert (shared.spent_usd, shared.spent_tokens, shared.spent_requests) == (0, 0, 0)
+    budget = Budget(BudgetLimits(), shared=shared)
+    for _ in range(2):
+        spend(budget.get_or_create_agent_budget(LEAD_ID, "lead"))
+    assert shared.spent_usd == pytest.approx(2 * COST)
+    assert (shared.spent_tokens, shared.spent_requests) == (2_200, 2)
+    assert SharedBudget(requests=1).spent_usd == 0
 
 
 def test_just_below_a_threshold_nothing_is_reported() -> None:

@@ -285,7 +285,9 @@ async def test_wrong_arguments_owners_and_states_are_refused(tmp_path: Path) -> 
             "The argument 'text' of message_send must not be empty."
         )
         assert await call("task_get") == "task_get needs the argument 'task'."
-        assert (await call("team_show", team=""))["name"] == "roof"
+        shown = await call("team_show", team="")
+        assert (shown["name"], shown["members_left_out"]) == ("roof", 0)
+        assert "reports by message" in await call("run_result", id="team-lead@roof")
         first = (await call("task_create", subject="first", description=None))["id"]
         second = (await call("task_create", subject="second", blocked_by=[int(first)]))["id"]
         assert "'nobody' is not a member" in await call("task_update", task=first, owner="nobody")

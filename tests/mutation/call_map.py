@@ -20,9 +20,9 @@ from tests.mutation.call_records import VARIABLE
 from tests.mutation.rooms import ROOT
 
 SOURCES = str(ROOT / "src" / "shoal") + os.sep
-KEPT = 40
+KEPT = 100
 """Tests kept per function: this many of the quickest and this many of the most specific."""
-KEPT_VARIATIONS = 3
+KEPT_VARIATIONS = 10
 """Variations of one test among these: they differ in their data, and often not in what they notice."""
 
 _entered: set[CodeType] = set()

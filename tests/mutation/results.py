@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from msgspec import Struct, field
 from tests.mutation.rooms import ROOMS, ROOT
 
 GOAL = 0.85
+_PLACE = re.compile(r":\d+:\d+")
 RESULTS = ROOT / ".mutation" / "results.json"
 REASONS = Path(__file__).with_name("reasons.toml")
 PAGE_HEAD = """# Mutation tests
@@ -69,7 +71,7 @@ def write_report(page: Path) -> None:
     for result in known:
         lines += ["", f"### {result.room.capitalize()}", ""]
         lines += [
-            f"- `{mutant.replace('`', ' ')}`: {reasons.get(mutant, 'no test notices it yet.')}"
+            f"- `{mutant.replace('`', ' ')}`: {reasons.get(_PLACE.sub('', mutant, count=1), 'no test notices it yet.')}"
             for mutant in result.list_survivors()
         ] or ["None."]
     page.write_text("\n".join(lines) + "\n", encoding="utf-8")

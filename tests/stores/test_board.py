@@ -203,6 +203,8 @@ async def test_a_change_that_does_not_get_its_lock_holds_no_other_lock(home: Pat
             await board.update("1", TaskUpdate(add_blocks=("2",)), by="a")
         await other.update("1", TaskUpdate(subject="y"), by="b")
         assert read_task_file(home, "1")["subject"] == "y"
+        locks = sorted(path.name for path in (home / "tasks" / "roof").glob("*.lock"))
+        assert locks == [".lock", "2.json.lock"]
 
 
 @pytest.mark.spec("HOM-04", "USR-29")

@@ -90,6 +90,7 @@ COMMAND = {"type": "command", "command": "x"}
         ({"Stop": [{"hooks": [COMMAND | {"args": "x"}]}]}, 9, "expected a list of strings"),
         ({"Stop": [{"hooks": [COMMAND | {"args": ["x", 1]}]}]}, 9, "expected a list of strings"),
         ({"Stop": [{"hooks": [COMMAND | {"args": ["a\0b"]}]}]}, 9, "expected a list of strings"),
+        ({"Stop": [{"hooks": [COMMAND | {"shell": ["sh"]}]}]}, 9, "expected bash or powershell"),
         ({"Stop": [{"hooks": [COMMAND | {"shell": "fish"}]}]}, 9, "expected bash or powershell, got 'fish'"),
         ({"Stop": [{"hooks": [COMMAND | {"asink": True}]}]}, 9, "it is ignored"),
         ({"Stop": [{"hooks": [COMMAND | {"async": "yes"}]}]}, 9, "expected true or false"),
