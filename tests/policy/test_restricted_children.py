@@ -95,6 +95,16 @@ def test_a_tool_entry_never_allows_more_and_also_restricts_grandchildren(tmp_pat
     assert decide_command(create_child(child, tmp_path, mode="default"), "make") == "deny"
 
 
+@pytest.mark.spec("DEF-05")
+@pytest.mark.parametrize("command", ["> README.md", "git status; > x", "git status && 2>> x"])
+def test_a_redirection_without_a_command_is_not_a_git_command(
+    bypass_engine: PermissionEngine, tmp_path: Path, command: str
+) -> None:
+    child = create_child(bypass_engine, tmp_path, "Bash(git:*)")
+    assert decide_command(child, command) == "deny"
+    assert decide_command(child, "x=1; git status") == "allow"
+
+
 def test_an_invalid_tool_entry_is_refused_when_the_child_is_created(
     bypass_engine: PermissionEngine, tmp_path: Path
 ) -> None:
