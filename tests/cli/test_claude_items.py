@@ -613,6 +613,17 @@ async def test_an_agent_that_a_rule_denies_is_not_listed_as_used_or_offered(
     assert {"one", "Plan"}.isdisjoint(offered)
 
 
+async def test_a_command_is_listed_as_used_with_the_remark_that_agents_cannot_run_it(
+    shoal: ShoalProgram, home: Path
+) -> None:
+    (home / "commands").mkdir()
+    (home / "commands/standup.md").write_text("Sum up.\n")
+    (home / "commands/mine.md").write_text("---\ndisable-model-invocation: true\n---\nSum up.\n")
+    ran = await shoal("doctor", "--claude")
+    assert "used        command standup  → only you can run it; for agents, move it to skills/" in ran.text
+    assert "used        command mine\n" in ran.text
+
+
 async def test_certificates_for_node_are_listed_as_not_used(shoal: ShoalProgram, home: Path) -> None:
     write_json(home / "settings.json", {"env": {"NODE_EXTRA_CA_CERTS": "/x.pem", "OTHER": "1"}})
     items = await list_items(shoal)

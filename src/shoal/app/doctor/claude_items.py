@@ -107,6 +107,7 @@ _GLOBAL_PREFERENCES = frozenset(
     | {key.name for key in CLAUDE_KEYS} - {"mcpServers"}
 )
 """Keys that `.claude.json` may contain, of which Shoal reads only MCP servers and trust."""
+_COMMAND_REMARK = "only you can run it; for agents, move it to skills/NAME/SKILL.md"
 _PLUGIN_ONLY_ADVICE = "a managed file sets strictPluginOnlyCustomization"
 _OAUTH_ADVICE = "`shoal mcp login` uses only clientId and callbackPort"
 _NESTED_ADVICE = "an agent gets it when it uses a file in that directory"
@@ -527,7 +528,9 @@ def _list_catalog_items(
                 agents.find(kind)
             except (UnknownAgentType, InvalidAgentDefinition):
                 reason = f"there is no agent {kind!r}, which it needs"
-        yield _make_definition_item(skill.source, f"{noun} {skill.name}", reason)
+        item = _make_definition_item(skill.source, f"{noun} {skill.name}", reason)
+        is_for_user_only = noun == "command" and skill.for_model and not reason
+        yield replace(item, advice=_COMMAND_REMARK) if is_for_user_only else item
         yield from _list_unused_skill_fields(noun, skill.source)
     for skill, _ in catalog.shadowed:
         yield _make_definition_item(
