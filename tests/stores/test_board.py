@@ -192,6 +192,21 @@ async def test_without_the_lock_no_task_is_written(home: Path):
         assert len(await board.list_tasks()) == 1
 
 
+@pytest.mark.spec("USR-15")
+async def test_a_change_that_does_not_get_its_lock_holds_no_other_lock(home: Path):
+    async with open_board(home, lock_timeout=0.2) as board, open_board(home, lock_timeout=5) as other:
+        await fill_board(board, 2)
+        (home / "tasks" / "roof" / "2.json.lock").mkdir()
+        with pytest.raises(LockUnavailable):
+            await board.update("2", TaskUpdate(subject="x"), by="a")
+        with pytest.raises(LockUnavailable):
+            await board.update("1", TaskUpdate(add_blocks=("2",)), by="a")
+        await other.update("1", TaskUpdate(subject="y"), by="b")
+        assert read_task_file(home, "1")["subject"] == "y"
+        locks = sorted(path.name for path in (home / "tasks" / "roof").glob("*.lock"))
+        assert locks == [".lock", "2.json.lock"]
+
+
 @pytest.mark.spec("HOM-04", "USR-29")
 @pytest.mark.parametrize("name", ["../up", "a/b", "", ".", "..", "a\0b", "-x", "x" * 65, "/etc", "a b", "ü"])
 def test_a_board_with_a_hostile_name_is_refused(home: Path, name: str):

@@ -38,6 +38,7 @@ from shoal.core.output_type import (
     describe_schema_error,
     uses_pydantic,
 )
+from shoal.core.text.encodable_text import find_encoding_problem
 from shoal.core.text.model_texts import unwrap_lines
 from shoal.tools.tool_arguments import FunctionToolParameter, parse_tool_arguments_leniently
 from shoal.tools.tool_texts import load_tool_text
@@ -382,6 +383,7 @@ def tool(
             raise TypeError(f"@shoal.tool makes tools from functions, not from {given!r:.80}.")
         _refuse_unusable_function(given)
         _check_tool_options(given, name, deadline)
+        _check_tool_facts(description=description, reads_only=reads_only, concurrent=concurrent)
         return PythonTool(
             function,
             name=function.__name__ if name is None else name,
@@ -422,6 +424,19 @@ def _check_tool_options(function: Any, name: Any, deadline: Any) -> None:
         raise ValueError(
             f"@shoal.tool: deadline: expected a number of seconds greater than 0, or None, got {deadline!r}."
         )
+
+
+def _check_tool_facts(*, description: Any, **flags: Any) -> None:
+    """Raise `TypeError` or `ValueError`: a text that is true would let calls run without a question."""
+    for option, value in flags.items():
+        if not isinstance(value, bool):
+            raise TypeError(f"@shoal.tool: {option}: expected True or False, got {value!r:.80}.")
+    if description is None:
+        return
+    if not isinstance(description, str):
+        raise TypeError(f"@shoal.tool: description: expected a string, got {description!r:.80}.")
+    if problem := find_encoding_problem(description):
+        raise ValueError(f"@shoal.tool: description {problem}")
 
 
 class ToolDecorator(Protocol):

@@ -135,8 +135,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     own: ShoalSettings
     """Settings under `shoal`."""
     foreign: ForeignVariables = ForeignVariables()
-    proxies: ProxyVariables = ProxyVariables()
     """Variables and keys that Claude Code reads too."""
+    proxies: ProxyVariables = ProxyVariables()
     environ: Mapping[str, str]
     """Environment of this process at startup."""
     documents: tuple[SettingsDocument, ...]

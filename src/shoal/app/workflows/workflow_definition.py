@@ -76,7 +76,7 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
         In another workflow it is a step: when that workflow is resumed, this one continues too. Raises what
         the function raises, and `WorkflowError`.
         """
-        _check_session(session)
+        _check_session(f"{self.name}.run()", session)
         self._check_parameter_types()
         self._check_returned_type()
         names = self.list_parameter_names()
@@ -121,7 +121,7 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
         `rerun_from`, the step with that number and all later steps run again. Raises `WorkflowChanged` if the
         program now asks for other steps.
         """
-        _check_session(session)
+        _check_session(f"{self.name}.resume()", session)
         self._check_returned_type()
         workflows = session.workflows
         records = workflows.read_records()
@@ -278,9 +278,12 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
             return self.source, ""
 
 
-def _check_session(session: Any) -> None:
-    if not hasattr(session, "workflows"):  # one that is not open raises an error that says so
-        raise TypeError(f"workflow.run(): session: expected an open session, got {session!r:.80}.")
+def _check_session(function: str, session: Any) -> None:
+    # The session of a command has no such function: the command itself opens and closes it.
+    if (require_open := getattr(session, "require_open", None)) is not None:
+        require_open()
+    if not hasattr(session, "workflows"):
+        raise TypeError(f"{function}: session: expected an open session, got {session!r:.80}.")
 
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
