@@ -42,6 +42,9 @@ PROVEN_ELSEWHERE = {
         "test_with_managed_servers_only_the_list_of_every_file_must_permit_a_server"
     ),
     "foreign allowManagedPermissionRulesOnly": _MANAGED_RULES,
+    "foreign channelsEnabled": (
+        "app/test_managed_switches.py::test_channels_are_refused_if_a_managed_file_turns_them_off"
+    ),
     "foreign disableSideloadFlags": _SIDELOAD,
     "foreign strictPluginOnlyCustomization": _PLUGIN_ONLY,
     "foreign mcpServers": _PLUGIN_ONLY,

@@ -115,6 +115,15 @@ async def test_unusable_entries_of_comfort_cost_one_line_and_the_rest_counts(pro
     assert [note for note in notes if "not used" in note] == [f"9 items in your settings are {SUMMARY}"]
 
 
+@pytest.mark.spec("CMP-002")
+def test_an_allow_rule_for_a_misspelled_tool_is_reported_and_one_for_another_program_is_not(
+    project: Path,
+) -> None:
+    write_user_settings({"permissions": {"allow": ["bash(ls:*)", "Bash(ls:*)", "Monitor", "MyOwnTool"]}})
+    (item,) = load_settings(cwd=project).findings.unused_items
+    assert (item.name, item.reason) == ("permissions.allow 'bash(ls:*)'", "there is no tool bash; write Bash")
+
+
 @pytest.mark.spec("CMP-002", "CMP-014")
 async def test_values_of_the_wrong_kind_are_left_out_if_they_narrow_nothing(project: Path) -> None:
     hook = {"hooks": [{"type": "command", "command": "echo ran > hooked"}]}

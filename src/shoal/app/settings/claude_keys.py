@@ -43,6 +43,7 @@ CLAUDE_KEYS = (
     ClaudeKey("awsAuthRefresh", "not used", "Bedrock is not supported"),
     ClaudeKey("awsCredentialExport", "not used", "Bedrock is not supported"),
     ClaudeKey("blockedMarketplaces", "not used", "Shoal installs nothing from marketplaces"),
+    ClaudeKey("channelsEnabled", "used", "only in managed files; false turns channels off"),
     ClaudeKey("claudeMdExcludes", "used", "a project can exclude only its own files"),
     ClaudeKey("cleanupPeriodDays", "used", "0 removes sessions one hour after they end"),
     ClaudeKey("companyAnnouncements", "not used", "put information for agents in CLAUDE.md"),
