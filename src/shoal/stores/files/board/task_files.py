@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import re
 import time
 from collections.abc import Iterable
@@ -281,10 +282,12 @@ class TaskFiles:
             content = os.read(fd, _CHUNK)
             if len(content) == _CHUNK:
                 content += read_fd_from_offset(fd, _CHUNK)
+            if not content and not stat.S_ISREG(os.fstat(fd).st_mode):
+                self._report_ignored_entry(name, "a pipe")
+                return None
         except OSError as error:
-            if error.errno == errno.EISDIR:
-                self._report_ignored_entry(name, "a directory")
             if error.errno in (errno.EISDIR, errno.EAGAIN):
+                self._report_ignored_entry(name, "a directory" if error.errno == errno.EISDIR else "a pipe")
                 return None
             raise self._build_read_error(name, error) from error
         finally:
