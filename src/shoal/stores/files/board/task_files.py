@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 import re
+import stat
 import time
 from collections.abc import Iterable
 from pathlib import Path
