@@ -429,6 +429,11 @@ def test_only_async_functions_with_a_workflow_are_workflows() -> None:
             @shoal.workflow  # type: ignore[arg-type]
             async def edit(self, flow: shoal.Workflow) -> None: ...
 
+    with pytest.raises(TypeError, match=r"takes 'file' only by its position\. Remove the `/`"):
+
+        @shoal.workflow
+        async def positional(flow: shoal.Workflow, file: str, /) -> None: ...
+
     with pytest.raises(TypeError, match="takes any number of arguments as 'files'"):
 
         @shoal.workflow

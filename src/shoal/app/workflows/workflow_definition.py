@@ -66,6 +66,12 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
                 f"@shoal.workflow: {self.name} is a method. Make it a function whose first parameter is the "
                 "workflow: a resumed run has no object to call it on."
             )
+        for each in parameters[1:]:
+            if each.kind is inspect.Parameter.POSITIONAL_ONLY:
+                raise TypeError(
+                    f"@shoal.workflow: {self.name} takes {each.name!r} only by its position. Remove the `/`: "
+                    "Shoal stores arguments by name."
+                )
         unsupported = [each.name for each in parameters if each.kind in _VARIADIC]
         if unsupported:
             raise TypeError(
