@@ -468,6 +468,12 @@ def _parse_tool_parameters(function: Callable[..., Any]) -> list[FunctionToolPar
     found = []
     for parameter in inspect.signature(function).parameters.values():
         if parameter.name == _CONTEXT_PARAMETER:
+            if hints.get(parameter.name, Any) not in (Any, object, ToolContext, ToolContext | None):
+                raise TypeError(
+                    f"@shoal.tool: {function.__qualname__}: the parameter `{parameter}` would get the call's "
+                    "ToolContext, and the model could not pass it. Rename it, or annotate it with "
+                    "shoal.ToolContext."
+                )
             continue
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             kind = "positional-only " if parameter.kind is parameter.POSITIONAL_ONLY else ""
