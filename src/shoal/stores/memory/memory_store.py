@@ -6,7 +6,7 @@ import os
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Iterator, Sequence, Sized
 from itertools import groupby
 from pathlib import Path
 from shutil import rmtree
@@ -410,6 +410,10 @@ class MemoryJournal:
     def append(self, event: JournaledEvent) -> None:
         events = self._events
         events.append((events[-1][0] + 1 if events else 0, self._clock.now(), event))
+
+    def append_all(self, events: Sequence[JournaledEvent]) -> None:
+        for event in events:
+            self.append(event)
 
     def read_records(self, offset: int = 0) -> Iterator[JournalRecord]:
         for number, at, event in tuple(self._events):
