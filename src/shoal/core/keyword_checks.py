@@ -131,12 +131,6 @@ class CheckedStruct(Struct, metaclass=_CheckedStructMeta, frozen=True, kw_only=T
     """
 
 
-def refuse_unknown_keywords(function: str, given: Collection[str], known: Mapping[str, Any]) -> None:
-    """Raise `TypeError` with the nearest name for a keyword that does not exist."""
-    if problem := _describe_keywords(function, known, [], given, None):
-        raise TypeError(problem)
-
-
 def _describe_wrong_call(
     label: str,
     function: Callable[..., Any],

@@ -15,7 +15,6 @@ from shoal.core.teams.tasks import ATTEMPT_KEY, Task
 from shoal.wire.task_codec import ParsedTaskFile, encode_new_task, parse_task
 
 TASK_COLUMNS = "number, document, status, owner, attempt, dependents, open_blockers, version"
-DELETED = "deleted"
 
 
 class TaskRow(Struct, frozen=True, kw_only=True):
