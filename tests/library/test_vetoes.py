@@ -36,6 +36,24 @@ async def test_a_veto_in_the_form_of_another_event_blocks(tmp_path: Path, answer
     assert not (tmp_path / "written").exists()
 
 
+@pytest.mark.spec("API-07")
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"reason": "not on Fridays"},
+        {"decision": None, "reason": "not on Fridays"},
+        {"stopReason": "not on Fridays"},
+        {"continue": True, "stopReason": "not on Fridays"},
+        {"hookSpecificOutput": {"permissionDecisionReason": "not on Fridays"}},
+    ],
+)
+async def test_a_veto_with_a_reason_but_without_a_decision_blocks(tmp_path: Path, answer: Any) -> None:
+    hooks: Any = {"PreToolUse": [("Write", lambda _: answer)]}
+    model = write_by_model(tmp_path / "written")
+    await shoal.run("go", cwd=tmp_path, model=model, hooks=hooks, mode="acceptEdits")
+    assert not (tmp_path / "written").exists()
+
+
 CREATE = make_tool_call("TaskCreate", subject="Paint", description="the hull")
 
 

@@ -18,6 +18,7 @@ from shoal.policy.unreadable_files import (
     CONTAINER_PROGRAMS,
     WORKING_DIRECTORY,
     get_program_name,
+    has_unknown_code,
     iter_input_tokens,
     list_mounted_directories,
 )
@@ -89,6 +90,8 @@ _INPUT_FLAG_PROGRAMS = frozenset(
     """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 """Programs for which some of these flags mean something else."""
+_IN_PLACE_FLAG = re.compile(r"-[a-zA-Z0-9]*i(?:\..*|[a-z]*)")
+"""Flag with which perl and ruby change files."""
 _CHECK_FLAGS = {
     **dict.fromkeys(("black", "ruff"), frozenset({"--check", "--diff"})),
     "isort": frozenset({"--check", "--check-only", "-c", "--diff", "--df"}),
@@ -442,9 +445,16 @@ def has_unknown_target(part: SimpleShellCommand) -> bool:
     if name in AWKS and any(word is not None and _AWK_COMPUTED_OUTPUT.search(word) for word in words[1:]):
         return True
     if name in LANGUAGES or name.startswith("python"):
+        if has_unknown_code(words) or (None in words and _is_language_changer(name, words)):
+            return True
         texts = [word for word in (*words[1:], *part.code) if word is not None]
         return any(_COMPUTED_OUTPUT.search(text) or COMPUTED_COPY.search(text) for text in texts)
-    return None in words and (name in WRITING_COMMANDS or name in OPERAND_CHANGERS)
+    return None in words and (name in WRITING_COMMANDS or name in OPERAND_CHANGERS or name == "install")
+
+
+def _is_language_changer(name: str, words: Sequence[str | None]) -> bool:
+    """Return True for editors, and for languages that change the files they are given."""
+    return name in ("ed", "ex") or any(map(_IN_PLACE_FLAG.fullmatch, filter(None, words[1:])))
 
 
 def _is_git_change(name: str, words: tuple[str | None, ...]) -> bool:

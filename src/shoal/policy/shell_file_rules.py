@@ -195,7 +195,7 @@ class ShellFileRuleChecker:
     def _find_unchangeable_rule_below(
         self, directory: str, places: tuple[str, ...], unchangeable: UnreadableFileRules
     ) -> ToolPermissionRule | None:
-        """Return a rule about files below a directory, which may have wildcards."""
+        """Return a rule about files under a directory, which may have wildcards."""
         for path in join_places((directory,), places):
             try:
                 expanded = self._paths.expand_path_wildcards(path) if GLOB.search(path) else ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 from msgspec import Struct
 
@@ -106,6 +107,10 @@ _FLAG_LETTERS = re.compile(r"-[A-Za-z0-9]*")
 _DIRECTORY_FLAG = re.compile(r"-C(.*)|--(?:directory|chdir|cwd|dir|work-tree|prefix)(?:=(.*))?", re.DOTALL)
 """Flags that name a directory to which other words are relative."""
 _PATH_SEPARATOR = re.compile(r"[=@:,;]")
+_VIEWERS = frozenset({"less", "more", "most", "view", "vi", "vim", "nvim", "ed", "ex", "emacs"})
+_UNKNOWN_FILE_READERS = frozenset({"jq", "gojq", "man", "openssl", "pandoc", "nano", "bat", "gpg"})
+"""Programs that show the files that they are given."""
+_CODE_FLAG = re.compile(r"-[a-zA-Z0-9]*[ceEpr]|--(?:eval|print|execute)")
 _SEDS = frozenset({"sed", "gsed"})
 _COMPUTED_FILE = re.compile(
     r"\b(?:open|readFile|readFileSync|createReadStream|file_get_contents|readfile|Path|File\.read|File\.open|IO\.read)"
@@ -356,6 +361,8 @@ def reads_listed_files(part: SimpleShellCommand) -> bool:
         return any(word is not None and _NAMES_FROM_FILE.match(word) for word in words[1:])
     if name in COMPILERS:
         return any(word is not None and word.startswith("@") for word in words[1:])
+    if None in words and (name in _UNKNOWN_FILE_READERS or "blame" in words or "annotate" in words):
+        return True
     if name in CONTAINER_PROGRAMS and None in words and _UNKNOWN_MOUNT.search(part.text):
         return True
     if name not in _LIST_READERS:
@@ -367,12 +374,21 @@ def reads_listed_files(part: SimpleShellCommand) -> bool:
     return any(word is None or _LISTED_FILES.fullmatch(word) for word in words[1:])
 
 
+def has_unknown_code(words: Sequence[str | None]) -> bool:
+    """Return True if the code after a flag of an interpreter is known only at run time."""
+    return any(
+        word is None and flag is not None and _CODE_FLAG.fullmatch(flag) for flag, word in pairwise(words)
+    )
+
+
 def reads_computed_files(part: SimpleShellCommand) -> bool:
     """Return True if code in the words of an interpreter opens files whose names it computes."""
     words = part.words or part.argv or ("",)
     name = get_program_name(words)
     if not (name in INTERPRETERS or name.startswith("python")):
         return False
+    if None in words and (has_unknown_code(words) or name in _VIEWERS or "json.tool" in words[1:4]):
+        return True
     texts = [word for word in (*words[1:], *part.code) if word is not None]
     if name in _SEDS and None in part.code:
         return True

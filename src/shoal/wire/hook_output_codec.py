@@ -216,6 +216,7 @@ def parse_hook_output_json(event: HookEvent, raw: Any, *, strict: bool = False) 
             for key, events in _NARROWING_KEYS.items():
                 if specific_raw.get(key) is not None and event not in events:
                     raise _build_no_effect_error(key, event)
+        _refuse_reason_without_decision(raw)
         if raw.get("continue") is False and event in UNSTOPPABLE_EVENTS:
             raise _build_no_effect_error("continue", event)
     try:
@@ -245,6 +246,18 @@ def parse_hook_output_json(event: HookEvent, raw: Any, *, strict: bool = False) 
         initial_message=_get_start_text(event, specific.initial_user_message),
         session_title=_get_start_text(event, specific.session_title),
     )
+
+
+def _refuse_reason_without_decision(raw: Mapping[Any, Any]) -> None:
+    """Raise `InvalidHookOutputError` for a reason that belongs to no decision: one was probably meant."""
+    specific = raw.get("hookSpecificOutput")
+    keys = set(specific if isinstance(specific, Mapping) else ())
+    decides = raw.get("decision") is not None or raw.get("continue") is False
+    if decides or not keys.isdisjoint({"permissionDecision", "decision"}):
+        return
+    for key in ("reason", "stopReason", "permissionDecisionReason"):
+        if raw.get(key) or key in keys:
+            raise InvalidHookOutputError(f"its answer has {key!r}, but no decision")
 
 
 def _extract_permission_updates(

@@ -39,7 +39,11 @@ _KEY_SHAPES: Final = {
     mark: tail
     for marks, tail in (
         ((b"sk-",), rb"[A-Za-z0-9_\-]{20,}"),
-        ((b"sk_live_", b"rk_live_", b"glpat-"), rb"[A-Za-z0-9_\-]{16,}"),
+        (
+            (b"sk_live_", b"rk_live_", b"sk_test_", b"rk_test_", b"whsec_", b"glpat-", b"glrt-", b"gldt-"),
+            rb"[A-Za-z0-9_\-]{16,}",
+        ),
+        ((b"glsa_", b"shpat_", b"shpca_", b"shpss_", b"dop_v1_", b"xapp-"), rb"[A-Za-z0-9_\-]{16,}"),
         ((b"ghp_", b"gho_", b"ghs_", b"ghu_", b"npm_", b"hf_"), rb"[A-Za-z0-9]{30,}"),
         ((b"github_pat_",), rb"[A-Za-z0-9_]{30,}"),
         ((b"xoxb-", b"xoxp-", b"xoxa-", b"xoxs-", b"xoxe-"), rb"[A-Za-z0-9\-]{10,}"),
