@@ -318,7 +318,7 @@ class SettingsSchema(Struct, frozen=True, kw_only=True, rename="camel"):
     disable_skill_shell_execution: bool | None = None
     """`true` in any file: the commands in the text of skills and slash commands do not run."""
     skill_overrides: dict[str, Any] = {}
-    """Who can use a skill, by name: `on`, `name-only`, `user-invocable-only` or `off`."""
+    """Access to skills, by name: `on`, `name-only`, `user-invocable-only` or `off`."""
     agent: str | None = None
     """Agent whose prompt, tools and model the lead uses; the flag `--agent` overrides it."""
     language: str | None = None
