@@ -148,6 +148,8 @@ async def measure(members: int, tasks: int, machine_count: int, per_process: int
                     skip_permissions=True,
                 ) as session:
                     await run_turns(session, "create")
+                    # Members load the file when they start. The lead's calls would be most of their memory.
+                    script.write_text(json.dumps(build_script(0)))
                     await asyncio.to_thread(insert_tasks, address, root, _TEAM, tasks)
                     for statement in _AUDIT:
                         server.execute(statement, database="crowd")

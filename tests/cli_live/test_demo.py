@@ -90,6 +90,7 @@ def check_costs(text: str) -> None:
     assert abs(sum(float(row[2]) for row in parts) - float(whole[2])) < 0.001
 
 
+@pytest.mark.slow
 def test_the_agents_demo_in_a_pipe_prints_plain_text_and_leaves_no_files(
     cli_project: CliProject, tmp_path: Path
 ) -> None:

@@ -339,6 +339,15 @@ def test_a_threshold_of_one_agent_names_the_agent() -> None:
     assert (warning.spent, warning.of) == (1, 2)
 
 
+def test_a_limit_that_comes_late_counts_the_requests_of_earlier_processes() -> None:
+    budget = Budget(BudgetLimits())
+    spent = UsageAndCostTotals(usage=ASKED, usd=0.9, requests=3)
+    budget.restore_spending(make_agent_id(1), "x", "m", spent)
+    account = budget.get_or_create_agent_budget(make_agent_id(1), "x", BudgetLimits(max_requests=4))
+    spend(account)
+    assert "4 requests" in expect_refusal(account).sentence
+
+
 @pytest.mark.spec("USR-01")
 def test_requests_of_unknown_cost_of_an_earlier_process_count_for_every_limit() -> None:
     warnings: list[BudgetThresholdReached] = []
@@ -520,6 +529,30 @@ def test_an_agent_that_failed_to_start_does_not_count_as_started() -> None:
         budget.close_agent_slot(counted, was_started=False)
         budget.close_agent_slot(counted)
         assert (budget.running_agent_count, budget.started_agent_count) == (0, 0)
+
+
+def test_a_slot_that_is_closed_twice_frees_one_place() -> None:
+    budget = Budget(BudgetLimits(), AgentCountLimits(max_concurrent=2, max_total=2))
+    first, second = (budget.open_agent_slot("x", 1) for _ in range(2))
+    assert isinstance(first, AgentSlot)
+    assert isinstance(second, AgentSlot)
+    budget.close_agent_slot(first, was_started=False)
+    budget.close_agent_slot(first, was_started=False)
+    assert [isinstance(budget.open_agent_slot("x", 1), AgentSlot) for _ in range(2)] == [True, False]
+
+
+async def test_only_the_time_between_start_and_stop_counts_as_work() -> None:
+    clock = FakeClock()
+    budget = Budget(BudgetLimits(), per_agent=BudgetLimits(max_seconds=100), clock=clock)
+    account = budget.get_or_create_agent_budget(make_agent_id(1), "x")
+    account.stop_work_timer()  # was not started
+    for left in (100, 70, 40, 10):
+        await clock.advance(500)
+        assert account.start_work_timer() == left
+        await clock.advance(30)
+        account.stop_work_timer()
+        account.stop_work_timer()
+    assert account.start_work_timer() == 0
 
 
 def test_no_agent_is_started_on_a_spent_budget() -> None:

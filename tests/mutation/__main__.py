@@ -1,6 +1,6 @@
 """Faults put into the program one at a time: the tests must notice at least 85 % of them in each room.
 
-The first use records which tests call which functions (`--map`), which takes longer than `make test`.
+The first use records which tests call which functions, which takes longer than `make test`; `--map` adds to it.
 Exit 1 if a room is below the goal. To try the mutants of one line again: --line FILE:LINE
 """
 
@@ -27,6 +27,7 @@ from tests.mutation.results import GOAL, RoomResult, save_result, write_report
 from tests.mutation.rooms import ROOMS, ROOT, Room
 
 MIN_TESTS = 10
+QUICK_SECONDS = 0.2
 COPIED = ("src", "tests", "scripts", "bench", "docs", "examples", "web/dev", "pyproject.toml", "README.md")
 
 
@@ -77,13 +78,18 @@ class MutationRun:
         # Only some variations are recorded, and another one may be the one that notices.
         names = dict.fromkeys(test.partition("[")[0] for test in sorted(tests, key=self._rank))
         variations = {name: sorted(self._variations.get(name, ()), key=self._rank) for name in names}
+        turns = [test for each in zip_longest(*variations.values()) for test in each if test is not None]
         chosen: dict[str, float] = {}
-        for test in (test for each in zip_longest(*variations.values()) for test in each):
-            if test is None or len(chosen) >= MAX_TESTS:
-                continue
-            seconds = records.get_seconds(test)
-            if len(chosen) < MIN_TESTS or sum(chosen.values()) + seconds <= self.most_seconds:
-                chosen[test] = seconds
+        # The variations of a quick test must not give way to a few slow tests.
+        for is_quick in (True, False):
+            left = self.most_seconds
+            for test in turns:
+                seconds = records.get_seconds(test)
+                if (seconds < QUICK_SECONDS) is not is_quick or len(chosen) >= MAX_TESTS:
+                    continue
+                if len(chosen) < MIN_TESTS or seconds <= left:
+                    chosen[test] = seconds
+                    left -= seconds
         return dict(sorted(chosen.items(), key=lambda pair: pair[1]))
 
     def _rank(self, test: str) -> float:

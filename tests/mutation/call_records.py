@@ -15,7 +15,7 @@ from tests.mutation.rooms import ROOT
 VARIABLE = "MUTATION_CALL_MAP"
 """Directory for the recordings: one file per pytest process."""
 RECORDING = ROOT / ".mutation" / "calls.json"
-MAX_TESTS = 150
+MAX_TESTS = 600
 DEFAULT_SECONDS = 1.0
 
 

@@ -70,8 +70,12 @@ def write_report(page: Path) -> None:
     lines += ["", "## Survivors"]
     for result in known:
         lines += ["", f"### {result.room.capitalize()}", ""]
-        lines += [
-            f"- `{mutant.replace('`', ' ')}`: {reasons.get(_PLACE.sub('', mutant, count=1), 'no test notices it yet.')}"
-            for mutant in result.list_survivors()
-        ] or ["None."]
+        survivors = result.list_survivors()
+        lines += [f"- `{each.replace('`', ' ')}`: {_get_reason(reasons, each)}" for each in survivors] or [
+            "None."
+        ]
     page.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _get_reason(reasons: dict[str, str], mutant: str) -> str:
+    return reasons.get(_PLACE.sub("", mutant, count=1), "no test notices it yet.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -18,10 +19,12 @@ from shoal.core.clock import SystemClock
 from shoal.core.errors import SettingsError, StateFileError, TeamNotFound
 from shoal.core.events import NoteAdded
 from shoal.core.ids import LEAD_ID
+from shoal.core.names import LEAD_NAME
 from shoal.core.teams.mail import MailMessage
 from shoal.core.teams.tasks import TaskDraft, TaskUpdate
 from shoal.core.text.redaction import KEY_SHAPE_REDACTOR
-from shoal.stores.postgres.store_admin import find_store_problems
+from shoal.stores.postgres.schema import MIGRATIONS
+from shoal.stores.postgres.store_admin import find_store_problems, migrate_store
 from shoal.stores.store_choice import open_store
 from shoal.testing.contracts.board_contract import ANN, BOB, create_tasks
 from shoal.testing.contracts.roster_contract import ROOF, create_sample_team, make_new_member
@@ -356,6 +359,40 @@ async def test_tables_of_a_newer_version_are_refused_and_of_an_older_one_need_mi
         ),
     ):
         store.find_session(FIRST)
+
+
+async def test_a_team_of_the_first_version_keeps_its_members_and_gets_new_ones(own_server, home, helpers):
+    database = own_server.create_empty_database("first")
+    own_server.execute(
+        "CREATE SCHEMA shoal",
+        "CREATE TABLE shoal.schema_version (version int NOT NULL)",
+        "INSERT INTO shoal.schema_version VALUES (1)",
+        *(statement for statement in MIGRATIONS[0].split(";") if statement.strip()),
+        database="first",
+    )
+    ann = {"name": "ann", "agentId": "ann@roof", "isActive": True, "theirs": 1}
+    document = {"name": "roof", "leadSessionId": FIRST, "members": [{"name": LEAD_NAME}, ann]}
+    own_server.execute(
+        f"INSERT INTO shoal.teams VALUES ('roof', convert_to('{json.dumps(document)}', 'UTF8'), 1)",
+        database="first",
+    )
+    with (
+        helpers.opened_postgres_store(database, home) as store,
+        pytest.raises(SettingsError, match="shoal store migrate"),
+    ):
+        store.find_session(FIRST)
+    assert migrate_store(database) == (1, len(MIGRATIONS))
+    with helpers.opened_postgres_store(database, home) as store:
+        rosters = store.open_rosters(clock=SystemClock(), report=str)
+        bob = await rosters.add_member(ROOF, make_new_member("Ann"))
+        assert bob.name == "Ann-2"  # the name is taken in the document
+        await rosters.update_member(ROOF, "ann", model="other")
+        await rosters.set_active_members(ROOF, {"ann": False, bob.name: False})
+        members = (await rosters.read_team_roster(ROOF)).members
+        assert [(each.name, each.is_active) for each in members[1:]] == [("ann", False), ("Ann-2", False)]
+        assert members[1].model == "other"
+        assert await rosters.remove_member(ROOF, "ann")
+        assert [each.name for each in (await rosters.read_team_roster(ROOF)).members] == [LEAD_NAME, "Ann-2"]
 
 
 async def test_processes_that_start_on_an_empty_database_at_once_create_its_tables_once(

@@ -38,6 +38,7 @@ from shoal.core.output_type import (
     describe_schema_error,
     uses_pydantic,
 )
+from shoal.core.program_calls import contain_exits, contain_stop_iteration
 from shoal.core.text.encodable_text import find_encoding_problem
 from shoal.core.text.model_texts import unwrap_lines
 from shoal.tools.tool_arguments import FunctionToolParameter, parse_tool_arguments_leniently
@@ -281,7 +282,8 @@ class FunctionTool:
         if self._wants_context:
             keywords[_CONTEXT_PARAMETER] = context
         try:
-            result = await self._call(**keywords)
+            with contain_exits():
+                result = await self._call(**keywords)
         except StateFileError:
             raise  # the journal cannot be written, which is not the call's fault
         except ShoalError as refusal:
@@ -466,6 +468,12 @@ def _parse_tool_parameters(function: Callable[..., Any]) -> list[FunctionToolPar
     found = []
     for parameter in inspect.signature(function).parameters.values():
         if parameter.name == _CONTEXT_PARAMETER:
+            if hints.get(parameter.name, Any) not in (Any, object, ToolContext, ToolContext | None):
+                raise TypeError(
+                    f"@shoal.tool: {function.__qualname__}: the parameter `{parameter}` would get the call's "
+                    "ToolContext, and the model could not pass it. Rename it, or annotate it with "
+                    "shoal.ToolContext."
+                )
             continue
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             kind = "positional-only " if parameter.kind is parameter.POSITIONAL_ONLY else ""
@@ -520,8 +528,10 @@ def _make_awaitable(function: Callable[..., Any]) -> Callable[..., Awaitable[Any
     if inspect.iscoroutinefunction(function):
         return function
 
+    called = contain_stop_iteration(function)
+
     async def run_in_thread(**keywords: Any) -> Any:
-        return await asyncio.to_thread(function, **keywords)
+        return await asyncio.to_thread(called, **keywords)
 
     return run_in_thread
 

@@ -6,7 +6,17 @@ import inspect
 from collections.abc import Callable, Coroutine, Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    NoReturn,
+    ParamSpec,
+    TypeVar,
+    cast,
+    get_type_hints,
+)
 
 from shoal.app.workflows.json_values import convert_json_value, restore_json_value, to_json_value
 from shoal.app.workflows.step_log import StepLog, StepRecord, WorkflowRecord, WorkflowRecords
@@ -51,6 +61,17 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
                 f"@shoal.workflow: {self.name} needs the workflow as its first parameter: "
                 f"`async def {self.name}(flow: shoal.Workflow, ...)`."
             )
+        if parameters[0].name in ("self", "cls") and parameters[0].annotation is inspect.Parameter.empty:
+            raise TypeError(
+                f"@shoal.workflow: {self.name} is a method. Make it a function whose first parameter is the "
+                "workflow: a resumed run has no object to call it on."
+            )
+        for each in parameters[1:]:
+            if each.kind is inspect.Parameter.POSITIONAL_ONLY:
+                raise TypeError(
+                    f"@shoal.workflow: {self.name} takes {each.name!r} only by its position. Remove the `/`: "
+                    "Shoal stores arguments by name."
+                )
         unsupported = [each.name for each in parameters if each.kind in _VARIADIC]
         if unsupported:
             raise TypeError(
@@ -62,6 +83,11 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
 
     def __repr__(self) -> str:
         return f"<workflow {self.name}>"
+
+    if not TYPE_CHECKING:
+
+        def __call__(self, *_: Any, **__: Any) -> NoReturn:
+            raise TypeError(f"{self.name} is a workflow. Run it: `await {self.name}.run(session, ...)`.")
 
     @property
     def source(self) -> str:

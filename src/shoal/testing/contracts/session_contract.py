@@ -163,7 +163,7 @@ async def conversation_is_restored_from_its_transcript(open_store: StoreOpener[S
             restored = other.find_session(FIRST).restore_conversation(agent)
             assert [each.role for each in restored.messages] == ["user", "assistant"]
             assert (restored.last, restored.model, restored.cwd) == ("entry-2", "big", CWD)
-            assert (restored.usage.input_tokens, restored.delivered) == (100, {"i1"})
+            assert (restored.usage.input_tokens, restored.delivered) == (100, frozenset({"i1"}))
             assert restored.interrupted is not None  # the call has no result
             transcript.append(compaction)
             transcript.append(summary)
