@@ -53,11 +53,13 @@ PROVEN_ELSEWHERE = {
     "settings disabledMcpServers": (
         "mcp_client/test_lead_servers.py::test_a_server_that_settings_or_flags_forbid_is_not_started"
     ),
-    "settings disableSkillShellExecution": (
-        "skills/test_skill_fields.py::test_commands_in_skills_do_not_run_if_a_file_disables_them"
+    **dict.fromkeys(
+        ("settings disableSkillShellExecution", "foreign disableSkillShellExecution"),
+        "skills/test_skill_fields.py::test_commands_in_skills_do_not_run_if_a_file_disables_them",
     ),
-    "settings skillOverrides": (
-        "skills/test_skill_fields.py::test_skill_overrides_of_any_file_decide_who_is_offered_a_skill"
+    **dict.fromkeys(
+        ("settings skillOverrides", "foreign skillOverrides"),
+        "skills/test_skill_fields.py::test_skill_overrides_of_any_file_decide_who_is_offered_a_skill",
     ),
     # Amounts: one budget in the lead's process counts for all positions.
     "settings shoal.max_budget_usd": _SHARED_BUDGET,

@@ -315,10 +315,6 @@ class SettingsSchema(Struct, frozen=True, kw_only=True, rename="camel"):
     """Servers in a project's `.mcp.json` that are disabled."""
     disabled_mcp_servers: tuple[str, ...] = ()
     """MCP servers that are disabled, from any file."""
-    disable_skill_shell_execution: bool | None = None
-    """`true` in any file: the commands in the text of skills and slash commands do not run."""
-    skill_overrides: dict[str, Any] = {}
-    """Who can use a skill, by name: `on`, `name-only`, `user-invocable-only` or `off`."""
     agent: str | None = None
     """Agent whose prompt, tools and model the lead uses; the flag `--agent` overrides it."""
     language: str | None = None
@@ -373,6 +369,10 @@ class PerFileSettingsSchema(Struct, frozen=True, kw_only=True, rename="camel"):
     """`false` ignores notes about the project from earlier sessions."""
     auto_memory_directory: Any = None
     """Directory of the notes about the project, as an absolute path. Applies only in user files."""
+    disable_skill_shell_execution: Any = None
+    """`true` in any file: the commands in the text of skills and slash commands do not run."""
+    skill_overrides: Any = None
+    """Access to skills, by name: `on`, `name-only`, `user-invocable-only` or `off`."""
 
 
 SettingsSourceKind: TypeAlias = Literal[

@@ -210,3 +210,19 @@ def _is_named_server(entry: Mapping[str, Any], name: str, command: Sequence[str]
 def _refuse(document: SettingsDocument, keys: Sequence[str], problem: str) -> NoReturn:
     location = document.locate_key(keys)
     raise SettingsError(f"{location}: {'.'.join(keys)}: {problem}.", path=document.path)
+
+
+def check_skill_keys(documents: Sequence[SettingsDocument]) -> None:
+    """Raise `SettingsError` for a key that restricts skills and has a value of the wrong kind."""
+    for document in documents:
+        for key, kind, expected in _SKILL_KEYS:
+            value = document.raw.get(key)
+            if value is not None and not isinstance(value, kind):
+                message = f"{document.locate_key((key,))}: {key}: expected {expected}."
+                raise SettingsError(message, path=document.path)
+
+
+_SKILL_KEYS = (
+    ("disableSkillShellExecution", bool, "true or false"),
+    ("skillOverrides", dict, "an object with names of skills"),
+)

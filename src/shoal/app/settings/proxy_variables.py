@@ -12,9 +12,10 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class ProxyVariables(Struct, frozen=True):
-    """Values by name in lower case: `https_proxy`, `http_proxy`, `all_proxy`, `no_proxy`."""
+    """Proxies for requests, and the hosts for which there is none."""
 
     values: Mapping[str, str] = {}
+    """Values by name, in lower case."""
 
     def find_proxy(self, url: str) -> str | None:
         """Return the proxy for a URL."""

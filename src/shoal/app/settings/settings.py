@@ -16,6 +16,7 @@ from shoal.app.settings.claude_keys import THEMES, find_unused_keys, note_zero_c
 from shoal.app.settings.configured_rules import find_skipped_rules, load_permission_rules
 from shoal.app.settings.foreign_settings import (
     apply_sandbox_key,
+    check_skill_keys,
     find_bypass_ban,
     find_http_hook_limits,
     is_mcp_server_permitted,
@@ -338,6 +339,7 @@ def load_settings(
         _filter_documents_by_source((*documents_of_files, *claude_json.documents, *servers), sources)
     )
     check_managed_switches(all_documents)
+    check_skill_keys(all_documents)
     find_http_hook_limits(all_documents)  # report a mistake before a hook is there
     bypass_ban = find_bypass_ban(all_documents)
     is_mcp_server_permitted(all_documents, "", (), "")  # report a mistake before a server is there
