@@ -339,3 +339,15 @@ def test_typed_arguments_may_contain_equals_signs(
     definition: Any, text: str, arguments: dict[str, Any]
 ) -> None:
     assert parse_typed_arguments(definition, text) == arguments
+
+
+@pytest.mark.spec("WFL-05")
+async def test_a_typed_workflow_that_fails_fails_the_turn(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    (home / "workflows").mkdir(parents=True)
+    (home / "workflows" / "fail.py").write_text(
+        "import shoal\n\n@shoal.workflow\nasync def fail(flow: shoal.Workflow) -> None:\n    raise KeyError('x')\n"
+    )
+    with pytest.raises(shoal.RunFailed, match=r"\(error\): The workflow raised KeyError: 'x'") as failure:
+        await shoal.run("/fail", cwd=tmp_path, home=home, model=shoal.ScriptedModel([]))
+    assert not failure.value.result.ok
