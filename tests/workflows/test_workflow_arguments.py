@@ -346,8 +346,26 @@ async def test_a_typed_workflow_that_fails_fails_the_turn(tmp_path: Path) -> Non
     home = tmp_path / "home"
     (home / "workflows").mkdir(parents=True)
     (home / "workflows" / "fail.py").write_text(
-        "import shoal\n\n@shoal.workflow\nasync def fail(flow: shoal.Workflow) -> None:\n    raise KeyError('x')\n"
+        "import shoal\n\n@shoal.workflow\nasync def fail(flow: shoal.Workflow) -> None:\n"
+        "    raise KeyError('x')\n"
     )
-    with pytest.raises(shoal.RunFailed, match=r"\(error\): The workflow raised KeyError: 'x'") as failure:
-        await shoal.run("/fail", cwd=tmp_path, home=home, model=shoal.ScriptedModel([]))
-    assert not failure.value.result.ok
+    async with shoal.open(cwd=tmp_path, home=home, model=shoal.ScriptedModel([])) as session:
+        invocation = session.parse_slash_command("/fail")
+        with pytest.raises(shoal.RunFailed, match=r"\(error\): The workflow raised KeyError: 'x'"):
+            await session.run(invocation)
+
+
+@pytest.mark.spec("WFL-05")
+def test_a_typed_workflow_without_arguments_uses_its_defaults() -> None:
+    @shoal.workflow
+    async def greet(flow: shoal.Workflow) -> None: ...
+
+    @shoal.workflow
+    async def repeat(flow: shoal.Workflow, what: str = "hi", times: int = 2) -> None: ...
+
+    @shoal.workflow
+    async def say(flow: shoal.Workflow, what: str) -> None: ...
+
+    assert parse_typed_arguments(greet, "") == parse_typed_arguments(repeat, " ") == {}
+    with pytest.raises(WorkflowError, match="missing a required argument: 'what'"):
+        parse_typed_arguments(say, "")
