@@ -125,14 +125,15 @@ INTERNAL = {
         "undo_history wait_agents_idle wait_for_waking_item withdraw_queued_prompts workflows "
         "instructions is_assistant led_teams list_agent_definitions list_output_styles list_plugins "
         "list_slash_commands open_resumable_store output_style settings skills spending store "
-        "budget_limits budget_seconds_left expect_input expect_no_input find_agent_cost"
+        "budget_limits budget_seconds_left expect_input expect_no_input find_agent_cost require_open "
+        "require_own_loop"
     ),
     "Team": _words("find"),
     "TeamStore": _words(
         "aclose attempts close_team_stores notify_assigned post_assignment read_signing_key "
         "restore_journaled_tasks"
     ),
-    "Turn": _words("abandon is_abandoned on_abandoned on_error"),
+    "Turn": _words("abandon is_abandoned on_abandoned on_error require_own_loop"),
     "WorkflowDefinition": _words("list_parameter_names parse_arguments"),
 }
 """Public members that programs should not rely on."""

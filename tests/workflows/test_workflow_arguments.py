@@ -339,3 +339,33 @@ def test_typed_arguments_may_contain_equals_signs(
     definition: Any, text: str, arguments: dict[str, Any]
 ) -> None:
     assert parse_typed_arguments(definition, text) == arguments
+
+
+@pytest.mark.spec("WFL-05")
+async def test_a_typed_workflow_that_fails_fails_the_turn(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    (home / "workflows").mkdir(parents=True)
+    (home / "workflows" / "fail.py").write_text(
+        "import shoal\n\n@shoal.workflow\nasync def fail(flow: shoal.Workflow) -> None:\n"
+        "    raise KeyError('x')\n"
+    )
+    async with shoal.open(cwd=tmp_path, home=home, model=shoal.ScriptedModel([])) as session:
+        invocation = session.parse_slash_command("/fail")
+        with pytest.raises(shoal.RunFailed, match=r"\(error\): The workflow raised KeyError: 'x'"):
+            await session.run(invocation)
+
+
+@pytest.mark.spec("WFL-05")
+def test_a_typed_workflow_without_arguments_uses_its_defaults() -> None:
+    @shoal.workflow
+    async def greet(flow: shoal.Workflow) -> None: ...
+
+    @shoal.workflow
+    async def repeat(flow: shoal.Workflow, what: str = "hi", times: int = 2) -> None: ...
+
+    @shoal.workflow
+    async def say(flow: shoal.Workflow, what: str) -> None: ...
+
+    assert parse_typed_arguments(greet, "") == parse_typed_arguments(repeat, " ") == {}
+    with pytest.raises(WorkflowError, match="missing a required argument: 'what'"):
+        parse_typed_arguments(say, "")

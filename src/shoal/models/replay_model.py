@@ -146,8 +146,9 @@ class ReplayModel:
         placeholders: RecordingPlaceholderReplacer = NO_PLACEHOLDERS,
     ) -> None:
         """`path` is the file of the recording. Raises `SettingsError` if it cannot be read."""
-        if not isinstance(path, str | os.PathLike):
-            raise TypeError(f"shoal.ReplayModel(): path: expected a path, got {path!r:.80}.")
+        given: Any = path
+        if not isinstance(given, str | os.PathLike):
+            raise TypeError(f"shoal.ReplayModel(): path: expected a path, got {given!r:.80}.")
         self._path = Path(path)
         self._placeholders = placeholders
         self._exchanges = read_model_recording(self._path)

@@ -88,8 +88,8 @@ class ScriptedModel:
     ) -> None:
         if inspect.iscoroutinefunction(replies):
             raise TypeError(
-                "shoal.ScriptedModel(): expected a plain function, got an async one. Write `def`, or pass a "
-                "model of your own with an async generate_reply."
+                "shoal.ScriptedModel(): expected a plain function, got an async one. Write `def`, or pass "
+                "your own model with an async generate_reply."
             )
         self._choose_reply = replies if callable(replies) else _create_ordered_reply_chooser(replies, card)
         self._card = card

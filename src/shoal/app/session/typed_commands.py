@@ -237,7 +237,7 @@ async def _add_command_output(
     stdout = f"<local-command-stdout>{escape_control_tags(report)}</local-command-stdout>"
     text = f"{_format_slash_invocation(prompt)}\n{stdout}"
     await session.agent.receive_message(user_message(text), by="person")
-    return LoopResult(reason="done", text=report, detail="it failed" if failed else "")
+    return LoopResult(reason="error", detail=report) if failed else LoopResult(reason="done", text=report)
 
 
 async def _fetch_mcp_prompt_text(runtime: Runtime, name: str, arguments: str) -> str:

@@ -150,6 +150,8 @@ def parse_typed_arguments(definition: WorkflowDefinition[Any, Any], text: str) -
     Raises `WorkflowError`.
     """
     text = text.strip()
+    if not text:
+        return definition.parse_arguments({})
     if text.startswith("{"):
         return definition.parse_arguments(parse_json_object(text, f"The input of /{definition.name}"))
     names = definition.list_parameter_names()

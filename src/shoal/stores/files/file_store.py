@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shoal.core.clock import Clock
 from shoal.core.errors import SessionNotFound, StateFileError
@@ -33,8 +33,9 @@ class FileStore:
     @check_keywords("shoal.FileStore()")
     def __init__(self, home: Path | str, *, durable: bool = False, read_only: bool = False) -> None:
         """With `read_only`, teams are only read: nothing is created, repaired, released or renamed."""
-        if not isinstance(home, str | Path):
-            raise TypeError(f"shoal.FileStore(): home: expected a path, got {home!r:.80}.")
+        given: Any = home
+        if not isinstance(given, str | Path):
+            raise TypeError(f"shoal.FileStore(): home: expected a path, got {given!r:.80}.")
         text = str(home)
         if problem := find_encoding_problem(text, is_system_text=True) if text.strip() else "is empty.":
             raise ValueError(f"shoal.FileStore(): home {problem}")
