@@ -23,7 +23,7 @@ from hook_helpers import (
     make_settings,
 )
 from session_helpers import collect_events, list_lead_results
-from shoal.core.events import HookRan, NoteAdded, RunFinished
+from shoal.core.events import PREVIEW_LENGTH, HookRan, NoteAdded, RunFinished
 from shoal.models.scripted_model import ScriptedModel
 from shoal.policy.hooks.hook_process import MAX_OUTPUT
 from shoal.wire.hook_output_codec import MAX_TEXT_LENGTH
@@ -120,6 +120,14 @@ async def test_an_interrupted_turn_kills_the_hook_it_waits_for(project: Path, tm
         (*_, finished) = await collect_events(turn)
     assert isinstance(finished, RunFinished)
     assert finished.reason == "interrupted"
+
+
+async def test_the_note_about_a_failed_hook_quotes_the_start_of_a_long_reason(project: Path) -> None:
+    complain = f"echo start {'x' * 2_000} >&2; exit 1"
+    _, notes, _ = await run_one_call(project, {"PreToolUse": complain})
+    quoted = notes.partition("failed: ")[2].splitlines()[0]
+    assert "start x" in quoted
+    assert len(quoted) == 4 * PREVIEW_LENGTH
 
 
 async def test_large_hook_output_is_truncated_and_endless_output_is_stopped(project: Path) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from shoal.core.budgets.agent_budgets import AgentBudget, BudgetReservation
 from shoal.core.budgets.budget import Budget
 from shoal.core.budgets.limits import AgentCountLimits, AgentSlot, BudgetLimits, BudgetMeter, BudgetRefusal
+from shoal.core.budgets.shared_budget import SharedBudget
 from shoal.core.budgets.usage import LongPromptPrice, ModelCard, TokenPrice, Usage, UsageAndCostTotals
 from shoal.core.errors import BudgetError
 from shoal.core.events import BudgetThresholdReached
@@ -115,11 +116,11 @@ def test_a_reservation_does_not_assume_the_longest_possible_answer() -> None:
 def test_the_next_estimate_learns_from_answers_and_cached_prompts() -> None:
     account = Budget(BudgetLimits(max_usd=100.0)).get_or_create_agent_budget(LEAD_ID, "lead")
     first = reserve_or_fail(account, 100_000)
-    assert first.usd == pytest.approx(1.02, rel=1e-6)  # all of the prompt at its full price, 400 tokens out
+    assert first.usd == pytest.approx(1.02, rel=1e-8)  # all of the prompt at its full price, 400 tokens out
     cached = Usage(cache_read_input_tokens=100_000, output_tokens=2_000)
     account.settle(first, cached)
     second = reserve_or_fail(account, 100_000)
-    assert second.usd == pytest.approx(0.1 + 0.1, rel=1e-6)
+    assert second.usd == pytest.approx(0.1 + 0.1, rel=1e-8)
     assert second.tokens == 102_000
 
 
@@ -133,11 +134,11 @@ def test_a_long_prompt_is_reserved_at_its_own_price() -> None:
     account = Budget(BudgetLimits(max_usd=100.0)).get_or_create_agent_budget(LEAD_ID, "lead")
     held = account.reserve(card, 300_000)
     assert isinstance(held, BudgetReservation)
-    assert held.usd == pytest.approx(6.04, rel=1e-6)
+    assert held.usd == pytest.approx(6.04, rel=1e-8)
     account.settle(held, Usage(input_tokens=300_000, output_tokens=400))
     again = account.reserve(card, 300_000)
     assert isinstance(again, BudgetReservation)
-    assert again.usd == pytest.approx(6.04, rel=1e-6)
+    assert again.usd == pytest.approx(6.04, rel=1e-8)
 
 
 @pytest.mark.spec("USR-01")
@@ -282,6 +283,115 @@ def test_the_prompt_and_the_total_of_a_request_include_cached_tokens() -> None:
     assert (usage.prompt_tokens, usage.total_tokens) == (111, 1_111)
 
 
+@pytest.mark.parametrize(
+    ("price", "dollars"),
+    [
+        (TokenPrice(input=8, output=40), 8 + 40 + 10 + 8),
+        (TokenPrice(input=8, output=40, cache_write=9, cache_read=1), 8 + 40 + 9 + 1),
+    ],
+)
+def test_cached_tokens_without_a_price_of_their_own_cost_what_input_costs(
+    price: TokenPrice, dollars: float
+) -> None:
+    """Writing to the cache costs a quarter more."""
+    million = 1_000_000
+    usage = Usage(
+        input_tokens=million,
+        output_tokens=million,
+        cache_creation_input_tokens=million,
+        cache_read_input_tokens=million,
+    )
+    assert price.compute_cost(usage) == pytest.approx(dollars, rel=1e-9)
+
+
+def test_the_price_for_long_prompts_applies_above_its_size() -> None:
+    long = LongPromptPrice(tokens=1_000, price=TokenPrice(input=20, output=100))
+    price = TokenPrice(input=10, output=50, beyond=long)
+    assert price.compute_cost(Usage(input_tokens=1_000)) == pytest.approx(0.01)
+    assert price.compute_cost(Usage(input_tokens=1_001)) == pytest.approx(0.02002)
+
+
+@pytest.mark.parametrize(
+    ("usage", "is_plausible"),
+    [
+        (Usage(input_tokens=1, output_tokens=1), True),
+        (Usage(cache_creation_input_tokens=1, output_tokens=1), True),
+        (Usage(cache_read_input_tokens=1, output_tokens=1), True),
+        (Usage(input_tokens=1), False),
+        (Usage(output_tokens=1), False),
+        (Usage(input_tokens=-1, cache_read_input_tokens=5, output_tokens=1), False),
+        (Usage(input_tokens=5, cache_read_input_tokens=-1, output_tokens=1), False),
+        (Usage(input_tokens=5, cache_creation_input_tokens=-1, output_tokens=1), False),
+    ],
+)
+def test_a_count_without_a_prompt_or_an_answer_is_not_plausible(usage: Usage, is_plausible: bool) -> None:
+    assert usage.is_count_of_reply is is_plausible
+
+
+def test_a_threshold_of_one_agent_names_the_agent() -> None:
+    warnings: list[BudgetThresholdReached] = []
+    budget = Budget(
+        BudgetLimits(), per_agent=BudgetLimits(max_requests=2, max_tokens=100_000), on_warning=warnings.append
+    )
+    spend(budget.get_or_create_agent_budget(make_agent_id(1), "x"))
+    (warning,) = warnings
+    assert (warning.agent, warning.limit, warning.percent) == (make_agent_id(1), "requests", 50)
+    assert (warning.spent, warning.of) == (1, 2)
+
+
+def test_a_limit_that_comes_late_counts_the_requests_of_earlier_processes() -> None:
+    budget = Budget(BudgetLimits())
+    spent = UsageAndCostTotals(usage=ASKED, usd=0.9, requests=3)
+    budget.restore_spending(make_agent_id(1), "x", "m", spent)
+    account = budget.get_or_create_agent_budget(make_agent_id(1), "x", BudgetLimits(max_requests=4))
+    spend(account)
+    assert "4 requests" in expect_refusal(account).sentence
+
+
+@pytest.mark.spec("USR-01")
+def test_requests_of_unknown_cost_of_an_earlier_process_count_for_every_limit() -> None:
+    warnings: list[BudgetThresholdReached] = []
+    limits = BudgetLimits(max_usd=1.0, max_tokens=10_000, max_requests=10)
+    budget = Budget(limits, on_warning=warnings.append)
+    for _ in range(6):
+        budget.restore_unsettled_request(make_agent_id(1), "x", 0.1, 1_000)
+    assert {meter.limit: meter.spent for meter in budget.meters} == {
+        "usd": pytest.approx(0.6),
+        "tokens": 6_000,
+        "requests": 6,
+    }
+    assert warnings == []  # they were told then
+    # An own limit that comes later counts them too.
+    account = budget.get_or_create_agent_budget(make_agent_id(1), "x", BudgetLimits(max_requests=7))
+    spend(account)
+    assert "7 requests" in expect_refusal(account).sentence
+
+
+def test_a_shared_budget_states_what_is_spent_of_each_limit() -> None:
+    shared = SharedBudget(usd=1.0, tokens=100_000, requests=10)
+    assert (shared.spent_usd, shared.spent_tokens, shared.spent_requests) == (0, 0, 0)
+    budget = Budget(BudgetLimits(), shared=shared)
+    for _ in range(2):
+        spend(budget.get_or_create_agent_budget(LEAD_ID, "lead"))
+    assert shared.spent_usd == pytest.approx(2 * COST)
+    assert (shared.spent_tokens, shared.spent_requests) == (2_200, 2)
+    assert SharedBudget(requests=1).spent_usd == 0
+
+
+def test_just_below_a_threshold_nothing_is_reported() -> None:
+    warnings: list[BudgetThresholdReached] = []
+    budget = Budget(BudgetLimits(max_tokens=10_000), on_warning=warnings.append)
+    account = budget.get_or_create_agent_budget(LEAD_ID, "lead")
+    spend(account, Usage(input_tokens=4_899, output_tokens=100))
+    assert warnings == []
+    spend(account, Usage(output_tokens=1))
+    assert [(event.percent, event.spent) for event in warnings] == [(50, 5_000)]
+    spend(account, Usage(input_tokens=2_898, output_tokens=101))
+    assert len(warnings) == 1
+    spend(account, Usage(output_tokens=1))
+    assert [(event.percent, event.spent) for event in warnings[1:]] == [(80, 8_000)]
+
+
 def test_settling_returns_the_cost_of_the_request() -> None:
     account = Budget(BudgetLimits()).get_or_create_agent_budget(LEAD_ID, "lead")
     assert account.settle(reserve_or_fail(account), ASKED) == COST
@@ -381,6 +491,8 @@ def test_spending_of_earlier_processes_counts() -> None:
     budget.restore_started_agent_count(1)
     assert (budget.usd, budget.usage) == (pytest.approx(0.95), ASKED + ASKED)
     assert not budget.is_priced
+    assert budget.get_or_create_agent_budget(LEAD_ID, "lead").has_only_priced_requests
+    assert not budget.get_or_create_agent_budget(make_agent_id(1), "x").has_only_priced_requests
     assert warnings == []  # they were told then
     spend(budget.get_or_create_agent_budget(LEAD_ID, "lead"))
     assert [(event.limit, event.percent) for event in warnings] == [("requests", 100)]
@@ -417,6 +529,30 @@ def test_an_agent_that_failed_to_start_does_not_count_as_started() -> None:
         budget.close_agent_slot(counted, was_started=False)
         budget.close_agent_slot(counted)
         assert (budget.running_agent_count, budget.started_agent_count) == (0, 0)
+
+
+def test_a_slot_that_is_closed_twice_frees_one_place() -> None:
+    budget = Budget(BudgetLimits(), AgentCountLimits(max_concurrent=2, max_total=2))
+    first, second = (budget.open_agent_slot("x", 1) for _ in range(2))
+    assert isinstance(first, AgentSlot)
+    assert isinstance(second, AgentSlot)
+    budget.close_agent_slot(first, was_started=False)
+    budget.close_agent_slot(first, was_started=False)
+    assert [isinstance(budget.open_agent_slot("x", 1), AgentSlot) for _ in range(2)] == [True, False]
+
+
+async def test_only_the_time_between_start_and_stop_counts_as_work() -> None:
+    clock = FakeClock()
+    budget = Budget(BudgetLimits(), per_agent=BudgetLimits(max_seconds=100), clock=clock)
+    account = budget.get_or_create_agent_budget(make_agent_id(1), "x")
+    account.stop_work_timer()  # was not started
+    for left in (100, 70, 40, 10):
+        await clock.advance(500)
+        assert account.start_work_timer() == left
+        await clock.advance(30)
+        account.stop_work_timer()
+        account.stop_work_timer()
+    assert account.start_work_timer() == 0
 
 
 def test_no_agent_is_started_on_a_spent_budget() -> None:

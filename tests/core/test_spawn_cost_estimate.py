@@ -18,6 +18,13 @@ def test_twelve_agents_cost_twelve_times_one() -> None:
     assert (twelve.agents, twelve.tokens, twelve.measured) == (12, 12 * one.tokens, False)
 
 
+def test_an_agent_is_assumed_to_need_eight_requests_of_growing_prompts() -> None:
+    """Written: 5,000 tokens and 7 rounds of 1,500. Reread: these prompts. Answered: 400 tokens each."""
+    one = estimate_spawn_cost(1, 5_000, CACHED)
+    assert one.tokens == 15_500 + 3_200
+    assert one.usd == pytest.approx((15_500 * 3 + 66_500 * 0.3 + 3_200 * 15) / 1_000_000)
+
+
 def test_a_longer_prefix_or_no_cache_costs_more() -> None:
     base, longer, dearer = (
         estimate_spawn_cost(1, 5_000, CACHED),

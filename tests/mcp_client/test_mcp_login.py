@@ -121,3 +121,27 @@ async def test_a_rejected_key_is_reported_as_a_missing_login(tmp_path: Path) -> 
         async with open_session(tmp_path, script_agents(lead=["done"]), {"lock": server}) as session:
             await run_all_turns(session)
             assert map_statuses(session) == {"lock": "needs-auth"}
+
+
+@pytest.mark.spec("CMP-086")
+async def test_the_headers_that_a_helper_prints_are_sent(tmp_path: Path) -> None:
+    helper = """echo '{"Authorization": "Bearer issued-by-hand"}'"""
+    lead = [call_tool("mcp__lock__inside"), "done"]
+    async with serve_http(script="lock_server.py") as url, asyncio.timeout(90):
+        server = {"type": "http", "url": url, "headersHelper": helper}
+        async with open_session(tmp_path, script_agents(lead=lead), {"lock": server}) as session:
+            await run_all_turns(session)
+            assert map_statuses(session) == {"lock": "connected"}
+            assert list_result_texts(session) == ["let in, renewed 0"]
+
+
+@pytest.mark.parametrize("printed", ["Bearer x", '["Bearer x"]', '{"Authorization": 1}'])
+async def test_a_helper_that_prints_no_headers_keeps_its_server_from_connecting(
+    tmp_path: Path, printed: str
+) -> None:
+    server = {"type": "http", "url": "http://127.0.0.1:9/mcp", "headersHelper": f"echo '{printed}'"}
+    async with open_session(tmp_path, script_agents(lead=["done"]), {"lock": server}) as session:
+        await run_all_turns(session)
+        (status,) = session.runtime.servers.list_statuses()
+    assert status.status == "failed"
+    assert "headersHelper" in status.detail

@@ -1,6 +1,6 @@
 """Faults put into the program one at a time: the tests must notice at least 85 % of them in each room.
 
-The first use records which tests call which functions (`--map`), which takes longer than `make test`.
+The first use records which tests call which functions, which takes longer than `make test`; `--map` adds to it.
 Exit 1 if a room is below the goal. To try the mutants of one line again: --line FILE:LINE
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import shutil
 import signal
@@ -16,28 +15,20 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
 
-from msgspec import Struct
-from tests.mutation.call_map import VARIABLE
+import msgspec
+from tests.mutation.call_records import MAX_TESTS, RECORDING, CallRecords, record_calls
+from tests.mutation.fork_runner import PLAN_VARIABLE, Attempt, AttemptResult
 from tests.mutation.mutants import Mutant, draw_mutants
+from tests.mutation.results import GOAL, RoomResult, save_result, write_report
 from tests.mutation.rooms import ROOMS, ROOT, Room
 
-GOAL = 0.85
-RECORDINGS = ROOT / ".mutation"
-MAX_TESTS = 150
+MIN_TESTS = 10
+QUICK_SECONDS = 0.2
 COPIED = ("src", "tests", "scripts", "bench", "docs", "examples", "web/dev", "pyproject.toml", "README.md")
-
-
-class Verdict(Struct, frozen=True):
-    """What the tests said about one mutant."""
-
-    mutant: Mutant
-    outcome: str
-    """killed, survived, timeout or untested"""
-    test: str = ""
-    seconds: float = 0.0
 
 
 def print_line(line: str) -> None:
@@ -51,7 +42,7 @@ def parse_arguments() -> argparse.Namespace:
         "--map",
         nargs=argparse.REMAINDER,
         metavar="ARG",
-        help="record again which tests call which functions, and exit; arguments are for pytest",
+        help="add to the record of which tests call which functions, and exit; arguments are for pytest",
     )
     parser.add_argument(
         "--room", choices=[room.name for room in ROOMS], action="append", help="only this room"
@@ -59,134 +50,131 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=300, help="mutants in all, the same number per room")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the draw; printed")
     parser.add_argument("--line", metavar="FILE:LINE", help="try every mutant of this line")
-    parser.add_argument("--json", metavar="FILE", help="write the verdicts there")
+    parser.add_argument(
+        "--seconds", type=float, default=40, help="of tests per mutant, as they take in the unchanged program"
+    )
+    parser.add_argument("--report", metavar="FILE", help="write the last results there, and exit")
     return parser.parse_args()
-
-
-def record_calls(arguments: list[str]) -> int:
-    """Run the tests with the plugin that records calls."""
-    with tempfile.TemporaryDirectory() as directory:
-        environment = {
-            **os.environ,
-            VARIABLE: directory,
-            "MUTATION_ROOT": str(ROOT),
-            "TESTS_PYTHONPATH": str(Path(__file__).parent / "preload"),
-        }
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-n",
-            "auto",
-            "-q",
-            "-p",
-            "tests.mutation.call_map",
-            *arguments,
-        ]
-        subprocess.run(command, cwd=ROOT, env=environment, check=False)
-        calls: dict[str, list[str]] = {}
-        seconds: dict[str, float] = {}
-        for path in sorted(Path(directory).glob("*.json")):
-            recorded = json.loads(path.read_bytes())
-            seconds.update(recorded["seconds"])
-            for key, tests in recorded["calls"].items():
-                known = calls.setdefault(key, [])
-                known.extend(test for test in tests if test not in known)
-        for key, tests in read_child_calls(Path(directory) / "children.txt").items():
-            known = calls.setdefault(key, [])
-            known.extend(test for test in tests[:MAX_TESTS] if test not in known)
-    if not calls:
-        print_line("No test was recorded.")
-        return 1
-    RECORDINGS.mkdir(exist_ok=True)
-    (RECORDINGS / "calls.json").write_text(json.dumps({"calls": calls, "seconds": seconds}))
-    print_line(f"{len(calls)} functions are called by {len(seconds)} tests.")
-    return 0
-
-
-def read_child_calls(path: Path) -> dict[str, list[str]]:
-    """Read the calls of the programs that tests started."""
-    calls: dict[str, dict[str, None]] = {}
-    if path.exists():
-        with path.open(encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                key, tab, test = line.rstrip("\n").partition("\t")
-                if tab:
-                    calls.setdefault(key, {})[test] = None
-    return {key: list(tests) for key, tests in calls.items()}
 
 
 class MutationRun:
     """Tries mutants in a copy of the tree."""
 
-    def __init__(self, copy: Path, recorded: dict[str, dict[str, object]]) -> None:
+    def __init__(self, copy: Path, records: CallRecords, most_seconds: float) -> None:
         self.copy = copy
-        self.calls: dict[str, list[str]] = recorded["calls"]  # type: ignore[assignment]
-        self.seconds: dict[str, float] = recorded["seconds"]  # type: ignore[assignment]
+        self.records = records
+        self.most_seconds = most_seconds
+        self._variations: dict[str, list[str]] = {}
+        for test in records.seconds:
+            self._variations.setdefault(test.partition("[")[0], []).append(test)
 
-    def choose_tests(self, mutant: Mutant) -> list[str]:
-        """Choose the tests to run for a mutant: one variation of each test, then a second one, and so on.
+    def choose_tests(self, mutant: Mutant) -> dict[str, float]:
+        """Choose the tests to run for a mutant, quickest first, with their seconds.
 
-        The quickest run first.
+        One variation of each test, then a second one, and so on; tests that call few other functions first.
         """
-        tests = self.calls.get(f"{mutant.module}:{mutant.function}", [])
-        variations: dict[str, list[str]] = {}
-        for test in sorted(tests, key=self._get_seconds):
-            variations.setdefault(test.partition("[")[0], []).append(test)
-        chosen = [test for each in zip_longest(*variations.values()) for test in each if test is not None]
-        return sorted(chosen[:MAX_TESTS], key=self._get_seconds)
+        records = self.records
+        tests = records.calls.get(f"{mutant.module}:{mutant.function}", [])
+        # Only some variations are recorded, and another one may be the one that notices.
+        names = dict.fromkeys(test.partition("[")[0] for test in sorted(tests, key=self._rank))
+        variations = {name: sorted(self._variations.get(name, ()), key=self._rank) for name in names}
+        turns = [test for each in zip_longest(*variations.values()) for test in each if test is not None]
+        chosen: dict[str, float] = {}
+        # The variations of a quick test must not give way to a few slow tests.
+        for is_quick in (True, False):
+            left = self.most_seconds
+            for test in turns:
+                seconds = records.get_seconds(test)
+                if (seconds < QUICK_SECONDS) is not is_quick or len(chosen) >= MAX_TESTS:
+                    continue
+                if len(chosen) < MIN_TESTS or seconds <= left:
+                    chosen[test] = seconds
+                    left -= seconds
+        return dict(sorted(chosen.items(), key=lambda pair: pair[1]))
 
-    def _get_seconds(self, test: str) -> float:
-        return self.seconds.get(test, 1.0)
+    def _rank(self, test: str) -> float:
+        """Return a small number for a quick test of few functions."""
+        return self.records.get_seconds(test) * (20 + self.records.counts.get(test, 500))
 
-    def try_mutant(self, mutant: Mutant) -> Verdict:
-        tests = self.choose_tests(mutant)
-        if not tests:
-            return Verdict(mutant, "untested")
-        path = self.copy / mutant.module
+    def try_mutants(self, mutants: list[Mutant]) -> Iterator[tuple[Mutant, AttemptResult]]:
+        """Try mutants in forks of one process that collects their tests, or else in new interpreters."""
+        attempts = [Attempt(mutant, self.choose_tests(mutant)) for mutant in mutants]
+        tested = [attempt for attempt in attempts if attempt.tests]
+        yield from ((attempt.mutant, AttemptResult("untested")) for attempt in attempts if not attempt.tests)
+        rest = []
+        for attempt, result in zip(tested, self._iter_forked(tested), strict=True):
+            if result.outcome == "fresh":
+                rest.append(attempt)
+            else:
+                yield attempt.mutant, result
+        yield from ((attempt.mutant, self._try_in_new_interpreter(attempt)) for attempt in rest)
+
+    def _iter_forked(self, attempts: list[Attempt]) -> Iterator[AttemptResult]:
+        plan = self.copy.parent / "plan.json"
+        plan.write_bytes(msgspec.json.encode(attempts))
+        results = plan.with_suffix(".results")
+        results.write_bytes(b"")
+        files = sorted({test.partition("::")[0] for attempt in attempts for test in attempt.tests})
+        options = ["-s", "-p", "tests.mutation.fork_runner", "--basetemp", str(self.copy.parent / "t")]
+        process = self._start_pytest([*options, *files], {PLAN_VARIABLE: str(plan)})
+        try:
+            with results.open("rb") as lines:
+                pending = b""
+                for _ in attempts:
+                    while not pending.endswith(b"\n"):
+                        read = lines.readline()
+                        pending += read
+                        if not read:
+                            if process.poll() is not None:
+                                log = (self.copy.parent / "pytest.log").read_text(errors="replace")
+                                raise SystemExit(f"The tests ended too early:\n{log[-3000:]}")
+                            time.sleep(0.1)
+                    yield msgspec.json.decode(pending, type=AttemptResult)
+                    pending = b""
+        finally:
+            _end_group(process)
+
+    def _start_pytest(
+        self, arguments: list[str], variables: dict[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider", "--tb=no"]
+        with (self.copy.parent / "pytest.log").open("wb") as log:
+            return subprocess.Popen(
+                [*command, *arguments],
+                cwd=self.copy,
+                env={**os.environ, **(variables or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def _try_in_new_interpreter(self, attempt: Attempt) -> AttemptResult:
+        path = self.copy / attempt.mutant.module
         original = path.read_bytes()
         started = time.monotonic()
-        path.write_bytes(mutant.apply(original))
+        path.write_bytes(attempt.mutant.apply(original))
+        # Bytecode files are found by time in seconds and size.
+        os.utime(path, (attempt.mutant.start, attempt.mutant.start))
+        process = self._start_pytest(["-x", *attempt.tests])
         try:
-            code, output = self._run_tests(tests)
+            code: int | None = process.wait(30 + 4 * sum(attempt.tests.values()))
+        except subprocess.TimeoutExpired:
+            code = None
         finally:
+            _end_group(process)
             path.write_bytes(original)
         seconds = time.monotonic() - started
-        if code is None:
-            return Verdict(mutant, "timeout", seconds=seconds)
-        if code == 0:
-            return Verdict(mutant, "survived", seconds=seconds)
-        return Verdict(mutant, "killed", _get_failed_test(output), seconds)
+        outcome = "timeout" if code is None else "killed" if code else "survived"
+        test = _get_failed_test((self.copy.parent / "pytest.log").read_text(errors="replace")) if code else ""
+        return AttemptResult(outcome, test, seconds, len(attempt.tests))
 
-    def _run_tests(self, tests: list[str]) -> tuple[int | None, str]:
-        """Run tests until one fails; without an exit code they took too long."""
-        limit = 30 + 4 * sum(map(self._get_seconds, tests))
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-x",
-            "-q",
-            "--no-header",
-            "-p",
-            "no:cacheprovider",
-            "--tb=no",
-        ]
-        with tempfile.TemporaryFile() as output:
-            process = subprocess.Popen(
-                [*command, *tests], cwd=self.copy, stdout=output, stderr=output, start_new_session=True
-            )
-            try:
-                code: int | None = process.wait(limit)
-            except subprocess.TimeoutExpired:
-                code = None
-            finally:
-                # What a broken program started and did not end is in its session's group.
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-            output.seek(0)
-            return code, output.read().decode(errors="replace")
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """End a process and what it started and did not end, which is in its session's group."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def _get_failed_test(output: str) -> str:
@@ -222,43 +210,27 @@ def main() -> int:
     arguments = parse_arguments()
     if arguments.map is not None:
         return record_calls(arguments.map)
-    if not (RECORDINGS / "calls.json").exists() and (code := record_calls([])):
+    if arguments.report:
+        write_report(Path(arguments.report))
+        return 0
+    if not RECORDING.exists() and (code := record_calls([])):
         return code
-    recorded = json.loads((RECORDINGS / "calls.json").read_bytes())
     print_line(f"seed {arguments.seed}")
-    verdicts: list[tuple[str, Verdict]] = []
-    with tempfile.TemporaryDirectory(prefix="shoal-mutants-") as directory:
-        copy_tree(Path(directory))
-        run = MutationRun(Path(directory), recorded)
-        for room, mutants in draw_by_room(arguments):
-            for mutant in mutants:
-                verdict = run.try_mutant(mutant)
-                verdicts.append((room.name, verdict))
-                print_line(
-                    f"{room.name:12} {verdict.outcome:9} {verdict.seconds:5.1f} s  {mutant.describe()}"
-                )
-    if arguments.json:
-        rows = [
-            {
-                "room": room,
-                "outcome": verdict.outcome,
-                "mutant": verdict.mutant.describe(),
-                "test": verdict.test,
-            }
-            for room, verdict in verdicts
-        ]
-        Path(arguments.json).write_text(json.dumps(rows, indent=1))
-    return print_summary(verdicts)
-
-
-def print_summary(verdicts: list[tuple[str, Verdict]]) -> int:
     below = 0
-    for name in dict.fromkeys(room for room, _ in verdicts):
-        outcomes = [verdict.outcome for room, verdict in verdicts if room == name]
-        killed = sum(outcome in {"killed", "timeout"} for outcome in outcomes)
-        share = killed / len(outcomes)
-        below += share < GOAL
-        print_line(f"{name:12} {killed} of {len(outcomes)} noticed ({share:.0%})")
+    with tempfile.TemporaryDirectory(prefix="shoal-mutants-") as directory:
+        copy = Path(directory) / "tree"
+        copy_tree(copy)
+        run = MutationRun(copy, CallRecords.load(), arguments.seconds)
+        for room, mutants in draw_by_room(arguments):
+            result = RoomResult(room.name, arguments.seed)
+            for mutant, verdict in run.try_mutants(mutants):
+                result.mutants[mutant.key] = verdict.outcome
+                took = f"{verdict.seconds:5.1f} s of {verdict.tests} tests"
+                print_line(f"{room.name} {verdict.outcome} {took}  {mutant.describe()}  {verdict.test}")
+            if not arguments.line:
+                save_result(result)
+            below += result.share < GOAL
+            print_line(result.describe())
     return 1 if below else 0
 
 

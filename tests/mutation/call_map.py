@@ -16,14 +16,13 @@ from pathlib import Path
 from types import CodeType, FrameType
 
 import pytest
+from tests.mutation.call_records import VARIABLE
 from tests.mutation.rooms import ROOT
 
 SOURCES = str(ROOT / "src" / "shoal") + os.sep
-VARIABLE = "MUTATION_CALL_MAP"
-"""Directory for the recordings: one file per pytest process."""
-KEPT = 40
+KEPT = 100
 """Tests kept per function: this many of the quickest and this many of the most specific."""
-KEPT_VARIATIONS = 3
+KEPT_VARIATIONS = 10
 """Variations of one test among these: they differ in their data, and often not in what they notice."""
 
 _entered: set[CodeType] = set()
@@ -76,5 +75,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     recorded = {
         "calls": {key: _choose(indexes) for key, indexes in _callers.items()},
         "seconds": {name: seconds for name, seconds, _ in _tests},
+        "counts": {name: count for name, _, count in _tests},
     }
     (Path(os.environ[VARIABLE]) / f"{worker}.json").write_text(json.dumps(recorded))

@@ -35,6 +35,7 @@ class Mutant(Struct, frozen=True):
 
     module: str
     line: int
+    column: int
     function: str
     """Qualified name of the function that contains the change."""
     start: int
@@ -45,6 +46,12 @@ class Mutant(Struct, frozen=True):
     def describe(self) -> str:
         before, after = (" ".join(text.split())[:70] for text in (self.before, self.after))
         return f"{self.module}:{self.line}: {before} -> {after}"
+
+    @property
+    def key(self) -> str:
+        """Unique name of the change; without the line and column, it outlives changes of other lines."""
+        change = f"{' '.join(self.before.split())} -> {self.after}"
+        return f"{self.module}:{self.line}:{self.column} {self.function}: {change}"
 
     def apply(self, source: bytes) -> bytes:
         return source[: self.start] + self.after.encode() + source[self.end :]
@@ -101,6 +108,7 @@ class MutantFinder:
             yield Mutant(
                 module=str(self.module),
                 line=replaced.lineno,
+                column=replaced.col_offset + 1,
                 function=function,
                 start=start,
                 end=end,

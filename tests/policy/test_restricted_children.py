@@ -95,6 +95,32 @@ def test_a_tool_entry_never_allows_more_and_also_restricts_grandchildren(tmp_pat
     assert decide_command(create_child(child, tmp_path, mode="default"), "make") == "deny"
 
 
+@pytest.mark.spec("AGT-07")
+def test_denials_of_a_definition_reach_grandchildren_other_processes_and_resumed_agents(
+    bypass_engine: PermissionEngine, tmp_path: Path
+) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    child = bypass_engine.create_child(workspace, mode="bypassPermissions", denied_tools=["Bash(rm:*)"])
+    grandchild = child.create_child(workspace, mode="bypassPermissions", denied_tools=["Write"])
+    # Members in processes of their own get the list, and a resumed agent has its stored restrictions.
+    assert grandchild.inherited_denials == ("Bash(rm:*)", "Write")
+    resumed = bypass_engine.create_child(workspace, mode="bypassPermissions", stored=grandchild.restrictions)
+    for engine in (grandchild, resumed):
+        assert decide_command(engine, "rm x") == "deny"
+        assert name_decision(decide_call(engine, "Write", file_path="x", content="")) == "deny"
+    assert decide_command(bypass_engine, "rm x") == "allow"
+
+
+@pytest.mark.spec("DEF-05")
+@pytest.mark.parametrize("command", ["> README.md", "git status; > x", "git status && 2>> x"])
+def test_a_redirection_without_a_command_is_not_a_git_command(
+    bypass_engine: PermissionEngine, tmp_path: Path, command: str
+) -> None:
+    child = create_child(bypass_engine, tmp_path, "Bash(git:*)")
+    assert decide_command(child, command) == "deny"
+    assert decide_command(child, "x=1; git status") == "allow"
+
+
 def test_an_invalid_tool_entry_is_refused_when_the_child_is_created(
     bypass_engine: PermissionEngine, tmp_path: Path
 ) -> None:

@@ -6,7 +6,7 @@ import os
 import socket
 import stat
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from shoal.core.events import (
 )
 from shoal.core.ids import LEAD_ID
 from shoal.runs.control_client import RunControlClient
-from shoal.runs.control_server import MAX_LINE_BYTES, RunControlServer
+from shoal.runs.control_server import MAX_CONNECTIONS, MAX_LINE_BYTES, RunControlServer
 from shoal.wire.control_codec import (
     EventSubscriptionGap,
     GetRunStatusControlCommand,
@@ -311,6 +311,26 @@ async def test_a_slow_subscriber_loses_text_deltas_first(run: Run):
                 break
     assert received[-1] == make_note("kept")
     assert 0 < len(received) < 400
+
+
+async def test_a_connection_beyond_the_limit_is_closed_and_a_later_one_is_served(run: Run):
+    async with asyncio.timeout(30):
+        clients = [await RunControlClient.open(run.server.path) for _ in range(MAX_CONNECTIONS)]
+        for client in clients:
+            assert await client.send_command(GetRunStatusControlCommand()) == {"turn": 3}
+        reader, writer = await open_raw_connection(run.server.path)
+        assert await reader.read() == b""
+        writer.close()
+        assert await clients[0].send_command(GetRunStatusControlCommand()) == {"turn": 3}
+        for client in clients:
+            await client.__aexit__(None, None, None)
+        answer = None
+        while answer is None:
+            async with await RunControlClient.open(run.server.path) as client:
+                # Refused until the server has noticed that the others are gone.
+                with suppress(ShoalError):
+                    answer = await client.send_command(GetRunStatusControlCommand())
+        assert answer == {"turn": 3}
 
 
 async def test_a_client_that_disconnects_does_not_disturb_the_run(run: Run):

@@ -16,6 +16,7 @@ from shoal.core.errors import InvalidName, LockUnavailable, StateFileError, Task
 from shoal.core.teams.tasks import ATTEMPT_KEY, TaskDraft, TaskUpdate
 from shoal.stores.files.board import task_files
 from shoal.stores.files.board.file_task_board import FOREIGN_TASK_TIMEOUT
+from shoal.stores.files.locks.board_locks import LOCK_SLOTS
 from shoal.testing.fake_clock import FakeClock
 
 
@@ -190,6 +191,41 @@ async def test_without_the_lock_no_task_is_written(home: Path):
         with pytest.raises(LockUnavailable):
             await board.create(TaskDraft(subject="x", description=""))
         assert len(await board.list_tasks()) == 1
+
+
+@pytest.mark.spec("USR-15")
+async def test_a_task_that_another_program_locks_is_passed_over_and_no_lock_is_kept(home: Path):
+    async with open_board(home, lock_timeout=0.2) as board, open_board(home, lock_timeout=5) as other:
+        await fill_board(board, 2)
+        (home / "tasks" / "roof" / "1.json.lock").mkdir()
+        claim = await board.claim_next(by="a")
+        assert claim is not None
+        assert claim.task is not None
+        assert claim.task.id == "2"
+        await other.update("2", TaskUpdate(subject="y"), by="b")
+    assert read_task_file(home, "2")["subject"] == "y"
+
+
+async def test_two_tasks_that_share_a_flock_can_be_changed_together(home: Path):
+    async with open_board(home, lock_timeout=2) as board:
+        await fill_board(board, LOCK_SLOTS + 1)
+        await board.update("1", TaskUpdate(add_blocks=(str(LOCK_SLOTS + 1),)), by="a")
+    assert read_task_file(home, str(LOCK_SLOTS + 1))["blockedBy"] == ["1"]
+
+
+@pytest.mark.spec("USR-15")
+async def test_a_change_that_does_not_get_its_lock_holds_no_other_lock(home: Path):
+    async with open_board(home, lock_timeout=0.2) as board, open_board(home, lock_timeout=5) as other:
+        await fill_board(board, 2)
+        (home / "tasks" / "roof" / "2.json.lock").mkdir()
+        with pytest.raises(LockUnavailable):
+            await board.update("2", TaskUpdate(subject="x"), by="a")
+        with pytest.raises(LockUnavailable):
+            await board.update("1", TaskUpdate(add_blocks=("2",)), by="a")
+        await other.update("1", TaskUpdate(subject="y"), by="b")
+        assert read_task_file(home, "1")["subject"] == "y"
+        locks = sorted(path.name for path in (home / "tasks" / "roof").glob("*.lock"))
+        assert locks == [".lock", "2.json.lock"]
 
 
 @pytest.mark.spec("HOM-04", "USR-29")

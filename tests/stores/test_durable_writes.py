@@ -16,6 +16,7 @@ from store_helpers import FixedClock, TranscriptWriter
 from shoal.core.agents.identity import LEAD_ID
 from shoal.core.errors import StateFileError
 from shoal.core.events import NoteAdded
+from shoal.stores.files.home.credential_file import get_credentials_path, store_provider_credentials
 from shoal.stores.files.home.home_paths import write_file_atomically
 from shoal.stores.files.sessions.file_journal import FileJournal
 from shoal.stores.files.sessions.file_transcript import FileTranscript
@@ -186,3 +187,14 @@ def test_the_key_of_a_team_is_flushed_before_it_gets_its_name(
     assert path.read_bytes() == key
     assert sync_recorder.has_flushed(path)
     assert [size for _, size in sync_recorder.sizes] == [KEY_SIZE]
+
+
+def test_credentials_are_flushed_before_they_replace_older_ones(
+    home: Path, sync_recorder: SyncRecorder
+) -> None:
+    for key in ("one", "another"):
+        store_provider_credentials(home, "anthropic", {"ANTHROPIC_API_KEY": key})
+        path = get_credentials_path(home)
+        assert sync_recorder.has_flushed(path)
+        assert path.parent.stat().st_ino in sync_recorder.directories
+        sync_recorder.directories.clear()

@@ -18,6 +18,7 @@ from mail_helpers import TIMESTAMP, create_mailboxes, get_inbox_path, make_mail,
 
 from shoal.core.errors import InboxNotFound, LockUnavailable, StateFileError, TeamNotFound
 from shoal.core.teams.mail import MailMessage, MailPostReceipt
+from shoal.stores.files.mailboxes import inbox_overflow
 from shoal.stores.files.mailboxes.file_mailbox_store import FileMailboxStore
 
 POSTER_SCRIPT = Path(__file__).with_name("mail_poster.py")
@@ -249,6 +250,21 @@ async def test_mail_in_the_overflow_counts_as_queued_when_it_cannot_move_to_the_
     assert receipt.standing == "queued"
     in_the_way.rmdir()
     assert await take_texts(mail) == ["64", "65", "last"]
+
+
+async def test_an_overflow_that_shrinks_keeps_the_mail_that_has_not_moved(
+    mail: FileMailboxStore, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(inbox_overflow, "_SHRINK_THRESHOLD", 1)
+    texts = [str(number) for number in range(500)]
+    for text in texts:
+        await mail.post("ann", make_mail(text))
+    taken = []
+    while len(taken) < len(texts):
+        found = await take_texts(mail)
+        assert found, f"only {len(taken)} of {len(texts)}"
+        taken += found
+    assert taken == texts
 
 
 async def test_a_link_in_place_of_an_inbox_is_not_followed(

@@ -8,17 +8,29 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from store_helpers import TranscriptWriter
 
 from shoal.core.budgets.usage import Usage
-from shoal.core.conversation.messages import INTERRUPTED_RESULT, Message, TextBlock, ToolResultBlock
-from shoal.core.conversation.transcript_entries import TranscriptCompactionMarker, TranscriptRewindMarker
+from shoal.core.conversation.messages import (
+    INTERRUPTED_RESULT,
+    Message,
+    TextBlock,
+    ToolResultBlock,
+    user_message,
+)
+from shoal.core.conversation.transcript_entries import (
+    TranscriptCompactionMarker,
+    TranscriptMessageEntry,
+    TranscriptRewindMarker,
+)
 from shoal.core.errors import SessionNotFound, StateFileError
 from shoal.core.ids import AgentId, EntryId, SessionId
 from shoal.stores.files.home.home_paths import get_transcript_path
 from shoal.stores.files.locks.pid_locks import SessionLock, is_session_running
 from shoal.stores.files.sessions.file_session_store import FileSessionStore
 from shoal.stores.files.sessions.session_files import (
+    find_first_prompt_or_title,
     find_latest_session,
     find_session_transcript,
     fork_session,
@@ -27,6 +39,7 @@ from shoal.stores.files.sessions.session_files import (
 )
 from shoal.stores.restored_conversation import RestoredConversation, restore_transcript
 from shoal.stores.subagent_records import load_unstarted_subagent_metadata
+from shoal.wire.transcript_codec import TranscriptTitleEntry
 
 
 def list_texts(loaded: RestoredConversation) -> list[tuple[str, str]]:
@@ -359,6 +372,17 @@ def test_sessions_are_listed_newest_first_with_their_first_prompt(
     assert summaries[0].size == summaries[0].path.stat().st_size
     assert [g.session for g in list_sessions(home, "/s-1")] == ["s-1"]
     assert len(list_sessions(home, limit=1)) == 1
+
+
+def test_a_session_is_listed_with_the_title_that_a_person_gave_or_its_first_prompt():
+    prompt = TranscriptMessageEntry(id=EntryId("e"), parent=None, at=1, message=user_message("mend the roof"))
+    meta = replace(prompt, message=user_message("caveat"), meta=True)
+    generated, empty = TranscriptTitleEntry(text="generated"), TranscriptTitleEntry(text="", is_custom=True)
+    given = TranscriptTitleEntry(text="The roof", is_custom=True)
+    assert find_first_prompt_or_title([generated, given, prompt]) == "The roof"
+    assert find_first_prompt_or_title([generated, empty, meta, prompt]) == "mend the roof"
+    assert find_first_prompt_or_title([generated, TranscriptTitleEntry(text="later")]) == "generated"
+    assert find_first_prompt_or_title([]) == ""
 
 
 @pytest.mark.spec("HOM-05")

@@ -17,6 +17,7 @@ import pytest
 from shoal.core.errors import LockUnavailable, StateFileError
 from shoal.core.flock_queue import MAX_THREADS
 from shoal.stores.files.access.directory_handle import DirectoryHandle
+from shoal.stores.files.locks import foreign_lock
 from shoal.stores.files.locks.shared_file_lock import SharedFileLock
 
 PROCESS = Path(__file__).with_name("lock_process.py")
@@ -251,6 +252,29 @@ async def test_a_stale_foreign_lock_is_taken_over_and_a_fresh_one_is_not(
     os.utime(get_foreign_lock(home), (time.time() - 11, time.time() - 11))
     async with lock:
         assert time.time() - get_foreign_lock(home).stat().st_mtime < 5
+
+
+async def test_a_lock_dated_in_the_future_is_stale_if_it_stays_unchanged(
+    create_lock: Callable[..., SharedFileLock], home: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A clock that was set back must not keep the lock of a dead program forever."""
+    monkeypatch.setattr(foreign_lock, "STALE_AFTER", 0.3)
+    path, loop, lock = get_foreign_lock(home), asyncio.get_running_loop(), create_lock(timeout=1.0)
+    path.mkdir()
+    touches = 0
+
+    def touch() -> None:
+        nonlocal touches, timer
+        touches += 1
+        os.utime(path, (time.time() + 1_000 + touches,) * 2)
+        timer = loop.call_later(0.02, touch)
+
+    timer = loop.call_soon(touch)
+    with pytest.raises(LockUnavailable):
+        await lock.__aenter__()
+    timer.cancel()
+    async with create_lock(timeout=20):
+        assert path.stat().st_mtime < time.time() + 500
 
 
 @pytest.mark.spec("USR-15")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,33 @@ async def test_a_failed_member_gives_the_reason_releases_its_task_and_can_be_wok
     assert '"failureReason":"the provider says no"' in mail[0]
     assert free == ["pending"]
     assert "now it works" in text
+
+
+@pytest.mark.spec("LIF-06", "USR-17")
+async def test_a_failed_member_wakes_the_lead_while_others_work(tmp_path: Path) -> None:
+    """Bob works until the lead opens his gate, and only the failure of ann gives the lead a turn."""
+    gate = ToolGate()
+
+    def fail(request: ModelRequest) -> str:
+        raise BadRequest("the provider says no")
+
+    model = script_team(
+        lead=[
+            call_tool("TeamCreate", team_name="crew"),
+            [spawn_member("ann"), spawn_member("bob")],
+            "wait",
+            lambda request: [get_last_text(request), call_tool("Open")],
+            "opened",
+            "end",
+        ],
+        ann=[call_tool("Until"), fail],
+        bob=[call_tool("Gate"), "bob ends"],
+    )
+    tools = [gate.tool, gate.wait_tool, gate.open_tool]
+    async with asyncio.timeout(60), open_session(tmp_path, model, tools=tools) as session:
+        await run_all_turns(session)
+        said = "\n".join(message.text for message in session.agent.conversation.messages)
+    assert "It failed: the provider says no" in said
 
 
 @pytest.mark.spec("LIF-04", "LIF-06", "TSK-09")

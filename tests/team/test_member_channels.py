@@ -37,6 +37,7 @@ from shoal.core.names import AgentName
 from shoal.team.channel.member_channel_server import MemberChannelServer
 from shoal.team.members.member_admission import TeamMemberObserver
 from shoal.team.members.remote_member import START_TIMEOUT, RemoteMember
+from shoal.testing.mock_replies import RequestBody
 from team_scripts import get_home, read_inbox, read_team_config, send_message, spawn_member
 
 CREATE = call_tool("TeamCreate", team_name="crew")
@@ -270,6 +271,34 @@ async def test_an_unreadable_board_at_the_death_of_a_process_does_not_end_the_se
         await down.wait()
         assert "The teammate ann is down" in await join_lead_messages(session)
         assert [each.state for each in session.list_members()] == ["down"]
+
+
+@pytest.mark.spec("USR-01", "LIF-04")
+async def test_the_request_in_flight_of_a_killed_process_counts_as_spent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The provider kills the process that asks it, and the answer may be billed."""
+    opened: list[shoal.Session] = []
+
+    def kill_asker(body: RequestBody) -> str:
+        os.kill(find_member_pid(opened[0], "ann"), signal.SIGKILL)
+        return "too late"
+
+    async with (
+        run_provider(monkeypatch, lead=[CREATE, spawn_member("ann"), "Wait.", "Good."], ann=[kill_asker]),
+        open_process_session(
+            tmp_path,
+            max_total_tokens=400_000,
+            settings=make_shoal_settings(teammate_mode="process", teammate_restarts=0),
+        ) as session,
+        asyncio.timeout(60),
+    ):
+        opened.append(session)
+        await run_all_turns(session, "Go.")
+        budget = session.agent.budget.budget
+        (meter,) = (meter for meter in budget.meters if meter.limit == "tokens")
+        assert meter.held == 0
+        assert meter.spent > budget.usage.total_tokens + 1_000
 
 
 async def join_lead_messages(session: shoal.Session) -> str:

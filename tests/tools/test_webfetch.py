@@ -161,11 +161,11 @@ async def test_a_fetched_page_is_cached(web_workbench: ShellWorkbench, server: P
 async def test_a_long_page_is_truncated_and_complete_in_a_file(
     web_workbench: ShellWorkbench, server: PageServer
 ) -> None:
-    url = server.add_page("/long", "x" * (MAX_PAGE_CHARACTERS + 5), "text/plain")
+    url = server.add_page("/long", "µ" * (MAX_PAGE_CHARACTERS + 5), "text/plain; charset=utf-8")
     outcome = await web_workbench.call_tool("WebFetch", url=url)
-    assert len(get_text(outcome)) < MAX_PAGE_CHARACTERS + 1000
+    assert get_text(outcome).count("µ") == MAX_PAGE_CHARACTERS
     assert "first 50,000 of 50,005 characters" in get_text(outcome)
-    assert (web_workbench.results.directory / "call_1.txt").read_text() == "x" * (MAX_PAGE_CHARACTERS + 5)
+    assert (web_workbench.results.directory / "call_1.txt").read_text() == "µ" * (MAX_PAGE_CHARACTERS + 5)
 
 
 async def test_a_small_answer_that_unpacks_to_a_huge_one_is_bounded(

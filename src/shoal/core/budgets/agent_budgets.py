@@ -343,8 +343,7 @@ class AgentBudget:
     def _emit_due_warnings(self) -> None:
         """Emit the warnings that are due."""
         for meter in self._meters:
-            if meter.spent >= meter.next_mark:
-                self.budget.warn_if_threshold_passed(meter, self.agent)
+            self.budget.warn_if_threshold_passed(meter, self.agent)
         if self.budget.deadline is not None:
             self.budget.warn_if_time_threshold_passed()
 

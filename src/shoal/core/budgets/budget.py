@@ -260,5 +260,4 @@ class Budget:
         meter = self._time_meter
         if meter is not None:
             meter.spent = self.clock.monotonic() - self._started
-            if meter.spent >= meter.next_mark:
-                self.warn_if_threshold_passed(meter, LEAD_ID)
+            self.warn_if_threshold_passed(meter, LEAD_ID)

@@ -29,12 +29,6 @@ class SharedDirectoryFlock:
         self._fd = -1
         self._holders = 0
 
-    def close(self) -> None:
-        """Close the lock file; nobody may hold the lock."""
-        if self._fd >= 0 and not self._holders:
-            os.close(self._fd)
-            self._fd = -1
-
     async def acquire(self, deadline: float) -> None:
         """Take the lock; raise LockUnavailable at the deadline (monotonic)."""
         async with self._turn:

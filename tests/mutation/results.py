@@ -1,0 +1,81 @@
+"""The last result of each room, and the page that lists the survivors with their reasons."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct, field
+from tests.mutation.rooms import ROOMS, ROOT
+
+GOAL = 0.85
+_PLACE = re.compile(r":\d+:\d+")
+RESULTS = ROOT / ".mutation" / "results.json"
+REASONS = Path(__file__).with_name("reasons.toml")
+PAGE_HEAD = """# Mutation tests
+
+`make mutants` puts small faults into the program, one at a time, and runs the tests that call the changed
+function. A fault that makes a test fail or hang is *killed*; the others are *survivors*.
+[CONTRIBUTING.md](../CONTRIBUTING.md#mutation-tests) describes how to run it.
+`make mutants ARGS="--report docs/mutants.md"` writes this page from the last run of each room;
+the reasons are in `tests/mutation/reasons.toml`.
+"""
+
+
+class RoomResult(Struct):
+    """The verdicts of one run of one room."""
+
+    room: str
+    seed: int
+    mutants: dict[str, str] = field(default_factory=dict)
+    """Outcome by description of the mutant."""
+
+    @property
+    def killed(self) -> int:
+        return sum(outcome in {"killed", "timeout"} for outcome in self.mutants.values())
+
+    @property
+    def share(self) -> float:
+        return self.killed / max(len(self.mutants), 1)
+
+    def describe(self) -> str:
+        return f"{self.room:12} {self.killed} of {len(self.mutants)} killed ({self.share:.0%})"
+
+    def list_survivors(self) -> list[str]:
+        return [mutant for mutant, outcome in self.mutants.items() if outcome in {"survived", "untested"}]
+
+
+def load_results() -> dict[str, RoomResult]:
+    if not RESULTS.exists():
+        return {}
+    return msgspec.json.decode(RESULTS.read_bytes(), type=dict[str, RoomResult])
+
+
+def save_result(result: RoomResult) -> None:
+    results = load_results() | {result.room: result}
+    RESULTS.write_bytes(msgspec.json.format(msgspec.json.encode(results)))
+
+
+def write_report(page: Path) -> None:
+    results = load_results()
+    reasons: dict[str, str] = tomllib.loads(REASONS.read_text(encoding="utf-8"))
+    known = [results[room.name] for room in ROOMS if room.name in results]
+    lines = [PAGE_HEAD, "| room | seed | killed | share |", "|---|---|---|---|"]
+    lines += [
+        f"| {result.room} | {result.seed} | {result.killed} of {len(result.mutants)} | {result.share:.0%} |"
+        for result in known
+    ]
+    lines += ["", "## Survivors"]
+    for result in known:
+        lines += ["", f"### {result.room.capitalize()}", ""]
+        survivors = result.list_survivors()
+        lines += [f"- `{each.replace('`', ' ')}`: {_get_reason(reasons, each)}" for each in survivors] or [
+            "None."
+        ]
+    page.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _get_reason(reasons: dict[str, str], mutant: str) -> str:
+    return reasons.get(_PLACE.sub("", mutant, count=1), "no test notices it yet.")

@@ -1,0 +1,66 @@
+"""Details of rules that decide between two commands that look alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from permission_helpers import create_engine, decide_call, decide_command, name_decision
+
+from shoal.policy.shell.shell_syntax import MAX_SIGNS
+
+
+def decide_with_denial(project: Path, rule: str, command: str) -> str:
+    return decide_command(create_engine(project, "bypassPermissions", deny=rule), command)
+
+
+@pytest.mark.parametrize(
+    ("rule", "similar", "other"),
+    [
+        ("Bash(kubectl delete pods web)", "kubectl delete pod/web", "kubectl delete pod/db"),
+        ("Bash(kubectl delete pods web)", "kubectl delete po web", "kubectl delete po db"),
+        ("Edit(out)", "awk '{print > \"out\"}' f", "awk '{print > \"more\"}' f"),
+        ("Edit(out)", "awk '{print >> \"out\"; x = 1}' f", "awk '{print >> \"more\"; x = 1}' f"),
+        ("Bash(rm:*)", "echo 'rm x' > s.sh; source s.sh", "echo 'ls x' > s.sh; source s.sh"),
+        ("Bash(rm:*)", "cp a s.sh; . s.sh", "cp a s.sh; ls s.sh"),
+        ("Read(secret)", "git log -L1,5:secret", "git log -L1,5:other"),
+        ("Read(secret)", "git log -L 1,5:secret", "git log -L 1,5:other"),
+    ],
+)
+def test_a_command_with_the_same_effect_is_stopped_and_a_similar_one_is_not(
+    tmp_path: Path, rule: str, similar: str, other: str
+) -> None:
+    assert decide_with_denial(tmp_path, rule, similar) != "allow"
+    assert decide_with_denial(tmp_path, rule, other) == "allow"
+
+
+def test_a_program_behind_a_link_is_denied_by_its_own_name(tmp_path: Path) -> None:
+    (tmp_path / "tidy").symlink_to("/bin/rm")
+    for command in ("./tidy x", f"{tmp_path}/tidy x", "PATH=.:$PATH tidy x"):
+        assert decide_with_denial(tmp_path, "Bash(rm:*)", command) == "deny"
+    assert decide_with_denial(tmp_path, "Bash(mv:*)", "./tidy x") == "allow"
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "0x7f.1", "2130706433", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]"]
+)
+def test_an_address_is_denied_in_every_spelling(tmp_path: Path, host: str) -> None:
+    engine = create_engine(tmp_path, "bypassPermissions", deny="WebFetch(domain:127.0.0.1)")
+    assert name_decision(decide_call(engine, "WebFetch", url=f"http://{host}/x", prompt="")) == "deny"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.2", "[::1]", "[::ffff:127.0.0.2]", "example.com"])
+def test_another_address_is_not_denied(tmp_path: Path, host: str) -> None:
+    engine = create_engine(tmp_path, "bypassPermissions", deny="WebFetch(domain:127.0.0.1)")
+    assert name_decision(decide_call(engine, "WebFetch", url=f"http://{host}/x", prompt="")) == "allow"
+
+
+def test_only_a_command_of_many_signs_is_not_judged(tmp_path: Path) -> None:
+    engine = create_engine(tmp_path)
+    assert decide_command(engine, "echo " + "x" * 2 * MAX_SIGNS) == "allow"
+    assert decide_command(engine, "echo " + "x;" * 2 * MAX_SIGNS) == "ask"
+
+
+@pytest.mark.parametrize("program", ["git", "docker", "kubectl", "npm", "systemctl", "ip"])
+def test_a_program_of_many_commands_without_one_is_asked_about(tmp_path: Path, program: str) -> None:
+    assert decide_command(create_engine(tmp_path), program) == "ask"
