@@ -153,3 +153,19 @@ async def test_a_task_that_is_not_of_a_member_cannot_be_suspended(start_member):
 
     assert await asyncio.create_task(read_state()) is False
     assert await start_member(read_state()) is True
+
+
+async def test_a_suspended_task_can_be_closed_with_its_event_loop(start_member, writes):
+    async def work():
+        try:
+            writes.write("one")
+        finally:
+            writes.ended.append("closed")
+
+    task = start_member(work())
+    await run_ready_tasks()
+    task.get_coro().close()
+    assert writes.ended == ["closed"]
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

@@ -67,6 +67,14 @@ class TranscriptEnd:
         """Set the title, which the next line stores."""
         self._title, self.next_number = title, None
 
+    def move_beyond(self, number: int) -> None:
+        """Continue after a line that was stored."""
+        self.next_number = number + 1
+
+    def forget_place(self) -> None:
+        """Look the place up again before the next line."""
+        self.next_number = None
+
     async def find(self, raw: Any) -> None:
         if self._title:
             await raw.execute(
@@ -104,14 +112,15 @@ class EntryLine(NamedTuple):
             )
             if stored == self.line:
                 return True  # the first try was committed when its connection was lost
-            end.next_number = None
+            end.forget_place()
             return stored is not None and await append(raw)
 
         if not await worker.execute(append):
             raise worker.lose_lease()
-        assert end.next_number is not None
-        end.next_number += 1
-        return end.next_number - 1
+        number = end.next_number
+        assert number is not None
+        end.move_beyond(number)
+        return number
 
 
 class EventLine(NamedTuple):
@@ -257,7 +266,7 @@ class _LineBatch:
             return None
         if start is not None:
             for entry, number in zip(self._entries, numbers, strict=True):
-                entry.end.next_number = number + 1
+                entry.end.move_beyond(number)
         return start
 
     async def _insert(self, raw: Any, numbers: list[int]) -> int | None:

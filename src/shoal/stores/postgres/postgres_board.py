@@ -79,7 +79,7 @@ class TaskMirror:
 
 
 class BoardView:
-    """What the handles of one event loop know about a board: its tasks, and who waits for one.
+    """Shared state of the handles of a board in one event loop: its tasks, and waiters.
 
     A process may have thousands of handles, one for each of its members. They share one copy of the tasks,
     and a hint costs one query for all of them.

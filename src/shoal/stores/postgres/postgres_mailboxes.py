@@ -42,7 +42,7 @@ _MARK_READ = """
 
 
 class TeamMail:
-    """What the mailboxes of one team share in an event loop: mail that is being posted, and who waits.
+    """Shared state of the mailboxes of one team in an event loop: mail that is being posted, and waiters.
 
     A process may have thousands of members. Their mail is posted together, and a hint costs nothing for those
     that it does not concern.

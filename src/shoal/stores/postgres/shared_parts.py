@@ -19,12 +19,16 @@ class SharedPart(Generic[P]):
 
     def __init__(self, part: P, on_unused: Callable[[], None]) -> None:
         self.part = part
-        self.users = 0
+        self._users = 0
         self._on_unused = on_unused
 
+    def add_user(self) -> SharedPart[P]:
+        self._users += 1
+        return self
+
     def release(self) -> None:
-        self.users -= 1
-        if not self.users:
+        self._users -= 1
+        if not self._users:
             self._on_unused()
             self.part.close()
 
@@ -38,15 +42,12 @@ class SharedParts:
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            shared = SharedPart(create(), lambda: None)
-        else:
-            # The event loop itself: the id of one that is gone may be in use again.
-            place = (loop, *key)
-            if place not in self._parts:
-                self._parts[place] = SharedPart(create(), lambda: self._remove(place))
-            shared = self._parts[place]
-        shared.users += 1
-        return shared
+            return SharedPart(create(), lambda: None).add_user()
+        # The event loop itself: the id of one that is gone may be in use again.
+        place = (loop, *key)
+        if place not in self._parts:
+            self._parts[place] = SharedPart(create(), lambda: self._remove(place))
+        return self._parts[place].add_user()
 
     def _remove(self, place: tuple[object, ...]) -> None:
         del self._parts[place]

@@ -144,6 +144,9 @@ def _wait_and_continue(
         member.is_suspended = True
         try:
             was_canceled = yield from _wait_until_done(outcome.value)
+        except GeneratorExit:
+            runner.throw()  # the event loop is gone, so the call never returns
+            raise
         finally:
             member.resume()
         if was_canceled:
