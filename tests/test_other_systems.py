@@ -33,7 +33,16 @@ ROOMS = {
         "test_the_work_of_a_member_in_a_worktree_is_kept_and_reported_to_the_lead",
         "test_every_stored_file_is_of_a_known_kind",
     ),
-    "cli": (),
+    "cli": (
+        # There is no sandbox.
+        "test_doctor_reports_the_sandbox_or_why_there_is_none",
+        "test_a_run_shows_how_to_merge_the_worktrees_of_its_agents",
+        # The names are removed by code that imports asyncio.
+        "test_help_and_version_load_nothing_heavy",
+        # Their MCP server is a program of another library, which chose names of Linux when it was imported.
+        "test_an_mcp_tool_answers_permission_questions",
+        "test_a_missing_prompt_tool_is_reported_before_the_first_request",
+    ),
 }
 """Directories of tests, and the tests in them that need Linux."""
 
