@@ -6,6 +6,7 @@ import importlib
 import os
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 SITE_DIRECTORY = Path(__file__).with_name("linux_names_removed")
@@ -66,8 +67,9 @@ def remove_linux_only_names() -> None:
     for module, names in LINUX_ONLY_NAMES.items():
         for name in names:
             vars(importlib.import_module(module)).pop(name, None)
-    # It has chosen already, and looks for the names again when it copies a file.
+    # These have chosen already, and look for the names again when they copy or create a file.
     vars(shutil)["_copyxattr"] = _copy_no_attributes
+    vars(tempfile)["_O_TMPFILE_WORKS"] = False
     # Not darwin: the standard library would look for modules that only macOS has.
     sys.platform = "posix"
 

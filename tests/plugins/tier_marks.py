@@ -12,6 +12,7 @@ import pytest
 
 VARIABLE = "TEST_ALL"
 SLOW_VARIABLE = "TEST_SLOW"
+VARIABLES = (VARIABLE, SLOW_VARIABLE)
 EXHAUSTIVE_SECONDS = 1200
 SKIP_REASON = "only `make test-all` runs these"
 SLOW_REASON = "only `make test-slow` and `make test-all` run these"
