@@ -69,7 +69,7 @@ class MemoryAuthProvider:
         return self._issue_token(client.client_id)
 
     async def load_access_token(self, token: str) -> AccessToken | None:
-        if token == "issued-by-hand":  # noqa: S105 - of a test
+        if token == "issued-by-hand":
             return AccessToken(token=token, client_id="by-hand", scopes=[])
         return self._access_tokens.get(token)
 

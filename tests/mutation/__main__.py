@@ -1,6 +1,6 @@
 """Faults put into the program one at a time: the tests must notice at least 85 % of them in each room.
 
-The first use records which tests call which functions, which takes longer than `make test`; `--map` adds to it.
+The first use records which tests call which functions, which takes longer than `make test`; --map adds to it.
 Exit 1 if a room is below the goal. To try the mutants of one line again: --line FILE:LINE
 """
 
