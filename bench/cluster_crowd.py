@@ -73,6 +73,15 @@ def read_memory(pids: Iterable[int]) -> float:
     return total / 1024
 
 
+def read_processor_seconds(pid: int) -> float:
+    """Return the processor time of a process; 0 if it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 class CrowdProgress:
     """Follows the board and the memory from outside."""
 
@@ -81,6 +90,8 @@ class CrowdProgress:
         self._server = server
         self._database = database
         self.peaks = {"lead": 0.0, "members": 0.0, "database": 0.0, "Ray": 0.0}
+        self._seconds: dict[str, dict[int, float]] = {name: {} for name in self.peaks}
+        """Processor time of each process, by group."""
         self.started_at = time.perf_counter()
         self.first_task_at = 0.0
 
@@ -98,6 +109,9 @@ class CrowdProgress:
         groups = {"lead": {os.getpid()}, "members": members, "database": self._server.pids, "Ray": others}
         for name, pids in groups.items():
             self.peaks[name] = max(self.peaks[name], read_memory(pids))
+            for pid in pids:
+                seconds = self._seconds[name]
+                seconds[pid] = max(seconds.get(pid, 0.0), read_processor_seconds(pid))
         started = self.count("SELECT count(DISTINCT agent) FROM shoal.agent_metadata")
         done = self.count("SELECT count(*) FROM public.completions")
         if done and not self.first_task_at:
@@ -105,6 +119,9 @@ class CrowdProgress:
         seconds = time.perf_counter() - self.started_at
         sizes = ", ".join(f"{name} {size:.0f} MB" for name, size in self.peaks.items())
         print(f"{seconds:.0f} s: {started} members started, {done} tasks done, {sizes}", flush=True)
+
+    def describe_processor_time(self) -> str:
+        return ", ".join(f"{name} {sum(seconds.values()):.0f} s" for name, seconds in self._seconds.items())
 
 
 async def measure(members: int, tasks: int, machine_count: int, per_process: int) -> None:
@@ -131,6 +148,8 @@ async def measure(members: int, tasks: int, machine_count: int, per_process: int
                     skip_permissions=True,
                 ) as session:
                     await run_turns(session, "create")
+                    # Members load the file when they start. The lead's calls would be most of their memory.
+                    script.write_text(json.dumps(build_script(0)))
                     await asyncio.to_thread(insert_tasks, address, root, _TEAM, tasks)
                     for statement in _AUDIT:
                         server.execute(statement, database="crowd")
@@ -149,7 +168,9 @@ async def measure(members: int, tasks: int, machine_count: int, per_process: int
     print(
         f"{members} members did {done} of {tasks} tasks in {seconds:.0f} s, "
         f"{tasks / seconds:.0f} per second, {repeated} of them more than once. "
-        f"Memory: {sum(progress.peaks.values()):.0f} MB."
+        f"Memory: {sum(progress.peaks.values()):.0f} MB. "
+        f"Processor time: {progress.describe_processor_time()}. "
+        f"Load: {', '.join(f'{load:.0f}' for load in os.getloadavg())}."
     )
     assert done == tasks, "tasks are lost"
     assert not repeated, "tasks were done more than once"

@@ -58,10 +58,16 @@ def pytest_xdist_auto_num_workers() -> int:
 gc.set_threshold(50_000, 20, 100)
 
 
+def pytest_collection() -> None:
+    """Collect no garbage while tests are collected: all of them stay."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Leave the collected tests out of later garbage collections: they take 300 MB and live until the end."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -56,6 +56,25 @@ def iter_reads(tree: ast.AST) -> Iterator[int]:
                 yield node.lineno
 
 
+_STARTS = {"run", "Popen", "check_call", "check_output", "create_subprocess_exec", "create_subprocess_shell"}
+_STARTS_REASONS = {
+    "backends/guarded_processes.py": "the guardian: our own interpreter, which ignores the variables (-E)",
+    "backends/sandbox/landlock.py": _INTERPRETER,
+    "app/demo/": _COMMAND,
+    "surfaces/": _COMMAND,
+}
+
+
+def iter_starts(tree: ast.AST) -> Iterator[int]:
+    """Yield the lines of calls that start a process without env=, so that it inherits the environment."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _STARTS:
+            owner = node.func.value.id if isinstance(node.func.value, ast.Name) else ""
+            is_given = any(keyword.arg in ("env", None) for keyword in node.keywords)
+            if not is_given and (owner == "subprocess" or (owner == "asyncio" and node.func.attr != "run")):
+                yield node.lineno
+
+
 def find_process_reads(sources: Path) -> dict[str, list[int]]:
     found = {}
     for path in sorted(sources.rglob("*.py")):
@@ -89,3 +108,29 @@ def test_the_check_finds_every_way_to_read_the_environment(tmp_path: Path) -> No
         (tmp_path / f"m{index}.py").write_text(text)
     (tmp_path / "placed.py").write_text("import tempfile\ntempfile.mkdtemp(dir='/x')")
     assert len(find_process_reads(tmp_path)) == len(ways)
+
+
+def test_only_listed_modules_start_processes_with_the_environment_of_this_one() -> None:
+    found = {
+        str(path.relative_to(SOURCES)): lines
+        for path in sorted(SOURCES.rglob("*.py"))
+        if (lines := [*iter_starts(ast.parse(path.read_text()))])
+    }
+    unlisted = {
+        f"{name}:{lines[0]}" for name, lines in found.items() if not name.startswith(tuple(_STARTS_REASONS))
+    }
+    assert not unlisted, "pass env="
+    unused = {entry for entry in _STARTS_REASONS if not any(name.startswith(entry) for name in found)}
+    assert not unused, "remove the entry"
+
+
+def test_the_check_finds_processes_that_inherit_the_environment() -> None:
+    inherits = ["subprocess.run(a)", "subprocess.Popen(a, cwd='/')", "asyncio.create_subprocess_exec(*a)"]
+    given = [
+        "subprocess.run(a, env={})",
+        "asyncio.run(main())",
+        "runner.run(a)",
+        "subprocess.run(a, **options)",
+    ]
+    assert [line for text in inherits for line in iter_starts(ast.parse(text))] == [1, 1, 1]
+    assert not [line for text in given for line in iter_starts(ast.parse(text))]

@@ -30,6 +30,8 @@ markers =
     timeout(seconds): limit
 """
 
+WORKERS = ["0", pytest.param("2", marks=pytest.mark.slow)]
+
 
 class Suite:
     """A small project with tests of its own, run by a pytest of its own."""
@@ -99,13 +101,13 @@ ONE_OF_EACH = """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", WORKERS)
 def test_only_passed_tests_prove_a_rule(suite: Suite, workers: str):
     ran = suite.run(ONE_OF_EACH, "-n", workers)
     assert suite.shown == {"BOX-01": ["tests/test_it.py::test_good"]}, ran.stdout
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", WORKERS)
 def test_an_unknown_rule_fails_the_run_and_is_named(suite: Suite, workers: str):
     ran = suite.run('@pytest.mark.spec("BOX-99")\ndef test_it(): pass', "-n", workers)
     assert ran.returncode != 0
@@ -137,7 +139,7 @@ def test_a_tree_that_cannot_be_written_does_not_end_a_run(suite: Suite):
     assert "`make spec` cannot show this run" in ran.stderr
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", WORKERS)
 def test_a_test_without_its_program_is_skipped_and_named_with_the_reason(suite: Suite, workers: str):
     tests = """
         @pytest.mark.needs("no-such-program")
@@ -154,7 +156,7 @@ def test_a_test_without_its_program_is_skipped_and_named_with_the_reason(suite: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", WORKERS)
 def test_a_long_test_runs_only_in_a_full_run_which_alone_changes_the_report(suite: Suite, workers: str):
     tests = """
         @pytest.mark.spec("BOX-01")
@@ -175,7 +177,7 @@ def test_a_long_test_runs_only_in_a_full_run_which_alone_changes_the_report(suit
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", WORKERS)
 def test_a_sampled_test_runs_few_variations_except_in_a_full_run(suite: Suite, workers: str):
     tests = """
         @pytest.mark.sampled(3)
@@ -191,7 +193,7 @@ def test_a_sampled_test_runs_few_variations_except_in_a_full_run(suite: Suite, w
     assert "1 passed" in chosen.stdout
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", WORKERS)
 def test_a_slow_test_runs_if_it_is_chosen_and_in_a_full_run(suite: Suite, workers: str):
     tests = """
         @pytest.mark.slow
@@ -272,7 +274,7 @@ def test_the_list_of_rules_is_complete_and_in_order():
     assert len(rules) == 357
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", WORKERS)
 def test_a_proof_has_the_result_and_the_figure_of_every_test_of_a_rule(suite: Suite, workers: str) -> None:
     with (suite.root / "docs" / "spec.md").open("a") as rules:
         rules.write("| USR-01 | Nothing is lost. |\n| USR-02 | Nothing is late. |\n")

@@ -68,9 +68,9 @@ under `shoal`, with its line. Project settings that are more permissive than you
 `shoal config show --origin` shows the settings in effect, and the file and line that each comes from.
 """
 _VARIABLES = (
-    "Environment variables of the process. Provider variables can also be in `env` in your own settings.\n"
-    "The usual variables for proxies (`HTTPS_PROXY`, `NO_PROXY`), colors (`NO_COLOR`) and\n"
-    "[telemetry](../telemetry.md) work as well."
+    "Environment variables of the process. Provider and proxy variables can also be in `env` in your own\n"
+    "settings, which overrides the environment. The usual variables for proxies (`HTTPS_PROXY`,\n"
+    "`NO_PROXY`), colors (`NO_COLOR`) and [telemetry](../telemetry.md) work as well."
 )
 
 

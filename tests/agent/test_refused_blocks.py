@@ -17,8 +17,9 @@ import shoal
 from agent_scripts import call_tool, run_all_turns
 from server_scripts import run_provider
 from shoal.core.conversation.image_sizes import is_image_too_large, measure_image
+from shoal.core.conversation.messages import TextBlock
 from shoal.core.events import NoteAdded
-from shoal.testing.mock_replies import HttpErrorFault, RequestBody
+from shoal.testing.mock_replies import HttpErrorFault, MockReply, RequestBody
 from shoal.tools.fitted_images import FittedImage, UnfittingImage, fit_image
 from shoal.tools.images import MAX_IMAGE_BYTES
 
@@ -164,6 +165,29 @@ async def test_an_image_that_the_provider_refuses_is_left_out(
     assert any("left out of the conversation" in note for note in notes)
 
 
+async def test_a_refused_image_does_not_prevent_a_compaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "one.png").write_bytes(make_png(20, 20))
+    refused = HttpErrorFault(status=400, message="Could not process image")
+    replies: list[Any] = [call_tool("Read", file_path=str(tmp_path / "one.png")), "I see it."]
+
+    def reply(body: RequestBody) -> Any:
+        if replies:
+            return replies.pop(0)
+        return refused if list_blocks(body, "image") else "A summary."
+
+    async with (
+        run_provider(monkeypatch, lead=[reply]) as server,
+        open_provider_session(tmp_path) as session,
+        asyncio.timeout(30),
+    ):
+        assert await run_all_turns(session) == "I see it."
+        await session.compact()
+        assert await run_all_turns(session, "And now?") == "A summary."
+    assert "A summary." in str(server.requests[-1].body["messages"][0])
+
+
 async def test_another_refusal_ends_the_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "one.png").write_bytes(make_png(20, 20))
     refused = HttpErrorFault(status=400, message="tools: no")
@@ -177,8 +201,15 @@ async def test_another_refusal_ends_the_turn(tmp_path: Path, monkeypatch: pytest
         assert list_blocks(server.requests[-1].body, "image")
 
 
-async def test_an_empty_reply_is_requested_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    replies: list[Any] = ["", "Here I am.", "", ""]
+@pytest.mark.parametrize(
+    "empty",
+    ["", MockReply(content=(TextBlock(text=" \n"),)), MockReply(stop_reason="tool_use")],
+    ids=["nothing", "white space", "a call that is missing"],
+)
+async def test_an_empty_reply_is_requested_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty: Any
+) -> None:
+    replies: list[Any] = [empty, "Here I am.", empty, empty]
     async with (
         run_provider(monkeypatch, lead=[lambda _: replies.pop(0)]) as server,
         open_provider_session(tmp_path) as session,
@@ -186,5 +217,5 @@ async def test_an_empty_reply_is_requested_once_more(tmp_path: Path, monkeypatch
     ):
         assert await run_all_turns(session, "Hello.") == "Here I am."
         assert len(server.requests) == 2
-        assert await run_all_turns(session, "And now?") == ""
+        assert (await run_all_turns(session, "And now?")).strip() == ""
         assert len(server.requests) == 4

@@ -10,12 +10,16 @@ import pytest
 from agent_harness import AgentHarness, FakeQuestionBroker, create_harness
 
 from shoal.agent.agent_runner import LoopLimits
+from shoal.agent.loop import run_agent_loop
 from shoal.agent.repetition_guard import CONTINUE_LABEL, STOP_LABEL, is_reading_command
-from shoal.core.conversation.messages import ToolUseBlock
+from shoal.core.conversation.inbox_items import InboxItem
+from shoal.core.conversation.messages import TextBlock, ToolResultBlock, ToolUseBlock
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.conversation.tools import ToolContext
 from shoal.core.events import NoteAdded, RepetitionStopped, TaskChanged
 from shoal.core.ids import LEAD_ID
 from shoal.core.permissions.questions import Answer, ChoiceAnswer, ChoiceQuestion, Question
+from shoal.models.scripted_model import ScriptedReply
 from shoal.testing import FakeClock
 from shoal.tools.function_tool import tool
 
@@ -49,6 +53,19 @@ async def send_message(to: str, message: str) -> str:
     return f"{next(_numbers)} sent to {to}: {message}"
 
 
+@tool(name="Bash")
+async def run_command(command: str, description: str = "", run_in_background: bool = False) -> str:
+    """Run it."""
+    return f"Running in the background as bash_{next(_numbers)}." if run_in_background else f"{command}: ok"
+
+
+@tool(name="Agent")
+async def start_agent(prompt: str, run_in_background: bool = False) -> str:
+    """Start it."""
+    number = next(_numbers)
+    return f"no\n\nagentId: a{number:016x} (SendMessage resumes it)\n<usage>duration_ms: {number}</usage>"
+
+
 def call(name: str, **arguments: Any) -> ToolUseBlock:
     return ToolUseBlock(id=f"call-{next(_numbers)}", name=name, input=arguments)
 
@@ -68,7 +85,8 @@ class DecidingQuestionBroker(FakeQuestionBroker):
 
 
 def create_guarded_harness(script: Any, **options: Any) -> AgentHarness:
-    return create_harness(script, tools=[look, poll, write, send_message], loop_limits=LIMITS, **options)
+    tools = [look, poll, write, send_message, run_command, start_agent]
+    return create_harness(script, tools=tools, loop_limits=LIMITS, **options)
 
 
 def list_texts(harness: AgentHarness) -> list[str]:
@@ -149,6 +167,81 @@ async def test_calls_that_wait_may_be_repeated() -> None:
         await clock.advance(10)
     assert running.result().text == "Built."
     assert not harness.list_events(NoteAdded)
+
+
+@pytest.mark.spec("LIM-04")
+@pytest.mark.parametrize("kind", ["command", "background command", "agent"])
+async def test_descriptions_and_new_ids_make_no_other_call(kind: str) -> None:
+    def repeat(_: object) -> ToolUseBlock:
+        match kind:
+            case "command":
+                return call("Bash", command="make", description=f"Try {next(_numbers)}")
+            case "background command":
+                return call("Bash", command="make", run_in_background=True)
+            case _:
+                return call("Agent", prompt="dig")
+
+    ended = await create_guarded_harness(repeat).run_prompt()
+    assert (ended.reason, ended.requests) == ("blocked", 6)
+
+
+@pytest.mark.spec("LIM-04")
+async def test_another_command_with_the_same_output_is_another_call() -> None:
+    script = [*(call("Bash", command=f"make {number}") for number in range(9)), "Built."]
+    assert (await create_guarded_harness(script).run_prompt()).text == "Built."
+
+
+@pytest.mark.spec("LIM-04")
+async def test_agents_with_the_same_job_that_start_together_are_no_loop() -> None:
+    together = [call("Agent", prompt="dig") for _ in range(8)]
+    one_by_one = [call("Agent", prompt="fill", run_in_background=True) for _ in range(8)]
+    harness = create_guarded_harness([together, *one_by_one, "All of them work."])
+    assert (await harness.run_prompt()).text == "All of them work."
+    assert not harness.list_events(NoteAdded)
+
+
+def add_notification(harness: AgentHarness) -> None:
+    item = InboxItem(
+        id=f"n{next(_numbers)}",
+        to=LEAD_ID,
+        content=(TextBlock(text="It failed."),),
+        by="runtime",
+        mode="task-notification",
+    )
+    harness.queue.put(item)
+
+
+@pytest.mark.spec("LIM-04")
+@pytest.mark.parametrize(("seconds", "turns"), [(1, 6), (10, 12)])
+async def test_background_work_that_is_started_again_at_each_end_is_a_loop_unless_it_takes_long(
+    seconds: float, turns: int
+) -> None:
+    def reply(request: ModelRequest) -> Any:
+        is_answered = any(isinstance(block, ToolResultBlock) for block in request.messages[-1].content)
+        return "I wait." if is_answered else call("Agent", prompt="dig", run_in_background=True)
+
+    clock = FakeClock()
+    harness = create_guarded_harness(reply, clock=clock)
+    ended = await harness.run_prompt()
+    count_of_turns = 1
+    while ended.reason == "done" and count_of_turns < 12:
+        await clock.advance(seconds)
+        add_notification(harness)
+        ended = await run_agent_loop(harness.agent, None)
+        count_of_turns += 1
+    assert count_of_turns == turns
+    assert ended.reason == ("blocked" if turns == 6 else "done")
+
+
+@pytest.mark.spec("LIM-04")
+async def test_an_answer_that_is_paused_again_and_again_is_a_loop() -> None:
+    paused = ScriptedReply(content=(TextBlock(text="hm"),), stop_reason="pause_turn")
+    broker = FakeQuestionBroker()
+    harness = create_guarded_harness(lambda _: paused, question_broker=broker)
+    ended = await harness.run_prompt()
+    assert (ended.reason, ended.requests) == ("blocked", 6)
+    assert "its answer was paused 6 times in a row" in ended.detail
+    assert len(broker.questions) == 1
 
 
 @pytest.mark.spec("LIM-05")

@@ -42,11 +42,23 @@ PROVEN_ELSEWHERE = {
         "test_with_managed_servers_only_the_list_of_every_file_must_permit_a_server"
     ),
     "foreign allowManagedPermissionRulesOnly": _MANAGED_RULES,
+    "foreign channelsEnabled": (
+        "app/test_managed_switches.py::test_channels_are_refused_if_a_managed_file_turns_them_off"
+    ),
     "foreign disableSideloadFlags": _SIDELOAD,
     "foreign strictPluginOnlyCustomization": _PLUGIN_ONLY,
     "foreign mcpServers": _PLUGIN_ONLY,
     "foreign allowedHttpHookUrls": _HTTP_LIMITS,
     "foreign httpHookAllowedEnvVars": _HTTP_LIMITS,
+    "settings disabledMcpServers": (
+        "mcp_client/test_lead_servers.py::test_a_server_that_settings_or_flags_forbid_is_not_started"
+    ),
+    "settings disableSkillShellExecution": (
+        "skills/test_skill_fields.py::test_commands_in_skills_do_not_run_if_a_file_disables_them"
+    ),
+    "settings skillOverrides": (
+        "skills/test_skill_fields.py::test_skill_overrides_of_any_file_decide_who_is_offered_a_skill"
+    ),
     # Amounts: one budget in the lead's process counts for all positions.
     "settings shoal.max_budget_usd": _SHARED_BUDGET,
     "settings shoal.max_total_tokens": _SHARED_BUDGET,

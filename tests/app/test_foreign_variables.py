@@ -67,6 +67,16 @@ def test_a_shell_that_cannot_be_used_is_reported(project: Path, monkeypatch: pyt
     assert warning == "CLAUDE_CODE_SHELL is '/usr/bin/fish', but must be bash or zsh. It is ignored."
 
 
+@pytest.mark.spec("CMP-111")
+@pytest.mark.parametrize(("value", "is_reported"), [("perhaps", True), ("auto:5", False), ("FALSE", False)])
+def test_an_unknown_value_for_the_tool_search_is_reported(
+    project: Path, monkeypatch: pytest.MonkeyPatch, value: str, is_reported: bool
+) -> None:
+    monkeypatch.setenv("ENABLE_TOOL_SEARCH", value)
+    warnings = load_settings(cwd=project).findings.warnings
+    assert [each.startswith("ENABLE_TOOL_SEARCH is 'perhaps'") for each in warnings] == [True] * is_reported
+
+
 @pytest.mark.spec("CMP-059")
 async def test_thinking_follows_the_setting_and_the_variable_wins(
     project: Path, monkeypatch: pytest.MonkeyPatch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import zlib
+from collections.abc import Sequence
 
 import pytest
 
@@ -28,11 +29,12 @@ class Disk:
         self.changes: list[tuple[str, str]] = []
         self.news = asyncio.Event()
 
-    def write(self, event: JournaledEvent) -> None:
+    def write(self, events: Sequence[JournaledEvent]) -> None:
         if self.full:
             raise StateFileError("No space left on device.", path=get_home())
-        assert isinstance(event, TaskChanged)
-        self.changes.append((event.subject, event.status))
+        for event in events:
+            assert isinstance(event, TaskChanged)
+            self.changes.append((event.subject, event.status))
         self.news.set()
 
 

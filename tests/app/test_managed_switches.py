@@ -122,6 +122,22 @@ async def test_options_that_load_extensions_are_refused(
 
 
 @pytest.mark.spec("CMP-005")
+@pytest.mark.parametrize("where", ["option", "settings"])
+async def test_channels_are_refused_if_a_managed_file_turns_them_off(
+    project: Path, home: Path, managed_file: Path, where: str
+) -> None:
+    options = {"channels": ["server:chat"]} if where == "option" else {}
+    write_json(home / "settings.json", {} if options else {"shoal": {"channels": ["server:chat"]}})
+    write_json(managed_file, {"channelsEnabled": True})
+    await run_script(project, **options)
+    write_json(managed_file, {"channelsEnabled": False})
+    with pytest.raises(SettingsError, match=r"managed-settings\.json:2 sets channelsEnabled to false"):
+        await run_script(project, **options)
+    write_json(home / "settings.json", {})
+    await run_script(project)
+
+
+@pytest.mark.spec("CMP-005")
 @pytest.mark.parametrize(
     ("value", "locked"),
     [

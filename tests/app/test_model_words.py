@@ -62,6 +62,7 @@ async def test_a_new_agent_is_sent_no_more_than_its_budget_of_bytes(
     assert sum(counted.values()) <= before * 0.8, counted
 
 
+@pytest.mark.slow
 def test_tools_are_described_the_same_without_docstrings(project: Path) -> None:
     script = (
         "import asyncio, json, sys\n"

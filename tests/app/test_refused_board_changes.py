@@ -112,6 +112,7 @@ async def open_mcp(session: shoal.Session) -> AsyncIterator[Apply]:
 DOORS = {"tools": open_tools, "commands": open_commands, "web": open_web, "mcp": open_mcp}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.spec("LIM-10")
 @pytest.mark.parametrize("door", DOORS)
 async def test_blank_subjects_and_blocked_tasks_are_refused(tmp_path: Path, door: str) -> None:

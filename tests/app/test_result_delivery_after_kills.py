@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("USR-03", "QUE-05")
 @pytest.mark.parametrize(("count", "most"), [(40, 3), pytest.param(200, 12, marks=pytest.mark.exhaustive)])
 def test_every_result_is_delivered_once_although_the_lead_is_killed_repeatedly(count: int, most: int) -> None:

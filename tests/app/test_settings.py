@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from git_repository import run_git
+from shoal.app.doctor.claude_items import list_claude_items
 from shoal.app.settings.settings import Settings, load_settings
-from shoal.app.settings.settings_trust import save_project_trust_decision
+from shoal.app.settings.settings_trust import forget_project_trust, save_project_trust_decision
 from shoal.core.errors import SettingsError
 from shoal.wire.json_line_numbers import find_json_key_line
 from shoal.wire.settings_codec import ShoalSettings
@@ -83,6 +85,41 @@ def test_the_home_is_the_first_of_three_candidates(tmp_path):
         load_settings(cwd=tmp_path, environ=both, managed=()).find_setting_origin("home")
         == "$CLAUDE_CONFIG_DIR"
     )
+
+
+@pytest.mark.spec("CMP-003", "CMP-118")
+def test_a_subdirectory_uses_the_local_file_of_its_repository_and_reports_the_shared_file(
+    settings_files: SettingsFiles,
+):
+    settings_files.cwd.mkdir()
+    run_git(settings_files.cwd, "init", "--quiet")
+    settings_files.write(
+        local={"permissions": {"deny": ["Bash(rm:*)"], "allow": ["Bash(make:*)"]}, "language": "French"},
+        project={"permissions": {"deny": ["WebFetch"]}},
+    )
+    root, settings_files.cwd = settings_files.cwd, settings_files.cwd / "packages" / "web"
+    (settings_files.cwd / ".claude").mkdir(parents=True)
+    (settings_files.cwd / ".claude" / "settings.local.json").write_text('{"language": "Latin"}')
+    settings = settings_files.load()
+    assert [str(rule) for rule in settings.permissions.rules.deny] == ["Bash(rm:*)"]
+    assert settings.permissions.rules.allow == ()
+    assert settings.find_setting_origin("language").startswith(str(settings_files.cwd))
+    (unused,) = settings.findings.unused_items
+    assert str(unused) == (
+        f"{settings_files.files['project']}: file: it applies only if you start Shoal in {root}."
+    )
+    listed = list_claude_items({"SHOAL_HOME": str(settings_files.home)}, settings_files.cwd).items
+    assert [each.use for each in listed if each.item == "file"] == ["not used"]
+    # One answer counts in the whole repository.
+    settings_files.trust()
+    assert [str(rule) for rule in settings_files.load().permissions.rules.allow] == ["Bash(make:*)"]
+    settings_files.cwd = root
+    settings = settings_files.load()
+    assert [str(rule) for rule in settings.permissions.rules.allow] == ["Bash(make:*)"]
+    assert settings.findings.unused_items == ()
+    settings_files.cwd = root / "packages" / "web"
+    forget_project_trust(settings_files.home, settings_files.cwd)
+    assert settings_files.load().permissions.rules.allow == ()
 
 
 def test_the_process_environment_is_used_by_default(tmp_path, monkeypatch):
@@ -171,15 +208,17 @@ def test_the_model_in_the_environment_overrides_the_files(settings_files: Settin
     assert settings_files.load(ANTHROPIC_MODEL="a", SHOAL_MODEL="s").models.main == "s"
 
 
-def test_api_keys_come_from_the_environment_or_user_settings(settings_files: SettingsFiles):
-    settings_files.write(home={"env": {"ANTHROPIC_API_KEY": "from-home", "OPENAI_API_KEY": "o"}})
+@pytest.mark.spec("CMP-006")
+def test_api_keys_come_from_user_settings_or_the_environment(settings_files: SettingsFiles):
+    settings_files.write(home={"env": {"ANTHROPIC_BASE_URL": "http://gateway", "OPENAI_API_KEY": ""}})
     settings = settings_files.load(
-        ANTHROPIC_API_KEY="from-environment", OLLAMA_HOST="h:1", OPENAI_BASE_URL=""
+        ANTHROPIC_API_KEY="a", ANTHROPIC_BASE_URL="http://other", OPENAI_API_KEY="o", OPENAI_BASE_URL=""
     )
     access = settings.access
-    assert access.anthropic_api_key == "from-environment"
-    assert (access.openai_api_key, access.ollama_host, access.openai_base_url) == ("o", "h:1", None)
+    assert (access.anthropic_api_key, access.anthropic_base_url) == ("a", "http://gateway")
+    assert (access.openai_api_key, access.openai_base_url) == (None, None)
     assert settings.find_setting_origin("anthropic_api_key") == "$ANTHROPIC_API_KEY"
+    assert settings.find_setting_origin("anthropic_base_url") == f"{settings_files.files['home']}:3"
     assert settings.find_setting_origin("openai_api_key") == f"{settings_files.files['home']}:4"
 
 
@@ -331,12 +370,26 @@ def test_a_project_that_asks_to_skip_permissions_keeps_the_mode_of_its_other_fil
 
 def test_the_standard_environment_variables_set_a_proxy(settings_files: SettingsFiles):
     settings = settings_files.load(HTTPS_PROXY="http://proxy:3128", NO_PROXY="internal.example,.corp")
-    assert settings.find_proxy("https://api.anthropic.com") == "http://proxy:3128"
-    assert settings.find_proxy("http://api.anthropic.com") is None
-    assert settings.find_proxy("https://a.internal.example/v1") is None
-    assert settings.find_proxy("https://x.corp") is None
-    assert settings.find_proxy("http://127.0.0.1:11434") is None
-    assert settings_files.load(all_proxy="http://p").find_proxy("https://x.example") == "http://p"
+    find_proxy = settings.proxies.find_proxy
+    assert find_proxy("https://api.anthropic.com") == "http://proxy:3128"
+    assert find_proxy("http://api.anthropic.com") is None
+    assert find_proxy("https://a.internal.example/v1") is None
+    assert find_proxy("https://x.corp") is None
+    assert find_proxy("http://127.0.0.1:11434") is None
+    assert settings_files.load(all_proxy="http://p").proxies.find_proxy("https://x.example") == "http://p"
+
+
+@pytest.mark.spec("CMP-006")
+def test_a_proxy_in_your_own_settings_replaces_that_of_the_shell(settings_files: SettingsFiles):
+    settings_files.write(
+        home={"env": {"HTTPS_PROXY": "http://company:1", "ALL_PROXY": ""}},
+        project={"env": {"HTTPS_PROXY": "http://evil:1", "NO_PROXY": "*"}},
+    )
+    settings_files.trust()
+    proxies = settings_files.load(https_proxy="http://shell:1", all_proxy="http://shell:2").proxies
+    assert proxies.find_proxy("https://api.anthropic.com") == "http://company:1"
+    assert proxies.find_proxy("http://api.anthropic.com") is None
+    assert "company" not in repr(proxies)
 
 
 LIMITS = {

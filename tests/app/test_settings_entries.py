@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,9 @@ import pytest
 
 import shoal
 from agent_scripts import run_all_turns
+from shoal.app.doctor.claude_items import list_claude_items
 from shoal.app.reports.permission_report import create_permission_engine
+from shoal.app.settings.claude_keys import CLAUDE_KEYS
 from shoal.app.settings.settings import load_settings
 from shoal.app.settings.settings_writer import save_permission_suggestion
 from shoal.core.agents.identity import AgentIdentity
@@ -109,6 +113,68 @@ async def test_unusable_entries_of_comfort_cost_one_line_and_the_rest_counts(pro
     assert (project / "made").exists()
     assert "WebFetch" not in {each.name for each in request.tools}
     assert [note for note in notes if "not used" in note] == [f"9 items in your settings are {SUMMARY}"]
+
+
+@pytest.mark.spec("CMP-002")
+def test_an_allow_rule_for_a_misspelled_tool_is_reported_and_one_for_another_program_is_not(
+    project: Path,
+) -> None:
+    write_user_settings({"permissions": {"allow": ["bash(ls:*)", "Bash(ls:*)", "Monitor", "MyOwnTool"]}})
+    (item,) = load_settings(cwd=project).findings.unused_items
+    assert (item.name, item.reason) == ("permissions.allow 'bash(ls:*)'", "there is no tool bash; write Bash")
+
+
+@pytest.mark.spec("CMP-002", "CMP-014")
+async def test_values_of_the_wrong_kind_are_left_out_if_they_narrow_nothing(project: Path) -> None:
+    hook = {"hooks": [{"type": "command", "command": "echo ran > hooked"}]}
+    write_user_settings(
+        {
+            "disableAllHooks": "yes",
+            "autoMemoryEnabled": 1,
+            "outputStyle": ["Concise"],
+            "claudeMdExcludes": ["/x", 1],
+            "enabledMcpjsonServers": [{"name": "x"}],
+            "modelOverrides": {"claude-opus-5-5": 5},
+            "permissions": {"defaultMode": 7},
+            "hooks": {"SessionStart": [hook]},
+        }
+    )
+    _, notes = await run_calls(project)
+    assert (project / "hooked").exists()
+    assert [note for note in notes if "not used" in note] == [f"7 items in your settings are {SUMMARY}"]
+
+
+@pytest.mark.spec("CMP-002", "CMP-075")
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("disabledMcpServers", "github"),
+        ("disabledMcpServers", [{"serverName": "github"}]),
+        ("disableSkillShellExecution", "true"),
+        ("skillOverrides", ["deploy"]),
+    ],
+)
+def test_a_value_of_the_wrong_kind_ends_the_start_if_it_would_narrow(
+    project: Path, key: str, value: Any
+) -> None:
+    write_user_settings({"model": "sonnet", key: value})
+    with pytest.raises(SettingsError, match=rf"settings\.json:[34]: {key}"):
+        load_settings(cwd=project)
+
+
+@pytest.mark.spec("CMP-002")
+@pytest.mark.parametrize("key", [key.name for key in CLAUDE_KEYS])
+def test_any_value_of_a_key_is_read_or_refused_with_its_place(project: Path, key: str) -> None:
+    for value in ("x", "", 5, True, [], {}, ["x"], {"x": 1}, [{"x": 1}], None):
+        content: Any = value
+        for part in reversed(key.split(".")):
+            content = {part: content}
+        path = write_user_settings(content)
+        listed = list_claude_items(os.environ, project).items
+        with contextlib.ExitStack() as stack:
+            if any(each.item == "file" and each.use == "refused" for each in listed):
+                stack.enter_context(pytest.raises(SettingsError, match=re.escape(f"{path}:")))
+            load_settings(cwd=project)
 
 
 @pytest.mark.spec("CMP-002")

@@ -610,6 +610,8 @@ async def test_the_turn_limit_of_a_definition_ends_the_agent_with_a_clear_result
         ({"subagent_type": "lame"}, "NoSuchTool"),
         ({"model": "nobody:nothing"}, "nobody"),
         ({"isolation": "remote"}, "no Ray cluster is configured"),
+        ({"subagent_type": "far"}, "no Ray cluster is configured"),
+        ({}, "no Ray cluster is configured"),  # the definition of the default agent wants another machine
         ({"isolation": "worktree", "cwd": "/"}, "cwd"),
         ({"effort": "heroic"}, "heroic"),
     ],
@@ -618,7 +620,11 @@ async def test_an_unavailable_requirement_fails_the_spawn_and_is_named(
     tmp_path: Path, more: dict[str, Any], why: str
 ) -> None:
     agents = tmp_path / "agents.json"  # a mapping would be checked at the start
-    agents.write_text('{"lame": {"description": "d", "prompt": "p", "tools": ["NoSuchTool"]}}')
+    definitions = {"lame": {"description": "d", "prompt": "p", "tools": ["NoSuchTool"]}}
+    if "Ray" in why:
+        far = {"description": "d", "prompt": "p", "isolation": "remote"}
+        definitions |= {"far": far, "general-purpose": far}
+    agents.write_text(json.dumps(definitions))
     model = script_agents(lead=[spawn_agent("child", "c1", **more), "end"], child=["never"])
     async with open_session(tmp_path, model, agents=str(agents)) as session:
         await run_all_turns(session)

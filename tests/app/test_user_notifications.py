@@ -161,3 +161,15 @@ def test_a_notification_is_one_line_of_bounded_length() -> None:
         id="q", agent=LEAD_ID, choices=(MultipleChoice(question="Red?", header="h", options=()),)
     )
     assert format_question_notification(choice, "The lead") == "The lead has a question: Red?"
+
+
+def test_the_desktop_program_gets_only_the_variables_of_the_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, seen = tmp_path / "notify-send", tmp_path / "seen"
+    program.write_text(f"#!/bin/sh\n/usr/bin/env > {seen}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("DBUS_SESSION_BUS_ADDRESS", "of-the-process")
+    show_notification("Shoal", "ana asks", {"PATH": str(tmp_path), "DISPLAY": ":1"})
+    assert "DISPLAY=:1" in seen.read_text()
+    assert "of-the-process" not in seen.read_text()

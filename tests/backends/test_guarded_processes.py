@@ -159,7 +159,7 @@ sys.exit(3)
 async def test_stop_lets_a_process_end_itself(processes: GuardedProcessLauncher) -> None:
     piped = await start_piped(processes, sys.executable, "-I", "-S", "-c", TIDY_END)
     assert await piped.line() == "ready"
-    assert await piped.process.stop(grace=5) == 3
+    assert await piped.process.stop(grace=60) == 3
     assert await piped.rest() == "tidied\n"
 
 

@@ -13,7 +13,8 @@ from shoal_process import MODEL, ShoalProgram
 import shoal as shoal_package
 from agent_scripts import call_tool
 from git_repository import run_git
-from shoal.app.doctor.claude_items import EFFECTIVE_ENV_NAMES, OTHER_FILES
+from shoal.app.doctor.claude_items import OTHER_FILES
+from shoal.app.doctor.claude_variables import EFFECTIVE_ENV_NAMES
 from shoal.app.settings.claude_keys import CLAUDE_KEYS
 from shoal.testing import messages_server
 from shoal.wire.settings_codec import PerFileSettingsSchema, SettingsSchema
@@ -593,6 +594,41 @@ async def test_agents_and_skills_that_cannot_start_are_not_listed_as_used(
     items = await list_items(shoal)
     assert {items["three.md", "agent three"], items["SKILL.md", "skill ok"]} == {"used"}
     assert items["SKILL.md", "skill fork"] == "used"
+
+
+async def test_an_agent_that_a_rule_denies_is_not_listed_as_used_or_offered(
+    shoal: ShoalProgram, home: Path
+) -> None:
+    write_json(home / "settings.json", {"permissions": {"deny": ["Agent(one)", "Task(Plan)"]}})
+    (home / "agents").mkdir()
+    for name in ("one", "two"):
+        (home / f"agents/{name}.md").write_text(f"---\nname: {name}\ndescription: about {name}\n---\nx\n")
+    items = await list_items(shoal)
+    assert (items["one.md", "agent one"], items["two.md", "agent two"]) == ("not used", "used")
+    async with messages_server(["done"]) as server:
+        await shoal("-p", "go", ANTHROPIC_BASE_URL=server.url, ANTHROPIC_API_KEY="sk-for-tests")
+    (agent,) = (each for each in server.requests[0].body["tools"] if each["name"] == "Agent")
+    offered = re.findall(r"^- ([\w-]+):", agent["description"], re.MULTILINE)
+    assert {"two", "Explore"} <= set(offered)
+    assert {"one", "Plan"}.isdisjoint(offered)
+
+
+async def test_a_command_is_listed_as_used_with_the_remark_that_agents_cannot_run_it(
+    shoal: ShoalProgram, home: Path
+) -> None:
+    (home / "commands").mkdir()
+    (home / "commands/standup.md").write_text("Sum up.\n")
+    (home / "commands/mine.md").write_text("---\ndisable-model-invocation: true\n---\nSum up.\n")
+    ran = await shoal("doctor", "--claude")
+    assert "used        command standup  → only you can run it; for agents, move it to skills/" in ran.text
+    assert "used        command mine\n" in ran.text
+
+
+async def test_certificates_for_node_are_listed_as_not_used(shoal: ShoalProgram, home: Path) -> None:
+    write_json(home / "settings.json", {"env": {"NODE_EXTRA_CA_CERTS": "/x.pem", "OTHER": "1"}})
+    items = await list_items(shoal)
+    assert items["settings.json", "env.NODE_EXTRA_CA_CERTS"] == "not used"
+    assert items["settings.json", "env.OTHER"] == "used"
 
 
 async def test_a_broken_name_stays_on_the_line_of_its_item(shoal: ShoalProgram, home: Path) -> None:

@@ -12,7 +12,7 @@ from shoal_process import MODEL, ShoalProgram
 
 from shoal.testing import messages_server
 
-sdk = pytest.importorskip("claude_agent_sdk")
+pytestmark = pytest.mark.needs("claude_agent_sdk")
 
 
 @pytest.fixture
@@ -26,6 +26,8 @@ def cli(tmp_path: Path) -> Path:
 async def test_the_sdk_reads_every_line_of_a_run_with_a_background_agent(
     shoal: ShoalProgram, project: Path, cli: Path
 ) -> None:
+    import claude_agent_sdk as sdk
+
     steps = script_replies(
         {"match": "begin", "tools": [make_agent_call("one", background=True) | {"id": "call_one"}]},
         {"match": "job one", "tools": [make_bash_call("echo some work")]},

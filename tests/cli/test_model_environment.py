@@ -274,6 +274,14 @@ async def test_headers_and_the_output_limit_are_sent_to_a_gateway(shoal: ShoalPr
 
 
 @pytest.mark.spec("CMP-060")
+async def test_the_output_limit_applies_to_a_model_that_only_the_gateway_knows(shoal: ShoalProgram) -> None:
+    names = {"ANTHROPIC_DEFAULT_OPUS_MODEL": "corporate-opus", "CLAUDE_CODE_MAX_OUTPUT_TOKENS": "20000"}
+    _, server = await ask(shoal, "--model", "opus", **names)
+    assert list_models(server) == ["corporate-opus"]
+    assert server.requests[0].body["max_tokens"] == 20_000
+
+
+@pytest.mark.spec("CMP-060")
 async def test_a_gateway_that_needs_only_headers_is_used_without_a_key(shoal: ShoalProgram) -> None:
     async with messages_server(lambda _: "done", strict=False) as server:
         env = {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_CUSTOM_HEADERS": "X-Key: k"}

@@ -45,6 +45,7 @@ def test_an_mcp_tool_answers_permission_questions(project: Path, monkeypatch: py
     assert "gave no usable answer" in sent
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.spec("CMP-096")
 @pytest.mark.parametrize(
     ("tool", "reason"),

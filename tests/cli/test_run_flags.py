@@ -127,3 +127,12 @@ def test_a_first_word_that_is_no_command_is_never_sent_to_a_model(
     assert run_command_line(words) == 2
     assert repr(words[0]) in capsys.readouterr().err
     assert not server.requests
+
+
+@pytest.mark.spec("CMP-099")
+def test_several_words_that_are_no_command_are_quoted_in_the_hint(
+    server: MockServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command_line(["repair", "the", "user's", "bug", "--model", "opus"]) == 2
+    assert """shoal -p 'repair the user'"'"'s bug'""" in capsys.readouterr().err
+    assert not server.requests

@@ -65,12 +65,21 @@ def write_foreign_mail(home: Path) -> None:
     inbox.write_text(json.dumps([*entries, {"from": "stranger", "text": "hello", "read": False}]))
 
 
+def replace_by_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
 DAMAGES: dict[str, Callable[[Path], None]] = {
     "nothing": lambda _: None,
     "a torn roster": lambda home: tear(home / "teams/crew/config.json"),
     "a torn inbox": lambda home: tear(home / "teams/crew/inboxes/ann.json"),
     "a torn task": lambda home: tear(home / "tasks/crew/1.json"),
     "foreign mail": write_foreign_mail,
+    "a roster that is a pipe": lambda home: replace_by_pipe(home / "teams/crew/config.json"),
+    "an inbox that is a pipe": lambda home: replace_by_pipe(home / "teams/crew/inboxes/ann.json"),
+    "a task that is a pipe": lambda home: replace_by_pipe(home / "tasks/crew/1.json"),
+    "a record that is a pipe": lambda home: replace_by_pipe(home / "shoal/teams/crew/creator"),
 }
 
 
@@ -94,7 +103,7 @@ async def test_views_change_nothing(shoal: ShoalProgram, home: Path, damage: str
     ran = {view: await shoal(*view) for view in VIEWS}
     assert list_files(home) == before
     assert "ann" in ran["team", "show", "crew"].text
-    if damage == "a torn roster":
+    if damage in ("a torn roster", "a roster that is a pipe"):
         assert "config.json is damaged" in ran["team", "show", "crew"].err
         assert "uses its last good copy" in ran["team", "show", "crew"].err
 

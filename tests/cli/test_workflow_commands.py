@@ -305,6 +305,7 @@ async def test_a_changed_workflow_is_shown_with_the_command_that_repeats_its_ste
         assert "rerun_from" not in text
 
 
+@pytest.mark.slow
 @pytest.mark.spec("WFL-06")
 @pytest.mark.usefixtures("scripted_model")
 async def test_a_workflow_of_a_package_with_relative_imports_is_resumed(

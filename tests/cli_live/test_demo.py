@@ -42,7 +42,9 @@ def find_working_directories(directory: Path) -> list[str]:
 
 @pytest.mark.needs("bwrap")
 @pytest.mark.spec("ISO-01")
-def test_three_agents_repair_the_project(cli_project: CliProject, tmp_path: Path) -> None:
+def test_three_agents_repair_the_project_and_their_costs_add_up(
+    cli_project: CliProject, tmp_path: Path
+) -> None:
     terminal = cli_project.start_shoal_terminal(
         "demo", "agents", "--fast", "--keep", TMPDIR=str(make_temporary_directory(tmp_path))
     )
@@ -57,6 +59,7 @@ def test_three_agents_repair_the_project(cli_project: CliProject, tmp_path: Path
     merged = find_lines(text, r"^\$ shoal worktree merge agent-\w+  → main: harbour/(\w+)\.py$")
     assert sorted(merged) == [*AGENTS]
     assert "all 8 pass" in text
+    check_costs(text)
     (demo_directory,) = (tmp_path / "tmp").iterdir()
     project = demo_directory / "project"
     assert subprocess.run(TEST_COMMAND, cwd=project, capture_output=True, check=False).returncode == 0
@@ -77,13 +80,8 @@ def test_three_agents_repair_the_project(cli_project: CliProject, tmp_path: Path
     assert len(list(demo_directory.glob("home/projects/*/*/subagents/*.jsonl"))) == 3
 
 
-@pytest.mark.needs("bwrap")
-def test_the_costs_of_the_agents_add_up_to_the_total(cli_project: CliProject, tmp_path: Path) -> None:
-    terminal = cli_project.start_shoal_terminal(
-        "demo", "agents", "--fast", TMPDIR=str(make_temporary_directory(tmp_path))
-    )
-    assert terminal.wait_for_end(timeout=60) == 0, terminal.screen.text
-    text = terminal.screen.text
+def check_costs(text: str) -> None:
+    """Check that the costs of the agents add up to the total."""
     assert "at example prices" in text
     rows = find_lines(text, r"^  (lead|berths|fees|tides|total) +(\d+) +\S+ +\$(\d+\.\d+)")
     assert [row[0] for row in rows] == ["lead", *AGENTS, "total"]
@@ -92,6 +90,7 @@ def test_the_costs_of_the_agents_add_up_to_the_total(cli_project: CliProject, tm
     assert abs(sum(float(row[2]) for row in parts) - float(whole[2])) < 0.001
 
 
+@pytest.mark.slow
 def test_the_agents_demo_in_a_pipe_prints_plain_text_and_leaves_no_files(
     cli_project: CliProject, tmp_path: Path
 ) -> None:
@@ -114,6 +113,7 @@ def test_the_agents_demo_in_a_pipe_prints_plain_text_and_leaves_no_files(
     assert list(cli_project.home.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_demo_ignores_the_users_settings(cli_project: CliProject, tmp_path: Path) -> None:
     """A signing key, hooks and an agent model of the user do not reach the demo."""
     hooks = tmp_path / "hooks"
@@ -139,6 +139,7 @@ def test_the_demo_ignores_the_users_settings(cli_project: CliProject, tmp_path: 
     assert run.returncode == 0, run.stdout + run.stderr
 
 
+@pytest.mark.slow
 def test_the_demo_warns_and_continues_without_a_sandbox(cli_project: CliProject, tmp_path: Path) -> None:
     programs = tmp_path / "bin"
     programs.mkdir()
@@ -172,6 +173,7 @@ def test_the_demo_without_git_says_what_to_install(
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_narrow_terminal_without_colours_shows_whole_lines(cli_project: CliProject, tmp_path: Path) -> None:
     env = build_environment(cli_project.home, TMPDIR=str(make_temporary_directory(tmp_path)), NO_COLOR="1")
     with PtyTerminal(
@@ -209,6 +211,7 @@ def test_suggested_commands_match_how_the_demo_was_started(cli_project: CliProje
     assert installed[1].startswith('         shoal "fix the tests"  ')
 
 
+@pytest.mark.slow
 def test_a_chosen_home_keeps_the_run_and_other_files_are_removed(
     cli_project: CliProject, tmp_path: Path
 ) -> None:

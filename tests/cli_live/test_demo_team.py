@@ -255,6 +255,7 @@ def test_the_demo_cleans_up_when_it_is_terminated(cli_project: CliProject, tmp_p
     assert find_demo_processes(tmp) == []
 
 
+@pytest.mark.slow
 def test_a_failing_demo_exits_with_an_error(cli_project: CliProject, tmp_path: Path) -> None:
     broken = tmp_path / "bin" / "python3"
     broken.parent.mkdir()

@@ -221,6 +221,10 @@ def take_by_position(name: str, /) -> str:
     return name
 
 
+def summarize(context: str) -> str:
+    return context
+
+
 def take_field(count: int = pydantic.Field(3, ge=1)) -> str:
     return str(count)
 
@@ -240,6 +244,10 @@ def take_complex(number: complex) -> str:
         (take_any_number, r"take_any_number cannot take the parameter `\*names: .*Name each argument"),
         (take_keywords, r"take_keywords cannot take the parameter `\*\*names"),
         (take_by_position, r"take_by_position cannot take the positional-only parameter `name"),
+        (
+            summarize,
+            r"summarize: the parameter `context: 'str'` would get the call's ToolContext.* Rename it",
+        ),
         (take_field, r"the default of count is a pydantic Field. Put it into the annotation"),
         (take_function, r"take_function: the parameter on_end cannot be described to a model: .*Callable"),
         (

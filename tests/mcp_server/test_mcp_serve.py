@@ -11,7 +11,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -23,10 +23,10 @@ from shoal.core.text.model_texts import ModelTexts
 from shoal.stores.files.locks.pid_locks import find_session_pid
 from team_scripts import get_home, open_session, read_inbox, read_team_config, script_team, send_message
 
-pytest.importorskip("mcp")
+if TYPE_CHECKING:
+    from mcp.client.client import Client
 
-from mcp.client.client import Client
-from mcp.client.stdio import StdioServerParameters, stdio_client
+pytestmark = pytest.mark.needs("mcp")
 
 MODEL = "anthropic:claude-sonnet-4-5"
 SERVER_TEXTS = ModelTexts(Path(shoal.__file__).parent / "surfaces" / "mcp" / "prompts").load_sections(
@@ -50,6 +50,10 @@ class Caller:
 
 @asynccontextmanager
 async def start_mcp_server(cwd: Path, *words: str) -> AsyncIterator[Caller]:
+    # Takes a second, so workers that only collect these tests do not import it.
+    from mcp.client.client import Client
+    from mcp.client.stdio import StdioServerParameters, stdio_client
+
     server = StdioServerParameters(
         command=sys.executable, args=["-m", "shoal", "mcp", "serve", *words], env=dict(os.environ), cwd=cwd
     )
@@ -294,6 +298,9 @@ async def test_wrong_arguments_owners_and_states_are_refused(tmp_path: Path) -> 
             assert "is waiting for 1" in refused or "waits for #1" in refused
         assert (await call("task_get", task=second))["status"] == "pending"
         assert (await call("task_update", task=first, owner="team-lead"))["owner"] == "team-lead"
+        for door in ("run_status", "run_result"):
+            for id_ in ("\0", "x" * 5_000, "../x"):
+                assert await call(door, id=id_) == f"There is no run {id_[:60]!r}."
         listed = await call("team_list")
         assert [team["name"] for team in listed["teams"]] == ["roof"]
 

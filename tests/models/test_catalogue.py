@@ -104,6 +104,25 @@ def test_a_dated_snapshot_has_the_card_of_its_model_and_a_new_release_does_not()
     assert unreleased.window == 200_000
 
 
+@pytest.mark.spec("CMP-053")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+        "anthropic.claude-sonnet-4-5-20250929-v1:0",
+        "arn:aws:bedrock:us-east-1:1234:inference-profile/eu.anthropic.claude-sonnet-4-5-20250929-v1:0",
+    ],
+)
+def test_a_cloud_id_has_the_limits_of_the_model_that_it_names(name: str) -> None:
+    card, named = get_model_card("anthropic", name), get_model_card("anthropic", "claude-sonnet-4-5")
+    assert card.id == name
+    assert (card.window, card.max_output) == (named.window, named.max_output) == (200_000, 64_000)
+    assert (
+        get_model_card("anthropic", "arn:aws:bedrock:us-east-1:1:application-inference-profile/x").price
+        is None
+    )
+
+
 def test_an_unknown_model_has_no_price_and_a_local_one_costs_nothing() -> None:
     assert get_model_card("openai", "my-finetune").price is None
     local = get_model_card("ollama", "qwen3:8b").price

@@ -365,6 +365,10 @@ def test_thinking_is_requested_in_the_form_of_each_model_generation() -> None:
     assert old["thinking"] == {"type": "enabled", "budget_tokens": 8_000}
     assert old["max_tokens"] > 8_000
     assert "temperature" not in old
+    unknown = build_messages_request_body(
+        "Hi.", thinking_tokens=16_000, card=get_model_card("anthropic", "gateway-model")
+    )
+    assert unknown["max_tokens"] - unknown["thinking"]["budget_tokens"] == 4_096
     new = build_messages_request_body(
         "Hi.", thinking_tokens=8_000, temperature=0.5, card=get_model_card("anthropic", "claude-opus-5-5")
     )

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from syntax_trees import parse_module
+
 _REFERENCE = re.compile(r"`([A-Za-z_][\w.]*)(?:\(\))?`")
 # JSON fields in camelCase and patterns of tool names of MCP servers are not names of ours.
 _LOOKS_LIKE_CODE = re.compile(r"^(?!mcp__)(?:\w*_\w*|[A-Z]\w*[a-z])$")
@@ -17,7 +19,7 @@ def find_dead_references(paths: Iterable[Path]) -> list[str]:
 
     Known are identifiers and the words of string constants, such as wire fields and tool names.
     """
-    trees = {path: ast.parse(path.read_text()) for path in paths}
+    trees = {path: parse_module(path) for path in paths}
     known: set[str] = set()
     for path, tree in trees.items():
         known.update(path.stem.split("."), _iter_known_words(tree))

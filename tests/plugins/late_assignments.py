@@ -8,6 +8,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from syntax_trees import parse_module
+
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _OWN = ("self", "cls")
 _CONSTRUCTORS = ("__init__", "__post_init__", "__enter__", "__aenter__")
@@ -35,7 +37,7 @@ def find_late_assignments(root: Path, packages: tuple[str, ...]) -> list[LateAss
     constructor has not set, counts too: its object is used before they are there. A service is an object of
     a class of the package that is neither frozen nor an exception.
     """
-    modules = {path: ast.parse(path.read_text()) for path in sorted(root.rglob("*.py"))}
+    modules = {path: parse_module(path) for path in sorted(root.rglob("*.py"))}
     aliases = {name for tree in modules.values() for name in _find_callable_aliases(tree)}
     services = {name for tree in modules.values() for name in _find_service_classes(tree)}
     found: list[LateAssignment] = []

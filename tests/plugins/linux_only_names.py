@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -54,6 +55,10 @@ LINUX_ONLY_NAMES = {
 }
 
 
+def _copy_no_attributes(*_arguments: object, **_named: object) -> None:
+    """Replace `shutil._copyxattr` as on systems without extended attributes."""
+
+
 def remove_linux_only_names() -> None:
     """Remove the names, once the standard library has chosen what it uses for itself."""
     for user in ("asyncio", "multiprocessing.connection", "shutil", "subprocess", "tempfile", "uuid"):
@@ -61,6 +66,8 @@ def remove_linux_only_names() -> None:
     for module, names in LINUX_ONLY_NAMES.items():
         for name in names:
             vars(importlib.import_module(module)).pop(name, None)
+    # It has chosen already, and looks for the names again when it copies a file.
+    vars(shutil)["_copyxattr"] = _copy_no_attributes
     # Not darwin: the standard library would look for modules that only macOS has.
     sys.platform = "posix"
 

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from syntax_trees import parse_module
+
 MODEL_REFUSALS = frozenset(
     {"AgentRequestRefused", "AgentTranscriptMissing", "QuestionUnanswerable", "ScheduleRefused"}
     | {"TaskUpdateRefused", "TeamStoreError", "TeamNotFound", "TeamHasActiveMembers", "InboxNotFound"}
@@ -46,7 +48,7 @@ def find_model_sentences(paths: Sequence[Path]) -> list[str]:
     """Return `path:line: text` for each sentence in a refusal or an output for a model."""
     found = []
     for path in paths:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = parse_module(path)
         constants = _list_variables(tree.body)
         for scope in ast.walk(tree):
             if isinstance(scope, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef):
@@ -61,9 +63,7 @@ def find_reason_clauses(paths: Sequence[Path]) -> list[str]:
     is neither the reason of an allowed call nor the message of another error.
     """
     return [
-        f"{path}:{node.lineno}: {text}"
-        for path in paths
-        for node, text in _find_clauses(ast.parse(path.read_text(encoding="utf-8")))
+        f"{path}:{node.lineno}: {text}" for path in paths for node, text in _find_clauses(parse_module(path))
     ]
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from syntax_trees import parse_module
+
 # Forms that are verbs or nouns as well (read, cut, set, put, run) are left out.
 _PARTICIPLES_WITHOUT_ED = """
     told kept sent held given shown found heard said made taken known left met gone seen begun done drawn
@@ -100,7 +102,7 @@ _Definition = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def _walk_definitions(path: Path) -> Iterator[_Definition]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parse_module(path)):
         if isinstance(node, _Definition):
             yield node
 

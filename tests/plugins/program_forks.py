@@ -33,6 +33,8 @@ FIRST_FORKED = 3
 """A run of one or two programs starts them: importing everything takes longer."""
 # Read by the interpreter or the C library when a process starts.
 START_VARIABLES = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_", "FAKETIME")
+# Kept here because some tests remove the names that only Linux has.
+DIRECTORY_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY
 OPEN_TERMINAL = ("sh", "-c", 'exec "$@" <"$0"')
 """Before a terminal and a program: opened by the first process of a session, it becomes its terminal."""
 
@@ -147,7 +149,7 @@ class _ForkRequest:
             "umask": call["umask"] if call["umask"] >= 0 else _get_umask(),
         }
         with ExitStack() as exit_stack:
-            directory = os.open(call["cwd"] or ".", os.O_PATH | os.O_DIRECTORY)
+            directory = os.open(call["cwd"] or ".", DIRECTORY_FLAGS)
             exit_stack.callback(os.close, directory)
             ends = (call["p2cread"], call["c2pwrite"], call["errwrite"])
             standard = [number if end == -1 else end for number, end in enumerate(ends)]

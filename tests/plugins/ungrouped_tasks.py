@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+from syntax_trees import parse_module
+
 _STARTERS = ("create_task", "ensure_future")
 _WAITERS = ("shield", "gather", "wait_for", "as_completed")
 
@@ -18,7 +20,7 @@ def find_ungrouped_tasks(root: Path) -> list[str]:
     """
     found: list[str] = []
     for path in sorted(root.rglob("*.py")):
-        tree = ast.parse(path.read_text())
+        tree = parse_module(path)
         imported = {
             alias.asname or alias.name
             for node in ast.walk(tree)

@@ -35,6 +35,7 @@ def case_project(tmp_path: Path) -> Path:
         "fresh_6.txt",
         "fresh_7.txt",
         "fresh_8.txt",
+        "fresh_9.txt",
     ],
 )
 def test_every_call_is_decided_as_documented(case_project: Path, name: str) -> None:

@@ -85,3 +85,35 @@ def test_the_version_of_rust_is_asked_where_a_file_names_a_toolchain(tmp_path: P
     (project / "rust-toolchain.toml").write_text("[toolchain]\npath = 'evil'\n")
     for command in ("cargo --version", "rustc --version", "cd src && cargo --version"):
         assert decide_command(engine, command) == "ask", command
+
+
+def test_go_is_asked_where_its_files_name_modules_to_download(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / "cmd").mkdir(parents=True)
+    engine = create_engine(project)
+    commands = ["go list ./...", "go doc fmt", "cd cmd && go list ./..."]
+    (project / "go.mod").write_text("module a\n\ngo 1.22\n")
+    assert {decide_command(engine, each) for each in (*commands, "go version")} == {"allow"}
+    (project / "go.mod").write_text("module a\n\ngo 1.22\n\nrequire example.org/b v1.0.0\n")
+    assert {decide_command(engine, each) for each in commands} == {"ask"}
+    assert decide_command(engine, "go version") == "allow"
+    (project / "go.work").write_text("go 1.22\ntoolchain go1.99\n")
+    assert decide_command(engine, "go version") == "ask"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [(".venv/bin/python", "x"), ("uv.toml", "x"), ("pyproject.toml", "[tool.uv]\npython-downloads = 'x'\n")],
+)
+def test_uv_is_asked_where_it_would_use_the_environment_or_settings_of_the_project(
+    tmp_path: Path, name: str, content: str
+) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    engine = create_engine(project)
+    (project / "pyproject.toml").write_text("[project]\nname = 'a'\n")
+    assert decide_command(engine, "uv python list") == "allow"
+    (project / name).parent.mkdir(parents=True, exist_ok=True)
+    (project / name).write_text(content)
+    assert decide_command(engine, "uv python list") == "ask"
+    assert decide_command(engine, "uv --version") == "allow"

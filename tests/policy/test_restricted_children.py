@@ -111,6 +111,16 @@ def test_denials_of_a_definition_reach_grandchildren_other_processes_and_resumed
     assert decide_command(bypass_engine, "rm x") == "allow"
 
 
+@pytest.mark.spec("DEF-05")
+@pytest.mark.parametrize("command", ["> README.md", "git status; > x", "git status && 2>> x"])
+def test_a_redirection_without_a_command_is_not_a_git_command(
+    bypass_engine: PermissionEngine, tmp_path: Path, command: str
+) -> None:
+    child = create_child(bypass_engine, tmp_path, "Bash(git:*)")
+    assert decide_command(child, command) == "deny"
+    assert decide_command(child, "x=1; git status") == "allow"
+
+
 def test_an_invalid_tool_entry_is_refused_when_the_child_is_created(
     bypass_engine: PermissionEngine, tmp_path: Path
 ) -> None:

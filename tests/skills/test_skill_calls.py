@@ -116,15 +116,17 @@ async def test_trust_in_a_skill_ends_when_its_file_changes(project: Path, home: 
 
 async def test_calling_an_unknown_broken_or_user_only_skill_fails(project: Path, home: Path) -> None:
     write_skill(home / "skills", "deploy", disable_model_invocation="true")
+    write_skill(home / "skills", "review")
     write_skill(home / "skills", "broken", context="spoon")
-    both = [call_tool("Skill", "a", skill="deploi"), call_tool("Skill", "b", skill="deploy")]
-    script = RecordingScript(lead=[both, call_tool("Skill", skill="broken"), "done"])
+    calls = [call_tool("Skill", name, skill=name) for name in ("deploi", "reviev", "deploy")]
+    script = RecordingScript(lead=[calls, call_tool("Skill", skill="broken"), "done"])
     async with open_session(project, script.model) as session:
         await run_all_turns(session)
     listed = next(tool.description for tool in script.requests[0].tools if tool.name == "Skill")
     assert "deploy" not in listed
-    unknown, not_for_it, broken = list_lead_results(session)
-    assert "There is no skill 'deploi'. Did you mean deploy?" in unknown
+    hidden, unknown, not_for_it, broken = list_lead_results(session)
+    assert "There is no skill 'deploi'. Available: review." in hidden
+    assert "There is no skill 'reviev'. Did you mean review?" in unknown
     assert "/deploy" in not_for_it
     assert "SKILL.md:4: context: expected fork, got 'spoon'" in broken
 

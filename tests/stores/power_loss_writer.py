@@ -17,7 +17,9 @@ from typing import Any
 from mail_helpers import make_mail
 from store_helpers import make_member
 
+from shoal.app.library.team_definition import StoredTeamDefinition, write_team_definition
 from shoal.app.mcp.mcp_host import McpOAuthTokenFile
+from shoal.app.settings.settings_writer import save_default_model
 from shoal.core.agents.subagent_metadata import SubagentMetadata
 from shoal.core.clock import SystemClock
 from shoal.core.events import NoteAdded
@@ -31,13 +33,14 @@ from shoal.stores.files.home.credential_file import store_provider_credentials
 from shoal.stores.files.home.trust_file import ProjectTrustFile
 from shoal.stores.store_choice import open_store
 from shoal.testing.contracts.question_contract import make_question
-from shoal.testing.contracts.session_contract import CWD, FIRST, make_entry
+from shoal.testing.contracts.session_contract import CWD, FIRST, SECOND, make_entry
 from shoal.wire.trust_codec import TrustDecision
 
 TEAM = "roof"
 WORKER = AgentId("a1")
 NOTES = ("one", "two", "three")
 MANY_MESSAGES = 400
+SETTINGS_FILE = "settings.json"
 TOKEN_FILE = Path("shoal", "tokens", "server.json")
 ACKNOWLEDGEMENT = b"acknowledged: "
 """Start of the lines on standard output; libraries may start programs that write there too."""
@@ -65,6 +68,26 @@ async def write_transcripts(store: Store) -> AsyncIterator[Fact]:
             after = text
             yield f"{agent}/entry-{text}", text
         transcript.close()
+
+
+async def write_forks(store: Store) -> AsyncIterator[Fact]:
+    session = store.create_session(SessionId(FIRST), cwd=CWD)
+    transcript = session.open_transcript(LEAD_ID, cwd=CWD, version="0")
+    after = None
+    for text in NOTES:
+        transcript.append(make_entry(text, after=after))
+        after = text
+    transcript.close()
+    store.fork_session(session, SECOND, cwd=CWD)
+    yield "fork", ",".join(NOTES)
+
+
+async def write_definitions(store: Store) -> AsyncIterator[Fact]:
+    session = store.create_session(SessionId(FIRST), cwd=CWD)
+    for required in ("hooks", "tools"):
+        definition = StoredTeamDefinition(team=TEAM, agents={}, members={}, required=(required,))
+        write_team_definition(store, session, definition)
+        yield "required", required
 
 
 async def write_journal(store: Store) -> AsyncIterator[Fact]:
@@ -177,6 +200,13 @@ async def write_tokens(store: Store) -> AsyncIterator[Fact]:
         yield "token", token
 
 
+async def write_settings(store: Store) -> AsyncIterator[Fact]:
+    path = get_file_store_home(store) / SETTINGS_FILE
+    for model in ("anthropic:first", "anthropic:second"):
+        save_default_model(model, path)
+        yield "model", model
+
+
 def get_file_store_home(store: Store) -> Path:
     assert isinstance(store, FileStore)
     return store.home
@@ -184,6 +214,8 @@ def get_file_store_home(store: Store) -> Path:
 
 WRITERS = {
     "transcripts": write_transcripts,
+    "forks": write_forks,
+    "definitions": write_definitions,
     "journal": write_journal,
     "results": write_results,
     "questions": write_questions,
@@ -196,6 +228,7 @@ WRITERS = {
     "trust": write_trust,
     "credentials": write_credentials,
     "tokens": write_tokens,
+    "settings": write_settings,
 }
 
 

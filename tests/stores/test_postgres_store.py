@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -18,9 +19,12 @@ from shoal.core.clock import SystemClock
 from shoal.core.errors import SettingsError, StateFileError, TeamNotFound
 from shoal.core.events import NoteAdded
 from shoal.core.ids import LEAD_ID
+from shoal.core.names import LEAD_NAME
 from shoal.core.teams.mail import MailMessage
 from shoal.core.teams.tasks import TaskDraft, TaskUpdate
 from shoal.core.text.redaction import KEY_SHAPE_REDACTOR
+from shoal.stores.postgres.schema import MIGRATIONS
+from shoal.stores.postgres.store_admin import find_store_problems, migrate_store
 from shoal.stores.store_choice import open_store
 from shoal.testing.contracts.board_contract import ANN, BOB, create_tasks
 from shoal.testing.contracts.roster_contract import ROOF, create_sample_team, make_new_member
@@ -357,6 +361,40 @@ async def test_tables_of_a_newer_version_are_refused_and_of_an_older_one_need_mi
         store.find_session(FIRST)
 
 
+async def test_a_team_of_the_first_version_keeps_its_members_and_gets_new_ones(own_server, home, helpers):
+    database = own_server.create_empty_database("first")
+    own_server.execute(
+        "CREATE SCHEMA shoal",
+        "CREATE TABLE shoal.schema_version (version int NOT NULL)",
+        "INSERT INTO shoal.schema_version VALUES (1)",
+        *(statement for statement in MIGRATIONS[0].split(";") if statement.strip()),
+        database="first",
+    )
+    ann = {"name": "ann", "agentId": "ann@roof", "isActive": True, "theirs": 1}
+    document = {"name": "roof", "leadSessionId": FIRST, "members": [{"name": LEAD_NAME}, ann]}
+    own_server.execute(
+        f"INSERT INTO shoal.teams VALUES ('roof', convert_to('{json.dumps(document)}', 'UTF8'), 1)",
+        database="first",
+    )
+    with (
+        helpers.opened_postgres_store(database, home) as store,
+        pytest.raises(SettingsError, match="shoal store migrate"),
+    ):
+        store.find_session(FIRST)
+    assert migrate_store(database) == (1, len(MIGRATIONS))
+    with helpers.opened_postgres_store(database, home) as store:
+        rosters = store.open_rosters(clock=SystemClock(), report=str)
+        bob = await rosters.add_member(ROOF, make_new_member("Ann"))
+        assert bob.name == "Ann-2"  # the name is taken in the document
+        await rosters.update_member(ROOF, "ann", model="other")
+        await rosters.set_active_members(ROOF, {"ann": False, bob.name: False})
+        members = (await rosters.read_team_roster(ROOF)).members
+        assert [(each.name, each.is_active) for each in members[1:]] == [("ann", False), ("Ann-2", False)]
+        assert members[1].model == "other"
+        assert await rosters.remove_member(ROOF, "ann")
+        assert [each.name for each in (await rosters.read_team_roster(ROOF)).members] == [LEAD_NAME, "Ann-2"]
+
+
 async def test_processes_that_start_on_an_empty_database_at_once_create_its_tables_once(
     own_server, home, helpers
 ):
@@ -403,7 +441,7 @@ async def test_members_of_one_process_write_their_activity_together(own_server, 
             "CREATE TABLE public.writes (number int)",
             "CREATE FUNCTION public.note_write() RETURNS trigger LANGUAGE plpgsql AS "
             "$$ BEGIN INSERT INTO public.writes VALUES (1); RETURN NEW; END $$",
-            "CREATE TRIGGER note_write AFTER UPDATE ON shoal.teams FOR EACH ROW "
+            "CREATE TRIGGER note_write AFTER UPDATE ON shoal.team_members FOR EACH STATEMENT "
             "EXECUTE FUNCTION public.note_write()",
             database="activity",
         )
@@ -415,3 +453,102 @@ async def test_members_of_one_process_write_their_activity_together(own_server, 
         assert 0 < int(str(row[0])) < len(names) / 3
         with pytest.raises(TeamNotFound):
             await rosters[0].set_active_members("cellar", {names[0]: True})
+
+
+async def test_a_new_member_is_one_row_and_the_document_of_its_team_stays(own_server, home, helpers):
+    database = own_server.create_empty_database("members")
+    read_document = "SELECT document FROM shoal.teams"
+    with (
+        helpers.opened_postgres_store(database, home) as store,
+        helpers.opened_postgres_store(database, home) as other,
+    ):
+        rosters, others = (each.open_rosters(clock=SystemClock(), report=str) for each in (store, other))
+        await create_sample_team(rosters)
+        before = own_server.execute(read_document, database="members")
+        names = [(await rosters.add_member(ROOF, make_new_member(f"m{n}"))).name for n in range(5)]
+        assert [each.name for each in (await others.read_team_roster(ROOF)).members][-5:] == names
+        await rosters.update_member(ROOF, names[1], model="other")
+        await rosters.set_active_members(ROOF, {names[2]: False})
+        await rosters.remove_member(ROOF, names[0])
+        again = await others.add_member(ROOF, make_new_member(names[0]))
+        assert again.name == names[0]
+        assert own_server.execute(read_document, database="members") == before
+        for each in (rosters, others):
+            members = (await each.read_team_roster(ROOF)).members
+            assert [member.name for member in members][-5:] == [*names[1:], names[0]]
+            assert [member.model for member in members if member.name == names[1]] == ["other"]
+            assert [member.is_active for member in members if member.name == names[2]] == [False]
+
+
+async def test_one_new_task_wakes_one_of_the_members_of_a_process(database, home, helpers):
+    with helpers.opened_postgres_store(database, home, poll=0.2) as store:
+        boards = [store.open_board("roof", **helpers.make_services()) for _ in range(20)]
+        waits = [asyncio.create_task(board.wait_for_claimable()) for board in boards]
+
+        async def are_all_waiting():
+            return len(boards[0]._view._waiters) == len(boards)
+
+        await helpers.wait_for(are_all_waiting)
+        (task,) = await create_tasks(boards[0], 1)
+        done, _ = await asyncio.wait(waits, timeout=helpers.WAIT_SECONDS, return_when="FIRST_COMPLETED")
+        assert len(done) == 1
+        claimant = boards[waits.index(done.pop())]
+        assert (await claimant.claim_next(by=BOB)).task.id == task
+        assert sum(wait.done() for wait in waits) == 1
+        # The next one wakes another member, and those that have closed their board get nothing.
+        for wait, board in zip(waits[:10], boards[:10], strict=True):
+            wait.cancel()
+            await board.aclose()
+        await create_tasks(boards[-1], 1)
+        async with asyncio.timeout(helpers.WAIT_SECONDS):
+            await asyncio.wait(waits[10:], return_when="FIRST_COMPLETED")
+        for wait, board in zip(waits[10:], boards[10:], strict=True):
+            wait.cancel()
+            await board.aclose()
+
+
+@pytest.mark.needs("greenlet")
+async def test_lines_of_many_members_are_stored_by_few_commits_and_in_order(own_server, home, helpers):
+    from shoal.stores.postgres.suspended_tasks import create_member_context, install_suspendable_tasks
+
+    members, lines = 40, 5
+    database = own_server.create_empty_database("lines")
+    with (
+        helpers.opened_postgres_store(database, home) as store,
+        helpers.opened_postgres_store(database, home) as other,
+    ):
+        session = create_used_session(store, FIRST)
+        journal = session.open_journal(SystemClock(), secrets=KEY_SHAPE_REDACTOR)
+        seen_by_others = []
+
+        async def write_lines(member):
+            agent = f"m{member}"
+            transcript = session.open_transcript(agent, cwd="/", version="0")
+            for number in range(lines):
+                transcript.append(make_entry(f"{agent}-{number}"))
+                journal.append(NoteAdded(agent=LEAD_ID, text=f"{agent}-{number}"))
+            if member == 0:
+                # Everything is stored when the call returns: another process has it.
+                seen_by_others.extend(read_entry_ids(other.find_session(FIRST), agent))
+
+        loop = asyncio.get_running_loop()
+        install_suspendable_tasks(loop)
+        try:
+            tasks = [
+                loop.create_task(write_lines(n), context=create_member_context()) for n in range(members)
+            ]
+            async with asyncio.timeout(helpers.WAIT_SECONDS):
+                await asyncio.gather(*tasks)
+        finally:
+            loop.set_task_factory(None)
+        assert seen_by_others == [f"entry-m0-{number}" for number in range(lines)]
+        notes = read_notes(journal)
+        for member in range(members):
+            expected = [f"m{member}-{number}" for number in range(lines)]
+            assert [note for note in notes if note.split("-")[0] == f"m{member}"] == expected
+            assert read_entry_ids(session, f"m{member}") == [f"entry-{text}" for text in expected]
+        (row,) = own_server.execute(
+            "SELECT count(DISTINCT xmin::text) FROM shoal.journal_lines", database="lines"
+        )
+        assert int(str(row[0])) < members * lines / 4
+    assert not find_store_problems(database)

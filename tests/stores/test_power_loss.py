@@ -16,8 +16,17 @@ from pathlib import Path
 
 import pytest
 from disk_model import TRACED_CALLS, DiskModel, read_trace, write_tree
-from power_loss_writer import ACKNOWLEDGEMENT, NOTES, TEAM, TOKEN_FILE, WORKER, make_services
+from power_loss_writer import (
+    ACKNOWLEDGEMENT,
+    NOTES,
+    SETTINGS_FILE,
+    TEAM,
+    TOKEN_FILE,
+    WORKER,
+    make_services,
+)
 
+from shoal.app.library.team_definition import read_team_definition
 from shoal.app.mcp.mcp_host import McpOAuthTokenFile
 from shoal.core.clock import SystemClock
 from shoal.core.errors import InboxNotFound, ShoalError
@@ -26,7 +35,14 @@ from shoal.stores.files.file_store import FileStore
 from shoal.stores.files.home.credential_file import load_provider_credentials
 from shoal.stores.files.home.trust_file import ProjectTrustFile
 from shoal.testing.contracts.question_contract import make_question
-from shoal.testing.contracts.session_contract import CWD, FIRST, open_journal, read_entry_ids, read_notes
+from shoal.testing.contracts.session_contract import (
+    CWD,
+    FIRST,
+    SECOND,
+    open_journal,
+    read_entry_ids,
+    read_notes,
+)
 
 Facts = dict[str, str]
 Tree = dict[str, bytes | None]
@@ -46,6 +62,19 @@ async def read_transcripts(store: FileStore, report: Callable[[str], None]) -> F
     if session.has_transcript(WORKER):
         found[WORKER] = read_entry_ids(session, WORKER)
     return {f"{agent}/{entry}": entry.removeprefix("entry-") for agent, ids in found.items() for entry in ids}
+
+
+async def read_forks(store: FileStore, report: Callable[[str], None]) -> Facts:
+    try:
+        ids = read_entry_ids(store.find_session(SECOND))
+    except ShoalError:
+        return {}
+    return {"fork": ",".join(each.removeprefix("entry-") for each in ids)}
+
+
+async def read_definitions(store: FileStore, report: Callable[[str], None]) -> Facts:
+    definition = read_team_definition(store, store.create_session(FIRST, cwd=CWD))
+    return {} if definition is None else {"required": definition.required[0]}
 
 
 async def read_journal(store: FileStore, report: Callable[[str], None]) -> Facts:
@@ -115,9 +144,16 @@ async def read_tokens(store: FileStore, report: Callable[[str], None]) -> Facts:
     return {"token": McpOAuthTokenFile(store.home / TOKEN_FILE).read().decode()}
 
 
-ALWAYS_FLUSHED = ("keys", "trust", "credentials", "tokens")
+async def read_settings(store: FileStore, report: Callable[[str], None]) -> Facts:
+    path = store.home / SETTINGS_FILE
+    return {"model": json.loads(path.read_text())["shoal"]["model"]} if path.exists() else {}
+
+
+ALWAYS_FLUSHED = ("definitions", "keys", "trust", "credentials", "tokens", "settings")
 READERS = {
     "transcripts": read_transcripts,
+    "forks": read_forks,
+    "definitions": read_definitions,
     "journal": read_journal,
     "results": read_results,
     "questions": read_questions,
@@ -129,6 +165,7 @@ READERS = {
     "trust": read_trust,
     "credentials": read_credentials,
     "tokens": read_tokens,
+    "settings": read_settings,
 }
 
 
@@ -184,6 +221,8 @@ def is_found(found: str | None, acknowledged: str) -> bool:
         "plan": "default",
         "member": "gone",
         "first token": "second token",
+        "hooks": "tools",
+        "anthropic:first": "anthropic:second",
     }
     return found is not None and found in (acknowledged, later.get(acknowledged))
 

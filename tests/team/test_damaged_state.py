@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
+import socket
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -30,7 +32,8 @@ from shoal.wire.question_codec import encode_question
 from team_scripts import get_home, open_session, script_team, send_message, spawn_member
 
 SESSION, TEAM = "6f1c0f0a-0000-4000-8000-00000000000d", "crew"
-DAMAGES = ("truncated", "emptied", "nuls", "another type", "directory", "link")
+OTHER_ENTRIES = ("directory", "link", "pipe", "socket")
+DAMAGES = ("truncated", "emptied", "nuls", "another type", *OTHER_ENTRIES)
 NOT_STATE = ("shell-snapshots/*", "debug/*", "worktrees/*/agent-????????/*", "shoal/runs/*/control.sock")
 """Files without state of a run: logs, the environment of shells, the work itself."""
 UNSTORED_KINDS = {
@@ -58,7 +61,7 @@ def list_stored_kinds() -> list[StateFileKind]:
 
 def list_damages(kind: StateFileKind) -> list[str]:
     """Return the damages that matter: the content of a lock or a working copy does not."""
-    damages = ("directory", "link") if kind.shape == "entry" else DAMAGES
+    damages = OTHER_ENTRIES if kind.shape == "entry" else DAMAGES
     if kind.name in ("conversation", "journal"):
         damages = (*damages, "joined lines")
     return [damage for damage in damages if (kind.name, damage) not in UNDETECTABLE]
@@ -75,6 +78,17 @@ def replace_by_directory(path: Path) -> None:
     path.mkdir()
 
 
+def replace_by_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def replace_by_socket(path: Path) -> None:
+    path.unlink()
+    with contextlib.chdir(path.parent), socket.socket(socket.AF_UNIX) as server:
+        server.bind(path.name)  # the whole path may be too long
+
+
 def join_two_lines(path: Path) -> None:
     """Lose the end of the second line, the third line and the start of the fourth."""
     first, second, _third, fourth, *rest = path.read_bytes().split(b"\n")
@@ -89,6 +103,8 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "joined lines": join_two_lines,
     "directory": replace_by_directory,
     "link": replace_by_link,
+    "pipe": replace_by_pipe,
+    "socket": replace_by_socket,
 }
 
 

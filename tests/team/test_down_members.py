@@ -90,6 +90,7 @@ async def test_a_member_whose_process_is_killed_twice_in_a_row_continues(
     assert "Remember the word heron." in join_conversation(list_requests_of(server, "ann")[-1])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.spec("LIF-04", "TEAM-05")
 @pytest.mark.parametrize("victim", ["member", "fork server", "guardian"])
 async def test_a_member_that_cannot_be_restarted_is_down_until_a_message_restarts_it(
@@ -166,6 +167,7 @@ async def test_a_member_whose_process_is_asked_to_end_stays_in_its_team(
     assert "Are you back?" in join_conversation(list_requests_of(server, "ann")[-1])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.spec("LIF-04", "TEAM-05")
 @pytest.mark.parametrize("door", ["member", "inbox command", "other program", "web page"])
 async def test_mail_from_another_process_and_the_page_restart_a_down_member(

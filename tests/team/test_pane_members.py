@@ -176,6 +176,7 @@ async def test_the_viewer_of_a_pane_is_forked_and_takes_input_and_new_sizes(
     assert not [each for each in read_events(session) if isinstance(each, NoteAdded) and "pane" in each.text]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.spec("USR-20")
 @pytest.mark.parametrize("victim", ["viewer", "shell", "fork server"])
 async def test_a_killed_part_of_a_pane_ends_neither_the_pane_nor_the_member(

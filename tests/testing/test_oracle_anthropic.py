@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import anthropic
 import pytest
 from oracle_helpers import create_anthropic_client
 
@@ -97,6 +96,8 @@ async def test_a_streamed_reply_with_pings_is_read_unchanged():
 
 
 async def test_a_tool_round_is_refused_without_its_result():
+    import anthropic
+
     async with (
         messages_server([make_tool_call("Read", file_path="a"), "Done."]) as server,
         create_anthropic_client(server) as client,
@@ -117,21 +118,23 @@ async def test_a_tool_round_is_refused_without_its_result():
 @pytest.mark.parametrize(
     ("fault", "raised", "kind"),
     [
-        (make_rate_limit_fault(retry_after=3), anthropic.RateLimitError, "rate_limit_error"),
-        (make_overloaded_fault(), anthropic.InternalServerError, "overloaded_error"),
-        (make_server_error_fault(), anthropic.InternalServerError, "api_error"),
-        (make_unavailable_fault(), anthropic.InternalServerError, "api_error"),
-        (make_unauthorized_fault(), anthropic.AuthenticationError, "authentication_error"),
-        (make_unknown_model_fault(), anthropic.NotFoundError, "not_found_error"),
-        (make_context_length_fault(), anthropic.BadRequestError, "invalid_request_error"),
-        (HttpErrorFault(status=403), anthropic.PermissionDeniedError, "permission_error"),
+        (make_rate_limit_fault(retry_after=3), "RateLimitError", "rate_limit_error"),
+        (make_overloaded_fault(), "InternalServerError", "overloaded_error"),
+        (make_server_error_fault(), "InternalServerError", "api_error"),
+        (make_unavailable_fault(), "InternalServerError", "api_error"),
+        (make_unauthorized_fault(), "AuthenticationError", "authentication_error"),
+        (make_unknown_model_fault(), "NotFoundError", "not_found_error"),
+        (make_context_length_fault(), "BadRequestError", "invalid_request_error"),
+        (HttpErrorFault(status=403), "PermissionDeniedError", "permission_error"),
     ],
 )
 async def test_an_error_status_raises_the_exception_of_the_client(
-    fault: HttpErrorFault, raised: type[Any], kind: str | None
+    fault: HttpErrorFault, raised: str, kind: str | None
 ):
+    import anthropic
+
     async with messages_server([fault]) as server, create_anthropic_client(server) as client:
-        with pytest.raises(raised) as caught:
+        with pytest.raises(getattr(anthropic, raised)) as caught:
             await client.messages.create(**make_messages_request(), stream=True)
     assert caught.value.body["error"]["type"] == kind
     assert caught.value.request_id == "req_000000000000000000000001"
@@ -139,11 +142,13 @@ async def test_an_error_status_raises_the_exception_of_the_client(
         assert caught.value.response.headers["retry-after"] == "3"
     if fault.code == "context_too_long":
         assert "prompt is too long" in caught.value.message
-    if raised is anthropic.NotFoundError:
+    if raised == "NotFoundError":
         assert "mock-1" in caught.value.message
 
 
 async def test_an_error_event_in_the_stream_raises_an_exception():
+    import anthropic
+
     async with (
         messages_server([["some words", StreamErrorFault(after=2)]]) as server,
         create_anthropic_client(server) as client,
@@ -154,6 +159,8 @@ async def test_an_error_event_in_the_stream_raises_an_exception():
 
 
 async def test_lost_connections_and_cut_streams_are_detected():
+    import anthropic
+
     async with (
         messages_server([ConnectionResetFault(), ["words", CutStreamFault(after=3)]]) as server,
         create_anthropic_client(server) as client,

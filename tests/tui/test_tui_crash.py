@@ -58,6 +58,7 @@ class BrokenScreen(PtyChild):
         return os.waitstatus_to_exitcode(status), re.sub(r"\x1b[\[>][?\d;]*[a-zA-Z]", "", rest)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("key", [b"\x0f", b"\x0c"], ids=["in a key", "in a worker"])
 def test_a_crash_names_the_log_and_the_command_to_resume(tmp_path: Path, key: bytes) -> None:
     child = BrokenScreen(tmp_path, _LOCAL_SESSION)

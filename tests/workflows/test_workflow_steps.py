@@ -423,6 +423,17 @@ def test_only_async_functions_with_a_workflow_are_workflows() -> None:
         @shoal.workflow  # type: ignore[arg-type]
         async def empty() -> None: ...
 
+    with pytest.raises(TypeError, match=r"edit is a method\. Make it a function"):
+
+        class Editor:
+            @shoal.workflow  # type: ignore[arg-type]
+            async def edit(self, flow: shoal.Workflow) -> None: ...
+
+    with pytest.raises(TypeError, match=r"takes 'file' only by its position\. Remove the `/`"):
+
+        @shoal.workflow
+        async def positional(flow: shoal.Workflow, file: str, /) -> None: ...
+
     with pytest.raises(TypeError, match="takes any number of arguments as 'files'"):
 
         @shoal.workflow
@@ -614,6 +625,29 @@ async def test_a_step_in_another_event_loop_is_refused(tmp_path: Path) -> None:
     async with RecordingModel().open(tmp_path) as session:
         with pytest.raises(WorkflowError, match="outside the event loop of the workflow"):
             await edit_in_thread.run(session)
+
+
+@pytest.mark.spec("WFL-05")
+@pytest.mark.parametrize("call", ["now", "random", "phase"])
+async def test_a_call_of_a_workflow_in_a_plain_thread_is_refused(tmp_path: Path, call: str) -> None:
+    @shoal.workflow
+    async def call_in_thread(flow: shoal.Workflow) -> None:
+        arguments = ("late",) if call == "phase" else ()
+        await asyncio.to_thread(getattr(flow, call), *arguments)
+
+    async with RecordingModel().open(tmp_path) as session:
+        with pytest.raises(WorkflowError, match="outside the event loop of the workflow"):
+            await call_in_thread.run(session)
+
+
+async def test_a_workflow_is_run_and_not_called(tmp_path: Path) -> None:
+    @shoal.workflow
+    async def greet(flow: shoal.Workflow) -> str:
+        return await flow.agent(editor, "a")
+
+    call: Any = greet
+    with pytest.raises(TypeError, match=r"greet is a workflow. Run it: `await greet.run\(session"):
+        await call("go")
 
 
 @pytest.mark.spec("WFL-01")

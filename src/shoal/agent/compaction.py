@@ -6,6 +6,7 @@ from shoal.agent.agent_runner import AgentRunner
 from shoal.agent.agent_texts import format_notice, load_prompt
 from shoal.agent.forks import ask_model_outside_conversation
 from shoal.agent.hook_points import add_hook_context_message, emit_note, run_agent_hooks
+from shoal.agent.refused_images import drop_refused_images
 from shoal.core.conversation.messages import (
     Message,
     TextBlock,
@@ -13,7 +14,7 @@ from shoal.core.conversation.messages import (
     extract_tool_result_text,
     user_message,
 )
-from shoal.core.errors import CompactionBlockedByHook, ContextTooLong
+from shoal.core.errors import BadRequest, CompactionBlockedByHook, ContextTooLong
 from shoal.core.events import ConversationCompacted
 from shoal.core.text.control_tags import escape_control_tags
 from shoal.wire.notification_text import format_system_reminder, is_system_reminder
@@ -109,6 +110,12 @@ async def _ask_model_for_summary(agent: AgentRunner, messages: list[Message], in
             if shorter == history:
                 raise
             history = shorter
+            continue
+        except BadRequest as error:
+            # Else an image that the provider refuses would fail every compaction, and no turn could start.
+            if not await drop_refused_images(agent, error):
+                raise
+            history = messages
             continue
         return escape_control_tags(summary) if summary else _build_fallback_summary(messages)
 

@@ -22,7 +22,7 @@ from shoal.agent.refused_images import drop_refused_images
 from shoal.agent.repetition_guard import enforce_repetition_limits
 from shoal.agent.tool_calls import execute_tool_calls
 from shoal.core.budgets.limits import BudgetRefusal, LimitKind
-from shoal.core.conversation.messages import Message, user_message
+from shoal.core.conversation.messages import Message, TextBlock, user_message
 from shoal.core.conversation.model_requests import ModelReply
 from shoal.core.conversation.transcript_entries import ModelReplyMetadata
 from shoal.core.core_texts import format_end_reason
@@ -54,11 +54,11 @@ async def run_agent_loop(
     agent.state.halt_reason = ""
     if prompt is not None and by == "person":
         agent.state.repetition.forget_all()
-    else:
+    elif prompt is not None:
         agent.state.repetition.forget_calls()
     try:
         blocked_prompt = None if prompt is None else await add_prompt_after_hooks(agent, prompt, by=by)
-        has_items, blocked_item = await _drain_inbox(agent)
+        has_items, blocked_item = await _drain_inbox(agent, is_start=True)
         if agent.state.halt_reason or (
             (blocked_prompt or blocked_item) and not has_items and (prompt is None or blocked_prompt)
         ):
@@ -134,7 +134,7 @@ async def _run_tool_rounds(agent: AgentRunner) -> LoopResult:
             continuations += 1
             await agent.add_message(user_message(format_notice("answer_cut")), meta=True)
             continue
-        elif reply.stop_reason == "pause_turn" and reply.message.content:
+        elif await _can_continue_paused_answer(agent, reply):
             continue
 
         if agent.state.halt_reason:
@@ -152,23 +152,42 @@ async def _run_tool_rounds(agent: AgentRunner) -> LoopResult:
         continuations = 0
 
 
-async def _drain_inbox(agent: AgentRunner, *, only_waking: bool = False) -> tuple[bool, str]:
+async def _can_continue_paused_answer(agent: AgentRunner, reply: ModelReply) -> bool:
+    if reply.stop_reason != "pause_turn" or not reply.message.content:
+        return False
+    agent.state.repetition.add_paused_answer(reply.message)
+    await enforce_repetition_limits(agent)
+    return not agent.state.halt_reason
+
+
+async def _drain_inbox(
+    agent: AgentRunner, *, only_waking: bool = False, is_start: bool = False
+) -> tuple[bool, str]:
     """Add the inbox items. Return True if any was added, and the reason if a hook blocked one."""
     was_added, block_reason = False, ""
     while (item := agent.inbox.take_next(only_waking=only_waking and not was_added)) is not None:
         blocked = await add_inbox_item_after_hooks(agent, item)
         if item.by == "person":
             agent.state.repetition.forget_all()
+        elif item.mode == "task-notification":
+            agent.state.repetition.on_notification(agent.clock.monotonic())
+        elif is_start:
+            agent.state.repetition.forget_calls()
         was_added, block_reason = was_added or blocked is None, blocked or block_reason
     return was_added, block_reason
 
 
 async def _call_model_again_if_empty(agent: AgentRunner) -> tuple[ModelReply, RequestId]:
-    """Send the same request once more if the reply has no content: providers sometimes send nothing."""
+    """Send the same request once more if the reply is blank: providers sometimes send nothing."""
     reply, request = await _call_model_compact_on_overflow(agent)
-    if reply.message.content or reply.stop_reason != "end_turn":
+    if reply.stop_reason not in ("end_turn", "tool_use") or not _is_blank(reply.message):
         return reply, request
     return await _call_model_compact_on_overflow(agent)
+
+
+def _is_blank(message: Message) -> bool:
+    """Return True if the message has no content except white space."""
+    return all(type(block) is TextBlock and not block.text.strip() for block in message.content)
 
 
 async def _call_model_compact_on_overflow(agent: AgentRunner) -> tuple[ModelReply, RequestId]:

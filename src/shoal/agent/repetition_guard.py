@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
 from shoal.agent.agent_texts import format_notice
-from shoal.core.conversation.messages import ToolResultBlock, ToolUseBlock, user_message
+from shoal.core.conversation.messages import Message, ToolResultBlock, ToolUseBlock, user_message
 from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import QuestionUnanswerable
 from shoal.core.events import (
@@ -46,8 +47,52 @@ _READING_COMMANDS = frozenset(
 )
 """Shell commands that change nothing when they are not combined with others."""
 _SHELL_OPERATORS = frozenset("|&;<>`$\n")
-_CallRecord: TypeAlias = tuple[str, dict[str, Any], object, bool]
-"""Tool, input, result, and whether it is an error."""
+_STARTING_TOOLS = frozenset(("Agent", "Task", "Workflow", "CronCreate"))
+"""Tools whose results contain the id of the thing that they start."""
+_PAUSE = "pause_turn"
+"""Stands for the tool in the record of an answer that the provider paused."""
+_NEW_IDS = re.compile(
+    r"<usage>.*?</usage>|agentId: \S+|bash_\d+|/\S+/(?:results|tasks)/\S+|about [\d,]+ tokens", re.DOTALL
+)
+"""Parts of the results of such tools that are different each time."""
+
+
+class _CallRecord(Struct, frozen=True, eq=False):
+    """A tool call and its result. Two calls are equal if they do the same with the same result."""
+
+    tool: str
+    input: dict[str, Any]
+    result: object
+    is_error: bool = False
+
+    @property
+    def starts_agent(self) -> bool:
+        return self.tool in _STARTING_TOOLS
+
+    @property
+    def works_in_background(self) -> bool:
+        return self.starts_agent and bool(self.input.get("run_in_background"))
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, _CallRecord)
+            and self.tool == other.tool
+            and self.is_error == other.is_error
+            and (self.input == other.input or self._get_command() == other._get_command() is not None)
+            and (self.result == other.result or self._get_lasting_result() == other._get_lasting_result())
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.tool)
+
+    def _get_command(self) -> dict[str, Any] | None:
+        """Return the input of a shell command without its description, which does nothing."""
+        return {**self.input, "description": ""} if self.tool == "Bash" else None
+
+    def _get_lasting_result(self) -> object:
+        """Return the result without the ids of the agent or the command that the call started."""
+        is_start = self.starts_agent or (self.tool == "Bash" and self.input.get("run_in_background"))
+        return _NEW_IDS.sub("", str(self.result)) if is_start else self.result
 
 
 class RepetitionGuard(Struct, kw_only=True):
@@ -64,6 +109,10 @@ class RepetitionGuard(Struct, kw_only=True):
     """Replies in a row that were equal to the one so many replies before."""
     is_waiting: bool = False
     """True if a call of the current reply waited for something."""
+    counted_at: float = 0.0
+    """Time at which the calls of the latest reply were counted."""
+    has_notification: bool = False
+    """True if background work of the agent has ended since then."""
     told_repeats: int = 0
     """Number of repetitions that the agent was told about; 0 if it was not told about any."""
     sent: dict[str, int] = field(default_factory=dict[str, int])
@@ -75,22 +124,30 @@ class RepetitionGuard(Struct, kw_only=True):
     """Reason why the agent was stopped; empty if it was not."""
 
     def add_call(self, call: ToolUseBlock, result: ToolResultBlock, milliseconds: int) -> None:
-        self.round.append((call.name, call.input, result.content, result.is_error))
+        self.round.append(_CallRecord(call.name, call.input, result.content, result.is_error))
         self.is_waiting = self.is_waiting or milliseconds >= WAIT_MILLISECONDS
         if call.name == "SendMessage" and not result.is_error:
             # One recipient, however it is written: with its team, or in capitals.
             recipient = str(call.input.get("to", "")).strip().partition("@")[0].casefold()
             self.sent[recipient] = self.sent.get(recipient, 0) + 1
 
-    def count_round(self) -> None:
+    def add_paused_answer(self, answer: Message) -> None:
+        self.round.append(_CallRecord(_PAUSE, {}, answer.content))
+
+    def count_round(self, now: float) -> None:
         """Compare the calls of the reply with those of the reply before."""
         calls, self.round = self.round, []
         is_waiting, self.is_waiting = self.is_waiting, False
         if is_waiting or not calls:
             return
+        has_notification, self.has_notification = self.has_notification, False
+        self.counted_at = now
         times = 1
-        if calls.count(calls[0]) == len(calls):
-            calls, times = calls[:1], len(calls)
+        if len(calls) > 1 and calls.count(calls[0]) == len(calls):
+            # Several agents with the same job, started together, are no loop.
+            calls, times = calls[:1], 1 if calls[0].starts_agent else len(calls)
+        if calls == self.last and not has_notification and calls[0].works_in_background:
+            return  # several agents with the same job again, started one after the other
         earlier = self.earlier
         if calls in earlier:
             for length in range(2, LONGEST_CYCLE + 1):
@@ -114,6 +171,12 @@ class RepetitionGuard(Struct, kw_only=True):
                 found = times, [call for calls in self.earlier[-length:] for call in calls]
         return found
 
+    def on_notification(self, now: float) -> None:
+        """Note that background work of the agent has ended: work that took long was worth waiting for."""
+        self.has_notification = True
+        if (now - self.counted_at) * 1000 >= WAIT_MILLISECONDS:
+            self.forget_calls()
+
     def forget_calls(self) -> None:
         """Start the count of calls again: something new arrived for the agent."""
         self.last, self.repeats, self.told_repeats = [], 0, 0
@@ -130,7 +193,7 @@ class RepetitionGuard(Struct, kw_only=True):
 async def enforce_repetition_limits(agent: AgentRunner) -> None:
     """Tell the agent about a loop once, then ask the user. Without an answer, stop the agent."""
     guard, limits = agent.state.repetition, agent.limits
-    guard.count_round()
+    guard.count_round(agent.clock.monotonic())
     if agent.state.halt_reason:
         return
     max_calls, max_messages = limits.max_repeated_calls, limits.max_unproductive_messages
@@ -138,13 +201,14 @@ async def enforce_repetition_limits(agent: AgentRunner) -> None:
     if max_calls is not None and repeats >= max_calls:
         if repeats > guard.told_repeats:  # else the sequence is not complete again
             times = format_count_with_noun(repeats, "time")
-            tools = ", ".join(dict.fromkeys(call[0] for call in calls))
-            await _tell_or_ask(
-                agent,
-                was_told=guard.told_repeats > 0,
-                subject=format_notice("loop_of_calls", tools=tools, times=times),
-                notice=format_notice("repeated_call", tools=tools, times=times),
-            )
+            tools = ", ".join(dict.fromkeys(call.tool for call in calls))
+            if tools == _PAUSE:
+                subject = format_notice("loop_of_pauses", times=times)
+                notice = format_notice("repeated_pause", times=times)
+            else:
+                subject = format_notice("loop_of_calls", tools=tools, times=times)
+                notice = format_notice("repeated_call", tools=tools, times=times)
+            await _tell_or_ask(agent, was_told=guard.told_repeats > 0, subject=subject, notice=notice)
             guard.told_repeats = repeats if guard.last else 0
         return
     guard.told_repeats = 0

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from shoal.app.agents.argument_checks import check_function, check_prompt
+from shoal.app.agents.argument_checks import check_callback, check_prompt
 from shoal.app.library.library_session import LibrarySession
 from shoal.app.library.session_options import SessionOptions, build_session_options
 from shoal.core.events import Event
@@ -69,9 +69,9 @@ async def run(
     `RunFailed` unless the work was completed.
     """
     built, agents = build_session_options("shoal.run()", options, output)
-    check_prompt("shoal.run()", prompt)
+    check_prompt("shoal.run()", prompt, is_required=True)
     if on_event is not None:
-        check_function("shoal.run()", "on_event", on_event)
+        check_callback("shoal.run()", "on_event", on_event)
     session: LibrarySession[Any] = LibrarySession(built, agents, opened_by="shoal.run")
     async with session:
         turn: Turn[Any] | None = session.run(prompt)

@@ -268,7 +268,8 @@ def end_leftover_processes(directory: str) -> list[int]:
         return ended
     for name in names:
         try:
-            fd = os.open(f"{directory}/{name}", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            # Without O_NONBLOCK, a pipe in place of a record would wait for a writer.
+            fd = os.open(f"{directory}/{name}", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
             continue
         try:

@@ -14,6 +14,9 @@ RAY_ENVIRONMENT = {
     "RAY_health_check_failure_threshold": "3",
     # Processes outlive the loss of the head: Ray's own setting ends them after a minute.
     "RAY_gcs_rpc_server_reconnect_timeout_s": "86400",
+    # Members have the priority of the program that joined the machine. With Ray's own setting, any other
+    # load keeps them from answering in time.
+    "RAY_worker_niceness": "0",
 }
 RAY_NAMESPACE = "shoal"
 INSTALL_RAY = "pip install 'shoal[ray,postgres]'"

@@ -74,6 +74,10 @@ class Journal(Protocol):
 
     def append(self, event: JournaledEvent) -> None: ...
 
+    def append_all(self, events: Sequence[JournaledEvent]) -> None:
+        """Append events in their order. After an error, any number of them may be stored."""
+        ...
+
     def read_records(self, offset: int = 0) -> Iterator[JournalRecord]:
         """Yield the stored events from an offset on."""
         ...

@@ -22,6 +22,8 @@ PROVIDERS = ("anthropic", "openai", "openai-responses", "openrouter", "ollama")
 _VERSION_SUFFIX = re.compile(r"(?:[-@]\d{8}|-\d{4}-\d{2}-\d{2}|-latest|-v\d+(?::\d+)?)$")
 _CLOUD_ID = re.compile(r"arn:.*|.+-v\d+:\d+(?::\w+)?", re.IGNORECASE)
 """Ids of Amazon Bedrock: `us.anthropic.claude-opus-4-1-20250805-v1:0`, or an ARN."""
+_CLOUD_AFFIXES = re.compile(r"^(?:arn:[^/]*/)?(?:[\w-]+\.)*anthropic\.|-v\d+:\d+(?::\w+)?$", re.IGNORECASE)
+"""Parts of such an id around the name of Anthropic's model."""
 _LONG_CONTEXT_SUFFIX = "[1m]"
 _LONG_CONTEXT_WINDOW = 1_000_000
 _PLAN_ALIAS = "opusplan"
@@ -81,11 +83,13 @@ def resolve_model(
     provider: str | None = None,
     models: Mapping[str, Any] | None = None,
     aliases: Mapping[str, str] | None = None,
+    max_output: int | None = None,
 ) -> ResolvedModelReference:
     """Return the model for `provider:name`, an id or an alias.
 
     `provider` resolves a bare alias, and is the default for a name that implies no provider. `models` and
-    `aliases` come from the user's settings. Raises `UnknownModel` or `SettingsError`.
+    `aliases` come from the user's settings, and so does `max_output`, the maximum length of a reply of a
+    model about which nothing else is known. Raises `UnknownModel` or `SettingsError`.
     """
     overrides = {key: parse_model_settings_entry(key, value) for key, value in (models or {}).items()}
     name, is_long = split_long_context_suffix(name)
@@ -107,7 +111,7 @@ def resolve_model(
         model = _find_model_aliases(chosen_provider).get(model, model)
     if chosen_provider is None or not model:
         raise _build_unknown_model_error(name, overrides)
-    card = get_model_card(chosen_provider, model, overrides=overrides)
+    card = get_model_card(chosen_provider, model, overrides=overrides, max_output=max_output)
     needs_beta = (is_long or is_alias_long) and chosen_provider == "anthropic"
     needs_beta = needs_beta and card.window < _LONG_CONTEXT_WINDOW
     if needs_beta:
@@ -167,9 +171,16 @@ def qualify_model_alias(name: str, card: ModelCard) -> str:
 
 
 def get_model_card(
-    provider: str, model: str, *, overrides: Mapping[str, ModelCatalogueEntry] | None = None
+    provider: str,
+    model: str,
+    *,
+    overrides: Mapping[str, ModelCatalogueEntry] | None = None,
+    max_output: int | None = None,
 ) -> ModelCard:
-    """Return the known facts about the model; user entries override built-in ones."""
+    """Return the known facts about the model; user entries override built-in ones.
+
+    `max_output` applies if the length of a reply is unknown, unless the default is larger.
+    """
     values: dict[str, Any] = {}
     for row in (
         *reversed(_find_catalogue_entries(provider, model)),
@@ -183,7 +194,9 @@ def get_model_card(
     api = next(
         (row.api for row in _find_model_override_entries(provider, model, overrides or {}) if row.api), None
     )
-    return ModelCard(id=model, provider=provider, price=_build_token_price(values), api=api, **card)
+    found = ModelCard(id=model, provider=provider, price=_build_token_price(values), api=api, **card)
+    is_longer = "max_output" not in values and (max_output or 0) > found.max_output
+    return replace(found, max_output=max_output) if is_longer else found
 
 
 def select_openai_api(provider: str, card: ModelCard, base_url: str) -> Literal["chat", "responses"] | None:
@@ -332,6 +345,8 @@ def _find_catalogue_entries(provider: str, model: str) -> list[ModelCatalogueEnt
         provider = maker
         model = model.replace(".", "-") if maker == "anthropic" else model
     table = _load_model_catalogue().models.get(_get_catalogue_provider(provider), {})
+    if is_cloud_model_id(model):
+        model = _CLOUD_AFFIXES.sub("", model)
     base_name = _VERSION_SUFFIX.sub("", model)
     exact = [table[name] for name in dict.fromkeys((model, base_name)) if name in table]
     families = [row for name, row in table.items() if "*" in name and fnmatchcase(model, name)]

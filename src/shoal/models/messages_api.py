@@ -34,6 +34,7 @@ from shoal.models.request_turns import group_messages_into_turns, has_visible_te
 _BREAKPOINT = {"type": "ephemeral"}
 _MAX_BREAKPOINTS = 4
 _MIN_THINKING_TOKENS = 1024
+_MIN_ANSWER_TOKENS = 4096
 _EFFORTS = ((4_000, "low"), (16_000, "medium"), (32_000, "high"), (64_000, "xhigh"))
 
 
@@ -132,8 +133,8 @@ def _build_length_and_thinking_fields(request: ModelRequest, card: ModelCard) ->
     elif request.thinking_tokens:
         budget = max(_MIN_THINKING_TOKENS, request.thinking_tokens)
         # The budget is part of max_tokens and must leave room for the answer itself.
-        limits["max_tokens"] = min(card.max_output, max(limits["max_tokens"], budget + _MIN_THINKING_TOKENS))
-        budget = min(budget, limits["max_tokens"] - 1)
+        limits["max_tokens"] = min(card.max_output, max(limits["max_tokens"], budget + _MIN_ANSWER_TOKENS))
+        budget = max(_MIN_THINKING_TOKENS, min(budget, limits["max_tokens"] - _MIN_ANSWER_TOKENS))
         limits["thinking"] = {"type": "enabled", "budget_tokens": budget}
     elif request.temperature is not None and version < (4, 7):
         # Rejected together with thinking, and by every model since 4.7.

@@ -140,10 +140,17 @@ class ReplayModel:
     """Replays the recorded reply to the same request; equal requests are answered in recorded order."""
 
     @check_keywords("shoal.ReplayModel()")
-    def __init__(self, path: Path, placeholders: RecordingPlaceholderReplacer = NO_PLACEHOLDERS) -> None:
-        self._path = path
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        placeholders: RecordingPlaceholderReplacer = NO_PLACEHOLDERS,
+    ) -> None:
+        """`path` is the file of the recording. Raises `SettingsError` if it cannot be read."""
+        if not isinstance(path, str | os.PathLike):
+            raise TypeError(f"shoal.ReplayModel(): path: expected a path, got {path!r:.80}.")
+        self._path = Path(path)
         self._placeholders = placeholders
-        self._exchanges = read_model_recording(path)
+        self._exchanges = read_model_recording(self._path)
         self._unplayed: dict[str, deque[RecordedModelExchange]] = {}
         for exchange in self._exchanges:
             self._unplayed.setdefault(exchange.hash, deque()).append(exchange)

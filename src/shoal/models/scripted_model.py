@@ -6,10 +6,11 @@ or TOML; see `shoal.wire.model_script_codec` for the format.
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct, structs
@@ -85,6 +86,11 @@ class ScriptedModel:
         clock: Clock | None = None,
         pace: float = 0.0,
     ) -> None:
+        if inspect.iscoroutinefunction(replies):
+            raise TypeError(
+                "shoal.ScriptedModel(): expected a plain function, got an async one. Write `def`, or pass a "
+                "model of your own with an async generate_reply."
+            )
         self._choose_reply = replies if callable(replies) else _create_ordered_reply_chooser(replies, card)
         self._card = card
         self._clock = clock or SystemClock()
@@ -163,6 +169,7 @@ class ScriptedModel:
             case ModelError():
                 raise reply
             case _:
+                _refuse_wrong_reply(reply)
                 parts = (TextBlock(text=part) if isinstance(part, str) else part for part in reply)
                 scripted = ScriptedReply(content=tuple(parts))
         for block in scripted.content:
@@ -261,6 +268,17 @@ def _measure_content_block(block: ContentBlock) -> int:
             return 4 * _IMAGE_TOKENS
         case RedactedThinkingBlock():
             return len(block.data)
+
+
+def _refuse_wrong_reply(reply: Any) -> None:
+    """Raise `TypeError` unless the reply is a list of texts and blocks."""
+    is_list = isinstance(reply, Sequence) and not isinstance(reply, bytes)
+    for part in reply if is_list else (reply,):
+        if not is_list or not isinstance(part, str | BaseContentBlock):
+            raise TypeError(
+                f"shoal.ScriptedModel(): expected a text, a block, a message, or a list of texts and blocks "
+                f"as a reply, got {part!r:.80}."
+            )
 
 
 def _derive_stop_reason(content: tuple[ContentBlock, ...]) -> StopReason:

@@ -183,5 +183,6 @@ def _is_command_covered_by_rules(command: object, rules: tuple[ShellCommandRule,
         return True
     analysis = analyze_shell_command(command, home)
     return analysis.trouble is None and all(
-        part.argv == () or any(rule.covers_command(part) for rule in rules) for part in analysis.parts
+        (part.argv == () and not part.writes) or any(rule.covers_command(part) for rule in rules)
+        for part in analysis.parts
     )

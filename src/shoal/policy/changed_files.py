@@ -32,7 +32,11 @@ OPERAND_CHANGERS = frozenset(
     find npx pnpx bunx uvx patch tar bsdtar unzip cpio 7z curl wget env sass lessc sphinx-build rclone s3cmd
     ctags mdformat markdownlint markdownlint-cli2 doctoc sd comby ast-grep sg mmv taplo stylua djlint nixfmt
     alejandra cmake-format sqlfluff rubocop standardrb scalafmt ktlint swiftformat php-cs-fixer pint dprint
-    ormolu fourmolu tidy csharpier virtualenv cookiecutter copier degit cpp unrar unar
+    ssort usort ufmt pycln unify rpl replace sad fastmod codemod ruplacer astyle uncrustify recode wipe
+    srm xattr
+    ormolu fourmolu tidy csharpier virtualenv cookiecutter copier degit cpp unrar unar 2to3 pyupgrade
+    autoflake docformatter pigz unpigz uncompress pbzip2 unlzma unzstd lz4 unlz4 lzip
+    brotli unbrotli gpg gpg2 age add-trailing-comma reorder-python-imports codespell jupytext nbstripout
     """.split()  # noqa: SIM905 - a list to be read and extended
 )
 """Programs that may change the files and directories named in their arguments."""
@@ -74,6 +78,17 @@ _OWN_FILES: dict[str, tuple[frozenset[str], tuple[str, ...]]] = {
     )
 }  # fmt: skip
 """Subcommands of package managers that write their own files, with these files."""
+_WRITING_FLAG = re.compile(
+    r"-[wi]|--(?:write|fix|autofix|in-?place|apply|overwrite|replace|go)(?:-.*)?(?:=.*)?", re.IGNORECASE
+)
+"""Flags with which programs change the files that they are given."""
+_INPUT_FLAG_PROGRAMS = frozenset(
+    """
+    ssh scp sftp curl wget ffmpeg ffprobe docker podman kubectl npm git go cargo python python3 node ruby
+    bash sh
+    """.split()  # noqa: SIM905 - easier to read and extend as one text
+)
+"""Programs for which some of these flags mean something else."""
 _CHECK_FLAGS = {
     **dict.fromkeys(("black", "ruff"), frozenset({"--check", "--diff"})),
     "isort": frozenset({"--check", "--check-only", "-c", "--diff", "--df"}),
@@ -104,6 +119,14 @@ _TREE_FORMATTERS: dict[str, tuple[frozenset[str], tuple[str, ...]]] = {
     )
 }
 """Words with which programs change the files of a directory tree that have these endings."""
+_COMPRESSED = re.compile(r"\.(?:gz|Z|z|bz2|xz|lzma|zst|lz4|lz|br|gpg|asc|age|enc)$")
+_UNCOMPRESSING_PROGRAMS = frozenset(
+    """
+    gzip gunzip pigz unpigz uncompress bzip2 bunzip2 pbzip2 xz unxz unlzma zstd unzstd lz4 unlz4 lzip brotli
+    unbrotli gpg gpg2 age busybox toybox
+    """.split()  # noqa: SIM905 - easier to read and extend as one text
+)
+"""Programs that write a file without the ending of the file that they are given."""
 _SEDS = frozenset({"sed", "gsed"})
 _TARS = frozenset({"tar", "bsdtar", "gtar"})
 _TAR_FILE = re.compile(r"-?[A-Za-z]*?f(.+)", re.DOTALL)
@@ -112,7 +135,10 @@ _UNPACKERS = {
     **dict.fromkeys(("tar", "bsdtar", "gtar"), re.compile(r"-{0,2}[A-Za-z]*x[A-Za-z]*|--ex.*|--get")),
     "cpio": re.compile(r"-[A-Za-z]*i[A-Za-z]*|--ex.*"),
     "7z": re.compile("[xe]"),
+    "ar": re.compile(r"-?[A-Za-z]*x[A-Za-z]*"),
 }
+_WHOLE_DIRECTORY_CHANGERS = frozenset({"rm", "mv", "ln", "trash", "trash-put", "gio"})
+"""Programs that change all files of a directory, or give them other names."""
 _GIT_TREE_CHANGERS = frozenset(
     """
     am apply bisect checkout-index cherry-pick clean fast-import filter-branch filter-repo merge merge-file
@@ -120,6 +146,21 @@ _GIT_TREE_CHANGERS = frozenset(
     update-index
     """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
+_OTHER_TREE_CHANGERS: dict[str, frozenset[str]] = {
+    name: frozenset(subcommands.split())
+    for name, subcommands in (
+        (
+            "hg",
+            "update up revert checkout co pull merge rebase graft import strip backout shelve unshelve purge",
+        ),
+        ("svn", "update up revert switch sw merge patch checkout co cleanup"),
+        ("jj", "restore edit new abandon squash undo rebase op git split fix resolve"),
+        ("sl", "goto pull rebase revert amend unamend shelve unshelve graft import purge fix"),
+        ("fossil", "update checkout revert merge undo stash clean"),
+        ("bzr", "update revert pull merge switch clean-tree shelve unshelve"),
+    )
+}
+"""Subcommands of other version control systems that may change any file."""
 _GIT_DIRECTORY_MAKERS = frozenset({"clone", "init", "worktree"})
 _HARMLESS_STASH = frozenset({"list", "show", "drop", "clear", "create", "store"})
 _NEW_BRANCH = re.compile(r"-[bcC]|--create|--orphan")
@@ -178,10 +219,18 @@ _SYSTEM_WRITERS = frozenset(
     lvm nmcli netplan ip ifconfig route iptables nft ufw firewall-cmd resolvectl resolvconf hostname
     domainname setenforce semanage setsebool restorecon authconfig realm certbot debconf-set-selections
     ssh-keygen ssh-copy-id installer defaults softwareupdate nix-env guix mandb updatedb systemd-sysusers
-    systemd-tmpfiles systemd-machine-id-setup
+    systemd-tmpfiles systemd-machine-id-setup systemd-firstboot systemd-hwdb bootctl kernel-install homectl
+    machinectl portablectl dbus-uuidgen authselect pam-config etckeeper ucf augtool cloud-init pro pkcon
+    rpm-ostree nixos-rebuild microdnf dnf5 opkg xbps-install sudoedit
     """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 """Programs that change files of the system which their words do not name."""
+_SYSTEM_SETTING_FLAGS: dict[str, tuple[str, ...]] = {
+    "git": ("--sy",),
+    "conda": ("--sys",),
+    **dict.fromkeys(("pip", "pip3", "npm", "pnpm", "yarn"), ("--gl", "-g", "--location=gl", "-L")),
+}
+"""Flags with which the `config` of a program changes settings of the whole system."""
 _SYSTEM_PROGRAM_DIRECTORIES = ("/usr/sbin", "/sbin", "/usr/local/sbin")
 _BUILD_TOOLS = frozenset(
     {"make", "gmake", "ninja", "meson", "cmake", "scons", "waf", "just", "task", "b2", "bazel"}
@@ -201,6 +250,8 @@ def iter_possible_changed_paths(part: SimpleShellCommand) -> Iterator[str]:
     is_code_runner = name in INTERPRETERS or name.startswith("python")
     copies = not _COPYING_SUBCOMMANDS.get(name, frozenset()).isdisjoint(words[1:4])
     is_named = name in OPERAND_CHANGERS or copies or _makes_named_files(name, words)
+    if not is_named and name not in _INPUT_FLAG_PROGRAMS:
+        is_named = any(map(_WRITING_FLAG.fullmatch, filter(None, words[1:])))
     if not (is_named or is_code_runner or _is_git_change(name, words)):
         return
     yield from iter_input_tokens(part)
@@ -209,10 +260,7 @@ def iter_possible_changed_paths(part: SimpleShellCommand) -> Iterator[str]:
         if is_code_runner and not is_named and " " not in word and "(" not in word:
             continue
         yield word
-        if name in _SEDS:
-            yield from list_sed_files(word)
-        elif name in _TARS and (match := _TAR_FILE.fullmatch(word)) is not None:
-            yield match[1]
+        yield from _iter_derived_paths(name, word)
         for token in _PATH_PART.findall(word):
             if token != word and not GLOB.search(token):
                 yield token
@@ -220,6 +268,16 @@ def iter_possible_changed_paths(part: SimpleShellCommand) -> Iterator[str]:
             attached = token[1:] if token[:1] in ("w", "W") else token.lstrip("-")[1:]
             if not GLOB.search(attached):
                 yield attached
+
+
+def _iter_derived_paths(name: str, word: str) -> Iterator[str]:
+    """Yield the files that a word of a program names in the program's own way."""
+    if (ending := _COMPRESSED.search(word)) is not None and name in _UNCOMPRESSING_PROGRAMS:
+        yield word[: ending.start()]
+    if name in _SEDS:
+        yield from list_sed_files(word)
+    elif name in _TARS and (match := _TAR_FILE.fullmatch(word)) is not None:
+        yield match[1]
 
 
 def _makes_named_files(name: str, words: Sequence[str | None]) -> bool:
@@ -315,6 +373,14 @@ def list_changed_directories(part: SimpleShellCommand) -> tuple[str, ...]:
         return tuple(list_mounted_directories(words, writable=True))
     if name in ("rsync", "cp") and len(words) > 2:
         return (words[-1] or WORKING_DIRECTORY,)
+    if name in ("install", "scp", "sftp") and len(words) > 2:
+        # The target comes last, or after -t.
+        targets = (after for flag, after in pairwise(words) if (flag or "").startswith(("-t", "--t")))
+        return tuple(filter(None, (words[-1], *targets)))
+    if not _OTHER_TREE_CHANGERS.get(name, frozenset()).isdisjoint(words[1:5]):
+        return (WORKING_DIRECTORY,)
+    if name in _WHOLE_DIRECTORY_CHANGERS:
+        return tuple(word for word in words[1:] if word and word[:1] != "-")
     if (flags := _UNPACKERS.get(name)) is not None:
         return (WORKING_DIRECTORY,) if any(flags.fullmatch(word or "") for word in words[1:]) else ()
     return ()
@@ -334,6 +400,8 @@ def changes_system_files(part: SimpleShellCommand) -> bool:
         return False
     if name in _SYSTEM_WRITERS or name.startswith(("mkfs.", "mount.")):
         return True
+    if name in _SYSTEM_SETTING_FLAGS and "config" in words[1:6]:
+        return any(word is None or word.startswith(_SYSTEM_SETTING_FLAGS[name]) for word in words[1:])
     if name in _BUILD_TOOLS:
         return any(word is None or _INSTALL_WORD.fullmatch(word) for word in words[1:])
     return _is_system_program(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -37,6 +37,11 @@ _HARMLESS_NPM_SETTING = re.compile(
 _RUST_PROXIES = frozenset({"cargo", "rustc"})
 """Programs that rustup installs; it runs those of the toolchain that a file names."""
 _TOOLCHAIN_FILES = ("rust-toolchain", "rust-toolchain.toml")
+_GO_FILES = ("go.mod", "go.work")
+_GO_DOWNLOAD = re.compile(rb"^\s*(?:require|toolchain|tool)\b", re.MULTILINE)
+"""Lines that name modules, or a toolchain other than the installed one."""
+_GO_TOOLCHAIN = re.compile(rb"^\s*toolchain\b", re.MULTILINE)
+_UV_FILES = (".venv", "uv.toml", "pyproject.toml")
 _MAX_SETTINGS_BYTES = 100_000
 
 
@@ -51,6 +56,10 @@ def get_checkout_judge(words: tuple[str | None, ...]) -> CheckoutJudge | None:
         return _judge_npm
     if name in _RUST_PROXIES:
         return _judge_rust
+    if name == "go":
+        return _judge_go
+    if name == "uv":
+        return _judge_uv
     return _judge_json_tool if words[1:3] == ("-m", "json.tool") else None
 
 
@@ -120,18 +129,53 @@ def _judge_npm(part: SimpleShellCommand, resolve: ResolvePath, root: str) -> str
 
 def _judge_rust(part: SimpleShellCommand, resolve: ResolvePath, root: str) -> str | None:
     """Return why cargo and rustc need approval: a file names the toolchain, which may be in the project."""
-    if not part.read_only:
-        return None
-    for place in part.places:
-        try:
-            real, _ = resolve(place or ".")
-        except WorkspaceError as error:
-            return str(error)
-        for directory in (Path(real), *Path(real).parents):
-            for name in _TOOLCHAIN_FILES:
-                if os.path.lexists(directory / name):
-                    return format_policy_notice("toolchain_file", path=escape_filename(str(directory / name)))
+    try:
+        found = next(_iter_files_above(part, resolve, _TOOLCHAIN_FILES), None)
+    except WorkspaceError as error:
+        return str(error)
+    return found and format_policy_notice("toolchain_file", path=escape_filename(found))
+
+
+def _judge_go(part: SimpleShellCommand, resolve: ResolvePath, root: str) -> str | None:
+    """Return why go needs approval: its files name modules and a toolchain, which it downloads."""
+    try:
+        for path in _iter_files_above(part, resolve, _GO_FILES):
+            sign = _GO_TOOLCHAIN if part.words[1:2] in (("version",), ("env",)) else _GO_DOWNLOAD
+            if sign.search(_read_settings(path)):
+                return format_policy_notice("go_downloads", path=escape_filename(path))
+    except WorkspaceError as error:
+        return str(error)
+    except OSError as error:
+        return format_policy_notice("go_downloads", path=error.strerror)
     return None
+
+
+def _judge_uv(part: SimpleShellCommand, resolve: ResolvePath, root: str) -> str | None:
+    """Return why uv needs approval: it starts the Python of the project, or obeys its settings."""
+    if part.words[1:2] != ("python",):
+        return None
+    try:
+        for path in _iter_files_above(part, resolve, _UV_FILES):
+            if not path.endswith("pyproject.toml") or b"[tool.uv" in _read_settings(path):
+                return format_policy_notice("uv_environment", path=escape_filename(path))
+    except WorkspaceError as error:
+        return str(error)
+    except OSError as error:
+        return format_policy_notice("uv_environment", path=error.strerror)
+    return None
+
+
+def _iter_files_above(part: SimpleShellCommand, resolve: ResolvePath, names: Sequence[str]) -> Iterator[str]:
+    """Yield the existing files with such names where a command that only reads runs, and above."""
+    for place in part.places if part.read_only else ():
+        real, _ = resolve(place or ".")
+        for directory in (Path(real), *Path(real).parents):
+            yield from (str(directory / name) for name in names if os.path.lexists(directory / name))
+
+
+def _read_settings(path: str) -> bytes:
+    with Path(path).open("rb") as opened:
+        return opened.read(_MAX_SETTINGS_BYTES)
 
 
 def _judge_json_tool(part: SimpleShellCommand, resolve: ResolvePath, root: str) -> str | None:

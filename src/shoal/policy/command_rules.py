@@ -17,11 +17,13 @@ from shoal.policy.shell.git_judge import is_flag_word
 from shoal.policy.shell.known_commands import (
     FIND_CHANGING_FLAGS,
     GIT_READERS,
+    INTERPRETERS,
     LISTING_FLAGS,
     OPEN_SUBCOMMANDS,
     OPEN_WRAPPERS,
     READER_OUTPUT_FLAGS,
 )
+from shoal.policy.shell.wrapper_commands import SHELLS
 
 if TYPE_CHECKING:
     from shoal.policy.other_spellings import OtherSpellings
@@ -35,6 +37,7 @@ TRANSPARENT_WRAPPERS = frozenset(
 command."""
 _STAR = re.compile(r"(?<!\\)\*")
 _GLOB = re.compile(r"[*?\[]")
+_LONG_FLAG = re.compile(r"--[a-z][\w-]+")
 _GIT_PLUMBING = {"send-pack": "push", "http-push": "push", "fetch-pack": "fetch", "commit-tree": "commit"}
 """Git commands that do the work of another git command."""
 _WITHOUT_QUOTES = str.maketrans("", "", "\"'\\")
@@ -46,6 +49,7 @@ _MAKE_CODE = re.compile(
 )
 """Words with which make runs code that is not in its files."""
 _DEBUGGERS = frozenset({"gdb", "lldb"})
+_SCRIPT_RUNNERS = SHELLS | INTERPRETERS | {"source", ".", "fish", "ash", "mksh", "yash"}
 _GIT_PROGRAM = "git-"
 _GIT_ALIAS = re.compile(r"(?:^|=)(?:alias|include)", re.IGNORECASE)
 """Git settings that can make a subcommand mean another one."""
@@ -78,6 +82,7 @@ class ShellCommandRule:
         self.first = self._words[0] if self._words else ""
         self._path_end = f"/{self.first}"
         self._plain_first = get_standard_name(self.first)
+        self.names_file = "/" in self.first or "." in self.first[1:]
         self._allowed_words = self._words
         last = self._words[-1] if self._words else ""
         if self.has_wildcards and last not in ("", "*") and last.endswith("*") and not last.endswith("\\*"):
@@ -148,6 +153,7 @@ class ShellCommandRule:
                 and not _has_other_names(name)
                 and get_standard_name(name) != self._plain_first
                 and not self._is_same_file_name(name)
+                and not self._get_script_words(part.argv)
             ):
                 return "no"
             if name == self.first and not part.outer and self._is_certainly_other(part.argv):
@@ -173,6 +179,16 @@ class ShellCommandRule:
         """Return True if a rule names a program by its path, and this is a program with that file name."""
         return "/" in self.first and _get_program_base_name(name) == _get_program_base_name(self.first)
 
+    def _get_script_words(self, words: tuple[str | None, ...]) -> tuple[str | None, ...]:
+        """Return `./deploy.sh prod` for `bash deploy.sh prod` if the rule names that file, or nothing."""
+        if not self.names_file or not words[0] or not _runs_scripts(_get_program_base_name(words[0])):
+            return ()
+        script = _get_program_base_name(self.first)
+        for index, word in enumerate(words[1:], 1):
+            if word is not None and _get_program_base_name(word) == script:
+                return (self.first, *words[index + 1 :])
+        return ()
+
     def _is_mentioned(self, text: str) -> bool:
         """Return True if a text names the program, perhaps with quotes inside the name."""
         return bool(self._mention.search(text) or self._mention.search(text.translate(_WITHOUT_QUOTES)))
@@ -187,6 +203,10 @@ class ShellCommandRule:
         matches.extend(self._match_forbidden_words(words, ()) for words in part.outer)
         if module_words := _get_module_words(known_words):
             matches.append(self._match_forbidden_words(module_words, ()))
+        if (script_words := self._get_script_words(known_words)) and (
+            self._match_forbidden_words(script_words, ()) != "no"
+        ):
+            matches.append("maybe")
         return "yes" if "yes" in matches else "maybe" if "maybe" in matches else "no"
 
     def _match_forbidden_words(
@@ -225,9 +245,11 @@ class ShellCommandRule:
         from shoal.policy import other_spellings
 
         if "*" in self.first:
-            if self.first == "*" or known_words[0] is None:
+            if known_words[0] is None:
                 return False
-            commands = other_spellings.iter_equivalent_commands(known_words)
+            commands = [self._complete_flags(known_words)]
+            if self.first != "*":
+                commands.extend(other_spellings.iter_equivalent_commands(known_words))
             return any(
                 _is_text_match(
                     " ".join(filter(None, each)), self._text_parts, is_prefix=self._words[-1] == "*"
@@ -242,6 +264,14 @@ class ShellCommandRule:
             return True
         # The rule is a whole command; a longer one is another command.
         return not other_spellings.has_more_words(known_words, self._words)
+
+    def _complete_flags(self, words: tuple[str | None, ...]) -> tuple[str | None, ...]:
+        """Return the words with the long flags that the rule names instead of their abbreviations."""
+        long_flags = [flag for text in self._text_parts for flag in _LONG_FLAG.findall(text)]
+        return tuple(
+            next((flag for flag in long_flags if word and len(word) > 3 and flag.startswith(word)), word)
+            for word in words
+        )
 
     def _match_behind_flags(self, known_words: tuple[str | None, ...]) -> RuleMatch:
         """Match a subcommand that flags of the program precede, as in `git -C x push`."""
@@ -307,8 +337,8 @@ class ShellCommandRules:
         """Programs, and whether a rule may be about them."""
         self._whole_commands = frozenset(rule.text.strip() for rule in self.rules)
         self._have_no_wildcards = not any(rule.has_wildcards for rule in self.rules)
-        # A name with a slash matches the end of longer names.
-        self._can_look_up = not any(rule.has_wildcards or "/" in rule.first for rule in self.rules)
+        # A name with a slash matches the end of longer names, and shells run scripts.
+        self._can_look_up = not any(rule.has_wildcards or rule.names_file for rule in self.rules)
 
     def find_exact_rule(self, command: str) -> ToolPermissionRule | None:
         """Return the rule that is exactly this command line, or None."""
@@ -359,6 +389,11 @@ class ShellCommandRules:
                 self._programs.clear()
             self._programs[name] = found
         return found
+
+
+def _runs_scripts(name: str) -> bool:
+    """Return True for shells and other interpreters."""
+    return name in _SCRIPT_RUNNERS or name.startswith("python")
 
 
 def _runs_in_debugger(name: str, words: tuple[str, ...]) -> bool:

@@ -6,6 +6,7 @@ programs that run only because a script in the words says so.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from shoal.policy.permission_rules import ToolPermissionRule
-from shoal.policy.shell.command_analysis import SimpleShellCommand
+from shoal.policy.shell.command_analysis import UNKNOWN_PATH, SimpleShellCommand
 from shoal.policy.shell.inner_commands import LANGUAGES
 from shoal.policy.shell.interpreter_code import may_expression_run
 from shoal.policy.shell.small_languages import ScriptEffects, find_awk_effects, find_sed_effects
@@ -30,6 +31,9 @@ _REMOTE_SHELLS = frozenset({"ssh", "mosh", "autossh", "sshpass"})
 """Programs whose words mean paths on another machine."""
 _REMOTE_COPIERS = frozenset({"scp", "sftp", "rsync", "rclone", "git", "kubectl", "oc", *CONTAINER_PROGRAMS})
 _REMOTE_PATH = re.compile(r"[\w.@-]+:(?!//)")
+_REMOTE_ARCHIVERS = frozenset({"tar", "gtar", "star", "cpio", "mt"})
+_REMOTE_ARCHIVE = re.compile(r"(?:--?[\w-]*[=fFIO])?[\w.@-]+:")
+"""The archive of such a program, which is on another machine if a colon follows its first part."""
 _URL = re.compile(r"(?!file:)[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _CONTAINER_RUNS = frozenset({"run", "exec", "create", "debug"})
 _CONTAINER_FILE_FLAG = re.compile(
@@ -40,6 +44,11 @@ _CONTAINER_FILE_FLAG = re.compile(
 _MOUNT_SOURCE = re.compile(r"(?:^|,)(?:source|src)=([^,]*)")
 _SERVICE_CLIENTS = frozenset({"gh", "glab", "aws", "gcloud", "az", "kubectl", "oc", "helm", "http", "https"})
 """Programs many of whose words are names at a service that look like absolute paths."""
+_SERVICE_FILE_FLAG = re.compile(
+    r"-[fFk]|--(?:file|from-file|from-env-file|kustomize|kubeconfig|input|body-file|values|template-body|cli-input|zip-file"
+    r"|cache|config|certificate|ca-|client-|output-dir|recover|key-file|cert)",
+)
+"""Flags of such programs with a path on this machine."""
 _TEXT_FLAG = re.compile(r"-[A-Za-z]*m|--(?:message|title|body|notes|subject|description)(?:=.*)?", re.DOTALL)
 _TEXT_PROGRAMS = frozenset({"git", "gh", "glab", "hg", "jj", "svn"})
 _SYSTEM_LIBRARIES = ("/usr/include", "/usr/lib", "/usr/local/include", "/usr/local/lib", "/lib")
@@ -111,12 +120,21 @@ def iter_possible_outer_paths(part: SimpleShellCommand, rule: ToolPermissionRule
             continue
         if name in _REMOTE_COPIERS and _REMOTE_PATH.match(word):
             continue
+        if name in _REMOTE_ARCHIVERS and _REMOTE_ARCHIVE.match(word):
+            # It starts a program that connects to another machine.
+            yield UNKNOWN_PATH
         if is_language and (" " in word or "(" in word or "\n" in word):
             # It is code, which may do anything.
             continue
         for path in _iter_paths(word):
             is_library = name in COMPILERS and word[:1] == "-" and path.startswith(_SYSTEM_LIBRARIES)
-            is_name = name in _SERVICE_CLIENTS and path[:1] == "/"
+            # A name at a service is no file here, and no flag before it says that it is one.
+            is_name = (
+                name in _SERVICE_CLIENTS
+                and path[:1] == "/"
+                and not _SERVICE_FILE_FLAG.match(words[index - 1] if path == word else word)
+                and not os.path.lexists(path)
+            )
             if not is_library and not is_name and not _is_named(path, named):
                 yield path
 
@@ -171,7 +189,8 @@ def _iter_container_paths(words: Sequence[str]) -> Iterator[str]:
 
 def _iter_paths(word: str) -> Iterator[str]:
     if word[:1] != "-":
-        yield word
+        # As in `cargo +/toolchain build`.
+        yield word[1:] if word[:1] == "+" else word
     elif word[1:2] != "-":
         # As in `-I../x` and `-vf../x`; a single sign, as in `-d/`, is a separator.
         yield from (rest for rest in (word[2:], _FLAG_LETTERS.sub("", word, count=1)) if len(rest) > 1)

@@ -25,11 +25,17 @@ def refuse_misspelled_rules(location: str, rules: Sequence[str], tools: Collecti
     """
     for text in rules:
         name = parse_permission_rule(text, location).tool
-        suggestion = suggest_tool(name, tools)
-        if names_no_tool(name, tools) and name not in FOREIGN_TOOL_NAMES and suggestion:
+        if find_intended_tool(name, tools):
+            suggestion = suggest_tool(name, tools)
             raise SettingsError(
                 f"{location}: the rule {text} names an unknown tool.{suggestion} Correct the rule."
             )
+
+
+def find_intended_tool(name: str, tools: Collection[str] = ()) -> str | None:
+    """Return the tool that a misspelled name probably means; None for a tool's name or an unrelated one."""
+    is_unknown = names_no_tool(name, tools) and name not in FOREIGN_TOOL_NAMES
+    return _find_nearest_tool(name, tools) if is_unknown else None
 
 
 def names_no_tool(name: str, tools: Collection[str]) -> bool:
@@ -38,6 +44,11 @@ def names_no_tool(name: str, tools: Collection[str]) -> bool:
 
 def suggest_tool(name: str, tools: Collection[str]) -> str:
     """Return the nearest tool name as a question, or an empty text."""
+    nearest = _find_nearest_tool(name, tools)
+    return f" Did you mean {nearest}?" if nearest else ""
+
+
+def _find_nearest_tool(name: str, tools: Collection[str]) -> str | None:
     folded = {each.casefold(): each for each in (*TOOL_NAMES, *tools)}
     close = get_close_matches(name.casefold(), folded, n=1, cutoff=0.7)
-    return f" Did you mean {folded[close[0]]}?" if close else ""
+    return folded[close[0]] if close else None

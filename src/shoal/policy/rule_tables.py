@@ -113,6 +113,11 @@ class ShellCommandRuleTable:
                 (rule for rule in rules if rule.applies_to_tool("Bash") and rule.pattern is None), None
             )
 
+        def find_forbidding_rule(rules: Sequence[ToolPermissionRule]) -> ToolPermissionRule | None:
+            # `Bash(*)` also forbids lines without a program, such as `> file`.
+            covers_all = (rule for rule in rules if rule.tool == "Bash" and rule.pattern == "*")
+            return find_bare_rule(rules) or next(covers_all, None)
+
         def select_patterned_rules(rules: Sequence[ToolPermissionRule]) -> ShellCommandRules:
             return ShellCommandRules(
                 rule
@@ -120,9 +125,8 @@ class ShellCommandRuleTable:
                 if rule.applies_to_tool("Bash") and rule.pattern is not None and rule.parameter is None
             )
 
-        self.bare_deny, self.bare_ask, self.bare_allow = map(
-            find_bare_rule, (rule_set.deny, rule_set.ask, rule_set.allow)
-        )
+        self.bare_deny, self.bare_ask = map(find_forbidding_rule, (rule_set.deny, rule_set.ask))
+        self.bare_allow = find_bare_rule(rule_set.allow)
         self.deny, self.ask, self.allow = map(
             select_patterned_rules, (rule_set.deny, rule_set.ask, rule_set.allow)
         )

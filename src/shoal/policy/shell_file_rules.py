@@ -183,14 +183,28 @@ class ShellFileRuleChecker:
         for directory in list_changed_directories(part):
             if directory == WORKING_DIRECTORY:
                 rule = rule or unchangeable.find_possible_rule_below(self._paths.directories)
-            elif rule is None and self._paths.is_existing_path(directory):
-                rule = unchangeable.find_rule_below(self._paths.resolve_path(directory)[0])
+            else:
+                rule = rule or self._find_unchangeable_rule_below(directory, places, unchangeable)
         endings = find_formatted_endings(part)
         if rule is None and endings is not None:
             rule = unchangeable.find_rule_for_kind(self._paths.root, endings)
         if rule is None and changes_git_tree(part):
             rule = self._find_tracked_file_rule(part, places, unchangeable)
         return None if rule is None else build_rule_decision("ask", part, rule, is_doubtful=True)
+
+    def _find_unchangeable_rule_below(
+        self, directory: str, places: tuple[str, ...], unchangeable: UnreadableFileRules
+    ) -> ToolPermissionRule | None:
+        """Return a rule about files below a directory, which may have wildcards."""
+        for path in join_places((directory,), places):
+            try:
+                expanded = self._paths.expand_path_wildcards(path) if GLOB.search(path) else ()
+                found = map(unchangeable.find_rule_below, (*self._paths.list_real_paths(path), *expanded))
+                if (rule := next(filter(None, found), None)) is not None:
+                    return rule
+            except TooManyDirectoryEntriesError:
+                return unchangeable.find_possible_rule_below(self._paths.directories)
+        return None
 
     def _find_unnamed_change_rule(
         self, part: SimpleShellCommand, tables: PermissionRuleTables

@@ -436,16 +436,28 @@ class ShellCommandPermissionDecider:
         if named is not None:
             reason = _format_protected_write(named)
             return ShellCommandPartDecision(part=part, verdict="ask", reason=reason, guarded=True)
-        if names_open_end(rule) and (uncovered := self._find_uncovered_effect(part, rule, tables)):
+        if uncovered := self._find_uncovered_effect(part, rule, tables):
             return ShellCommandPartDecision(part=part, verdict="ask", reason=uncovered)
         return build_rule_decision("allow", part, rule)
+
+    def _find_unnamed_input(self, part: SimpleShellCommand, tables: PermissionRuleTables) -> str | None:
+        """Return why the input of a command needs approval, which a rule about its words does not name."""
+        inputs = (path for path in part.reads if path not in _NULL_DEVICES)
+        found = (
+            self._find_read_objection(path, tables, is_found=False)
+            for path in inputs
+            if not _is_command_argument(part, path)
+        )
+        return next(filter(None, found), None)
 
     def _find_uncovered_effect(
         self, part: SimpleShellCommand, rule: ToolPermissionRule, tables: PermissionRuleTables
     ) -> str | None:
-        """Return why a rule with an open end does not cover a command that may write or run something."""
+        """Return why a rule does not cover all that a command may do which writes or runs something."""
         if part.read_only or part.argv is None:
             return None
+        if not names_open_end(rule):
+            return None if rule.pattern == "*" else self._find_unnamed_input(part, tables)
         if undoes_check(rule, part):
             return format_policy_notice("undone_check", rule=rule)
         effects = find_script_effects(part)

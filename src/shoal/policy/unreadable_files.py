@@ -84,6 +84,7 @@ _IMPLICIT_FILES: dict[str, tuple[str, ...]] = {
 """Files that programs read without being told."""
 _MOUNT = re.compile(r"(?:-[a-zA-Z]*v|--volume|--mount)=?(.*)", re.DOTALL)
 """Flags of container programs that let the container read a directory."""
+_UNKNOWN_MOUNT = re.compile(r"\s(?:-[a-zA-Z]*v|--volume|--mount)[=\s]*\S*[$`]")
 _READ_ONLY_MOUNT = re.compile(r"[:,](?:ro|readonly)(?:[,=]|$)")
 _MOUNT_SIGN = re.compile(r"[:,=]")
 _NAMES_FROM_FILE = re.compile(r"--files0.*")
@@ -110,7 +111,7 @@ _COMPUTED_FILE = re.compile(
     r"\b(?:open|readFile|readFileSync|createReadStream|file_get_contents|readfile|Path|File\.read|File\.open|IO\.read)"
     r"\s*\(\s*(?!\)|[rbf]?(['\"])[^'\"+%{$]*\1\s*[,)])|\bfileinput\b"
     r"|make_archive|copytree|\bcp(?:Sync)?\s*\(|dircopy|rcopy|\bcp_r\b|os\.walk|\br?glob\b|iterdir|scandir|listdir"
-    r"|read[dD]ir|File::Find|\bDir\b|\bopendir\b|\btarfile\b|\bzipfile\b|RecursiveDirectory"
+    r"|\bPath\.(?:home|cwd)\b|read[dD]ir|File::Find|\bDir\b|\bopendir\b|\btarfile\b|\bzipfile\b|RecursiveDirectory"
 )
 """Code that opens a file without naming it as one plain text, or all files of a directory."""
 _PLAIN_TEXT = r"[rbf]?(?:'[^'+%{$]*'|\"[^\"+%{$]*\")"
@@ -355,6 +356,8 @@ def reads_listed_files(part: SimpleShellCommand) -> bool:
         return any(word is not None and _NAMES_FROM_FILE.match(word) for word in words[1:])
     if name in COMPILERS:
         return any(word is not None and word.startswith("@") for word in words[1:])
+    if name in CONTAINER_PROGRAMS and None in words and _UNKNOWN_MOUNT.search(part.text):
+        return True
     if name not in _LIST_READERS:
         return False
     if name in ("cpio", "pax") or "cpio" in words[1:2]:

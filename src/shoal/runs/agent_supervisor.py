@@ -124,14 +124,16 @@ class AgentSupervisor:
     ) -> AgentResult | BackgroundAgentLaunchResult | RemoteAgentLaunchResult:
         parent = self._running_agents.require_agent(context.agent.agent)
         _refuse_nested_teammate(parent.identity, request)
+        is_fork = request.kind is None and self.policy.fork_by_default
+        request = replace(request, kind=FORK_KIND if is_fork else request.kind or self.policy.default_kind)
         if self._remote_launcher is not None and self._remote_launcher.is_remote(request):
+            if is_fork:
+                request = replace(request, kind=self.policy.default_kind)
             return await self._start_remote_agent(self._remote_launcher, request, parent, context)
         if request.resources is not None:
             raise AgentRequestRefused(format_run_notice("resources_on_this_machine"))
         await self._approval.require_approval(parent, context)
         agent = self._ids.new_agent_id()
-        is_fork = request.kind is None and self.policy.fork_by_default
-        request = replace(request, kind=FORK_KIND if is_fork else request.kind or self.policy.default_kind)
         slot = await self._open_agent_slot(request.kind or "", parent.identity.depth + 1)
         name = self._registry.reserve_agent_name(request.name) if request.name else ""
         ignored_model = "" if self.policy.model_by_call else request.model or ""
@@ -181,7 +183,6 @@ class AgentSupervisor:
         if not self.policy.background:
             raise AgentRequestRefused(format_run_notice("no_remote_agents"))
         await self._approval.require_approval(parent, context)
-        request = replace(request, kind=request.kind or self.policy.default_kind)
         slot = await self._open_agent_slot(request.kind or "", parent.identity.depth + 1)
         name = ""
         try:

@@ -38,6 +38,8 @@ from shoal.core.output_type import (
     describe_schema_error,
     uses_pydantic,
 )
+from shoal.core.program_calls import contain_exits, contain_stop_iteration
+from shoal.core.text.encodable_text import find_encoding_problem
 from shoal.core.text.model_texts import unwrap_lines
 from shoal.tools.tool_arguments import FunctionToolParameter, parse_tool_arguments_leniently
 from shoal.tools.tool_texts import load_tool_text
@@ -280,7 +282,8 @@ class FunctionTool:
         if self._wants_context:
             keywords[_CONTEXT_PARAMETER] = context
         try:
-            result = await self._call(**keywords)
+            with contain_exits():
+                result = await self._call(**keywords)
         except StateFileError:
             raise  # the journal cannot be written, which is not the call's fault
         except ShoalError as refusal:
@@ -382,6 +385,7 @@ def tool(
             raise TypeError(f"@shoal.tool makes tools from functions, not from {given!r:.80}.")
         _refuse_unusable_function(given)
         _check_tool_options(given, name, deadline)
+        _check_tool_facts(description=description, reads_only=reads_only, concurrent=concurrent)
         return PythonTool(
             function,
             name=function.__name__ if name is None else name,
@@ -424,6 +428,19 @@ def _check_tool_options(function: Any, name: Any, deadline: Any) -> None:
         )
 
 
+def _check_tool_facts(*, description: Any, **flags: Any) -> None:
+    """Raise `TypeError` or `ValueError`: a text that is true would let calls run without a question."""
+    for option, value in flags.items():
+        if not isinstance(value, bool):
+            raise TypeError(f"@shoal.tool: {option}: expected True or False, got {value!r:.80}.")
+    if description is None:
+        return
+    if not isinstance(description, str):
+        raise TypeError(f"@shoal.tool: description: expected a string, got {description!r:.80}.")
+    if problem := find_encoding_problem(description):
+        raise ValueError(f"@shoal.tool: description {problem}")
+
+
 class ToolDecorator(Protocol):
     """Decorator that makes a tool from a function and keeps its type."""
 
@@ -451,6 +468,12 @@ def _parse_tool_parameters(function: Callable[..., Any]) -> list[FunctionToolPar
     found = []
     for parameter in inspect.signature(function).parameters.values():
         if parameter.name == _CONTEXT_PARAMETER:
+            if hints.get(parameter.name, Any) not in (Any, object, ToolContext, ToolContext | None):
+                raise TypeError(
+                    f"@shoal.tool: {function.__qualname__}: the parameter `{parameter}` would get the call's "
+                    "ToolContext, and the model could not pass it. Rename it, or annotate it with "
+                    "shoal.ToolContext."
+                )
             continue
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             kind = "positional-only " if parameter.kind is parameter.POSITIONAL_ONLY else ""
@@ -505,8 +528,10 @@ def _make_awaitable(function: Callable[..., Any]) -> Callable[..., Awaitable[Any
     if inspect.iscoroutinefunction(function):
         return function
 
+    called = contain_stop_iteration(function)
+
     async def run_in_thread(**keywords: Any) -> Any:
-        return await asyncio.to_thread(function, **keywords)
+        return await asyncio.to_thread(called, **keywords)
 
     return run_in_thread
 

@@ -306,7 +306,8 @@ class _TaskToolActions:
             return ToolOutput(
                 content=format_tool_text("TaskUpdate", "deleted", task=after.id), data={"deleted": after.id}
             )
-        tasks = await board.get_live_task_mapping()
+        # Without dependencies, the rest of the board does not matter: it may be large.
+        tasks = await board.get_live_task_mapping() if after.blocks or after.blocked_by else {after.id: after}
         # Copied, because the mapping may change while owners are notified.
         related = select_tasks_affected_by_completion(after, tasks) if request.status == "completed" else {}
         blockers = find_open_blockers(after, tasks)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any
@@ -132,6 +132,28 @@ class ParsedTeamRosterFile(Struct, frozen=True, kw_only=True):
             rejected=self.rejected,
             parts=_RosterFileParts(fields=fields, entries=entries),
         )
+
+    def append_entries(self, entries: Sequence[bytes]) -> bytes:
+        """Return the content with more members, encoded by `encode_roster_entry`."""
+        if not entries:
+            return self.content
+        parts = self.parts or _split_roster_file(self.content)
+        rejected = [_indent_entry(each.raw) for each in self.rejected]
+        return _encode_roster_file(parts.fields, [*parts.entries.values(), *entries, *rejected])
+
+
+def encode_roster_entry(member: RosterEntry, old_entry: bytes | None = None) -> bytes:
+    """Encode one member as in the file of its team; unknown fields of the old entry stay."""
+    return _indent_entry(_encode_roster_member(member, old_entry))
+
+
+def parse_roster_entry(entry: bytes, team: TeamName) -> RosterEntry:
+    """Parse a member that `encode_roster_entry` encoded."""
+    try:
+        schema = msgspec.json.decode(entry, type=_RosterMemberSchema)
+    except msgspec.DecodeError:  # half a surrogate pair in a prompt
+        schema = convert_to_schema(parse_foreign_json(entry), _RosterMemberSchema)
+    return _build_roster_entry(schema, team)
 
 
 def _split_roster_file(content: bytes) -> _RosterFileParts:

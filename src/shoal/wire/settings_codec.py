@@ -313,6 +313,12 @@ class SettingsSchema(Struct, frozen=True, kw_only=True, rename="camel"):
     """MCP servers, by name."""
     disabled_mcpjson_servers: tuple[str, ...] = ()
     """Servers in a project's `.mcp.json` that are disabled."""
+    disabled_mcp_servers: tuple[str, ...] = ()
+    """MCP servers that are disabled, from any file."""
+    disable_skill_shell_execution: bool | None = None
+    """`true` in any file: the commands in the text of skills and slash commands do not run."""
+    skill_overrides: dict[str, Any] = {}
+    """Who can use a skill, by name: `on`, `name-only`, `user-invocable-only` or `off`."""
     agent: str | None = None
     """Agent whose prompt, tools and model the lead uses; the flag `--agent` overrides it."""
     language: str | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 from shoal.core.permissions.permission_changes import (
@@ -32,22 +32,17 @@ def drop_unusable_entries(raw: dict[str, Any]) -> tuple[dict[str, Any], list[Unu
         if (value := result.get(key)) is not None and not isinstance(value, expected):
             del result[key]
             found.append(((key,), f"expected {_TYPE_WORDS[expected]}"))
-    if isinstance(texts := result.get("attribution"), dict):
-        unusable = [key for key in ("commit", "pr") if not isinstance(texts.get(key, ""), str)]
-        result["attribution"] = {key: text for key, text in texts.items() if key not in unusable}
-        found += ((("attribution", key), "expected a string") for key in unusable)
-    if isinstance(options := result.get("worktree"), dict):
-        result["worktree"] = _drop_unusable_worktree_options(options, found)
     days = result.get("cleanupPeriodDays")
     if days is not None and (not isinstance(days, int) or isinstance(days, bool) or days < 0):
         del result["cleanupPeriodDays"]
         found.append((("cleanupPeriodDays",), "expected an integer of at least 0"))
-    if isinstance(result.get("env"), dict):
-        result["env"] = _drop_unusable_variables(result["env"], found)
-    if isinstance(result.get("permissions"), dict):
-        result["permissions"] = _drop_unusable_permissions(result["permissions"], found)
-    if isinstance(result.get("shoal"), dict):
-        result["shoal"] = _drop_unusable_choices(result["shoal"], found)
+    for key in _NAME_LISTS:
+        if key in result and not _is_text_list(result[key]):
+            result[key] = [each for each in result[key] if isinstance(each, str)]
+            found.append(((key,), "expected strings; the other entries are ignored"))
+    for key, drop_unusable_parts in _SECTION_READERS.items():
+        if isinstance(result.get(key), dict):
+            result[key] = drop_unusable_parts(result[key], found)
     return (result, found) if found or result != raw else (raw, found)
 
 
@@ -63,19 +58,35 @@ _COMFORT_TYPES: dict[str, type] = {
     "apiKeyHelper": str,
     "autoCompactEnabled": bool,
     "autoMemoryDirectory": str,
+    "autoMemoryEnabled": bool,
     "claudeMdExcludes": list,
+    "disableAllHooks": bool,
     "enableAllProjectMcpServers": bool,
     "enabledMcpjsonServers": list,
     "enabledPlugins": dict,
     "modelOverrides": dict,
+    "outputStyle": str,
     "worktree": dict,
 }
+_NAME_LISTS = ("claudeMdExcludes", "enabledMcpjsonServers")
 _TYPE_WORDS: dict[type, str] = {
     str: "a string",
     dict: "an object",
     bool: "true or false",
     list: "a list",
 }
+
+
+def _drop_unusable_texts(texts: dict[str, Any], found: list[UnusableEntry]) -> dict[str, Any]:
+    unusable = [key for key in ("commit", "pr") if not isinstance(texts.get(key, ""), str)]
+    found += ((("attribution", key), "expected a string") for key in unusable)
+    return {key: text for key, text in texts.items() if key not in unusable}
+
+
+def _drop_unusable_overrides(models: dict[str, Any], found: list[UnusableEntry]) -> dict[str, Any]:
+    unusable = [name for name, model in models.items() if not isinstance(model, str)]
+    found += ((("modelOverrides", name), "expected a string") for name in unusable)
+    return {name: model for name, model in models.items() if name not in unusable}
 
 
 def _drop_unusable_worktree_options(options: dict[str, Any], found: list[UnusableEntry]) -> dict[str, Any]:
@@ -123,9 +134,12 @@ def _drop_unusable_permissions(section: dict[str, Any], found: list[UnusableEntr
 
 def _resolve_default_mode(value: Any) -> Iterator[tuple[str, str]]:
     """Yield the mode to use instead of a value, and the reason; nothing if the schema decides."""
-    if not isinstance(value, str) or value in PERMISSION_MODES:
+    if value is None or value in PERMISSION_MODES:
         return
-    if value == AUTO_MODE:
+    if not isinstance(value, str):
+        if not any(mode in json.dumps(value) for mode in _NARROWING_MODES):
+            yield "default", "expected a string, so default mode applies"
+    elif value == AUTO_MODE:
         yield "default", AUTO_MODE_NOTE.removesuffix(".")
     elif (mode := resolve_permission_mode(value)) is not None:
         yield mode, ""
@@ -140,6 +154,16 @@ def _drop_unusable_choices(section: dict[str, Any], found: list[UnusableEntry]) 
     unusable = [key for key in unusable if section[key] is not None]
     found += ((("shoal", key), f"expected {', '.join(_COMFORT_CHOICES[key])}") for key in unusable)
     return {key: value for key, value in section.items() if key not in unusable}
+
+
+_SECTION_READERS: dict[str, Callable[[dict[str, Any], list[UnusableEntry]], dict[str, Any]]] = {
+    "attribution": _drop_unusable_texts,
+    "modelOverrides": _drop_unusable_overrides,
+    "worktree": _drop_unusable_worktree_options,
+    "env": _drop_unusable_variables,
+    "permissions": _drop_unusable_permissions,
+    "shoal": _drop_unusable_choices,
+}
 
 
 def _is_close(value: str, choices: tuple[str, ...]) -> bool:

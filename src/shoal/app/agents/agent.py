@@ -140,13 +140,20 @@ class Agent(Generic[AnswerT_co]):
     def _parse(self) -> ParsedAgentDefinition:
         try:
             (parsed,) = parse_json_agent_definitions({self.name: self.fields})
+            for part in parsed.unused_parts:
+                # In a file it is a note; a program that sets something expects that it counts.
+                field, _, what = part.partition(f"{self.name}.")[2].partition(": ")
+                raise self._build_error(field, f"{what}. Correct it, or leave it out")
             return validate_agent_tool_rules(parsed)
         except InvalidAgentDefinition as error:
             field = (error.field or "").removeprefix(f"{self.name}.")
-            python_names = {json_name: name for name, json_name in _FIELD_NAMES.items()}
-            location = f"{python_names.get(field, field)}: " if field and field != self.name else ""
-            end = "" if error.problem.what.endswith("?") else "."
-            raise SettingsError(f"shoal.Agent({self.name!r}): {location}{error.problem.what}{end}") from None
+            raise self._build_error("" if field == self.name else field, error.problem.what) from None
+
+    def _build_error(self, field: str, what: str) -> SettingsError:
+        python_names = {json_name: name for name, json_name in _FIELD_NAMES.items()}
+        location = f"{python_names.get(field, field)}: " if field else ""
+        end = "" if what.endswith("?") else "."
+        return SettingsError(f"shoal.Agent({self.name!r}): {location}{what}{end}")
 
 
 def _check_field_types(name: Any, prompt: Any, given: Mapping[str, Any]) -> None:
@@ -161,10 +168,7 @@ def _check_field_types(name: Any, prompt: Any, given: Mapping[str, Any]) -> None
         if isinstance(value, str) and (problem := find_encoding_problem(value)):
             raise SettingsError(f"{origin}: {field} {problem}")
     for field in ("disallowed_tools", "skills", "mcp_servers"):
-        value = given.get(field)
-        if value is not None and (isinstance(value, str) or not isinstance(value, Sequence)):
-            advice = f" Write {field}=[{value!r}]." if isinstance(value, str) else ""
-            raise SettingsError(f"{origin}: {field}: expected a list, got {value!r:.80}.{advice}")
+        _check_list_field(f"{origin}: {field}", field, given.get(field))
     instructions = given.get("instructions")
     if instructions is not None and not isinstance(instructions, bool):
         raise SettingsError(f"{origin}: instructions: expected True or False, got {instructions!r:.80}.")
@@ -173,6 +177,15 @@ def _check_field_types(name: Any, prompt: Any, given: Mapping[str, Any]) -> None
         raise SettingsError(
             f"{origin}: max_turns: expected an integer greater than 0, got {max_turns!r:.80}."
         )
+
+
+def _check_list_field(origin: str, field: str, value: Any) -> None:
+    if value is not None and (isinstance(value, str) or not isinstance(value, Sequence)):
+        advice = f" Write {field}=[{value!r}]." if isinstance(value, str) else ""
+        raise SettingsError(f"{origin}: expected a list, got {value!r:.80}.{advice}")
+    for text in value or ():
+        if isinstance(text, str) and (problem := find_encoding_problem(text)):
+            raise SettingsError(f"{origin}: {text!r} {problem}")
 
 
 def name_tools(entries: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -25,10 +26,13 @@ def check_text(function: str, name: str, value: Any) -> None:
         raise ValueError(f"{function}: {name} {problem}")
 
 
-def check_prompt(function: str, prompt: Any) -> None:
-    """Raise `TypeError` or `ValueError` unless a turn can start with the prompt."""
+def check_prompt(function: str, prompt: Any, *, is_required: bool = False) -> None:
+    """Raise `TypeError` or `ValueError` unless a turn can start with the prompt.
+
+    Unless it is required, a turn without a prompt handles the queued items.
+    """
     # A message and the invocation of a command are structs.
-    if prompt is None or isinstance(prompt, Struct):
+    if isinstance(prompt, Struct) or (prompt is None and not is_required):
         return
     if not isinstance(prompt, str):
         raise TypeError(
@@ -54,6 +58,17 @@ def check_function(function: str, name: str, value: Any) -> None:
     """Raise `TypeError` unless the argument can be called."""
     if not callable(value):
         raise TypeError(f"{function}: {name}: expected a function, got {describe_value(value)}.")
+
+
+def check_callback(function: str, name: str, value: Any) -> None:
+    """Raise `TypeError` unless the argument is a function that is not async: nobody would await it."""
+    check_function(function, name, value)
+    called = value if inspect.isroutine(value) else getattr(value, "__call__", value)  # noqa: B004
+    if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
+        raise TypeError(
+            f"{function}: {name}: expected a plain function, got the async function "
+            f"{describe_value(value)}. Write `def`, and start async work in it with a task."
+        )
 
 
 def check_count(function: str, name: str, count: Any) -> None:

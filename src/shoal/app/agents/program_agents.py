@@ -15,6 +15,7 @@ from shoal.app.agents.agent_checks import (
     refuse_unknown_names_in_option,
     refuse_unknown_skills,
 )
+from shoal.app.agents.argument_checks import check_text
 from shoal.app.model_notices import format_session_notice
 from shoal.core.agents.subagents import SpawnRequest
 from shoal.core.conversation.messages import user_message
@@ -160,10 +161,9 @@ class ProgramAgents:
 
     def _register_agent(self, agent: Agent[Any] | str) -> str:
         """Make an agent known to the session, and return its name."""
+        check_agent("session.spawn()", agent)
         if isinstance(agent, str):
             return agent
-        if not isinstance(agent, Agent):
-            raise TypeError(f"session.spawn(): agent: expected an Agent or a name, got {agent!r}.")
         known = self._definitions.get(agent.name)
         if known is None:
             refuse_unknown_agent_names(agent, self.runtime)
@@ -179,6 +179,14 @@ class ProgramAgents:
             # A file that is loaded again brings new functions.
             self.runtime.agents.extras[agent.name] = agent.extras
         return agent.name
+
+
+def check_agent(function: str, agent: Any) -> None:
+    """Raise `TypeError` or `ValueError` unless the argument is an agent or a name."""
+    if not isinstance(agent, Agent | str):
+        raise TypeError(f"{function}: agent: expected an Agent or a name, got {agent!r:.80}.")
+    if isinstance(agent, str):
+        check_text(function, "agent", agent)
 
 
 def choose_output_type(agent: Agent[Any] | str, output: type[Any] | None) -> OutputType[Any] | None:
@@ -202,7 +210,8 @@ def _has_same_definition(first: Agent[Any], second: Agent[Any]) -> bool:
 
 def _check_spawn_options(options: SpawnOptions) -> None:
     for name, value in options.items():
-        if value is not None and (not isinstance(value, str | PathLike) or not str(value).strip()):
+        expected = (str, PathLike) if name == "cwd" else (str,)
+        if value is not None and (not isinstance(value, expected) or not str(value).strip()):
             raise TypeError(f"session.spawn(): {name}: expected a non-empty string, got {value!r:.80}.")
         if value is not None and (problem := find_encoding_problem(str(value))):
             raise ValueError(f"session.spawn(): {name} {problem}")

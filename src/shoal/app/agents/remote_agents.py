@@ -48,11 +48,9 @@ class RemoteAgents:
     def is_remote(self, request: SpawnRequest) -> bool:
         if request.isolation is not None:
             return request.isolation == "remote"
-        try:
-            definition = self._runtime.config.definitions.find(request.kind or "")
-        except (UnknownAgentType, InvalidAgentDefinition):
-            return False  # reported by the start of the agent
-        return definition.run.isolation == "remote"
+        # The start of the agent reports a definition that is missing or cannot be used.
+        definition = self._runtime.config.definitions.find_usable(request.kind or "")
+        return definition is not None and definition.run.isolation == "remote"
 
     async def prepare_job(self, request: SpawnRequest, new_agent: AgentPreparationRequest) -> RemoteAgentRun:
         if new_agent.parent.identity.agent != LEAD_ID or self._runtime.options.membership is not None:

@@ -70,6 +70,7 @@ def _iter_option_problems(options: Options) -> Iterator[str]:
     yield from _check_program_options(options)
     yield from _check_model(options.model)
     yield from _check_output_schema(options.output_schema)
+    yield from _check_encodings(options)
     yield from _check_texts(options)
     for name, choices in _CHOICES.items():
         if (value := getattr(options, name)) is not None:
@@ -94,11 +95,24 @@ def _check_types(options: Options) -> Iterator[str]:
     yield from _check_type(options, "hooks", Mapping, "a mapping of events to lists of hooks")
 
 
-def _check_texts(options: Options) -> Iterator[str]:
-    """Check texts whose types are right."""
+def _check_encodings(options: Options) -> Iterator[str]:
+    """Check that texts whose types are right can be stored and sent."""
     for name in _TEXTS:
         if problem := find_encoding_problem(getattr(options, name) or ""):
             yield f"{name} {problem}"
+    for name in ("betas", "channels", "skills", "mcp_config"):
+        for each in getattr(options, name) or ():
+            is_path = name == "mcp_config"
+            if isinstance(each, str) and (problem := find_encoding_problem(each, is_system_text=is_path)):
+                yield f"{name}: {each!r:.80} {problem}"
+    for name in ("settings", "agents"):
+        text = getattr(options, name)
+        if isinstance(text, str) and (problem := find_encoding_problem(text, is_system_text=True)):
+            yield f"{name} {problem}"
+
+
+def _check_texts(options: Options) -> Iterator[str]:
+    """Check texts whose types are right."""
     for name in _RULE_LISTS:
         if any(not each.strip() for each in getattr(options, name) or ()):
             yield f"{name}: an entry is empty. Write the name of a tool, or leave the entry out."

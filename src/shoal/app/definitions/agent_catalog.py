@@ -70,17 +70,25 @@ class AgentCatalog:
 
     def find(self, name: str) -> AgentDefinition:
         """Return a definition. Raises `UnknownAgentType`, or `InvalidAgentDefinition` for a bad file."""
-        by_name = self._refresh_index().by_name
-        found = by_name.get(name) or by_name.get(_NAME_ALIASES.get(name, name))
-        if found is None or found.source.kind != "managed":
-            found = self._program_definitions.get(name) or found
-        match found:
+        match found := self._look_up(name):
             case AgentDefinition():
                 return found
             case DefinitionProblem():
                 raise InvalidAgentDefinition(found)
-        available = [definition.name for definition in self.all()]
+        available = [definition.name for definition in self.list_cached_definitions()]
         raise UnknownAgentType(name, available=available, similar=_find_similar_agent_names(name, available))
+
+    def find_usable(self, name: str) -> AgentDefinition | None:
+        """Return a definition; None if there is none with this name, or if its file cannot be used."""
+        found = self._look_up(name)
+        return found if isinstance(found, AgentDefinition) else None
+
+    def _look_up(self, name: str) -> AgentDefinition | DefinitionProblem | None:
+        by_name = self._refresh_index().by_name
+        found = by_name.get(name) or by_name.get(_NAME_ALIASES.get(name, name))
+        if found is None or found.source.kind != "managed":
+            found = self._program_definitions.get(name) or found
+        return found
 
     def resolve_agent_name(self, name: str) -> str | None:
         """Return the full name of a usable definition; None if there is none with this name."""

@@ -66,22 +66,24 @@ class DefinitionFileCache(Generic[Item]):
 
     def refresh(self) -> bool:
         """Read changed files again; return True if any result differs from the last refresh."""
-        if self._are_files_unchanged():
+        # Runs for every source at each lookup of an agent, so it calls as little as possible.
+        directories = self._directories
+        if directories is not None and (
+            self._fixed
+            or (
+                directories.are_files_unchanged()
+                and (
+                    not self._files
+                    or all(is_file_unchanged(path, cached.stamp) for path, cached in self._files.items())
+                )
+            )
+        ):
             return False
         before = self.results
         self._scan_tree()
         loaded = {path: self._load_definition_file(path) for path in self._paths}
         self._files = {path: state for path, state in loaded.items() if state is not None}
         return self.results != before
-
-    def _are_files_unchanged(self) -> bool:
-        if self._directories is None or self._fixed:
-            return self._directories is not None
-        if not self._directories.are_files_unchanged():
-            return False
-        return not self._files or all(
-            is_file_unchanged(path, cached.stamp) for path, cached in self._files.items()
-        )
 
     @property
     def results(self) -> tuple[Item | DefinitionProblem, ...]:

@@ -35,7 +35,7 @@ class PathInstructionFactory(Struct, frozen=True, kw_only=True):
     home: Path
     loaded: LoadedInstructionFiles
     max_chars: int
-    exclusions: InstructionExclusions = InstructionExclusions()
+    exclusions: InstructionExclusions
 
     def create_path_instructions(
         self, workspace: Workspace, permissions: UnreadableFileFilterSource

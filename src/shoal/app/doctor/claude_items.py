@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shoal.app.config.web_search import can_search
 from shoal.app.definitions.agent_catalog import AgentCatalog, load_agent_catalog
@@ -24,6 +25,7 @@ from shoal.app.definitions.instructions import (
 from shoal.app.definitions.output_styles import choose_output_style, list_output_style_files
 from shoal.app.definitions.plugin_set import PluginSet, load_plugins
 from shoal.app.definitions.project_memory import read_instruction_exclusions
+from shoal.app.doctor.claude_variables import explain_unused_variable
 from shoal.app.doctor.start_refusals import find_lead_card, find_start_refusals
 from shoal.app.hooks.hook_sources import (
     are_settings_hooks_disabled,
@@ -61,6 +63,7 @@ from shoal.core.names import TOOL_NAMES
 from shoal.core.text.filenames import escape_filename
 from shoal.core.text.name_suggestions import find_similar_names
 from shoal.core.user_environment import get_user_environment
+from shoal.policy.permission_engine import PermissionEngine
 from shoal.policy.rule_names import FOREIGN_TOOL_NAMES
 from shoal.tools.web_search_tool import WEB_SEARCH_TOOL
 from shoal.wire.front_matter import InvalidFrontMatterError, parse_front_matter
@@ -91,26 +94,6 @@ _USER_ONLY = frozenset(
     {"autoMemoryDirectory", "cleanupPeriodDays", "disableAllHooks", "modelOverrides"}
     | {"enableAllProjectMcpServers", "enabledMcpjsonServers", "sandbox.filesystem.allowWrite"}
 )
-_CLAUDE_PREFIXES = (
-    "ANTHROPIC_", "API_", "BASH_", "CLAUDE_", "CLOUD_ML_", "DISABLE_", "ENABLE_", "MAX_", "MCP_", "VERTEX_",
-)  # fmt: skip
-"""Prefixes of the variables that Claude Code reads."""
-EFFECTIVE_ENV_NAMES = frozenset(
-    {
-        "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "ANTHROPIC_CUSTOM_HEADERS",
-        "ANTHROPIC_DEFAULT_FABLE_MODEL", "ANTHROPIC_DEFAULT_HAIKU_MODEL", "ANTHROPIC_DEFAULT_MODEL",
-        "ANTHROPIC_DEFAULT_OPUS_MODEL", "ANTHROPIC_DEFAULT_SONNET_MODEL", "ANTHROPIC_MODEL",
-        "ANTHROPIC_SMALL_FAST_MODEL", "API_TIMEOUT_MS", "BASH_DEFAULT_TIMEOUT_MS", "BASH_MAX_OUTPUT_LENGTH",
-        "BASH_MAX_TIMEOUT_MS", "CLAUDE_CODE_API_KEY_HELPER_TTL_MS", "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS",
-        "CLAUDE_CODE_EFFORT_LEVEL", "CLAUDE_CODE_MAX_OUTPUT_TOKENS", "CLAUDE_CODE_MAX_RETRIES",
-        "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_SHELL", "CLAUDE_CODE_SUBAGENT_MODEL",
-        "CLAUDE_CODE_SUBPROCESS_ENV_SCRUB", "CLAUDE_CODE_TASK_LIST_ID", "CLAUDE_CODE_USE_BEDROCK",
-        "CLAUDE_CODE_USE_FOUNDRY", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_ENV_FILE", "DISABLE_AUTO_COMPACT",
-        "ENABLE_TOOL_SEARCH", "MAX_MCP_OUTPUT_TOKENS", "MAX_THINKING_TOKENS", "MCP_TIMEOUT",
-        "MCP_TOOL_TIMEOUT",
-    }
-)  # fmt: skip
-"""Claude Code variables that have an effect in the key `env`."""
 OTHER_FILES = {
     "keybindings.json": "Shoal's key bindings are fixed",
     "loop.md": "ask the agent to schedule the prompt",
@@ -124,6 +107,7 @@ _GLOBAL_PREFERENCES = frozenset(
     | {key.name for key in CLAUDE_KEYS} - {"mcpServers"}
 )
 """Keys that `.claude.json` may contain, of which Shoal reads only MCP servers and trust."""
+_COMMAND_REMARK = "only you can run it; for agents, move it to skills/NAME/SKILL.md"
 _PLUGIN_ONLY_ADVICE = "a managed file sets strictPluginOnlyCustomization"
 _OAUTH_ADVICE = "`shoal mcp login` uses only clientId and callbackPort"
 _NESTED_ADVICE = "an agent gets it when it uses a file in that directory"
@@ -174,7 +158,7 @@ def list_claude_items(environ: Mapping[str, str], cwd: Path, *, given: str | Non
         ),
         *_list_mcp_server_items(settings, cwd, plugins),
         *_list_left_out_items(settings, cwd),
-        *_list_definition_items(settings, cwd, plugins),
+        *_list_definition_items(settings, cwd, plugins, engine),
         *_list_plugin_items(settings, plugins),
         *_list_instruction_items(settings, instructions),
         *_list_nested_instruction_items(settings, cwd, is_hidden, instructions),
@@ -283,9 +267,7 @@ def _find_unused_variable_reason(settings: Settings, document: SettingsDocument,
     )
     if (first := next(setting, document)) is not document:
         return f"{first.name} sets it too and takes precedence"
-    if name.startswith(_CLAUDE_PREFIXES) and name not in EFFECTIVE_ENV_NAMES:
-        return "Shoal does not use it; commands get it"
-    return _find_warning(settings, f"{name} is ")
+    return explain_unused_variable(name) or _find_warning(settings, f"{name} is ")
 
 
 def _find_warning(settings: Settings, beginning: str) -> str | None:
@@ -408,7 +390,7 @@ def _list_left_out_items(settings: Settings, cwd: Path) -> Iterator[ClaudeItem]:
     for problem in read_claude_json(settings.home, cwd).problems:
         yield ClaudeItem(file=str(path), item="file", use="not used", advice=problem)
     for item in settings.findings.unused_items:
-        if path is not None and item.location == str(path):
+        if item.name == "file" or (path is not None and item.location == str(path)):
             yield ClaudeItem(file=item.location, item=item.name, use="not used", advice=item.reason)
     for key in () if path is None else list_top_keys(path):
         if key in _GLOBAL_PREFERENCES:
@@ -416,13 +398,17 @@ def _list_left_out_items(settings: Settings, cwd: Path) -> Iterator[ClaudeItem]:
             yield ClaudeItem(file=str(path), item=key, use="not used", advice=advice)
 
 
-def _list_definition_items(settings: Settings, cwd: Path, plugins: PluginSet) -> Iterator[ClaudeItem]:
+def _list_definition_items(
+    settings: Settings, cwd: Path, plugins: PluginSet, engine: PermissionEngine
+) -> Iterator[ClaudeItem]:
     library = load_skills(cwd=cwd, home=settings.home)
     library.add_plugins(plugins)
     catalog = load_agent_catalog(cwd=cwd, home=settings.home, plugins=plugins.list_agent_dirs())
     found = load_mcp_servers(settings, cwd=cwd, plugins=plugins.build_mcp_documents())
     servers = [server.name for server in (*found.servers, *found.disabled, *found.untrusted)]
-    yield from _list_agent_items(settings, cwd, catalog, library.skills, servers)
+    for item in _list_agent_items(settings, cwd, catalog, library.skills, servers):
+        is_denied = item.use == "used" and engine.check_agent_start(item.item.removeprefix("agent "))
+        yield replace(item, use="not used", advice="permissions.deny forbids it") if is_denied else item
     yield from _list_absent_tools(settings, catalog)
     yield from _list_skill_items(settings, library, catalog)
 
@@ -542,7 +528,9 @@ def _list_catalog_items(
                 agents.find(kind)
             except (UnknownAgentType, InvalidAgentDefinition):
                 reason = f"there is no agent {kind!r}, which it needs"
-        yield _make_definition_item(skill.source, f"{noun} {skill.name}", reason)
+        item = _make_definition_item(skill.source, f"{noun} {skill.name}", reason)
+        is_for_user_only = noun == "command" and skill.for_model and not reason
+        yield replace(item, advice=_COMMAND_REMARK) if is_for_user_only else item
         yield from _list_unused_skill_fields(noun, skill.source)
     for skill, _ in catalog.shadowed:
         yield _make_definition_item(

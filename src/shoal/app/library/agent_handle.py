@@ -14,7 +14,7 @@ from shoal.core.output_type import AnswerT_co, OutputType
 from shoal.runs.event_channel import EventChannel
 
 if TYPE_CHECKING:
-    from shoal.app.session.session import Session
+    from shoal.app.library.library_session import LibrarySession
     from shoal.runs.agent_run import AgentRun
 
 STOPPED_BY_PROGRAM = "the program stopped it"
@@ -23,7 +23,7 @@ STOPPED_BY_PROGRAM = "the program stopped it"
 class AgentHandle(Generic[AnswerT_co]):
     """A started agent: await it for its result, send it messages, stop it, or read its events."""
 
-    def __init__(self, session: Session, run: AgentRun, output: OutputType[Any] | None) -> None:
+    def __init__(self, session: LibrarySession[Any], run: AgentRun, output: OutputType[Any] | None) -> None:
         self._session = session
         self._run = run
         self._output = output
@@ -54,6 +54,7 @@ class AgentHandle(Generic[AnswerT_co]):
 
     async def wait(self) -> Result[AnswerT_co]:
         """Wait for the end and return the result, even if the agent failed or was stopped."""
+        self._session.require_own_loop()
         run = self._find_run()
         # Closed, not only ended: the work in its worktree belongs to the result.
         await run.wait_until_closed()
@@ -63,6 +64,7 @@ class AgentHandle(Generic[AnswerT_co]):
     @check_keywords("handle.send()")
     async def send(self, text: str) -> None:
         """Send a message. A running agent gets it at its next step; an ended agent is resumed with it."""
+        self._session.require_open()
         check_text("handle.send()", "text", text)
         self._session.workflows.agents.refuse_start()
         await self._session.supervisor.send_user_message(self.id, text)
@@ -70,11 +72,14 @@ class AgentHandle(Generic[AnswerT_co]):
     @check_keywords("handle.stop()")
     async def stop(self, reason: str = STOPPED_BY_PROGRAM) -> Result[AnswerT_co]:
         """Stop the agent, if it is running, and return its result."""
+        self._session.require_own_loop()
+        check_text("handle.stop()", "reason", reason)
         await self._session.supervisor.stop_run_if_running(self._find_run(), reason)
         return await self.wait()
 
     async def events(self) -> AsyncIterator[Event]:
         """Yield the events of the agent from now on; the last one is `AgentEnded`."""
+        self._session.require_own_loop()
         if self._find_run().completion is not None:
             return
         channel = EventChannel()

@@ -6,14 +6,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial, wraps
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast, overload
 
 from msgspec.structs import replace
 
 from shoal.app.agents.agent import Agent
 from shoal.app.agents.argument_checks import (
+    check_callback,
     check_count,
-    check_function,
     check_prompt,
     check_prompts,
     check_text,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
     from shoal.app.options import Options
     from shoal.app.session.typed_commands import SlashCommandInvocation
-    from shoal.core.agents.subagents import AgentMessageDeliveryReceipt
+    from shoal.core.agents.subagents import AgentMessageDeliveryReceipt, AgentStatusSnapshot
     from shoal.core.permissions.questions import Answer, Question
 
 ClassT = TypeVar("ClassT", bound=type)
@@ -56,22 +57,27 @@ _NOT_OPEN = (
     "The session is not open. Enter it with `async with shoal.open(...) as session:`, or call "
     "`await session.open()` first."
 )
+_OTHER_LOOP = (
+    "The session belongs to another event loop or thread. Use it in the loop that opened it: from another "
+    "thread, call asyncio.run_coroutine_threadsafe(...) with an async function that uses the session."
+)
 
 
-def name_options_in_errors_of(*names: str) -> Callable[[ClassT], ClassT]:
-    """Let errors of methods name Python options instead of flags."""
+def guard_methods(*names: str) -> Callable[[ClassT], ClassT]:
+    """Let methods refuse a session that is not open here, and name Python options instead of flags."""
 
     def decorate(changed: ClassT) -> ClassT:
         for name in names:
-            setattr(changed, name, _name_options_in_errors(getattr(changed, name)))
+            setattr(changed, name, _guard_method(getattr(changed, name)))
         return changed
 
     return decorate
 
 
-def _name_options_in_errors(method: Callable[..., Any]) -> Callable[..., Any]:
+def _guard_method(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     def call(self: LibrarySession[Any], *args: Any, **keywords: Any) -> Any:
+        self.require_open()
         with self.translate_errors():
             result = method(self, *args, **keywords)
         return wait_for(self, result) if asyncio.iscoroutine(result) else result
@@ -85,11 +91,11 @@ def _name_options_in_errors(method: Callable[..., Any]) -> Callable[..., Any]:
 
 _INHERITED_METHODS = (
     *("ask_side_question", "compact", "move_to_background", "queue_message", "set_delegate_mode", "set_mode"),
-    *("set_model", "stop_agents", "stop_task", "undo"),
+    *("set_model", "stop_agents", "stop_all", "stop_task", "undo", "wait_for_mcp_servers"),
 )
 
 
-@name_options_in_errors_of(*_INHERITED_METHODS)
+@guard_methods(*_INHERITED_METHODS)
 @check_method_keywords("session", *_INHERITED_METHODS)
 class LibrarySession(Session, Generic[AnswerT_co]):
     """A session. Enter it with `async with`, or call `open` and `close`, for example in a notebook."""
@@ -114,6 +120,8 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         self._by_command = by_command
         self._opened_by = opened_by
         self._is_entered = self._is_closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
         self._host: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
         self._last_turn: Turn[Any] | None = None
@@ -130,18 +138,21 @@ class LibrarySession(Session, Generic[AnswerT_co]):
     async def __aenter__(self) -> LibrarySession[AnswerT_co]:
         self._refuse_second_opening()
         self._is_entered = True
+        self._loop, self._thread = asyncio.get_running_loop(), get_ident()
         if isinstance(self._options.budget, SharedBudget):
             self._options.budget.attach_loop()
         try:
-            await super().__aenter__()
-        except ShoalError as error:
-            self._name_options(error)
+            with self.translate_errors():
+                await super().__aenter__()
+        except BaseException:
+            self._is_closed = True
             raise
         if not self._by_command:
             self.notes[:] = map(name_options_in_text, self.notes)
         try:
             self.workflows.agents.refuse_unknown_names()
         except BaseException:
+            self._is_closed = True
             await super().__aexit__(None, None, None)
             raise
         if (limit := find_time_limit(self, self._options.deadline)) is not None:
@@ -186,9 +197,13 @@ class LibrarySession(Session, Generic[AnswerT_co]):
 
     async def close(self) -> None:
         """Close a session that `open` opened, and end everything it started."""
+        if self._host is None:
+            if self._is_entered and not self._is_closed:
+                raise RuntimeError("The session was entered with `async with`. Leave the block to close it.")
+            return
+        self.require_own_loop()
         self._closing.set()
-        if self._host is not None:
-            await self._host
+        await self._host
 
     async def _host_session(self, opened: asyncio.Future[None]) -> None:
         try:
@@ -204,7 +219,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
     @check_keywords("session.run()")
     def run(self, prompt: str | Message | SlashCommandInvocation | None) -> Turn[AnswerT_co]:
         """Start a turn: await it for its `Result`, or read its events or its `text()`."""
-        self._require_open()
+        self.require_open()
         check_prompt("session.run()", prompt)
         self.workflows.refuse_call_in_program("session.run()", "flow.agent()")
         last, loop = self._last_turn, asyncio.get_running_loop()
@@ -217,8 +232,8 @@ class LibrarySession(Session, Generic[AnswerT_co]):
     @check_keywords("session.steer()")
     def steer(self, message: str | Message) -> None:
         """Send a message to the working lead; it receives it at the next tool-round boundary."""
-        self._require_open()
-        check_prompt("session.steer()", message)
+        self.require_open()
+        check_prompt("session.steer()", message, is_required=True)
         super().steer(message)
 
     @check_keywords("session.subscribe()")
@@ -227,34 +242,38 @@ class LibrarySession(Session, Generic[AnswerT_co]):
 
         The callback must not block. A callback that raises is removed, and the session continues.
         """
-        self._require_open()
-        check_function("session.subscribe()", "callback", callback)
+        self.require_open()
+        check_callback("session.subscribe()", "callback", callback)
         return super().subscribe(callback)
 
     async def set_model(self, name: str | None) -> None:
         """Use another model from the next request on; None means the model that the session started with."""
-        self._require_open()
         if name is not None:
             check_text("session.set_model()", "name", name)
         await super().set_model(name)
 
     async def compact(self, instructions: str = "") -> None:
         """Replace the conversation with a summary of itself."""
-        self._require_open()
         if instructions != "":
             check_text("session.compact()", "instructions", instructions)
         await super().compact(instructions)
 
+    async def stop_agents(
+        self, reason: str = "it was stopped by the user"
+    ) -> tuple[AgentStatusSnapshot, ...]:
+        """Stop every agent except the lead; return those that were working."""
+        check_text("session.stop_agents()", "reason", reason)
+        return await super().stop_agents(reason)
+
     async def ask_side_question(self, question: str) -> str:
         """Return the lead's answer to a question that never enters its conversation, even while it works."""
-        self._require_open()
         check_text("session.ask_side_question()", "question", question)
         return await super().ask_side_question(question)
 
     @check_keywords("session.send()")
     async def send(self, to: str, text: str) -> AgentMessageDeliveryReceipt:
         """Send a person's text to any agent. The lead receives it as steering, or in a new turn."""
-        self._require_open()
+        self.require_open()
         check_text("session.send()", "to", to)
         check_text("session.send()", "text", text)
         self.workflows.agents.refuse_start()
@@ -263,7 +282,14 @@ class LibrarySession(Session, Generic[AnswerT_co]):
 
     @check_keywords("session.next_turn()")
     async def next_turn(self, *, wait_for_input: bool = False) -> Turn[AnswerT_co] | None:
+        self.require_open()
         return cast("Turn[AnswerT_co] | None", await super().next_turn(wait_for_input=wait_for_input))
+
+    async def interrupt(self) -> bool:
+        """End the running turn but not the session; False if none is running."""
+        if not self._is_closed:
+            self.require_open()
+        return await super().interrupt()
 
     @overload
     async def spawn(
@@ -294,7 +320,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         `agent` is an `Agent`, or the name of one from a file. `output` overrides the type of its answer.
         Raises `AgentRequestRefused`.
         """
-        self._require_open()
+        self.require_open()
         self.workflows.refuse_call_in_program("session.spawn()", "flow.agent()")
         return await self._start_agent(agent, prompt, output, options)
 
@@ -357,7 +383,7 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         request for quota, no further agent is started, and each remaining result says why. If `map` is
         canceled, it stops its agents.
         """
-        self._require_open()
+        self.require_open()
         self.workflows.refuse_call_in_program("session.map()", "flow.map()")
         check_count("session.map()", "at_once", at_once)
         results: dict[int, Result[Any]] = {}
@@ -418,11 +444,26 @@ class LibrarySession(Session, Generic[AnswerT_co]):
         if self._is_entered or (self._host is not None and self._host is not asyncio.current_task()):
             raise RuntimeError("The session was already opened. Open another one with shoal.open().")
 
-    def _require_open(self) -> None:
+    @property
+    def is_closed(self) -> bool:
+        """True after the session was closed, or if opening it failed."""
+        return self._is_closed
+
+    def require_open(self) -> None:
+        """Raise `RuntimeError` unless the session is open and belongs to this event loop."""
         if self._is_closed:
             raise RuntimeError("The session is closed. Open another one with shoal.open().")
         if not self._is_entered:
             raise RuntimeError(_NOT_OPEN)
+        self.require_own_loop()
+
+    def require_own_loop(self) -> None:
+        """Raise `RuntimeError` in another event loop or thread: nothing in a session is thread-safe."""
+        loop: asyncio.AbstractEventLoop | None = None
+        with suppress(RuntimeError):
+            loop = asyncio.get_running_loop()
+        if loop is not self._loop and (loop is not None or get_ident() != self._thread):
+            raise RuntimeError(_OTHER_LOOP)
 
     def _end_abandoned_turn(self, loop: asyncio.AbstractEventLoop) -> None:
         """End the running turn from any thread."""

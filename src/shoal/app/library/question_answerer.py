@@ -20,6 +20,7 @@ from shoal.core.permissions.questions import (
     PlanApprovedAnswer,
     Question,
 )
+from shoal.core.program_calls import contain_exits
 from shoal.core.text.name_suggestions import suggest_name
 
 if TYPE_CHECKING:
@@ -49,9 +50,10 @@ async def _answer_question(session: Session, handler: QuestionHandler, question:
 async def _call_handler(session: Session, handler: QuestionHandler, question: Question) -> Answer | None:
     """Return the program's answer, or a denial; None leaves the question to a person."""
     try:
-        returned: Any = handler(question)
-        if inspect.isawaitable(returned):
-            returned = await returned
+        with contain_exits():
+            returned: Any = handler(question)
+            if inspect.isawaitable(returned):
+                returned = await returned
     except Exception as error:  # noqa: BLE001 - the function of the program may raise anything
         return _deny(session, f"on_question failed: {type(error).__name__}: {error}")
     if returned is None:

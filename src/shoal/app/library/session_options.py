@@ -18,13 +18,14 @@ from shoal.core.clock import Clock
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import SettingsError
 from shoal.core.extensions.hook_types import Hooks
+from shoal.core.ids import is_uuid
 from shoal.core.output_type import OutputType
 from shoal.core.permissions.permission_changes import RequestedPermissionMode
 from shoal.core.ports import Model
 from shoal.core.store import Store
 from shoal.core.text.encodable_text import find_encoding_problem
 from shoal.core.tool_names import ToolEntry
-from shoal.core.user_environment import get_user_environment
+from shoal.core.user_environment import UserEnvironment, get_user_environment
 from shoal.wire.json_comments import decode_commented_json
 from shoal.wire.settings_codec import TeammateMode
 
@@ -124,13 +125,14 @@ class SharedOptions(TypedDict, total=False):
     persist: bool
     """False to write nothing to disk: no transcript and no journal, so the session cannot be resumed."""
     store: Store | PathText
-    """Store of sessions and teams: an object, a directory, `memory:` or `file:DIRECTORY`."""
+    """Store of sessions and teams: an object, a directory as a `Path`, `memory:`, `file:DIRECTORY`, or a
+    PostgreSQL address."""
     record: PathText
     """Path of the file in which every request and reply is recorded for `replay:`."""
     debug: bool
     """True to write a debug log to the home directory."""
     debug_file: PathText
-    """Path of the debug log."""
+    """Path of the debug log, which is then written."""
     debug_filter: str
     """Words, separated by commas, of which an event's name must contain one; `!word` excludes events."""
     setup: Literal["init", "maintenance"] | None
@@ -196,10 +198,16 @@ def _convert_options(
     for name in ("model", "fallback_model"):
         if isinstance(text := fields.get(name), str) and not text.strip():
             raise SettingsError(f"shoal.open: {name} is empty. Name a model, or leave it out.")
+    if fields.get("agent") == "":
+        raise SettingsError("shoal.open: agent is empty. Name an agent, or leave it out.")
+    if isinstance(session_id := fields.get("session_id"), str) and not is_uuid(session_id):
+        raise SettingsError(f"shoal.open: session_id: expected a UUID, got {session_id!r:.80}.")
     _convert_paths(fields)
     for name in _TOOL_LISTS:
         if name in fields:
             fields[name] = name_tools(fields[name])
+    if fields.keys() & {"debug_file", "debug_filter"}:
+        fields.setdefault("debug", True)
     fields |= _convert_settings(fields)
     agents = _collect_agents(fields)
     if output is not None:
@@ -224,9 +232,21 @@ def _convert_paths(fields: dict[str, Any]) -> None:
     cwd = fields.get("cwd")
     if cwd is not None and not cwd.is_dir():
         raise SettingsError(f"shoal.open: cwd: {cwd} is not a directory.", path=cwd)
+    _start_paths_at(Path.cwd() if cwd is None else cwd, user, fields)
     for name in _PATH_LISTS:
         if isinstance(fields.get(name), list | tuple):
             fields[name] = tuple(_to_path(name, each) for each in fields[name])
+
+
+def _start_paths_at(base: Path, user: UserEnvironment, fields: dict[str, Any]) -> None:
+    """Make paths absolute that are opened without the directory of the project."""
+    for name in ("record", "debug_file", "store"):
+        if isinstance(path := fields.get(name), Path):
+            fields[name] = base / user.expand_home(str(path))
+    if isinstance(model := fields.get("model"), str):
+        kind, _, file = model.partition(":")
+        if kind in ("scripted", "replay") and file:
+            fields["model"] = f"{kind}:{base / user.expand_home(file)}"
 
 
 def _to_path(name: str, value: Any) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from shoal.app.agents.agent import Agent, restore_agent
-from shoal.app.agents.argument_checks import check_text
+from shoal.app.agents.argument_checks import check_prompt, check_text
 from shoal.app.config.session_config import resolve_environment
 from shoal.app.library.library_session import LibrarySession
 from shoal.app.library.session_options import SharedOptions, build_session_options
@@ -40,6 +40,7 @@ from shoal.core.names import LEAD_NAME, AgentName, TaskId, TeamName, parse_team_
 from shoal.core.teams.roster import format_agent_id
 from shoal.core.teams.tasks import Task, TaskDraft
 from shoal.core.teams.team_operations import TeammateStatusSnapshot
+from shoal.core.text.encodable_text import find_encoding_problem
 from shoal.core.text.name_suggestions import suggest_name
 from shoal.runs.agent_registry import LEAD_NAMES
 from shoal.runs.event_channel import EventChannel
@@ -115,6 +116,7 @@ class Team:
         Agents and options are those of the earlier process. Objects of the program, such as a model or
         Python tools, must be passed again. Raises `TeamNotFound`.
         """
+        check_text("shoal.Team.resume()", "name", name)
         return TeamResumption(name, members, lead, options)
 
     @classmethod
@@ -162,6 +164,11 @@ class Team:
     async def close(self) -> None:
         """Close a team that `open` opened, or that was resumed by awaiting it."""
         session = self._require_session()
+        if session.is_closed:
+            return
+        if not self._is_hosted:
+            raise RuntimeError("The team was entered with `async with`. Leave the block to close it.")
+        session.require_open()
         await self._end_team(session, failed=False)
         await session.close()
 
@@ -177,7 +184,7 @@ class Team:
 
     async def list_tasks(self) -> tuple[Task, ...]:
         """Return all tasks of the board by number."""
-        return tuple(await self._require_session().open_board(self.name).list_tasks())
+        return tuple(await self._require_open().open_board(self.name).list_tasks())
 
     @check_keywords("team.add_task()")
     async def add_task(
@@ -194,7 +201,7 @@ class Team:
         It waits for the tasks in `blocked_by`. It counts as completed only if the shell command `accept`
         succeeds. Raises `SettingsError` for an unknown owner, `TaskUpdateRefused` for an unknown task.
         """
-        session = self._require_session()
+        session = self._require_open()
         self._check_task(subject, description, owner, accept)
         draft = TaskDraft(
             subject=subject,
@@ -216,6 +223,8 @@ class Team:
         for name, value in (("subject", subject), ("description", description), ("accept", accept)):
             if not isinstance(value, str) and not (name == "accept" and value is None):
                 raise TypeError(f"{function}: {name}: expected a string, got {value!r:.80}.")
+            if value is not None and (problem := find_encoding_problem(value)):
+                raise ValueError(f"{function}: {name} {problem}")
         if not subject.strip():
             raise SettingsError(f"{function}: the subject is empty. Say what to do.")
         if accept is not None and not accept.strip():
@@ -230,7 +239,7 @@ class Team:
 
     async def start(self) -> None:
         """Start the members, if they are not running yet."""
-        session = self._require_session()
+        session = self._require_open()
         # A second caller must not find a team without members: it would have nothing left to do.
         async with self._start_lock:
             if self._is_started:
@@ -259,7 +268,7 @@ class Team:
 
         Raises `AgentRequestRefused`, for example for an unknown member.
         """
-        self._require_session()
+        self._require_open()
         check_text("team.send()", "text", text)
         # A lead that is an agent may have added members of its own.
         if self._lead is None and to not in self._members:
@@ -269,7 +278,7 @@ class Team:
                 problem = f"there is no member {to!r}.{suggest_name(str(to), tuple(self._members))}"
             raise AgentRequestRefused(f"team.send(): to: {problem}")
         await self.start()
-        session = self._require_session()
+        session = self._require_open()
         if to in self._members and to not in {member.name for member in self.members}:
             ending = self._endings.find_ending(format_agent_id(AgentName(to), TeamName(self.name)))
             raise AgentRequestRefused(
@@ -282,13 +291,15 @@ class Team:
     @check_keywords("team.run()")
     def run(self, prompt: str) -> Turn[Any]:
         """Start a turn of the lead."""
+        session = self._require_open()
+        check_prompt("team.run()", prompt, is_required=True)
         if self._lead is None:
             raise RuntimeError("The program leads this team. Pass lead=Agent(...) to have an agent lead it.")
-        return self._require_session().run(prompt)
+        return session.run(prompt)
 
     async def events(self) -> AsyncIterator[Event]:
         """Yield the events of all agents from now on, until the team has nothing left to do."""
-        session, channel = self._require_session(), EventChannel()
+        session, channel = self._require_open(), EventChannel()
         unsubscribe = session.subscribe(channel.force_put)
         try:
             await self.start()
@@ -304,7 +315,7 @@ class Team:
 
         A lead that is an agent gets a turn whenever a member reports.
         """
-        session = self._require_session()
+        session = self._require_open()
         await self.start()
         work = self._continue_work(session)
         await asyncio.shield(work)
@@ -332,7 +343,7 @@ class Team:
 
     async def delete(self) -> None:
         """End all members and delete the team from disk; transcripts and the journal stay."""
-        session = self._require_session()
+        session = self._require_open()
         await self._require_teams(session).disband_team()
 
     async def open(self) -> Team:
@@ -461,6 +472,17 @@ class Team:
         if self._session is None:
             raise RuntimeError(_NOT_OPEN)
         return self._session
+
+    def _require_open(self) -> LibrarySession[Any]:
+        """Return the session. Raises `RuntimeError` unless it is open and belongs to this event loop."""
+        session = self._require_session()
+        if session.is_closed:
+            raise RuntimeError(
+                "The team is closed. Create another one, or continue it with "
+                f"shoal.Team.resume({self.name!r})."
+            )
+        session.require_open()
+        return session
 
     def _require_teams(self, session: LibrarySession[Any]) -> SessionTeams:
         teams = session.led_teams

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from shoal.core.errors import SettingsError, StateFileError
 from shoal.core.store import SessionStore, Store
-from shoal.stores.files.home.home_paths import create_or_replace_private_file
+from shoal.stores.files.home.home_paths import write_file_atomically
 from shoal.stores.store_choice import get_shared_address, to_shared_store
 
 FILE_NAME = "team.json"
@@ -65,8 +65,8 @@ def _is_program_object(name: str, value: Any) -> bool:
 def write_team_definition(store: Store, session: SessionStore, definition: StoredTeamDefinition) -> None:
     """Write the definition to a file, and to a database so that other machines can read it."""
     content = msgspec.json.encode(definition)
-    session.directory.mkdir(parents=True, exist_ok=True)
-    create_or_replace_private_file(session.directory / FILE_NAME, content)
+    # Without it, a resumed team would not know that hooks or permissions of the program are missing.
+    write_file_atomically(session.directory / FILE_NAME, content, durable=True)
     if get_shared_address(store) is not None:
         session.open_results().save_result(FILE_NAME, content)
 

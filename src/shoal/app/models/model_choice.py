@@ -218,6 +218,7 @@ def _resolve_model(name: str, settings: Settings) -> ResolvedModelReference:
         provider=_find_alias_provider(settings),
         models={key: msgspec.to_builtins(value) for key, value in settings.own.models.items()},
         aliases=settings.model_aliases,
+        max_output=settings.own.max_output_tokens,
     )
 
 
@@ -253,7 +254,7 @@ def build_provider_access(provider: str, settings: Settings) -> ProviderAccess:
         auth_token=token,
         key_source=_find_key_helper(settings) if is_anthropic and not (key or token) else None,
         headers=settings.foreign.access.custom_headers if is_anthropic else (),
-        proxy=settings.find_proxy(base_url or PROVIDERS[provider].base_url),
+        proxy=settings.proxies.find_proxy(base_url or PROVIDERS[provider].base_url),
         deadlines=_build_http_deadlines(provider, settings),
         betas=settings.models.betas,
     )

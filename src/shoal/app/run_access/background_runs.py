@@ -32,6 +32,7 @@ from shoal.stores.files.home.home_paths import (
 )
 from shoal.stores.files.locks.flocks import is_flocked
 
+_MAX_ID_CHARS = 60
 _STDERR_TAIL_CHARS = 2_000
 _POLL_SECONDS = 0.2
 _START_POLL_SECONDS = 0.05
@@ -281,8 +282,9 @@ class BackgroundRunManager:
         return output if isinstance(output, dict) else {}
 
     def _get_output_file_path(self, id_: str, suffix: str) -> Path:
-        if "/" in id_ or id_.startswith("."):
-            raise SessionNotFound(f"There is no run {id_!r}.", path=self._directory)
+        is_file_name = "/" not in id_ and not id_.startswith(".") and id_.isprintable()
+        if not is_file_name or len(id_) > _MAX_ID_CHARS:
+            raise SessionNotFound(f"There is no run {id_[:_MAX_ID_CHARS]!r}.", path=self._directory)
         return self._directory / f"{SessionId(id_)}.{suffix}"
 
 

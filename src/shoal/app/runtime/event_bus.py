@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from shoal.core.events import (
@@ -130,6 +130,15 @@ class EventBus:
     def emit_event(self, event: JournaledEvent) -> None:
         """Publish an event from code that cannot await."""
         self._journal_event(event)
+        self._show_event(event)
+
+    def emit_events(self, events: Sequence[JournaledEvent]) -> None:
+        """Publish events that are journaled together."""
+        self._journal.append_all(events)
+        for event in events:
+            self._show_event(event)
+
+    def _show_event(self, event: JournaledEvent) -> None:
         self._distribute_event(event)
         if self._turn_channel is not None:
             self._turn_channel.force_put(event)

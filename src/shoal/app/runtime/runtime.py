@@ -624,7 +624,7 @@ def _open_team_store(config: SessionConfig, events: EventBus, exit_stack: AsyncE
         ids=config.ids.derive_generator(),
         report=events.note,
         emit=events.emit_event,
-        journals_tasks=options.lead_channel is None,
+        emit_all=events.emit_events if options.lead_channel is None else None,
         shared_list=config.settings.foreign.task_list,
     )
     exit_stack.push_async_callback(team_store.aclose)

@@ -15,6 +15,7 @@ from shoal.app.mcp.mcp_channels import parse_mcp_channel_names
 from shoal.app.mcp.mcp_host import create_mcp_client_context
 from shoal.app.mcp.mcp_servers import INLINE_SERVER_ORIGIN, InlineMcpServerPolicy, SessionMcpServerManager
 from shoal.app.runtime.event_bus import EventBus
+from shoal.app.settings.managed_switches import refuse_channels
 from shoal.app.settings.mcp_files import (
     ConfiguredMcpServers,
     check_relayed_server,
@@ -95,6 +96,8 @@ def _add_lead_servers(
 def _parse_channel_names(config: SessionConfig) -> frozenset[str]:
     names = parse_mcp_channel_names(config.options.channels, "--channels")
     names |= parse_mcp_channel_names(config.settings.own.channels, "shoal.channels")
+    if names:
+        refuse_channels(config.settings.documents)
     # A teammate's process has no lead that could receive messages.
     return names if config.options.lead_channel is None else frozenset()
 

@@ -89,6 +89,7 @@ def show_notification(
     with suppress(OSError, ValueError, subprocess.TimeoutExpired):
         subprocess.run(
             argv,
+            env=dict(environ),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

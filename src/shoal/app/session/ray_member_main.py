@@ -35,6 +35,7 @@ from shoal.core.clock import Clock, SystemClock
 from shoal.core.errors import ShoalError, WorktreeError
 from shoal.core.events import Event, ToolFinished
 from shoal.core.teams.member_backends import AGENT_ENVIRONMENT_MARKS
+from shoal.stores.postgres.suspended_tasks import create_member_context, install_suspendable_tasks
 from shoal.workspaces.git_runner import GitRunner
 from shoal.workspaces.project_transfer import MachineCheckout, ProjectOrigin
 
@@ -102,13 +103,14 @@ class SharedMemberProcess:
 
     async def serve(self) -> None:
         loop = asyncio.get_running_loop()
+        install_suspendable_tasks(loop)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self._begin_to_close)
         async with asyncio.TaskGroup() as tasks:
             receiving = tasks.create_task(self._multiplexer.serve())
             while (message := await self._control.receive()) is not None:
                 order = msgspec.json.decode(message, type=StartMemberOrder)
-                tasks.create_task(self._run_member(order.number))
+                tasks.create_task(self._run_member(order.number), context=create_member_context())
             self._begin_to_close()  # the lead is gone
             receiving.cancel()
 

@@ -260,7 +260,7 @@ def _create_tool_registry(
     tools = ToolRegistry(
         (
             *runtime.tools,
-            *_build_agent_tools(runtime.config, supervisor, teams),
+            *_build_agent_tools(runtime, supervisor, teams),
             *build_team_tools(teams),
             *build_background_tools(
                 supervisor,
@@ -299,9 +299,10 @@ def _is_for_one_agent(config: SessionConfig) -> bool:
 
 
 def _build_agent_tools(
-    config: SessionConfig, supervisor: AgentSupervisor, teams: SessionTeams | MemberHost
+    runtime: Runtime, supervisor: AgentSupervisor, teams: SessionTeams | MemberHost
 ) -> Iterable[Tool]:
-    policy = supervisor.policy
+    config, policy = runtime.config, supervisor.policy
+    is_denied = runtime.lead.permissions.check_agent_start
     is_remote_possible = config.settings.own.cluster.address is not None and policy.background
     options = AgentToolOptions(
         remote=is_remote_possible,
@@ -319,7 +320,7 @@ def _build_agent_tools(
     return build_agent_tools(
         supervisor,
         teams,
-        listing=format_agent_list(config.definitions.all()),
+        listing=format_agent_list(each for each in config.definitions.all() if not is_denied(each.name)),
         options=options,
         send_to_session=send_to_session,
     )

@@ -113,9 +113,15 @@ class Turn(AsyncIterator[Event], Generic[AnswerT_co]):
 
     async def aclose(self) -> None:
         """End the turn if it is still running."""
+        self.require_own_loop()
         self._channel.close()
         if not self._task.done():
             await self._interrupt()
+
+    def require_own_loop(self) -> None:
+        """Raise `RuntimeError` in another event loop than that of the session."""
+        if asyncio.get_running_loop() is not self._task.get_loop():
+            raise RuntimeError("The turn belongs to another event loop. Read it in the loop that started it.")
 
     def abandon(self) -> None:
         """End the turn soon because it has no reader."""
@@ -136,6 +142,7 @@ class _TurnReader(AsyncIterator[Event]):
         return self._turn.__anext__() if self._has_read else self._read_first_event()
 
     async def _read_first_event(self) -> Event:
+        self._turn.require_own_loop()
         event = await self._turn.__anext__()
         self._has_read = True
         return event
@@ -154,7 +161,9 @@ class _TextReader(AsyncIterator[str]):
         self._has_read = False
 
     def __anext__(self) -> Coroutine[Any, Any, str]:
-        self._has_read = True
+        if not self._has_read:
+            self._turn.require_own_loop()
+            self._has_read = True
         # Not a coroutine of the reader: the traceback of a canceled one would keep the reader alive.
         return self._read_text()
 

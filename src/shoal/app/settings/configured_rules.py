@@ -50,13 +50,13 @@ def load_permission_rules(
 
 
 def find_skipped_rules(documents: Sequence[SettingsDocument]) -> Iterator[UnusedItem]:
-    """Yield each allow rule that is skipped: an invalid one, and one that names tools with `*`."""
+    """Yield each allow rule without effect: an invalid or misspelled one, one that names tools with `*`."""
     is_closed = allows_only_managed_rules(documents)
     for document in documents:
         permissions = convert_to_settings_schema(document.raw).permissions
         stricter = dict.fromkeys(permissions.deny, "deny") | dict.fromkeys(permissions.ask, "ask")
         for text, line in _pair_rules_with_lines(document, "allow", permissions.allow):
-            reason = _find_allow_rule_problem(text)
+            reason = _find_allow_rule_problem(text) or _find_misspelling(text)
             if reason is None and text in stricter:
                 reason = f"permissions.{stricter[text]} has the same rule, which takes precedence"
             if is_closed and document.kind != "managed":
@@ -134,3 +134,12 @@ def _find_allow_rule_problem(text: str) -> str | None:
     except SettingsError as error:
         return str(error).removesuffix(".")
     return _APPROVES_NOTHING if rule.approves_nothing else None
+
+
+def _find_misspelling(text: str) -> str | None:
+    """Return why a valid rule has no effect, if its tool is probably misspelled."""
+    from shoal.policy.rule_names import find_intended_tool
+
+    name = parse_permission_rule(text).tool
+    intended = find_intended_tool(name)
+    return None if intended is None else f"there is no tool {name}; write {intended}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -195,6 +196,10 @@ def read_foreign_variables(
     shell = tools.get_text("CLAUDE_CODE_SHELL") or "bash"
     if shell.rpartition("/")[2] not in ("bash", "zsh"):
         tools.warnings.append(f"CLAUDE_CODE_SHELL is {shell!r}, but must be bash or zsh. It is ignored.")
+    search = tools.get_text("ENABLE_TOOL_SEARCH") or "auto"
+    if not re.fullmatch(r"true|1|yes|on|false|0|no|off|auto(:\d{1,3})?", search, re.IGNORECASE):
+        expected = "true, false, auto or auto:N with N percent"
+        tools.warnings.append(f"ENABLE_TOOL_SEARCH is {search!r}, but must be {expected}. It is ignored.")
     variables = ForeignVariables(
         access=ForeignAccessVariables(
             cloud=next(

@@ -13,8 +13,9 @@ MANAGED_HOOKS_KEY = "allowManagedHooksOnly"
 MANAGED_RULES_KEY = "allowManagedPermissionRulesOnly"
 SIDELOAD_KEY = "disableSideloadFlags"
 PLUGIN_ONLY_KEY = "strictPluginOnlyCustomization"
+CHANNELS_KEY = "channelsEnabled"
 # The last one always holds: the list of every file must permit a server.
-SWITCHES = (MANAGED_HOOKS_KEY, MANAGED_RULES_KEY, SIDELOAD_KEY, "allowManagedMcpServersOnly")
+SWITCHES = (MANAGED_HOOKS_KEY, MANAGED_RULES_KEY, SIDELOAD_KEY, CHANNELS_KEY, "allowManagedMcpServersOnly")
 
 LockedPart: TypeAlias = Literal["skills", "agents", "hooks", "mcp"]
 _LOCKED_PARTS: tuple[LockedPart, ...] = get_args(LockedPart)
@@ -73,6 +74,18 @@ def refuse_sideload_options(
             raise SettingsError(
                 f"{flag} cannot be used: {location} sets {SIDELOAD_KEY}. Start without it, or ask the "
                 "administrator of this machine.",
+                path=document.path,
+            )
+
+
+def refuse_channels(documents: Sequence[SettingsDocument]) -> None:
+    """Raise `SettingsError` if a managed file turns channels off."""
+    for document in _iter_managed_documents(documents):
+        if document.raw.get(CHANNELS_KEY) is False:
+            location = document.locate_key((CHANNELS_KEY,))
+            raise SettingsError(
+                f"Channels cannot be used: {location} sets {CHANNELS_KEY} to false. Start without "
+                "--channels, and remove shoal.channels from your settings.",
                 path=document.path,
             )
 

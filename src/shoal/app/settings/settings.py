@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
-from urllib.parse import urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -32,12 +31,14 @@ from shoal.app.settings.mcp_files import (
     read_managed_mcp_files,
     read_project_mcp_files,
 )
+from shoal.app.settings.project_directories import exclude_directory, iter_project_directories
 from shoal.app.settings.provider_credentials import (
     ACCESS_VARIABLES,
     PROVIDER_KEYS,
     ProviderCredentials,
     select_stored_provider_variables,
 )
+from shoal.app.settings.proxy_variables import ProxyVariables, read_proxy_variables
 from shoal.app.settings.settings_trust import (
     PermissionEscalation,
     merge_user_controlled_documents,
@@ -135,6 +136,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Settings under `shoal`."""
     foreign: ForeignVariables = ForeignVariables()
     """Variables and keys that Claude Code reads too."""
+    proxies: ProxyVariables = ProxyVariables()
     environ: Mapping[str, str]
     """Environment of this process at startup."""
     documents: tuple[SettingsDocument, ...]
@@ -147,12 +149,16 @@ class Settings(Struct, frozen=True, kw_only=True):
     def find_setting_origin(self, key: str) -> str:
         """Return the origin of a value, for keys like `model`, `shoal.compact_at` or `permissions.allow`."""
         variables = _KEY_VARIABLES.get(key) or tuple(filter(None, [ACCESS_VARIABLES.get(key)]))
+        own_files = [document for document in self.documents if document.is_user_controlled]
         for variable in variables:
-            if self.environ.get(variable):
+            is_replaced = key in _REPLACEABLE_KEYS and any(
+                has_settings_key(document, ("env", variable)) for document in own_files
+            )
+            if self.environ.get(variable) and not is_replaced:
                 return f"${variable}"
         for keys in _list_setting_key_paths(key):
             found = [document for document in self.documents if has_settings_key(document, keys)]
-            if key in _USER_ONLY_KEYS or (keys[0] == "env" and key in (*ACCESS_VARIABLES, "subagent_model")):
+            if key in _USER_ONLY_KEYS or (keys[0] == "env" and key in _REPLACEABLE_KEYS):
                 found = [document for document in found if document.is_user_controlled]
             if keys[0] == "permissions" and keys[-1] != "defaultMode":
                 return ", ".join(document.locate_key(keys) for document in found) or "default"
@@ -163,21 +169,6 @@ class Settings(Struct, frozen=True, kw_only=True):
         if any(ACCESS_VARIABLES.get(key) in variables for variables in self.stored.values()):
             return str(get_credentials_path(self.home))
         return "default"
-
-    def find_proxy(self, url: str) -> str | None:
-        """Return the proxy for a URL from the usual variables."""
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-        if host in _LOOPBACK or _is_excluded_from_proxy(host, self._read_proxy_variable("no_proxy")):
-            return None
-        return (
-            self._read_proxy_variable(f"{parts.scheme}_proxy")
-            or self._read_proxy_variable("all_proxy")
-            or None
-        )
-
-    def _read_proxy_variable(self, name: str) -> str:
-        return self.environ.get(name) or self.environ.get(name.upper()) or ""
 
     @property
     def user(self) -> UserEnvironment:
@@ -276,14 +267,8 @@ _SCRUBBED_VARIABLES = frozenset(
     }
 )
 """Variables that `CLAUDE_CODE_SUBPROCESS_ENV_SCRUB` keeps from processes that tools start."""
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
-
-
-def _is_excluded_from_proxy(host: str, exceptions: str) -> bool:
-    names = [name.strip().lstrip(".") for name in exceptions.split(",") if name.strip()]
-    return "*" in names or any(host == name or host.endswith(f".{name}") for name in names)
-
-
+_REPLACEABLE_KEYS = frozenset((*ACCESS_VARIABLES, "subagent_model"))
+"""Keys whose variables a user's file can set instead of the shell."""
 _HOME_VARIABLES = ("SHOAL_HOME", "CLAUDE_CONFIG_DIR")
 _MODEL_VARIABLES = ("SHOAL_MODEL", "ANTHROPIC_MODEL")
 _FORK_VARIABLES = ("SHOAL_FORK_SUBAGENT", "FEATURE_FORK_SUBAGENT")
@@ -365,10 +350,8 @@ def load_settings(
         merge_user_controlled_documents(documents),
     )
     # A project may come from anyone: it must not redirect requests, including keys, to its own address.
-    provider_variables = {
-        **_convert_env_values_to_text(trusted.env),
-        **{name: value for name, value in environ.items() if value},
-    }
+    user_env = _convert_env_values_to_text(trusted.env)
+    provider_variables = {name: value for name, value in {**environ, **user_env}.items() if value}
     stored, credential_problems = _load_stored_credentials(home)
     provider_variables |= select_stored_provider_variables(stored, provider_variables)
     permissions, permission_warnings = _ignore_project_bypass_mode(merged.permissions, documents)
@@ -380,7 +363,7 @@ def load_settings(
     )
     foreign, variable_warnings = read_foreign_variables(
         environ=environ,
-        user_env=_convert_env_values_to_text(trusted.env),
+        user_env=user_env,
         env=_convert_env_values_to_text(merged.env),
         documents=documents,
     )
@@ -414,6 +397,7 @@ def load_settings(
         cleanup_period_days=trusted.cleanup_period_days,
         own=own,
         foreign=foreign,
+        proxies=read_proxy_variables(environ, user_env),
         environ=environ,
         documents=documents,
         findings=SettingsFindings(
@@ -438,6 +422,7 @@ def load_settings(
                 *find_skipped_rules(documents),
                 *find_unused_keys(documents),
                 *_find_unused_plans_directory(documents, merged.plans_directory, home, cwd),
+                *(_find_unused_parent_files(home, cwd) if sources is None or "project" in sources else ()),
             ),
         ),
     )
@@ -650,11 +635,23 @@ def list_settings_files(
         files.append((path, "managed"))
     if given is not None and not given.lstrip().startswith("{"):
         files.append((cwd / given, "command line"))
-    project = cwd / ".claude"
-    if project.resolve() != home.resolve():
-        files.append((project / "settings.local.json", "local"))
-        files.append((project / "settings.json", "project"))
+    # Claude Code reads the local file of the repository in its subdirectories too, but not the shared one.
+    directories = [*_iter_project_settings_directories(home, cwd)]
+    files += ((each / "settings.local.json", "local") for each in directories)
+    files += ((each / "settings.json", "project") for each in directories if each.parent == cwd)
     return (*files, (home / "settings.json", "user"))
+
+
+def _iter_project_settings_directories(home: Path, cwd: Path) -> Iterator[Path]:
+    return exclude_directory(home, (each / ".claude" for each in iter_project_directories(cwd)))
+
+
+def _find_unused_parent_files(home: Path, cwd: Path) -> Iterator[UnusedItem]:
+    for directory in _iter_project_settings_directories(home, cwd):
+        path = directory / "settings.json"
+        if directory.parent != cwd and path.is_file():
+            reason = f"it applies only if you start Shoal in {directory.parent}"
+            yield UnusedItem(location=str(path), name="file", reason=reason)
 
 
 def _list_managed_parts(path: Path) -> list[Path]:

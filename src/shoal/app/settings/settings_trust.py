@@ -268,19 +268,26 @@ def forget_project_trust(home: Path, project: Path) -> None:
     """Remove all answers about a project. Raises `StateFileError`."""
     ProjectTrustFile(home).remove_project_decisions(project)
     forget_mcp_trust(home, project)
+    _forget_file_trust(home, project, _FILE_NAMES["local"])
 
 
 def forget_mcp_trust(home: Path, project: Path) -> None:
     """Remove the answers about the `.mcp.json` of a project and of its parents. Raises `StateFileError`."""
+    _forget_file_trust(home, project, _FILE_NAMES["mcp"])
+
+
+def _forget_file_trust(home: Path, project: Path, name: str) -> None:
     for directory in iter_project_directories(project):
-        ProjectTrustFile(home).store_trust_decisions(directory, {_FILE_NAMES["mcp"]: None})
+        ProjectTrustFile(home).store_trust_decisions(directory, {name: None})
 
 
 def _make_trust_key(document: SettingsDocument, project: Path) -> _TrustKey:
     """Return the directory and the name under which an answer about a file is stored."""
-    # A `.mcp.json` applies in the directories below it too, with one answer for all of them.
-    path = document.path if document.kind == "mcp" else None
-    return project if path is None else path.parent, _make_trust_document_key(document)
+    # These files apply in the directories below them too, with one answer for all of them.
+    directory = project
+    if document.path is not None and document.kind in ("mcp", "local"):
+        directory = document.path.parents[0 if document.kind == "mcp" else 1]
+    return directory, _make_trust_document_key(document)
 
 
 def _make_trust_decision(parts: _EscalatingParts, *, trusted: bool) -> TrustDecision:

@@ -59,17 +59,18 @@ class SkillCatalog:
         self._sources.append(source)
         self._indexed = None
 
-    def find(self, name: str) -> Skill:
+    def find(self, name: str, *, for_model: bool = False) -> Skill:
         """Find a skill by its name, or by the part after a colon.
 
-        Raises `UnknownSkill`, or `InvalidAgentDefinition` if the file with that name is unusable.
+        Raises `UnknownSkill`, or `InvalidAgentDefinition` if the file with that name is unusable. The error
+        for a model names only skills that models can use.
         """
         match self.get_skill_or_problem(name):
             case Skill() as found:
                 return found
             case DefinitionProblem() as problem:
                 raise InvalidAgentDefinition(problem)
-        available = [skill.name for skill in self.all()]
+        available = [skill.name for skill in self.all() if skill.for_model or not for_model]
         same_name = [each for each in available if is_full_or_unprefixed_skill_name(name, each)]
         close = same_name or get_close_matches(name, available, n=2, cutoff=0.6)
         raise UnknownSkill(name, available=available, similar=close, noun=self._noun)

@@ -87,7 +87,7 @@ class SkillInvoker:
     ) -> ToolOutput:
         """Run a skill for an agent that called the skill tool; `supervisor` starts a forking one."""
         try:
-            skill = self.skills.skills.find(name)
+            skill = self.skills.skills.find(name, for_model=True)
         except (UnknownSkill, InvalidAgentDefinition) as error:
             return create_tool_error_output(str(error))
         if not skill.for_model:

@@ -35,15 +35,7 @@ def load_skill_policy(documents: Sequence[SettingsDocument]) -> SkillPolicy:
     overrides: dict[str, str] = {}
     problems: list[str] = []
     for document in reversed(documents):
-        found = document.raw.get("skillOverrides") or {}
-        if not isinstance(found, Mapping):
-            location = document.locate_key(("skillOverrides",))
-            problems.append(
-                f"{location}: skillOverrides: expected an object with skill names as keys; "
-                "the value is ignored"
-            )
-            continue
-        for name, value in found.items():
+        for name, value in (document.raw.get("skillOverrides") or {}).items():
             if value not in _OVERRIDES:
                 location = document.locate_key(("skillOverrides", name))
                 choices = ", ".join(_OVERRIDES)

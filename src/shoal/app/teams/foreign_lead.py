@@ -13,7 +13,7 @@ from shoal.core.ids import SessionId
 from shoal.core.names import map_to_inbox_name
 from shoal.core.teams.roster import TeamRoster
 from shoal.core.text.text_format import format_duration
-from shoal.stores.files.home.home_paths import get_run_directory
+from shoal.stores.files.home.home_paths import get_run_directory, read_state_file
 from shoal.stores.files.locks.pid_locks import is_external_lead_alive
 from shoal.stores.files.teams.team_ownership import RECENT_SECONDS, is_created_by_shoal, read_own_writes
 from shoal.wire.foreign_json import InvalidFileContent, parse_foreign_json
@@ -67,7 +67,7 @@ def _iter_entries(*directories: Path) -> Iterator[tuple[Path, os.stat_result]]:
 def _read_lead_pid(path: Path) -> int | None:
     """Return the pid in `leadProcess`, which programs of late 2026 write."""
     try:
-        content = parse_foreign_json(path.read_bytes())
+        content = parse_foreign_json(read_state_file(path))
     except OSError:
         return None
     process: Any = {}

@@ -28,13 +28,13 @@ class JournaledTaskBoard:
         self,
         board: StoredTaskBoard,
         name: str,
-        emit: Callable[[JournaledEvent], None],
+        emit_all: Callable[[Sequence[JournaledEvent]], None],
         emitted: PackedTaskMap[TaskChanged] | None = None,
     ) -> None:
         """Journal changes of the board; `emitted` has the tasks that are already in the journal."""
         self._board = board
         self._name = name
-        self._emit = emit
+        self._emit_all = emit_all
         self._emitted = PackedTaskMap(TaskChanged) if emitted is None else emitted
         self._pending: set[TaskId] = set()
         """Tasks whose change did not fit into the journal; it is emitted with the next change."""
@@ -161,53 +161,60 @@ class JournaledTaskBoard:
             changed = self._board.take_changed_ids()
             if changed is None:
                 changed = {*tasks, *self._emitted}
-            for task_id in sorted({*changed, *self._pending}, key=int):
-                if (task := tasks.get(task_id)) is not None:
-                    self._emit_task_changed(task)
-                else:
-                    self._emit_task_deleted(task_id)
+            ids = sorted({*changed, *self._pending}, key=int)
+            self._emit_or_mark_pending([self._build_event(task_id, tasks.get(task_id)) for task_id in ids])
 
     def _emit_tasks_by_id(self, tasks: Iterable[TaskId]) -> None:
         current = self._board.peek_tasks()
-        for task_id in dict.fromkeys(tasks):
-            if (task := current.get(task_id)) is not None:
-                self._emit_task_changed(task)
+        found = [current[task_id] for task_id in dict.fromkeys(tasks) if task_id in current]
+        self._emit_or_mark_pending([self._build_event(task.id, task) for task in found])
 
     def _emit_claimed_task(self, claim: TaskClaimResult | None) -> None:
         if claim is not None and claim.success and claim.task is not None:
             self._emit_task_changed(claim.task)
 
     def _emit_task_changed(self, task: Task) -> None:
-        event = TaskChanged(
-            agent=LEAD_ID,
-            board=self._name,
-            task=task.id,
-            subject=task.subject,
-            status=task.status,
-            owner=task.owner or "",
-            blocked_by=task.blocked_by,
-            rank=task.rank,
-        )
-        if self._emitted.get(task.id) == event:
-            self._pending.discard(task.id)
-        elif self._emit_or_mark_pending(task.id, event):
-            self._emitted[task.id] = event
+        self._emit_or_mark_pending([self._build_event(task.id, task)])
 
     def _emit_task_deleted(self, task: TaskId) -> None:
-        last_event = self._emitted.get(task)
-        if last_event is None:
-            self._pending.discard(task)
-        elif self._emit_or_mark_pending(
-            task, replace(last_event, status="deleted", blocked_by=(), rank=None)
-        ):
-            del self._emitted[task]
+        self._emit_or_mark_pending([self._build_event(task, None)])
 
-    def _emit_or_mark_pending(self, task: TaskId, event: TaskChanged) -> bool:
-        # The change is valid even if the journal is full.
+    def _build_event(self, task_id: TaskId, task: Task | None) -> TaskChanged | None:
+        """Build the event for a task, or for a deleted one; None if the journal has it already."""
+        last_event = self._emitted.get(task_id)
+        if task is not None:
+            event = TaskChanged(
+                agent=LEAD_ID,
+                board=self._name,
+                task=task.id,
+                subject=task.subject,
+                status=task.status,
+                owner=task.owner or "",
+                blocked_by=task.blocked_by,
+                rank=task.rank,
+            )
+        elif last_event is not None:
+            event = replace(last_event, status="deleted", blocked_by=(), rank=None)
+        if (task is None and last_event is None) or last_event == event:
+            self._pending.discard(task_id)
+            return None
+        return event
+
+    def _emit_or_mark_pending(self, events: Iterable[TaskChanged | None]) -> None:
+        """Emit events together: in a database, each alone would be a commit that the session waits for."""
+        new_events = [event for event in events if event is not None]
+        if not new_events:
+            return
+        # The changes are valid even if the journal is full.
         try:
-            self._emit(event)
+            self._emit_all(new_events)
         except StateFileError:
-            self._pending.add(task)
-            return False
-        self._pending.discard(task)
-        return True
+            self._pending.update(TaskId(event.task) for event in new_events)
+            return
+        for event in new_events:
+            task_id = TaskId(event.task)
+            self._pending.discard(task_id)
+            if event.status == "deleted":
+                del self._emitted[task_id]
+            else:
+                self._emitted[task_id] = event

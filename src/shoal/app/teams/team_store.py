@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 class TeamStore:
     """Team state for a session and its agents, or for a command.
 
-    `store` is a store or a home directory. With `emit`, mail is journaled; with `journals_tasks`, set for
-    the lead of a run, so are task changes.
+    `store` is a store or a home directory. With `emit`, mail is journaled; with `emit_all`, set for the lead
+    of a run, so are task changes.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class TeamStore:
         ids: IdGenerator,
         report: Callable[[str], None] = lambda _: None,
         emit: Callable[[JournaledEvent], None] | None = None,
-        journals_tasks: bool = True,
+        emit_all: Callable[[Sequence[JournaledEvent]], None] | None = None,
         shared_list: str | None = None,
     ) -> None:
         self._store = open_given_store(store)
@@ -59,7 +59,7 @@ class TeamStore:
         self._ids = ids
         self._report = report
         self._emit = emit
-        self._journals_tasks = journals_tasks
+        self._emit_all = emit_all
         self._shared_list = shared_list
         """Name of the board for agents without a team, if sessions share one."""
         self._journaled_tasks: dict[str, PackedTaskMap[TaskChanged]] = {}
@@ -97,9 +97,9 @@ class TeamStore:
     def _wrap_board_with_journaling(self, board: StoredTaskBoard, name: str) -> TaskBoard:
         from shoal.app.teams.journaled_board import JournaledTaskBoard
 
-        if self._emit is None or not self._journals_tasks:
+        if self._emit_all is None:
             return board
-        journaled = JournaledTaskBoard(board, name, self._emit, self._journaled_tasks.pop(name, None))
+        journaled = JournaledTaskBoard(board, name, self._emit_all, self._journaled_tasks.pop(name, None))
         journaled.start_watching()
         return journaled
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any, cast
@@ -123,7 +123,7 @@ class StepRunner:
         return _phases.get().get(self.workflow, "")
 
     def start_phase(self, name: str) -> None:
-        self._refuse_after_end("phase")
+        self._refuse_unusable("phase")
         self._phase_count += 1
         self._refuse_endless_loop(self._phase_count)
         if name == self.phase:
@@ -261,17 +261,23 @@ class StepRunner:
 
     def get_time(self, path: str) -> int:
         """Return the time in milliseconds at which the workflow first reached this call."""
-        self._refuse_after_end(path)
+        self._refuse_unusable(path)
         return int(self._get_recorded_value(path, self._runtime.clock.now))
 
     def get_random_number(self, path: str) -> float:
-        self._refuse_after_end(path)
+        self._refuse_unusable(path)
         generator = self._agents.lead.ids.derive_generator()
         return float(self._get_recorded_value(path, generator.random.random))
 
     # Records
 
-    def _refuse_after_end(self, path: str) -> None:
+    def _refuse_unusable(self, path: str) -> None:
+        """Raise `WorkflowError` after the end, in another event loop, and in a thread without one."""
+        loop: asyncio.AbstractEventLoop | None = None
+        with suppress(RuntimeError):
+            loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            raise WorkflowError(format_session_notice("workflow_loop", workflow=self.workflow, path=path))
         if self._is_closed:
             raise WorkflowError(format_session_notice("workflow_over", workflow=self.workflow, path=path))
 
@@ -289,10 +295,8 @@ class StepRunner:
 
         Raises `WorkflowChanged` if the program does not ask for the recorded steps.
         """
-        if asyncio.get_running_loop() is not self._loop:
-            raise WorkflowError(format_session_notice("workflow_loop", workflow=self.workflow, path=path))
         self._gate.refuse_changed()
-        self._refuse_after_end(path)
+        self._refuse_unusable(path)
         requested = RequestedStep(path=path, preview=preview, digest=compute_digest(given), given=given)
         recorded = self._log.take(path, requested.digest)
         self._count_agent(has_child=has_child)

@@ -18,7 +18,13 @@ from shoal.app.agents.argument_checks import (
     describe_value,
     name_function_in_errors,
 )
-from shoal.app.agents.program_agents import MAPPED_AGENTS, SpawnOptions, choose_output_type, run_workers
+from shoal.app.agents.program_agents import (
+    MAPPED_AGENTS,
+    SpawnOptions,
+    check_agent,
+    choose_output_type,
+    run_workers,
+)
 from shoal.app.workflows.step_runner import ShellStepResult, StepRunner
 from shoal.core.agents.subagents import RetainedWorktreeWork
 from shoal.core.errors import RunFailed, WorkflowError
@@ -93,6 +99,7 @@ class Workflow:
 
         Raises `RunFailed` if it did not complete its work; a resumed workflow then runs it again.
         """
+        check_agent("flow.agent()", agent)
         return await self._run_agent(self._build_path("agent", agent), agent, prompt, output, options)
 
     @overload
@@ -170,7 +177,9 @@ class Workflow:
         If agents fail, the others continue. Then `map` raises the first `RunFailed`, or returns `default` in
         place of each missing answer.
         """
+        check_agent("flow.map()", agent)
         remaining = check_prompts("flow.map()", prompts)
+        _refuse_set("flow.map()", "prompts", prompts)
         path = self._build_path("map", agent)
 
         async def run_prompt(prompt: str) -> Any:
@@ -228,6 +237,7 @@ class Workflow:
             check_function(function, "stages", stage)
         if isinstance(items, str | bytes) or not isinstance(items, Iterable):
             raise TypeError(f"{function}: items: expected a list, got {describe_value(items)}.")
+        _refuse_set(function, "items", items)
 
         async def run_stages(item: Any) -> Any:
             for stage in stages:
@@ -304,9 +314,6 @@ class Workflow:
 
     def _build_path(self, kind: str, agent: Agent[Any] | str | None = None) -> str:
         """Return the phase, the functions that lead to the step, and its kind."""
-        given: Any = agent
-        if given is not None and not isinstance(given, Agent | str):
-            raise TypeError(f"flow.{kind}(): agent: expected an Agent or a name, got {given!r:.80}.")
         name = "" if agent is None else f" {agent if isinstance(agent, str) else agent.name}"
         return "/".join(
             filter(None, (self._steps.phase, *reversed(list(self._iter_callers())), f"{kind}{name}"))
@@ -355,3 +362,11 @@ async def _run_for_each(
             first.add_note(f"{len(failures)} of {len(results)} items failed.")
         raise first
     return [results[index] for index in sorted(results)]
+
+
+def _refuse_set(function: str, name: str, values: object) -> None:
+    """Raise `TypeError` for a set, whose order can differ after a crash."""
+    if isinstance(values, set | frozenset):
+        raise TypeError(
+            f"{function}: {name}: a set has another order after a crash. Pass a list, such as sorted({name})."
+        )

@@ -6,7 +6,17 @@ import inspect
 from collections.abc import Callable, Coroutine, Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    NoReturn,
+    ParamSpec,
+    TypeVar,
+    cast,
+    get_type_hints,
+)
 
 from shoal.app.workflows.json_values import convert_json_value, restore_json_value, to_json_value
 from shoal.app.workflows.step_log import StepLog, StepRecord, WorkflowRecord, WorkflowRecords
@@ -51,6 +61,17 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
                 f"@shoal.workflow: {self.name} needs the workflow as its first parameter: "
                 f"`async def {self.name}(flow: shoal.Workflow, ...)`."
             )
+        if parameters[0].name in ("self", "cls") and parameters[0].annotation is inspect.Parameter.empty:
+            raise TypeError(
+                f"@shoal.workflow: {self.name} is a method. Make it a function whose first parameter is the "
+                "workflow: a resumed run has no object to call it on."
+            )
+        for each in parameters[1:]:
+            if each.kind is inspect.Parameter.POSITIONAL_ONLY:
+                raise TypeError(
+                    f"@shoal.workflow: {self.name} takes {each.name!r} only by its position. Remove the `/`: "
+                    "Shoal stores arguments by name."
+                )
         unsupported = [each.name for each in parameters if each.kind in _VARIADIC]
         if unsupported:
             raise TypeError(
@@ -62,6 +83,11 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
 
     def __repr__(self) -> str:
         return f"<workflow {self.name}>"
+
+    if not TYPE_CHECKING:
+
+        def __call__(self, *_: Any, **__: Any) -> NoReturn:
+            raise TypeError(f"{self.name} is a workflow. Run it: `await {self.name}.run(session, ...)`.")
 
     @property
     def source(self) -> str:
@@ -76,7 +102,7 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
         In another workflow it is a step: when that workflow is resumed, this one continues too. Raises what
         the function raises, and `WorkflowError`.
         """
-        _check_session(session)
+        _check_session(f"{self.name}.run()", session)
         self._check_parameter_types()
         self._check_returned_type()
         names = self.list_parameter_names()
@@ -121,7 +147,7 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
         `rerun_from`, the step with that number and all later steps run again. Raises `WorkflowChanged` if the
         program now asks for other steps.
         """
-        _check_session(session)
+        _check_session(f"{self.name}.resume()", session)
         self._check_returned_type()
         workflows = session.workflows
         records = workflows.read_records()
@@ -278,9 +304,12 @@ class WorkflowDefinition(Generic[ArgumentsP, ReturnT_co]):
             return self.source, ""
 
 
-def _check_session(session: Any) -> None:
-    if not hasattr(session, "workflows"):  # one that is not open raises an error that says so
-        raise TypeError(f"workflow.run(): session: expected an open session, got {session!r:.80}.")
+def _check_session(function: str, session: Any) -> None:
+    # The session of a command has no such function: the command itself opens and closes it.
+    if (require_open := getattr(session, "require_open", None)) is not None:
+        require_open()
+    if not hasattr(session, "workflows"):
+        raise TypeError(f"{function}: session: expected an open session, got {session!r:.80}.")
 
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

@@ -169,18 +169,24 @@ def _probe_bubblewrap(path: str) -> tuple[str | None, str | None]:
     if program is None:
         return None, "the program bwrap is not installed (package bubblewrap)"
     base = [program, *_BASE_MOUNTS, *_iter_privilege_arguments(), *_NAMESPACES, "--unshare-net", "--"]
-    if env is not None and _run_bubblewrap_probe([*base, env, "--default-signal=TERM", "true"]) is None:
+    if env is not None and _run_bubblewrap_probe([*base, env, "--default-signal=TERM", "true"], path) is None:
         return env, None
-    problem = _run_bubblewrap_probe([*base, shutil.which("true", path=path) or "true"])
+    problem = _run_bubblewrap_probe([*base, shutil.which("true", path=path) or "true"], path)
     return None, problem
 
 
-def _run_bubblewrap_probe(argv: list[str]) -> str | None:
+def _run_bubblewrap_probe(argv: list[str], path: str) -> str | None:
     import subprocess
 
     try:
         result = subprocess.run(
-            argv, capture_output=True, stdin=subprocess.DEVNULL, timeout=_PROBE_TIMEOUT, check=False, cwd="/"
+            argv,
+            env={"PATH": path},
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=_PROBE_TIMEOUT,
+            check=False,
+            cwd="/",
         )
     except subprocess.TimeoutExpired:
         return f"bwrap did not finish within {_PROBE_TIMEOUT:g} s"

@@ -97,6 +97,7 @@ def _probe_sandbox_exec() -> str | None:
     try:
         result = subprocess.run(
             [SANDBOX_EXEC, "-p", "(version 1)(allow default)", "/usr/bin/true"],
+            env={},
             capture_output=True,
             timeout=_PROBE_TIMEOUT,
             check=False,

@@ -34,6 +34,7 @@ from shoal.core.extensions.hooks import (
     merge_hook_decisions,
 )
 from shoal.core.ids import AgentId
+from shoal.core.program_calls import contain_exits, contain_stop_iteration
 from shoal.policy.hooks.background_hooks import MAX_QUEUED, MAX_RUNNING, BackgroundHookRunner
 from shoal.policy.hooks.hook_process import (
     HookCommandResult,
@@ -174,7 +175,8 @@ class HookRunner:
         self, hook_input: _HookInput, invocation: Coroutine[Any, Any, _HookResult], seconds: float
     ) -> _HookResult:
         try:
-            result = await invocation
+            with contain_exits():
+                result = await invocation
         except TimeoutError:
             result = _HookResult(trouble=format_policy_notice("hook_timeout", seconds=f"{seconds:g}"))
         except _HookMovedToBackgroundException:
@@ -376,7 +378,7 @@ async def _call_hook_function(function: Callable[[dict[str, Any]], Any], fields:
     if inspect.iscoroutinefunction(function):
         return await function(fields)
     # In a thread: a blocking function must not stall the event loop.
-    returned = await asyncio.to_thread(function, fields)
+    returned = await asyncio.to_thread(contain_stop_iteration(function), fields)
     return await returned if inspect.isawaitable(returned) else returned
 
 

@@ -62,6 +62,7 @@ _OPTION_VARIABLES: dict[str, str] = {
     "PYTHONBREAKPOINT": r"0?",
     "SHELL": r"/(?:usr/)?bin/[a-z]*sh",
     "LESS": r"[\w\s#%?:.=-]*",
+    "MANOPT": r"(?:-[ac7]|--(?:all|ascii|no-hyphenation|no-justification|encoding=[\w-]+)|\s)*",
     "ZIPOPT": r"(?:-[0-9rqyX]+|\s)*",
     "FZF_DEFAULT_OPTS": r"(?!.*(?:bind|preview|listen))(?:--?[\w-]+(?:=[\w.%,:-]*)?|\s)*",
     "TAR_OPTIONS": r"(?:--(?:no-same-owner|no-same-permissions|numeric-owner|warning=[\w-]+)|\s)*",

@@ -256,7 +256,11 @@ def _expand_cd_command(found: UnexpandedShellCommand, walk: ShellSyntaxWalkState
 def _expand_wrapper_command(name: str, found: UnexpandedShellCommand, walk: ShellSyntaxWalkState) -> None:
     rest = found.words[1:]
     if name == "command" and rest and rest[0].value in ("-v", "-V"):
-        _append_simple_command(found, walk, read_only=True, reason="it only prints the path of a command")
+        # A name with a slash is a file.
+        named = [word for word in rest[1:] if "/" in (word.value or word.prefix)]
+        files = _NamedFiles(walk.directories.resolve_paths(named)) if named else _NO_FILES
+        reason = "it only prints the path of a command"
+        _append_simple_command(found, walk, read_only=True, reason=reason, files=files)
         return
     piped = None
     if name == "xargs" and walk.piped_from and not found.via and "<" not in walk.text:

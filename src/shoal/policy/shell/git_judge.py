@@ -52,6 +52,8 @@ _PROGRAM_FLAGS: dict[str, tuple[str, ...]] = {
 _SETTING_LISTS = ("--l", "--get-r", "--get-u", "list")
 _SECRET_SETTING = re.compile(r"header|insteadof|credential|proxy", re.IGNORECASE)
 """Names of settings of git whose values may contain a password."""
+_SIGNATURE_FORMAT = re.compile(r"^-.*(?:%[-+ ]?G|%\(\*?signature)")
+"""Formats that show signatures, which another program checks."""
 _RUNNING_SUBCOMMANDS = frozenset(
     {"filter-branch", "for-each-repo", "instaweb", "send-email", "daemon", "shell", "hook", "web--browse"}
 )
@@ -79,6 +81,8 @@ def judge_git_command(words: Sequence[ShellWord], *, moved: bool) -> ReadOnlyCom
         return build_readonly_verdict("git config only shows a setting")
     if rest and rest[0].value == "config" and _may_show_user_settings(rest[1:]):
         return build_not_proven_readonly_verdict("git_user_settings")
+    if any(_SIGNATURE_FORMAT.search(word.value or "") for word in rest[1:]):
+        return build_not_proven_readonly_verdict("git_signature")
     verdict = judge_readonly_usage("git", rest, load_readonly_command_table()["git"])
     if not directory and not moved:
         return verdict

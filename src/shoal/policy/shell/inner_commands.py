@@ -15,6 +15,7 @@ from shoal.policy.shell.wrapper_commands import SHELLS, WRAPPERS
 _EDITORS_AND_FILTERS = frozenset(
     """
     awk gawk mawk nawk sed gsed make gmake less more most vi vim nvim view emacs bc dc m4 sqlite3 psql mysql
+    ftp tnftp lftp sftp telnet
     """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 LANGUAGES = INTERPRETERS - _EDITORS_AND_FILTERS

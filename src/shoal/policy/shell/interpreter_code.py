@@ -70,8 +70,10 @@ _RUNS_IN: dict[str, re.Pattern[str]] = {
         r"\b(?:exe\w*|call|system|py\w*|lua\w*|perl\w*|ruby|mz\w*|tcl|so|sou\w*|norm\w*|let|ter\w*|job_start)\b|@"
     ),
     "gdb": re.compile(r"\b(?:shell|pipe|py|python|gu|guile|source|call|define|make|script)\b|^\s*!|\|"),
-    "sqlite3": re.compile(r"\.sh|\.sys|\.once|\.load|\.excel|\|.*|load_extension|\bedit\s*\("),
-    "psql": re.compile(r"\\[!gow]|\\copy|\bPROGRAM\b|\bLANGUAGE\b|\bDO\b", re.IGNORECASE),
+    "sqlite3": re.compile(
+        r"\.sh|\.sy|\.once|\.load|\.excel|(?:^|\n)\s*\.(?:on|lo(?!g)|exc|ar)|\||load_extension|\bedit\s*\("
+    ),
+    "psql": re.compile(r"\\[!gow]|(?:^|^-\w*o|=)\s*\||\\copy|\bPROGRAM\b|\bLANGUAGE\b|\bDO\b", re.IGNORECASE),
     "mysql": re.compile(r"\bsystem\b|\\!|sys_exec|INSTALL|\bpager\b|\\P", re.IGNORECASE),
     "m4": re.compile(r"syscmd|\bchangequote|\bindir|\bdefn"),
     "gnuplot": re.compile(r"system|!|\"<|'<|\bload\b|\bcall\b"),
@@ -80,12 +82,14 @@ _RUNS_IN: dict[str, re.Pattern[str]] = {
     "dc": re.compile("!"),
     "bc": re.compile("!"),
     "ed": re.compile("!"),
+    "ftp": re.compile("!"),
 }  # fmt: skip
 EXPRESSION_RUNNERS = frozenset({"sqlite3", "psql", "mysql", "m4", "gnuplot", "dc", "bc"})
 """Programs each of whose words may be an expression that runs a program."""
 _FAMILIES = {
     "nodejs": "node", "luajit": "lua", "lldb": "gdb", "more": "less", "most": "less",
     **dict.fromkeys(("vi", "nvim", "view", "ex"), "vim"),
+    **dict.fromkeys(("tnftp", "lftp", "sftp", "telnet"), "ftp"),
 }  # fmt: skip
 _VERSION = re.compile(r"[\d.]+$")
 

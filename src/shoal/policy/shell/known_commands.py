@@ -215,7 +215,7 @@ OPEN_WRAPPERS = COMMAND_RUNNERS - frozenset(
 OPEN_SUBCOMMANDS: dict[str, frozenset[str]] = {
     **dict.fromkeys(
         ("docker", "podman", "nerdctl", "kubectl", "oc", "docker-compose"),
-        frozenset({"exec", "run", "debug"}),
+        frozenset({"exec", "run", "debug", "attach"}),
     ),
     "tmux": frozenset(
         """
@@ -302,7 +302,7 @@ INTERPRETERS = frozenset(
     python python2 python3 perl ruby node nodejs deno bun php lua luajit tclsh wish guile scheme sbcl clisp
     R Rscript julia ocaml ghci runghc elixir erl escript groovy scala kotlin swift awk gawk mawk nawk sed gsed
     make gmake less more most ed ex vi vim nvim view emacs m4 gnuplot sqlite3 psql mysql bc dc
-    ipython jshell irb octave ghc
+    ipython jshell irb octave ghc ftp tnftp lftp sftp telnet
     """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 """Programs that accept code that can run commands, as an argument or from their input."""

@@ -372,6 +372,17 @@ def judge_getent(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
     return judge_readonly_usage("getent", words, ReadOnlyCommandUsageSpec(flags="", operands="text"))
 
 
+def judge_netstat(words: Sequence[ShellWord], usage: ReadOnlyCommandUsageSpec) -> ReadOnlyCommandVerdict:
+    """Judge netstat: without -n, it looks up the names of the machines it lists."""
+    if not any(re.fullmatch(r"-\w*n\w*", word.value or "") for word in words):
+        return build_not_proven_readonly_verdict("name_lookup")
+    return judge_readonly_usage("netstat", words, usage)
+
+
+_OTHER_HOST = re.compile(r"[\w-]+(?:\.[\w-]+)+(?::\d+)?/[^/]+/")
+"""A repository with the name of its server."""
+
+
 def judge_gh(words: Sequence[ShellWord], usage: ReadOnlyCommandUsageSpec) -> ReadOnlyCommandVerdict:
     """Judge gh: the filter after --jq can print the environment, like a filter of jq."""
     programs = [after for flag, after in pairwise(words) if flag.value in ("-q", "--jq")]
@@ -379,8 +390,10 @@ def judge_gh(words: Sequence[ShellWord], usage: ReadOnlyCommandUsageSpec) -> Rea
     if any(word.value is None or _JQ_ENVIRONMENT.search(word.value) for word in programs):
         return build_not_proven_readonly_verdict("jq_environment")
     repositories = [after for flag, after in pairwise(words) if flag.value in ("-R", "--repo")]
-    if any("://" in (word.value or word.prefix) for word in words) or any(
-        word.value is None or word.value.count("/") > 1 for word in repositories
+    if (
+        any("://" in (word.value or word.prefix) for word in words)
+        or any(word.value is None or word.value.count("/") > 1 for word in repositories)
+        or (words[0].value == "repo" and any(_OTHER_HOST.match(word.value or "") for word in words[2:]))
     ):
         return build_not_proven_readonly_verdict("gh_host")
     return judge_readonly_usage("gh", words, usage)
@@ -427,5 +440,6 @@ TABLE_JUDGES: dict[str, Callable[[Sequence[ShellWord], ReadOnlyCommandUsageSpec]
     "gh": judge_gh,
     "date": judge_date,
     "kubectl": judge_kubectl,
+    "netstat": judge_netstat,
 }
 """Judges of commands that also have an entry in the table."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterator, Sequence
 from functools import cache
+from itertools import pairwise
 from typing import Literal
 
 from msgspec import Struct, field
@@ -119,17 +120,27 @@ def judge_readonly_usage(
         )
     if usage.flags is None:
         if usage.excluded and (flag := _find_excluded_flag(words, usage.excluded)):
-            return build_not_proven_readonly_verdict("flag_changes", name=name, flag=flag)
+            return _build_refused_verdict(name, flag, words, usage)
         return _judge_any_flags(name, words, usage)
     # A word after the file that looks like a flag may be the output file.
     options = parse_command_options(words, usage.flags, leading=usage.operands == "one", style=usage.style)
     if options.refused:
-        return build_not_proven_readonly_verdict("flag_changes", name=name, flag=options.refused)
+        return _build_refused_verdict(name, options.refused, words, usage)
     if usage.needs and options.operands and not options.has_any_option(usage.needs.split()):
         return build_not_proven_readonly_verdict("name_changes", name=name, flag=usage.needs.split()[0])
     return _judge_readonly_operands(
         name, options.operands, usage, gives_pattern=options.has_any_option(_PATTERN_FLAGS)
     )
+
+
+def _build_refused_verdict(
+    name: str, flag: str, words: Sequence[ShellWord], usage: ReadOnlyCommandUsageSpec
+) -> ReadOnlyCommandVerdict:
+    """Return the verdict on a command with a flag that is not allowed; it may read any unknown file."""
+    verdict = build_not_proven_readonly_verdict("flag_changes", name=name, flag=flag)
+    unknown = tuple(word for word in words if word.value is None)
+    is_reader = usage.operands in ("paths", "pattern", "one")
+    return replace(verdict, reads=unknown) if unknown and is_reader else verdict
 
 
 def _judge_any_flags(
@@ -145,17 +156,37 @@ def _judge_any_flags(
     if usage.value_flags and len(operands) > 1:
         taken = _find_taken_words(words, usage)
         operands = [word for word in operands if not any(word is each for each in taken)]
+    certain = sum(1 for word in operands if word.value is not None) - _count_possible_values(words, usage)
+    has_operands = bool(operands)
     operands.extend(ShellWord(path) for word in words for path in _iter_flag_paths(word, usage.operands))
     files = _list_file_flag_values(words, usage.file_flags) if usage.file_flags else []
     gives_pattern = bool(files) or _may_flag_supply_pattern(words)
     verdict = _judge_readonly_operands(name, operands, usage, gives_pattern=gives_pattern)
-    if files and usage.operands == "paths":
-        files.append(ShellWord("."))
-    elif gives_pattern and usage.operands == "pattern" and _may_recurse(words):
+    if usage.operands == "paths":
+        may_read_all = bool(files) or (bool(verdict.reads) and not has_operands)
+    else:
         # The only operand may be the pattern or a value, and then it searches the working directory.
+        are_values = gives_pattern or (bool(verdict.reads) and certain < 2)
+        may_read_all = usage.operands == "pattern" and are_values and _may_recurse(words)
+    if may_read_all:
         files.append(ShellWord("."))
     more = [word for word in files if not any(word is each for each in verdict.reads)]
     return replace(verdict, reads=(*verdict.reads, *more)) if more else verdict
+
+
+def _count_possible_values(words: Sequence[ShellWord], usage: ReadOnlyCommandUsageSpec) -> int:
+    """Return how many words follow an abbreviated flag that takes a value."""
+    if not usage.value_flags:
+        return 0
+    return sum(
+        1
+        for word, following in pairwise(words)
+        if following.value is not None
+        and following.value[:1] != "-"
+        and "=" not in (value := word.value or "")
+        and value not in usage.value_flags
+        and _match_long_flag(value, usage.value_flags)
+    )
 
 
 def _find_taken_words(words: Sequence[ShellWord], usage: ReadOnlyCommandUsageSpec) -> list[ShellWord]:

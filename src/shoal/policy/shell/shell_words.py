@@ -295,7 +295,9 @@ class _ShellWordBuilder:
 def _expand_tilde_word(value: str, bare: str) -> ShellWord:
     home = shell_home.get() if value == "~" or value.startswith("~/") else None
     expanded = None if home is None else str(Path(home + value[1:]))
-    if _GLOB.search(bare) or _BRACES.search(bare):
+    if _BRACES.search(bare):
+        return ShellWord(None, prefix="/", many=True)
+    if _GLOB.search(bare):
         return ShellWord(None, prefix="/", many=True, pattern=expanded)
     return ShellWord(None, prefix="~") if expanded is None else ShellWord(expanded)
 

@@ -12,6 +12,7 @@ from shoal.core.ids import LEAD_ID, IdGenerator, SessionId
 from shoal.core.keyword_checks import check_keywords
 from shoal.core.names import TeamName
 from shoal.core.store import SessionListEntry, SessionQuestions, SessionStore, Store
+from shoal.core.text.encodable_text import find_encoding_problem
 from shoal.stores.files.home.home_paths import (
     get_project_state_directory,
     get_run_directory,
@@ -32,6 +33,11 @@ class FileStore:
     @check_keywords("shoal.FileStore()")
     def __init__(self, home: Path | str, *, durable: bool = False, read_only: bool = False) -> None:
         """With `read_only`, teams are only read: nothing is created, repaired, released or renamed."""
+        if not isinstance(home, str | Path):
+            raise TypeError(f"shoal.FileStore(): home: expected a path, got {home!r:.80}.")
+        text = str(home)
+        if problem := find_encoding_problem(text, is_system_text=True) if text.strip() else "is empty.":
+            raise ValueError(f"shoal.FileStore(): home {problem}")
         self.home = Path(home)
         self._durable = durable
         """True to flush every change to the disk before work continues, so that a power failure loses

@@ -6,7 +6,7 @@ import os
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence, Sized
 from itertools import groupby
 from pathlib import Path
 from shutil import rmtree
@@ -84,7 +84,9 @@ class MemoryStore:
         if created is None:
             directory = self._directory / session
             directory.mkdir(mode=0o700, parents=True)
-            created = MemorySessionStore(session, cwd, directory, max_events=self._max_events)
+            created = MemorySessionStore(
+                session, cwd, directory, siblings=self._sessions, max_events=self._max_events
+            )
             self._sessions[session] = created
         return created
 
@@ -209,8 +211,15 @@ _MESSAGE_ENTRIES_DECODER = msgspec.json.Decoder(list[TranscriptMessageEntry])
 
 class MemorySessionStore:
     def __init__(
-        self, session: SessionId, cwd: str, directory: Path, *, max_events: int | None = None
+        self,
+        session: SessionId,
+        cwd: str,
+        directory: Path,
+        *,
+        siblings: Sized,
+        max_events: int | None = None,
     ) -> None:
+        """`siblings` are the sessions of the store, including this one."""
         self.session = session
         self.cwd = cwd
         self.directory = directory
@@ -221,6 +230,7 @@ class MemorySessionStore:
         self._metadata: dict[AgentId, SubagentMetadata] = {}
         self._journal_events: deque[tuple[int, int, JournaledEvent]] = deque(maxlen=max_events)
         self._questions = MemoryQuestions(directory / "questions")
+        self._siblings = siblings
         self.is_locked = False
 
     def report_damaged_files(self, *, now: int) -> tuple[str, ...]:
@@ -276,7 +286,12 @@ class MemorySessionStore:
         self.title = title
 
     def pack_transcript(self, agent: AgentId) -> None:
-        """Pack the entries of an ended agent: there may be thousands, and few are resumed."""
+        """Pack the entries of an ended agent: there may be thousands, and few are resumed.
+
+        The lead of the only session stays as it is, because such a store often ends with its session.
+        """
+        if agent == LEAD_ID and len(self._siblings) == 1:
+            return
         if parts := self.transcripts.get(agent):
             parts[:] = [
                 packed
@@ -395,6 +410,10 @@ class MemoryJournal:
     def append(self, event: JournaledEvent) -> None:
         events = self._events
         events.append((events[-1][0] + 1 if events else 0, self._clock.now(), event))
+
+    def append_all(self, events: Sequence[JournaledEvent]) -> None:
+        for event in events:
+            self.append(event)
 
     def read_records(self, offset: int = 0) -> Iterator[JournalRecord]:
         for number, at, event in tuple(self._events):

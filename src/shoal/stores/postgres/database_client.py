@@ -19,6 +19,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 from shoal.core.errors import StateFileError
 from shoal.stores.postgres.database_worker import DatabaseWorker, StoreTiming
+from shoal.stores.postgres.shared_parts import SharedParts
+from shoal.stores.postgres.suspended_tasks import is_suspendable, suspend_until_done
 
 T = TypeVar("T")
 WorkerCall = Callable[[DatabaseWorker], Coroutine[Any, Any, T]]
@@ -29,6 +31,7 @@ class DatabaseClient:
         self.address = address
         self.shown_address = hide_password(address)
         self._timing = timing or StoreTiming()
+        self.shared_parts = SharedParts()
         self._start_lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -50,6 +53,8 @@ class DatabaseClient:
     def run(self, call: WorkerCall[T]) -> T:
         """Run a call in the client's thread and wait for it."""
         worker, loop = self._ensure_started()
+        if is_suspendable():
+            return suspend_until_done(self._start_call(worker, loop, call)[0])
         try:
             return asyncio.run_coroutine_threadsafe(call(worker), loop).result()
         except CancelledError:
@@ -63,6 +68,23 @@ class DatabaseClient:
         if self._worker is None:
             await asyncio.to_thread(self._ensure_started)
         worker, worker_loop = self._ensure_started()
+        received, started = self._start_call(worker, worker_loop, call)
+
+        def abandon() -> None:
+            if undo is not None:
+                started[0].add_done_callback(lambda task: _undo_result(task, undo))
+
+        try:
+            return await received
+        except asyncio.CancelledError:
+            with suppress(RuntimeError):  # the client was closed
+                worker_loop.call_soon_threadsafe(abandon)
+            raise
+
+    def _start_call(
+        self, worker: DatabaseWorker, worker_loop: asyncio.AbstractEventLoop, call: WorkerCall[T]
+    ) -> tuple[asyncio.Future[T], list[asyncio.Task[T]]]:
+        """Start a call; return a future of the caller's event loop, and a list that will contain the task."""
         loop = asyncio.get_running_loop()
         received: asyncio.Future[T] = loop.create_future()
         started: list[asyncio.Task[T]] = []
@@ -76,17 +98,8 @@ class DatabaseClient:
             with suppress(RuntimeError):  # the event loop of the caller was closed
                 loop.call_soon_threadsafe(self._hand_over, task, received)
 
-        def abandon() -> None:
-            if undo is not None:
-                started[0].add_done_callback(lambda task: _undo_result(task, undo))
-
         worker_loop.call_soon_threadsafe(start)
-        try:
-            return await received
-        except asyncio.CancelledError:
-            with suppress(RuntimeError):  # the client was closed
-                worker_loop.call_soon_threadsafe(abandon)
-            raise
+        return received, started
 
     def _hand_over(self, task: asyncio.Task[T], received: asyncio.Future[T]) -> None:
         error = self._build_closed_error() if task.cancelled() else task.exception()

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import asyncpg
 
 from shoal.core.errors import SettingsError
-from shoal.core.names import AgentName
+from shoal.core.names import AgentName, TeamName
 from shoal.core.task_groups import BackgroundTasks
 from shoal.stores.postgres.database_errors import (
     LOST_CONNECTION_ERRORS,
@@ -24,6 +24,8 @@ from shoal.stores.postgres.database_errors import (
     build_unreachable_error,
     describe_refusal,
 )
+from shoal.stores.postgres.line_writer import LineWriter
+from shoal.stores.postgres.roster_rows import RosterMirror
 from shoal.stores.postgres.schema import (
     MIN_SERVER_VERSION,
     SCHEMA_VERSION,
@@ -114,9 +116,11 @@ class DatabaseWorker:
         self._last_notify = 0.0
         self._tasks = BackgroundTasks()
         self._is_closing = False
+        self.lines = LineWriter(self)
         self.activity_batches: dict[str, ActivityBatch] = {}
         """Changes to rosters that wait, by team."""
         self.activity_locks: dict[str, asyncio.Lock] = {}
+        self._roster_mirrors: dict[TeamName, RosterMirror] = {}
 
     # --- life
 
@@ -160,6 +164,9 @@ class DatabaseWorker:
     def start_task(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run work that ends with the worker."""
         return self._tasks.start(work)
+
+    def get_roster_mirror(self, team: TeamName) -> RosterMirror:
+        return self._roster_mirrors.setdefault(team, RosterMirror(team))
 
     async def _check_server(self, raw: Any, *, migrate: bool) -> None:
         if raw.get_server_version().major < MIN_SERVER_VERSION:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -32,6 +32,7 @@ from shoal.core.teams.tasks import (
 from shoal.stores.postgres.database_client import DatabaseClient
 from shoal.stores.postgres.database_worker import DatabaseWorker, build_channel
 from shoal.stores.postgres.postgres_hints import HintSubscription, PostgresWatch
+from shoal.stores.postgres.shared_parts import SharedPart
 from shoal.stores.postgres.task_rows import (
     CLAIM_NEXT,
     CLAIM_TASK,
@@ -58,7 +59,8 @@ class TaskMirror:
         self.tasks: dict[TaskId, Task] = {}
         self.cursor = "0"
         """Transactions from this one on may have changed tasks that the copy has not seen."""
-        self.changed_ids: set[TaskId] | None = None
+        self.change_sets: list[set[TaskId]] = []
+        """Sets that collect the tasks that changed, one for each handle that asked for them."""
         self._versions: dict[TaskId, int] = {}
 
     def apply_rows(self, cursor: str, rows: Iterable[Any]) -> None:
@@ -68,16 +70,122 @@ class TaskMirror:
             if row["version"] <= self._versions.get(task_id, -1):
                 continue
             self._versions[task_id] = row["version"]
-            if self.changed_ids is not None:
-                self.changed_ids.add(task_id)
+            for changed_ids in self.change_sets:
+                changed_ids.add(task_id)
             if row["status"] == "deleted":
                 self.tasks.pop(task_id, None)
             else:
                 self.tasks[task_id] = parse_task_row(row).task
 
-    def take_changed_ids(self) -> set[TaskId] | None:
-        changed_ids, self.changed_ids = self.changed_ids, set()
-        return changed_ids
+
+class BoardView:
+    """What the handles of one event loop know about a board: its tasks, and who waits for one.
+
+    A process may have thousands of handles, one for each of its members. They share one copy of the tasks,
+    and a hint costs one query for all of them.
+    """
+
+    def __init__(self, client: DatabaseClient, name: str) -> None:
+        self._client = client
+        self._name = name
+        self._channel = build_channel("board", name)
+        self.mirror = TaskMirror()
+        self._subscription: HintSubscription | None = None
+        self._subscribing = asyncio.Lock()
+        self._waiters: dict[asyncio.Future[None], None] = {}
+        """Waiting handles, the first one first."""
+        self._seen_claimable: set[tuple[int, int]] = set()
+        self._hint_count = 0
+        self._is_finding = False
+
+    async def read_changes(self, worker: DatabaseWorker) -> tuple[str, list[Any]]:
+        cursor = self.mirror.cursor
+
+        async def read(raw: Any) -> tuple[str, list[Any]]:
+            # The snapshot first: what it does not see is read again next time.
+            next_cursor = await raw.fetchval("SELECT pg_snapshot_xmin(pg_current_snapshot())::text")
+            return next_cursor, list(await raw.fetch(_CHANGED_TASKS, self._name, cursor))
+
+        return await worker.execute(read)
+
+    def close(self) -> None:
+        subscription, self._subscription = self._subscription, None
+        if subscription is not None:
+            subscription.close()
+
+    async def wait_for_claimable(self) -> None:
+        await self._subscribe()
+        while not await self._has_claimable_task():
+            wake_future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters[wake_future] = None
+            try:
+                await wake_future
+            except asyncio.CancelledError:
+                if wake_future.done() and not wake_future.cancelled():
+                    self._wake_waiters(1)  # it was woken for a task that it will not claim now
+                raise
+            finally:
+                self._waiters.pop(wake_future, None)
+
+    async def _has_claimable_task(self) -> bool:
+        while True:
+            hint_count = self._hint_count
+            if await self._client.call(lambda worker: self._find_claimable(worker, 1)):
+                return True
+            if hint_count == self._hint_count:
+                return False
+
+    async def _find_claimable(self, worker: DatabaseWorker, limit: int) -> list[tuple[int, int]]:
+        async def find(raw: Any) -> list[tuple[int, int]]:
+            return [(row[0], row[1]) for row in await raw.fetch(FIND_CLAIMABLE, self._name, limit)]
+
+        return await worker.execute(find)
+
+    async def _subscribe(self) -> None:
+        async with self._subscribing:
+            if self._subscription is None:
+                subscription = HintSubscription(self._client, self._channel, self._on_hint)
+                await subscription.start()
+                self._subscription = subscription
+
+    def _on_hint(self, _payload: str | None) -> None:
+        self._hint_count += 1
+        if not self._waiters:
+            # A new waiter finds what is claimable by itself.
+            self._seen_claimable.clear()
+            return
+        if self._is_finding:
+            return  # it starts again, because the number of hints has changed
+        self._is_finding = True
+        limit, loop = len(self._waiters) + len(self._seen_claimable), asyncio.get_running_loop()
+        hint_count = self._hint_count
+
+        async def find_and_wake(worker: DatabaseWorker) -> None:
+            found: list[tuple[int, int]] | None = None
+            try:
+                found = await self._find_claimable(worker, limit)
+            finally:
+                with suppress(RuntimeError):  # the event loop was closed
+                    loop.call_soon_threadsafe(self._wake_waiters_for, found, hint_count)
+
+        self._client.send(lambda worker: worker.start_task(find_and_wake(worker)))
+
+    def _wake_waiters_for(self, claimable: list[tuple[int, int]] | None, hint_count: int) -> None:
+        """Wake one waiter for each task that became claimable, once. None if the query failed."""
+        self._is_finding = False
+        if claimable is not None:
+            self._wake_waiters(len(set(claimable) - self._seen_claimable))
+            self._seen_claimable = set(claimable)
+        if hint_count != self._hint_count:
+            self._on_hint(None)
+
+    def _wake_waiters(self, count: int) -> None:
+        while count and self._waiters:
+            wake_future = next(iter(self._waiters))
+            del self._waiters[wake_future]
+            if not wake_future.done():
+                wake_future.set_result(None)
+                count -= 1
 
 
 class PostgresTaskBoard:
@@ -90,12 +198,8 @@ class PostgresTaskBoard:
         self._channel = build_channel("board", name)
         self._lease = ""
         self._leasing = asyncio.Lock()
-        self._mirror = TaskMirror()
-        self._subscription: HintSubscription | None = None
-        self._subscribing = asyncio.Lock()
-        self._waiters: deque[asyncio.Future[None]] = deque()
-        self._seen_claimable: set[tuple[int, int]] = set()
-        self._hint_count = 0
+        self._shared_view: SharedPart[BoardView] | None = None
+        self._changed_ids: set[TaskId] | None = None
 
     # --- reading
 
@@ -121,30 +225,36 @@ class PostgresTaskBoard:
 
     async def get_live_task_mapping(self) -> Mapping[TaskId, Task]:
         await self._release_abandoned_tasks()
-        self._mirror.apply_rows(*await self._client.call(self._read_changes))
-        return self._mirror.tasks
+        view = self._view
+        view.mirror.apply_rows(*await self._client.call(view.read_changes))
+        return view.mirror.tasks
 
     def peek_tasks(self) -> Mapping[TaskId, Task]:
-        self._mirror.apply_rows(*self._client.run(self._read_changes))
-        return self._mirror.tasks
+        view = self._view
+        view.mirror.apply_rows(*self._client.run(view.read_changes))
+        return view.mirror.tasks
 
     def take_changed_ids(self) -> Collection[TaskId] | None:
-        return self._mirror.take_changed_ids()
+        if self._changed_ids is None:
+            self._changed_ids = set()
+            self._view.mirror.change_sets.append(self._changed_ids)
+            return None
+        changed_ids = set(self._changed_ids)
+        self._changed_ids.clear()
+        return changed_ids
+
+    @property
+    def _view(self) -> BoardView:
+        if self._shared_view is None:
+            self._shared_view = self._client.shared_parts.acquire(
+                ("board", self._name), lambda: BoardView(self._client, self._name)
+            )
+        return self._shared_view.part
 
     def watch_changes(self, on_change: Callable[[], None]) -> PostgresWatch:
         watch = PostgresWatch(self._client, self._channel, on_change)
         watch.start_and_wait()
         return watch
-
-    async def _read_changes(self, worker: DatabaseWorker) -> tuple[str, list[Any]]:
-        cursor = self._mirror.cursor
-
-        async def read(raw: Any) -> tuple[str, list[Any]]:
-            # The snapshot first: what it does not see is read again next time.
-            next_cursor = await raw.fetchval("SELECT pg_snapshot_xmin(pg_current_snapshot())::text")
-            return next_cursor, list(await raw.fetch(_CHANGED_TASKS, self._name, cursor))
-
-        return await worker.execute(read)
 
     async def _fetch_row(self, raw: Any, number: int, *, lock: bool = False) -> TaskRow | None:
         rows = await self._fetch_rows(raw, (number,), lock=lock)
@@ -465,9 +575,13 @@ class PostgresTaskBoard:
 
     async def aclose(self) -> None:
         """Close this handle. Its unfinished claims end, and return to pending when somebody looks."""
-        subscription, self._subscription = self._subscription, None
-        if subscription is not None:
-            subscription.close()
+        shared_view, self._shared_view = self._shared_view, None
+        if shared_view is not None:
+            # By identity: the sets of two handles may be equal.
+            sets = shared_view.part.mirror.change_sets
+            sets[:] = [each for each in sets if each is not self._changed_ids]
+            shared_view.release()
+        self._changed_ids = None
         lease, self._lease = self._lease, ""
         if not lease or not self._client.is_usable:
             return
@@ -487,66 +601,7 @@ class PostgresTaskBoard:
 
     async def wait_for_claimable(self) -> None:
         await self._release_abandoned_tasks()
-        await self._subscribe()
-        while not await self._has_claimable_task():
-            wake_future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiters.append(wake_future)
-            try:
-                await wake_future
-            except asyncio.CancelledError:
-                if wake_future.done() and not wake_future.cancelled():
-                    self._wake_waiters(1)  # it was woken for a task that it will not claim now
-                raise
-            finally:
-                if wake_future in self._waiters:
-                    self._waiters.remove(wake_future)
-
-    async def _has_claimable_task(self) -> bool:
-        while True:
-            hint_count = self._hint_count
-            if await self._client.call(lambda worker: self._find_claimable(worker, 1)):
-                return True
-            if hint_count == self._hint_count:
-                return False
-
-    async def _find_claimable(self, worker: DatabaseWorker, limit: int) -> list[tuple[int, int]]:
-        async def find(raw: Any) -> list[tuple[int, int]]:
-            return [(row[0], row[1]) for row in await raw.fetch(FIND_CLAIMABLE, self._name, limit)]
-
-        return await worker.execute(find)
-
-    async def _subscribe(self) -> None:
-        async with self._subscribing:
-            if self._subscription is None:
-                subscription = HintSubscription(self._client, self._channel, self._on_hint)
-                await subscription.start()
-                self._subscription = subscription
-
-    def _on_hint(self, _payload: str | None) -> None:
-        self._hint_count += 1
-        if not self._waiters:
-            # A new waiter finds what is claimable by itself.
-            self._seen_claimable.clear()
-            return
-        limit, loop = len(self._waiters) + len(self._seen_claimable), asyncio.get_running_loop()
-
-        async def find_and_wake(worker: DatabaseWorker) -> None:
-            found = await self._find_claimable(worker, limit)
-            loop.call_soon_threadsafe(self._wake_waiters_for, found)
-
-        self._client.send(lambda worker: worker.start_task(find_and_wake(worker)))
-
-    def _wake_waiters_for(self, claimable: list[tuple[int, int]]) -> None:
-        """Wake one waiter for each task that became claimable, once."""
-        self._wake_waiters(len(set(claimable) - self._seen_claimable))
-        self._seen_claimable = set(claimable)
-
-    def _wake_waiters(self, count: int) -> None:
-        while count and self._waiters:
-            wake_future = self._waiters.popleft()
-            if not wake_future.done():
-                wake_future.set_result(None)
-                count -= 1
+        await self._view.wait_for_claimable()
 
 
 async def _has_lease(raw: Any, worker: DatabaseWorker) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Container, Iterable
+from collections.abc import Collection, Container, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from msgspec.structs import replace
@@ -15,6 +16,7 @@ from shoal.stores.postgres.database_client import DatabaseClient
 from shoal.stores.postgres.database_text import to_database_text
 from shoal.stores.postgres.database_worker import DatabaseWorker, build_channel
 from shoal.stores.postgres.postgres_hints import HintSubscription
+from shoal.stores.postgres.shared_parts import SharedPart
 from shoal.stores.store_texts import format_store_notice
 from shoal.wire.foreign_json import RejectedFileEntry
 from shoal.wire.mail_codec import encode_inbox_entry, parse_inbox_entry
@@ -39,63 +41,25 @@ _MARK_READ = """
 """
 
 
-class PostgresMailboxes:
+class TeamMail:
+    """What the mailboxes of one team share in an event loop: mail that is being posted, and who waits.
+
+    A process may have thousands of members. Their mail is posted together, and a hint costs nothing for those
+    that it does not concern.
+    """
+
     def __init__(self, client: DatabaseClient, team: TeamName) -> None:
         self._client = client
-        self._team = parse_team_name(team)
-        self._channel = build_channel("mail", self._team)
-        self._has_lead_inbox = False
+        self._team = team
+        self._channel = build_channel("mail", team)
         self._pending_posts: list[tuple[AgentName, str, bytes, asyncio.Future[bool]]] = []
         """Posts that the thread of the client writes together."""
         self._is_posting = False
         self._subscription: HintSubscription | None = None
-        self._subscribing: asyncio.Lock = asyncio.Lock()
-        self._waiters: dict[AgentName, set[asyncio.Event]] = {}
+        self._subscribing = asyncio.Lock()
+        self.waiters: dict[AgentName, set[asyncio.Event]] = {}
 
-    async def open_inbox(self, owner: AgentName, *, foreign: bool = False) -> None:
-        name = parse_agent_name(owner)
-
-        async def create_inbox(raw: Any) -> None:
-            await raw.execute(
-                "INSERT INTO shoal.inboxes VALUES ($1, $2, $3) "
-                "ON CONFLICT (team, owner) DO UPDATE SET is_foreign = excluded.is_foreign",
-                self._team,
-                name,
-                foreign,
-            )
-
-        await self._client.call(lambda worker: worker.transact(create_inbox))
-
-    async def post(self, to: AgentName, mail: MailMessage) -> MailPostReceipt:
-        owner = parse_agent_name(to)
-        document = encode_inbox_entry(replace(mail, read=False))
-        if owner == LEAD_NAME and not self._has_lead_inbox:
-            await self._create_lead_inbox()
-        is_stored = await self._client.call(
-            lambda worker: self._post_in_batch(worker, owner, to_database_text(mail.id), document)
-        )
-        if not is_stored and owner == LEAD_NAME:
-            # The team was deleted and created again.
-            await self._create_lead_inbox()
-            is_stored = await self._client.call(
-                lambda worker: self._post_in_batch(worker, owner, to_database_text(mail.id), document)
-            )
-        if not is_stored:
-            raise await self._build_inbox_not_found(owner)
-        return MailPostReceipt(id=mail.id, standing="delivered")
-
-    async def _create_lead_inbox(self) -> None:
-        async def create_inbox(raw: Any) -> None:
-            await raw.execute(
-                "INSERT INTO shoal.inboxes VALUES ($1, $2, false) ON CONFLICT DO NOTHING",
-                self._team,
-                LEAD_NAME,
-            )
-
-        await self._client.call(lambda worker: worker.transact(create_inbox))
-        self._has_lead_inbox = True
-
-    async def _post_in_batch(
+    async def post_in_batch(
         self, worker: DatabaseWorker, owner: AgentName, mail_id: str, document: bytes
     ) -> bool:
         """Store mail together with the mail that waits; return False if there is no inbox."""
@@ -152,6 +116,102 @@ class PostgresMailboxes:
             if not future.done():
                 future.set_result(owner in existing)
 
+    async def subscribe(self) -> None:
+        async with self._subscribing:
+            if self._subscription is None:
+                subscription = HintSubscription(self._client, self._channel, self._wake_waiters)
+                await subscription.start()
+                self._subscription = subscription
+
+    def close(self) -> None:
+        subscription, self._subscription = self._subscription, None
+        if subscription is not None:
+            subscription.close()
+
+    def _wake_waiters(self, owner: str | None) -> None:
+        if owner is not None:
+            self._wake_owners([owner])
+        elif self.waiters:
+            loop, owners = asyncio.get_running_loop(), list(self.waiters)
+
+            async def find_and_wake(worker: DatabaseWorker) -> None:
+                found = await self.find_owners_with_unread_mail(worker, owners)
+                with suppress(RuntimeError):  # the event loop was closed
+                    loop.call_soon_threadsafe(self._wake_owners, found)
+
+            self._client.send(lambda worker: worker.start_task(find_and_wake(worker)))
+
+    def _wake_owners(self, owners: Iterable[str]) -> None:
+        for owner in owners:
+            for changed in self.waiters.get(AgentName(owner), ()):
+                changed.set()
+
+    async def find_owners_with_unread_mail(
+        self, worker: DatabaseWorker, owners: Sequence[AgentName]
+    ) -> list[str]:
+        async def find_unread(raw: Any) -> list[str]:
+            rows = await raw.fetch(
+                "SELECT owner FROM unnest($2::text[]) AS names (owner) "
+                "WHERE EXISTS (SELECT FROM shoal.mail WHERE team = $1 "
+                "AND mail.owner = names.owner AND NOT is_read)",
+                self._team,
+                owners,
+            )
+            return [row[0] for row in rows]
+
+        return await worker.execute(find_unread)
+
+
+class PostgresMailboxes:
+    def __init__(self, client: DatabaseClient, team: TeamName) -> None:
+        self._client = client
+        self._team = parse_team_name(team)
+        self._has_lead_inbox = False
+        self._shared_mail: SharedPart[TeamMail] | None = None
+
+    async def open_inbox(self, owner: AgentName, *, foreign: bool = False) -> None:
+        name = parse_agent_name(owner)
+
+        async def create_inbox(raw: Any) -> None:
+            await raw.execute(
+                "INSERT INTO shoal.inboxes VALUES ($1, $2, $3) "
+                "ON CONFLICT (team, owner) DO UPDATE SET is_foreign = excluded.is_foreign",
+                self._team,
+                name,
+                foreign,
+            )
+
+        await self._client.call(lambda worker: worker.transact(create_inbox))
+
+    async def post(self, to: AgentName, mail: MailMessage) -> MailPostReceipt:
+        owner = parse_agent_name(to)
+        document, team_mail = encode_inbox_entry(replace(mail, read=False)), self._team_mail
+        if owner == LEAD_NAME and not self._has_lead_inbox:
+            await self._create_lead_inbox()
+        is_stored = await self._client.call(
+            lambda worker: team_mail.post_in_batch(worker, owner, to_database_text(mail.id), document)
+        )
+        if not is_stored and owner == LEAD_NAME:
+            # The team was deleted and created again.
+            await self._create_lead_inbox()
+            is_stored = await self._client.call(
+                lambda worker: team_mail.post_in_batch(worker, owner, to_database_text(mail.id), document)
+            )
+        if not is_stored:
+            raise await self._build_inbox_not_found(owner)
+        return MailPostReceipt(id=mail.id, standing="delivered")
+
+    async def _create_lead_inbox(self) -> None:
+        async def create_inbox(raw: Any) -> None:
+            await raw.execute(
+                "INSERT INTO shoal.inboxes VALUES ($1, $2, false) ON CONFLICT DO NOTHING",
+                self._team,
+                LEAD_NAME,
+            )
+
+        await self._client.call(lambda worker: worker.transact(create_inbox))
+        self._has_lead_inbox = True
+
     async def take_unread(self, owner: AgentName, *, limit: int = 64) -> tuple[MailMessage, ...]:
         name = parse_agent_name(owner)
         rows = await self._read_mail(name, "AND NOT is_read ORDER BY number LIMIT $3", limit)
@@ -176,9 +236,10 @@ class PostgresMailboxes:
     async def wait_for_mail(self, owner: AgentName, *, beyond: Container[str] = ()) -> None:
         name = parse_agent_name(owner)
         await self._require_inbox(name)
-        await self._subscribe()
+        team_mail = self._team_mail
+        await team_mail.subscribe()
         changed = asyncio.Event()
-        waiters = self._waiters.setdefault(name, set())
+        waiters = team_mail.waiters.setdefault(name, set())
         waiters.add(changed)
         try:
             while True:
@@ -189,27 +250,17 @@ class PostgresMailboxes:
                 await changed.wait()
         finally:
             waiters.discard(changed)
-            if not waiters and self._waiters.get(name) is waiters:
-                del self._waiters[name]
+            if not waiters and team_mail.waiters.get(name) is waiters:
+                del team_mail.waiters[name]
 
     def find_changed_inboxes(self, owners: Iterable[AgentName]) -> list[AgentName]:
         names = list(owners)
         if not names:
             return []
 
-        async def find_unread(raw: Any) -> list[Any]:
-            return list(
-                await raw.fetch(
-                    "SELECT owner FROM unnest($2::text[]) AS names (owner) "
-                    "WHERE EXISTS (SELECT FROM shoal.mail WHERE team = $1 "
-                    "AND mail.owner = names.owner AND NOT is_read)",
-                    self._team,
-                    names,
-                )
-            )
-
-        unread = {row[0] for row in self._client.run(lambda worker: worker.execute(find_unread))}
-        return [name for name in names if name in unread or name not in self._waiters]
+        team_mail = self._team_mail
+        unread = set(self._client.run(lambda worker: team_mail.find_owners_with_unread_mail(worker, names)))
+        return [name for name in names if name in unread or name not in team_mail.waiters]
 
     def is_foreign_inbox(self, owner: AgentName) -> bool:
         name = parse_agent_name(owner)
@@ -231,9 +282,17 @@ class PostgresMailboxes:
         return _parse_mail_rows(rows)
 
     async def aclose(self) -> None:
-        if self._subscription is not None:
-            self._subscription.close()
-            self._subscription = None
+        shared_mail, self._shared_mail = self._shared_mail, None
+        if shared_mail is not None:
+            shared_mail.release()
+
+    @property
+    def _team_mail(self) -> TeamMail:
+        if self._shared_mail is None:
+            self._shared_mail = self._client.shared_parts.acquire(
+                ("mail", self._team), lambda: TeamMail(self._client, self._team)
+            )
+        return self._shared_mail.part
 
     async def _read_mail(
         self, owner: AgentName, condition: str, *arguments: object, columns: str = "document, is_read, id"
@@ -270,19 +329,6 @@ class PostgresMailboxes:
         return InboxNotFound(
             format_store_notice("unknown_inbox", owner=repr(owner), owners=", ".join(owners) or "nobody")
         )
-
-    async def _subscribe(self) -> None:
-        async with self._subscribing:
-            if self._subscription is None:
-                subscription = HintSubscription(self._client, self._channel, self._wake_waiters)
-                await subscription.start()
-                self._subscription = subscription
-
-    def _wake_waiters(self, owner: str | None) -> None:
-        names = tuple(self._waiters) if owner is None else (AgentName(owner),)
-        for name in names:
-            for changed in self._waiters.get(name, ()):
-                changed.set()
 
 
 def _parse_mail_rows(rows: Iterable[Any]) -> tuple[MailMessage, ...]:

@@ -1,25 +1,32 @@
-"""Rosters of all teams in the database. A roster is the document that its file would contain."""
+"""Rosters of all teams in the database."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
 from shoal.core.clock import Clock
-from shoal.core.errors import StateFileError, TeamHasActiveMembers, TeamNotFound, TeamStoreError
+from shoal.core.errors import TeamHasActiveMembers, TeamNotFound, TeamStoreError
 from shoal.core.names import LEAD_NAME, AgentName, TeamName, find_free_name, parse_safe_name
 from shoal.core.teams.roster import NewMember, RosterEntry, TeamRoster, format_agent_id
 from shoal.stores.postgres.database_client import DatabaseClient
 from shoal.stores.postgres.database_worker import ActivityBatch, DatabaseWorker
+from shoal.stores.postgres.roster_rows import (
+    RosterMirror,
+    insert_member,
+    remove_member_row,
+    set_active_rows,
+    update_member_row,
+)
 from shoal.stores.store_texts import format_store_notice
-from shoal.wire.foreign_json import InvalidFileContent
-from shoal.wire.roster_codec import ParsedTeamRosterFile, encode_new_team_roster, parse_team_roster
+from shoal.wire.roster_codec import ParsedTeamRosterFile, encode_new_team_roster
 
 T = TypeVar("T")
+RosterChange: TypeAlias = Callable[[Any, RosterMirror, ParsedTeamRosterFile, int], Awaitable[T]]
+"""Gets the connection, the roster, the document of the team and the number of members spawned so far."""
 _IMMUTABLE_FIELDS = frozenset({"agent_id", "joined_at"})
 _TEAM_NAMES_LOCK = 0x7465616D73  # "teams" in ASCII
 TEAM_TABLES = {
@@ -77,14 +84,15 @@ class PostgresRosters:
     async def read_team_roster(self, team: TeamName) -> TeamRoster | None:
         name = _check_team_name(team)
 
-        async def read(raw: Any) -> bytes | None:
-            document: bytes | None = await raw.fetchval(
-                "SELECT document FROM shoal.teams WHERE name = $1", name
-            )
-            return document
+        async def read_in_worker(worker: DatabaseWorker) -> TeamRoster | None:
+            mirror = worker.get_roster_mirror(name)
 
-        document = await self._client.call(lambda worker: worker.execute(read))
-        return None if document is None else _parse_roster(document, name).team
+            async def read(raw: Any) -> TeamRoster | None:
+                return None if await mirror.refresh(raw) is None else mirror.get_roster()
+
+            return await worker.execute(read)
+
+        return await self._client.call(read_in_worker)
 
     async def list_teams(self) -> Sequence[TeamName]:
         async def list_names(raw: Any) -> list[TeamName]:
@@ -93,16 +101,20 @@ class PostgresRosters:
         return tuple(sorted(await self._client.call(lambda worker: worker.execute(list_names))))
 
     async def add_member(self, team: TeamName, new_member: NewMember) -> RosterEntry:
-        async def add(raw: Any, file: ParsedTeamRosterFile, spawned: int) -> RosterEntry:
-            member_count = sum(member.name != LEAD_NAME for member in file.team.members)
-            earlier_spawns = max(member_count, spawned)
+        async def add(
+            raw: Any, mirror: RosterMirror, _file: ParsedTeamRosterFile, spawned: int
+        ) -> RosterEntry:
+            earlier_spawns = max(mirror.count_members(), spawned)
             member = new_member.to_teammate_entry(
-                file.team.choose_member_name(new_member),
-                file.team.name,
+                mirror.choose_member_name(new_member),
+                _check_team_name(team),
                 at=self._clock.now(),
                 spawned_before=earlier_spawns,
             )
-            await _write_roster(raw, file, (*file.team.members, member), spawned=earlier_spawns + 1)
+            await insert_member(raw, mirror.id, member)
+            await raw.execute(
+                "UPDATE shoal.teams SET spawned = $2 WHERE id = $1", mirror.id, earlier_spawns + 1
+            )
             return member
 
         return await self._change_roster(team, add)
@@ -113,15 +125,26 @@ class PostgresRosters:
                 format_store_notice("immutable_fields", fields=", ".join(sorted(immutable_fields)))
             )
 
-        async def update(raw: Any, file: ParsedTeamRosterFile, _spawned: int) -> RosterEntry:
+        async def update(raw: Any) -> RosterEntry | None:
+            return await update_member_row(raw, _check_team_name(team), name, fields)
+
+        entry = await self._client.call(lambda worker: worker.transact(update))
+        return entry if entry is not None else await self._update_member_of_document(team, name, fields)
+
+    async def _update_member_of_document(
+        self, team: TeamName, name: AgentName, fields: dict[str, object]
+    ) -> RosterEntry:
+        async def update(
+            raw: Any, mirror: RosterMirror, file: ParsedTeamRosterFile, _spawned: int
+        ) -> RosterEntry:
             old_entry = file.team.find_member(name)
             if old_entry is None:
-                names = ", ".join(member.name for member in file.team.members)
+                names = ", ".join(member.name for member in mirror.get_roster().members)
                 raise TeamStoreError(format_store_notice("unknown_member", team=team, name=name, names=names))
             new_entry = replace(old_entry, **fields)
             if new_entry != old_entry:
                 members = tuple(new_entry if member is old_entry else member for member in file.team.members)
-                await _write_roster(raw, file, members)
+                await _write_document(raw, file, members)
             return new_entry
 
         return await self._change_roster(team, update)
@@ -163,7 +186,19 @@ class PostgresRosters:
         async with worker.activity_locks.setdefault(name, asyncio.Lock()):
             del worker.activity_batches[name]  # later changes go to the next batch
 
-            async def set_active(raw: Any, file: ParsedTeamRosterFile, _spawned: int) -> None:
+            mirror = worker.get_roster_mirror(name)
+
+            async def set_active(raw: Any) -> bool:
+                """Change the rows; return False if there are members without one among the names."""
+                found = await mirror.refresh(raw)
+                if found is None:
+                    raise TeamNotFound(format_store_notice("unknown_team", team=name))
+                await set_active_rows(raw, mirror.id, batch.changes)
+                return not any(member.name in batch.changes for member in found[0].team.members)
+
+            async def set_active_in_document(
+                raw: Any, _mirror: RosterMirror, file: ParsedTeamRosterFile, _spawned: int
+            ) -> None:
                 members = tuple(
                     member
                     if (is_active := batch.changes.get(member.name)) is None or is_active == member.is_active
@@ -171,27 +206,32 @@ class PostgresRosters:
                     for member in file.team.members
                 )
                 if members != file.team.members:
-                    await _write_roster(raw, file, members)
+                    await _write_document(raw, file, members)
 
-            await worker.transact(partial(_change_locked_roster, team=name, change=set_active))
+            if not await worker.transact(set_active):
+                await _change_locked_roster(worker, name, set_active_in_document)
 
     async def remove_member(self, team: TeamName, name: AgentName) -> bool:
-        async def remove(raw: Any, file: ParsedTeamRosterFile, _spawned: int) -> bool:
+        async def remove(raw: Any, mirror: RosterMirror, file: ParsedTeamRosterFile, _spawned: int) -> bool:
+            if await remove_member_row(raw, mirror.id, name):
+                return True
             remaining = tuple(member for member in file.team.members if member.name != name)
             if len(remaining) == len(file.team.members):
                 return False
-            await _write_roster(raw, file, remaining)
+            await _write_document(raw, file, remaining)
             return True
 
         return await self._change_roster(team, remove)
 
     async def delete_team(self, team: TeamName) -> None:
-        async def delete(raw: Any, file: ParsedTeamRosterFile, _spawned: int) -> None:
-            active_names = [m.name for m in file.team.members if m.is_active and m.name != LEAD_NAME]
+        async def delete(raw: Any, mirror: RosterMirror, file: ParsedTeamRosterFile, _spawned: int) -> None:
+            members = mirror.get_roster().members
+            active_names = [m.name for m in members if m.is_active and m.name != LEAD_NAME]
             if active_names:
                 raise TeamHasActiveMembers(
                     format_store_notice("active_members", team=team, names=", ".join(active_names))
                 )
+            await raw.execute("DELETE FROM shoal.team_members WHERE team = $1", mirror.id)
             for table, column in TEAM_TABLES.items():
                 await raw.execute(f"DELETE FROM shoal.{table} WHERE {column} = $1", file.team.name)
 
@@ -199,45 +239,27 @@ class PostgresRosters:
 
     async def aclose(self) -> None: ...
 
-    async def _change_roster(
-        self, team: TeamName, change: Callable[[Any, ParsedTeamRosterFile, int], Awaitable[T]]
-    ) -> T:
+    async def _change_roster(self, team: TeamName, change: RosterChange[T]) -> T:
         """Run a change on the locked roster."""
         name = _check_team_name(team)
-
-        return await self._client.call(
-            lambda worker: worker.transact(partial(_change_locked_roster, team=name, change=change))
-        )
+        return await self._client.call(lambda worker: _change_locked_roster(worker, name, change))
 
 
-async def _change_locked_roster(
-    raw: Any, *, team: TeamName, change: Callable[[Any, ParsedTeamRosterFile, int], Awaitable[T]]
-) -> T:
-    row = await raw.fetchrow("SELECT document, spawned FROM shoal.teams WHERE name = $1 FOR UPDATE", team)
-    if row is None:
-        raise TeamNotFound(format_store_notice("unknown_team", team=team))
-    return await change(raw, _parse_roster(row[0], team), row[1])
+async def _change_locked_roster(worker: DatabaseWorker, team: TeamName, change: RosterChange[T]) -> T:
+    mirror = worker.get_roster_mirror(team)
+
+    async def lock_and_change(raw: Any) -> T:
+        found = await mirror.refresh(raw, lock=True)
+        if found is None:
+            raise TeamNotFound(format_store_notice("unknown_team", team=team))
+        return await change(raw, mirror, *found)
+
+    return await worker.transact(lock_and_change)
 
 
-async def _write_roster(
-    raw: Any, file: ParsedTeamRosterFile, members: tuple[RosterEntry, ...], *, spawned: int | None = None
-) -> None:
+async def _write_document(raw: Any, file: ParsedTeamRosterFile, members: tuple[RosterEntry, ...]) -> None:
     document = file.encode_changed_roster(replace(file.team, members=members))
-    await raw.execute(
-        "UPDATE shoal.teams SET document = $2, spawned = coalesce($3, spawned) WHERE name = $1",
-        file.team.name,
-        document,
-        spawned,
-    )
-
-
-def _parse_roster(document: bytes, name: TeamName) -> ParsedTeamRosterFile:
-    file = parse_team_roster(bytes(document), name)
-    if isinstance(file, InvalidFileContent):
-        from pathlib import Path
-
-        raise StateFileError(f"The roster of the team {name} is not valid: {file.reason}.", path=Path())
-    return file
+    await raw.execute("UPDATE shoal.teams SET document = $2 WHERE name = $1", file.team.name, document)
 
 
 def _check_team_name(team: TeamName) -> TeamName:

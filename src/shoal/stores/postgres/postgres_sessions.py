@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
-import asyncpg
 import msgspec
 
 from shoal.core.agents.subagent_metadata import SubagentMetadata
@@ -32,6 +31,7 @@ from shoal.stores.journal_records import S, parse_journal_records, replay_record
 from shoal.stores.postgres.database_client import DatabaseClient
 from shoal.stores.postgres.database_text import to_database_text
 from shoal.stores.postgres.database_worker import DatabaseWorker, build_channel
+from shoal.stores.postgres.line_writer import EntryLine, EventLine, TranscriptEnd
 from shoal.stores.postgres.postgres_hints import PostgresWatch
 from shoal.stores.restored_conversation import restore_agent_transcript
 from shoal.stores.stored_questions import StoredQuestions
@@ -47,20 +47,6 @@ from shoal.wire.subagent_metadata_codec import encode_subagent_metadata, parse_s
 from shoal.wire.transcript_codec import TranscriptEncoder
 
 T = TypeVar("T")
-_FENCE = "WITH fence AS (SELECT 1 FROM shoal.holders WHERE epoch = $1 FOR KEY SHARE)"
-_APPEND_LINE = f"""
-    {_FENCE}
-    INSERT INTO shoal.transcript_lines (session, agent, number, line)
-    SELECT $2, $3, $4, $5 FROM fence ON CONFLICT (session, agent, number) DO NOTHING RETURNING true
-"""
-# The row of the session is locked until the commit: a reader that has seen an offset misses none before it.
-_APPEND_EVENT = f"""
-    {_FENCE},
-    place AS (UPDATE shoal.sessions SET journal_size = journal_size + length($3::bytea) FROM fence
-              WHERE id = $2 RETURNING journal_size - length($3::bytea) AS position)
-    INSERT INTO shoal.journal_lines (session, position, write_id, line)
-    SELECT $2, position, $4, $3::bytea FROM place RETURNING position
-"""
 _READ_BATCH = 2_000
 _SEARCHED_EVENTS = 5_000
 """Number of events, the newest ones, in which the time of a question is looked up."""
@@ -275,60 +261,20 @@ class PostgresSessionStore:
 
 
 class PostgresTranscript:
-    """Only writer of its lines, ensured by the lock of the session. Each append is one statement."""
-
     def __init__(
         self, store: PostgresSessionStore, agent: AgentId, encoder: TranscriptEncoder, title: str
     ) -> None:
         self._store = store
-        self._agent = to_database_text(agent)
         self._encoder = encoder
-        self._title = title
-        self._next_number: int | None = None
+        self._end = TranscriptEnd(store.session, agent, title)
 
     def append(self, entry: TranscriptEntry) -> None:
-        line = self._encoder.encode_entry(entry)
-        self._store.client.run(lambda worker: self._append_line(worker, line))
-
-    async def _append_line(self, worker: DatabaseWorker, line: bytes) -> None:
-        async def append(raw: Any) -> bool:
-            if self._next_number is None:
-                await self._start(raw)
-            arguments = (self._store.session, self._agent, self._next_number, line)
-            if await raw.fetchval(_APPEND_LINE, worker.epoch, *arguments):
-                return True
-            stored = await raw.fetchval(
-                "SELECT line FROM shoal.transcript_lines WHERE session = $1 AND agent = $2 AND number = $3",
-                *arguments[:3],
-            )
-            if stored == line:
-                return True  # the first try was committed when its connection was lost
-            self._next_number = None
-            return stored is not None and await append(raw)
-
-        if not await worker.execute(append):
-            raise worker.lose_lease()
-        assert self._next_number is not None
-        self._next_number += 1
+        line = EntryLine(self._store.session, self._encoder.encode_entry(entry), self._end)
+        self._store.client.run(lambda worker: worker.lines.append(line))
 
     def set_title(self, title: str) -> None:
         self._encoder.set_title(title)
-        # The next entry stores it.
-        self._title, self._next_number = title, None
-
-    async def _start(self, raw: Any) -> None:
-        if self._title:
-            await raw.execute(
-                "UPDATE shoal.sessions SET title = $2 WHERE id = $1",
-                self._store.session,
-                to_database_text(self._title),
-            )
-        self._next_number = await raw.fetchval(
-            "SELECT coalesce(max(number) + 1, 0) FROM shoal.transcript_lines "
-            "WHERE session = $1 AND agent = $2",
-            self._store.session,
-            self._agent,
-        )
+        self._end.set_title(title)
 
     def close(self) -> None: ...
 
@@ -343,39 +289,21 @@ class PostgresJournal:
         self._position: int | None = None
 
     def append(self, event: JournaledEvent) -> None:
-        line = self._secrets.redact_bytes(encode_journal_line(event, self._clock.now()))
-        write_id = int.from_bytes(os.urandom(8), signed=True)
-        self._position = self._store.client.run(
-            lambda worker: self._append_line(worker, line, write_id)
-        ) + len(line)
+        self.append_all((event,))
 
-    async def _append_line(self, worker: DatabaseWorker, line: bytes, write_id: int) -> int:
-        session = self._store.session
-
-        async def append(raw: Any) -> int | None:
-            try:
-                position: int | None = await raw.fetchval(
-                    _APPEND_EVENT, worker.epoch, session, line, write_id
-                )
-            except asyncpg.UniqueViolationError:
-                # The first try was committed when its connection was lost.
-                position = await raw.fetchval(
-                    "SELECT position FROM shoal.journal_lines WHERE session = $1 AND write_id = $2",
-                    session,
-                    write_id,
-                )
-            if position is None and await raw.fetchval(
-                "SELECT EXISTS (SELECT FROM shoal.holders WHERE epoch = $1)", worker.epoch
-            ):
-                raise StateFileError(
-                    f"The session {session} was deleted from the store.", path=self._store.directory
-                )
-            return position
-
-        position = await worker.execute(append)
-        if position is None:
-            raise worker.lose_lease()
-        return position
+    def append_all(self, events: Sequence[JournaledEvent]) -> None:
+        lines = [
+            EventLine(
+                self._store.session,
+                self._secrets.redact_bytes(encode_journal_line(event, self._clock.now())),
+                int.from_bytes(os.urandom(8), signed=True),
+                self._store.directory,
+            )
+            for event in events
+        ]
+        if lines:
+            position = self._store.client.run(lambda worker: worker.lines.append(*lines))
+            self._position = position + len(lines[-1].line)
 
     def read_records(self, offset: int = 0) -> Iterator[JournalRecord]:
         while rows := self._read_lines(offset):

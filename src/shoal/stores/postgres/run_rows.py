@@ -14,6 +14,7 @@ from shoal.core.names import AgentName, TaskId, TeamName
 from shoal.core.teams.tasks import find_open_blockers
 from shoal.stores.postgres.database_text import to_database_text
 from shoal.stores.postgres.postgres_store import complete_last_line, insert_transcript
+from shoal.stores.postgres.roster_rows import read_roster_document
 from shoal.stores.postgres.task_rows import TASK_COLUMNS, insert_task, parse_task_row
 from shoal.stores.stored_run import (
     StoredRun,
@@ -67,7 +68,9 @@ async def read_run_rows(raw: Any, session: SessionId) -> StoredRun:
 
 
 async def _read_teams(raw: Any, session: SessionId) -> Any:
-    for name, document, spawned in await raw.fetch("SELECT * FROM shoal.teams ORDER BY name"):
+    for name, document, spawned in await raw.fetch(
+        "SELECT name, document, spawned FROM shoal.teams ORDER BY name"
+    ):
         roster = parse_team_roster(document, TeamName(name))
         if not isinstance(roster, ParsedTeamRosterFile) or roster.team.lead_session_id != session:
             continue
@@ -83,7 +86,7 @@ async def _read_teams(raw: Any, session: SessionId) -> Any:
         inboxes = await raw.fetch("SELECT owner, is_foreign FROM shoal.inboxes WHERE team = $1", name)
         yield StoredRunTeam(
             name=TeamName(name),
-            roster=document,
+            roster=await read_roster_document(raw, TeamName(name), document),
             spawned=spawned,
             key=await raw.fetchval("SELECT key FROM shoal.team_keys WHERE team = $1", name),
             inboxes={

@@ -128,7 +128,24 @@ CREATE INDEX owned_tasks ON shoal.tasks (board, owner) WHERE owner IS NOT NULL A
 CREATE INDEX changed_tasks ON shoal.tasks (board, changed_in);
 """
 
-MIGRATIONS: tuple[str, ...] = (_FIRST_TABLES,)
+_MEMBER_ROWS = """
+ALTER TABLE shoal.teams ADD COLUMN id bigint GENERATED ALWAYS AS IDENTITY;
+CREATE TABLE shoal.team_members (
+    team bigint NOT NULL,
+    number bigint GENERATED ALWAYS AS IDENTITY,
+    name text NOT NULL,
+    entry bytea NOT NULL,
+    is_active boolean,
+    is_removed boolean NOT NULL DEFAULT false,
+    version bigint NOT NULL DEFAULT 0,
+    changed_in xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    PRIMARY KEY (team, number)
+);
+CREATE UNIQUE INDEX member_names ON shoal.team_members (team, name) WHERE NOT is_removed;
+CREATE INDEX changed_members ON shoal.team_members (team, changed_in);
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST_TABLES, _MEMBER_ROWS)
 """SQL of each version, beginning with version 1. A released entry is never changed."""
 SCHEMA_VERSION = len(MIGRATIONS)
 

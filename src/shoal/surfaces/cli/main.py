@@ -185,11 +185,14 @@ def _expand_run_arguments(arguments: list[str]) -> list[str]:
     if arguments and is_command_word(arguments[0]):
         if explanation := explain_other_command(arguments[0]):
             raise click.UsageError(explanation)
+        import itertools
+        import shlex
+
         match = _suggest_command(arguments[0])
         hint = f" Did you mean `shoal {' '.join((match, *arguments[1:]))}`?" if match else ""
-        raise click.UsageError(
-            f"Unknown command {arguments[0]!r}.{hint} To send this word to the model: shoal -p {arguments[0]}"
-        )
+        words = " ".join(itertools.takewhile(lambda word: not word.startswith("-"), arguments))
+        prompt = f"this text to the model: shoal -p {shlex.quote(words)}"
+        raise click.UsageError(f"Unknown command {arguments[0]!r}.{hint} To send {prompt}")
     return expand_list_flags(arguments)
 
 

@@ -36,6 +36,10 @@ MailHandler: TypeAlias = Callable[[MailMessage], Awaitable[bool]]
 """Returns True if the mail is settled; else it is marked as settled later."""
 _BATCH = 64
 _RETRY_DELAY = 1.0
+_MANY_HELD = 1_000
+_PAUSE_PER_HELD = 20e-6
+"""Seconds to wait for more mail, for each delivered mail that is still unread. All of it is read again each
+time, so that a lead that holds 100,000 idle notices would do nothing else."""
 """Seconds before a failed read or write is retried."""
 MailReceiver: TypeAlias = Callable[[InboundMail], Awaitable[bool]]
 """Returns True if the mail is settled; else the mail pump is notified later."""
@@ -197,6 +201,8 @@ class MailPump:
             history = await self._mailboxes.read_history(owner)
             self._marked[owner] = CompactIdSet(mail.id for mail in history if mail.read)
         await self._mailboxes.wait_for_mail(owner, beyond=unmarked)
+        if len(unmarked) > _MANY_HELD:
+            await self._clock.sleep(len(unmarked) * _PAUSE_PER_HELD)
         for mail in await self._mailboxes.take_unread(owner, limit=_BATCH + len(unmarked)):
             if mail.id in unmarked:
                 continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Container, Sequence
 from contextlib import suppress
 from functools import partial
@@ -40,6 +41,9 @@ from shoal.team.team_briefing import TeamBriefer
 from shoal.team.team_prompts import build_team_prompt_section, format_team_notice
 from shoal.team.team_services import TeamServices
 
+MAX_STARTS = 32
+"""Maximum number of members that start at the same time in other processes: members that share a process slow
+each other down, and each has a deadline."""
 _PROMPT_PREFIX, _SHUTDOWN_PREFIX = "prompt-", "end-"
 _MODE_BY_NAME: dict[str, PermissionMode] = {
     "plan": "plan",
@@ -159,6 +163,7 @@ class MemberAdmission:
         self._board = board
         self._briefer = briefer
         self._observer = observer
+        self._starts = asyncio.Semaphore(MAX_STARTS)
 
     async def admit_members(self, requests: Sequence[SpawnRequest], call: str) -> list[AdmittedMember]:
         """Admit all and post their prompts once all have joined. If one fails, all are undone."""
@@ -448,10 +453,11 @@ class MemberAdmission:
             if request is None
             else parse_teammate_permission_mode(request.mode)
         )
-        process = await self._services.launcher.launch_member(entry, request, mode=mode, call=call)
-        return await RemoteMember.connect(
-            self._services, entry, request, process, slot=slot, observer=self._observer, monitor=monitor
-        )
+        async with self._starts:
+            process = await self._services.launcher.launch_member(entry, request, mode=mode, call=call)
+            return await RemoteMember.connect(
+                self._services, entry, request, process, slot=slot, observer=self._observer, monitor=monitor
+            )
 
     async def _update_roster_entry(
         self, entry: RosterEntry, resolved: ResolvedAgentSettings, pane: str = "in-process"

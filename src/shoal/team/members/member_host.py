@@ -167,7 +167,7 @@ class MemberHost:
     async def run_member(self) -> AgentRunOutcome:
         """Run the member to its end. Raises `AgentRequestRefused` if it cannot be created."""
         team, entry = await self._read_own_roster_entry()
-        self._colors.update((each.name, each.color) for each in team.members)
+        self._colors[entry.name] = entry.color
         member = self._member = await self._create_member(team, entry)
         if self._channel is not None:
             prompt = "" if member.prepared.prompt is None else member.prepared.prompt.text
@@ -406,7 +406,13 @@ class MemberHost:
             services,
             team,
             entry,
-            TeamBriefer(team, services.runtime.team_store.rosters, board, teammate_statuses_from_roster),
+            TeamBriefer(
+                # It reads the members when it needs them. A process may have many members of a large team.
+                replace(team, members=()),
+                services.runtime.team_store.rosters,
+                board,
+                teammate_statuses_from_roster,
+            ),
             mode=self._membership.mode,
             question_broker=question_broker,
             call=self._membership.call,

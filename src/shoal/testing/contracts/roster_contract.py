@@ -140,6 +140,8 @@ async def concurrent_joins_lose_no_member(open_store: StoreOpener[RosterStore]) 
         assert len(members) == 33
         assert set(members[1:]) == set(new_members)
         assert len({member.name for member in members}) == 33
+        # Members that were added through the store are not those of another program.
+        assert await stores[0].list_members_of_other_programs(ROOF) == frozenset()
 
 
 @RULES.add_rule("TEAM-09")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, ClassVar
 
 from shoal.core.agents.subagent_metadata import SubagentMetadata, SubagentOrigin, SubagentRestrictions
 from shoal.core.budgets.usage import Usage
@@ -17,7 +17,7 @@ from shoal.core.conversation.transcript_entries import (
     TranscriptRewindMarker,
 )
 from shoal.core.errors import SessionNotFound, StateFileError
-from shoal.core.events import NoteAdded
+from shoal.core.events import EVENT_MODULES, JournalRecord, NoteAdded
 from shoal.core.ids import LEAD_ID, AgentId, EntryId, RequestId, SessionId
 from shoal.core.ports import Journal
 from shoal.core.store import SessionStore, Store
@@ -73,6 +73,20 @@ def make_entries_of_all_kinds() -> tuple[TranscriptEntry, ...]:
             id=fifth, parent=fourth, at=_AT, message=user_message("the summary"), summary=True
         ),
     )
+
+
+class NoteReplay:
+    """Texts of the notes in a journal."""
+
+    snapshot_name: ClassVar[str] = "contract-notes"
+    snapshot_modules: ClassVar[tuple[str, ...]] = (__name__, *EVENT_MODULES)
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def apply_record(self, record: JournalRecord) -> None:
+        if isinstance(record.event, NoteAdded):
+            self.texts.append(record.event.text)
 
 
 def append_text(session: SessionStore, text: str, agent: AgentId = LEAD_ID) -> None:
@@ -134,6 +148,65 @@ async def transcript_returns_all_kinds_of_entries_after_it_is_closed(open_store:
         assert lines[1]["message"]["content"][0]["input"] == {"path": "ü", "lines": [1, 2.5, None]}
         assert [line.get("subtype") for line in lines[2:4]] == ["compact_boundary", "shoal_rewind"]
         assert {line["cwd"] for line in lines} == {CWD}
+
+
+@RULES.add_rule()
+async def conversation_is_restored_from_its_transcript(open_store: StoreOpener[Store]) -> None:
+    async with open_store_handles(open_store, 2) as (store, other):
+        session = store.create_session(FIRST, cwd=CWD)
+        expect_raised(lambda: session.restore_conversation(LEAD_ID), SessionNotFound)
+        prompt, call, compaction, _, summary = make_entries_of_all_kinds()
+        for agent in (LEAD_ID, WORKER):
+            transcript = session.open_transcript(agent, cwd=CWD, version="0")
+            transcript.append(prompt)
+            transcript.append(call)
+            restored = other.find_session(FIRST).restore_conversation(agent)
+            assert [each.role for each in restored.messages] == ["user", "assistant"]
+            assert (restored.last, restored.model, restored.cwd) == ("entry-2", "big", CWD)
+            assert (restored.usage.input_tokens, restored.delivered) == (100, frozenset({"i1"}))
+            assert restored.interrupted is not None  # the call has no result
+            transcript.append(compaction)
+            transcript.append(summary)
+            transcript.close()
+            restored = other.find_session(FIRST).restore_conversation(agent)
+            assert [each.text for each in restored.messages] == ["the summary"]
+            assert (restored.last, restored.usage.input_tokens) == ("entry-5", 100)
+
+
+@RULES.add_rule()
+async def title_names_the_session_from_the_next_entry_on(open_store: StoreOpener[Store]) -> None:
+    async with open_store_handles(open_store, 2) as (store, other):
+        session = create_used_session(store, FIRST)
+        transcript = session.open_transcript(LEAD_ID, cwd=CWD, version="0", title="Boats")
+        transcript.append(make_entry("one"))
+        assert other.find_session("Boats").session == FIRST
+        transcript.set_title("Ships")
+        transcript.append(make_entry("two"))
+        transcript.close()
+        assert other.find_session("Ships").session == FIRST
+        expect_raised(lambda: other.find_session("Boats"), SessionNotFound)
+
+
+@RULES.add_rule()
+async def session_that_is_closed_properly_is_not_damaged(open_store: StoreOpener[Store]) -> None:
+    async with open_store_handles(open_store, 2) as (store, other):
+        session = store.create_session(FIRST, cwd=CWD)
+        session.acquire_lock()
+        append_text(session, "hello")
+        append_text(session, "work", WORKER)
+        session.save_agent_metadata(WORKER, SubagentMetadata(agent_type="Explore"))
+        journal = open_journal(session)
+        append_notes(journal, "1")
+        journal.close()
+        session.release_lock()
+        assert other.find_session(FIRST).report_damaged_files(now=SystemClock().now()) == ()
+
+
+@RULES.add_rule()
+async def handles_of_a_store_have_the_same_address(open_store: StoreOpener[Store]) -> None:
+    async with open_store_handles(open_store, 2) as (store, other):
+        assert store.url == other.url
+        assert store.url is None or ":" in store.url
 
 
 @RULES.add_rule()
@@ -256,6 +329,24 @@ async def journal_of_several_writers_loses_no_event(open_store: StoreOpener[Stor
         assert read_notes(journal) == read_notes(second_journal) == [str(number) for number in range(20)]
         journal.close()
         second_journal.close()
+
+
+@RULES.add_rule()
+async def replay_applies_all_events_in_their_order(open_store: StoreOpener[Store]) -> None:
+    async with open_store_handles(open_store, 2) as (store, other):
+        journal = open_journal(create_used_session(store, FIRST))
+        sizes: list[int] = []
+        journal.add_growth_listener(sizes.append)
+        problems: list[str] = []
+        for numbers in (range(0), range(3), range(3, 300)):
+            append_notes(journal, *map(str, numbers))
+            for reader in (journal, open_journal(other.find_session(FIRST))):
+                replayed = reader.replay(NoteReplay, report_problem=problems.append)
+                assert replayed.texts == list(map(str, range(numbers.stop)))
+        assert problems == []
+        assert sizes == sorted(sizes)
+        assert all(size <= journal.get_position() for size in sizes)
+        journal.close()
 
 
 @RULES.add_rule()

@@ -10,6 +10,7 @@ import stat
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 
 from shoal.core.errors import StateFileError
@@ -332,6 +333,10 @@ class DirectoryHandle:
         self.move_file(name, self, free_name)
         return free_name
 
+    def has_entry(self, name: str) -> bool:
+        """Return True if there is an entry of any kind, even a link that leads nowhere."""
+        return os.access(_check_plain_file_name(name), os.F_OK, dir_fd=self.fd, follow_symlinks=False)
+
     def get_entry_stat(self, name: str) -> os.stat_result | None:
         """Return the status of the name itself, not of a link's target."""
         try:
@@ -382,6 +387,7 @@ def read_fd_from_offset(fd: int, offset: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
+@lru_cache(maxsize=1_024)
 def _check_plain_file_name(name: str) -> str:
     """Check a name again as a last defense; callers have checked it before."""
     if "/" in name or "\0" in name or name in ("", ".", ".."):

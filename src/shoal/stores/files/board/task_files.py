@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import stat
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -31,6 +32,8 @@ WRITE_GRACE = 1.0
 _ABANDONED_AFTER = 60.0
 _TASK_FILE_NAME = re.compile(r"[1-9][0-9]{0,17}\.json")
 _TEMPORARY_FILE_NAME = re.compile(r"\..{1,60}\.tmp\.[0-9a-f]{8}")
+_OTHER_ENTRIES = {errno.ELOOP: "a link", errno.ENXIO: "a socket"}
+"""Entries of the directory that are not files, by the error of opening them."""
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK = 1 << 16
 FileStamp = tuple[int, int, int]
@@ -268,9 +271,10 @@ class TaskFiles:
         try:
             fd = os.open(name, _READ_FLAGS, dir_fd=self._directory.fd)
         except OSError as error:
-            if error.errno == errno.ELOOP:
-                self._report_ignored_entry(name, "a link")
-            if error.errno in (errno.ENOENT, errno.ELOOP):
+            if error.errno in _OTHER_ENTRIES:
+                self._report_ignored_entry(name, _OTHER_ENTRIES[error.errno])
+                return None
+            if error.errno == errno.ENOENT:
                 return None
             raise self._build_read_error(name, error) from error
         try:
@@ -278,10 +282,12 @@ class TaskFiles:
             content = os.read(fd, _CHUNK)
             if len(content) == _CHUNK:
                 content += read_fd_from_offset(fd, _CHUNK)
+            if not content and not stat.S_ISREG(os.fstat(fd).st_mode):
+                self._report_ignored_entry(name, "a pipe")
+                return None
         except OSError as error:
-            if error.errno == errno.EISDIR:
-                self._report_ignored_entry(name, "a directory")
             if error.errno in (errno.EISDIR, errno.EAGAIN):
+                self._report_ignored_entry(name, "a directory" if error.errno == errno.EISDIR else "a pipe")
                 return None
             raise self._build_read_error(name, error) from error
         finally:

@@ -98,7 +98,7 @@ def is_external_lead_alive(home: Path, team: str) -> bool:
 def _is_lock_held(path: Path) -> bool:
     with suppress(OSError):
         # Read-only: closing a file open for writing wakes all watchers of the directory, which call this.
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             return is_flocked(fd)
         finally:

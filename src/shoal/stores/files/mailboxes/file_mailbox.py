@@ -277,17 +277,20 @@ class FileMailbox:
     def _deliver_posts_under_lock(self, foreign_lock: ForeignProgramLock) -> None:
         inbox = self._read_or_quarantine_locked_inbox()
         posts = self._take_post_batch()
+        is_windowed = self._is_windowed  # once, so that all steps agree
         try:
-            if self._overflow.has_waiting_lines() and self._is_windowed:
+            if is_windowed and self._overflow.has_waiting_lines():
                 # First come, first served: new messages queue behind waiting ones.
                 self._overflow.append([post.entry.raw for post in posts])
                 delivered_ids = self._refill_inbox_from_overflow(foreign_lock, inbox)
                 for post in posts:
                     _resolve_pending_post(post, delivered=post.entry.mail.id in delivered_ids)
                 return
-            fitting_count = _count_fitting_posts(inbox, posts) if self._is_windowed else len(posts)
+            fitting_count = _count_fitting_posts(inbox, posts) if is_windowed else len(posts)
             self._write_inbox_archive_and_overflow(
-                foreign_lock, (*inbox.entries, *(post.entry for post in posts[:fitting_count]))
+                foreign_lock,
+                (*inbox.entries, *(post.entry for post in posts[:fitting_count])),
+                is_windowed=is_windowed,
             )
         except (ShoalError, OSError) as error:
             _fail_pending_posts(posts, error)
@@ -348,11 +351,14 @@ class FileMailbox:
             inbox = self._read_or_quarantine_locked_inbox()
             if any(entry.mail.id in requested_ids and not entry.mail.read for entry in inbox.entries):
                 # Before marking: the room that this makes is for the mail that waits.
-                entries = inbox.entries
-                if self._is_windowed:
+                entries, is_windowed = inbox.entries, self._is_windowed
+                if is_windowed:
                     entries = self._spill_surplus_entries(foreign_lock, entries)
                 self._write_inbox_archive_and_overflow(
-                    foreign_lock, mark_inbox_entries_read(entries, requested_ids), is_spilled=True
+                    foreign_lock,
+                    mark_inbox_entries_read(entries, requested_ids),
+                    is_spilled=True,
+                    is_windowed=is_windowed,
                 )
 
     async def wait_for_mail(self, seen_ids: Container[str] = ()) -> None:
@@ -454,9 +460,13 @@ class FileMailbox:
         return inbox
 
     def _read_inbox(self) -> MailInboxFileContent | InvalidFileContent:
-        if (kind := self._directories.inboxes.describe_irregular_entry(self._file)) is not None:
+        try:
+            inbox = read_inbox_file(self._directories.inboxes, self._file, self._inbox)
+        except StateFileError:
+            kind = self._directories.inboxes.describe_irregular_entry(self._file)
+            if kind is None:
+                raise
             return InvalidFileContent(f"it is {kind}")
-        inbox = read_inbox_file(self._directories.inboxes, self._file, self._inbox)
         # The lead's inbox is created with the first message to it.
         if isinstance(inbox, MailInboxFileContent) and inbox.content is None and self.owner != LEAD_NAME:
             raise InboxNotFound(
@@ -516,13 +526,15 @@ class FileMailbox:
         entries: tuple[MailInboxFileEntry, ...],
         *,
         is_spilled: bool = False,
+        is_windowed: bool | None = None,
     ) -> None:
         """Write the inbox; all changes go through here. A crash at any step loses and duplicates nothing.
 
-        With `is_spilled`, the unread entries fit.
+        With `is_spilled`, the unread entries fit. `is_windowed` saves a look at the directory if the caller
+        has looked under the same lock.
         """
         kept_entries, archived_entries = entries, tuple[MailInboxFileEntry, ...]()
-        if not self._is_windowed:
+        if not (self._is_windowed if is_windowed is None else is_windowed):
             batch = self._overflow.read_oldest_batch(_UNLIMITED, _UNLIMITED)
         else:
             if not is_spilled:
@@ -615,7 +627,7 @@ class FileMailbox:
 
     @property
     def is_foreign(self) -> bool:
-        return self._directories.foreign.get_entry_stat(self.owner) is not None
+        return self._directories.foreign.has_entry(self.owner)
 
 
 def _count_fitting_posts(inbox: MailInboxFileContent, posts: list[_PendingMailPost]) -> int:

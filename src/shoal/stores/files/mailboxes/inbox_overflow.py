@@ -52,8 +52,12 @@ class InboxOverflow:
 
     def has_waiting_lines(self) -> bool:
         """Return True if messages wait; without the lock this is a guess to be checked again."""
-        status = self._directory.get_entry_stat(self._file)
+        status = self._get_file_stat()
         return status is not None and self._get_state_for_file(status).moved < status.st_size
+
+    def _get_file_stat(self) -> os.stat_result | None:
+        # Most inboxes never overflow, and this check costs less than the exception for a missing file.
+        return self._directory.get_entry_stat(self._file) if self._directory.has_entry(self._file) else None
 
     def read_waiting_lines(self) -> list[bytes]:
         """Return all waiting lines."""
@@ -78,7 +82,7 @@ class InboxOverflow:
 
     def finish_interrupted_move(self, ids: Collection[str]) -> None:
         """Load the state and finish a move that a dead process left open; `ids` are in the inbox."""
-        status = self._directory.get_entry_stat(self._file)
+        status = self._get_file_stat()
         if status is None or status.st_size == 0:
             self._state, self._size = _MailOverflowMoveState(), 0
             return

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from shoal.core.errors import StateFileError
 from shoal.core.ids import SessionId
+from shoal.stores.files.home.home_paths import read_state_file
 from shoal.stores.files.sessions.result_files import read_result_sizes
 from shoal.stores.files.sessions.state_file_kinds import (
     FOLLOWED_DIRECTORIES,
@@ -143,7 +144,7 @@ def _find_led_teams(home: Path, session: SessionId) -> tuple[str, ...]:
         *home.glob("shoal/teams/*/roster.copy"),
     ):
         with suppress(OSError):
-            if path.parent.name not in found and marker in path.read_bytes():
+            if path.parent.name not in found and marker in read_state_file(path):
                 found.add(path.parent.name)
     return tuple(sorted(found))
 
@@ -168,10 +169,8 @@ def _find_damage(entry: os.DirEntry[str], kind: StateFileKind, size: int | None)
         if entry.is_symlink():
             return _FileDamage(f"it is a link to {Path(entry.path).readlink()}", is_file=False)
         mode = entry.stat(follow_symlinks=False).st_mode
-        if stat.S_ISSOCK(mode):
-            return None
-        other = "a directory" if stat.S_ISDIR(mode) else "a pipe" if stat.S_ISFIFO(mode) else "a device"
-        return _FileDamage(f"it is {other}", is_file=False)
+        kinds = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+        return _FileDamage(f"it is {kinds.get(stat.S_IFMT(mode), 'a device')}", is_file=False)
     if kind.shape == "entry":
         return None
     with Path(entry.path).open("rb") as file:
@@ -208,7 +207,7 @@ def _is_drained_overflow(path: Path) -> bool:
     if path.parent.name != "overflow":
         return False
     with suppress(OSError, ValueError):
-        _inode, moved, intended, _first = path.with_suffix(".state").read_bytes().split()
+        _inode, moved, intended, _first = read_state_file(path.with_suffix(".state")).split()
         return int(moved) < int(intended)
     return False
 

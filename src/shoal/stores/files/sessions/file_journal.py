@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -74,6 +74,10 @@ class FileJournal:
         self._append_count += 1
         if not self._append_count % GROWTH_CHECK:
             self._notify_growth_listeners()
+
+    def append_all(self, events: Sequence[JournaledEvent]) -> None:
+        for event in events:
+            self.append(event)
 
     def _write_unwritten_lines(self) -> None:
         while self._unwritten:

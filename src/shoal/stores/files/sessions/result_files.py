@@ -7,7 +7,7 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-from shoal.stores.files.home.home_paths import create_file_atomically, to_safe_file_name
+from shoal.stores.files.home.home_paths import create_file_atomically, read_state_file, to_safe_file_name
 
 SIZES_FILE = ".sizes"
 """File in the directory of results with the size and the name of each, one per line."""
@@ -39,7 +39,7 @@ def read_result_sizes(directory: Path) -> dict[str, int]:
     """
     sizes: dict[str, int] = {}
     with suppress(OSError):
-        for line in (directory / SIZES_FILE).read_bytes().splitlines():
+        for line in read_state_file(directory / SIZES_FILE).splitlines():
             size, separator, name = line.partition(b" ")
             if separator and size.isdigit() and len(size) < 19:
                 sizes[name.decode(errors="replace")] = int(size)

@@ -11,6 +11,7 @@ from msgspec import Struct
 from shoal.core.errors import StateFileError
 from shoal.core.names import map_to_inbox_name
 from shoal.stores.files.access.directory_handle import DirectoryHandle
+from shoal.stores.files.home.home_paths import read_state_file
 from shoal.wire.foreign_json import parse_foreign_json
 
 CREATOR_FILE = "creator"
@@ -55,7 +56,7 @@ def read_team_facts(home: DirectoryHandle, team: str) -> TeamFileFacts:
 def is_created_by_shoal(home: Path, team: str, lead_session: str) -> bool:
     """Return True if Shoal created the team for this lead session."""
     with suppress(OSError, UnicodeDecodeError):
-        creator = (home / "shoal" / "teams" / team / CREATOR_FILE).read_text()
+        creator = read_state_file(home / "shoal" / "teams" / team / CREATOR_FILE).decode()
         return bool(lead_session) and creator == lead_session
     return False
 
@@ -76,7 +77,7 @@ def record_own_writes(home: Path, team: str, *, start: float) -> None:
 def read_own_writes(home: Path, team: str) -> tuple[tuple[float, float], ...]:
     """Return the start and the end of each recent command that changed the team."""
     with suppress(OSError, ValueError):
-        lines = (home / "shoal" / "teams" / team / OWN_WRITES_FILE).read_text().splitlines()
+        lines = read_state_file(home / "shoal" / "teams" / team / OWN_WRITES_FILE).decode().splitlines()
         periods = [tuple(map(float, line.split())) for line in lines]
         return tuple((period[0], period[1]) for period in periods if len(period) == 2)
     return ()
