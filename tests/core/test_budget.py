@@ -343,6 +343,7 @@ def test_a_limit_that_comes_late_counts_the_requests_of_earlier_processes() -> N
     budget = Budget(BudgetLimits())
     spent = UsageAndCostTotals(usage=ASKED, usd=0.9, requests=3)
     budget.restore_spending(make_agent_id(1), "x", "m", spent)
+    assert budget.is_priced
     account = budget.get_or_create_agent_budget(make_agent_id(1), "x", BudgetLimits(max_requests=4))
     spend(account)
     assert "4 requests" in expect_refusal(account).sentence
