@@ -226,7 +226,7 @@ def main() -> int:
     if arguments.map is not None:
         return record_calls(arguments.map)
     if arguments.report:
-        write_report(Path(arguments.report))
+        write_report(Path(arguments.report), len(CallRecords.load().seconds))
         return 0
     if not RECORDING.exists() and (code := record_calls([])):
         return code
