@@ -240,6 +240,7 @@ def main() -> int:
             if arguments.retry and not mutants:
                 continue
             result = load_results()[room.name] if arguments.retry else RoomResult(room.name, arguments.seed)
+            result.seconds = arguments.seconds
             for mutant, verdict in run.try_mutants(mutants):
                 result.mutants[mutant.key] = verdict.outcome
                 took = f"{verdict.seconds:5.1f} s of {verdict.tests} tests"

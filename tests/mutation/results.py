@@ -31,6 +31,8 @@ class RoomResult(Struct):
     seed: int
     mutants: dict[str, str] = field(default_factory=dict)
     """Outcome by description of the mutant."""
+    seconds: float = 0.0
+    """Seconds of tests that were allowed per mutant."""
 
     @property
     def killed(self) -> int:
@@ -75,14 +77,15 @@ def write_report(page: Path, recorded_tests: int) -> None:
     known = [results[room.name] for room in ROOMS if room.name in results]
     lines = [
         PAGE_HEAD,
-        f"{recorded_tests:,} tests were recorded. What only other tests call counts as not called.",
+        f"{recorded_tests:,} tests were recorded. A fault that only others notice, or only tests beyond the",
+        "seconds of the last column, counts as a survivor here.",
         "",
-        "| room | seed | killed | share | not called |",
-        "|---|---|---|---|---|",
+        "| room | seed | killed | share | not called | seconds of tests per fault |",
+        "|---|---|---|---|---|---|",
     ]
     for each in known:
         killed = f"{each.killed} of {len(each.mutants)} | {each.share:.0%}"
-        lines.append(f"| {each.room} | {each.seed} | {killed} | {each.untested} |")
+        lines.append(f"| {each.room} | {each.seed} | {killed} | {each.untested} | {each.seconds:g} |")
     lines += ["", "## Survivors"]
     for result in known:
         lines += ["", f"### {result.room.capitalize()}", ""]
