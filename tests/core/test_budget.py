@@ -343,6 +343,7 @@ def test_a_limit_that_comes_late_counts_the_requests_of_earlier_processes() -> N
     budget = Budget(BudgetLimits())
     spent = UsageAndCostTotals(usage=ASKED, usd=0.9, requests=3)
     budget.restore_spending(make_agent_id(1), "x", "m", spent)
+    assert budget.is_priced
     account = budget.get_or_create_agent_budget(make_agent_id(1), "x", BudgetLimits(max_requests=4))
     spend(account)
     assert "4 requests" in expect_refusal(account).sentence
@@ -365,6 +366,7 @@ def test_requests_of_unknown_cost_of_an_earlier_process_count_for_every_limit() 
     account = budget.get_or_create_agent_budget(make_agent_id(1), "x", BudgetLimits(max_requests=7))
     spend(account)
     assert "7 requests" in expect_refusal(account).sentence
+    assert [(event.agent, event.percent) for event in warnings] == [(make_agent_id(1), 100)]
 
 
 def test_a_shared_budget_states_what_is_spent_of_each_limit() -> None:
@@ -529,6 +531,12 @@ def test_an_agent_that_failed_to_start_does_not_count_as_started() -> None:
         budget.close_agent_slot(counted, was_started=False)
         budget.close_agent_slot(counted)
         assert (budget.running_agent_count, budget.started_agent_count) == (0, 0)
+
+
+def test_agents_of_earlier_processes_count_as_started() -> None:
+    budget = Budget(BudgetLimits(), AgentCountLimits(max_total=3))
+    budget.restore_started_agent_count(2)
+    assert [isinstance(budget.open_agent_slot("x", 1), AgentSlot) for _ in range(2)] == [True, False]
 
 
 def test_a_slot_that_is_closed_twice_frees_one_place() -> None:

@@ -1,6 +1,6 @@
 """Faults put into the program one at a time: the tests must notice at least 85 % of them in each room.
 
-The first use records which tests call which functions, which takes longer than `make test`; `--map` adds to it.
+The first use records which tests call which functions, which takes longer than `make test`; --map adds to it.
 Exit 1 if a room is below the goal. To try the mutants of one line again: --line FILE:LINE
 """
 
@@ -23,7 +23,7 @@ import msgspec
 from tests.mutation.call_records import MAX_TESTS, RECORDING, CallRecords, record_calls
 from tests.mutation.fork_runner import PLAN_VARIABLE, Attempt, AttemptResult
 from tests.mutation.mutants import Mutant, draw_mutants
-from tests.mutation.results import GOAL, RoomResult, save_result, write_report
+from tests.mutation.results import GOAL, RoomResult, load_results, save_result, write_report
 from tests.mutation.rooms import ROOMS, ROOT, Room
 
 MIN_TESTS = 10
@@ -52,6 +52,11 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--line", metavar="FILE:LINE", help="try every mutant of this line")
     parser.add_argument(
         "--seconds", type=float, default=40, help="of tests per mutant, as they take in the unchanged program"
+    )
+    parser.add_argument(
+        "--retry",
+        action="store_true",
+        help="try the last survivors again, with more --seconds",
     )
     parser.add_argument("--report", metavar="FILE", help="write the last results there, and exit")
     return parser.parse_args()
@@ -202,8 +207,18 @@ def draw_by_room(arguments: argparse.Namespace) -> list[tuple[Room, list[Mutant]
         found = draw_mutants(ROOT, [Path(module)], 10_000, 0)
         return [(room, [mutant for mutant in found if mutant.line == int(line)])]
     rooms = [room for room in ROOMS if not arguments.room or room.name in arguments.room]
+    if arguments.retry:
+        return [(room, list_last_survivors(room)) for room in rooms]
     each = -(-arguments.count // len(rooms))
     return [(room, draw_mutants(ROOT, room.list_modules(), each, arguments.seed)) for room in rooms]
+
+
+def list_last_survivors(room: Room) -> list[Mutant]:
+    result = load_results().get(room.name)
+    survivors = set() if result is None else set(result.list_survivors())
+    return [
+        mutant for mutant in draw_mutants(ROOT, room.list_modules(), 1 << 30, 0) if mutant.key in survivors
+    ]
 
 
 def main() -> int:
@@ -211,7 +226,7 @@ def main() -> int:
     if arguments.map is not None:
         return record_calls(arguments.map)
     if arguments.report:
-        write_report(Path(arguments.report))
+        write_report(Path(arguments.report), len(CallRecords.load().seconds))
         return 0
     if not RECORDING.exists() and (code := record_calls([])):
         return code
@@ -222,7 +237,10 @@ def main() -> int:
         copy_tree(copy)
         run = MutationRun(copy, CallRecords.load(), arguments.seconds)
         for room, mutants in draw_by_room(arguments):
-            result = RoomResult(room.name, arguments.seed)
+            if arguments.retry and not mutants:
+                continue
+            result = load_results()[room.name] if arguments.retry else RoomResult(room.name, arguments.seed)
+            result.seconds = arguments.seconds
             for mutant, verdict in run.try_mutants(mutants):
                 result.mutants[mutant.key] = verdict.outcome
                 took = f"{verdict.seconds:5.1f} s of {verdict.tests} tests"

@@ -31,6 +31,8 @@ class RoomResult(Struct):
     seed: int
     mutants: dict[str, str] = field(default_factory=dict)
     """Outcome by description of the mutant."""
+    seconds: float = 0.0
+    """Seconds of tests that were allowed per mutant."""
 
     @property
     def killed(self) -> int:
@@ -43,8 +45,19 @@ class RoomResult(Struct):
     def describe(self) -> str:
         return f"{self.room:12} {self.killed} of {len(self.mutants)} killed ({self.share:.0%})"
 
+    @property
+    def untested(self) -> int:
+        return sum(outcome == "untested" for outcome in self.mutants.values())
+
     def list_survivors(self) -> list[str]:
         return [mutant for mutant, outcome in self.mutants.items() if outcome in {"survived", "untested"}]
+
+    def find_reason(self, mutant: str, reasons: dict[str, str]) -> str:
+        if (reason := reasons.get(_PLACE.sub("", mutant, count=1))) is not None:
+            return reason
+        if self.mutants[mutant] == "untested":
+            return "No recorded test calls the function."
+        return "No test notices it yet."
 
 
 def load_results() -> dict[str, RoomResult]:
@@ -58,24 +71,26 @@ def save_result(result: RoomResult) -> None:
     RESULTS.write_bytes(msgspec.json.format(msgspec.json.encode(results)))
 
 
-def write_report(page: Path) -> None:
+def write_report(page: Path, recorded_tests: int) -> None:
     results = load_results()
     reasons: dict[str, str] = tomllib.loads(REASONS.read_text(encoding="utf-8"))
     known = [results[room.name] for room in ROOMS if room.name in results]
-    lines = [PAGE_HEAD, "| room | seed | killed | share |", "|---|---|---|---|"]
-    lines += [
-        f"| {result.room} | {result.seed} | {result.killed} of {len(result.mutants)} | {result.share:.0%} |"
-        for result in known
+    lines = [
+        PAGE_HEAD,
+        f"{recorded_tests:,} tests were recorded. A fault that only others notice, or only tests beyond the",
+        "seconds of the last column, counts as a survivor here.",
+        "",
+        "| room | seed | killed | share | not called | seconds of tests per fault |",
+        "|---|---|---|---|---|---|",
     ]
+    for each in known:
+        killed = f"{each.killed} of {len(each.mutants)} | {each.share:.0%}"
+        lines.append(f"| {each.room} | {each.seed} | {killed} | {each.untested} | {each.seconds:g} |")
     lines += ["", "## Survivors"]
     for result in known:
         lines += ["", f"### {result.room.capitalize()}", ""]
-        survivors = result.list_survivors()
-        lines += [f"- `{each.replace('`', ' ')}`: {_get_reason(reasons, each)}" for each in survivors] or [
-            "None."
-        ]
+        lines += [
+            f"- `{mutant.replace('`', ' ')}`: {result.find_reason(mutant, reasons)}"
+            for mutant in result.list_survivors()
+        ] or ["None."]
     page.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-def _get_reason(reasons: dict[str, str], mutant: str) -> str:
-    return reasons.get(_PLACE.sub("", mutant, count=1), "no test notices it yet.")

@@ -119,10 +119,11 @@ def test_the_report_lists_survivors_with_their_reasons(
         "a.py:9:1 g: x -> y": "untested",
         "a.py:10:1 h: x -> y": "timeout",
     }
-    results.save_result(RoomResult("leases", 7, outcomes))
-    write_report(tmp_path / "page.md")
+    results.save_result(RoomResult("leases", 7, outcomes, 40))
+    write_report(tmp_path / "page.md", 1_234)
     text = (tmp_path / "page.md").read_text()
-    assert "| leases | 7 | 1 of 3 | 33% |" in text
+    assert "1,234 tests were recorded." in text
+    assert "| leases | 7 | 1 of 3 | 33% | 1 | 40 |" in text
     assert "- `a.py:5:3 f: 1 -> 2`: Only a default." in text
-    assert "- `a.py:9:1 g: x -> y`: no test notices it yet." in text
+    assert "- `a.py:9:1 g: x -> y`: No recorded test calls the function." in text
     assert "h: x -> y" not in text

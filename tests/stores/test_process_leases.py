@@ -77,6 +77,21 @@ def test_a_lease_ends_with_its_process_although_a_forked_child_lives(leases: Dir
             os.close(fd)
 
 
+def test_a_forked_child_that_releases_the_lease_of_its_parent_does_not_end_it(leases: DirectoryHandle):
+    lease = ProcessLease(leases)
+    child = os.fork()
+    if child == 0:
+        try:
+            lease.release()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert is_process_lease_alive(leases, lease.id)
+    lease.release()
+    assert leases.list_names() == []
+    lease.release()  # does nothing
+
+
 def test_a_lease_in_creation_is_not_removed_before_its_time(leases: DirectoryHandle):
     for name in (".new", ".old"):
         leases.write_file(name, b"1\n")

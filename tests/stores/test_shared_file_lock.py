@@ -357,6 +357,23 @@ async def test_a_removed_lock_file_no_longer_locks(create_lock: Callable[..., Sh
         await third
 
 
+async def test_a_waiter_for_a_removed_lock_file_takes_the_lock_of_the_new_one(
+    create_lock: Callable[..., SharedFileLock], home: Path
+):
+    waiter = create_lock().own
+    async with create_lock().own:
+        waiting = asyncio.create_task(waiter.__aenter__())
+        for _ in range(100):
+            await asyncio.sleep(0)
+        (home / "shoal" / "locks" / "box").unlink()
+    await asyncio.wait_for(waiting, 20)
+    with pytest.raises(LockUnavailable):
+        await create_lock(timeout=0.3).own.__aenter__()
+    waiter.release()
+    async with create_lock().own:
+        pass
+
+
 def test_a_link_in_the_home_is_not_followed(root: DirectoryHandle, tmp_path: Path):
     outside = tmp_path / "outside"
     outside.mkdir()

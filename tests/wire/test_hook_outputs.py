@@ -22,7 +22,7 @@ from shoal.wire.hook_output_codec import (
 @pytest.mark.parametrize(
     ("event", "answer", "why"),
     [
-        ("PreToolUse", {"decison": "block"}, "unknown key 'decison'; did you mean 'decision'"),
+        ("PreToolUse", {"decisions": "block"}, "unknown key 'decisions'; did you mean 'decision'"),
         (
             "PreToolUse",
             {"hookSpecificOutput": {"permisionDecision": "deny"}},
