@@ -21,7 +21,7 @@ from shoal.core.ids import LEAD_ID
 from shoal.core.permissions.questions import Answer, ChoiceAnswer, ChoiceQuestion, Question
 from shoal.models.scripted_model import ScriptedReply
 from shoal.testing import FakeClock
-from shoal.tools.function_tool import tool
+from shoal.tools.function_tool import FunctionTool, tool
 
 LIMITS = LoopLimits(max_repeated_calls=5, max_unproductive_messages=20)
 TOLD = "with the same input and got the same result"
@@ -85,7 +85,7 @@ class DecidingQuestionBroker(FakeQuestionBroker):
 
 
 def create_guarded_harness(script: Any, **options: Any) -> AgentHarness:
-    tools = [look, poll, write, send_message, run_command, start_agent]
+    tools: list[FunctionTool] = [look, poll, write, send_message, run_command, start_agent]
     return create_harness(script, tools=tools, loop_limits=LIMITS, **options)
 
 
