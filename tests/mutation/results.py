@@ -79,6 +79,7 @@ def write_report(page: Path, recorded_tests: int) -> None:
         PAGE_HEAD,
         f"{recorded_tests:,} tests were recorded. A fault that only others notice, or only tests beyond the",
         "seconds of the last column, counts as a survivor here.",
+        "Rooms with fewer than 30 faults were stopped early.",
         "",
         "| room | seed | killed | share | not called | seconds of tests per fault |",
         "|---|---|---|---|---|---|",
