@@ -155,7 +155,9 @@ async def test_a_typed_workflow_is_the_turn_of_a_session(shoal: ShoalProgram, ho
     assert json.loads(ran.text) == ["It is fine.", "It is fine."]
     # A text or a JSON value is enough for a workflow with one parameter.
     assert json.loads((await shoal("-p", '/review ["a.py"]')).text) == ["It is fine."]
-    assert "does not match its type" in (await shoal("-p", "/review 3")).text
+    failed = await shoal("-p", "/review 3")
+    assert failed.code == 1
+    assert "does not match its type" in failed.err
 
 
 @pytest.mark.spec("WFL-07")
@@ -165,7 +167,8 @@ async def test_a_typed_workflow_of_an_untrusted_project_is_refused(shoal: ShoalP
     directory.mkdir(parents=True)
     (directory / "review.py").write_text(f"{WORKFLOW}\nopen('ran', 'w')\n")
     refused = await shoal("-p", '/review files=["a.py"]')
-    assert "trust the project: shoal trust" in refused.text
+    assert refused.code == 1
+    assert "trust the project: shoal trust" in refused.err
     assert not (shoal.project / "ran").exists()
     await shoal("trust")
     assert json.loads((await shoal("-p", "/review files=[]")).text) == []

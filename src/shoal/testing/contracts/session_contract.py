@@ -320,6 +320,26 @@ async def journal_is_read_from_an_offset(open_store: StoreOpener[Store]) -> None
 
 
 @RULES.add_rule()
+async def events_that_are_appended_together_keep_their_order(open_store: StoreOpener[Store]) -> None:
+    async with open_store_handles(open_store, 2) as (store, other):
+        journal = open_journal(create_used_session(store, FIRST))
+        append_notes(journal, "0")
+        journal.append_all([NoteAdded(agent=LEAD_ID, text=text) for text in ("1", "2", f"3 {_SECRET}")])
+        append_notes(journal, "4")
+        second_journal = open_journal(other.find_session(FIRST))
+        texts = read_notes(second_journal)
+        assert [text[:1] for text in texts] == ["0", "1", "2", "3", "4"]
+        assert _SECRET not in texts[3]
+        records = list(second_journal.read_records())
+        assert [each.offset for each in records] == [0, *(each.next for each in records[:-1])]
+        assert journal.get_position() == records[-1].next
+        journal.append_all([])
+        assert journal.get_position() == records[-1].next
+        journal.close()
+        second_journal.close()
+
+
+@RULES.add_rule()
 async def journal_of_several_writers_loses_no_event(open_store: StoreOpener[Store]) -> None:
     async with open_store_handles(open_store, 2) as (store, other):
         journal = open_journal(create_used_session(store, FIRST))
