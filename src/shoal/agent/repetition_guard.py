@@ -57,8 +57,8 @@ _NEW_IDS = re.compile(
 """Parts of the results of such tools that are different each time."""
 
 
-class _CallRecord(Struct, frozen=True, eq=False):
-    """A tool call and its result. Two calls are equal if they do the same with the same result."""
+class _CallRecord(Struct, frozen=True):
+    """A tool call and its result. Records are equal if the calls do the same with the same result."""
 
     tool: str
     input: dict[str, Any]
@@ -73,26 +73,15 @@ class _CallRecord(Struct, frozen=True, eq=False):
     def works_in_background(self) -> bool:
         return self.starts_agent and bool(self.input.get("run_in_background"))
 
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, _CallRecord)
-            and self.tool == other.tool
-            and self.is_error == other.is_error
-            and (self.input == other.input or self._get_command() == other._get_command() is not None)
-            and (self.result == other.result or self._get_lasting_result() == other._get_lasting_result())
-        )
 
-    def __hash__(self) -> int:
-        return hash(self.tool)
-
-    def _get_command(self) -> dict[str, Any] | None:
-        """Return the input of a shell command without its description, which does nothing."""
-        return {**self.input, "description": ""} if self.tool == "Bash" else None
-
-    def _get_lasting_result(self) -> object:
-        """Return the result without the ids of the agent or the command that the call started."""
-        is_start = self.starts_agent or (self.tool == "Bash" and self.input.get("run_in_background"))
-        return _NEW_IDS.sub("", str(self.result)) if is_start else self.result
+def _record_call(call: ToolUseBlock, result: ToolResultBlock) -> _CallRecord:
+    """Record a call without the description of a command and without ids of things that it started."""
+    name, call_input, content = call.name, call.input, result.content
+    if name == "Bash":
+        call_input = {**call_input, "description": ""}
+    if name in _STARTING_TOOLS or (name == "Bash" and call_input.get("run_in_background")):
+        return _CallRecord(name, call_input, _NEW_IDS.sub("", str(content)), result.is_error)
+    return _CallRecord(name, call_input, content, result.is_error)
 
 
 class RepetitionGuard(Struct, kw_only=True):
@@ -124,7 +113,7 @@ class RepetitionGuard(Struct, kw_only=True):
     """Reason why the agent was stopped; empty if it was not."""
 
     def add_call(self, call: ToolUseBlock, result: ToolResultBlock, milliseconds: int) -> None:
-        self.round.append(_CallRecord(call.name, call.input, result.content, result.is_error))
+        self.round.append(_record_call(call, result))
         self.is_waiting = self.is_waiting or milliseconds >= WAIT_MILLISECONDS
         if call.name == "SendMessage" and not result.is_error:
             # One recipient, however it is written: with its team, or in capitals.
