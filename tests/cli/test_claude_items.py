@@ -613,6 +613,25 @@ async def test_an_agent_that_a_rule_denies_is_not_listed_as_used_or_offered(
     assert {"one", "Plan"}.isdisjoint(offered)
 
 
+async def test_a_skill_that_a_rule_denies_is_not_listed_as_used(shoal: ShoalProgram, home: Path) -> None:
+    write_json(
+        home / "settings.json", {"permissions": {"deny": ["Skill(typed)", "Skill(forks)", "Skill(mine)"]}}
+    )
+    for name, field in (("typed", ""), ("forks", "context: fork\n"), ("free", "")):
+        (home / f"skills/{name}").mkdir(parents=True)
+        text = f"---\nname: {name}\ndescription: d\n{field}---\nx\n"
+        (home / f"skills/{name}/SKILL.md").write_text(text)
+    (home / "commands").mkdir()
+    (home / "commands/mine.md").write_text("Sum up.\n")
+    ran = await shoal("doctor", "--claude")
+    assert (
+        "not used    skill typed  → permissions.deny forbids it for agents; only you can run it" in ran.text
+    )
+    assert "not used    skill forks  → permissions.deny forbids it\n" in ran.text
+    assert "  used        skill free\n" in ran.text
+    assert "  used        command mine  → only you can run it" in ran.text
+
+
 async def test_a_command_is_listed_as_used_with_the_remark_that_agents_cannot_run_it(
     shoal: ShoalProgram, home: Path
 ) -> None:
