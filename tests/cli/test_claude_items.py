@@ -576,6 +576,21 @@ async def test_a_state_file_that_cannot_be_read_is_listed(shoal: ShoalProgram, h
     assert f"not used    file  → Cannot read {home / '.claude.json'}, so its MCP servers" in ran.text
 
 
+async def test_entries_of_the_state_file_with_wrong_types_are_listed(
+    shoal: ShoalProgram, project: Path, home: Path
+) -> None:
+    path = home / ".claude.json"
+    write_json(path, {"mcpServers": {"odd": 5}, "projects": {str(project): {"mcpServers": []}}})
+    ran = await shoal("doctor", "--claude")
+    assert "not used    mcpServers.odd  → expected an object\n" in ran.text
+    assert f"not used    projects[{project}].mcpServers  → expected an object\n" in ran.text
+    assert "2 not used." in ran.text
+    assert f"{path}: mcpServers.odd: expected an object." in (await shoal("mcp", "ls")).err
+    write_json(path, {"projects": {str(project): {"disabledMcpServers": "odd"}}})
+    ran = await shoal("doctor", "--claude")
+    assert f"{path}\n  refused     file  → {path}:4: projects[{project}].disabledMcpServers: " in ran.text
+
+
 async def test_agents_and_skills_that_cannot_start_are_not_listed_as_used(
     shoal: ShoalProgram, home: Path
 ) -> None:

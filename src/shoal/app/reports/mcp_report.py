@@ -83,7 +83,10 @@ class McpServerAdmin:
     @property
     def problems(self) -> tuple[str, ...]:
         """Sentences about servers and files that cannot be used."""
-        return (*self.configured.problems, *read_claude_json(self.settings.home, self.cwd).problems)
+        claude_json = read_claude_json(self.settings.home, self.cwd)
+        others = (".allowedTools", ".hasTrustDialogAccepted")
+        unused = (str(item) for item in claude_json.unused if not item.name.endswith(others))
+        return (*self.configured.problems, *claude_json.problems, *unused)
 
     def list_servers(self) -> tuple[tuple[McpServerConfig, str], ...]:
         """Return every server with the reason why it is not started; empty if it is."""
