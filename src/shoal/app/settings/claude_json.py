@@ -143,7 +143,7 @@ class _EntryReader:
 
     def _read_names(self, name: str, names: Any) -> list[str]:
         if names is None or _is_name_list(names):
-            return names or []
+            return list(names or ())
         self.note_unused(name, "expected a list of strings")
         return []
 
