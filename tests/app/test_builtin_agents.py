@@ -11,6 +11,7 @@ import pytest
 
 from shoal.app.definitions.agent_catalog import AgentCatalog, load_agent_catalog
 from shoal.app.definitions.bundled_docs import find_bundled_docs_directory, find_bundled_docs_index
+from shoal.app.settings.claude_keys import find_claude_key
 from shoal.core.agents.agent_definitions import select_definition_tools
 
 OFFERED = (
@@ -87,6 +88,14 @@ def test_each_prompt_contains_the_required_instructions(
 ):
     prompt = definitions.find(name).prompt
     assert [phrase for phrase in phrases if phrase not in prompt] == []
+
+
+@pytest.mark.spec("CMP-107")
+def test_the_agent_for_the_status_line_does_not_promise_an_effect(definitions: AgentCatalog):
+    agent = definitions.find("statusline-setup")
+    assert find_claude_key("statusLine").use == "not used"  # when it is used, change the agent's text
+    assert "Shoal does not show" in agent.description
+    assert "does not show this line; say so in your report" in agent.prompt
 
 
 def test_every_prompt_is_short_and_treats_file_content_as_data(definitions: AgentCatalog):

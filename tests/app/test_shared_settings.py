@@ -465,6 +465,52 @@ async def test_servers_of_the_state_file_count_for_user_and_project(project: Pat
 
 
 @pytest.mark.spec("CMP-012")
+async def test_entries_of_the_state_file_with_wrong_types_are_counted(project: Path, home: Path) -> None:
+    own = {
+        "mcpServers": {"here": make_server("here"), "odd": "x"},
+        "enabledMcpjsonServers": "here",
+        "hasTrustDialogAccepted": "yes",
+        "disabledMcpServers": None,
+    }
+    path = home / ".claude.json"
+    write_json(path, {"mcpServers": {"all": make_server("all"), "odd": 5}, "projects": {str(project): own}})
+    assert list_servers(project) == {"here": "here", "all": "all"}
+    names = [item.name for item in load_settings(cwd=project).findings.unused_items]
+    place = f"projects[{project}]"
+    parts = ("hasTrustDialogAccepted", "mcpServers.odd", "enabledMcpjsonServers")
+    assert names == [*(f"{place}.{part}" for part in parts), "mcpServers.odd"]
+    _, notes = await record_requests(project)
+    assert [note for note in notes if "not used" in note] == [
+        "4 items in your settings are not used: run shoal doctor --claude"
+    ]
+    assert not any("odd" in note for note in notes)
+    write_json(path, {"mcpServers": ["all"], "projects": {str(project): 5}})
+    items = load_settings(cwd=project).findings.unused_items
+    assert [(item.name, item.reason) for item in items] == [
+        (place, "expected an object"),
+        ("mcpServers", "expected an object"),
+    ]
+    write_json(path, {"mcpServers": {"all": make_server("all")}, "projects": "x"})
+    assert list_servers(project) == {"all": "all"}
+    assert [item.name for item in load_settings(cwd=project).findings.unused_items] == ["projects"]
+
+
+@pytest.mark.spec("CMP-012")
+@pytest.mark.parametrize("key", ["disabledMcpServers", "disabledMcpjsonServers"])
+@pytest.mark.parametrize("value", ["here", ["here", 5], {"here": True}, 0])
+def test_disabled_servers_in_the_state_file_that_cannot_be_read_are_refused(
+    project: Path, home: Path, key: str, value: Any
+) -> None:
+    path = write_json(home / ".claude.json", {"projects": {str(project): {"mcpServers": {}, key: value}}})
+    with pytest.raises(SettingsError) as error:
+        load_settings(cwd=project)
+    line = 1 + next(n for n, text in enumerate(path.read_text().splitlines()) if key in text)
+    assert str(error.value).startswith(
+        f"{path}:{line}: projects[{project}].{key}: expected a list of strings"
+    )
+
+
+@pytest.mark.spec("CMP-012")
 async def test_a_project_trusted_elsewhere_is_offered_until_you_answer(project: Path, home: Path) -> None:
     write_json(home / ".claude.json", {"projects": {str(project): {"hasTrustDialogAccepted": True}}})
     write_json(project / ".claude/settings.json", {"permissions": {"allow": ["Bash(touch:*)"]}})

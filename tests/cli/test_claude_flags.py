@@ -147,6 +147,19 @@ async def test_settings_are_listed_and_read_by_the_names_of_claude_code(
 
 
 @pytest.mark.spec("CMP-099")
+async def test_limits_in_tokens_are_listed_and_tokens_are_hidden(shoal: ShoalProgram, home: Path) -> None:
+    limits = {"MAX_MCP_OUTPUT_TOKENS": "9000", "MAX_THINKING_TOKENS": "0"}
+    limits |= {"CLAUDE_CODE_MAX_OUTPUT_TOKENS": "512", "CLAUDE_CODE_API_KEY_HELPER_TTL_MS": "60"}
+    secrets = {"MCP_TOKENS": "abc", "MY_MAX_THINKING_TOKENS": "abc"}
+    (home / "settings.json").write_text(json.dumps({"env": limits | secrets}))
+    for words in ((), ("-g",)):
+        listed = await shoal("config", "list", *words)
+        rows = dict(line.split(maxsplit=1) for line in listed.out.decode().splitlines() if " " in line)
+        shown = {name: rows[f"env.{name}"].split()[0] for name in limits | secrets}
+        assert shown == limits | dict.fromkeys(secrets, "(hidden)")
+
+
+@pytest.mark.spec("CMP-099")
 async def test_every_key_of_the_files_is_listed(shoal: ShoalProgram, home: Path, project: Path) -> None:
     hook = {"type": "http", "url": "http://127.0.0.1:9/", "headers": {"Authorization": "Bearer abc"}}
     own = {

@@ -576,6 +576,21 @@ async def test_a_state_file_that_cannot_be_read_is_listed(shoal: ShoalProgram, h
     assert f"not used    file  → Cannot read {home / '.claude.json'}, so its MCP servers" in ran.text
 
 
+async def test_entries_of_the_state_file_with_wrong_types_are_listed(
+    shoal: ShoalProgram, project: Path, home: Path
+) -> None:
+    path = home / ".claude.json"
+    write_json(path, {"mcpServers": {"odd": 5}, "projects": {str(project): {"mcpServers": []}}})
+    ran = await shoal("doctor", "--claude")
+    assert "not used    mcpServers.odd  → expected an object\n" in ran.text
+    assert f"not used    projects[{project}].mcpServers  → expected an object\n" in ran.text
+    assert "2 not used." in ran.text
+    assert f"{path}: mcpServers.odd: expected an object." in (await shoal("mcp", "ls")).err
+    write_json(path, {"projects": {str(project): {"disabledMcpServers": "odd"}}})
+    ran = await shoal("doctor", "--claude")
+    assert f"{path}\n  refused     file  → {path}:4: projects[{project}].disabledMcpServers: " in ran.text
+
+
 async def test_agents_and_skills_that_cannot_start_are_not_listed_as_used(
     shoal: ShoalProgram, home: Path
 ) -> None:
@@ -611,6 +626,25 @@ async def test_an_agent_that_a_rule_denies_is_not_listed_as_used_or_offered(
     offered = re.findall(r"^- ([\w-]+):", agent["description"], re.MULTILINE)
     assert {"two", "Explore"} <= set(offered)
     assert {"one", "Plan"}.isdisjoint(offered)
+
+
+async def test_a_skill_that_a_rule_denies_is_not_listed_as_used(shoal: ShoalProgram, home: Path) -> None:
+    write_json(
+        home / "settings.json", {"permissions": {"deny": ["Skill(typed)", "Skill(forks)", "Skill(mine)"]}}
+    )
+    for name, field in (("typed", ""), ("forks", "context: fork\n"), ("free", "")):
+        (home / f"skills/{name}").mkdir(parents=True)
+        text = f"---\nname: {name}\ndescription: d\n{field}---\nx\n"
+        (home / f"skills/{name}/SKILL.md").write_text(text)
+    (home / "commands").mkdir()
+    (home / "commands/mine.md").write_text("Sum up.\n")
+    ran = await shoal("doctor", "--claude")
+    assert (
+        "not used    skill typed  → permissions.deny forbids it for agents; only you can run it" in ran.text
+    )
+    assert "not used    skill forks  → permissions.deny forbids it\n" in ran.text
+    assert "  used        skill free\n" in ran.text
+    assert "  used        command mine  → only you can run it" in ran.text
 
 
 async def test_a_command_is_listed_as_used_with_the_remark_that_agents_cannot_run_it(

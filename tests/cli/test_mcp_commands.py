@@ -96,6 +96,17 @@ async def test_a_failing_server_is_reported_with_its_reason(shoal: ShoalProgram,
     assert any("odd cannot be used" in value for value in values)
 
 
+async def test_the_list_quotes_the_output_of_a_failed_server_and_names_no_removed_file(
+    shoal: ShoalProgram, home: Path
+) -> None:
+    (home / "settings.json").write_text(json.dumps({"mcpServers": {"bad": make_rogue_server("fails")}}))
+    for words in (("list",), ("test",), ("test", "--json")):
+        ran = await shoal("mcp", *words)
+        assert "exit status 4. Its output ends with: no port left" in ran.text
+        assert "output is in" not in ran.text
+        assert ".log" not in ran.text
+
+
 @pytest.mark.spec("MCP-01")
 async def test_a_headless_run_uses_servers_and_lists_them_first(shoal: ShoalProgram, home: Path) -> None:
     (home / "settings.json").write_text(

@@ -293,7 +293,13 @@ class PermissionEngine:
 
     def check_agent_start(self, agent_type: str) -> DenyDecision | None:
         """Return the refusal if a rule or restriction forbids starting agents of this type."""
-        call = ToolUseBlock(id="", name="Agent", input={"subagent_type": agent_type})
+        return self._find_denial(ToolUseBlock(id="", name="Agent", input={"subagent_type": agent_type}))
+
+    def check_skill_use(self, name: str) -> DenyDecision | None:
+        """Return the refusal if a rule or restriction forbids agents to use this skill."""
+        return self._find_denial(ToolUseBlock(id="", name="Skill", input={"skill": name}))
+
+    def _find_denial(self, call: ToolUseBlock) -> DenyDecision | None:
         if self._guard is not None and (denial := self._guard.check_tool_call(call)) is not None:
             return denial
         tables = self._load_rule_tables()

@@ -108,6 +108,7 @@ _GLOBAL_PREFERENCES = frozenset(
 )
 """Keys that `.claude.json` may contain, of which Shoal reads only MCP servers and trust."""
 _COMMAND_REMARK = "only you can run it; for agents, move it to skills/NAME/SKILL.md"
+_DENIED_ADVICE = "permissions.deny forbids it"
 _PLUGIN_ONLY_ADVICE = "a managed file sets strictPluginOnlyCustomization"
 _OAUTH_ADVICE = "`shoal mcp login` uses only clientId and callbackPort"
 _NESTED_ADVICE = "an agent gets it when it uses a file in that directory"
@@ -408,9 +409,9 @@ def _list_definition_items(
     servers = [server.name for server in (*found.servers, *found.disabled, *found.untrusted)]
     for item in _list_agent_items(settings, cwd, catalog, library.skills, servers):
         is_denied = item.use == "used" and engine.check_agent_start(item.item.removeprefix("agent "))
-        yield replace(item, use="not used", advice="permissions.deny forbids it") if is_denied else item
+        yield replace(item, use="not used", advice=_DENIED_ADVICE) if is_denied else item
     yield from _list_absent_tools(settings, catalog)
-    yield from _list_skill_items(settings, library, catalog)
+    yield from _list_skill_items(settings, library, catalog, engine)
 
 
 def _list_agent_items(
@@ -508,16 +509,21 @@ def _make_tool_item(definition: AgentDefinition, entry: str, advice: str) -> Cla
 
 
 def _list_skill_items(
-    settings: Settings, library: SkillAndCommandLibrary, agents: AgentCatalog
+    settings: Settings, library: SkillAndCommandLibrary, agents: AgentCatalog, engine: PermissionEngine
 ) -> Iterator[ClaudeItem]:
     policy = load_skill_policy(settings.documents)
     reason = _PLUGIN_ONLY_ADVICE if is_plugin_only(settings.documents, "skills") else ""
     for noun, catalog in (("skill", library.skills), ("command", library.commands)):
-        yield from _list_catalog_items(noun, catalog, policy, reason, agents)
+        yield from _list_catalog_items(noun, catalog, policy, reason, agents, engine)
 
 
 def _list_catalog_items(
-    noun: str, catalog: SkillCatalog, policy: SkillPolicy, common_reason: str, agents: AgentCatalog
+    noun: str,
+    catalog: SkillCatalog,
+    policy: SkillPolicy,
+    common_reason: str,
+    agents: AgentCatalog,
+    engine: PermissionEngine,
 ) -> Iterator[ClaudeItem]:
     for skill in catalog.all():
         reason = "" if skill.source.kind == "plugin" else common_reason
@@ -528,6 +534,10 @@ def _list_catalog_items(
                 agents.find(kind)
             except (UnknownAgentType, InvalidAgentDefinition):
                 reason = f"there is no agent {kind!r}, which it needs"
+        is_typed = skill.for_person and not skill.execution.forks  # what the user types is not checked
+        is_checked = skill.execution.forks or (noun == "skill" and skill.for_model)
+        if not reason and is_checked and engine.check_skill_use(skill.name) is not None:
+            reason = f"{_DENIED_ADVICE} for agents; only you can run it" if is_typed else _DENIED_ADVICE
         item = _make_definition_item(skill.source, f"{noun} {skill.name}", reason)
         is_for_user_only = noun == "command" and skill.for_model and not reason
         yield replace(item, advice=_COMMAND_REMARK) if is_for_user_only else item

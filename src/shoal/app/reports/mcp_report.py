@@ -43,9 +43,11 @@ from shoal.core.clock import SystemClock
 from shoal.core.errors import MissingPackageExtra, SettingsError
 from shoal.core.extensions.mcp_servers import McpHttpConfig, McpServerConfig, McpServerStatus, McpStdioConfig
 from shoal.tools.mcp.client_context import CONNECT_TIMEOUT
+from shoal.tools.mcp.managed_server import LOG_HINT
 from shoal.wire.mcp_codec import InvalidMcpServerConfigError, expand_mcp_server_variables, parse_mcp_server
 from shoal.wire.settings_codec import SettingsSourceKind, parse_settings_document
 
+_MAX_QUOTED_CHARS = 300
 _ADDABLE_NAME = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 
 
@@ -83,7 +85,10 @@ class McpServerAdmin:
     @property
     def problems(self) -> tuple[str, ...]:
         """Sentences about servers and files that cannot be used."""
-        return (*self.configured.problems, *read_claude_json(self.settings.home, self.cwd).problems)
+        claude_json = read_claude_json(self.settings.home, self.cwd)
+        others = (".allowedTools", ".hasTrustDialogAccepted")
+        unused = (str(item) for item in claude_json.unused if not item.name.endswith(others))
+        return (*self.configured.problems, *claude_json.problems, *unused)
 
     def list_servers(self) -> tuple[tuple[McpServerConfig, str], ...]:
         """Return every server with the reason why it is not started; empty if it is."""
@@ -144,7 +149,8 @@ class McpServerAdmin:
                     startup_wait=2 * CONNECT_TIMEOUT,
                 ) as servers:
                     await servers.wait_until_ready()
-                    return servers.list_statuses()
+                    statuses = servers.list_statuses()
+                return tuple(_quote_output(status, Path(logs)) for status in statuses)
         finally:
             await processes.aclose()
 
@@ -291,6 +297,16 @@ class McpServerAdmin:
         return find_settings_path(
             "localSettings" if scope == "local" else "userSettings", self.settings, self.cwd
         )
+
+
+def _quote_output(status: McpServerStatus, logs: Path) -> McpServerStatus:
+    """Replace the path of a log, which is about to be removed, by the end of the log."""
+    reason, hint, path = status.detail.rpartition(LOG_HINT)
+    if not hint or Path(path).parent != logs:
+        return status
+    lines = Path(path).read_text(errors="replace").split("\n")
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return replace(status, detail=f"{reason}. Its output ends with: {last[:_MAX_QUOTED_CHARS]}")
 
 
 def _remove_server_choices(raw: dict[str, Any]) -> None:

@@ -15,18 +15,20 @@ from shoal.app.settings.project_directories import iter_project_directories
 from shoal.core.errors import SettingsError
 from shoal.core.unused_items import UnusedItem
 from shoal.stores.files.home.trust_file import find_project_of_worktree
+from shoal.wire.json_line_numbers import find_json_key_line
 from shoal.wire.settings_codec import SettingsDocument
 
 CLAUDE_JSON = ".claude.json"
 _MAX_LOCATED_CHARS = 200_000
 """Maximum file size for which lines are looked up; the file also contains histories."""
 SERVER_CHOICE_KEYS = ("enabledMcpjsonServers", "disabledMcpjsonServers", "enableAllProjectMcpServers")
-_PROJECT_KEYS = ("mcpServers", "disabledMcpServers", "disabledMcpjsonServers", "enabledMcpjsonServers")
+_NARROWING_KEYS = ("disabledMcpServers", "disabledMcpjsonServers")
+_NO_OBJECT = "expected an object"
 
 
 class _ClaudeJsonContent(Struct, frozen=True, kw_only=True, rename="camel"):
     mcp_servers: Any = None
-    projects: dict[str, Raw] = {}
+    projects: Raw = Raw(b"null")
 
 
 class ClaudeJson(Struct, frozen=True, kw_only=True):
@@ -52,40 +54,110 @@ def _list_candidates(home: Path) -> tuple[Path, ...]:
 
 
 def read_claude_json(home: Path, cwd: Path) -> ClaudeJson:
-    """Read the file; if it cannot be read, that is only reported, because the file only adds servers."""
+    """Read the file. If it or an entry cannot be read, that is only reported: most of it adds servers.
+
+    Raises `SettingsError` if a list of disabled servers cannot be read, because these would start.
+    """
     path = find_claude_json(home)
     if path is None:
         return ClaudeJson()
     try:
         content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
         found = msgspec.json.decode(content, type=_ClaudeJsonContent)
-        entries = {
-            key: entry
-            for key in _list_project_keys(cwd)
-            if key in found.projects and isinstance(entry := msgspec.json.decode(found.projects[key]), dict)
-        }
+        projects = _split_object(found.projects)
+        keys = [key for key in _list_project_keys(cwd) if key in (projects or {})]
+        entries = {key: msgspec.json.decode((projects or {})[key]) for key in keys}
     except (OSError, ValueError, RecursionError) as error:
         return ClaudeJson(problems=(f"Cannot read {path}, so its MCP servers are not available: {error}.",))
     text = content.decode(errors="replace") if len(content) <= _MAX_LOCATED_CHARS else ""
+    entry_reader = _EntryReader(path, text)
+    if projects is None:
+        entry_reader.note_unused("projects", _NO_OBJECT)
     documents = []
-    for project in entries.values():
-        own = {key: project[key] for key in _PROJECT_KEYS if _is_usable(key, project.get(key))}
-        if own:
+    for key, project in entries.items():
+        if own := entry_reader.read_project(key, project):
             documents.append(SettingsDocument(name=str(path), kind="private", path=path, text="", raw=own))
-    if _is_usable("mcpServers", found.mcp_servers):
-        raw = {"mcpServers": found.mcp_servers}
+    if servers := entry_reader.read_servers("mcpServers", found.mcp_servers):
+        raw = {"mcpServers": servers}
         documents.append(SettingsDocument(name=str(path), kind="user", path=path, text=text, raw=raw))
-    reason = "Claude Code moved these rules to permissions.allow in settings files; copy them there"
-    unused = tuple(
-        UnusedItem(location=str(path), name=f"projects[{key}].allowedTools", reason=reason)
-        for key, project in entries.items()
-        if project.get("allowedTools")
-    )
     return ClaudeJson(
         documents=tuple(documents),
-        is_project_trusted=any(each.get("hasTrustDialogAccepted") is True for each in entries.values()),
-        unused=unused,
+        is_project_trusted=any(
+            isinstance(each, dict) and each.get("hasTrustDialogAccepted") is True for each in entries.values()
+        ),
+        unused=tuple(entry_reader.unused),
     )
+
+
+def _split_object(raw: Raw) -> dict[str, Raw] | None:
+    """Return the undecoded values of an object; none for null, None for any other type."""
+    if bytes(raw).lstrip()[:1] == b"{":
+        return msgspec.json.decode(raw, type=dict[str, Raw])
+    return {} if msgspec.json.decode(raw) is None else None
+
+
+class _EntryReader:
+    """Reads entries of the file, and collects those of the wrong type. Null means that there is none."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self._path = path
+        self._text = text
+        self.unused: list[UnusedItem] = []
+
+    def note_unused(self, name: str, reason: str) -> None:
+        self.unused.append(UnusedItem(location=str(self._path), name=name, reason=reason))
+
+    def read_project(self, key: str, project: Any) -> dict[str, Any]:
+        """Return the usable parts of the entry for a project. Raises `SettingsError`."""
+        name = f"projects[{key}]"
+        if not isinstance(project, dict):
+            if project is not None:
+                self.note_unused(name, _NO_OBJECT)
+            return {}
+        if project.get("allowedTools"):
+            reason = "Claude Code moved these rules to permissions.allow in settings files; copy them there"
+            self.note_unused(f"{name}.allowedTools", reason)
+        if not isinstance(project.get("hasTrustDialogAccepted"), bool | None):
+            self.note_unused(f"{name}.hasTrustDialogAccepted", "expected true or false")
+        for narrowing in _NARROWING_KEYS:
+            self._require_names(key, narrowing, project.get(narrowing))
+        parts = {
+            "mcpServers": self.read_servers(f"{name}.mcpServers", project.get("mcpServers")),
+            **{narrowing: project.get(narrowing) for narrowing in _NARROWING_KEYS},
+            "enabledMcpjsonServers": self._read_names(
+                f"{name}.enabledMcpjsonServers", project.get("enabledMcpjsonServers")
+            ),
+        }
+        return {part: value for part, value in parts.items() if value}
+
+    def read_servers(self, name: str, servers: Any) -> dict[str, Any]:
+        if not isinstance(servers, dict):
+            if servers is not None:
+                self.note_unused(name, _NO_OBJECT)
+            return {}
+        usable = {server: config for server, config in servers.items() if isinstance(config, dict)}
+        for server in servers:
+            if server not in usable:
+                self.note_unused(f"{name}.{server}", _NO_OBJECT)
+        return usable
+
+    def _read_names(self, name: str, names: Any) -> list[str]:
+        if names is None or _is_name_list(names):
+            return list(names or ())
+        self.note_unused(name, "expected a list of strings")
+        return []
+
+    def _require_names(self, project: str, key: str, names: Any) -> None:
+        """Raises `SettingsError` if this is not a list of names."""
+        if names is None or _is_name_list(names):
+            return
+        line = find_json_key_line(self._text, ("projects", project, key))
+        raise SettingsError(
+            f"{self._path}:{line}: projects[{project}].{key}: expected a list of strings. Servers that you "
+            "turned off would start, so correct it by hand.",
+            path=self._path,
+            line=line,
+        )
 
 
 def _list_project_keys(cwd: Path) -> list[str]:
@@ -164,7 +236,5 @@ def list_top_keys(path: Path) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _is_usable(key: str, value: Any) -> bool:
-    if key == "mcpServers":
-        return isinstance(value, dict) and bool(value)
-    return isinstance(value, list) and bool(value) and all(isinstance(each, str) for each in value)
+def _is_name_list(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)

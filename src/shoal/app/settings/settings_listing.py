@@ -16,6 +16,11 @@ from shoal.core.text.lazy_patterns import compile_on_first_use
 from shoal.wire.settings_codec import has_settings_key, merge_settings_documents
 
 _SECRET = compile_on_first_use(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|COOKIE", re.IGNORECASE)
+_NUMBERS = frozenset(
+    {"CLAUDE_CODE_API_KEY_HELPER_TTL_MS", "CLAUDE_CODE_MAX_OUTPUT_TOKENS"}
+    | {"MAX_MCP_OUTPUT_TOKENS", "MAX_THINKING_TOKENS"}
+)
+"""Variables that contain a number, although their names look like those of secrets."""
 HIDDEN_VALUE = "(hidden)"
 _SECTION_KEYS = ("env", "permissions", "sandbox")
 """Keys that have one row per part."""
@@ -54,7 +59,7 @@ class EscalationTrustRow(SettingRow, frozen=True, kw_only=True):
 
 def is_secret_variable_name(name: str) -> bool:
     """Return True for names of variables or headers that may contain a secret; errs on the side of hiding."""
-    return _SECRET.search(name) is not None
+    return name not in _NUMBERS and _SECRET.search(name) is not None
 
 
 def list_setting_rows(settings: Settings) -> Iterator[EffectiveSettingRow]:

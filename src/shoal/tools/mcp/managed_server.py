@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from shoal.tools.mcp.sdk_connection import McpConnection
 
+LOG_HINT = ". Its output is in "
 MAX_RESTARTS = 1
 STABLE_SECONDS = 60.0
 """Seconds after which a connection to an address counts as stable."""
@@ -313,7 +314,7 @@ class ManagedMcpServer:
             and self.log_path.is_file()
             and self.log_path.stat().st_size
         ):
-            log_hint = f". Its output is in {self.log_path}"
+            log_hint = f"{LOG_HINT}{self.log_path}"
         self._set_status("failed", f"{reason}{log_hint}")
         self.client_context.note(
             f"The MCP server {self.server.name} ({self.server.origin}) is not available: {reason}{log_hint}."
