@@ -293,8 +293,9 @@ def _refuse_wrong_json(text: str, fields: Mapping[str, Any]) -> None:
         settings, _ = decode_commented_json(text)
     except ValueError:  # reported with its line when the settings are loaded
         return
-    environ = environ if isinstance(environ := fields.get("environ"), Mapping) else os.environ
-    refuse_wrong_settings(settings, _list_own_tools(fields), environ)
+    environ = fields.get("environ")
+    own_tools = _list_own_tools(fields)
+    refuse_wrong_settings(settings, own_tools, environ if isinstance(environ, Mapping) else os.environ)
 
 
 def _refuse_unknown_allowed_tools(fields: Mapping[str, Any]) -> None:
