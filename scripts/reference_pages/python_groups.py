@@ -27,7 +27,7 @@ GROUPS = (
     NameGroup(
         "Sessions",
         "turns, results and events of a session",
-        _words("Session Turn Result Usage"),
+        _words("Session Turn Result Usage McpServerStatus"),
     ),
     NameGroup(
         "Agents",

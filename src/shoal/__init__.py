@@ -126,6 +126,7 @@ if TYPE_CHECKING:
     from shoal.core.extensions.hooks import Hook as Hook
     from shoal.core.extensions.hooks import HookDecision as HookDecision
     from shoal.core.extensions.hooks import HookEvent as HookEvent
+    from shoal.core.extensions.mcp_servers import McpServerStatus as McpServerStatus
     from shoal.core.permissions.permission_changes import PermissionMode as PermissionMode
     from shoal.core.permissions.permission_changes import PermissionSuggestion as PermissionSuggestion
     from shoal.core.permissions.questions import AllowAnswer as AllowAnswer
@@ -186,6 +187,7 @@ __all__ = [
     "InstructionsLoadedInput",
     "LongPromptPrice",
     "MailMessage",
+    "McpServerStatus",
     "Member",
     "MemoryStore",
     "Message",
@@ -331,6 +333,7 @@ _EXPORT_MODULES = {
     "InstructionsLoadedInput": "shoal.core.extensions.hook_types",
     "LongPromptPrice": "shoal.core.budgets.usage",
     "MailMessage": "shoal.core.teams.mail",
+    "McpServerStatus": "shoal.core.extensions.mcp_servers",
     "Member": "shoal.core.teams.team_operations:TeammateStatusSnapshot",
     "MemoryStore": "shoal.stores.memory.memory_store",
     "Message": "shoal.core.conversation.messages",

@@ -277,6 +277,8 @@ def test_every_public_name_is_exported_and_loads() -> None:
         assert name in str(kind.__annotations__)
         assert name in shoal.__all__
     assert {"Store", "HookEntry", "ShellStepResult", "MailMessage"} <= {*shoal.__all__}
+    assert "McpServerStatus" in str(shoal.Session.list_mcp_servers.__annotations__["return"])
+    assert "McpServerStatus" in shoal.__all__
     assert [*dir(shoal)] == sorted([*shoal.__all__, "__version__"])
 
 

@@ -105,6 +105,10 @@ WRONG_OPTIONS: list[tuple[str, Any, str]] = [
         r"disallowed_tools: the rule Agent\(Explroe\): .*'Explroe'. Did you mean Explore",
     ),
     ("allowed_tools", ["Task(Explroe)"], "'Explroe'. Did you mean Explore"),
+    ("allowed_tools", ["Raed"], r"allowed_tools: the rule Raed names an unknown tool. Did you mean Read\?"),
+    ("allowed_tools", ["Bash(ls:*), Zzz(x)"], r"the rule Zzz\(x\) names an unknown tool. A tool of your"),
+    ("allowed_tools", ["mcp_x"], "allowed_tools: the rule mcp_x names an unknown tool"),
+    ("allowed_tools", ["Zz*"], r"allowed_tools: the rule Zz\* names an unknown tool"),
     ("mode", "Permissions", "mode: unknown value 'Permissions'. Allowed values: default, "),
     ("mode", "edits", "mode: unknown value 'edits'. Allowed values: default, "),
     ("mode", "bypassPermission", r"'bypassPermission'. Did you mean bypassPermissions\?"),
@@ -434,6 +438,39 @@ async def test_known_names_in_an_agent_are_accepted_and_files_are_not_checked(tm
     (tmp_path / "agents.json").write_text(json.dumps({"a": {**fields, "tools": ["Raed"]}}))
     async with shoal.open(**options, model=shoal.ScriptedModel(["ok"]), agents="agents.json") as session:
         assert (await session.run("hi")).text == "ok"
+
+
+@pytest.mark.spec("API-07")
+async def test_rules_may_name_tools_of_mcp_servers_of_other_programs_and_of_agents(tmp_path: Path) -> None:
+    @shoal.tool
+    def sound(place: str) -> str:
+        """Measures a depth."""
+        return f"{place}: 12 m"
+
+    pilot = shoal.Agent("pilot", prompt="p", tools=[sound])
+    rules: list[Any]
+    for rules in (["mcp__x__y", "mcp__x", "MultiEdit"], [sound], ["sound"]):
+        for option in ("allowed_tools", "disallowed_tools"):
+            options: Any = {"cwd": tmp_path, "model": shoal.ScriptedModel(["ok"]), option: rules}
+            async with shoal.open(**options, agents=[pilot]) as session:
+                assert [note for note in session.notes if "MultiEdit" not in note] == []
+    later: Any = {"cwd": tmp_path, "model": shoal.ScriptedModel(["ok"]), "allowed_tools": [sound]}
+    async with shoal.open(**later) as session:
+        assert (await (await session.spawn(pilot, "go"))).text == "ok"
+
+
+@pytest.mark.spec("API-04")
+@pytest.mark.parametrize("prompts", [["a", "b"], []])
+async def test_map_refuses_an_unknown_agent_like_spawn(tmp_path: Path, prompts: list[str]) -> None:
+    async with shoal.open(cwd=tmp_path, model=shoal.ScriptedModel([])) as session:
+        problem = "There is no agent 'Explroe'. Did you mean Explore"
+        with pytest.raises(shoal.errors.AgentRequestRefused, match=problem):
+            await session.spawn("Explroe", "a")
+        with pytest.raises(shoal.errors.AgentRequestRefused, match=problem):
+            await session.map("Explroe", prompts)
+        wrong: Any = 3
+        with pytest.raises(TypeError, match=r"session.map\(\): agent: expected an Agent or a name, got 3"):
+            await session.map(wrong, prompts)
 
 
 @pytest.mark.spec("API-07")

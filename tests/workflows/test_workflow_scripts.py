@@ -454,6 +454,30 @@ async def test_a_script_that_exceeds_a_limit_ends_with_a_clear_error(
 
 
 @pytest.mark.spec("WFL-09")
+async def test_a_script_that_loops_on_a_busy_machine_is_not_said_to_be_idle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script_host, "IDLE_SECONDS", 1.0)
+    ended = await Writer("async def main(flow):\n    while True: pass\n").run(tmp_path)
+    assert ended is not None
+    assert ended.status == "failed"
+    assert "it called no step for 1 s: it is in an endless loop, or" in ended.detail
+
+
+@pytest.mark.spec("WFL-09")
+async def test_a_script_that_catches_every_refusal_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script_host, "CPU_SECONDS", 2)
+    monkeypatch.setattr(script_host, "MAX_REFUSED_STEPS", 20)
+    body = "try: await flow.agent('general-purpose', 'x')\n        except BaseException: pass"
+    ended = await Writer(f"async def main(flow):\n    while True:\n        {body}\n").run(tmp_path)
+    assert ended is not None
+    assert ended.status == "failed"
+    assert "it continued after more than 20 of its steps were refused" in ended.detail
+
+
+@pytest.mark.spec("WFL-09")
 async def test_a_script_is_refused_without_a_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(script_host, "list_sandbox_drivers", lambda path: ())
     writer = Writer("async def main(flow): return 1\n")

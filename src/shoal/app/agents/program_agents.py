@@ -19,7 +19,7 @@ from shoal.app.agents.argument_checks import check_text
 from shoal.app.model_notices import format_session_notice
 from shoal.core.agents.subagents import SpawnRequest
 from shoal.core.conversation.messages import user_message
-from shoal.core.errors import AgentRequestRefused
+from shoal.core.errors import AgentRequestRefused, InvalidAgentDefinition, UnknownAgentType
 from shoal.core.events import Event, ModelRequestFailed
 from shoal.core.ids import AgentId
 from shoal.core.output_type import OutputType
@@ -141,6 +141,15 @@ class ProgramAgents:
                 check_start()
 
         return await self.supervisor.start_agent_for_program(request, answer, agent_id, check_again)
+
+    def refuse_unknown_agent(self, function: str, agent: Agent[Any] | str) -> None:
+        """Raise unless the argument is an agent, or the name of one that exists."""
+        check_agent(function, agent)
+        if isinstance(agent, str):
+            try:
+                self.runtime.config.definitions.find(agent)
+            except (UnknownAgentType, InvalidAgentDefinition) as error:
+                raise AgentRequestRefused(str(error)) from error
 
     def stop_starting(self, reason: str) -> None:
         """Start nothing more, for this reason."""

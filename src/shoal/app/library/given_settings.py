@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -119,11 +119,20 @@ def _find_wrong_fields(
 def _refuse_unknown_tools(permissions: Mapping[str, Any], tools: Collection[str]) -> None:
     for behavior in ("allow", "ask", "deny"):
         rules = permissions.get(behavior)
-        for rule in rules if isinstance(rules, list | tuple) else ():
-            location = f"{_ORIGIN}: permissions.{behavior}"
-            name = parse_permission_rule(rule, location).tool if isinstance(rule, str) else "*"
-            known_names = (*tools, *TOOL_NAMES, *FOREIGN_TOOL_NAMES)
-            if names_no_tool(name, tools) and not any(fnmatchcase(each, name) for each in known_names):
-                raise SettingsError(
-                    f"{location}: the rule {rule} names an unknown tool.{suggest_tool(name, tools)}"
-                )
+        if isinstance(rules, list | tuple):
+            refuse_rules_of_unknown_tools(f"{_ORIGIN}: permissions.{behavior}", rules, tools)
+
+
+def refuse_rules_of_unknown_tools(location: str, rules: Iterable[Any], tools: Collection[str]) -> None:
+    """Raise `SettingsError` with the nearest name for a rule whose tool does not exist.
+
+    Rules of MCP tools are not checked: servers connect later. `tools` are the program's own.
+    """
+    known_names = (*tools, *TOOL_NAMES, *FOREIGN_TOOL_NAMES)
+    for rule in rules:
+        name = parse_permission_rule(rule, location).tool if isinstance(rule, str) else "*"
+        if names_no_tool(name, tools) and not any(fnmatchcase(each, name) for each in known_names):
+            advice = suggest_tool(name, tools) or (
+                " A tool of your program must be in tools=, or in an agent of agents=."
+            )
+            raise SettingsError(f"{location}: the rule {rule} names an unknown tool.{advice}")

@@ -381,13 +381,15 @@ class LibrarySession(Session, Generic[AnswerT_co]):
 
         A failed agent is a `Result` that is not `ok`; the others continue. When the provider refuses a
         request for quota, no further agent is started, and each remaining result says why. If `map` is
-        canceled, it stops its agents.
+        canceled, it stops its agents. Raises `AgentRequestRefused` if no agent has this name.
         """
         self.require_open()
         self.workflows.refuse_call_in_program("session.map()", "flow.map()")
         check_count("session.map()", "at_once", at_once)
         results: dict[int, Result[Any]] = {}
         remaining = enumerate(check_prompts("session.map()", prompts))
+        with self.translate_errors():
+            self.workflows.agents.refuse_unknown_agent("session.map()", agent)
         quota = QuotaGuard()
 
         async def run_prompt(numbered: tuple[int, str]) -> bool:

@@ -11,7 +11,8 @@ from typing import Any, Literal, TypeAlias, TypedDict
 from shoal.app.agents.agent import Agent, EffortLevel, name_tools
 from shoal.app.agents.option_words import name_options_in_error
 from shoal.app.config.option_checks import find_environ_problems
-from shoal.app.library.given_settings import refuse_wrong_settings
+from shoal.app.config.tool_selection import split_permission_rule_flags
+from shoal.app.library.given_settings import refuse_rules_of_unknown_tools, refuse_wrong_settings
 from shoal.app.options import Options, QuestionHandler
 from shoal.core.budgets.shared_budget import SharedBudget
 from shoal.core.clock import Clock
@@ -203,6 +204,7 @@ def _convert_options(
     if isinstance(session_id := fields.get("session_id"), str) and not is_uuid(session_id):
         raise SettingsError(f"shoal.open: session_id: expected a UUID, got {session_id!r:.80}.")
     _convert_paths(fields)
+    _refuse_unknown_allowed_tools(fields)
     for name in _TOOL_LISTS:
         if name in fields:
             fields[name] = name_tools(fields[name])
@@ -291,11 +293,24 @@ def _refuse_wrong_json(text: str, fields: Mapping[str, Any]) -> None:
         settings, _ = decode_commented_json(text)
     except ValueError:  # reported with its line when the settings are loaded
         return
-    agents = [agent for agent in _list_items(fields, "agents") if isinstance(agent, Agent)]
-    given = [*_list_items(fields, "tools"), *(tool for agent in agents for tool in agent.extras.tools)]
-    tools = {tool.schema.name for tool in given if hasattr(tool, "schema")}
     environ = fields.get("environ")
-    refuse_wrong_settings(settings, tools, environ if isinstance(environ, Mapping) else os.environ)
+    own_tools = _list_own_tools(fields)
+    refuse_wrong_settings(settings, own_tools, environ if isinstance(environ, Mapping) else os.environ)
+
+
+def _refuse_unknown_allowed_tools(fields: Mapping[str, Any]) -> None:
+    """Raise `SettingsError` for an unknown name. A tool itself is accepted: its agent may start later."""
+    entries = [each for each in _list_items(fields, "allowed_tools") if isinstance(each, str)]
+    rules = split_permission_rule_flags(entries)
+    refuse_rules_of_unknown_tools("shoal.open: allowed_tools", rules, _list_own_tools(fields))
+
+
+def _list_own_tools(fields: Mapping[str, Any]) -> set[str]:
+    """Return the names of the program's own tools and of those of its agents."""
+    listed = (*_list_items(fields, "agents"), fields.get("agent"))
+    agents = [agent for agent in listed if isinstance(agent, Agent)]
+    given = [*_list_items(fields, "tools"), *(tool for agent in agents for tool in agent.extras.tools)]
+    return {tool.schema.name for tool in given if hasattr(tool, "schema")}
 
 
 def _list_items(fields: Mapping[str, Any], name: str) -> Sequence[Any]:

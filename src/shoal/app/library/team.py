@@ -571,7 +571,9 @@ async def _find_stored_team(
     name: str, options: SharedOptions
 ) -> tuple[TeamRoster, StoredTeamDefinition | None]:
     """Return the roster and the stored definition of a team. Raises `TeamNotFound`."""
-    built, _ = build_session_options(f"shoal.Team.resume({name!r})", options, None)
+    # Rules may name tools of members, who are not known yet; they are checked with the team's session.
+    given = {option: value for option, value in options.items() if option != "allowed_tools"}
+    built, _ = build_session_options(f"shoal.Team.resume({name!r})", given, None)
     cwd = Path.cwd() if built.cwd is None else built.cwd
     environ = resolve_environment(built, cwd)
     home = resolve_shoal_home(os.environ if environ is None else environ, cwd)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -204,7 +204,8 @@ async def connect_session(session: Session, exit_stack: AsyncExitStack) -> RunCo
     Return the server of the control socket, if there is one; it serves nobody yet.
     """
     runtime = session.runtime
-    _refuse_rules_without_tools(runtime, session.parts.tools)
+    named_tools = {*session.parts.tools, *_iter_tools_of_given_agents(runtime)}
+    _refuse_rules_without_tools(runtime, named_tools)
     runtime.inbox.queue.add_delivery_listener(session.on_item_delivered)
     channel_messages = McpChannelMessageQueue(session)
     runtime.servers.subscribe_to_channel_messages(channel_messages.receive_pushed_message)
@@ -213,7 +214,7 @@ async def connect_session(session: Session, exit_stack: AsyncExitStack) -> RunCo
     if (control := await _start_control_server(session, exit_stack)) is not None:
         runtime.events.add_observer(control.publish_event, remote_events=True)
     if runtime.options.lead_channel is None:
-        session.notes.extend(_collect_startup_notes(runtime, session.parts.tools))
+        session.notes.extend(_collect_startup_notes(runtime, session.parts.tools, named_tools))
     return control
 
 
@@ -474,8 +475,18 @@ def _select_lead_tools(
     )
 
 
-def _collect_startup_notes(runtime: Runtime, tools: ToolRegistry) -> tuple[str, ...]:
-    """Collect the notes for the user at the start of the session. Raises `SettingsError`."""
+def _iter_tools_of_given_agents(runtime: Runtime) -> Iterator[str]:
+    """Yield the names of tools that only agents of the program have: rules may name them too."""
+    return (tool.schema.name for extras in runtime.options.agent_extras.values() for tool in extras.tools)
+
+
+def _collect_startup_notes(
+    runtime: Runtime, tools: ToolRegistry, named_tools: Collection[str]
+) -> tuple[str, ...]:
+    """Collect the notes for the user at the start of the session. Raises `SettingsError`.
+
+    `named_tools` are the tools that rules can name.
+    """
     config, options, problems = runtime.config, runtime.options, runtime.hooks.problems
     return (
         *config.settings.findings.warnings,
@@ -493,7 +504,7 @@ def _collect_startup_notes(runtime: Runtime, tools: ToolRegistry) -> tuple[str, 
             split_permission_rule_flags(options.allowed_tools),
             is_closed=config.settings.permissions.rules.is_closed,
         ),
-        *iter_unknown_rule_warnings((*options.allowed_tools, *options.disallowed_tools), tools),
+        *iter_unknown_rule_warnings((*options.allowed_tools, *options.disallowed_tools), named_tools),
         *config.history.notes,
     )
 
@@ -507,7 +518,7 @@ def _describe_missing_lead_tools(config: SessionConfig, tools: ToolRegistry) -> 
     return (f"{location}: the agent {definition.name} names tools that are not available here: {names}.",)
 
 
-def _refuse_rules_without_tools(runtime: Runtime, tools: ToolRegistry) -> None:
+def _refuse_rules_without_tools(runtime: Runtime, tools: Collection[str]) -> None:
     options, settings = runtime.options, runtime.settings
     if options.membership is None:
         # The rules of a member come from its lead, which may be another program with other tools.

@@ -47,6 +47,8 @@ MEMORY_BYTES = 512 * 1024 * 1024
 CPU_SECONDS = 60
 IDLE_SECONDS = 120.0
 """Seconds that a script may take without a step in progress."""
+MAX_REFUSED_STEPS = 2_000
+"""Steps that are refused before a script is ended: it may catch each error and call the next one."""
 _PROGRAM = Path(__file__).parents[2] / "backends" / "sandbox" / "script_process.py"
 _NO_FILTER_STATUS = 3
 _KILLED_STATUSES = {-24: "time", 152: "time", -9: "limit", 137: "limit"}
@@ -80,6 +82,7 @@ class ScriptHost:
         self._steps = steps
         self._driver = driver
         self._open: set[asyncio.Task[None]] = set()
+        self._refused_count = 0
         self._changed: WorkflowError | None = None
         self._questions = asyncio.Semaphore(_QUESTIONS_AT_ONCE)
 
@@ -191,6 +194,10 @@ class ScriptHost:
                     self._steps.start_phase(name)
                     writer.write(encode_step_result(request, None))
                 case _:
+                    if self._refused_count > MAX_REFUSED_STEPS:
+                        raise ScriptProtocolError(
+                            format_session_notice("script_refused_steps", maximum=f"{MAX_REFUSED_STEPS:,}")
+                        )
                     if len(self._open) >= _MAX_OPEN_REQUESTS:
                         raise ScriptProtocolError(
                             format_session_notice("script_open_requests", maximum=f"{_MAX_OPEN_REQUESTS:,}")
@@ -232,6 +239,7 @@ class ScriptHost:
             self._changed = error
             return
         except (TypeError, ValueError, WorkflowError) as error:
+            self._refused_count += 1
             answer = encode_step_error(request.id, "WorkflowError", str(error))
         if writer.transport.is_closing():
             return  # the script has ended

@@ -85,16 +85,23 @@ class McpServerStatus(Struct, frozen=True, kw_only=True):
     """Status of a server in a session, for people and programs."""
 
     name: str
+    """Name of the server."""
     status: McpServerState
+    """`pending`, `connected`, `needs-auth`, `failed` or `disabled`."""
     kind: str
+    """Transport, for example `stdio` or `http`."""
     origin: str
+    """File or option that configures it."""
     detail: str = ""
     """Reason why it is not connected, and what to do."""
     version: str = ""
     """Negotiated protocol version."""
     tools: tuple[str, ...] = ()
+    """Names of its tools, as models see them."""
     prompts: tuple[str, ...] = ()
+    """Names of its prompts, which are slash commands."""
     resources: bool = False
+    """True if it has resources."""
 
 
 class McpPromptArgument(Struct, frozen=True, kw_only=True):
