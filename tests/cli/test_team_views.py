@@ -70,12 +70,20 @@ def replace_by_pipe(path: Path) -> None:
     os.mkfifo(path)
 
 
+def leave_dead_lease(home: Path) -> None:
+    """Leave the lease of the claimed task as a killed process leaves it."""
+    task = json.loads((home / "tasks/crew/1.json").read_bytes())
+    (attempt,) = (value for value in task["metadata"].values() if isinstance(value, str))
+    (home / "shoal/leases" / attempt.partition("-")[0]).touch(0o600)
+
+
 DAMAGES: dict[str, Callable[[Path], None]] = {
     "nothing": lambda _: None,
     "a torn roster": lambda home: tear(home / "teams/crew/config.json"),
     "a torn inbox": lambda home: tear(home / "teams/crew/inboxes/ann.json"),
     "a torn task": lambda home: tear(home / "tasks/crew/1.json"),
     "foreign mail": write_foreign_mail,
+    "a lease of a dead process": leave_dead_lease,
     "a roster that is a pipe": lambda home: replace_by_pipe(home / "teams/crew/config.json"),
     "an inbox that is a pipe": lambda home: replace_by_pipe(home / "teams/crew/inboxes/ann.json"),
     "a task that is a pipe": lambda home: replace_by_pipe(home / "tasks/crew/1.json"),
@@ -130,3 +138,34 @@ async def test_a_torn_roster_is_restored_from_its_last_good_copy(home: Path) -> 
     (report,) = reports
     assert "Shoal uses its last good copy instead" in report
     assert len(list(config.parent.glob("config.json.corrupt-*"))) == 1
+
+
+JOURNAL_DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "emptied": lambda _: b"",
+    "NULs": lambda content: b"\0" * len(content),
+    "garbage": lambda content: b"\xff\xfe\n" + bytes(range(256)),
+    "a nested line": lambda content: content + b"{" + b'"a":{' * 50_000 + b"\n",
+    "a cut last line": lambda content: content[:-9],
+}
+
+
+@pytest.mark.spec("LIM-15", "LIF-05")
+@pytest.mark.parametrize("damage", JOURNAL_DAMAGES)
+async def test_views_report_a_damaged_journal_and_change_nothing(
+    shoal: ShoalProgram, home: Path, damage: str
+) -> None:
+    script = shoal.project / "mind.toml"
+    script.write_text('[[steps]]\nmatch = "hi"\ntext = "hello"\n')
+    ran = await shoal("-p", "hi", "--model", f"scripted:{script}", "--session-id", SESSION)
+    assert ran.code == 0
+    journal = home / "shoal/runs" / SESSION / "journal.jsonl"
+    content = journal.read_bytes()
+    for is_damaged in (False, True):
+        journal.write_bytes(JOURNAL_DAMAGES[damage](content) if is_damaged else content)
+        os.utime(journal, (0, 0))  # nobody is writing it
+        before = list_files(home)
+        for view in (("cost", SESSION), ("watch", SESSION), ("export", SESSION)):
+            ran = await shoal(*view)
+            assert ran.code == 0
+            assert ran.err.count("journal.jsonl is damaged") == is_damaged, (view, ran.err)
+        assert list_files(home) == before

@@ -22,6 +22,7 @@ from shoal.core.ids import LEAD_ID
 from shoal.core.names import AgentName
 from shoal.core.permissions.questions import PermissionQuestion
 from shoal.core.teams.mail import MailMessage
+from shoal.stores.files.sessions.result_files import FileResultStore
 from shoal.stores.files.sessions.state_file_kinds import (
     FOLLOWED_DIRECTORIES,
     STATE_DIRECTORIES,
@@ -291,6 +292,34 @@ async def test_nothing_is_reported_about_an_undamaged_run(project: Path) -> None
         assert await run_all_turns(session, "Go on.") == "end"
     in_view = [event.text for event in read_events(session) if isinstance(event, NoteAdded)]
     assert not [text for text in (*session.notes, *in_view) if "damaged" in text]
+
+
+@pytest.mark.spec("LIM-15")
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("team.json", b'{"a":' * 20_000 + b"1" + b"}" * 20_000),
+        ("team.json", b'{"name": "crew", }'),
+        ("memory.md", bytes(range(1, 256))),
+        ("questions/q1.json", b'{"a":' * 20_000 + b"1" + b"}" * 20_000),
+    ],
+    ids=["nested object", "invalid object", "bytes instead of text", "nested question"],
+)
+async def test_content_that_cannot_be_parsed_is_reported(project: Path, name: str, content: bytes) -> None:
+    path = get_home() / "shoal" / "runs" / SESSION / name
+    path.write_bytes(content)
+    await resume_and_check_reports(project, path)
+
+
+@pytest.mark.spec("LIM-15")
+@pytest.mark.parametrize("content", [b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\xff", b""], ids=["picture", "nothing"])
+async def test_a_binary_result_is_not_reported_as_damaged(project: Path, content: bytes) -> None:
+    results = FileResultStore(get_home() / "shoal" / "runs" / SESSION / "results")
+    path = results.save_result("picture.png", content)
+    model = script_team(lead=["end"], ann=["end"], bob=["end"])
+    async with open_session(project, model, resume=SESSION) as session:
+        assert await run_all_turns(session, "Go on.") == "end"
+    assert not [note for note in session.notes if path.name in note]
 
 
 @pytest.mark.spec("LIM-15", "TRN-02")

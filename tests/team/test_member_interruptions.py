@@ -13,7 +13,7 @@ import pytest
 from agent_scripts import ToolGate, call_tool, run_all_turns, spawn_agent
 from session_helpers import collect_events
 from shoal.core.conversation.model_requests import ModelRequest
-from shoal.core.events import Event, NoteAdded, ToolOutputReturned, ToolStarted
+from shoal.core.events import Event, MemberWentDown, NoteAdded, ToolOutputReturned, ToolStarted
 from team_scripts import open_session, script_team, spawn_member
 
 
@@ -93,4 +93,23 @@ async def test_a_member_survives_a_temporarily_unwritable_board(tmp_path: Path) 
         staging.unlink()
         while json.loads((board / "1.json").read_text()).get("owner") != "ann":
             await session.teams.wait_until_idle()
+        assert [each.name for each in session.teams.list_members()] == ["ann"]
+
+
+@pytest.mark.spec("TSK-07", "TEAM-05")
+async def test_a_member_is_down_if_the_board_stays_unwritable(tmp_path: Path) -> None:
+    lead = [call_tool("TeamCreate", team_name="crew"), spawn_member("ann"), "wait"]
+    async with open_session(tmp_path, script_team(lead=lead, ann=["I rest."])) as session:
+        down = asyncio.Event()
+        session.subscribe(lambda event: down.set() if isinstance(event, MemberWentDown) else None)
+        await run_all_turns(session, "Go.")
+        home = Path(session.runtime.settings.home)
+        staging = home / "shoal" / "tasks" / "crew" / "staging"
+        shutil.rmtree(staging, ignore_errors=True)
+        staging.parent.mkdir(parents=True, exist_ok=True)
+        staging.write_text("in the way")
+        task = {"id": "1", "subject": "Dig", "description": "a hole", "status": "pending"}
+        (home / "tasks" / "crew" / "1.json").write_text(json.dumps(task))
+        async with asyncio.timeout(30):
+            await down.wait()
         assert [each.name for each in session.teams.list_members()] == ["ann"]

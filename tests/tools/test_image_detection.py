@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from shell_workbench import open_workbench
 
+from shoal.core.conversation.image_sizes import measure_image
 from shoal.core.conversation.messages import ImageBlock, TextBlock
+from shoal.tools.fitted_images import UnfittingImage, fit_image
 from shoal.tools.images import MAX_BASE64_CHARACTERS, image_from_base64
 from shoal.tools.relayed_mcp import parse_relayed_tool_result as relayed
 
@@ -57,3 +59,13 @@ def test_structured_data_without_text_is_returned_as_json() -> None:
     output = relayed({"content": [], "structuredContent": data})
     assert isinstance(output.content, str)
     assert json.loads(output.content) == data
+
+
+def test_the_size_of_an_image_is_not_searched_for_in_endless_padding() -> None:
+    frame = b"\xff\xc0\x00\x11\x08\x00\x10\x00\x20" + bytes(20)
+    assert measure_image(b"\xff\xd8" + b"\xff" * 100 + frame) == (32, 16)
+    padded = b"\xff\xd8" + b"\xff" * 100_000 + frame
+    assert measure_image(padded) is None
+    fitted = fit_image(padded, "image/jpeg", max_bytes=1_000)
+    assert isinstance(fitted, UnfittingImage)
+    assert "its size in pixels cannot be read" in fitted.reason

@@ -40,6 +40,9 @@ def fit_image(content: bytes, media_type: str, *, max_bytes: int) -> FittedImage
         return FittedImage(content=content, media_type=media_type)
     width, height = measure_image(content) or (0, 0)
     size = f"is {width:,} x {height:,} pixels" if width and height else f"has {len(content):,} bytes"
+    if not width or not height:  # a decoder might search such a file for minutes
+        error = "its size in pixels cannot be read"
+        return UnfittingImage(reason=format_tool_text("Read", "image_not_scaled", size=size, error=error))
     if width * height > MAX_DECODED_PIXELS:
         return UnfittingImage(reason=format_tool_text("Read", "image_too_large", size=size))
     try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 MAX_IMAGE_SIDE = 8_000
 """Pixels per side that every provider accepts."""
+_MAX_JPEG_STEPS = 10_000
+"""Markers and padding bytes before the size; more of them would only cost time."""
 _JPEG_SIZE_MARKERS = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
 
 
@@ -28,7 +30,9 @@ def is_image_too_large(content: bytes) -> bool:
 
 def _measure_jpeg(content: bytes) -> tuple[int, int] | None:
     position = 2
-    while position + 9 <= len(content):
+    for _ in range(_MAX_JPEG_STEPS):
+        if position + 9 > len(content):
+            return None
         if content[position] != 0xFF:
             return None
         marker = content[position + 1]

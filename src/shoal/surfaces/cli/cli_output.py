@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import click
@@ -28,6 +29,24 @@ debug_option = click.option("--debug", is_flag=True, expose_value=False, help="S
 class CliTableCell(NamedTuple):
     text: str
     style: str = ""
+
+
+def print_journal_damage() -> None:
+    """Let this command print one line about each damaged journal that it reads."""
+    from shoal.core.journal_progress import journal_damage
+    from shoal.surfaces.terminal.user_messages import print_user_message
+
+    damaged: set[Path] = set()
+
+    def print_damage_once(journal: Path, problem: str) -> None:
+        if journal not in damaged:
+            damaged.add(journal)
+            print_user_message(
+                f"The journal {journal} is damaged: {problem} Shoal shows the events that it can read. The "
+                "other events are lost and may be missing from the view and the cost."
+            )
+
+    journal_damage.set(print_damage_once)
 
 
 def print_json(value: object) -> None:

@@ -9,7 +9,7 @@ import click
 
 from shoal.core.text.text_format import to_one_line
 from shoal.surfaces.cli import exit_codes
-from shoal.surfaces.cli.cli_output import print_json
+from shoal.surfaces.cli.cli_output import print_journal_damage, print_json
 
 if TYPE_CHECKING:
     from shoal.core.budgets.usage import UsageAndCostTotals
@@ -31,6 +31,7 @@ def cost_command(*, session: str | None, as_json: bool) -> int:
     from shoal.app.settings.settings import find_process_shoal_home
     from shoal.stores.files.sessions.usage_summary import summarize_journal_usage
 
+    print_journal_damage()
     session_id, journal = _find_session_and_journal(find_process_shoal_home(), session)
     ledger, (by_task, by_phase) = summarize_journal_usage(journal), _sum_cost_by_task_and_phase(journal)
     if as_json:

@@ -10,7 +10,7 @@ import click
 
 from shoal.core.text.text_format import strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
-from shoal.surfaces.cli.cli_output import print_json
+from shoal.surfaces.cli.cli_output import print_journal_damage, print_json
 
 if TYPE_CHECKING:
     from shoal.app.run_access.run_handle import RunHandle
@@ -30,6 +30,7 @@ def export_command(*, session: str | None, html: bool, output: str | None, as_js
     With --html, the file is a page that anybody can open, without Shoal or a network connection:
     `shoal export --html` writes shoal-RUN.html. Otherwise, Shoal prints JSON to standard output.
     """
+    print_journal_damage()
     run = _find_run(session)
     content = render_run_export(run, html=html)
     name = output or (f"shoal-{run.session[:8]}.html" if html else "-")

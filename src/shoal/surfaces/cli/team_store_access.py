@@ -32,11 +32,14 @@ def run_with_team_store(
     from shoal.core.clock import SystemClock
     from shoal.core.ids import IdGenerator
     from shoal.stores.store_choice import get_shared_address
+    from shoal.surfaces.cli.cli_output import print_journal_damage
     from shoal.surfaces.terminal.user_messages import print_user_message
 
     home = find_process_shoal_home()
 
     store = open_home_store(home, read_only=read_only)
+    if read_only:
+        print_journal_damage()
 
     async def run_work_and_close_store() -> ResultT:
         team_store = TeamStore(

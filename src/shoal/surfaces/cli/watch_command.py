@@ -26,6 +26,7 @@ from shoal.core.events import (
 )
 from shoal.core.ids import LEAD_ID
 from shoal.core.text.text_format import format_dollars, format_token_count, to_one_line
+from shoal.surfaces.cli.cli_output import print_journal_damage
 from shoal.surfaces.cli.headless.progress_display import LiveStatusRowsDisplay
 from shoal.surfaces.cli.plain.agent_rows import format_detailed_agent_rows
 from shoal.surfaces.cli.plain.turn_printer import RunEventPrinter
@@ -64,6 +65,7 @@ def watch_command(*, session: str | None, as_json: bool, frames: bool, show_all:
     from shoal.app.run_access.stored_runs import open_stored_runs, run_with_current_copies
     from shoal.app.settings.settings import find_process_shoal_home
 
+    print_journal_damage()
     run = _find_requested_or_live_run(open_stored_runs(find_process_shoal_home(), session or ""), session)
     if run is None:
         return 1

@@ -53,6 +53,8 @@ from shoal.wire.notification_text import format_late_permission_notice
 
 _RETRY_DELAY = 1.0
 """Seconds before a board that could not be read or written is retried."""
+_MAX_FAILED_CLAIMS = 3
+"""Failed claims in a row after which the member is down: the disk may stay full."""
 
 
 class MemberPreparation(Struct, frozen=True, kw_only=True):
@@ -107,6 +109,7 @@ class LocalMember:
         self._claimed_task: TaskId | None = None
         self._board_error = ""
         """Last error that kept it from claiming tasks."""
+        self._failed_claims = 0
 
     @property
     def agent_started_event(self) -> AgentStarted:
@@ -381,12 +384,15 @@ class LocalMember:
         try:
             if self.can_claim_task:
                 claim = await self._board.claim_next(by=self.name)
-                self._board_error = ""
+                self._board_error, self._failed_claims = "", 0
             if claim is not None and claim.success and claim.task is not None:
                 self._claimed_task = claim.task.id
                 self._services.runtime.team_store.attempts[self.id, claim.task.id] = claim.attempt or ""
                 self._queue_task_claim_notice(claim.task)
         except (LockUnavailable, StateFileError) as error:
+            self._failed_claims += isinstance(error, StateFileError)
+            if self._failed_claims >= _MAX_FAILED_CLAIMS:
+                raise
             await self._note_board_error_and_wait(error)
         finally:
             self.is_claiming = False

@@ -91,8 +91,13 @@ def find_abandoned_tasks(
     open_leases: Callable[[], DirectoryHandle | None],
     own_lease: ProcessLease | None,
     is_silent: Callable[[TaskId], bool],
+    *,
+    keeps_dead: bool = False,
 ) -> Iterator[Task]:
-    """Yield tasks in progress whose holder is dead. `is_silent` decides for tasks of other programs."""
+    """Yield tasks in progress whose holder is dead. `is_silent` decides for tasks of other programs.
+
+    Leases of dead holders are removed unless `keeps_dead` is set.
+    """
     alive: dict[str, bool] = {} if own_lease is None else {own_lease.id: own_lease.is_held}
     for task in tasks:
         if task.status != "in_progress":
@@ -104,7 +109,9 @@ def find_abandoned_tasks(
             continue
         if lease not in alive:
             directory = open_leases()
-            alive[lease] = directory is not None and is_process_lease_alive(directory, lease)
+            alive[lease] = directory is not None and is_process_lease_alive(
+                directory, lease, keeps_dead=keeps_dead
+            )
         if not alive[lease]:
             yield task
 
@@ -424,7 +431,11 @@ class FileTaskBoard:
     def _find_abandoned_task_ids(self, tasks: Iterable[Task]) -> set[TaskId]:
         """Return the tasks whose holder is dead."""
         abandoned = find_abandoned_tasks(
-            tasks, self._find_lease_directory, self._lease, self._is_task_file_stale
+            tasks,
+            self._find_lease_directory,
+            self._lease,
+            self._is_task_file_stale,
+            keeps_dead=self._read_only,
         )
         return {task.id for task in abandoned}
 

@@ -71,8 +71,8 @@ def _detach_leases_in_forked_child() -> None:
 os.register_at_fork(after_in_child=_detach_leases_in_forked_child)
 
 
-def is_process_lease_alive(directory: DirectoryHandle, lease: str) -> bool:
-    """Return True if the lease holder is alive; remove a dead lease."""
+def is_process_lease_alive(directory: DirectoryHandle, lease: str, *, keeps_dead: bool = False) -> bool:
+    """Return True if the lease holder is alive; remove a dead lease unless `keeps_dead` is set."""
     if _LEASE_ID.fullmatch(lease) is None:
         return False
     try:
@@ -84,7 +84,8 @@ def is_process_lease_alive(directory: DirectoryHandle, lease: str) -> bool:
             return True
     finally:
         os.close(fd)
-    directory.remove_file(lease)
+    if not keeps_dead:
+        directory.remove_file(lease)
     return False
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
+from codecs import utf_8_decode
 from collections.abc import Iterator
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from glob import escape
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 from shoal.core.errors import StateFileError
@@ -29,13 +31,17 @@ _ASIDE = ".damaged-"
 _OTHER_ENTRIES = (".", "spare-")
 """Temporary files, and lock directories that other programs are shown."""
 _EMPTY = "it is empty"
+_PART = 64
+"""Number of bytes that are checked at the start and at the end."""
+_MAX_PARSED_BYTES = 1 << 20
+"""Larger objects are only checked at their start and their end."""
 
 
 def report_damaged_session_files(home: Path, session: SessionId, *, now: int) -> tuple[str, ...]:
     """Return a sentence for each damaged file of a session, its teams and its boards.
 
-    Files that cannot be used are renamed. Reads only the first and the last bytes of each file, so that the
-    cost does not grow with history.
+    Files that cannot be used are renamed. Reads only small objects and the first and the last bytes of each
+    other file, so that the cost does not grow with history.
     """
     teams = _find_led_teams(home, session)
     return _report_damage(home, {"session": (session,), "team": teams, "board": (*teams, session)}, now)
@@ -174,13 +180,19 @@ def _find_damage(entry: os.DirEntry[str], kind: StateFileKind, size: int | None)
     if kind.shape == "entry":
         return None
     with Path(entry.path).open("rb") as file:
-        start = file.read(64)
+        start = file.read(_PART)
         length = file.seek(0, os.SEEK_END)
-        file.seek(max(0, length - 64))
-        end = file.read(64)
+        file.seek(max(0, length - _PART))
+        end = file.read(_PART)
+        file.seek(0)
+        whole = file.read() if kind.shape == "object" and length <= _MAX_PARSED_BYTES else b""
     if size is not None and start and length != size:
         return _FileDamage(f"it has {length:,} of its {size:,} bytes")
-    reason = _find_content_damage(start, end, kind.shape)
+    if kind.name == "result" and length == size and (start + end).strip(_NULS):
+        return None  # it may be binary: servers also send images and other files
+    if kind.name == "result" and length == size == 0:
+        return None
+    reason = _find_content_damage(start, end, kind.shape) or (_find_json_damage(whole) if whole else None)
     if reason is None and not start.startswith(kind.start):
         reason = "it has content of another type"
     return None if reason is None else _FileDamage(reason)
@@ -191,6 +203,8 @@ def _find_content_damage(start: bytes, end: bytes, shape: StateFileShape) -> str
         return _EMPTY
     if _NULS in start or _NULS in end:
         return "it has NUL bytes"
+    if shape == "text" and not _is_utf8(start, end):
+        return "it is not UTF-8 text"
     if shape == "number" and not start.lstrip()[:1].isdigit():
         return "it has content of another type"
     if shape in ("lines", "object") and not start.lstrip().startswith(b"{"):
@@ -199,6 +213,26 @@ def _find_content_damage(start: bytes, end: bytes, shape: StateFileShape) -> str
         return "its last line is incomplete"
     if shape == "object" and not end.rstrip().endswith(b"}"):
         return "its end is missing"
+    return None
+
+
+def _is_utf8(start: bytes, end: bytes) -> bool:
+    """Return True if both parts of a text are UTF-8. A character may be cut off between them."""
+    try:
+        utf_8_decode(start, "strict", len(start) < _PART)
+        end[next((i for i in range(min(4, len(end))) if end[i] & 0xC0 != 0x80), 0) :].decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _find_json_damage(content: bytes) -> str | None:
+    try:
+        msgspec.json.decode(content)
+    except RecursionError:
+        return "it is nested too deeply"
+    except ValueError:
+        return "it is not valid JSON"
     return None
 
 

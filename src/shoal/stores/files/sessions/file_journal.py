@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 from shoal.core.clock import Clock
 from shoal.core.errors import StateFileError
 from shoal.core.events import AgentEnded, JournaledEvent, JournalRecord, SessionEnded, WorktreeWorkRetained
+from shoal.core.journal_progress import journal_damage
 from shoal.core.ports import JournalState
 from shoal.core.text.redaction import KEY_SHAPE_REDACTOR, SecretRedactor
 from shoal.stores.files.access.file_watch import DirectoryWatch
@@ -31,6 +34,8 @@ S = TypeVar("S", bound=JournalState)
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHUNK = 1 << 20
 GROWTH_CHECK = 256
+_WRITING_SECONDS = 10.0
+"""A journal that has not changed for this long is not being written."""
 _END_EVENTS = (AgentEnded, WorktreeWorkRetained)
 
 
@@ -151,9 +156,15 @@ class FileJournal:
 
 
 def read_journal(
-    path: Path, offset: int = 0, *, report_problem: ProblemReporter = ignore_problem
+    path: Path, offset: int = 0, *, report_problem: ProblemReporter | None = None
 ) -> Iterator[JournalRecord]:
-    """Yield the events from `offset` up to the last complete line; invalid lines are reported."""
+    """Yield the events from `offset` up to the last complete line; invalid lines are reported.
+
+    Without `report_problem`, they are reported to `journal_damage`.
+    """
+    report_damage = journal_damage.get() if report_problem is None else None
+    if report_problem is None:
+        report_problem = ignore_problem if report_damage is None else partial(report_damage, path)
     try:
         file = open_state_file(path)
     except FileNotFoundError:
@@ -161,8 +172,18 @@ def read_journal(
     except OSError as error:
         raise StateFileError(f"Cannot read the journal {path}: {error.strerror}.", path=path) from error
     with file:
+        if report_damage is not None and _is_end_missing(file):
+            report_problem("The end of the journal is missing.")
         file.seek(offset)
         yield from parse_journal_records(iter(lambda: file.read(_CHUNK), b""), offset, report_problem)
+
+
+def _is_end_missing(file: BinaryIO) -> bool:
+    """Return True if the last line is incomplete, or if there is none, and nobody is writing it."""
+    status = os.fstat(file.fileno())
+    if time.time() - status.st_mtime < _WRITING_SECONDS:
+        return False
+    return not status.st_size or os.pread(file.fileno(), 1, status.st_size - 1) != b"\n"
 
 
 def find_offset_of_last_bytes(path: Path, size: int, end: int) -> int:

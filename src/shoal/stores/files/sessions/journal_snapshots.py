@@ -60,7 +60,7 @@ def load_journal_state(
     kind: type[S],
     *,
     settle: Callable[[S], None] | None = None,
-    report_problem: Callable[[str], None] = lambda _: None,
+    report_problem: Callable[[str], None] | None = None,
 ) -> tuple[S, int]:
     """Return the state after the last complete record, and the offset after it.
 
