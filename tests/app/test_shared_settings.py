@@ -511,6 +511,20 @@ def test_disabled_servers_in_the_state_file_that_cannot_be_read_are_refused(
 
 
 @pytest.mark.spec("CMP-012")
+@pytest.mark.parametrize("key", ["disabledMcpServers", "disabledMcpjsonServers"])
+def test_a_state_file_that_cannot_be_parsed_is_refused_if_it_turns_servers_off(
+    project: Path, home: Path, key: str
+) -> None:
+    path = write_json(home / ".claude.json", {"projects": {str(project): {key: ["here"]}}})
+    path.write_text(path.read_text()[:-1])
+    with pytest.raises(SettingsError, match="It lists servers that you turned off, and they would start"):
+        load_settings(cwd=project)
+    write_json(path, {"projects": {str(project): {key: []}}})
+    path.write_text(path.read_text()[:-1])
+    load_settings(cwd=project)
+
+
+@pytest.mark.spec("CMP-012")
 async def test_a_project_trusted_elsewhere_is_offered_until_you_answer(project: Path, home: Path) -> None:
     write_json(home / ".claude.json", {"projects": {str(project): {"hasTrustDialogAccepted": True}}})
     write_json(project / ".claude/settings.json", {"permissions": {"allow": ["Bash(touch:*)"]}})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ _MAX_LOCATED_CHARS = 200_000
 """Maximum file size for which lines are looked up; the file also contains histories."""
 SERVER_CHOICE_KEYS = ("enabledMcpjsonServers", "disabledMcpjsonServers", "enableAllProjectMcpServers")
 _NARROWING_KEYS = ("disabledMcpServers", "disabledMcpjsonServers")
+_NAMED_DISABLED_SERVERS = rb'"disabledMcp(?:json)?Servers"\s*:\s*+(?!\[\s*\]|null)'
+"""A list of disabled servers that is not empty, in a file that cannot be parsed."""
 _NO_OBJECT = "expected an object"
 
 
@@ -61,6 +64,7 @@ def read_claude_json(home: Path, cwd: Path) -> ClaudeJson:
     path = find_claude_json(home)
     if path is None:
         return ClaudeJson()
+    content = b""
     try:
         content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
         found = msgspec.json.decode(content, type=_ClaudeJsonContent)
@@ -68,6 +72,12 @@ def read_claude_json(home: Path, cwd: Path) -> ClaudeJson:
         keys = [key for key in _list_project_keys(cwd) if key in (projects or {})]
         entries = {key: msgspec.json.decode((projects or {})[key]) for key in keys}
     except (OSError, ValueError, RecursionError) as error:
+        if re.search(_NAMED_DISABLED_SERVERS, content):
+            raise SettingsError(
+                f"Cannot read {path}: {error}. It lists servers that you turned off, and they would start. "
+                "Correct the file by hand.",
+                path=path,
+            ) from error
         return ClaudeJson(problems=(f"Cannot read {path}, so its MCP servers are not available: {error}.",))
     text = content.decode(errors="replace") if len(content) <= _MAX_LOCATED_CHARS else ""
     entry_reader = _EntryReader(path, text)
