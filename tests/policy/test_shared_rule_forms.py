@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from permission_helpers import create_engine, decide_call, decide_command, name_decision
 
+from shoal.core.errors import SettingsError
 from shoal.core.permissions.permission_decisions import AskDecision
+from shoal.policy.permission_rules import parse_permission_rule
 
 
 @pytest.mark.spec("CMP-019")
@@ -104,3 +106,21 @@ def test_a_protected_file_is_never_changed_without_asking(tmp_path: Path, path: 
     assert name_decision(decide_call(engine, "Write", file_path=".claude/worktrees/a/x")) == "allow"
     bypassing = create_engine(tmp_path, "bypassPermissions")
     assert name_decision(decide_call(bypassing, "Write", file_path=path)) == "allow"
+
+
+@pytest.mark.spec("CMP-019")
+@pytest.mark.parametrize(
+    ("rule", "intended"),
+    [
+        ("Bash(command:rm *)", r"write Bash\(rm \*\)"),
+        ("Write(file_path:secret.txt)", r"write Write\(secret.txt\)"),
+        ("Read(path:src)", r"write Read\(src\)"),
+        ("NotebookEdit(notebook_path:a.ipynb)", r"write NotebookEdit\(a.ipynb\)"),
+    ],
+)
+def test_a_rule_that_names_the_main_field_is_refused_because_it_would_match_nothing(
+    rule: str, intended: str
+) -> None:
+    with pytest.raises(SettingsError, match=intended):
+        parse_permission_rule(rule)
+    assert parse_permission_rule("Bash(command:*)").pattern == "command:*"  # the builtin of the shell

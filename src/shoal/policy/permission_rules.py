@@ -34,6 +34,8 @@ _PARAMETER = re.compile(r"([a-z][A-Za-z0-9_]*):(.+)", re.DOTALL)
 _BASH_PARAMETERS = frozenset({"run_in_background", "timeout", "description", "dangerouslyDisableSandbox"})
 _MAIN_FIELD_TOOLS = FILE_TOOLS | {"WebFetch", "Skill", "SendMessage"}
 """Tools whose patterns are about their main field only."""
+_MAIN_FIELDS = {"Bash": ("command",), **dict.fromkeys(FILE_TOOLS, ("file_path", "notebook_path", "path"))}
+"""Fields that a pattern must not name: a command or a path that begins with the name would be meant."""
 
 
 def find_rule_parameter(tool: str, pattern: str) -> tuple[str, str] | None:
@@ -170,6 +172,9 @@ def _find_rule_pattern_error(tool: str, pattern: str) -> str | None:
 def _find_main_pattern_error(tool: str, pattern: str) -> str | None:
     if "*" in tool or tool.startswith("mcp__"):
         return f"{tool} takes none"
+    field, _, value = pattern.partition(":")
+    if field in _MAIN_FIELDS.get(tool, ()) and value != "*":
+        return f"a pattern is about the {field} anyway; write {tool}({value.strip() or '…'})"
     if tool in READ_TOOLS | EDIT_TOOLS:
         try:
             convert_path_pattern_to_regex(pattern, "/", "/")
