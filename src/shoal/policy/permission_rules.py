@@ -35,7 +35,7 @@ _BASH_PARAMETERS = frozenset({"run_in_background", "timeout", "description", "da
 _MAIN_FIELD_TOOLS = FILE_TOOLS | {"WebFetch", "Skill", "SendMessage"}
 """Tools whose patterns are about their main field only."""
 _MAIN_FIELDS = {"Bash": ("command",), **dict.fromkeys(FILE_TOOLS, ("file_path", "notebook_path", "path"))}
-"""Fields that a pattern must not name: a command or a path that begins with the name would be meant."""
+"""Fields that a pattern must not name: it would match only commands or paths that begin with the name."""
 
 
 def find_rule_parameter(tool: str, pattern: str) -> tuple[str, str] | None:
