@@ -52,6 +52,8 @@ async def run_agent_hooks(agent: AgentRunner, event: HookEvent, **fields: Any) -
 class TurnEndingHooks:
     """Hooks of an agent for its tools: an answer that ends the turn ends it after the call."""
 
+    __slots__ = ("_agent",)
+
     def __init__(self, agent: AgentRunner) -> None:
         self._agent = agent
 

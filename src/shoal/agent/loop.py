@@ -187,7 +187,10 @@ async def _call_model_again_if_empty(agent: AgentRunner) -> tuple[ModelReply, Re
 
 def _is_blank(message: Message) -> bool:
     """Return True if the message has no content except white space."""
-    return all(type(block) is TextBlock and not block.text.strip() for block in message.content)
+    for block in message.content:  # noqa: SIM110 - `all` would need a generator for every reply
+        if type(block) is not TextBlock or block.text.strip():
+            return False
+    return True
 
 
 async def _call_model_compact_on_overflow(agent: AgentRunner) -> tuple[ModelReply, RequestId]:

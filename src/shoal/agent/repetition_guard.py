@@ -49,6 +49,8 @@ _READING_COMMANDS = frozenset(
 _SHELL_OPERATORS = frozenset("|&;<>`$\n")
 _STARTING_TOOLS = frozenset(("Agent", "Task", "Workflow", "CronCreate"))
 """Tools whose results contain the id of the thing that they start."""
+_VARYING_TOOLS = _STARTING_TOOLS | {"Bash"}
+"""Tools whose calls or results differ although they do the same."""
 _PAUSE = "pause_turn"
 """Stands for the tool in the record of an answer that the provider paused."""
 _NEW_IDS = re.compile(
@@ -74,12 +76,12 @@ class _CallRecord(Struct, frozen=True):
         return self.starts_agent and bool(self.input.get("run_in_background"))
 
 
-def _record_call(call: ToolUseBlock, result: ToolResultBlock) -> _CallRecord:
+def _record_varying_call(call: ToolUseBlock, result: ToolResultBlock) -> _CallRecord:
     """Record a call without the description of a command and without ids of things that it started."""
     name, call_input, content = call.name, call.input, result.content
     if name == "Bash":
         call_input = {**call_input, "description": ""}
-    if name in _STARTING_TOOLS or (name == "Bash" and call_input.get("run_in_background")):
+    if name in _STARTING_TOOLS or call_input.get("run_in_background"):
         return _CallRecord(name, call_input, _NEW_IDS.sub("", str(content)), result.is_error)
     return _CallRecord(name, call_input, content, result.is_error)
 
@@ -113,9 +115,15 @@ class RepetitionGuard(Struct, kw_only=True):
     """Reason why the agent was stopped; empty if it was not."""
 
     def add_call(self, call: ToolUseBlock, result: ToolResultBlock, milliseconds: int) -> None:
-        self.round.append(_record_call(call, result))
-        self.is_waiting = self.is_waiting or milliseconds >= WAIT_MILLISECONDS
-        if call.name == "SendMessage" and not result.is_error:
+        name = call.name
+        self.round.append(
+            _record_varying_call(call, result)
+            if name in _VARYING_TOOLS
+            else _CallRecord(name, call.input, result.content, result.is_error)
+        )
+        if milliseconds >= WAIT_MILLISECONDS:
+            self.is_waiting = True
+        if name == "SendMessage" and not result.is_error:
             # One recipient, however it is written: with its team, or in capitals.
             recipient = str(call.input.get("to", "")).strip().partition("@")[0].casefold()
             self.sent[recipient] = self.sent.get(recipient, 0) + 1
@@ -125,30 +133,33 @@ class RepetitionGuard(Struct, kw_only=True):
 
     def count_round(self, now: float) -> None:
         """Compare the calls of the reply with those of the reply before."""
-        calls, self.round = self.round, []
-        is_waiting, self.is_waiting = self.is_waiting, False
-        if is_waiting or not calls:
+        calls = self.round
+        if self.is_waiting or not calls:
+            self.is_waiting, self.round = False, []
             return
+        self.round = []
         has_notification, self.has_notification = self.has_notification, False
         self.counted_at = now
         times = 1
         if len(calls) > 1 and calls.count(calls[0]) == len(calls):
             # Several agents with the same job, started together, are no loop.
             calls, times = calls[:1], 1 if calls[0].starts_agent else len(calls)
-        if calls == self.last and not has_notification and calls[0].works_in_background:
-            return  # several agents with the same job again, started one after the other
         earlier = self.earlier
-        if calls in earlier:
+        if calls not in earlier:  # nor equal to `last`, which is the last of them
+            if self.cycles:
+                self.cycles = {}
+            self.last, self.repeats = calls, times
+        else:
+            is_same = calls == self.last
+            if is_same and not has_notification and calls[0].works_in_background:
+                return  # several agents with the same job again, started one after the other
             for length in range(2, LONGEST_CYCLE + 1):
                 is_equal = len(earlier) >= length and earlier[-length] == calls
                 self.cycles[length] = self.cycles.get(length, 0) + 1 if is_equal else 0
-        elif self.cycles:
-            self.cycles = {}
-        self.earlier = [*earlier, calls][-LONGEST_CYCLE:]
-        if calls == self.last:
-            self.repeats += times
-        else:
-            self.last, self.repeats = calls, times
+            self.last, self.repeats = calls, self.repeats + times if is_same else times
+        earlier.append(calls)
+        if len(earlier) > LONGEST_CYCLE:
+            del earlier[0]
 
     def find_repetition(self) -> tuple[int, list[_CallRecord]]:
         """Return how often in a row the latest calls or a short sequence of them were made, and the calls."""

@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import wraps
+from types import TracebackType
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-@contextmanager
-def contain_exits() -> Iterator[None]:
-    """Raise `RuntimeError` for `sys.exit`, and for a cancellation that is not one of the running task."""
-    try:
-        yield
-    except SystemExit as error:
-        raise RuntimeError(f"it called sys.exit({error.code!r})") from error
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise
-        raise RuntimeError("it waited for a task that was canceled") from error
+class ExitContainment:
+    """Raises `RuntimeError` for `sys.exit`, and for a cancellation that is not one of the running task.
+
+    Not a generator with `contextmanager`: it is entered for every call of a tool.
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        match error:
+            case None:
+                return
+            case SystemExit(code=code):
+                raise RuntimeError(f"it called sys.exit({code!r})") from error
+            case asyncio.CancelledError():
+                task = asyncio.current_task()
+                if task is not None and not task.cancelling():
+                    raise RuntimeError("it waited for a task that was canceled") from error
+
+
+CONTAIN_EXITS = ExitContainment()
 
 
 def contain_stop_iteration(function: Callable[P, R]) -> Callable[P, R]:

@@ -38,7 +38,7 @@ from shoal.core.output_type import (
     describe_schema_error,
     uses_pydantic,
 )
-from shoal.core.program_calls import contain_exits, contain_stop_iteration
+from shoal.core.program_calls import CONTAIN_EXITS, contain_stop_iteration
 from shoal.core.text.encodable_text import find_encoding_problem
 from shoal.core.text.model_texts import unwrap_lines
 from shoal.tools.tool_arguments import FunctionToolParameter, parse_tool_arguments_leniently
@@ -282,7 +282,7 @@ class FunctionTool:
         if self._wants_context:
             keywords[_CONTEXT_PARAMETER] = context
         try:
-            with contain_exits():
+            with CONTAIN_EXITS:
                 result = await self._call(**keywords)
         except StateFileError:
             raise  # the journal cannot be written, which is not the call's fault
@@ -536,9 +536,13 @@ def _make_awaitable(function: Callable[..., Any]) -> Callable[..., Awaitable[Any
     return run_in_thread
 
 
+_EMPTY_OUTPUT = ToolOutput(content="")
+
+
 def _to_tool_output(result: Any) -> ToolOutput:
     if isinstance(result, str):
-        return ToolOutput(content=result)
+        # The check of the keywords costs more than the rest of this function.
+        return replace(_EMPTY_OUTPUT, content=result)
     if isinstance(result, ToolOutput):
         return result
     if result is None:

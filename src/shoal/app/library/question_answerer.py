@@ -20,7 +20,7 @@ from shoal.core.permissions.questions import (
     PlanApprovedAnswer,
     Question,
 )
-from shoal.core.program_calls import contain_exits
+from shoal.core.program_calls import CONTAIN_EXITS
 from shoal.core.text.name_suggestions import suggest_name
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ async def _answer_question(session: Session, handler: QuestionHandler, question:
 async def _call_handler(session: Session, handler: QuestionHandler, question: Question) -> Answer | None:
     """Return the program's answer, or a denial; None leaves the question to a person."""
     try:
-        with contain_exits():
+        with CONTAIN_EXITS:
             returned: Any = handler(question)
             if inspect.isawaitable(returned):
                 returned = await returned

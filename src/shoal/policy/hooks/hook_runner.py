@@ -34,7 +34,7 @@ from shoal.core.extensions.hooks import (
     merge_hook_decisions,
 )
 from shoal.core.ids import AgentId
-from shoal.core.program_calls import contain_exits, contain_stop_iteration
+from shoal.core.program_calls import CONTAIN_EXITS, contain_stop_iteration
 from shoal.policy.hooks.background_hooks import MAX_QUEUED, MAX_RUNNING, BackgroundHookRunner
 from shoal.policy.hooks.hook_process import (
     HookCommandResult,
@@ -175,7 +175,7 @@ class HookRunner:
         self, hook_input: _HookInput, invocation: Coroutine[Any, Any, _HookResult], seconds: float
     ) -> _HookResult:
         try:
-            with contain_exits():
+            with CONTAIN_EXITS:
                 result = await invocation
         except TimeoutError:
             result = _HookResult(trouble=format_policy_notice("hook_timeout", seconds=f"{seconds:g}"))
