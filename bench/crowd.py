@@ -34,7 +34,9 @@ from shoal.core.events import AgentStarted, Event, ModelRequestFailed
 
 _CHILD_PROMPT = "Add one, as often as you were told."
 _USAGE = Usage(input_tokens=100, output_tokens=10)
-_SETTINGS = json.dumps({"shoal": {"max_concurrent": 1_000_000, "fan_out_preview": None}})
+_SETTINGS = json.dumps(
+    {"shoal": {"max_concurrent": 1_000_000, "fan_out_preview": None, "max_repeated_calls": None}}
+)
 _WARM_UP_AGENTS = 20
 """Number of agents that warm up."""
 

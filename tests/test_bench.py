@@ -38,7 +38,7 @@ def test_the_agent_loop_is_compared_with_a_bare_loop_in_memory_and_on_disk():
 def test_time_memory_and_reports_of_agents_are_shown():
     from bench import agent_bench
 
-    sizes = {"agents": 3, "in_a_row": 2, "idle": 2, "reporting": 2}
+    sizes = {"agents": 3, "in_a_row": 7, "idle": 2, "reporting": 2}
     rounds = {"rounds": 1, "reporting_rounds": 1}
     sections = agent_bench.measure_agents(
         agent_bench.AgentBenchSize(**sizes, **rounds, repeats=1, reporting_repeats=1)

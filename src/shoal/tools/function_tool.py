@@ -134,7 +134,10 @@ def _get_cached_tool_signature(
     function: Callable[..., Any], name: str, input_texts: Mapping[str, str]
 ) -> _ToolFunctionSignature:
     try:
-        defaults = function.__defaults__, tuple((function.__kwdefaults__ or {}).items())
+        defaults = (
+            tuple(map(_make_default_key, function.__defaults__ or ())),
+            tuple((function.__kwdefaults__ or {}).items()),
+        )
         key = (function.__code__, name, defaults, tuple(function.__annotations__.items()))
         signature = _signatures.get(key)
     except (AttributeError, TypeError):  # not a plain function, or a default that cannot be compared
@@ -144,6 +147,11 @@ def _get_cached_tool_signature(
             _signatures.clear()
         signature = _signatures[key] = _parse_tool_signature(function, name, input_texts)
     return signature
+
+
+def _make_default_key(default: Any) -> Any:
+    """Return a value that is equal for equal defaults; an empty list or mapping cannot be in a key itself."""
+    return type(default) if type(default) in (list, dict) and not default else default
 
 
 def _parse_tool_signature(

@@ -109,8 +109,9 @@ def _read_offset(content: bytes, position: int) -> tuple[int, int]:
 
 def contains_git_repository(directory: Path) -> bool:
     """Return True if a repository or the file of a worktree is there; an empty .git directory is neither."""
-    dot = directory / ".git"
-    return dot.is_file() or _is_git_directory(dot)
+    dot = f"{directory}/.git"
+    # Without a `Path`: each start of a session looks here many times.
+    return os.path.isfile(dot) or _is_git_directory(dot)  # noqa: PTH113
 
 
 def _iter_submodule_git_directories(modules: Path) -> Iterator[Path]:
@@ -127,8 +128,8 @@ def _iter_submodule_git_directories(modules: Path) -> Iterator[Path]:
             yield from _iter_submodule_git_directories(directory)
 
 
-def _is_git_directory(dot: Path) -> bool:
-    return os.path.lexists(dot / "HEAD")
+def _is_git_directory(dot: Path | str) -> bool:
+    return os.path.lexists(f"{dot}/HEAD")
 
 
 def read_head_commit_without_git(directory: Path) -> str | None:

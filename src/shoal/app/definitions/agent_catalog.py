@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -51,7 +52,7 @@ class AgentCatalogSource(Protocol):
 
 
 class FixedAgentCatalogSource(Struct, frozen=True):
-    """Definitions given with `--agents`, which do not change."""
+    """Definitions that do not change: those given with `--agents`, and those of the program."""
 
     results: tuple[DefinitionResult, ...]
     stamps: Mapping[str, FileStamp] = {}
@@ -206,10 +207,16 @@ def load_agent_catalog(
         AgentDefinitionFileCache(path, "plugin", adapt=_make_agent_namespacer(namespace, complete))
         for namespace, path in plugins
     ]
-    catalog_sources.append(
-        AgentDefinitionFileCache(_BUILTIN_DIRECTORY, "builtin", adapt=_fill_bundled_docs_paths, is_fixed=True)
-    )
+    catalog_sources.append(_load_builtin_agents())
     return AgentCatalog(catalog_sources)
+
+
+@cache
+def _load_builtin_agents() -> AgentCatalogSource:
+    """Load the agents of the program, which are the same for all its sessions."""
+    files = AgentDefinitionFileCache(_BUILTIN_DIRECTORY, "builtin", adapt=_fill_bundled_docs_paths)
+    files.refresh()
+    return FixedAgentCatalogSource(files.results)
 
 
 def load_plugin_agents(plugins: Sequence[tuple[str, Path]]) -> AgentCatalog:

@@ -38,8 +38,7 @@ class _CachedDefinitionFile(Struct, Generic[Item], frozen=True):
 class DefinitionFileCache(Generic[Item]):
     """Parsed files under `root`. `read` returns the parsed item, or the problem with the file.
 
-    Nothing is read before the first refresh. A cache with `is_fixed` is refreshed once: files shipped with
-    the program do not change while it runs.
+    Nothing is read before the first refresh.
     """
 
     def __init__(
@@ -50,7 +49,6 @@ class DefinitionFileCache(Generic[Item]):
         *,
         is_wanted: Callable[[str], bool] = lambda name: name.endswith(".md"),
         max_depth: int | None = None,
-        is_fixed: bool = False,
     ) -> None:
         """`max_depth` limits how far below the root files are searched."""
         self.root = root
@@ -58,7 +56,6 @@ class DefinitionFileCache(Generic[Item]):
         self._read = read
         self._is_wanted = is_wanted
         self._max_depth = max_depth
-        self._fixed = is_fixed
         self._directories: FileStampSet | None = None
         self._files: dict[str, _CachedDefinitionFile[Item]] = {}
         self._paths: tuple[str, ...] = ()
@@ -75,9 +72,7 @@ class DefinitionFileCache(Generic[Item]):
         return self.results != before
 
     def _are_files_unchanged(self) -> bool:
-        if self._directories is None or self._fixed:
-            return self._directories is not None
-        if not self._directories.are_files_unchanged():
+        if self._directories is None or not self._directories.are_files_unchanged():
             return False
         return not self._files or all(
             is_file_unchanged(path, cached.stamp) for path, cached in self._files.items()
@@ -85,8 +80,8 @@ class DefinitionFileCache(Generic[Item]):
 
     @property
     def stamps(self) -> Mapping[str, FileStamp]:
-        """Directories and files as the last refresh saw them; empty if they do not change."""
-        if self._directories is None or self._fixed:
+        """Directories and files as the last refresh saw them."""
+        if self._directories is None:
             return {}
         return {**self._directories.stamps, **{path: each.stamp for path, each in self._files.items()}}
 
@@ -151,9 +146,8 @@ class AgentDefinitionFileCache(DefinitionFileCache[ParsedAgentDefinition]):
         kind: DefinitionSourceKind,
         *,
         adapt: Callable[[DefinitionResult], DefinitionResult] = lambda found: found,
-        is_fixed: bool = False,
     ) -> None:
-        super().__init__(root, kind, lambda path: adapt(read_agent_file(path, kind)), is_fixed=is_fixed)
+        super().__init__(root, kind, lambda path: adapt(read_agent_file(path, kind)))
 
 
 def read_agent_file(path: Path, kind: DefinitionSourceKind) -> DefinitionResult:
