@@ -51,7 +51,6 @@ from shoal.app.settings.settings import (
 from shoal.app.skills.skill_catalog import SkillAndCommandLibrary, SkillCatalog, load_skills
 from shoal.app.skills.skill_policy import SkillPolicy, load_skill_policy
 from shoal.core.agents.agent_definitions import (
-    FORMER_TOOL_NAMES,
     AgentDefinition,
     DefinitionProblem,
     DefinitionSource,
@@ -59,7 +58,7 @@ from shoal.core.agents.agent_definitions import (
 )
 from shoal.core.errors import InvalidAgentDefinition, SettingsError, UnknownAgentType, UnknownSkill
 from shoal.core.extensions.mcp_servers import MCP_PREFIX, format_mcp_tool_prefix, matches_mcp_server_pattern
-from shoal.core.names import TOOL_NAMES
+from shoal.core.names import FORMER_TOOL_NAMES, TOOL_NAMES
 from shoal.core.text.filenames import escape_filename
 from shoal.core.text.name_suggestions import find_similar_names
 from shoal.core.user_environment import get_user_environment
