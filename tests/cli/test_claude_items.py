@@ -13,8 +13,8 @@ from shoal_process import MODEL, ShoalProgram
 import shoal as shoal_package
 from agent_scripts import call_tool
 from git_repository import run_git
-from shoal.app.doctor.claude_items import OTHER_FILES
 from shoal.app.doctor.claude_variables import EFFECTIVE_ENV_NAMES
+from shoal.app.doctor.instruction_items import OTHER_FILES
 from shoal.app.settings.claude_keys import CLAUDE_KEYS
 from shoal.testing import messages_server
 from shoal.wire.settings_codec import PerFileSettingsSchema, SettingsSchema

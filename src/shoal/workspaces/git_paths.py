@@ -69,7 +69,11 @@ def _is_tracked(index: Path, path: Path) -> bool:
 def _is_in_index(index: str, name: bytes, _mtime: int, _size: int) -> bool:
     try:
         content = Path(index).read_bytes()
-        return any(each == name or each.startswith(name + b"/") for each in _iter_index_names(content))
+        # The name of a directory in a sparse index ends with a slash.
+        return any(
+            each == name or each.startswith(name + b"/") or (each[-1:] == b"/" and name.startswith(each))
+            for each in _iter_index_names(content)
+        )
     except (OSError, ValueError, IndexError, struct.error):
         return True
 
