@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from shoal.app.definitions.output_styles import choose_output_style
 from shoal.app.definitions.plugin_set import load_plugins
 from shoal.app.doctor.claude_item import ClaudeItem
 from shoal.app.doctor.definition_items import list_definition_items
@@ -23,6 +24,7 @@ from shoal.app.doctor.start_refusals import find_start_refusals
 from shoal.app.hooks.hook_sources import list_unused_settings, load_configured_hooks
 from shoal.app.reports.permission_report import create_permission_engine
 from shoal.app.settings.claude_keys import iter_document_keys
+from shoal.app.settings.mcp_files import load_mcp_servers
 from shoal.app.settings.settings import list_settings_files, load_settings, resolve_shoal_home
 from shoal.core.errors import SettingsError
 from shoal.core.user_environment import get_user_environment
@@ -53,17 +55,19 @@ def list_claude_items(environ: Mapping[str, str], cwd: Path, *, given: str | Non
     plugins = load_plugins(settings, cwd)
     engine = create_permission_engine(settings, cwd, refuses_unknown_tools=False)
     is_hidden = engine.build_unreadable_file_filter("Read", str(cwd))
+    found = load_mcp_servers(settings, cwd=cwd, plugins=plugins.build_mcp_documents())
+    servers = [server.name for server in found.servers]
     instructions = load_project_instructions(settings, cwd, is_hidden)
     items = [
         *(
             item
             for document in settings.documents
-            for item in list_document_items(settings, document, cwd, plugins.list_style_dirs())
+            for item in list_document_items(settings, document, cwd, plugins.list_style_dirs(), servers)
         ),
         *list_mcp_server_items(settings, cwd, plugins),
         *list_left_out_items(settings, cwd),
         *list_definition_items(settings, cwd, plugins, engine),
-        *list_plugin_items(settings, plugins),
+        *list_plugin_items(settings, plugins, servers),
         *list_instruction_items(settings, instructions),
         *list_nested_instruction_items(settings, cwd, is_hidden, instructions),
         *list_output_style_items(settings, cwd, plugins.list_style_dirs()),
@@ -73,7 +77,10 @@ def list_claude_items(environ: Mapping[str, str], cwd: Path, *, given: str | Non
     hooks = load_configured_hooks(settings, plugins=plugins.build_hook_documents())
     return ClaudeItemList(
         items=sorted(_mark_refused_items(items, refusals), key=lambda item: item.file),
-        unused_settings=list_unused_settings(settings, hooks),
+        unused_settings=(
+            *list_unused_settings(settings, hooks),
+            *map(str, choose_output_style(settings, cwd, plugins.list_style_dirs()).unused_items),
+        ),
     )
 
 

@@ -20,6 +20,7 @@ from shoal.app.settings.mcp_files import load_mcp_servers
 from shoal.app.settings.settings import Settings
 from shoal.app.skills.skill_catalog import SkillAndCommandLibrary, SkillCatalog, load_skills
 from shoal.app.skills.skill_policy import SkillPolicy, load_skill_policy
+from shoal.app.skills.skill_trust import SkillTrustDecisionStore, find_escalating_skills
 from shoal.core.agents.agent_definitions import (
     AgentDefinition,
     DefinitionProblem,
@@ -39,7 +40,7 @@ from shoal.wire.skill_codec import UNUSED_SKILL_FIELDS
 
 _COMMAND_REMARK = "only you can run it; for agents, move it to skills/NAME/SKILL.md"
 _DENIED_ADVICE = "permissions.deny forbids it"
-_RESOURCE_TOOLS = ("ListMcpResourcesTool", "ReadMcpResourceTool")
+RESOURCE_TOOLS = ("ListMcpResourcesTool", "ReadMcpResourceTool")
 
 
 def list_definition_items(
@@ -55,6 +56,11 @@ def list_definition_items(
         yield replace(item, use="not used", advice=_DENIED_ADVICE) if is_denied else item
     yield from _list_absent_tools(settings, catalog)
     yield from _list_skill_items(settings, library, catalog, engine)
+    trust = SkillTrustDecisionStore(settings.home, cwd)
+    for skill in find_escalating_skills(library):
+        if skill.allowed_tools and not trust.list_granted_tools(skill):
+            item = f"allowed-tools of the {skill.kind} {skill.name}"
+            yield _make_definition_item(skill.source, item, TRUST_ADVICE)
 
 
 def _list_agent_items(
@@ -98,7 +104,7 @@ def _list_unknown_tools(definition: AgentDefinition, servers: Sequence[str]) -> 
         name for each in definition.capabilities.mcp_servers if not isinstance(each, str) for name in each
     ]
     known = (*map(format_mcp_tool_prefix, (*servers, *inline)),)
-    for entry in select_definition_tools(definition.capabilities, (*TOOL_NAMES, *_RESOURCE_TOOLS)).missing:
+    for entry in select_definition_tools(definition.capabilities, (*TOOL_NAMES, *RESOURCE_TOOLS)).missing:
         name = entry.partition("(")[0].strip()
         if not name.startswith(MCP_PREFIX):
             similar = " or ".join(find_similar_names(name, sorted(TOOL_NAMES)))
@@ -123,11 +129,11 @@ def _list_absent_tools(settings: Settings, catalog: AgentCatalog) -> Iterator[Cl
         for entry in definition.capabilities.tools or ()
         if definition.source.kind != "builtin" and (name := entry.partition("(")[0].strip())
     ]
-    absent = _find_absent_tools(settings, {name for _, _, name in named})
+    absent = find_absent_tools(settings, {name for _, _, name in named})
     yield from (_make_tool_item(each, entry, absent[name]) for each, entry, name in named if name in absent)
 
 
-def _find_absent_tools(settings: Settings, named: Collection[str]) -> dict[str, str]:
+def find_absent_tools(settings: Settings, named: Collection[str]) -> dict[str, str]:
     absent: dict[str, str] = {}
     card = find_lead_card(settings) if WEB_SEARCH_TOOL in named else None
     if card is not None and not can_search(settings, card):

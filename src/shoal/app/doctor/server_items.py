@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from shoal.app.definitions.agent_trust import find_project_escalations
@@ -76,7 +76,9 @@ def list_left_out_items(settings: Settings, cwd: Path) -> Iterator[ClaudeItem]:
             yield ClaudeItem(file=str(path), item=key, use="not used", advice=advice)
 
 
-def list_plugin_items(settings: Settings, plugins: PluginSet) -> Iterator[ClaudeItem]:
+def list_plugin_items(
+    settings: Settings, plugins: PluginSet, servers: Collection[str]
+) -> Iterator[ClaudeItem]:
     enabled = find_enabled_plugin_ids(settings)
     for id_ in list_installed_plugin_ids(settings.home):
         if id_ not in enabled:
@@ -84,7 +86,7 @@ def list_plugin_items(settings: Settings, plugins: PluginSet) -> Iterator[Claude
             file = str(settings.home / "plugins" / "installed_plugins.json")
             yield ClaudeItem(file=file, item=f"plug-in {id_}", use="not used", advice=advice)
     for document in plugins.build_hook_documents():
-        yield from list_hook_items(settings, document, document.raw["hooks"])
+        yield from list_hook_items(settings, document, document.raw["hooks"], servers)
     for plugin in plugins.all:
         yield ClaudeItem(file=str(plugin.root), item=f"plug-in {plugin.name}", use="used")
         if (path := plugin.root / ".lsp.json").is_file():

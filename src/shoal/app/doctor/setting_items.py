@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from shoal.app.definitions.output_styles import choose_output_style
 from shoal.app.doctor.claude_item import ClaudeItem
 from shoal.app.doctor.claude_variables import explain_unused_variable
+from shoal.app.doctor.definition_items import RESOURCE_TOOLS, find_absent_tools
 from shoal.app.hooks.hook_sources import are_settings_hooks_disabled, parse_document_hooks
 from shoal.app.settings.claude_json import read_claude_json
 from shoal.app.settings.claude_keys import KeyUse, find_claude_key, iter_document_keys
@@ -17,6 +18,12 @@ from shoal.app.settings.managed_switches import PLUGIN_ONLY_KEY, SWITCHES
 from shoal.app.settings.provider_credentials import PROVIDER_VARIABLES
 from shoal.app.settings.settings import Settings, is_project_bypass_mode
 from shoal.app.settings.settings_trust import can_approve_servers
+from shoal.core.extensions.hooks import MATCHER_FIELDS, Hook, McpToolHookAction
+from shoal.core.extensions.mcp_servers import MCP_PREFIX, format_mcp_tool_prefix
+from shoal.core.names import FORMER_TOOL_NAMES
+from shoal.policy.hooks.hook_matcher import list_matcher_names
+from shoal.policy.permission_rules import parse_permission_rule
+from shoal.policy.rule_names import FOREIGN_TOOL_NAMES, names_no_tool
 from shoal.wire.hook_codec import is_usable_hook
 from shoal.wire.settings_codec import SettingsDocument, has_settings_key
 
@@ -47,8 +54,13 @@ _BLOCKING_HOOK = "Shoal starts, but blocks what this hook would check."
 
 
 def list_document_items(
-    settings: Settings, document: SettingsDocument, cwd: Path, styles: Sequence[tuple[str, Path]]
+    settings: Settings,
+    document: SettingsDocument,
+    cwd: Path,
+    styles: Sequence[tuple[str, Path]],
+    servers: Collection[str],
 ) -> Iterator[ClaudeItem]:
+    """Yield the items of one file. `servers` are the names of the configured MCP servers."""
     approves = can_approve_servers(
         document, is_trusted_in_claude_code=read_claude_json(settings.home, cwd).is_project_trusted
     )
@@ -61,29 +73,35 @@ def list_document_items(
         if name == "mcpServers":
             continue  # listed with their state
         if name == "env":
-            yield from _list_variable_items(settings, document)
+            yield from _list_variable_items(settings, document, unused)
             continue
         if name == "hooks":
-            yield from list_hook_items(settings, document, value)
+            yield from list_hook_items(settings, document, value, servers)
             continue
         key = find_claude_key(name)
-        if name == "permissions.allow" and value and all(f"{name} {rule!r}" in unused for rule in value):
-            unused.setdefault(name, "none of its rules is used")
+        if name == "permissions.allow" and value:
+            used_rules = [rule for rule in value if f"{name} {rule!r}" not in unused]
+            absent = [*_list_allow_rule_items(settings, document, used_rules, servers)]
+            yield from absent
+            if len(absent) == len(used_rules):
+                unused.setdefault(name, "none of its rules is used")
         reason = unused.pop(name, None) or _find_other_reason(settings, document, name, value)
         if name in _SERVER_APPROVALS and not approves:
             reason = _APPROVAL_ADVICE if document.kind == "local" else _USER_ONLY_ADVICE
         if name == "outputStyle" and reason is None:
             chosen = choose_output_style(settings, cwd, styles)
-            reason = " ".join(chosen.notes) or None if chosen.style is None else None
+            reason = next((item.reason for item in chosen.unused_items), None)
         use: KeyUse = key.use if reason is None or key.use == "wider here" else "not used"
         yield ClaudeItem(file=document.name, item=name, use=use, advice=reason or key.advice)
     for name, reason in unused.items():
         yield ClaudeItem(file=document.name, item=name, use="not used", advice=reason)
 
 
-def _list_variable_items(settings: Settings, document: SettingsDocument) -> Iterator[ClaudeItem]:
+def _list_variable_items(
+    settings: Settings, document: SettingsDocument, unused: dict[str, str]
+) -> Iterator[ClaudeItem]:
     for name in document.raw["env"]:
-        reason = _find_unused_variable_reason(settings, document, name)
+        reason = unused.pop(f"env.{name}", None) or _find_unused_variable_reason(settings, document, name)
         use: KeyUse = "used" if reason is None else "not used"
         yield ClaudeItem(file=document.name, item=f"env.{name}", use=use, advice=reason or "")
 
@@ -99,12 +117,7 @@ def _find_unused_variable_reason(settings: Settings, document: SettingsDocument,
     )
     if (first := next(setting, document)) is not document:
         return f"{first.name} sets it too and takes precedence"
-    return explain_unused_variable(name) or _find_warning(settings, f"{name} is ")
-
-
-def _find_warning(settings: Settings, beginning: str) -> str | None:
-    """Return the warning that a value is ignored, if there is one."""
-    return next((each for each in settings.findings.warnings if each.startswith(beginning)), None)
+    return explain_unused_variable(name)
 
 
 def _find_other_reason(settings: Settings, document: SettingsDocument, name: str, value: Any) -> str | None:
@@ -157,23 +170,66 @@ def _find_stronger_item(settings: Settings, document: SettingsDocument, name: st
         for key in ("commit", "pr")
     ):
         return "attribution takes precedence"
-    return _find_warning(settings, f"{document.locate_key(name.split('.'))}: {name}: expected")
+    return None
 
 
-def list_hook_items(settings: Settings, document: SettingsDocument, value: Any) -> Iterator[ClaudeItem]:
+def list_hook_items(
+    settings: Settings, document: SettingsDocument, value: Any, servers: Collection[str]
+) -> Iterator[ClaudeItem]:
+    """Yield the hooks by event. `servers` are the names of the configured MCP servers."""
     is_off = are_settings_hooks_disabled(document, settings)
     for event, entries in value.items() if isinstance(value, dict) else ():
         parsed = parse_document_hooks(document, settings, {event: entries})
-        has_usable_hooks = any(is_usable_hook(hook) for hook in parsed.hooks)
-        if has_usable_hooks:
+        usable = [hook for hook in parsed.hooks if is_usable_hook(hook)]
+        idle = [f"{hook.origin}: {reason}" for hook in usable if (reason := _find_idle_reason(hook, servers))]
+        has_active_hooks = len(idle) < len(usable)
+        if has_active_hooks:
             advice = "disableAllHooks or a managed file disables it" if is_off else ""
             use: KeyUse = "not used" if is_off else "used"
             yield ClaudeItem(file=document.name, item=f"hooks.{event}", use=use, advice=advice)
-        item = f"part of hooks.{event}" if has_usable_hooks else f"hooks.{event}"
-        blocks = not is_off and not all(map(is_usable_hook, parsed.hooks))
+        item = f"part of hooks.{event}" if has_active_hooks else f"hooks.{event}"
+        blocks = not is_off and len(usable) < len(parsed.hooks)
         for problem in parsed.problems:
             use = "refused" if blocks else "not used"
             advice = f"{problem} {_BLOCKING_HOOK}" if blocks else problem
             yield ClaudeItem(file=document.name, item=item, use=use, advice=advice)
-        for sentence in (*parsed.warnings, *parsed.unused):
+        for sentence in (*parsed.warnings, *parsed.unused, *idle):
             yield ClaudeItem(file=document.name, item=item, use="not used", advice=sentence)
+
+
+def _find_idle_reason(hook: Hook, servers: Collection[str]) -> str:
+    """Return why a hook never does anything; empty if it can."""
+    if isinstance(hook.action, McpToolHookAction) and not any(
+        format_mcp_tool_prefix(hook.action.server) == format_mcp_tool_prefix(name) for name in servers
+    ):
+        reason = f"no MCP server named {hook.action.server!r} is configured"
+        return f"{reason}; the hook fails and blocks" if hook.blocks_on_failure else reason
+    names = list_matcher_names(hook.matcher)
+    if MATCHER_FIELDS.get(hook.event) == "tool_name" and names and all(map(_is_absent_tool, names)):
+        return f"there is no tool named {' or '.join(names)}, so the hook never runs"
+    return ""
+
+
+def _is_absent_tool(name: str) -> bool:
+    return names_no_tool(name, FORMER_TOOL_NAMES) and name not in RESOURCE_TOOLS
+
+
+def _list_allow_rule_items(
+    settings: Settings, document: SettingsDocument, rules: Sequence[str], servers: Collection[str]
+) -> Iterator[ClaudeItem]:
+    """Yield each valid allow rule whose tool does not exist here, or not with these settings."""
+    names = {rule: parse_permission_rule(rule).tool for rule in rules}
+    absent = find_absent_tools(settings, {*names.values()})
+    prefixes = (*map(format_mcp_tool_prefix, servers),)
+    for rule, name in names.items():
+        advice = absent.get(name, "")
+        if name.startswith(MCP_PREFIX):
+            is_known = "*" in name.split("__")[1] or f"{name}__".startswith(prefixes)
+            advice = "" if is_known else "no MCP server with this name is configured"
+        elif _is_absent_tool(name):
+            advice = (
+                "Shoal does not have this tool" if name in FOREIGN_TOOL_NAMES else "there is no such tool"
+            )
+        if advice:
+            item = f"permissions.allow {rule!r}"
+            yield ClaudeItem(file=document.name, item=item, use="not used", advice=advice)

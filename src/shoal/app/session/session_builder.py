@@ -490,7 +490,9 @@ def _collect_startup_notes(
     config, options, problems = runtime.config, runtime.options, runtime.hooks.problems
     return (
         *config.settings.findings.warnings,
-        *summarize_unused_items(len(runtime.hooks.unused_settings)),
+        *summarize_unused_items(
+            len(runtime.hooks.unused_settings) + len(runtime.knowledge.output_style.unused_items)
+        ),
         *config.notes,
         *problems,
         *config.plugins.startup_notes,

@@ -372,7 +372,7 @@ def load_settings(
         sandbox=apply_sandbox_key(all_documents, own.sandbox),
         theme=own.theme or THEMES.get(merged.theme or ""),
     )
-    foreign, variable_warnings = read_foreign_variables(
+    foreign, variable_warnings, unusable_values = read_foreign_variables(
         environ=environ,
         user_env=user_env,
         env=_convert_env_values_to_text(merged.env),
@@ -432,6 +432,7 @@ def load_settings(
             unused_items=(
                 *(item for document in documents for item in document.unused),
                 *claude_json.unused,
+                *unusable_values,
                 *find_skipped_rules(documents),
                 *find_unused_keys(documents),
                 *_find_unused_plans_directory(documents, merged.plans_directory, home, cwd),
