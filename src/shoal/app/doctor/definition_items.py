@@ -59,8 +59,8 @@ def list_definition_items(
     trust = SkillTrustDecisionStore(settings.home, cwd)
     for skill in find_escalating_skills(library):
         if skill.allowed_tools and not trust.list_granted_tools(skill):
-            item = f"allowed-tools of the {skill.kind} {skill.name}"
-            yield _make_definition_item(skill.source, item, TRUST_ADVICE)
+            name = f"allowed-tools of the {skill.kind} {skill.name}"
+            yield _make_definition_item(skill.source, name, TRUST_ADVICE)
 
 
 def _list_agent_items(
