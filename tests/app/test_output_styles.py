@@ -78,9 +78,7 @@ async def test_a_style_of_a_file_replaces_the_sections_about_work_unless_it_keep
 async def test_an_unknown_style_costs_one_note(project: Path) -> None:
     lead, _, notes = await read_prompts(project, "Nonsense")
     assert "Output style" not in lead
-    assert notes == [
-        "settings=: outputStyle: there is no output style 'Nonsense'; the default style is used."
-    ]
+    assert notes == ["1 item in your settings is not used: run shoal doctor --claude"]
     lead, _, notes = await read_prompts(project, "default")
     assert ("Output style" in lead, notes) == (False, [])
 

@@ -176,11 +176,15 @@ async def test_a_hidden_tracked_file_is_not_committed_as_deleted(
             project,
             "sh work.sh; git log -1 --format=%s",
             "true",
+            "echo x > new; git status --short; git diff --stat",
             settings={"permissions": {"deny": [denied]}},
         )
+        (project / "new").unlink()
         assert "Read-only file system" in output[0]
         assert "Commands cannot change the git repository: a rule or setting hides" in output[0]
         assert "git repository" not in output[1]
+        assert output[2].splitlines()[0] == "?? new"
+        assert output[2].splitlines()[1].startswith("[Commands cannot change the git repository")
         assert run_git(project, "log", "--format=%s").split() == ["start"]
         assert run_git(project, "status", "--short") == ""
     output, _ = await run_commands(

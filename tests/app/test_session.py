@@ -402,9 +402,9 @@ async def test_a_rule_for_an_unknown_tool_is_refused(tmp_path: Path, option: str
 
 
 async def test_a_rule_for_a_tool_of_another_program_is_noted(tmp_path: Path) -> None:
-    rules = ["MultiEdit Edit"]
+    rules = ["LSP MultiEdit"]
     async with shoal.open(cwd=tmp_path, model=ScriptedModel([]), disallowed_tools=rules) as session:
-        assert session.notes == ["The rule MultiEdit names an unknown tool."]
+        assert session.notes == ["The rule LSP names an unknown tool."]
         assert "Edit" not in session.agent.tools
 
 

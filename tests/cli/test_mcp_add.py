@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from shoal_process import ShoalProgram
 
+from git_repository import run_git
 from shoal.app.settings.settings_writer import edit_claude_json
 from shoal.core.errors import LockUnavailable
 from shoal.stores.files.locks.foreign_lock import hold_foreign_lock
@@ -247,3 +248,34 @@ async def test_own_settings_approve_servers_of_the_project_and_shared_ones_do_no
     assert not json.loads((await shoal("mcp", "get", "shared", "--json")).out)["enabled"]
     (home / "settings.json").write_text(json.dumps(approval))
     assert json.loads((await shoal("mcp", "get", "shared", "--json")).out)["enabled"]
+
+
+@pytest.mark.spec("CMP-087")
+@pytest.mark.parametrize(
+    ("is_trusted", "state", "is_approved"),
+    [
+        (True, "ignored", True),
+        (False, "ignored", False),
+        (True, "tracked", False),
+        (True, "tracked through a link", False),
+    ],
+)
+async def test_the_local_file_approves_servers_if_it_is_the_users_own(
+    shoal: ShoalProgram, home: Path, project: Path, is_trusted: bool, state: str, is_approved: bool
+) -> None:
+    (project / ".mcp.json").write_text('{"mcpServers": {"shared": {"command": "there"}}}')
+    directory = project / ("shared" if "link" in state else ".claude")
+    directory.mkdir()
+    (directory / "settings.local.json").write_text('{"enabledMcpjsonServers": ["shared"]}')
+    if "link" in state:
+        (project / ".claude").symlink_to("shared")
+    run_git(project, "init", "-q")
+    if state != "ignored":
+        run_git(project, "add", "-A")
+    trust = {"projects": {str(project): {"hasTrustDialogAccepted": is_trusted}}}
+    (home / ".claude.json").write_text(json.dumps(trust))
+    assert json.loads((await shoal("mcp", "get", "shared", "--json")).out)["enabled"] is is_approved
+    items = json.loads((await shoal("doctor", "--claude", "--json")).out)["items"]
+    uses = {each["item"]: each["use"] for each in items}
+    assert (uses["enabledMcpjsonServers"] == "used") is is_approved
+    assert (uses["mcpServers.shared"] == "used") is is_approved

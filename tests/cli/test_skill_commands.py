@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from reply_scripts import get_prompt_text
 from shoal_process import MODEL, ShoalProgram
 from stream_driver import STREAMS
@@ -145,3 +146,29 @@ async def test_showing_a_skill_where_there_is_none_is_an_error(shoal: ShoalProgr
     assert ran.code == 2
     assert "There is no skill or command 'pdf'." in ran.err
     assert "SKILL.md" in (await shoal("skills", "ls")).text
+
+
+@pytest.mark.spec("CMP-065", "CMP-066", "CMP-080")
+@pytest.mark.parametrize(
+    ("body", "shown"), [("Look at @db/a.sql now", "select 1"), ("Look into @db", "a.sql")]
+)
+async def test_a_file_in_a_command_brings_the_instructions_about_it(
+    shoal: ShoalProgram, project: Path, body: str, shown: str
+) -> None:
+    texts = {
+        ".claude/rules/sql.md": '---\npaths: "**/*.sql"\n---\nno joins',
+        ".claude/commands/rev.md": body,
+        "db/CLAUDE.md": "about the database",
+        "db/a.sql": "select 1",
+    }
+    for name, text in texts.items():
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text(text)
+    async with messages_server(["done"]) as server:
+        shoal.use_server(server)
+        await shoal("-p", "/rev", "--model", MODEL)
+    sent = json.dumps(server.requests[0].body["messages"])
+    assert shown in sent
+    if body.endswith("now"):
+        assert "no joins" in sent
+        assert "about the database" in sent

@@ -294,6 +294,40 @@ async def test_tools_of_a_server_that_is_always_loaded_are_in_the_first_request(
 
 @pytest.mark.spec("CMP-111")
 @pytest.mark.needs("mcp")
+@pytest.mark.parametrize("way", ["variable", "env", "deny", "ask", "flag", "definition"])
+async def test_without_a_search_the_first_request_has_the_tools_of_all_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    settings: dict[str, Any] = {"mcpServers": {"near": make_rogue_config("plain")}}
+    options: dict[str, Any] = {}
+    match way:
+        case "variable":
+            monkeypatch.setenv("ENABLE_TOOL_SEARCH", "false")
+        case "env":
+            settings["env"] = {"ENABLE_TOOL_SEARCH": "false"}
+        case "flag":
+            options["disallowed_tools"] = ["ToolSearch"]
+        case "definition":
+            options["agents"] = {"x": {"description": "d", "prompt": "p", "disallowedTools": ["ToolSearch"]}}
+            options["agent"] = "x"
+        case _:
+            settings["permissions"] = {way: ["ToolSearch"]}
+    (get_home() / "settings.json").write_text(json.dumps(settings))
+    names: list[str] = []
+
+    def look(request: ModelRequest) -> str:
+        names.extend(each.name for each in request.tools)
+        return "done"
+
+    model = script_agents(lead=[look])
+    async with shoal.open(cwd=tmp_path, model=model, skip_permissions=True, **options) as session:
+        await run_all_turns(session)
+    assert "mcp__near__echo" in names
+    assert "ToolSearch" not in names
+
+
+@pytest.mark.spec("CMP-111")
+@pytest.mark.needs("mcp")
 async def test_the_first_request_waits_for_a_server_that_a_flag_names(tmp_path: Path) -> None:
     settings = {"mcpServers": {"near": make_rogue_config("plain")}}
     (get_home() / "settings.json").write_text(json.dumps(settings))

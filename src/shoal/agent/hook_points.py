@@ -167,12 +167,14 @@ async def add_prompt_after_hooks(agent: AgentRunner, prompt: Message, *, by: Mes
 
 
 async def _add_mentions(agent: AgentRunner, message: Message, by: MessageAuthor) -> None:
-    """Add the files that a person's message mentions, after the message."""
-    if by != "person" or agent.context.read_mentions is None:
+    """Add the files that a person's message mentions, and the instructions about all files in it."""
+    if by != "person":
         return
-    if (mentioned := await agent.context.read_mentions(agent, message)) is not None:
+    read_mentions = agent.context.read_mentions
+    if read_mentions is not None and (mentioned := await read_mentions(agent, message)) is not None:
         await agent.receive_message(mentioned, by="runtime")
-        await add_path_instructions(agent)
+    # The text of a typed command already contains files.
+    await add_path_instructions(agent)
 
 
 async def add_inbox_item_after_hooks(agent: AgentRunner, item: InboxItem) -> str | None:

@@ -29,6 +29,21 @@ TOOL_NAMES: frozenset[str] = frozenset({
 })
 """Built-in tools: a member with that name would be mistaken for the tool."""
 # fmt: on
+FORMER_TOOL_NAMES = {
+    "Task": "Agent",
+    "MultiEdit": "Edit",
+    "LS": "Glob",
+    "NotebookRead": "Read",
+    "TodoRead": "TodoWrite",
+    "KillBash": "KillShell",
+    "BashOutputTool": "BashOutput",
+    "AgentOutputTool": "TaskOutput",
+    "MCPSearch": "ToolSearch",
+    "SlashCommand": "Skill",
+}
+"""Tool names of other programs and older versions, and their current equivalents."""
+NOTEBOOK_PATTERN = "//**/*.ipynb"
+"""The files that the former tool `NotebookRead` read."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _INBOX_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -79,6 +94,16 @@ def fold_name(text: str) -> str:
 def map_to_inbox_name(name: str) -> AgentName:
     """Return the file name that programs use for the inbox of a member: other characters become `-`."""
     return AgentName(_OTHER_CHARACTER.sub("-", name))
+
+
+def translate_former_tool(tool: str, pattern: str | None) -> tuple[str, str | None]:
+    """Return the current form of a permission rule about a tool, which is the same for current names."""
+    if tool == "SlashCommand" and pattern is not None:
+        # Its patterns are typed commands, as `/review:*`.
+        pattern = pattern.removeprefix("/").removesuffix(":*").strip() or None
+    if tool == "NotebookRead" and pattern is None:
+        pattern = NOTEBOOK_PATTERN
+    return FORMER_TOOL_NAMES.get(tool, tool), pattern
 
 
 def parse_task_id(text: str) -> TaskId:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 
 from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.errors import SettingsError
+from shoal.core.names import FORMER_TOOL_NAMES, TOOL_NAMES, translate_former_tool
 from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.core.text.absolute_globs import split_absolute_glob
 from shoal.policy.path_patterns import InvalidPathPatternError, convert_path_pattern_to_regex
@@ -63,8 +65,12 @@ class ToolPermissionRule(Struct, frozen=True, kw_only=True):
     """Location for display: a file and its line, a flag, or this session."""
     anchor: str | None = None
     """Directory that an allow pattern with one leading slash starts at; None for the project."""
+    former: ToolPermissionRule | None = None
+    """The rule as it was written, if it names a tool by a former name."""
 
     def __str__(self) -> str:
+        if self.former is not None:
+            return str(self.former)
         return self.tool if self.pattern is None else f"{self.tool}({self.pattern})"
 
     @property
@@ -78,19 +84,24 @@ class ToolPermissionRule(Struct, frozen=True, kw_only=True):
             return True
         if "*" in self.tool:
             names = AGENT_TOOLS if tool in AGENT_TOOLS else (tool,)
-            return any(fnmatchcase(name, self.tool) for name in names)
+            is_match = any(fnmatchcase(name, self.tool) for name in names)
+            return is_match or tool in _find_formerly_named_tools(self.tool)
         if self.tool.startswith("mcp__"):
             return self.tool.count("__") == 1 and tool.startswith(f"{self.tool}__")
         if self.tool in AGENT_TOOLS:
             return tool in AGENT_TOOLS
+        if self.former is not None and self.former.tool == tool:
+            return True  # a tool of the program with this name
         if self.pattern is None:
             return False
         return (self.tool == "Edit" and tool in EDIT_TOOLS) or (self.tool == "Read" and tool in READ_TOOLS)
 
     @property
     def approves_nothing(self) -> bool:
-        """True for a name with `*` that an allow list cannot contain: only the tools of one MCP server can
-        have it."""
+        """True for a rule that an allow list cannot contain: a name with `*`, unless it names tools of one
+        MCP server, or files of a tool for notebooks, which would be any files here."""
+        if self.former is not None and self.former.tool == "NotebookRead":
+            return self.former.pattern is not None
         return "*" in self.tool and _APPROVABLE_GLOB.fullmatch(self.tool) is None
 
 
@@ -144,10 +155,9 @@ def parse_permission_rule(text: str, source: str = "") -> ToolPermissionRule:
     if match is None:
         raise SettingsError(f"{text!r} is not a permission rule{location}. Write Tool or Tool(pattern).")
     rule = ToolPermissionRule(tool=match[1], pattern=match[2], source=source)
-    if rule.tool == "SlashCommand":
-        # The former name of Skill; its patterns are typed commands, as `/review:*`.
-        name = (rule.pattern or "").removeprefix("/").removesuffix(":*").strip()
-        rule = replace(rule, tool="Skill", pattern=name or None)
+    if rule.tool in FORMER_TOOL_NAMES and rule.tool not in AGENT_TOOLS:
+        tool, pattern = translate_former_tool(rule.tool, rule.pattern)
+        rule = replace(rule, tool=tool, pattern=pattern, former=rule)
     if rule.tool.startswith("mcp__") and rule.tool.endswith("__"):
         server = rule.tool.rstrip("_")
         raise SettingsError(
@@ -157,6 +167,14 @@ def parse_permission_rule(text: str, source: str = "") -> ToolPermissionRule:
     if problem is not None:
         raise SettingsError(f"The rule {text!r}{location} has an invalid pattern: {problem}.")
     return rule
+
+
+@lru_cache(maxsize=256)
+def _find_formerly_named_tools(pattern: str) -> frozenset[str]:
+    """Return the tools whose former names match, unless a current name does: that one is meant then."""
+    if any(fnmatchcase(name, pattern) for name in TOOL_NAMES):
+        return frozenset()
+    return frozenset(current for former, current in FORMER_TOOL_NAMES.items() if fnmatchcase(former, pattern))
 
 
 def _find_rule_pattern_error(tool: str, pattern: str) -> str | None:

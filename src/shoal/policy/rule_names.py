@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 
 from shoal.core.errors import SettingsError
 from shoal.core.extensions.mcp_servers import MCP_PREFIX
-from shoal.core.names import TOOL_NAMES
+from shoal.core.names import FORMER_TOOL_NAMES, TOOL_NAMES
 from shoal.policy.permission_rules import parse_permission_rule
 
 FOREIGN_TOOL_NAMES = frozenset(
-    {"Task", "MultiEdit", "LS", "NotebookRead", "TodoRead", "KillBash", "AgentOutputTool", "BashOutputTool"}
-    | {"WebSearch", "SlashCommand", "ToolSearch", "MCPSearch", "LSP", "PowerShell", "StructuredOutput"}
-    | {"ListMcpResourcesTool", "ReadMcpResourceTool", "EnterWorktree", "ExitWorktree", "Config", "Monitor"}
+    {*FORMER_TOOL_NAMES, "LSP", "PowerShell", "StructuredOutput", "Config", "Monitor"}
+    | {"ListMcpResourcesTool", "ReadMcpResourceTool"}
 )
 """Tools of other programs, whose rules are often in the same files."""
 
@@ -39,7 +39,10 @@ def find_intended_tool(name: str, tools: Collection[str] = ()) -> str | None:
 
 
 def names_no_tool(name: str, tools: Collection[str]) -> bool:
-    return name not in tools and name not in TOOL_NAMES and name != "*" and not name.startswith(MCP_PREFIX)
+    """Return True if neither a tool nor an MCP server has this name, which may contain `*`."""
+    if name in tools or name in TOOL_NAMES or name.startswith(MCP_PREFIX):
+        return False
+    return not any(fnmatchcase(each, name) for each in (*tools, *TOOL_NAMES, *FORMER_TOOL_NAMES))
 
 
 def suggest_tool(name: str, tools: Collection[str]) -> str:

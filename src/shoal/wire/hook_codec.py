@@ -140,6 +140,10 @@ class _HookParser:
                 keys = (*action_path, *error.keys)
                 yield from self._replace_invalid_hook(event, matcher, str(error), keys)
                 continue
+            if hook.condition and MATCHER_FIELDS.get(event) != "tool_name":
+                reason = f"{event} has no tool call to compare, so this hook never runs"
+                self._add_unknown_part((*action_path, "if"), reason)
+                continue
             yield hook
 
     def _parse_hook(self, event: HookEvent, matcher: str, raw: Any, key_path: tuple[str, ...]) -> Hook:

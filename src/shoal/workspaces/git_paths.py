@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from hashlib import sha1
 from pathlib import Path
 
 _MAX_LINE = 4096
+_ASSUME_VALID = 0x80
+"""Highest bit of an entry's flags: git does not look whether the file has changed."""
+_KEPT_COPIES = 8
 
 
 def iter_paths_written_by_git_commit(directory: Path) -> Iterator[Path]:
@@ -69,13 +74,68 @@ def _is_tracked(index: Path, path: Path) -> bool:
 def _is_in_index(index: str, name: bytes, _mtime: int, _size: int) -> bool:
     try:
         content = Path(index).read_bytes()
-        return any(each == name or each.startswith(name + b"/") for each in _iter_index_names(content))
+        # The name of a directory in a sparse index ends with a slash.
+        return any(
+            each == name or each.startswith(name + b"/") or (each[-1:] == b"/" and name.startswith(each))
+            for each in _iter_index_names(content)
+        )
     except (OSError, ValueError, IndexError, struct.error):
         return True
 
 
+def write_index_copies(
+    repositories: Iterable[Path], hidden: Sequence[Path], directory: Path
+) -> dict[Path, Path]:
+    """Write a copy of each repository's index in which hidden files count as unchanged; return it by index.
+
+    git compares such a file neither with the index nor with the disk, so that it does not look deleted. An
+    index that cannot be understood is left out.
+    """
+    copies: dict[Path, Path] = {}
+    for git_directory in repositories:
+        index = git_directory / "index"
+        try:
+            content = bytearray(index.read_bytes())
+            top = _find_work_tree(git_directory)
+            names = [os.fsencode(path.relative_to(top)) for path in hidden if path.is_relative_to(top)]
+            for position, name in [*_iter_index_entries(bytes(content))]:
+                if any(name == each or name.startswith(each + b"/") for each in names):
+                    content[position + 60] |= _ASSUME_VALID
+            checksum = sha1(content[:-20], usedforsecurity=False).digest()
+            digest = sha1(content + bytes(index), usedforsecurity=False).hexdigest()
+            copy = directory / digest
+            if not copy.exists():
+                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+                unfinished = directory / f"{digest}.{os.getpid()}.{threading.get_ident()}"
+                unfinished.write_bytes(content[:-20] + checksum)
+                unfinished.replace(copy)
+                _remove_old_copies(directory)
+        except (OSError, ValueError, IndexError, struct.error):
+            continue
+        copies[index] = copy
+    return copies
+
+
+def _remove_old_copies(directory: Path) -> None:
+    """Remove all but the newest copies, which commands may be about to use."""
+    copies = sorted(directory.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    for path in copies[:-_KEPT_COPIES]:
+        path.unlink(missing_ok=True)
+
+
+def _find_work_tree(git_directory: Path) -> Path:
+    """Return the checkout of a git directory: its parent, or the one that a worktree's entry names."""
+    if git_directory.name == ".git":
+        return git_directory.parent
+    return Path(_read_first_line(git_directory / "gitdir")).parent
+
+
 def _iter_index_names(content: bytes) -> Iterator[bytes]:
-    """Yield the names in an index with SHA-1 object ids. Raises `ValueError` for another format."""
+    return (name for _, name in _iter_index_entries(content))
+
+
+def _iter_index_entries(content: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield positions and names in an index with SHA-1 object ids. Raises `ValueError` for another format."""
     signature, version, count = struct.unpack_from(">4sLL", content)
     if signature != b"DIRC" or version not in (2, 3, 4):
         raise ValueError("not an index")
@@ -91,7 +151,7 @@ def _iter_index_names(content: bytes) -> Iterator[bytes]:
         name = kept + content[start:end]
         if flags & 0xFFF not in (len(name), 0xFFF):
             raise ValueError("not an index with SHA-1 object ids")
-        yield name
+        yield position, name
         position = end + 1 if version == 4 else position + (end - position) // 8 * 8 + 8
     if content[position : position + 4] == b"link":
         raise ValueError("a split index")

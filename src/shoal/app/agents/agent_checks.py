@@ -11,12 +11,12 @@ from shoal.app.definitions.agent_catalog import parse_agents_option
 from shoal.app.hooks.hook_sources import find_unknown_agent_problem, refuse_unknown_matcher_names
 from shoal.app.models.child_model import choose_subagent_model, format_qualified_model_name
 from shoal.app.models.model_choice import refuse_unknown_model
-from shoal.core.agents.agent_definitions import FORMER_TOOL_NAMES, AgentDefinition
+from shoal.core.agents.agent_definitions import AgentDefinition
 from shoal.core.errors import InvalidAgentDefinition, SettingsError, UnknownModel, UnknownSkill
 from shoal.core.extensions.hooks import MATCHER_FIELDS
 from shoal.core.extensions.mcp_servers import matches_mcp_server_pattern
 from shoal.core.ids import LEAD_ID
-from shoal.core.names import TOOL_NAMES
+from shoal.core.names import FORMER_TOOL_NAMES, TOOL_NAMES
 from shoal.core.text.name_suggestions import suggest_name
 from shoal.policy.permission_rules import AGENT_TOOLS, parse_permission_rule
 from shoal.policy.rule_names import FOREIGN_TOOL_NAMES

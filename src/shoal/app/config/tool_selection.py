@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from shoal.app.teams.team_store import TeamStore
@@ -16,7 +15,7 @@ from shoal.policy.permission_rules import (
     parse_permission_rule,
     split_permission_rule_list,
 )
-from shoal.policy.rule_names import FOREIGN_TOOL_NAMES, names_no_tool, suggest_tool
+from shoal.policy.rule_names import find_intended_tool, names_no_tool, suggest_tool
 from shoal.tools.shell_supervisor import BackgroundShellSupervisor
 
 if TYPE_CHECKING:
@@ -53,22 +52,24 @@ def build_session_tools(
 
 
 def select_tools_by_name(tools: dict[str, Tool], names: Sequence[str] | None) -> dict[str, Tool]:
-    """Return the named tools. Raises `SettingsError` for an unknown name: the agent would lack a tool."""
+    """Return the named tools. Raises `SettingsError` for a misspelled name: the agent would lack a tool."""
     if names is None:
         return tools
     for name in names:
-        # The tools of an MCP server exist only once it is connected.
-        if name not in tools and not name.startswith(MCP_PREFIX):
-            matches = get_close_matches(name, tools, n=1)
-            suggestion = (
-                f" Did you mean {matches[0]}?" if matches else f" Available tools: {', '.join(tools)}."
-            )
-            raise SettingsError(f"There is no tool named {name!r}.{suggestion}")
+        if find_intended_tool(name, tools):
+            raise SettingsError(f"There is no tool named {name!r}.{suggest_tool(name, tools)}")
     return {
         name: tool
         for name, tool in tools.items()
         if any(matches_tool_list_entry(each, name) for each in names)
     }
+
+
+def iter_missing_tool_notes(names: Sequence[str] | None, tools: Collection[str]) -> Iterator[str]:
+    """Yield a note for each name that selects no tool. MCP servers may still be connecting."""
+    for name in names or ():
+        if not name.startswith(MCP_PREFIX) and not any(matches_tool_list_entry(name, each) for each in tools):
+            yield f"The tool {name} is not available in this session."
 
 
 def remove_denied_tools(tools: dict[str, Tool], denied: Sequence[ToolPermissionRule]) -> dict[str, Tool]:
@@ -91,13 +92,3 @@ def iter_unknown_rule_warnings(rules: Sequence[str], tools: Collection[str]) -> 
         name = parse_permission_rule(text).tool
         if names_no_tool(name, tools):
             yield f"The rule {text} names an unknown tool.{suggest_tool(name, tools)}"
-
-
-def refuse_unknown_rules(option: str, rules: Sequence[str], tools: Collection[str]) -> None:
-    """Raise `SettingsError` for a rule that names neither a Shoal tool nor a tool of another program."""
-    for text in split_permission_rule_flags(rules):
-        name = parse_permission_rule(text).tool
-        if names_no_tool(name, tools) and name not in FOREIGN_TOOL_NAMES:
-            raise SettingsError(
-                f"{option}: the rule {text} names an unknown tool.{suggest_tool(name, tools)}"
-            )

@@ -15,6 +15,7 @@ from shoal.app.settings.settings import Settings
 from shoal.core.text.control_tags import escape_control_tags
 from shoal.core.text.decoded_text import decode_text, describe_replaced_bytes
 from shoal.core.text.filenames import escape_filename
+from shoal.core.unused_items import UnusedItem
 
 DEFAULT_STYLE = "default"
 _DIRECTORY = "output-styles"
@@ -40,6 +41,8 @@ class ChosenOutputStyle(Struct, frozen=True, kw_only=True):
     style: OutputStyle | None = None
     notes: tuple[str, ...] = ()
     """Sentences about a style that cannot be used."""
+    unused_items: tuple[UnusedItem, ...] = ()
+    """The setting, if there is no such style."""
 
     @property
     def name(self) -> str:
@@ -76,9 +79,12 @@ def choose_output_style(
     for style in _iter_plugin_styles(plugins, notes):
         if isinstance(name, str) and style.name.lower() == name.strip().lower():
             return ChosenOutputStyle(style=style, notes=(*notes, *filter(None, (style.note,))))
-    location = document.locate_key(("outputStyle",))
-    notes.append(f"{location}: outputStyle: there is no output style {name!r}; the default style is used.")
-    return ChosenOutputStyle(notes=tuple(notes))
+    unused = UnusedItem(
+        location=document.locate_key(("outputStyle",)),
+        name="outputStyle",
+        reason=f"there is no output style {name!r}; the default style is used",
+    )
+    return ChosenOutputStyle(notes=tuple(notes), unused_items=(unused,))
 
 
 def list_output_style_names(

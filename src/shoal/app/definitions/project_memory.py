@@ -24,7 +24,7 @@ def find_project_memory_directory(settings: Settings, cwd: Path) -> Path | None:
 
     Only the user's own files can name another directory.
     """
-    if settings.environ.get(_DISABLE_VARIABLE, "").lower() in ("1", "true", "yes", "on"):
+    if settings.tool_environment.get(_DISABLE_VARIABLE, "").lower() in ("1", "true", "yes", "on"):
         return None
     for document in settings.documents:
         if isinstance(enabled := document.raw.get("autoMemoryEnabled"), bool):

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from shoal.app.settings.foreign_settings import find_http_hook_limits
 from shoal.app.settings.managed_switches import allows_only_managed_hooks, is_plugin_only
 from shoal.app.settings.settings import Settings
-from shoal.core.agents.agent_definitions import FORMER_TOOL_NAMES, AgentDefinition, DefinitionSource
+from shoal.core.agents.agent_definitions import AgentDefinition, DefinitionSource
 from shoal.core.errors import SettingsError
 from shoal.core.extensions.hooks import MATCHER_FIELDS, MATCHER_VALUES, Hook
-from shoal.core.names import TOOL_NAMES
+from shoal.core.names import FORMER_TOOL_NAMES, TOOL_NAMES
 from shoal.core.text.name_suggestions import find_similar_names, suggest_name
 from shoal.policy.hooks.hook_matcher import list_matcher_names
 from shoal.wire.hook_codec import ParsedHooks, merge_parsed_hooks, parse_hooks_from_code, parse_hooks_setting

@@ -33,6 +33,7 @@ from shoal.workspaces.git_paths import (
     iter_git_control_paths,
     iter_paths_written_by_git_commit,
     list_repositories_with_tracked_files,
+    write_index_copies,
 )
 from shoal.workspaces.local_workspace import LocalWorkspace
 from shoal.workspaces.worktree import Worktree, WorktreeWorkspace
@@ -116,6 +117,7 @@ def build_sandbox_policy(
     temporary = [] if preferences.private_temp else [*_iter_temporary_directories(environ)]
     denied = tuple(_filter_hideable_paths(unreadable, [*work, *temporary, *named_writable], user_home))
     hidden = tuple(_iter_matching_paths(preferences.hidden, user_home, workspace.root))
+    sealed = list_repositories_with_tracked_files((*denied, *hidden))
     return SandboxPolicy(
         writable=(
             *work,
@@ -136,7 +138,10 @@ def build_sandbox_policy(
             *hidden,
         ),
         hidden_if_possible=denied,
-        sealed_repositories=list_repositories_with_tracked_files((*denied, *hidden)),
+        sealed_repositories=sealed,
+        replaced_files=write_index_copies(sealed, (*denied, *hidden), session_directory / "git-index")
+        if sealed
+        else {},
         hidden_sockets=_exclude_user_writable_paths([*_iter_socket_paths(environ)], named_writable),
         readable=(session_directory / "results", session_directory / VARIABLES_DIRECTORY),
         network=preferences.network,

@@ -27,6 +27,7 @@ from shoal.core.store import Store
 from shoal.core.text.encodable_text import find_encoding_problem
 from shoal.core.tool_names import ToolEntry
 from shoal.core.user_environment import UserEnvironment, get_user_environment
+from shoal.policy.rule_names import FOREIGN_TOOL_NAMES, names_no_tool, suggest_tool
 from shoal.wire.json_comments import decode_commented_json
 from shoal.wire.settings_codec import TeammateMode
 
@@ -204,7 +205,7 @@ def _convert_options(
     if isinstance(session_id := fields.get("session_id"), str) and not is_uuid(session_id):
         raise SettingsError(f"shoal.open: session_id: expected a UUID, got {session_id!r:.80}.")
     _convert_paths(fields)
-    _refuse_unknown_allowed_tools(fields)
+    _refuse_rules_of_unknown_tools(fields)
     for name in _TOOL_LISTS:
         if name in fields:
             fields[name] = name_tools(fields[name])
@@ -298,11 +299,16 @@ def _refuse_wrong_json(text: str, fields: Mapping[str, Any]) -> None:
     refuse_wrong_settings(settings, own_tools, environ if isinstance(environ, Mapping) else os.environ)
 
 
-def _refuse_unknown_allowed_tools(fields: Mapping[str, Any]) -> None:
+def _refuse_rules_of_unknown_tools(fields: Mapping[str, Any]) -> None:
     """Raise `SettingsError` for an unknown name. A tool itself is accepted: its agent may start later."""
-    entries = [each for each in _list_items(fields, "allowed_tools") if isinstance(each, str)]
-    rules = split_permission_rule_flags(entries)
-    refuse_rules_of_unknown_tools("shoal.open: allowed_tools", rules, _list_own_tools(fields))
+    own_tools = _list_own_tools(fields)
+    for option in ("allowed_tools", "disallowed_tools"):
+        entries = [each for each in _list_items(fields, option) if isinstance(each, str)]
+        rules = split_permission_rule_flags(entries)
+        refuse_rules_of_unknown_tools(f"shoal.open: {option}", rules, own_tools)
+    for name in _list_items(fields, "available_tools"):
+        if isinstance(name, str) and names_no_tool(name, own_tools) and name not in FOREIGN_TOOL_NAMES:
+            raise SettingsError(f"There is no tool named {name!r}.{suggest_tool(name, own_tools)}")
 
 
 def _list_own_tools(fields: Mapping[str, Any]) -> set[str]:

@@ -15,7 +15,7 @@ from shoal.core.conversation.model_requests import ToolSchema
 from shoal.core.conversation.tools import Tool, ToolContext
 from shoal.core.extensions.mcp_servers import MCP_PREFIX
 from shoal.core.ids import AgentId
-from shoal.policy.permission_rules import PermissionRuleSet
+from shoal.policy.permission_rules import PermissionRuleSet, ToolPermissionRule
 from shoal.tools.tool_search_tool import TOOL_SEARCH, build_tool_search_tool
 
 THRESHOLD_TOKENS = 4_000
@@ -37,7 +37,7 @@ class ToolDeferral:
         servers: SessionMcpServerManager,
         find_agent: Callable[[AgentId], AgentRunner],
     ) -> None:
-        self._threshold = parse_tool_search_threshold(settings.tool_environment.get(_VARIABLE, ""), window)
+        self._threshold = _read_threshold(settings, window)
         self._servers = servers
         self._find_agent = find_agent
 
@@ -57,7 +57,7 @@ class ToolDeferral:
         `lead_tools` are the tools in the lead's last request; None for another agent. The lead keeps
         ToolSearch for the prompt cache, and its tools are selected again whenever a server changes.
         """
-        if self._threshold is None or _is_search_restricted(rules):
+        if self._threshold is None or is_tool_search_restricted((*rules.deny, *rules.ask)):
             return tools, frozenset()
         if not self._servers.configured.servers and f" {MCP_PREFIX}" not in f" {' '.join(tools)}":
             return tools, frozenset()  # without a look at each tool: this happens for each agent
@@ -112,8 +112,18 @@ class ToolDeferral:
             agent.set_tools({**agent.tools, **late}, agent.schemas.deferred | frozenset(late))
 
 
-def _is_search_restricted(rules: PermissionRuleSet) -> bool:
-    return any(rule.applies_to_tool(TOOL_SEARCH) for rule in (*rules.deny, *rules.ask))
+def is_tool_search_off(settings: Settings) -> bool:
+    """Return True if the settings turn ToolSearch off, so that the first request needs all schemas."""
+    return _read_threshold(settings, 0) is None
+
+
+def is_tool_search_restricted(rules: Iterable[ToolPermissionRule]) -> bool:
+    """Return True if one of these rules, which deny or ask, applies to ToolSearch."""
+    return any(rule.applies_to_tool(TOOL_SEARCH) for rule in rules)
+
+
+def _read_threshold(settings: Settings, window: int) -> int | None:
+    return parse_tool_search_threshold(settings.tool_environment.get(_VARIABLE, ""), window)
 
 
 def parse_tool_search_threshold(value: str, window: int) -> int | None:

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from shoal.app.settings.settings import Settings
+from shoal.app.settings.settings import Settings, replace_variables
 from shoal.core.agents.agent_definitions import INHERIT_MODEL
 from shoal.core.clock import Clock
 from shoal.core.errors import ModelError, NoModelConfigured, Unauthorized, UnknownModel
@@ -271,7 +271,7 @@ def _find_key_helper(settings: Settings) -> ApiKeyHelper | None:
     from shoal.app.models.key_helper import ApiKeyHelper
 
     if configured not in _key_helpers:
-        _key_helpers[configured] = ApiKeyHelper(configured, {**settings.environ, **settings.env})
+        _key_helpers[configured] = ApiKeyHelper(configured, replace_variables(settings.environ, settings.env))
     return _key_helpers[configured]
 
 

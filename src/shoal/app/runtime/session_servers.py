@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from shoal.app.config.session_config import SessionConfig
 from shoal.app.config.tool_selection import split_permission_rule_flags
 from shoal.app.definitions.agent_trust import is_agent_trusted
+from shoal.app.mcp.deferred_tools import is_tool_search_off, is_tool_search_restricted
 from shoal.app.mcp.mcp_channels import parse_mcp_channel_names
 from shoal.app.mcp.mcp_host import create_mcp_client_context
 from shoal.app.mcp.mcp_servers import INLINE_SERVER_ORIGIN, InlineMcpServerPolicy, SessionMcpServerManager
@@ -25,6 +26,7 @@ from shoal.app.settings.mcp_files import (
 from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.core.agents.agent_definitions import AgentDefinition
 from shoal.core.extensions.mcp_servers import McpServerConfig
+from shoal.policy.permission_rules import parse_permission_rule
 from shoal.workspaces.local_workspace import LocalWorkspace
 
 MCP_WAIT_ATTENDED, MCP_WAIT_UNATTENDED = 5.0, 30.0
@@ -76,7 +78,7 @@ def create_mcp_servers(
         client_context,
         startup_wait=wait if settings.own.mcp_wait is None else settings.own.mcp_wait,
         inline=inline,
-        is_required=partial(_is_server_required, config),
+        is_required=partial(_is_server_required, config, can_search=_can_lead_search_tools(config)),
     )
     if configured.servers:
         events.call_after_first_request(servers.start_optional_servers)
@@ -102,10 +104,24 @@ def _parse_channel_names(config: SessionConfig) -> frozenset[str]:
     return names if config.options.lead_channel is None else frozenset()
 
 
-def _is_server_required(config: SessionConfig, server: McpServerConfig) -> bool:
-    """Return True if the first request waits for a server: it was asked for, or a wait is configured."""
+def _can_lead_search_tools(config: SessionConfig) -> bool:
+    """Return True if the lead finds the tools of servers that connect after its first request."""
+    rules = config.settings.permissions.rules
+    denied = list(split_permission_rule_flags(config.options.disallowed_tools))
+    if config.lead_agent is not None:
+        denied += config.lead_agent.capabilities.disallowed_tools
+    return not is_tool_search_off(config.settings) and not is_tool_search_restricted(
+        (*rules.deny, *rules.ask, *map(parse_permission_rule, denied))
+    )
+
+
+def _is_server_required(config: SessionConfig, server: McpServerConfig, *, can_search: bool) -> bool:
+    """Return True if the first request waits for a server: it was asked for, or a wait is configured.
+
+    A lead that cannot search for tools would not know of a server that connects later.
+    """
     options = config.options
-    if config.settings.own.mcp_wait is not None or server.always_load:
+    if config.settings.own.mcp_wait is not None or server.always_load or not can_search:
         return True
     if server.origin.startswith(INLINE_SERVER_ORIGIN):
         return True

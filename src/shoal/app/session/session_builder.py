@@ -33,8 +33,8 @@ from shoal.app.config.session_config import SessionConfig, load_session_config
 from shoal.app.config.session_memory import SessionMemory
 from shoal.app.config.system_prompt import build_system_prompt, load_prompt_without_manner
 from shoal.app.config.tool_selection import (
+    iter_missing_tool_notes,
     iter_unknown_rule_warnings,
-    refuse_unknown_rules,
     split_permission_rule_flags,
 )
 from shoal.app.config.undo_history import SessionUndoHistory, create_undo_history
@@ -490,7 +490,9 @@ def _collect_startup_notes(
     config, options, problems = runtime.config, runtime.options, runtime.hooks.problems
     return (
         *config.settings.findings.warnings,
-        *summarize_unused_items(len(runtime.hooks.unused_settings)),
+        *summarize_unused_items(
+            len(runtime.hooks.unused_settings) + len(runtime.knowledge.output_style.unused_items)
+        ),
         *config.notes,
         *problems,
         *config.plugins.startup_notes,
@@ -504,6 +506,7 @@ def _collect_startup_notes(
             split_permission_rule_flags(options.allowed_tools),
             is_closed=config.settings.permissions.rules.is_closed,
         ),
+        *iter_missing_tool_notes(options.available_tools, named_tools),
         *iter_unknown_rule_warnings((*options.allowed_tools, *options.disallowed_tools), named_tools),
         *config.history.notes,
     )
@@ -522,9 +525,8 @@ def _refuse_rules_without_tools(runtime: Runtime, tools: Collection[str]) -> Non
     options, settings = runtime.options, runtime.settings
     if options.membership is None:
         # The rules of a member come from its lead, which may be another program with other tools.
-        allowed = split_permission_rule_flags(options.allowed_tools)
-        refuse_misspelled_rules("allowed_tools", allowed, tools)
-        refuse_unknown_rules("disallowed_tools", options.disallowed_tools, tools)
+        for option in ("allowed_tools", "disallowed_tools"):
+            refuse_misspelled_rules(option, split_permission_rule_flags(getattr(options, option)), tools)
     for rule in (*settings.permissions.rules.deny, *settings.permissions.rules.ask):
         refuse_misspelled_rules(rule.source, (str(rule),), tools)
 

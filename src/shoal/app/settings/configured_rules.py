@@ -71,8 +71,8 @@ def find_skipped_flag_rules(allow: Sequence[str], *, is_closed: bool) -> Iterato
     for text in allow:
         if is_closed:
             yield f"{FLAGS['allow']} {text} is not used: {MANAGED_RULES_KEY} is set in a managed file."
-        elif parse_permission_rule(text).approves_nothing:
-            yield f"{FLAGS['allow']} {text}: {_APPROVES_NOTHING}."
+        elif (reason := _explain_approval_of_nothing(parse_permission_rule(text))) is not None:
+            yield f"{FLAGS['allow']} {text}: {reason}."
 
 
 def add_permission_flag_rules(
@@ -133,7 +133,13 @@ def _find_allow_rule_problem(text: str) -> str | None:
         rule = parse_permission_rule(text)
     except SettingsError as error:
         return str(error).removesuffix(".")
-    return _APPROVES_NOTHING if rule.approves_nothing else None
+    return _explain_approval_of_nothing(rule)
+
+
+def _explain_approval_of_nothing(rule: ToolPermissionRule) -> str | None:
+    if not rule.approves_nothing:
+        return None
+    return _APPROVES_NOTHING if rule.former is None else f"write {rule.tool}({rule.pattern}) instead"
 
 
 def _find_misspelling(text: str) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from shoal.core.errors import SettingsError
+from shoal.core.unused_items import UnusedItem
 from shoal.wire.settings_codec import SettingsDocument, TeammateMode, has_settings_key
 
 _CLOUD_VARIABLES = {
@@ -125,14 +126,18 @@ class ForeignVariables(Struct, frozen=True, kw_only=True):
 class VariableReading(NamedTuple):
     variables: ForeignVariables
     warnings: tuple[str, ...]
+    """Sentences about values of the shell."""
+    unused_items: tuple[UnusedItem, ...]
+    """Values of settings files."""
 
 
 class _VariableReader:
-    """Reads typed values; an unusable value is a warning, because none of these variables restricts."""
+    """Reads typed values; an unusable value is ignored, because none of these variables restricts."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         self._variables = variables
-        self.warnings: list[str] = []
+        self.problems: list[tuple[str, str]] = []
+        """Names and problems."""
 
     def get_text(self, *names: str) -> str | None:
         return next((value for name in names if (value := self._variables.get(name, "").strip())), None)
@@ -145,18 +150,14 @@ class _VariableReader:
         if text is None:
             return None
         if not text.isascii() or not text.isdigit() or int(text) < minimum:
-            self.warnings.append(
-                f"{name} is {text!r}, but must be an integer of at least {minimum}. It is ignored."
-            )
+            self.problems.append((name, f"is {text!r}, but must be an integer of at least {minimum}"))
             return None
         return int(text)
 
     def get_choice(self, name: str, choices: Sequence[str]) -> str | None:
         text = (self.get_text(name) or "").lower()
         if text and text not in choices and text != "auto":
-            self.warnings.append(
-                f"{name} is {text!r}, but must be one of {', '.join(choices)}. It is ignored."
-            )
+            self.problems.append((name, f"is {text!r}, but must be one of {', '.join(choices)}"))
         return text if text in choices else None
 
     def get_seconds(self, name: str) -> float | None:
@@ -173,7 +174,7 @@ class _VariableReader:
             name_letters = header.replace("-", "").replace("_", "")
             if not colon or not name_letters.isalnum() or not header.isascii():
                 # The line may hold a secret, so it is not shown.
-                self.warnings.append(f"{name} has a line that is not `Name: value`. The line is ignored.")
+                self.problems.append((name, "has a line that is not `Name: value`"))
                 continue
             headers.append((header, value))
         return tuple(headers)
@@ -195,11 +196,11 @@ def read_foreign_variables(
     keys = _SettingsKeyReader(documents)
     shell = tools.get_text("CLAUDE_CODE_SHELL") or "bash"
     if shell.rpartition("/")[2] not in ("bash", "zsh"):
-        tools.warnings.append(f"CLAUDE_CODE_SHELL is {shell!r}, but must be bash or zsh. It is ignored.")
+        tools.problems.append(("CLAUDE_CODE_SHELL", f"is {shell!r}, but must be bash or zsh"))
     search = tools.get_text("ENABLE_TOOL_SEARCH") or "auto"
     if not re.fullmatch(r"true|1|yes|on|false|0|no|off|auto(:\d{1,3})?", search, re.IGNORECASE):
         expected = "true, false, auto or auto:N with N percent"
-        tools.warnings.append(f"ENABLE_TOOL_SEARCH is {search!r}, but must be {expected}. It is ignored.")
+        tools.problems.append(("ENABLE_TOOL_SEARCH", f"is {search!r}, but must be {expected}"))
     variables = ForeignVariables(
         access=ForeignAccessVariables(
             cloud=next(
@@ -243,17 +244,36 @@ def read_foreign_variables(
         task_list=tools.get_text("CLAUDE_CODE_TASK_LIST_ID"),
         teammate_mode=_TEAMMATE_MODES.get(keys.get_choice("teammateMode", tuple(_TEAMMATE_MODES)) or ""),
     )
+    problems = dict.fromkeys((*reader.problems, *tools.problems))
+    sources = {
+        name: document.locate_key(("env", name))
+        for document in reversed(documents)
+        for name, _ in problems
+        if has_settings_key(document, ("env", name))
+    }
     return VariableReading(
-        variables, tuple(dict.fromkeys((*reader.warnings, *tools.warnings, *keys.warnings)))
+        variables,
+        tuple(f"{name} {problem}. It is ignored." for name, problem in problems if name not in sources),
+        (
+            *(
+                UnusedItem(location=sources[name], name=f"env.{name}", reason=f"the value {problem}")
+                for name, problem in problems
+                if name in sources
+            ),
+            *keys.unused_items,
+        ),
     )
 
 
 class _SettingsKeyReader:
-    """Reads keys from the file with the highest precedence that sets them; an unusable value is a warning."""
+    """Reads keys from the file with the highest precedence that sets them; an unusable value is not used."""
 
     def __init__(self, documents: Sequence[SettingsDocument]) -> None:
         self._documents = documents
-        self.warnings: list[str] = []
+        self.unused_items: list[UnusedItem] = []
+
+    def _note_unused(self, location: str, key: str, reason: str) -> None:
+        self.unused_items.append(UnusedItem(location=location, name=key, reason=reason))
 
     def _find_value(self, key: str) -> tuple[Any, str]:
         for document in self._documents:
@@ -265,7 +285,7 @@ class _SettingsKeyReader:
         value, location = self._find_value(key)
         if value is None or isinstance(value, bool):
             return value
-        self.warnings.append(f"{location}: {key}: expected true or false. It is ignored.")
+        self._note_unused(location, key, "expected true or false")
         return None
 
     def get_choice(self, key: str, choices: Sequence[str]) -> str | None:
@@ -274,7 +294,7 @@ class _SettingsKeyReader:
             return None
         if isinstance(value, str) and value in choices:
             return value
-        self.warnings.append(f"{location}: {key}: expected one of {', '.join(choices)}. It is ignored.")
+        self._note_unused(location, key, f"expected one of {', '.join(choices)}")
         return None
 
     def get_names(self, key: str) -> tuple[str, ...]:
@@ -282,7 +302,7 @@ class _SettingsKeyReader:
         names = [value] if isinstance(value, str) else [] if value is None else value
         if isinstance(names, list) and all(isinstance(name, str) and name.strip() for name in names):
             return tuple(name.strip() for name in names)
-        self.warnings.append(f"{location}: {key}: expected a list of names. It is ignored.")
+        self._note_unused(location, key, "expected a list of names")
         return ()
 
 

@@ -165,7 +165,9 @@ class Settings(Struct, frozen=True, kw_only=True):
                 return ", ".join(document.locate_key(keys) for document in found) or "default"
             if keys == ("permissions", "defaultMode"):
                 found = [document for document in found if not is_project_bypass_mode(document)]
-            if found:
+            # Without a model in `env`, another key may name one.
+            is_unset = keys[0] == "env" and key == "model" and found and not found[0].raw["env"][keys[-1]]
+            if found and not is_unset:
                 return found[0].locate_key(keys)
         if any(ACCESS_VARIABLES.get(key) in variables for variables in self.stored.values()):
             return str(get_credentials_path(self.home))
@@ -212,7 +214,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     @property
     def tool_environment(self) -> dict[str, str]:
         """Environment of processes that tools start."""
-        env = {**self.environ, **self.env}
+        env = replace_variables(self.environ, self.env)
         if not self.foreign.tools.is_environment_scrubbed:
             return env
         return {name: value for name, value in env.items() if name not in _SCRUBBED_VARIABLES}
@@ -244,6 +246,11 @@ class Settings(Struct, frozen=True, kw_only=True):
         return {**servers, **left_out, **self.environ, **self.env, **credential_variables, **stored}
 
 
+def replace_variables(environ: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment with the variables of the key `env`, whose empty values unset variables."""
+    return {name: value for name, value in {**environ, **env}.items() if value or name not in env}
+
+
 def qualify_anthropic_name(name: str) -> str:
     """Return the name with the provider, unless it names one of the known providers itself."""
     return name if name.partition(":")[0] in (*PROVIDER_KEYS, "openai-responses") else f"anthropic:{name}"
@@ -268,7 +275,7 @@ _SCRUBBED_VARIABLES = frozenset(
     }
 )
 """Variables that `CLAUDE_CODE_SUBPROCESS_ENV_SCRUB` keeps from processes that tools start."""
-_REPLACEABLE_KEYS = frozenset((*ACCESS_VARIABLES, "subagent_model"))
+_REPLACEABLE_KEYS = frozenset((*ACCESS_VARIABLES, "model", "subagent_model"))
 """Keys whose variables a user's file can set instead of the shell."""
 _HOME_VARIABLES = ("SHOAL_HOME", "CLAUDE_CONFIG_DIR")
 _MODEL_VARIABLES = ("SHOAL_MODEL", "ANTHROPIC_MODEL")
@@ -343,7 +350,9 @@ def load_settings(
     find_http_hook_limits(all_documents)  # report a mistake before a hook is there
     bypass_ban = find_bypass_ban(all_documents)
     is_mcp_server_permitted(all_documents, "", (), "")  # report a mistake before a server is there
-    trust = remove_untrusted_settings(all_documents, home, cwd)
+    trust = remove_untrusted_settings(
+        all_documents, home, cwd, is_trusted_in_claude_code=claude_json.is_project_trusted
+    )
     documents = trust.documents
     if documents != all_documents:
         load_permission_rules(all_documents, cwd, user)  # report a mistake whether it takes effect or not
@@ -363,7 +372,7 @@ def load_settings(
         sandbox=apply_sandbox_key(all_documents, own.sandbox),
         theme=own.theme or THEMES.get(merged.theme or ""),
     )
-    foreign, variable_warnings = read_foreign_variables(
+    foreign, variable_warnings, unusable_values = read_foreign_variables(
         environ=environ,
         user_env=user_env,
         env=_convert_env_values_to_text(merged.env),
@@ -378,7 +387,9 @@ def load_settings(
         ),
         stored=stored,
         models=ConfiguredModels(
-            main=_find_first_set_variable(_MODEL_VARIABLES, environ)
+            main=_find_first_set_variable(
+                _MODEL_VARIABLES, {name: value for name, value in environ.items() if name not in user_env}
+            )
             or own.model
             or _find_first_set_variable(_MODEL_VARIABLES, provider_variables)
             or merged.model
@@ -421,6 +432,7 @@ def load_settings(
             unused_items=(
                 *(item for document in documents for item in document.unused),
                 *claude_json.unused,
+                *unusable_values,
                 *find_skipped_rules(documents),
                 *find_unused_keys(documents),
                 *_find_unused_plans_directory(documents, merged.plans_directory, home, cwd),

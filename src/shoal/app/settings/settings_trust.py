@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -25,6 +26,7 @@ from shoal.wire.settings_codec import (
     merge_settings_documents,
 )
 from shoal.wire.trust_codec import TrustDecision
+from shoal.workspaces.git_paths import list_repositories_with_tracked_files
 
 if TYPE_CHECKING:
     from shoal.app.settings.settings import Settings
@@ -114,8 +116,13 @@ class TrustFilteredSettingsDocuments(Struct, frozen=True, kw_only=True):
 
 
 def remove_untrusted_settings(
-    documents: Sequence[SettingsDocument], home: Path, project: Path
+    documents: Sequence[SettingsDocument], home: Path, project: Path, *, is_trusted_in_claude_code: bool
 ) -> TrustFilteredSettingsDocuments:
+    approving = [
+        each
+        for each in documents
+        if can_approve_servers(each, is_trusted_in_claude_code=is_trusted_in_claude_code)
+    ]
     user_settings = merge_user_controlled_documents(documents)
     trust_file = ProjectTrustFile(home)
     effective: list[SettingsDocument] = []
@@ -123,7 +130,9 @@ def remove_untrusted_settings(
     warnings: dict[str, None] = {}
     for document in documents:
         parts = () if document.is_user_controlled else find_escalating_settings(document, user_settings)
-        parts = tuple(part for part in parts if not _is_approved_by_user(document, part[0], documents))
+        parts = tuple(
+            part for part in parts if not _is_approved_by_user(document, part[0], documents, approving)
+        )
         if not parts:
             effective.append(document)
             continue
@@ -149,18 +158,38 @@ def remove_untrusted_settings(
     )
 
 
+def can_approve_servers(document: SettingsDocument, *, is_trusted_in_claude_code: bool) -> bool:
+    """Return True if the user wrote the approvals of servers in a file.
+
+    Claude Code stores them in the local file. It is the user's own if Claude Code's state says that the user
+    trusted the project, and if git does not track it: otherwise it may be part of the project.
+    """
+    if document.kind != "local" or document.path is None:
+        return document.is_user_controlled
+    is_link = os.path.realpath(document.path) != str(document.path.absolute())
+    return (
+        is_trusted_in_claude_code
+        and not is_link
+        and not list_repositories_with_tracked_files([document.path])
+    )
+
+
 def _is_approved_by_user(
-    document: SettingsDocument, keys: Sequence[str], documents: Sequence[SettingsDocument]
+    document: SettingsDocument,
+    keys: Sequence[str],
+    documents: Sequence[SettingsDocument],
+    approving: Sequence[SettingsDocument],
 ) -> bool:
     """Return True if the user's own files approve a server of `.mcp.json`, or enable the same plug-in."""
-    own, name = [each.raw for each in documents if each.is_user_controlled], keys[-1]
+    name = keys[-1]
     if keys[0] == "enabledPlugins":
+        own = [each.raw for each in documents if each.is_user_controlled]
         return any((raw.get("enabledPlugins") or {}).get(name) for raw in own)
     if document.kind != "mcp":
         return False
     return any(
         raw.get("enableAllProjectMcpServers") is True or name in (raw.get("enabledMcpjsonServers") or ())
-        for raw in own
+        for raw in (each.raw for each in approving)
     )
 
 

@@ -78,7 +78,7 @@ class MentionExpander:
 
     async def _read_file(self, mention: _FileMention, agent: AgentRunner) -> ToolOutput:
         if mention.path.is_dir():
-            return await _run_tool(agent, list_directory, {"path": str(mention.path)})
+            return await list_mentioned_directory(agent, mention.path)
         arguments: dict[str, object] = {"file_path": str(mention.path)}
         if mention.lines is not None:
             first, last = mention.lines
@@ -98,6 +98,10 @@ async def list_directory(path: str, context: ToolContext) -> ToolOutput:
         )
     rest = [f"… and {len(names) - _MAX_ENTRIES} more"] if len(names) > _MAX_ENTRIES else []
     return ToolOutput(content="\n".join([*names[:_MAX_ENTRIES], *rest]) or "(empty)")
+
+
+async def list_mentioned_directory(agent: AgentRunner, path: Path) -> ToolOutput:
+    return await _run_tool(agent, list_directory, {"path": str(path)})
 
 
 def _iter_mentions(text: str) -> Iterator[str]:

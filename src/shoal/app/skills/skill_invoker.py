@@ -14,6 +14,7 @@ from shoal.app.agent_permissions import get_permission_engine
 from shoal.app.hooks.agent_hooks import HookRegistry
 from shoal.app.model_notices import format_session_notice
 from shoal.app.settings.project_directories import iter_project_directories
+from shoal.app.skills.mentions import list_mentioned_directory
 from shoal.app.skills.skill_catalog import SkillAndCommandLibrary
 from shoal.app.skills.skill_text import (
     SkillTextPart,
@@ -256,15 +257,22 @@ class SkillInvoker:
                 return await self._expand_file_reference(piece.text, agent)
 
     async def _expand_file_reference(self, path: str, agent: AgentRunner) -> str:
-        """Return the content of a file; an @ that names no file stays as it is."""
+        """Return the content of a file or a directory; an @ that names neither stays as it is."""
+        workspace = agent.environment.workspace
         try:
-            resolved = agent.environment.workspace.resolve_path(path)
-            is_file = resolved.is_file()
+            resolved = workspace.resolve_path(workspace.user.expand_home(path))
+            is_file, is_directory = resolved.is_file(), resolved.is_dir()
         except (OSError, ValueError, WorkspaceError):
-            is_file = False
-        if not is_file:
+            is_file = is_directory = False
+        if not is_file and not is_directory:
             return f"@{path}"
-        output = await self._run_unrecorded_tool(agent, "Read", {"file_path": str(resolved)})
+        output = await (
+            list_mentioned_directory(agent, resolved)
+            if is_directory
+            else self._run_unrecorded_tool(agent, "Read", {"file_path": str(resolved)})
+        )
+        if (instructions := agent.context.path_instructions) is not None and not output.is_error:
+            instructions.add_used_file(str(resolved))
         return f"{path}:\n{_truncate_expansion(output.text)}\n"
 
     async def _run_unrecorded_tool(

@@ -105,6 +105,8 @@ def build_mount_arguments(policy: SandboxPolicy) -> list[str]:
                 closed += ("--remount-ro", name)
             case "hidden":
                 arguments += ("--ro-bind", _EMPTY_FILE, name)
+    for path, shown in policy.replaced_files.items():
+        arguments += ("--ro-bind", str(shown), str(path))
     return arguments + closed
 
 

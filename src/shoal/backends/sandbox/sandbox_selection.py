@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -150,7 +151,7 @@ class DriverSelectingSandbox:
             if kind.limits and found.problems:
                 self._note_once(f"Commands run in {kind.name} because {found.problems[0]}. {kind.limits}")
             if kind.hides_denied_files:
-                self._note_sealed_repositories(policy)
+                self._note_sealed_repositories(policy, launch)
             if kind.needs_placeholders:
                 await self._placeholders.acquire(policy.uncreatable)
             self._running.append(kind.needs_placeholders)
@@ -193,10 +194,12 @@ class DriverSelectingSandbox:
         notice, self._sealed_notice = self._sealed_notice, ""
         return (*texts, notice) if notice else texts
 
-    def _note_sealed_repositories(self, policy: SandboxPolicy) -> None:
+    def _note_sealed_repositories(self, policy: SandboxPolicy, launch: ProcessLaunchSpec) -> None:
+        """Tell the user once, and the agent with each command that may show the state of a repository."""
+        uses_git = any(re.search(r"\bgit\b", word) for word in launch.argv)
         for path in policy.sealed_repositories.values():
             text = format_backend_notice("sealed_repository", path=escape_filename(path))
-            if text not in self._reported:
+            if uses_git or text not in self._reported:
                 self._sealed_notice = text
             self._note_once(text)
 

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from shoal.core.agents.subagents import IsolationMode, ResourceRequest
 from shoal.core.extensions.mcp_servers import MCP_PREFIX
+from shoal.core.names import FORMER_TOOL_NAMES, translate_former_tool
 from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.core.text.filenames import escape_filename
 
@@ -144,17 +145,6 @@ class ToolSelection(Struct, frozen=True, kw_only=True):
     """Named tools that are not available here."""
 
 
-# Tool names of other programs and older versions, and their current equivalents.
-FORMER_TOOL_NAMES = {
-    "Task": "Agent",
-    "MultiEdit": "Edit",
-    "LS": "Glob",
-    "NotebookRead": "Read",
-    "TodoRead": "TodoWrite",
-    "KillBash": "KillShell",
-}
-
-
 def select_definition_tools(
     capabilities: AgentCapabilities, available: Iterable[str], also: Collection[str] = ()
 ) -> ToolSelection:
@@ -162,7 +152,7 @@ def select_definition_tools(
     offered = tuple(dict.fromkeys(available))
     allowed_entries = tuple(_replace_former_tool_name(entry, offered) for entry in capabilities.tools or ())
     denied_entries = tuple(
-        _replace_former_tool_name(entry, offered) for entry in capabilities.disallowed_tools
+        _replace_former_tool_name(entry, offered, denies=True) for entry in capabilities.disallowed_tools
     )
     selects_all = capabilities.tools is None or ALL_TOOLS in allowed_entries
     denied_names = [entry for entry in denied_entries if not _has_tool_pattern(entry)]
@@ -203,10 +193,15 @@ def select_agent_model(
     return None if requested == INHERIT_MODEL or requested in parent else requested
 
 
-def _replace_former_tool_name(entry: str, offered: Collection[str]) -> str:
+def _replace_former_tool_name(entry: str, offered: Collection[str], *, denies: bool = False) -> str:
     tool = _extract_tool_name_of_entry(entry)
-    current = FORMER_TOOL_NAMES.get(tool)
-    return current + entry[len(tool) :] if current is not None and tool not in offered else entry
+    if tool not in FORMER_TOOL_NAMES or tool in offered:
+        return entry
+    if tool == entry and not denies:
+        return FORMER_TOOL_NAMES[tool]
+    pattern = entry[len(tool) + 1 :].removesuffix(")") if _has_tool_pattern(entry) else None
+    current, pattern = translate_former_tool(tool, pattern)
+    return current if pattern is None else f"{current}({pattern})"
 
 
 def _extract_tool_name_of_entry(entry: str) -> str:

@@ -27,6 +27,8 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
     sealed_repositories: dict[Path, Path] = {}
     """Git directories that track a hidden path, with that path. They are read-only if it is hidden, because
     git would record its removal."""
+    replaced_files: dict[Path, Path] = {}
+    """Files in sealed repositories, with the files that commands read instead, if the sandbox can do it."""
     hidden_sockets: tuple[Path, ...] = ()
     """Also hidden: sockets of programs that would act for a command outside the sandbox."""
     readable: tuple[Path, ...] = ()

@@ -21,6 +21,7 @@ from shoal.core.extensions.hooks import (
     PythonCallbackHookAction,
     ShellCommandHookAction,
 )
+from shoal.core.names import FORMER_TOOL_NAMES, TOOL_NAMES
 from shoal.core.user_environment import UserEnvironment
 from shoal.policy.command_rules import ShellCommandRule
 from shoal.policy.path_patterns import convert_path_pattern_to_regex
@@ -48,10 +49,11 @@ def select_matching_hooks(
     """
     field = MATCHER_FIELDS.get(event)
     value = None if field is None else str(fields.get(field, ""))
+    former_names = _list_former_names(value, fields.get("tool_input")) if field == "tool_name" else ()
     found: dict[object, Hook] = {}
     for each in hooks:
         hook = each
-        if value is not None and not is_hook_matcher_match(hook.matcher, value):
+        if value is not None and not is_hook_matcher_match(hook.matcher, value, former_names):
             continue
         if hook.condition:
             match = match_hook_condition(hook.condition, event, fields, user)
@@ -66,15 +68,36 @@ def select_matching_hooks(
 
 
 @lru_cache(maxsize=1024)
-def is_hook_matcher_match(matcher: str, value: str) -> bool:
-    """Match names as a whole, so `Edit` does not match `NotebookEdit`; expressions match anywhere."""
+def is_hook_matcher_match(matcher: str, value: str, former_names: tuple[str, ...] = ()) -> bool:
+    """Match names as a whole, so `Edit` does not match `NotebookEdit`; expressions match anywhere.
+
+    An expression means former names of a tool only if it matches no current one.
+    """
     if matcher in ("", "*"):
         return True
     # One tool has two names.
     values = AGENT_TOOLS if value in AGENT_TOOLS else frozenset({value})
     if names := list_matcher_names(matcher):
-        return not values.isdisjoint(names)
-    return any(re.search(matcher, each) for each in values)
+        return not values.isdisjoint(names) or any(name in names for name in former_names)
+    if any(re.search(matcher, each) for each in values):
+        return True
+    is_former = any(re.search(matcher, each) for each in former_names)
+    return is_former and not any(re.search(matcher, each) for each in TOOL_NAMES)
+
+
+@lru_cache(maxsize=256)
+def _list_names_before(tool: str) -> tuple[str, ...]:
+    return tuple(former for former, current in FORMER_TOOL_NAMES.items() if current == tool)
+
+
+def _list_former_names(tool: str | None, arguments: object) -> tuple[str, ...]:
+    """Return the former names of the tool that a call uses."""
+    names = _list_names_before(tool or "")
+    if tool == "Read" and not (
+        isinstance(arguments, dict) and str(arguments.get("file_path", "")).endswith(".ipynb")
+    ):
+        return tuple(name for name in names if name != "NotebookRead")
+    return names
 
 
 def list_matcher_names(matcher: str) -> list[str]:

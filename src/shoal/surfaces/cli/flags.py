@@ -352,7 +352,11 @@ def parse_permission_rules(values: Sequence[str], flag: str) -> tuple[str, ...]:
 def parse_tool_names(values: Sequence[str]) -> tuple[str, ...] | None:
     """Parse the tool names of `--tools`; None means all tools."""
     tool_names = tuple(name for value in values for name in value.replace(",", " ").split())
-    return None if not values or tool_names == ("default",) else tool_names
+    if not values or tool_names == ("default",):
+        return None
+    from shoal.core.names import FORMER_TOOL_NAMES
+
+    return tuple(FORMER_TOOL_NAMES.get(name, name) for name in tool_names)
 
 
 def check_agents_flag(value: str | None) -> str | None:

@@ -1,0 +1,119 @@
+"""`shoal doctor --claude`: an item without effect is never called used, and costs one line at the start."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from shoal_process import MODEL, ShoalProgram
+
+from shoal.testing import messages_server
+
+
+def write_json(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content, indent=1))
+
+
+async def list_items(shoal: ShoalProgram) -> dict[tuple[str, str], str]:
+    ran = await shoal("doctor", "--claude", "--json")
+    items = json.loads(ran.out)["items"]
+    return {(Path(each["file"]).name, each["item"]): each["use"] for each in items}
+
+
+@pytest.mark.spec("CMP-036", "CMP-042")
+async def test_a_hook_that_never_runs_is_not_called_used(shoal: ShoalProgram, home: Path) -> None:
+    command = {"type": "command", "command": "true"}
+    tool = {"type": "mcp_tool", "server": "gone", "tool": "check"}
+    hooks = {
+        "Stop": [{"hooks": [{**command, "if": "Bash(git:*)"}]}],
+        "SessionStart": [{"hooks": [{**command, "if": "Bash"}, command]}],
+        "PreToolUse": [{"hooks": [tool]}],
+        "PostToolUse": [
+            {"matcher": "Bsah|Foo", "hooks": [command]},
+            {"matcher": "MultiEdit", "hooks": [tool]},
+        ],
+        "PreCompact": [{"hooks": [command]}],
+    }
+    write_json(home / "settings.json", {"hooks": hooks})
+    items = json.loads((await shoal("doctor", "--claude", "--json")).out)["items"]
+    found = [(each["item"], each["use"], each["advice"]) for each in items]
+    assert {(item, use) for item, use, _ in found} == {
+        ("hooks.Stop", "not used"),
+        ("hooks.SessionStart", "used"),
+        ("part of hooks.SessionStart", "not used"),
+        ("hooks.PreToolUse", "not used"),
+        ("hooks.PostToolUse", "not used"),
+        ("hooks.PreCompact", "used"),
+    }
+    advice = " ".join(text for _, _, text in found)
+    assert "Stop has no tool call to compare, so this hook never runs" in advice
+    assert "no MCP server named 'gone' is configured" in advice
+    assert "there is no tool named Bsah or Foo, so the hook never runs" in advice
+    write_json(home / "settings.json", {"hooks": hooks, "mcpServers": {"gone": {"command": "x"}}})
+    assert (await list_items(shoal))["settings.json", "hooks.PreToolUse"] == "used"
+
+
+async def test_allow_rules_for_tools_that_do_not_exist_are_listed(shoal: ShoalProgram, home: Path) -> None:
+    rules = [
+        "Foo(x)",
+        "LSP",
+        "Workflow",
+        "mcp__gone__x",
+        "mcp__here__y",
+        "MultiEdit",
+        "Bash(ls)",
+        "SlashCommand",
+    ]
+    settings = {"permissions": {"allow": rules}, "mcpServers": {"here": {"command": "x"}}}
+    write_json(home / "settings.json", settings)
+    items = await list_items(shoal)
+    assert {item for (_, item), use in items.items() if use == "not used"} == {
+        f"permissions.allow {rule!r}" for rule in rules[:4]
+    }
+    assert items["settings.json", "permissions.allow"] == "used"
+    write_json(home / "settings.json", {"permissions": {"allow": ["Foo"]}})
+    assert (await list_items(shoal))["settings.json", "permissions.allow"] == "not used"
+
+
+async def test_tools_that_an_untrusted_command_allows_are_not_called_used(
+    shoal: ShoalProgram, project: Path, home: Path
+) -> None:
+    text = "---\ndescription: d\nallowed-tools: Bash(git:*)\n---\nGo.\n"
+    for directory in (project / ".claude", home):
+        (directory / "commands").mkdir(parents=True)
+        (directory / "commands" / f"{directory.name.strip('.')}.md").write_text(text)
+    items = {item: use for (_, item), use in (await list_items(shoal)).items() if "allowed-tools" in item}
+    assert items == {"allowed-tools of the command claude": "not used"}
+    assert (await shoal("trust")).code == 0
+    assert not [item for _, item in await list_items(shoal) if "allowed-tools" in item]
+
+
+async def test_a_variable_that_nothing_reads_is_not_called_used(shoal: ShoalProgram, home: Path) -> None:
+    env = {"USE_BUILTIN_RIPGREP": "0", "TASK_MAX_OUTPUT_LENGTH": "1", "SHOAL_PLAIN": "1", "MINE": "1"}
+    write_json(home / "settings.json", {"env": {**env, "MAX_THINKING_TOKENS": "many"}})
+    items = {item: use for (_, item), use in (await list_items(shoal)).items()}
+    assert items == {
+        "env.USE_BUILTIN_RIPGREP": "not used",
+        "env.TASK_MAX_OUTPUT_LENGTH": "not used",
+        "env.SHOAL_PLAIN": "not used",
+        "env.MINE": "used",
+        "env.MAX_THINKING_TOKENS": "not used",
+    }
+
+
+@pytest.mark.spec("CMP-002")
+async def test_unusable_values_cost_one_line_together(shoal: ShoalProgram, home: Path) -> None:
+    values = {
+        "effortLevel": "ultra", "teammateMode": "odd", "outputStyle": "gone", "alwaysThinkingEnabled": "no",
+        "fallbackModel": [1], "theme": "neon", "env": {"MAX_THINKING_TOKENS": "many"}, "language": 5,
+    }  # fmt: skip
+    write_json(home / "settings.json", values)
+    async with messages_server(["done"]) as server:
+        shoal.use_server(server)
+        ran = await shoal("-p", "go", "--model", MODEL)
+    assert ran.err.splitlines() == ["shoal: 8 items in your settings are not used: run shoal doctor --claude"]
+    shown = (await shoal("doctor", "--claude")).text
+    _, _, counted = shown.partition("8 items in your settings are not used, as the startup notice says")
+    assert all(f": {name}" in counted for name in (*values.keys() - {"env"}, "env.MAX_THINKING_TOKENS"))
