@@ -31,6 +31,7 @@ from shoal.wire.json_comments import decode_commented_json
 from shoal.wire.settings_codec import TeammateMode
 
 PathText: TypeAlias = str | os.PathLike[str]
+"""Path of a file or directory."""
 
 
 class SharedOptions(TypedDict, total=False):

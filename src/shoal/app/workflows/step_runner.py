@@ -108,7 +108,7 @@ class StepRunner:
         self.quota = QuotaGuard()
         self._errors: dict[int, WorkflowError] = {}
         """Errors that the program got from steps."""
-        self.interruption = ""
+        self._interruption = ""
         """Error of a program that blocked the event loop; empty if it did not."""
         self._is_closed = False
         self._loop = asyncio.get_running_loop()
@@ -400,10 +400,14 @@ class StepRunner:
         """Raise `WorkflowChanged` if the program was found to differ."""
         self._gate.refuse_changed()
 
+    def refuse_later_steps(self, reason: str) -> None:
+        """Let the workflow fail with this error, because its program was interrupted."""
+        self._interruption = reason
+
     def refuse_interrupted(self) -> None:
         """Raise `WorkflowError` if the program was interrupted, even if it caught that error."""
-        if self.interruption:
-            raise WorkflowError(self.interruption)
+        if self._interruption:
+            raise WorkflowError(self._interruption)
 
     async def finish(self) -> None:
         """Check at the end of the program that it asked for all finished steps. Raises `WorkflowChanged`."""

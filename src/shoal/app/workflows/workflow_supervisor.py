@@ -289,11 +289,13 @@ class WorkflowSupervisor:
     def _fail_blocking_workflow(self, program: BlockingProgram) -> None:
         """Let a workflow end with an error. The watchdog calls this in its thread, and then interrupts it."""
         running = self._running[program.workflow]
-        running.steps.interruption = format_session_notice(
-            "workflow_blocked",
-            workflow=program.workflow,
-            seconds=f"{program.seconds:g}",
-            place=program.place,
+        running.steps.refuse_later_steps(
+            format_session_notice(
+                "workflow_blocked",
+                workflow=program.workflow,
+                seconds=f"{program.seconds:g}",
+                place=program.place,
+            )
         )
         # The interruption may end only one of its tasks, and the program may catch it.
         running.task.get_loop().call_soon_threadsafe(running.task.cancel)
