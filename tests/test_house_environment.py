@@ -30,7 +30,6 @@ REASONS = {
     "backends/ray_placements.py": _INTERPRETER,
     "backends/ray_node.py": _INTERPRETER,
     "backends/ray_probe.py": _INTERPRETER,
-    "app/session/snapshot_update.py": _INTERPRETER,
     "backends/iterm2_panes.py": "panes exist only in the terminal of the process's user",
     "app/clusters/": _COMMAND,
     "app/demo/": _COMMAND,

@@ -43,7 +43,6 @@ _NEW_NAMES = {
     "LibrarySession": "Session",
     "SharedBudget": "Budget",
     "TeammateStatusSnapshot": "Member",
-    "SharedOptions": "SessionOptions",
     "PathText": "str | PathLike[str]",
     "QuestionHandler": "Callable[[Question], Answer | Awaitable[Answer | None] | None]",
     "RequestedPermissionMode": "PermissionMode | Literal['auto', 'manual']",
@@ -114,12 +113,12 @@ def _render_class(name: str, kind: type) -> Iterator[str]:
         yield _clean(constructor.__doc__ or "")
     else:
         yield _clean(own_doc)
-    yield _render_fields(OPTION_TYPES.get(name, kind))
     internal = INTERNAL.get(name, ())
+    yield _render_fields(OPTION_TYPES.get(name, kind), internal)
     members = dict(iter_members(kind))
     yield _render_attributes(name, kind, members, internal)
     yield _render_methods(name, members, internal)
-    listed = sorted({each for each in members if each in internal})
+    listed = sorted({each for each in (*members, *dict(iter_annotations(kind))) if each in internal})
     if listed:
         names = ", ".join(format_code(each) for each in listed)
         yield f"Shoal itself also uses these members, which may change: {names}."
@@ -132,7 +131,7 @@ def _is_constructed_by_programs(kind: type) -> bool:
     )
 
 
-def _render_fields(kind: type) -> str:
+def _render_fields(kind: type, internal: tuple[str, ...]) -> str:
     docs = {**_HOOK_FIELD_TEXTS.get(kind.__name__, {}), **read_class_field_docs(kind)}
     if is_typeddict(kind):
         rows = [
@@ -151,6 +150,7 @@ def _render_fields(kind: type) -> str:
             docs.get(field.name, ""),
         )
         for field in list_struct_fields(kind)
+        if field.name not in internal
     ]
     return render_table(("field", "type", "default", "meaning"), rows) if rows else ""
 

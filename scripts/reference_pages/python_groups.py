@@ -22,39 +22,50 @@ GROUPS = (
     NameGroup(
         "Run a prompt",
         "one prompt, or a session for several",
-        _words("run run_sync open SessionOptions"),
+        _words("run run_sync open SessionOptions SharedOptions PathText"),
     ),
     NameGroup(
         "Sessions",
         "turns, results and events of a session",
-        _words("Session Turn Result Usage McpServerStatus"),
+        _words(
+            "Session Turn Result ResultReason Usage SessionSpending AgentWorkEvidence ShellCommandResult "
+            "RetainedWorktreeWork AgentStatusSnapshot AgentRunStatus AgentEndStatus AgentResult "
+            "AgentMessageDeliveryReceipt "
+            "StoppedAgentsAndCommands BackgroundShell BackgroundShellResult ShellOutcome FileUndoReport "
+            "UnrestoredFile "
+            "McpServerStatus McpServerState SlashCommandInvocation"
+        ),
     ),
     NameGroup(
         "Agents",
         "agents that your program defines and starts",
-        _words("Agent AgentHandle SpawnOptions"),
+        _words("Agent AgentHandle SpawnOptions EffortLevel MemoryScope AgentResources"),
     ),
     NameGroup(
         "Teams",
         "members, tasks and mail",
-        _words("Team TeamReport Member Task MailMessage TeammateMode TeamStore"),
+        _words(
+            "Team TeamResumption TeamReport Member MemberState Task TaskStatus MailMessage TeammateMode "
+            "TeammateForm IdleReason TeamStore"
+        ),
     ),
     NameGroup(
         "Workflows",
         "plans in Python whose steps survive a crash",
-        _words("workflow WorkflowDefinition Workflow ShellStepResult"),
+        _words("workflow WorkflowDefinition Workflow WorkflowSession ShellStepResult"),
     ),
     NameGroup(
         "Budgets",
         "limits for several sessions",
-        _words("Budget"),
+        _words("Budget LimitKind"),
     ),
     NameGroup(
         "Tools",
         "functions that agents call",
         _words(
-            "tool PythonTool Tool ToolContext ToolOutput ToolSchema ToolName ToolRule ToolEntry current_cwd "
-            "current_identity current_member acting_as AgentIdentity"
+            "tool ToolDecorator PythonTool Tool ToolContext ProgressCallback ToolOutput ToolSchema ToolName "
+            "ToolRule ToolEntry current_cwd "
+            "current_identity current_member acting_as HasCwd AgentIdentity"
         ),
     ),
     NameGroup(
@@ -62,8 +73,10 @@ GROUPS = (
         "questions of agents, answered in code",
         _words(
             "Question PermissionQuestion ChoiceQuestion MultipleChoice ChoiceOption PlanApprovalQuestion "
-            "Answer AllowAnswer RememberScope PermissionSuggestion DenyAnswer ChoiceAnswer "
-            "PlanApprovedAnswer PermissionMode"
+            "Answer AllowAnswer RememberScope PermissionSuggestion AddPermissionRulesSuggestion "
+            "AddDirectoriesPermissionSuggestion SetPermissionModeSuggestion SuggestedPermissionRule "
+            "RuleBehavior RuleDestination DenyAnswer ChoiceAnswer PlanApprovedAnswer PermissionMode "
+            "RequestedPermissionMode QuestionHandler"
         ),
         "`on_question=` takes a function that gets a `Question` and returns an `Answer`. The methods of "
         "a question build its answers.",
@@ -71,7 +84,11 @@ GROUPS = (
     NameGroup(
         "Hooks",
         "functions that run on events and can decide",
-        _words("Hooks HookEvent HookEntry HookFunction HookInput HookOutput HookDecision Hook"),
+        _words(
+            "Hooks HookEvent HookEntry HookFunction HookInput HookEffort HookOutput AddedContextOutput "
+            "ToolCallDecisionOutput PermissionAnswerOutput PermissionAnswer ToolResultOutput "
+            "DeniedCallOutput SessionStartOutput WorktreeOutput HookDecision Hook"
+        ),
         "`hooks=` takes functions by event.",
     ),
     NameGroup(
@@ -87,12 +104,15 @@ GROUPS = (
     NameGroup(
         "Stores and clocks",
         "where state is stored, and the time",
-        _words("Store FileStore MemoryStore Clock SystemClock"),
+        _words("Store FileStore MemoryStore Clock SystemClock Deadline"),
     ),
     NameGroup(
         "Events and errors",
         "everything that happens, and everything that is raised",
-        _words("Event events ShoalError RunFailed SettingsError errors"),
+        _words(
+            "Event events Schedule ScheduleEndReason SessionId AgentId AgentName TaskId EntryId RequestId "
+            "ShoalError RunFailed SettingsError errors"
+        ),
     ),
 )
 HOOK_TYPE_SUFFIXES = ("Input", "HookOutput")
@@ -103,7 +123,7 @@ _STORE = _words(
     "list_sessions load_signing_key open_board open_mailboxes open_rosters"
 )
 INTERNAL = {
-    "Agent": _words("extras fields parsed"),
+    "Agent": _words("extras fields output parsed"),
     "Budget": _words("attach_loop count_session limits list_spent meters waiting"),
     "FileStore": _STORE,
     "MemoryStore": _STORE,
@@ -114,7 +134,8 @@ INTERNAL = {
     "ReplayModel": _words("generate_reply"),
     "ScriptedModel": _words("generate_reply"),
     "Session": _words(
-        "add_relayed_mcp_servers agent ask_side_question can_be_woken can_bypass_permissions clock config "
+        "add_relayed_mcp_servers agent budget ask_side_question can_be_woken can_bypass_permissions clock "
+        "config "
         "count_waking_items create_background_task emit_event expects_input has_live_agents "
         "has_running_subagents has_working_agents interrupted_agents is_past_deadline is_slash_command "
         "journal knowledge lifecycle_hooks list_hooks list_shells list_undoable_turns memory "
@@ -124,15 +145,19 @@ INTERNAL = {
         "set_end_reason stop_requested stop_shells suggest_prompt supervisor teams translate_errors "
         "undo_history wait_agents_idle wait_for_waking_item withdraw_queued_prompts workflows "
         "instructions is_assistant led_teams list_agent_definitions list_output_styles list_plugins "
-        "list_slash_commands open_resumable_store output_style settings skills spending store "
+        "list_slash_commands open_resumable_store output_style settings skills store "
         "budget_limits budget_seconds_left expect_input expect_no_input find_agent_cost require_open "
         "require_own_loop"
     ),
     "Team": _words("find"),
     "TeamStore": _words(
-        "aclose attempts close_team_stores notify_assigned post_assignment read_signing_key "
-        "restore_journaled_tasks"
+        "aclose add_member attempts close_team_stores notify_assigned open_agent_board open_board "
+        "open_mailboxes post_assignment post_mail read_signing_key restore_journaled_tasks rosters"
     ),
+    "SlashCommandInvocation": _words("command"),
+    "Hook": _words("action"),
+    "ToolContext": _words("hooks ids processes question_broker results sandbox unreadable_filter workspace"),
+    "WorkflowSession": _words("workflows"),
     "Turn": _words("abandon is_abandoned on_abandoned on_error require_own_loop"),
     "WorkflowDefinition": _words("list_parameter_names parse_arguments"),
 }

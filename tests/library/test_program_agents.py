@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -466,3 +467,36 @@ async def test_a_huge_limit_starts_no_more_tasks_than_prompts(tmp_path: Path) ->
     async with shoal.open(cwd=tmp_path, model=shoal.ScriptedModel(lambda _: "ok")) as session:
         results = await session.map(worker, ["a", "b"], at_once=10**12)
     assert [result.text for result in results] == ["ok", "ok"]
+
+
+@pytest.mark.spec("API-07")
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"model": "sonet"}, "There is no model 'sonet'. Did you mean sonnet?"),
+        ({"cwd": "nowhere"}, "nowhere is not a directory in the project"),
+        ({"isolation": "worktree"}, "worktree"),
+    ],
+    ids=["model", "directory", "worktree"],
+)
+async def test_map_raises_what_spawn_raises_if_an_option_cannot_be_used(
+    tmp_path: Path, options: Any, problem: str
+) -> None:
+    agent = shoal.Agent("a", prompt="You answer.")
+    async with shoal.open(cwd=tmp_path, model=shoal.ScriptedModel([])) as session:
+        with pytest.raises(shoal.errors.AgentUnusable, match=re.escape(problem)) as spawned:
+            await session.spawn(agent, "one", **options)
+        with pytest.raises(shoal.errors.AgentUnusable) as mapped:
+            await session.map(agent, ["one", "two"], **options)
+        assert str(mapped.value) == str(spawned.value)
+        assert session.list_subagents() == ()
+
+
+@pytest.mark.spec("API-07")
+async def test_map_raises_if_the_model_of_a_definition_cannot_be_used(tmp_path: Path) -> None:
+    agent = shoal.Agent("a", prompt="You answer.", model="opsu")
+    async with shoal.open(cwd=tmp_path, model=shoal.ScriptedModel([])) as session:
+        with pytest.raises(SettingsError, match="Did you mean opus"):
+            await session.spawn(agent, "one")
+        with pytest.raises(SettingsError, match="Did you mean opus"):
+            await session.map(agent, ["one", "two"])

@@ -226,6 +226,59 @@ async def test_a_team_is_resumed_by_name_after_its_program_was_killed(
     assert (project / "hello.txt").read_text() == "hello\n"
 
 
+KILLED_AT_COMPLETION = """
+import asyncio, os, signal, sys
+from pathlib import Path
+import shoal
+from shoal.testing import make_tool_call
+
+def reply(request):
+    text = request.messages[-1].text
+    return [make_tool_call("TaskUpdate", taskId="1", status="completed")] if "#1 First" in text else "ok"
+
+async def main(project, home):
+    member = shoal.Agent("member", prompt="You work.")
+    model = shoal.ScriptedModel(reply)
+    options = {"members": {"ana": member, "ben": member}, "cwd": project, "home": home, "model": model}
+    async with shoal.Team("pair", **options) as team:
+        first = await team.add_task("First", owner="ana")
+        await team.add_task("Second", owner="ben", blocked_by=[first])
+
+        def on_event(event):
+            if isinstance(event, shoal.events.TaskChanged) and event.status == "completed":
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        team.session.subscribe(on_event)
+        await team.finished()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.spec("API-08")
+def test_a_kill_before_the_owner_of_an_unblocked_task_is_notified_loses_nothing(
+    project: Path, tmp_path: Path
+) -> None:
+    arguments = [sys.executable, "-c", KILLED_AT_COMPLETION, str(project), str(tmp_path / "home")]
+    killed = subprocess.run(arguments, timeout=60, check=False, env=dict(os.environ))
+    assert killed.returncode == -signal.SIGKILL
+    prompts: list[str] = []
+
+    def reply(request: ModelRequest) -> ReplyLike:
+        prompts.append(request.messages[-1].text)
+        is_second = "Second" in prompts[-1]
+        return [make_tool_call("TaskUpdate", taskId="2", status="completed")] if is_second else "ok"
+
+    async def resume() -> shoal.TeamReport:
+        options: Any = {"home": tmp_path / "home", "model": shoal.ScriptedModel(reply)}
+        async with asyncio.timeout(60), shoal.Team.resume("pair", **options) as team:
+            return await team.finished()
+
+    report = asyncio.run(resume())
+    assert [task.status for task in report.tasks] == ["completed", "completed"]
+    assert sum("Second" in prompt for prompt in prompts) == 1
+
+
 @pytest.mark.needs("postgres", "asyncpg")
 async def test_a_team_in_a_database_is_resumed_by_name(project: Path, tmp_path: Path, database: str) -> None:
     options: Any = {"cwd": project, "store": database, "mode": "acceptEdits", "home": tmp_path / "home"}

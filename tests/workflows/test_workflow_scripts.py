@@ -454,6 +454,14 @@ async def test_a_script_that_exceeds_a_limit_ends_with_a_clear_error(
 
 
 @pytest.mark.spec("WFL-09")
+async def test_a_script_can_ask_for_any_number_of_steps_at_once(tmp_path: Path) -> None:
+    body = 'return await flow.map("general-purpose", ["a", "b"], at_once=10**9)'
+    ended = await Writer(f"async def main(flow):\n    {body}\n").run(tmp_path)
+    assert ended is not None
+    assert ended.value == ["did a", "did b"]
+
+
+@pytest.mark.spec("WFL-09")
 async def test_a_script_that_loops_on_a_busy_machine_is_not_said_to_be_idle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -320,16 +320,21 @@ async def start_fork_server(
     return ForkServerClient(process, own_end, clock, log)
 
 
+def build_interpreter_environment() -> dict[str, str]:
+    """Return the variables with which another interpreter can import what this one can, and no others."""
+    path = os.pathsep.join(place for place in sys.path if Path(place).is_absolute())
+    variables = {name: os.environ[name] for name in INTERPRETER_VARIABLES if name in os.environ}
+    return {**variables, "PYTHONPATH": path}
+
+
 def _build_fork_server_launch(
     entry: str, preload: Sequence[str], control: int, log: int
 ) -> ProcessLaunchSpec:
-    # It can import what we can, from the same places; -P excludes the directory it runs in.
-    path = os.pathsep.join(place for place in sys.path if Path(place).is_absolute())
-    interpreter_env = {name: os.environ[name] for name in INTERPRETER_VARIABLES if name in os.environ}
+    # -P excludes the directory it runs in.
     return ProcessLaunchSpec(
         argv=[sys.executable, "-P", "-u", "-X", "utf8", "-m", "shoal.backends.fork_server", entry, *preload],
         cwd=Path("/"),
-        env={**interpreter_env, "PYTHONPATH": path},
+        env=build_interpreter_environment(),
         stdin=control,
         stdout=log,
         stderr=log,

@@ -17,7 +17,8 @@ ShoalError
 │   ├── BadReply                  an answer that cannot be parsed
 │   └── ReplayMismatch            a replayed run sent a different request
 ├── AgentRequestRefused           an agent cannot be started or reached; its text is for the model
-│   └── AgentTranscriptMissing    its conversation is no longer stored
+│   ├── AgentTranscriptMissing    its conversation is no longer stored
+│   └── AgentUnusable             its definition, model or options cannot be used, with any prompt
 ├── NoModelConfigured             no model is configured
 ├── StateFileError                a session file cannot be written or read
 │   ├── SessionNotFound           no session has this id or name
@@ -143,6 +144,9 @@ class AgentRequestRefused(ShoalError): ...
 
 
 class AgentTranscriptMissing(AgentRequestRefused): ...
+
+
+class AgentUnusable(AgentRequestRefused): ...
 
 
 class NoModelConfigured(ShoalError): ...

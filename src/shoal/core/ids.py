@@ -11,9 +11,13 @@ from random import Random
 from typing import NewType
 
 SessionId = NewType("SessionId", str)
+"""Id of a session."""
 AgentId = NewType("AgentId", str)
+"""Id of an agent in its session."""
 EntryId = NewType("EntryId", str)
+"""Id of an entry in a transcript."""
 RequestId = NewType("RequestId", str)
+"""Id of a request to a model."""
 
 _ID_MASK = (1 << 128) - 1
 _ID_STEP = 0x9E3779B97F4A7C15F39CC0605CEDC835

@@ -11,7 +11,9 @@ from shoal.core.errors import InvalidName
 
 TeamName = NewType("TeamName", str)
 AgentName = NewType("AgentName", str)
+"""Name of an agent."""
 TaskId = NewType("TaskId", str)
+"""Id of a task on its board."""
 
 LEAD_NAME = AgentName("team-lead")
 USER_NAME = AgentName("user")

@@ -13,9 +13,10 @@ from shoal.core.errors import AgentRequestRefused, InvalidName, ShoalError
 from shoal.core.names import LEAD_NAME, AgentName, TaskId, map_to_inbox_name
 from shoal.core.permissions.permission_changes import PermissionSuggestion
 from shoal.core.task_groups import uncancel_current_task
+from shoal.core.teams.mail_bodies import TaskAssignmentMail
 from shoal.core.teams.mail_signatures import MailSigner
 from shoal.core.teams.roster import EXTERNAL_MEMBER_TYPE, RosterEntry, TeamRoster
-from shoal.core.teams.tasks import Task, has_claimable_task
+from shoal.core.teams.tasks import Task, find_open_blockers, has_claimable_task, sort_tasks_by_number
 from shoal.core.teams.team_operations import TeammateSpawnResult
 from shoal.runs.run_outcome import AgentRunOutcome
 from shoal.team.mail.lead_inbox import LeadInbox
@@ -36,6 +37,7 @@ from shoal.team.roster_activity import RosterActivityWriter
 from shoal.team.team_briefing import TeamBriefer
 from shoal.team.team_prompts import format_unknown_member_error
 from shoal.team.team_services import TeamServices
+from shoal.wire.mail_body_codec import parse_mail_body
 
 
 class TeamSupervisor:
@@ -185,6 +187,37 @@ class TeamSupervisor:
             if lost.leaves_roster:
                 await self._board.release_owner_tasks(AgentName(lost.name))
                 await self._services.runtime.team_store.rosters.remove_member(self.name, AgentName(lost.name))
+        await self._notify_owners_of_ready_tasks([entry.name for entry in own_entries])
+
+    async def _notify_owners_of_ready_tasks(self, members: Sequence[AgentName]) -> None:
+        """Notify members of tasks that they can start: a process may die before it posts such a message."""
+        unfinished = {task.id: task for task in await self._board.list_unfinished()}
+        for task in sort_tasks_by_number(unfinished.values()):
+            is_ready = task.status == "pending" and not find_open_blockers(task, unfinished)
+            if task.owner is None or task.owner not in members or task.owner == LEAD_NAME or not is_ready:
+                continue
+            if not await self._was_told_to_start(task.owner, task):
+                body = TaskAssignmentMail(
+                    task_id=task.id,
+                    subject=task.subject,
+                    description=task.description,
+                    assigned_by=LEAD_NAME,
+                    timestamp=self.mail_sender.current_timestamp,
+                )
+                await self.mail_sender.post_mail_body(LEAD_NAME, task.owner, body)
+
+    async def _was_told_to_start(self, owner: AgentName, task: Task) -> bool:
+        mailboxes = self._services.runtime.team_store.open_mailboxes(self.name)
+        await mailboxes.open_inbox(owner)
+        # The first prompt of a member lists its tasks, but says to wait for those with blockers.
+        in_prompt = f"#{task.id} {task.subject}"
+        for mail in await mailboxes.read_history(owner):
+            body = parse_mail_body(mail.text)
+            if isinstance(body, TaskAssignmentMail) and body.task_id == task.id:
+                return True
+            if body is None and not task.blocked_by and in_prompt in mail.text:
+                return True
+        return False
 
     async def _resume_member(
         self, entry: RosterEntry, claimed_tasks: tuple[TaskId, ...], lead_mail_ids: Container[str]

@@ -37,17 +37,25 @@ class TurnFileChanges(Struct, frozen=True, kw_only=True):
 
 
 class UnrestoredFile(Struct, frozen=True, kw_only=True):
+    """A file that an undo skipped."""
+
     path: Path
+    """The file."""
     why: str
+    """Reason."""
 
 
 class FileUndoReport(Struct, frozen=True, kw_only=True):
     """Result of an undo: restored files, removed files that the agent had created, and skipped files."""
 
     turn: int
+    """Number of the first turn that was undone."""
     restored: tuple[Path, ...] = ()
+    """Files with their earlier content."""
     removed: tuple[Path, ...] = ()
+    """Files that the agent had created."""
     left_alone: tuple[UnrestoredFile, ...] = ()
+    """Files that were skipped."""
 
 
 class _FileUndoBlockedError(Exception):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
 EffortLevel: TypeAlias = Literal["low", "medium", "high", "xhigh", "max"]
+"""How much a model thinks before it answers."""
 AnswerT = TypeVar("AnswerT")
 _FIELD_NAMES = {
     "disallowed_tools": "disallowedTools",
@@ -37,10 +38,13 @@ class AgentResources(TypedDict, total=False):
     """Share of a machine of a cluster, and labels that the machine must have."""
 
     cpus: float
+    """Number of cores; by default as the settings of the cluster say."""
     memory: int | str
     """Bytes, or a size such as `4 GB`."""
     gpus: float
+    """Number of graphics processors."""
     labels: Mapping[str, str]
+    """Labels that the machine must have."""
 
 
 class AgentPlacementFields(TypedDict, total=False):

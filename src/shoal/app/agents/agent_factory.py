@@ -66,6 +66,7 @@ from shoal.core.budgets.limits import BudgetLimits
 from shoal.core.conversation.messages import Message
 from shoal.core.errors import (
     AgentRequestRefused,
+    AgentUnusable,
     BudgetError,
     InvalidAgentDefinition,
     ModelError,
@@ -483,7 +484,7 @@ class AgentFactory:
         try:
             definition = self._runtime.config.definitions.find(kind)
         except (UnknownAgentType, InvalidAgentDefinition) as error:
-            raise AgentRequestRefused(str(error)) from error
+            raise AgentUnusable(str(error)) from error
         # Checked before anything is created: its hooks must be runnable.
         self._runtime.hooks.load_definition_hooks(definition)
         return definition
@@ -494,7 +495,7 @@ class AgentFactory:
         toolset = self._toolset_cache.resolve_toolset(definition, agent_tools)
         if toolset.missing and not toolset.names:
             agent, tools = f"{definition.name} ({definition.source})", ", ".join(toolset.missing)
-            raise AgentRequestRefused(format_session_notice("only_missing_tools", agent=agent, tools=tools))
+            raise AgentUnusable(format_session_notice("only_missing_tools", agent=agent, tools=tools))
         if definition.source.kind == "builtin":
             # It names tools that settings turn off.
             toolset = replace(toolset, missing=())
@@ -502,7 +503,7 @@ class AgentFactory:
         try:
             refuse_misspelled_rules(location, toolset.never, agent_tools.tools)
         except SettingsError as error:
-            raise AgentRequestRefused(
+            raise AgentUnusable(
                 format_session_notice("agent_not_started", name=definition.name, error=error)
             ) from error
         return resolve_member_tools(toolset, assignment, agent_tools.tools)
@@ -520,7 +521,7 @@ class AgentFactory:
                 )
             self._runtime.budget.require_priced_model(model.card, definition.name)
         except (BudgetError, ModelError, NoModelConfigured, SettingsError) as error:
-            raise AgentRequestRefused(format_session_notice("model_unavailable", error=error)) from error
+            raise AgentUnusable(format_session_notice("model_unavailable", error=error)) from error
         return model
 
     def _save_agent_metadata(self, blueprint: AgentBlueprint) -> None:

@@ -19,7 +19,7 @@ from shoal.app.agents.argument_checks import check_text
 from shoal.app.model_notices import format_session_notice
 from shoal.core.agents.subagents import SpawnRequest
 from shoal.core.conversation.messages import user_message
-from shoal.core.errors import AgentRequestRefused, InvalidAgentDefinition, UnknownAgentType
+from shoal.core.errors import AgentRequestRefused, AgentUnusable, InvalidAgentDefinition, UnknownAgentType
 from shoal.core.events import Event, ModelRequestFailed
 from shoal.core.ids import AgentId
 from shoal.core.output_type import OutputType
@@ -149,7 +149,7 @@ class ProgramAgents:
             try:
                 self.runtime.config.definitions.find(agent)
             except (UnknownAgentType, InvalidAgentDefinition) as error:
-                raise AgentRequestRefused(str(error)) from error
+                raise AgentUnusable(str(error)) from error
 
     def stop_starting(self, reason: str) -> None:
         """Start nothing more, for this reason."""

@@ -15,6 +15,7 @@ from shoal.core.events import RunFinished, TurnEndReason
 from shoal.core.output_type import AnswerT_co, OutputType
 
 ResultReason: TypeAlias = TurnEndReason | Literal["failed", "stopped", "refused"]
+"""Why work ended; `done` if it was completed."""
 
 
 class Result(Struct, Generic[AnswerT_co], frozen=True, kw_only=True):

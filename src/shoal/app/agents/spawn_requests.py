@@ -18,7 +18,7 @@ from shoal.core.agents.agent_definitions import (
 )
 from shoal.core.agents.subagents import SpawnRequest
 from shoal.core.conversation.messages import Message, TextBlock
-from shoal.core.errors import AgentRequestRefused
+from shoal.core.errors import AgentUnusable
 from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.workspaces.local_workspace import LocalWorkspace
 
@@ -33,7 +33,7 @@ _MODES: tuple[PermissionMode, ...] = get_args(PermissionMode)
 
 def require_agent_start_allowed(parent: AgentRunner, kind: str) -> None:
     if (denial := get_permission_engine(parent).check_agent_start(kind)) is not None:
-        raise AgentRequestRefused(format_session_notice("agent_denied", kind=kind, reason=denial.reason))
+        raise AgentUnusable(format_session_notice("agent_denied", kind=kind, reason=denial.reason))
 
 
 def require_valid_isolation(
@@ -42,9 +42,9 @@ def require_valid_isolation(
     """`is_on_machine` is True in the process of an agent with isolation: remote, on its machine."""
     isolation = request.isolation or definition.run.isolation
     if request.cwd is not None and isolation is not None:
-        raise AgentRequestRefused(format_session_notice("cwd_with_isolation"))
+        raise AgentUnusable(format_session_notice("cwd_with_isolation"))
     if isolation == "remote" and not is_on_machine:
-        raise AgentRequestRefused(format_session_notice("remote_isolation"))
+        raise AgentUnusable(format_session_notice("remote_isolation"))
 
 
 def build_agent_first_prompt(
@@ -74,7 +74,7 @@ def parse_effort_thinking_tokens(effort: str | int) -> int:
     tokens = compute_thinking_tokens(effort)
     if tokens is None:
         levels = ", ".join(THINKING_TOKENS_BY_EFFORT)
-        raise AgentRequestRefused(format_session_notice("unknown_effort", effort=repr(effort), levels=levels))
+        raise AgentUnusable(format_session_notice("unknown_effort", effort=repr(effort), levels=levels))
     return tokens
 
 
@@ -91,4 +91,4 @@ def change_agent_directory(cwd: str | None, workspace: LocalWorkspace) -> None:
     # A teammate on a cluster may have moved to a machine with another home.
     cwd = relocate_checkout_path(cwd, workspace.root)
     if not workspace.change_directory(workspace.resolve_path(cwd)):
-        raise AgentRequestRefused(format_session_notice("cwd_outside", cwd=cwd))
+        raise AgentUnusable(format_session_notice("cwd_outside", cwd=cwd))

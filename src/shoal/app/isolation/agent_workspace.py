@@ -21,7 +21,7 @@ from shoal.backends.sandbox.sandbox_selection import DriverSelectingSandbox, San
 from shoal.core.agents.subagents import RetainedWorktreeWork
 from shoal.core.agents.worktrees import RemovedWorktree, RetainedWorktree
 from shoal.core.clock import Clock
-from shoal.core.errors import AgentRequestRefused, SettingsError, WorkspaceError, WorktreeError
+from shoal.core.errors import AgentUnusable, SettingsError, WorkspaceError, WorktreeError
 from shoal.core.events import FileChanged, JournaledEvent
 from shoal.core.ids import AgentId
 from shoal.core.permissions.sandbox import Sandbox
@@ -202,7 +202,7 @@ class WorkspaceAllocator:
             )
             selection = await self._select_sandbox_for_worktree(new_agent, worktree, workspace)
         except WorktreeError as error:
-            raise AgentRequestRefused(format_session_notice("no_worktree", error=error)) from error
+            raise AgentUnusable(format_session_notice("no_worktree", error=error)) from error
         workspace.set_checkpoint_turn(self._turn())
 
         async def finish_worktree() -> RetainedWorktreeWork | None:

@@ -37,7 +37,7 @@ from shoal.app.session.turn import Turn
 from shoal.core.budgets.shared_budget import SharedBudget
 from shoal.core.conversation.messages import Message
 from shoal.core.core_texts import format_end_reason
-from shoal.core.errors import AgentRequestRefused, ShoalError
+from shoal.core.errors import AgentRequestRefused, AgentUnusable, ShoalError
 from shoal.core.events import Event
 from shoal.core.keyword_checks import check_keywords, check_method_keywords
 from shoal.core.output_type import AnswerT_co
@@ -381,7 +381,8 @@ class LibrarySession(Session, Generic[AnswerT_co]):
 
         A failed agent is a `Result` that is not `ok`; the others continue. When the provider refuses a
         request for quota, no further agent is started, and each remaining result says why. If `map` is
-        canceled, it stops its agents. Raises `AgentRequestRefused` if no agent has this name.
+        canceled, it stops its agents. Raises `AgentUnusable`, as `spawn` does, if the agent, its model or an
+        option cannot be used.
         """
         self.require_open()
         self.workflows.refuse_call_in_program("session.map()", "flow.map()")
@@ -394,7 +395,10 @@ class LibrarySession(Session, Generic[AnswerT_co]):
 
         async def run_prompt(numbered: tuple[int, str]) -> bool:
             index, prompt = numbered
-            results[index] = await self._run_mapped_agent(agent, prompt, output, options, quota)
+            result = await self._run_mapped_agent(agent, prompt, output, options, quota)
+            if isinstance(result.error, AgentUnusable) and not results:
+                raise result.error  # the same for all prompts
+            results[index] = result
             return True
 
         unsubscribe = super().subscribe(quota.watch)

@@ -13,6 +13,7 @@ from shoal.app.agents.option_words import name_options_in_error
 from shoal.app.config.option_checks import find_environ_problems
 from shoal.app.config.tool_selection import split_permission_rule_flags
 from shoal.app.library.given_settings import refuse_rules_of_unknown_tools, refuse_wrong_settings
+from shoal.app.models.model_choice import MAX_FALLBACKS
 from shoal.app.options import Options, QuestionHandler
 from shoal.core.budgets.shared_budget import SharedBudget
 from shoal.core.clock import Clock
@@ -32,6 +33,7 @@ from shoal.wire.json_comments import decode_commented_json
 from shoal.wire.settings_codec import TeammateMode
 
 PathText: TypeAlias = str | os.PathLike[str]
+"""Path of a file or directory."""
 
 
 class SharedOptions(TypedDict, total=False):
@@ -193,13 +195,19 @@ def build_session_options(
         raise
 
 
+def _check_model_names(fields: Mapping[str, Any]) -> None:
+    for name in ("model", "fallback_model"):
+        if isinstance(text := fields.get(name), str) and not text.strip():
+            raise SettingsError(f"shoal.open: {name} is empty. Name a model, or leave it out.")
+    if str(fields.get("fallback_model") or "").count(",") >= MAX_FALLBACKS:
+        raise SettingsError(f"shoal.open: fallback_model: name at most {MAX_FALLBACKS} models.")
+
+
 def _convert_options(
     given: Mapping[str, Any], output: type[Any] | None
 ) -> tuple[Options, tuple[Agent[Any], ...]]:
     fields = {name: value for name, value in given.items() if value is not None}
-    for name in ("model", "fallback_model"):
-        if isinstance(text := fields.get(name), str) and not text.strip():
-            raise SettingsError(f"shoal.open: {name} is empty. Name a model, or leave it out.")
+    _check_model_names(fields)
     if fields.get("agent") == "":
         raise SettingsError("shoal.open: agent is empty. Name an agent, or leave it out.")
     if isinstance(session_id := fields.get("session_id"), str) and not is_uuid(session_id):

@@ -30,7 +30,7 @@ DEFAULT_ALIAS = "sonnet"
 """Alias used if a provider is configured and no model is named."""
 DEFAULT_MODEL = "default"
 """Name that means no model is named, whatever is configured."""
-_MAX_FALLBACKS = 3
+MAX_FALLBACKS = 3
 _LONG_CONTEXT_BETA = "context-1m-2025-08-07"
 _FAMILIES = frozenset({"opus", "sonnet", "haiku", "fable"})
 _NAME_PARTS = re.compile(r"[^a-z]+")
@@ -88,10 +88,10 @@ async def choose_model_with_fallback(
     flag_names = tuple(each.strip() for each in (fallback or "").split(",") if each.strip())
     if name is None or isinstance(name, str):
         model = await choose_model(name, settings, clock, rng, placeholders=placeholders)
-        names = (flag_names or settings.foreign.models.fallbacks)[:_MAX_FALLBACKS]
+        names = (flag_names or settings.foreign.models.fallbacks)[:MAX_FALLBACKS]
     else:
         # Settings choose models by name; they do not know the object of a program.
-        model, names = name, flag_names[:_MAX_FALLBACKS]
+        model, names = name, flag_names[:MAX_FALLBACKS]
     if not names:
         return model
     from shoal.models.fallback_model import ModelWithFallback

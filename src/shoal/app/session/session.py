@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from msgspec import Struct
 
 from shoal.agent import compaction
 from shoal.agent.agent_texts import load_prompt
@@ -31,6 +29,7 @@ from shoal.app.session.turn import (
 )
 from shoal.app.session.typed_commands import SlashCommandInvocation
 from shoal.core.agents.subagents import AgentMessageDeliveryReceipt, AgentStatusSnapshot
+from shoal.core.budgets.usage import SessionSpending
 from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.conversation.messages import Message, user_message
 from shoal.core.core_texts import format_end_reason
@@ -71,7 +70,7 @@ if TYPE_CHECKING:
     from shoal.core.agents.agent_definitions import AgentDefinition
     from shoal.core.budgets.budget import Budget
     from shoal.core.budgets.limits import BudgetLimits
-    from shoal.core.budgets.usage import ModelCard, Usage
+    from shoal.core.budgets.usage import ModelCard
     from shoal.core.clock import Clock
     from shoal.core.extensions.hooks import Hook
     from shoal.core.extensions.mcp_servers import McpServerStatus
@@ -90,13 +89,6 @@ if TYPE_CHECKING:
 GATHER_INTERVAL = 0.05
 """Maximum seconds between two messages that share one turn."""
 GATHER_TIMEOUT = 0.2
-
-
-class SessionSpending(Struct, frozen=True, kw_only=True):
-    usd: float | None
-    """None if the price of a model is unknown."""
-    usage: Usage
-    by_model: Mapping[str, tuple[Usage, float]]
 
 
 class Session:

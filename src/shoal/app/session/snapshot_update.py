@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shoal.backends.process_backend import build_interpreter_environment
 from shoal.core.errors import ProcessError, StateFileError
 from shoal.core.ids import LEAD_ID
 from shoal.core.ports import ProcessLauncher, ProcessLaunchSpec
@@ -65,7 +66,7 @@ class SnapshotUpdater:
                             str(self._transcript),
                         ),
                         cwd=self._directory,
-                        env=os.environ,
+                        env=build_interpreter_environment(),
                         stdout=nothing,
                         stderr=nothing,
                     )

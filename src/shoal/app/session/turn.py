@@ -378,8 +378,11 @@ class StoppedAgentsAndCommands(Struct, frozen=True, kw_only=True):
     """Agents and commands that were stopped."""
 
     agents: tuple[AgentStatusSnapshot, ...]
+    """Agents that were working."""
     commands: tuple[BackgroundShell, ...]
+    """Commands that ran in the background."""
 
     @property
     def ids(self) -> list[str]:
+        """Ids of the agents and commands."""
         return [*(each.agent for each in self.agents), *(each.shell for each in self.commands)]

@@ -47,7 +47,9 @@ class SlashCommandInvocation(Struct, frozen=True, kw_only=True):
     """A slash command with its arguments."""
 
     command: TypedCommand
+    """The command."""
     arguments: str
+    """Text after the name."""
     text: str
     """Text as it was typed."""
 

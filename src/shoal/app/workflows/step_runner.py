@@ -108,6 +108,8 @@ class StepRunner:
         self.quota = QuotaGuard()
         self._errors: dict[int, WorkflowError] = {}
         """Errors that the program got from steps."""
+        self._interruption = ""
+        """Error of a program that blocked the event loop; empty if it did not."""
         self._is_closed = False
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -278,6 +280,7 @@ class StepRunner:
             loop = asyncio.get_running_loop()
         if loop is not self._loop:
             raise WorkflowError(format_session_notice("workflow_loop", workflow=self.workflow, path=path))
+        self.refuse_interrupted()
         if self._is_closed:
             raise WorkflowError(format_session_notice("workflow_over", workflow=self.workflow, path=path))
 
@@ -396,6 +399,15 @@ class StepRunner:
     def refuse_changed(self) -> None:
         """Raise `WorkflowChanged` if the program was found to differ."""
         self._gate.refuse_changed()
+
+    def refuse_later_steps(self, reason: str) -> None:
+        """Let the workflow fail with this error, because its program was interrupted."""
+        self._interruption = reason
+
+    def refuse_interrupted(self) -> None:
+        """Raise `WorkflowError` if the program was interrupted, even if it caught that error."""
+        if self._interruption:
+            raise WorkflowError(self._interruption)
 
     async def finish(self) -> None:
         """Check at the end of the program that it asked for all finished steps. Raises `WorkflowChanged`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -14,6 +14,7 @@ from msgspec import Struct
 from shoal.app.agents.program_agents import ProgramAgents
 from shoal.app.model_notices import format_session_notice
 from shoal.app.workflows.json_values import to_json_value
+from shoal.app.workflows.loop_watchdog import BlockingProgram, LoopWatchdog
 from shoal.app.workflows.step_log import StepLog, WorkflowRecord, WorkflowRecords
 from shoal.app.workflows.step_runner import StepRunner
 from shoal.core.agents.identity import AgentIdentity, current_identity
@@ -72,6 +73,8 @@ class WorkflowSupervisor:
         self._running: dict[str, RunningWorkflow] = {}
         self._latest: dict[str, RunningWorkflow] = {}
         """Latest run of each workflow of this process."""
+        self._watchdog: LoopWatchdog | None = None
+        """Runs while a workflow runs."""
         self._tasks = asyncio.TaskGroup()
         self._background: set[asyncio.Task[None]] = set()
 
@@ -201,9 +204,8 @@ class WorkflowSupervisor:
         unsubscribe = events.subscribe(steps.quota.watch)
         task = asyncio.ensure_future(self._run_program(launch, steps))
         _current_steps.reset(steps_token)
-        running = self._running[start.workflow] = self._latest[start.workflow] = RunningWorkflow(
-            id=start.workflow, name=start.name, steps=steps, task=task
-        )
+        running = RunningWorkflow(id=start.workflow, name=start.name, steps=steps, task=task)
+        self._add_running(running)
         try:
             returned, value = await self._wait_for_program(running)
         except asyncio.CancelledError:
@@ -221,9 +223,21 @@ class WorkflowSupervisor:
             await steps.close()
             unsubscribe()
             _ancestors.reset(token)
-            del self._running[start.workflow]
+            self._remove_running(running)
         self._emit_end(running, "completed", value=value)
         return returned, value
+
+    def _add_running(self, running: RunningWorkflow) -> None:
+        self._running[running.id] = self._latest[running.id] = running
+        if self._watchdog is None:
+            self._watchdog = LoopWatchdog(self._find_workflow_of, self._fail_blocking_workflow)
+            self._watchdog.start()
+
+    def _remove_running(self, running: RunningWorkflow) -> None:
+        del self._running[running.id]
+        if not self._running and self._watchdog is not None:
+            self._watchdog.stop()
+            self._watchdog = None
 
     async def _run_program(self, launch: WorkflowLaunch, steps: StepRunner) -> tuple[Any, Any]:
         try:
@@ -234,9 +248,14 @@ class WorkflowSupervisor:
                 "workflow_exited", workflow=launch.start.workflow, code=repr(error.code)
             )
             raise WorkflowError(notice) from error
-        except Exception:
-            steps.refuse_changed()  # a task group of the program would hide this error
+        except asyncio.CancelledError:
             raise
+        except BaseException:
+            # A task group of the program would hide these errors.
+            steps.refuse_interrupted()
+            steps.refuse_changed()
+            raise
+        steps.refuse_interrupted()
         await steps.finish()
         value = to_json_value(returned, f"The value that {launch.start.name} returns")
         # A resumed workflow returns the stored value: both must be equal.
@@ -251,12 +270,35 @@ class WorkflowSupervisor:
             await asyncio.wait([running.task])
             raise
         if running.task.cancelled():
+            running.steps.refuse_interrupted()
             reason = running.stop_reason or format_session_notice("workflow_canceled")
             raise WorkflowStopped(
                 format_session_notice("workflow_stopped", workflow=running.id, reason=reason), reason=reason
             )
         returned, value = running.task.result()
         return returned, value
+
+    def _find_workflow_of(self, context: Context | None, task: asyncio.Task[Any] | None) -> str | None:
+        """Return the workflow whose program runs in a context, or in a task if the context is unknown."""
+        if context is None:
+            return next((each.id for each in self._running.values() if each.task is task), None)
+        # A copy, because a context can be entered only once.
+        steps = context.copy().run(self.get_calling_steps)
+        return None if steps is None or steps.workflow not in self._running else steps.workflow
+
+    def _fail_blocking_workflow(self, program: BlockingProgram) -> None:
+        """Let a workflow end with an error. The watchdog calls this in its thread, and then interrupts it."""
+        running = self._running[program.workflow]
+        running.steps.refuse_later_steps(
+            format_session_notice(
+                "workflow_blocked",
+                workflow=program.workflow,
+                seconds=f"{program.seconds:g}",
+                place=program.place,
+            )
+        )
+        # The interruption may end only one of its tasks, and the program may catch it.
+        running.task.get_loop().call_soon_threadsafe(running.task.cancel)
 
     def _emit_end(
         self,

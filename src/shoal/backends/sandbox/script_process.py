@@ -55,6 +55,8 @@ HEADER = struct.Struct(">I")
 CHUNK = 1 << 16
 SCRIPT_NAME = "<workflow>"
 MAX_MESSAGE = 4_000
+MAX_WORKERS = 1_000
+"""Maximum number of steps of one `map` or `pipeline` at the same time."""
 
 
 class FilterInstruction(ctypes.Structure):
@@ -296,7 +298,7 @@ async def run_for_each(
                 results[index], failures[index] = default, error
 
     async with asyncio.TaskGroup() as workers:
-        for _ in range(max(1, at_once)):
+        for _ in range(min(max(1, at_once), MAX_WORKERS)):
             workers.create_task(run_remaining())
     if failures and default is NO_DEFAULT:
         raise failures[min(failures)]

@@ -17,6 +17,7 @@ from shoal.core.text.filenames import escape_filename
 
 DefinitionSourceKind: TypeAlias = Literal["managed", "flag", "project", "user", "plugin", "builtin"]
 MemoryScope: TypeAlias = Literal["user", "project", "local"]
+"""Where an agent's memory is stored."""
 EFFORT_LEVELS = ("low", "medium", "high", "xhigh", "max")
 THINKING_TOKENS_BY_EFFORT = {"low": 1_024, "medium": 4_096, "high": 16_384, "xhigh": 32_768, "max": 65_536}
 INHERIT_MODEL = "inherit"

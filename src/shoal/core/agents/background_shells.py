@@ -9,15 +9,20 @@ from msgspec import Struct
 from shoal.core.ids import AgentId
 
 ShellOutcome: TypeAlias = Literal["completed", "failed", "killed"]
+"""How a background command ended."""
 
 
 class BackgroundShell(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A command that runs in the background."""
+
     shell: str
+    """Id of the command."""
     agent: AgentId
     """Agent that owns it."""
     call: str
     """Tool call that started it."""
     command: str
+    """The command."""
     output: str = ""
     """Output file written while it runs; empty if none could be created."""
 
@@ -26,7 +31,9 @@ class BackgroundShellResult(Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """Result of a background command."""
 
     facts: BackgroundShell
+    """The command."""
     status: ShellOutcome
+    """How it ended."""
     exit_code: int | None = None
     """Negative for a signal; None if unknown."""
     detail: str = ""

@@ -14,6 +14,7 @@ from shoal.core.ids import LEAD_ID, AgentId, SessionId
 from shoal.core.keyword_checks import CheckedStruct, check_keywords
 
 TeammateForm: TypeAlias = Literal["in-process", "process"]
+"""Where a teammate runs: in the process of its lead, or in a separate one."""
 
 
 class AgentIdentity(CheckedStruct, frozen=True, kw_only=True):
@@ -59,8 +60,12 @@ class AgentIdentity(CheckedStruct, frozen=True, kw_only=True):
 
 
 class HasCwd(Protocol):
+    """Anything with a current directory."""
+
     @property
-    def cwd(self) -> Path: ...
+    def cwd(self) -> Path:
+        """Current directory."""
+        ...
 
 
 class _IdentityContext(Struct, frozen=True):

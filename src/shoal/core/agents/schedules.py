@@ -13,19 +13,28 @@ MAX_SCHEDULES = 50
 SCHEDULE_LIFETIME_MS = 7 * 24 * 60 * 60 * 1000
 """Milliseconds after which a schedule expires."""
 ScheduleEndReason: TypeAlias = Literal["deleted", "done", "expired"]
+"""Why a schedule ended."""
 
 
 class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A prompt that an agent gets at certain times."""
+
     id: str
+    """Id of the schedule."""
     agent: AgentId
+    """Agent that created it and gets the prompt."""
     cron: str
+    """Times as a cron expression."""
     prompt: str
+    """Prompt that the agent gets."""
     made: int
     """Creation time in Unix milliseconds, like all times here."""
     recurring: bool = True
+    """False if it is due only once."""
 
     @property
     def expires_at(self) -> int:
+        """Unix time in milliseconds at which it expires."""
         return self.made + SCHEDULE_LIFETIME_MS
 
 

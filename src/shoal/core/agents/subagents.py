@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from shoal.core.conversation.tools import ToolContext
 
 AgentEndStatus: TypeAlias = Literal["completed", "failed", "killed"]
+"""How an agent ended."""
 AgentRunStatus: TypeAlias = Literal["running"] | AgentEndStatus
+"""Whether an agent runs, or how it ended."""
 IsolationMode: TypeAlias = Literal["worktree", "remote"]
 
 
@@ -69,16 +71,22 @@ class ShellCommandResult(Struct, frozen=True, kw_only=True, gc=False):
     """Shell command and its exit code; None if it timed out."""
 
     command: str
+    """The command."""
     exit_code: int | None
+    """Exit code; None if it timed out."""
 
 
 class AgentWorkEvidence(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Evidence for an agent's report, as the runtime observed it."""
 
     tool_calls: int = 0
+    """Number of tool calls."""
     failed_calls: int = 0
+    """Number of tool calls that failed."""
     files: tuple[str, ...] = ()
+    """Files that it changed."""
     commits: tuple[str, ...] = ()
+    """Commits that it made."""
     commands: tuple[ShellCommandResult, ...] = ()
     """The most recent commands."""
     acceptance: ShellCommandResult | None = None
@@ -89,25 +97,36 @@ class RetainedWorktreeWork(Struct, frozen=True, kw_only=True):
     """Work that an agent left in its worktree."""
 
     path: str
+    """Directory of the worktree."""
     branch: str
+    """Branch of the worktree."""
     ref: str = ""
     """Ref that holds all of it, committed or not."""
     commits: int = 0
+    """Number of commits."""
 
 
 class AgentResult(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Result of a finished agent. The full text is stored before this result is created."""
 
     id: str
+    """Id of the result."""
     agent: AgentId
+    """Id of the agent."""
     status: AgentEndStatus
+    """How it ended."""
     kind: str
+    """Name of its definition."""
     description: str
+    """What it was started for."""
     report_to: AgentId
+    """Agent that gets the report."""
     call: str
     """Tool call that started it."""
     name: str = ""
+    """Name of the agent."""
     background: bool = False
+    """True if it ran in the background."""
     text: str = ""
     """Report, shortened to fit a conversation."""
     detail: str = ""
@@ -121,11 +140,17 @@ class AgentResult(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fals
     output: str = ""
     """Output file written while it ran."""
     usage: Usage = Usage()
+    """Tokens of all requests."""
     requests: int = 0
+    """Number of model requests."""
     duration_ms: int = 0
+    """Time from the start to the end in milliseconds."""
     evidence: AgentWorkEvidence = AgentWorkEvidence()
+    """What Shoal observed: tool calls, changed files, commits and commands."""
     one_shot: bool = False
+    """True if it ends with its result: nobody continues the conversation."""
     worktree: RetainedWorktreeWork | None = None
+    """Work that it left in its worktree."""
     answer: Any = None
     """Structured answer as JSON, if one was required."""
 
@@ -179,27 +204,44 @@ class AgentStatusSnapshot(Struct, frozen=True, kw_only=True):
     """Status of an agent at one moment."""
 
     agent: AgentId
+    """Id of the agent."""
     kind: str
+    """Name of its definition."""
     name: str
+    """Name of the agent."""
     description: str
+    """What it was started for."""
     status: AgentRunStatus
+    """Whether it runs, or how it ended."""
     parent: AgentId
+    """Agent that started it."""
     background: bool
+    """True if its parent does not wait for it."""
     tool_calls: int
+    """Number of tool calls."""
     tokens: int
+    """Tokens of all requests."""
     seconds: float
+    """Time since its start."""
     doing: str = ""
+    """Its current tool call."""
     completion: AgentResult | None = None
+    """Its result, if it has ended."""
     output: str = ""
+    """Output file."""
 
 
 class AgentMessageDeliveryReceipt(Struct, frozen=True, kw_only=True):
     """Delivery of a message: a running agent gets it at its next step, an ended one is resumed."""
 
     to: AgentId
+    """Id of the agent."""
     name: str
+    """Name of the agent."""
     how: Literal["queued", "resumed"]
+    """`queued` for a running agent, `resumed` for one that had ended."""
     output: str = ""
+    """Output file of the agent."""
 
 
 class AgentOperations(Protocol):

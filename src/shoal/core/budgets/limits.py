@@ -12,6 +12,7 @@ from msgspec import Struct
 from shoal.core.core_texts import format_core_notice
 
 LimitKind: TypeAlias = Literal["usd", "tokens", "requests", "seconds", "depth", "concurrent", "total"]
+"""What a limit counts."""
 LimitScope: TypeAlias = Literal["tree", "kind", "agent"]
 
 _Number = TypeVar("_Number", int, float)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from msgspec import Struct
@@ -75,6 +76,17 @@ class UsageAndCostTotals(Struct, frozen=True, kw_only=True):
             usd=self.usd + other.usd,
             unpriced=self.unpriced + other.unpriced,
         )
+
+
+class SessionSpending(Struct, frozen=True, kw_only=True):
+    """Spending of a session with all its agents."""
+
+    usd: float | None
+    """Dollars; None if the price of a model is unknown."""
+    usage: Usage
+    """Tokens of all requests."""
+    by_model: Mapping[str, tuple[Usage, float]]
+    """Tokens and dollars for each model."""
 
 
 class TokenPrice(CheckedStruct, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from shoal.core.permissions.sandbox import Sandbox
 from shoal.core.ports import ProcessLauncher, QuestionBroker, ResultStore, Workspace
 
 ProgressCallback: TypeAlias = Callable[[str], Awaitable[None]]
+"""Async function that shows the progress of a call."""
 
 
 TOOL_ALIASES = {"Task": "Agent"}

@@ -15,6 +15,7 @@ class HookEffort(TypedDict):
     """Thinking effort of the model."""
 
     level: str
+    """Level, for example `high`."""
 
 
 class HookInput(TypedDict):
@@ -52,10 +53,15 @@ class PermissionAnswer(TypedDict, total=False):
     """Answer to a permission question, in place of a person's."""
 
     behavior: Literal["allow", "deny"]
+    """Whether the call may run."""
     updatedInput: dict[str, Any]
+    """Input with which an allowed call runs."""
     updatedPermissions: list[Any]
+    """Permission changes, as the question suggests them."""
     message: str
+    """Reason of a denial, for the model."""
     interrupt: bool
+    """True if a denial also ends the turn."""
 
 
 class PermissionAnswerOutput(AddedContextOutput, total=False):

@@ -79,6 +79,7 @@ class McpChannelMessage(Struct, frozen=True, kw_only=True):
 
 
 McpServerState: TypeAlias = Literal["pending", "connected", "needs-auth", "failed", "disabled"]
+"""State of an MCP server."""
 
 
 class McpServerStatus(Struct, frozen=True, kw_only=True):

@@ -25,7 +25,9 @@ _WIDE_MODES: tuple[PermissionMode, ...] = ("acceptEdits", "bypassPermissions")
 _CLEAR_MISSPELLING = 0.85
 REQUESTED_PERMISSION_MODES = (*PERMISSION_MODES, *_OTHER_MODE_NAMES)
 RuleBehavior: TypeAlias = Literal["allow", "ask", "deny"]
+"""What a permission rule does to the calls that it matches."""
 RuleDestination: TypeAlias = Literal["session", "localSettings", "projectSettings", "userSettings"]
+"""Where a permission change is stored: in the session, or in a settings file."""
 
 
 def resolve_permission_mode(name: object) -> PermissionMode | None:
@@ -55,28 +57,43 @@ class SuggestedPermissionRule(Struct, frozen=True, kw_only=True, rename="camel",
     """Rule `Tool` or `Tool(content)`."""
 
     tool_name: str
+    """Name of the tool."""
     rule_content: str | None = None
+    """Pattern in parentheses; None for all calls of the tool."""
 
     def __str__(self) -> str:
         return self.tool_name if self.rule_content is None else f"{self.tool_name}({self.rule_content})"
 
 
 class AddPermissionRulesSuggestion(Struct, frozen=True, kw_only=True, tag_field="type", tag="addRules"):
+    """Suggestion to add permission rules."""
+
     rules: tuple[SuggestedPermissionRule, ...]
+    """The rules."""
     behavior: RuleBehavior = "allow"
+    """What the rules do."""
     destination: RuleDestination = "session"
+    """Where the rules are stored."""
 
 
 class AddDirectoriesPermissionSuggestion(
     Struct, frozen=True, kw_only=True, tag_field="type", tag="addDirectories"
 ):
+    """Suggestion to let tools work in more directories."""
+
     directories: tuple[str, ...]
+    """The directories."""
     destination: RuleDestination = "session"
+    """Where the change is stored."""
 
 
 class SetPermissionModeSuggestion(Struct, frozen=True, kw_only=True, tag_field="type", tag="setMode"):
+    """Suggestion to change the permission mode."""
+
     mode: PermissionMode
+    """The mode."""
     destination: RuleDestination = "session"
+    """Where the mode is stored."""
 
 
 PermissionSuggestion: TypeAlias = (

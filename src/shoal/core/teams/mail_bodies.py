@@ -29,6 +29,7 @@ class TaskAssignmentMail(_MailBody, frozen=True, tag="task_assignment", rename="
 
 
 IdleReason: TypeAlias = Literal["available", "interrupted", "failed"]
+"""Why a member is idle."""
 
 
 class IdleNotificationMail(

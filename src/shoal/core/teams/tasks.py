@@ -15,6 +15,7 @@ from shoal.core.names import AgentName, TaskId
 from shoal.core.teams.packed_task_map import PackedTaskMap
 
 TaskStatus: TypeAlias = Literal["pending", "in_progress", "completed"]
+"""State of a task."""
 ATTEMPT_KEY = "shoal:attempt"
 """Key in `metadata` of the attempt that holds a task; foreign readers ignore it."""
 REFUSAL_KEY = "shoal:refusal"

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from shoal.core.conversation.tools import ToolContext
 
 MemberState: TypeAlias = Literal["created", "running", "idle", "down", "shutdown"]
+"""What a member is doing."""
 
 
 class TeammateSpawnResult(Struct, frozen=True, kw_only=True):
