@@ -57,12 +57,18 @@ async def test_a_teammate_that_cannot_start_keeps_neither_its_place_nor_its_name
     """The directory is no git repository, so there can be no worktree."""
     agents = tmp_path / "agents.json"
     agents.write_text(json.dumps({"lame": {"description": "d", "prompt": "p", "tools": ["NoSuchTool"]}}))
+    results: list[str] = []
+
+    def record_results(request: ModelRequest) -> str:
+        results[:] = [extract_tool_result_text(block) for block in find_tool_results(request.messages)]
+        return "end"
+
     model = script_team(
         lead=[
             call_tool("TeamCreate", team_name="crew"),
             spawn_member("ann", **unavailable),
             spawn_member("ann"),
-            "end",
+            record_results,
         ],
         ann=["here"],
     )
@@ -71,6 +77,7 @@ async def test_a_teammate_that_cannot_start_keeps_neither_its_place_nor_its_name
         await run_all_turns(session)
         members = [member["name"] for member in read_team_config("crew")["members"]]
     assert members == ["team-lead", "ann"]
+    assert "ann@crew" in results[2]
 
 
 @pytest.mark.spec("TEAM-03")
