@@ -50,10 +50,8 @@ def handle_call(number: Any, name: str, arguments: dict[str, Any]) -> None:
                 sys.stdout.write("w" * 1_000_000)
         case "garbage":
             sys.stdout.write("Listening on port 80\n" * 50)
-        case "asks":
-            _open_calls.append(number)
-            asked = json.loads(arguments["text"])
-            send_message({"id": f"e{number}", "method": "elicitation/create", "params": asked})
+        case "asks" | "returns":
+            handle_scripted_call(number, json.loads(arguments["text"]))
             return
         case "more":
             TOOLS["more"] = [*USUAL_TOOLS, {"name": "late", "inputSchema": OBJECT}]
@@ -62,6 +60,15 @@ def handle_call(number: Any, name: str, arguments: dict[str, Any]) -> None:
             pass
     text = str(os.getpid()) if name == "pid" else f"{ARGUMENT} {arguments.get('text', '')}".strip()
     send_message({"id": number, "result": {"content": [{"type": "text", "text": text}]}})
+
+
+def handle_scripted_call(number: Any, script: Any) -> None:
+    """Return the given result, or ask the client and return what it answers."""
+    if BEHAVIOUR == "returns":
+        send_message({"id": number, "result": script})
+    else:
+        _open_calls.append(number)
+        send_message({"id": f"e{number}", "method": "elicitation/create", "params": script})
 
 
 def main() -> None:
