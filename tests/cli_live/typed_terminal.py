@@ -20,6 +20,7 @@ from shoal.surfaces.cli.plain.input_prompt import (
 )
 from shoal.surfaces.cli.plain.plain_terminal import PlainTerminalController
 from shoal.surfaces.terminal.screen import PlainTerminalScreen
+from shoal.surfaces.terminal.terminal_controller import TerminalOutcome
 
 WAIT_SECONDS = 60
 
@@ -70,6 +71,7 @@ class TypedPrompt:
     def begin_question(self, question: str) -> None:
         self.questions.append(question)
         self.is_question_open = True
+        self.is_updated.set()
 
     def end_question(self) -> None:
         self.is_question_open = False
@@ -90,6 +92,7 @@ class TypedTerminal:
         self._stream = WatchedText()
         self.controller = PlainTerminalController(session, PlainTerminalScreen(self._stream), self.prompt)
         self._seen = 0
+        self.running: asyncio.Task[TerminalOutcome]
 
     @property
     def text(self) -> str:
@@ -115,7 +118,7 @@ class TypedTerminal:
 
     async def wait_for(self, text: str) -> str:
         """Wait until new output contains the text; return the new output up to the end of its line."""
-        async with self._limit_wait(text):
+        async with self.limit_wait(text):
             while (found := self.text.find(text, self._seen)) < 0 or "\n" not in self.text[found:]:
                 self._stream.grown.clear()
                 await self._stream.grown.wait()
@@ -124,7 +127,7 @@ class TypedTerminal:
         return new
 
     @asynccontextmanager
-    async def _limit_wait(self, text: str) -> AsyncIterator[None]:
+    async def limit_wait(self, text: str) -> AsyncIterator[None]:
         try:
             async with asyncio.timeout(WAIT_SECONDS):
                 yield
@@ -134,11 +137,14 @@ class TypedTerminal:
     async def run_prompt(self, line: str, text: str) -> str:
         """Type a prompt, and wait for the text and for the end of the turn."""
         new = await self.run_line(line, text)
-        async with self._limit_wait("end of the turn"):
+        await self.wait_until_idle()
+        return new
+
+    async def wait_until_idle(self) -> None:
+        async with self.limit_wait("end of the turn"):
             while self.controller.is_busy:
                 self.prompt.is_updated.clear()
                 await self.prompt.is_updated.wait()
-        return new
 
     async def run_line(self, line: str, text: str) -> str:
         """Type a line and wait until new output contains the text."""
@@ -151,7 +157,7 @@ async def open_typed_terminal(session: Session, first: str | None = None) -> Asy
     """Open the session at a terminal; leaving it presses Ctrl-D."""
     async with session, asyncio.TaskGroup() as tasks:
         terminal = TypedTerminal(session)
-        running = tasks.create_task(terminal.controller.run_until_user_leaves(first))
+        terminal.running = tasks.create_task(terminal.controller.run_until_user_leaves(first))
         yield terminal
         terminal.press(InputClosed())
-        await running
+        await terminal.running
