@@ -282,8 +282,8 @@ def main() -> int:
                 result.mutants[mutant.key] = verdict.outcome
                 took = f"{verdict.seconds:5.1f} s of {verdict.tests} tests"
                 print_line(f"{room.name} {verdict.outcome} {took}  {mutant.describe()}  {verdict.test}")
-            if not arguments.line:
-                save_result(result)
+                if not arguments.line:
+                    save_result(result)
             below += result.share < GOAL
             print_line(result.describe())
     return 1 if below else 0
