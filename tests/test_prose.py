@@ -8,34 +8,33 @@ from pathlib import Path
 
 import pytest
 
-from lint_prose import Phrase, check_page, check_source, list_pages, load_phrases, main
+from lint_prose import check_page, check_source, list_pages, load_phrases, main
 
 ROOT = Path(__file__).parents[1]
 PHRASES = load_phrases()
 
 
-@pytest.mark.parametrize("phrase", PHRASES, ids=lambda phrase: phrase.example)
-def test_each_phrase_of_the_list_is_found_in_its_example(phrase: Phrase, tmp_path: Path):
+def test_each_phrase_of_the_list_is_found_in_its_example(tmp_path: Path):
     page = tmp_path / "page.md"
-    page.write_text(f"# Title\n\nA plain sentence.\n\n{phrase.example}\n")
-    found = [finding for finding in check_page(page, PHRASES) if finding.instead == phrase.instead]
-    assert [finding.line for finding in found] == [5]
+    for phrase in PHRASES:
+        page.write_text(f"# Title\n\nA plain sentence.\n\n{phrase.example}\n")
+        found = [finding for finding in check_page(page, PHRASES) if finding.instead == phrase.instead]
+        assert [finding.line for finding in found] == [5], phrase.example
 
 
-@pytest.mark.parametrize("phrase", PHRASES, ids=lambda phrase: phrase.example)
-def test_a_replacement_is_not_a_stilted_phrase_itself(phrase: Phrase, tmp_path: Path):
+def test_a_replacement_is_not_a_stilted_phrase_itself(tmp_path: Path):
     page = tmp_path / "page.md"
-    page.write_text(f"Write: {phrase.instead}\n")
-    assert check_page(page, PHRASES) == []
+    for phrase in PHRASES:
+        page.write_text(f"Write: {phrase.instead}\n")
+        assert check_page(page, PHRASES) == [], phrase.instead
 
 
 def test_the_list_has_at_least_sixty_different_phrases():
     assert len({phrase.pattern.pattern for phrase in PHRASES}) >= 60
 
 
-@pytest.mark.parametrize("page", list_pages(), ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_page_has_no_stilted_phrase(page: Path):
-    assert [str(finding) for finding in check_page(page, PHRASES)] == []
+def test_no_page_has_a_stilted_phrase():
+    assert [str(finding) for page in list_pages() for finding in check_page(page, PHRASES)] == []
 
 
 def test_hand_written_pages_are_checked_and_generated_ones_are_not():

@@ -590,11 +590,14 @@ async def test_a_resumed_agent_is_notified_of_an_end_it_missed(tmp_path: Path) -
 
 
 @pytest.mark.spec("USR-01")
-async def test_a_failed_start_keeps_neither_its_name_nor_its_place(tmp_path: Path) -> None:
-    """The directory is no git repository, so the first start fails after its name is reserved."""
+@pytest.mark.parametrize(("isolation", "reason"), [("worktree", "git"), ("remote", "no Ray cluster")])
+async def test_a_failed_start_keeps_neither_its_name_nor_its_place(
+    tmp_path: Path, isolation: str, reason: str
+) -> None:
+    """There is no repository for a worktree and no cluster, so the start fails after its name is reserved."""
     model = script_agents(
         lead=[
-            spawn_agent("first", "c1", name="scout", isolation="worktree"),
+            spawn_agent("first", "c1", name="scout", isolation=isolation),
             spawn_agent("second", "c2", name="scout"),
             "done",
         ],
@@ -606,6 +609,6 @@ async def test_a_failed_start_keeps_neither_its_name_nor_its_place(tmp_path: Pat
         await session.supervisor.wait_until_idle()
         first, second = list_lead_results(session)[:2]
         started = [event for event in read_events(session) if isinstance(event, AgentStarted)]
-    assert "git" in first
+    assert reason in first
     assert second.startswith("here"), second
     assert [event.name for event in started] == ["scout"]

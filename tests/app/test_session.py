@@ -525,6 +525,27 @@ async def test_a_remembered_answer_with_changed_input_allows_only_the_changed_ca
     assert asked == ["touch first", "touch second"]
 
 
+async def test_a_remembered_answer_whose_changed_input_is_refused_allows_nothing(tmp_path: Path) -> None:
+    model = ScriptedModel([*(make_call("Bash", command="touch new.txt") for _ in range(2)), "done"])
+    asked: list[str] = []
+
+    async def answer_questions(broker: Any) -> None:
+        async for question in broker.watch_questions():
+            asked.append(question.input["command"])
+            changed = AllowAnswer(input={"command": "rm keep.txt"}, remember="session")
+            broker.submit_answer(question.id, changed if len(asked) == 1 else DenyAnswer(reason="no"))
+
+    async with (
+        shoal.open(cwd=tmp_path, model=model, attended=True, disallowed_tools=["Bash(rm:*)"]) as session,
+        asyncio.timeout(20),
+    ):
+        answers = asyncio.create_task(answer_questions(session.runtime.question_broker))
+        await run_turn(session)
+        answers.cancel()
+    assert asked == ["touch new.txt"] * 2
+    assert not (tmp_path / "new.txt").exists()
+
+
 @pytest.mark.spec("FRK-07")
 async def test_a_prompt_suggestion_leaves_no_trace_in_the_conversation(tmp_path: Path) -> None:
     model = ScriptedModel(["nine", "  now count\nthe cranes ", "NONE."])

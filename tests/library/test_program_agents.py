@@ -14,6 +14,7 @@ import pydantic
 import pytest
 
 import shoal
+from agent_scripts import ToolGate, script_agents
 from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.errors import AgentRequestRefused, QuotaExceeded, SettingsError, WorkflowError
@@ -202,6 +203,32 @@ async def test_map_waits_for_free_places_and_keeps_the_order(tmp_path: Path) -> 
         results = await session.map(agent, (f"job {n}" for n in range(12)), at_once=8)
     assert [result.text for result in results] == [f"JOB {n}" for n in range(12)]
     assert peak == 3
+
+
+async def test_an_agent_whose_limit_is_spent_while_it_waits_keeps_no_place(tmp_path: Path) -> None:
+    gate = ToolGate()
+    editor = shoal.Agent("editor", prompt="Edit.", tools=[gate.tool])
+    other = shoal.Agent("other", prompt="Look.")
+    model = script_agents(slow=[call_tool("Gate"), "done"], next=["never"], look=["seen"])
+    limits = {"max_concurrent": 1, "agent_type_limits": {"editor": {"requests": 2}}}
+    async with (
+        shoal.open(
+            cwd=tmp_path,
+            model=model,
+            settings={"shoal": limits},
+            agents=[editor],
+            allowed_tools=["Gate"],
+        ) as session,
+        asyncio.timeout(60),
+    ):
+        first = await session.spawn(editor, "slow")
+        await gate.wait_until_reached()
+        waiting = asyncio.create_task(session.spawn(editor, "next"))
+        gate.is_open.set()
+        assert (await first).text == "done"
+        with pytest.raises(AgentRequestRefused, match="requests"):
+            await (await waiting)
+        assert (await (await session.spawn(other, "look"))).text == "seen"
 
 
 @pytest.mark.spec("API-04")

@@ -25,6 +25,7 @@ TOOLS: dict[str, list[Any]] = {
     ],
     "none": [],
 }
+_open_calls: list[Any] = []
 USUAL_TOOLS = [{"name": name, "inputSchema": OBJECT} for name in ("echo", "pid")]
 
 
@@ -49,6 +50,9 @@ def handle_call(number: Any, name: str, arguments: dict[str, Any]) -> None:
                 sys.stdout.write("w" * 1_000_000)
         case "garbage":
             sys.stdout.write("Listening on port 80\n" * 50)
+        case "asks" | "returns":
+            handle_scripted_call(number, json.loads(arguments["text"]))
+            return
         case "more":
             TOOLS["more"] = [*USUAL_TOOLS, {"name": "late", "inputSchema": OBJECT}]
             send_message({"method": "notifications/tools/list_changed"})
@@ -56,6 +60,15 @@ def handle_call(number: Any, name: str, arguments: dict[str, Any]) -> None:
             pass
     text = str(os.getpid()) if name == "pid" else f"{ARGUMENT} {arguments.get('text', '')}".strip()
     send_message({"id": number, "result": {"content": [{"type": "text", "text": text}]}})
+
+
+def handle_scripted_call(number: Any, script: Any) -> None:
+    """Return the given result, or ask the client and return what it answers."""
+    if BEHAVIOUR == "returns":
+        send_message({"id": number, "result": script})
+    else:
+        _open_calls.append(number)
+        send_message({"id": f"e{number}", "method": "elicitation/create", "params": script})
 
 
 def main() -> None:
@@ -87,6 +100,10 @@ def main() -> None:
                 send_message({"id": number, "result": {"tools": TOOLS.get(BEHAVIOUR, USUAL_TOOLS)}})
             case "tools/call":
                 handle_call(number, params["name"], params.get("arguments") or {})
+            case None if _open_calls:
+                answer = json.dumps(message.get("result") or message["error"])
+                content = [{"type": "text", "text": answer}]
+                send_message({"id": _open_calls.pop(), "result": {"content": content}})
             case _ if number is not None:
                 send_message({"id": number, "error": {"code": -32601, "message": "Method not found"}})
 

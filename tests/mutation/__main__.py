@@ -1,6 +1,7 @@
 """Faults put into the program one at a time: the tests must notice at least 85 % of them in each room.
 
 The first use records which tests call which functions, which takes longer than `make test`; --map adds to it.
+--guards removes the safeguards of guards.toml instead.
 Exit 1 if a room is below the goal. To try the mutants of one line again: --line FILE:LINE
 """
 
@@ -22,12 +23,14 @@ from pathlib import Path
 import msgspec
 from tests.mutation.call_records import MAX_TESTS, RECORDING, CallRecords, record_calls
 from tests.mutation.fork_runner import PLAN_VARIABLE, Attempt, AttemptResult
+from tests.mutation.guards import Guard, load_guards
 from tests.mutation.mutants import Mutant, draw_mutants
 from tests.mutation.results import GOAL, RoomResult, load_results, save_result, write_report
 from tests.mutation.rooms import ROOMS, ROOT, Room
 
 MIN_TESTS = 10
 QUICK_SECONDS = 0.2
+GUARD_SECONDS = 120.0
 COPIED = ("src", "tests", "scripts", "bench", "docs", "examples", "web/dev", "pyproject.toml", "README.md")
 
 
@@ -57,6 +60,13 @@ def parse_arguments() -> argparse.Namespace:
         "--retry",
         action="store_true",
         help="try the last survivors again, with more --seconds",
+    )
+    parser.add_argument(
+        "--guards",
+        nargs="?",
+        const="",
+        metavar="WORDS",
+        help="remove each safeguard of guards.toml, or those whose names contain the words, and exit",
     )
     parser.add_argument("--report", metavar="FILE", help="write the last results there, and exit")
     return parser.parse_args()
@@ -113,6 +123,16 @@ class MutationRun:
             else:
                 yield attempt.mutant, result
         yield from ((attempt.mutant, self._try_in_new_interpreter(attempt)) for attempt in rest)
+
+    def try_without(self, guard: Guard) -> AttemptResult:
+        """Run the tests of a safeguard without it. A test that fails with it, too, does not count."""
+        mutant = guard.to_mutant(self.copy)
+        found = self._try_in_new_interpreter(Attempt(mutant, dict.fromkeys(guard.tests, GUARD_SECONDS)))
+        if found.outcome != "killed":
+            return found
+        unchanged = msgspec.structs.replace(mutant, after=mutant.before)
+        again = self._try_in_new_interpreter(Attempt(unchanged, {found.test: GUARD_SECONDS}))
+        return found if again.outcome == "survived" else msgspec.structs.replace(found, outcome="unclear")
 
     def _iter_forked(self, attempts: list[Attempt]) -> Iterator[AttemptResult]:
         plan = self.copy.parent / "plan.json"
@@ -185,7 +205,7 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
 def _get_failed_test(output: str) -> str:
     for line in output.splitlines():
         if line.startswith(("FAILED ", "ERROR ")):
-            return line.split()[1]
+            return line.partition(" ")[2].partition(" - ")[0]
     return output.strip().splitlines()[-1][:100] if output.strip() else ""
 
 
@@ -221,8 +241,25 @@ def list_last_survivors(room: Room) -> list[Mutant]:
     ]
 
 
+def try_guards(words: str) -> int:
+    """Remove safeguards one at a time. Return 1 if no test fails without one of them."""
+    lost = 0
+    with tempfile.TemporaryDirectory(prefix="shoal-guards-") as directory:
+        copy = Path(directory) / "tree"
+        copy_tree(copy)
+        run = MutationRun(copy, CallRecords(), 0)
+        for guard in load_guards():
+            if words in guard.name:
+                verdict = run.try_without(guard)
+                lost += verdict.outcome not in {"killed", "timeout"}
+                print_line(f"{verdict.outcome} {verdict.seconds:5.1f} s  {guard.name}  {verdict.test}")
+    return 1 if lost else 0
+
+
 def main() -> int:
     arguments = parse_arguments()
+    if arguments.guards is not None:
+        return try_guards(arguments.guards)
     if arguments.map is not None:
         return record_calls(arguments.map)
     if arguments.report:
@@ -245,8 +282,8 @@ def main() -> int:
                 result.mutants[mutant.key] = verdict.outcome
                 took = f"{verdict.seconds:5.1f} s of {verdict.tests} tests"
                 print_line(f"{room.name} {verdict.outcome} {took}  {mutant.describe()}  {verdict.test}")
-            if not arguments.line:
-                save_result(result)
+                if not arguments.line:
+                    save_result(result)
             below += result.share < GOAL
             print_line(result.describe())
     return 1 if below else 0

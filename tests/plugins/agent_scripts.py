@@ -75,14 +75,15 @@ class ToolGate:
         self.open_tool: FunctionTool = open_gate
 
     async def wait_until_reached(self) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await self.is_reached.wait()
 
 
 async def run_all_turns(session: Session, prompt: str | None = "lead") -> str:
     """Run the turn for this prompt and all turns that follow from it; return the last text."""
     text = ""
-    async with asyncio.timeout(30):
+    # Only a hang takes that long: beside other work, members in processes of their own start slowly.
+    async with asyncio.timeout(120):
         turn: Turn | None = session.run(prompt)
         while turn is not None:
             async for event in turn:

@@ -262,6 +262,20 @@ async def test_garbage_is_answered_with_an_error_and_the_connection_stays_open(r
     assert run.said == []
 
 
+async def test_a_last_line_without_an_end_is_answered_and_then_the_connection_ends(run: Run):
+    reader, writer = await open_raw_connection(run.server.path)
+    writer.write(b'{"type":"control_request","request_id":"r1","request":{"subtype":"status"}}')
+    writer.write_eof()
+    async with asyncio.timeout(60):
+        (line,) = (await reader.read(-1)).splitlines()
+    assert json.loads(line)["response"] == {
+        "subtype": "success",
+        "request_id": "r1",
+        "response": {"turn": 3},
+    }
+    writer.close()
+
+
 async def test_a_subscriber_that_does_not_read_is_cut_off_with_a_resume_offset(run: Run):
     idle = await RunControlClient.open(run.server.path)
     eager = await RunControlClient.open(run.server.path)

@@ -127,7 +127,7 @@ async def test_calling_an_unknown_broken_or_user_only_skill_fails(project: Path,
     hidden, unknown, not_for_it, broken = list_lead_results(session)
     assert "There is no skill 'deploi'. Available: review." in hidden
     assert "There is no skill 'reviev'. Did you mean review?" in unknown
-    assert "/deploy" in not_for_it
+    assert "Only the user can run the skill deploy, by typing /deploy." in not_for_it
     assert "SKILL.md:4: context: expected fork, got 'spoon'" in broken
 
 
@@ -310,6 +310,7 @@ async def test_new_agents_and_skills_are_announced_after_the_cached_prefix(proje
     async with open_session(project, script.model) as session:
         await run_all_turns(session)
         write_skill(project / ".claude" / "skills", "fresh", "just written", description="Brand new")
+        write_skill(home / "skills", "mine", description="For people", disable_model_invocation="true")
         (home / "skills" / "old" / "SKILL.md").unlink()
         write_command(home / "agents", "helper", "You help.", name="helper", description="Helps now")
         text = await run_all_turns(session, "go on")
@@ -318,6 +319,7 @@ async def test_new_agents_and_skills_are_announced_after_the_cached_prefix(proje
     assert (first.system, first.tools) == (last.system, last.tools)
     assert last.messages[0] == first.messages[0]
     assert "- fresh: Brand new" in text
+    assert "For people" not in text
     assert "- helper: Helps now" in text
     assert "no longer available:\n- old" in text
     assert text.count("Brand new") == 1

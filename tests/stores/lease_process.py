@@ -46,6 +46,7 @@ async def main(address: str, home: str) -> None:
         ("update", board.update(claim.task.id, TaskUpdate(subject="late"), by="ann")),
         ("claim", board.claim_next(by="ann")),
         ("post", mailboxes.post("bob", mail)),
+        ("read", mailboxes.mark_read("bob", ["m0"])),
         ("transcript", append_entry()),
         ("journal", append_event()),
     ):

@@ -34,7 +34,7 @@ from shoal.core.permissions.questions import (
     MultipleChoice,
     PermissionQuestion,
 )
-from shoal.stores.files.sessions.file_journal import FileJournal, follow_journal, read_journal
+from shoal.stores.files.sessions.file_journal import GROWTH_CHECK, FileJournal, follow_journal, read_journal
 from shoal.wire.journal_codec import encode_journal_line
 
 USAGE = Usage(input_tokens=1, output_tokens=2)
@@ -450,3 +450,19 @@ def test_encoding_a_line_is_fast(clock: FixedClock):
             encode_journal_line(event, clock.now())
         best = min(best, (time.process_time() - start) / 500)
     assert best < 15e-6  # about 1.5 µs on a quiet machine
+
+
+def test_growth_is_reported_with_the_size_after_a_fixed_number_of_events(tmp_path: Path) -> None:
+    sizes: list[int] = []
+    path = tmp_path / "journal.jsonl"
+    journal = FileJournal(path, FixedClock())
+    journal.add_growth_listener(sizes.append)
+    note = events.NoteAdded(agent=LEAD_ID, text="x")
+    for _ in range(GROWTH_CHECK - 1):
+        journal.append(note)
+    assert sizes == []
+    journal.append(note)
+    assert sizes == [path.stat().st_size]
+    journal.append_all([note] * GROWTH_CHECK)
+    assert sizes[1:] == [path.stat().st_size]
+    journal.close()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mail_helpers import TIMESTAMP, create_mailboxes, get_inbox_path, make_mail, take_all_mail
+from mail_helpers import TIMESTAMP, create_mailboxes, get_inbox_path, make_mail, open_mailboxes, take_all_mail
 
 from shoal.core.errors import InboxNotFound, LockUnavailable, StateFileError, TeamNotFound
 from shoal.core.teams.mail import MailMessage, MailPostReceipt
@@ -384,3 +384,11 @@ async def test_damaged_lines_of_the_archive_are_read_as_far_as_possible_and_repo
     assert {each.id for each in history} == {*names} - missing
     assert len(problems) == (0 if damage(b"}\n") == b"}" else 1), problems
     assert all(str(archive) in problem for problem in problems)
+
+
+async def test_a_view_of_a_team_without_mail_creates_nothing(home: Path) -> None:
+    home.mkdir(exist_ok=True)
+    async with open_mailboxes(home, read_only=True) as view:
+        with pytest.raises(InboxNotFound, match="t"):
+            await view.read_history("ann")
+    assert list(home.iterdir()) == []

@@ -56,7 +56,9 @@ async def test_a_paused_process_that_lost_its_lease_can_no_longer_write(database
     with helpers.opened_postgres_store(database, home, lease=1.0) as store:
         board = store.open_board("roof", **helpers.make_services())
         await create_tasks(board, 2)
-        await store.open_mailboxes("roof", **helpers.make_services()).open_inbox(BOB)
+        mailboxes = store.open_mailboxes("roof", **helpers.make_services())
+        await mailboxes.open_inbox(BOB)
+        await mailboxes.post(BOB, make_mail("m0"))
         process = subprocess.Popen(
             [sys.executable, HERE / "lease_process.py", database, home],
             stdin=subprocess.PIPE,
@@ -79,7 +81,7 @@ async def test_a_paused_process_that_lost_its_lease_can_no_longer_write(database
             process.wait()
         assert output.split() == [
             word
-            for name in ("update", "claim", "post", "transcript", "journal")
+            for name in ("update", "claim", "post", "read", "transcript", "journal")
             for word in (name, "StoreLeaseLost")
         ]
         tasks = {task.id: (task.subject, task.owner) for task in await board.list_tasks()}

@@ -193,6 +193,19 @@ async def test_a_damaged_roster_without_a_good_copy_is_reported_as_lost(home: Pa
     assert "the list of members is lost" in report
 
 
+async def test_a_damaged_roster_of_another_program_has_no_copy(home: Path, clock: FixedClock):
+    reports: list[str] = []
+    rosters = FileRosterStore(home, clock=clock, report_problem=reports.append)
+    (home / "teams" / "roof").mkdir(parents=True)
+    (home / "teams" / "roof" / "config.json").write_bytes(b"{")
+    assert await rosters.read_team_roster("roof") is None
+    assert (
+        await FileRosterStore(home, clock=clock, report_problem=reports.append).read_team_roster("roof")
+        is None
+    )
+    assert "config.json" in reports[0]
+
+
 async def test_an_invalid_member_is_reported_once(home: Path, clock: FixedClock):
     reports: list[str] = []
     rosters = FileRosterStore(home, clock=clock, report_problem=reports.append)

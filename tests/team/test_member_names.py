@@ -48,22 +48,36 @@ async def test_the_list_of_tool_names_is_that_of_a_session(tmp_path: Path) -> No
     assert set(tools) <= TOOL_NAMES
 
 
-async def test_a_teammate_that_cannot_start_keeps_neither_its_place_nor_its_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "unavailable", [{"isolation": "worktree"}, {"model": "nobody:nothing"}, {"subagent_type": "lame"}]
+)
+async def test_a_teammate_that_cannot_start_keeps_neither_its_place_nor_its_name(
+    tmp_path: Path, unavailable: dict[str, str]
+) -> None:
     """The directory is no git repository, so there can be no worktree."""
+    agents = tmp_path / "agents.json"
+    agents.write_text(json.dumps({"lame": {"description": "d", "prompt": "p", "tools": ["NoSuchTool"]}}))
+    results: list[str] = []
+
+    def record_results(request: ModelRequest) -> str:
+        results[:] = [extract_tool_result_text(block) for block in find_tool_results(request.messages)]
+        return "end"
+
     model = script_team(
         lead=[
             call_tool("TeamCreate", team_name="crew"),
-            spawn_member("ann", isolation="worktree"),
+            spawn_member("ann", **unavailable),
             spawn_member("ann"),
-            "end",
+            record_results,
         ],
         ann=["here"],
     )
     settings = json.dumps({"shoal": {"max_agents": 1, "max_concurrent": 1, "teammate_mode": "in-process"}})
-    async with open_session(tmp_path, model, settings=settings) as session:
+    async with open_session(tmp_path, model, settings=settings, agents=str(agents)) as session:
         await run_all_turns(session)
         members = [member["name"] for member in read_team_config("crew")["members"]]
     assert members == ["team-lead", "ann"]
+    assert "ann@crew" in results[2]
 
 
 @pytest.mark.spec("TEAM-03")

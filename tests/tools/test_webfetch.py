@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import socket
 import time
+import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -171,9 +172,15 @@ async def test_a_long_page_is_truncated_and_complete_in_a_file(
 async def test_a_small_answer_that_unpacks_to_a_huge_one_is_bounded(
     web_workbench: ShellWorkbench, server: PageServer
 ) -> None:
-    bomb = gzip.compress(b"x" * 50_000_000, 1)
+    bomb = gzip.compress(b"x" * 100_000_000)
     url = server.add_page("/bomb", bomb, "text/plain", "Content-Encoding: gzip")
-    outcome = await web_workbench.call_tool("WebFetch", url=url)
+    tracemalloc.start()
+    try:
+        outcome = await web_workbench.call_tool("WebFetch", url=url)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 60_000_000
     assert "Only the first 5 MB" in get_text(outcome)
     assert outcome.data is not None
     assert outcome.data["characters"] == MAX_BODY_BYTES

@@ -131,6 +131,19 @@ async def change_by_another_handle_is_observed(open_store: StoreOpener[StoredTas
             watch.close()
 
 
+@RULES.add_rule()
+async def neighbours_of_a_deleted_task_are_changed_too(open_store: StoreOpener[StoredTaskBoard]) -> None:
+    async with open_store() as board:
+        before, deleted, after, other = await create_tasks(board, 4)
+        await board.update(deleted, TaskUpdate(add_blocked_by=(before,), add_blocks=(after,)), by=ANN)
+        board.peek_tasks()
+        board.take_changed_ids()
+        await board.delete(deleted)
+        assert set(board.peek_tasks()) == {before, after, other}
+        changed_ids = board.take_changed_ids()
+        assert changed_ids is None or {before, deleted, after} <= set(changed_ids)
+
+
 @RULES.add_rule("TSK-05")
 async def claim_refusals_have_a_fixed_order(open_store: StoreOpener[TaskBoard]) -> None:
     async with open_store() as board:

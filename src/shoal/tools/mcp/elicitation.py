@@ -98,19 +98,20 @@ def _disambiguate_choices(choices: list[MultipleChoice], names: Iterable[str]) -
 def _list_field_choice_labels(field: Mapping[str, Any]) -> Iterator[str]:
     if field.get("type") == "boolean":
         yield from (_YES, _NO)
-    item_schema = field.get("items") if field.get("type") == "array" else field
-    yield from _map_choice_labels_to_values(item_schema).keys() if isinstance(item_schema, Mapping) else ()
+    yield from _map_choice_labels_to_values(field.get("items") if field.get("type") == "array" else field)
 
 
-def _map_choice_labels_to_values(field: Mapping[str, Any]) -> dict[str, str]:
-    """Return the allowed values by label."""
+def _map_choice_labels_to_values(field: object) -> dict[str, str]:
+    """Return the allowed values by label; none for a schema that does not list them as it should."""
+    if not isinstance(field, Mapping):
+        return {}
     for key in ("oneOf", "anyOf"):
         if isinstance(field.get(key), list):
             entries = [each for each in field[key] if isinstance(each, Mapping) and "const" in each]
             return {str(each.get("title", each["const"])): str(each["const"]) for each in entries}
-    values = [str(value) for value in field.get("enum") or ()]
-    names = field.get("enumNames")
-    return dict(zip(names if isinstance(names, list) else values, values, strict=False))
+    listed, names = field.get("enum"), field.get("enumNames")
+    values = [str(value) for value in listed] if isinstance(listed, list) else []
+    return dict(zip(map(str, names) if isinstance(names, list) else values, values, strict=False))
 
 
 def _build_elicit_result(
@@ -146,7 +147,7 @@ def _parse_field_value(text: str, field: Mapping[str, Any]) -> _FieldValue:
         case "number":
             return float(text)
         case "array":
-            values_by_label = _map_choice_labels_to_values(field.get("items") or {})
+            values_by_label = _map_choice_labels_to_values(field.get("items"))
             return [values_by_label.get(part.strip(), part.strip()) for part in text.split(",")]
         case _:
             return _map_choice_labels_to_values(field).get(text, text)

@@ -67,7 +67,7 @@ class DemoTeamFilesReader:
 
     def read_task_transitions(self) -> list[DemoTaskTransition]:
         tasks_before = {task.id: task for task in self.tasks}
-        self.tasks = self._read_tasks() if self.team else ()
+        self.tasks = self.read_tasks() if self.team else ()
         transitions: list[DemoTaskTransition] = []
         for task in self.tasks:
             old = tasks_before.get(task.id)
@@ -83,7 +83,7 @@ class DemoTeamFilesReader:
         self._seen_mail.update(message.mail.id for message in new_mail)
         return new_mail
 
-    def _read_tasks(self) -> list[Task]:
+    def read_tasks(self) -> list[Task]:
         # Reads the files only: opening the board releases the tasks of dead members, which the lead decides.
         task_paths = (self._home / "tasks" / self.team).glob("[0-9]*.json")
         parsed_tasks = (parse_task(path.read_bytes(), TaskId(path.stem)) for path in task_paths)

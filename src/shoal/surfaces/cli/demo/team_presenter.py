@@ -137,6 +137,8 @@ class TeamDemoPresenter:
         self._demo_user = AutoApprovingDemoUser(screen, session, self._narrator, pause=3 * pause)
         self._killer = DemoMemberKiller(session, target, pause=9 * pause)
         self._kill: DemoMemberKillRecord | None = None
+        self._kept_tasks: list[str] = []
+        """Tasks that the killed member held."""
         self._is_board_shown = False
         self.files = DemoTeamFilesReader(home, self._clock)
         self.restart: DemoMemberRestartRecord | None = None
@@ -172,6 +174,10 @@ class TeamDemoPresenter:
     async def _kill_member_and_announce(self) -> None:
         kill = self._kill = await self._killer.kill_target_once_working()
         if kill is not None:
+            # Read now: the new process may have completed its task when the restart is printed.
+            self._kept_tasks = [
+                f"#{task.id}" for task in self.files.read_tasks() if self._is_task_held_by(task, kill.name)
+            ]
             announcement = f"The demo kills the process of {kill.name} while it is working."
             self._narrator.request_blank_line()
             self._narrator.add_line(
@@ -259,9 +265,7 @@ class TeamDemoPresenter:
         seconds = self._clock.monotonic() - kill.at
         self.restart = DemoMemberRestartRecord(kill=kill, pid=pid, seconds=seconds)
         self._add_member_line(status, (f"died: {restart_mode}", RED))
-        self.files.read_task_transitions()
-        held_tasks = [f"#{task.id}" for task in self.files.tasks if self._is_task_held_by(task, kill.name)]
-        kept_state = " and ".join(("its history", *held_tasks))
+        kept_state = " and ".join(("its history", *self._kept_tasks))
         self._add_member_line(
             status, (f"continues in process {pid} after {format_duration(seconds)}, with {kept_state}", BOLD)
         )
