@@ -30,10 +30,10 @@ from shoal.policy.changed_files import (
 )
 from shoal.policy.checkout_settings import (
     get_checkout_judge,
-    is_json_tool,
     may_obey_new_settings,
     may_write_python_module,
     may_write_settings,
+    runs_python_module,
 )
 from shoal.policy.command_meanings import (
     add_commands_of_variables,
@@ -387,7 +387,7 @@ class ShellCommandPermissionDecider:
     def _may_obey_written_settings(self, parts: tuple[SimpleShellCommand, ...]) -> bool:
         if not any(part.words and get_checkout_judge(part.words) is not None for part in parts):
             return False
-        if any(map(is_json_tool, parts)) and any(map(may_write_python_module, parts)):
+        if any(map(runs_python_module, parts)) and any(map(may_write_python_module, parts)):
             return True
         return any(map(may_write_settings, parts)) and any(
             may_obey_new_settings(part, self._paths.root) for part in parts
@@ -511,7 +511,10 @@ class ShellCommandPermissionDecider:
         """Return a protected file that a command names and may change, or None."""
         if part.read_only:
             return None
-        paths = (*iter_possible_changed_paths(part), *iter_output_paths(part, has_wide_names=True))
+        paths = (
+            *iter_possible_changed_paths(part, is_closed=False),
+            *iter_output_paths(part, has_wide_names=True),
+        )
         return next(
             (
                 path

@@ -39,7 +39,7 @@ _ARCHIVERS = frozenset(
 _LISTED_FILES = re.compile(r"-[A-Za-z]*[T@].*|--files-from.*|--include-from.*|@.*|--null")
 """Flags with which an archiver takes the names of files from a list."""
 _WHOLE_DIRECTORY_ARCHIVERS = frozenset({"7z", "7za", "7zr", "7zz", "rar", "sftp", "lftp"})
-_DIRECTORY_TOOLS = frozenset(
+DIRECTORY_TOOLS = frozenset(
     """
     git hg svn pytest ruff black isort flake8 mypy pyright pylint bandit pyflakes autopep8 yapf vulture radon
     eslint prettier tsc jest vitest mocha biome oxlint stylelint tslint standard rome nyc c8 ava playwright
@@ -88,9 +88,11 @@ _MOUNT = re.compile(r"(?:-[a-zA-Z]*v|--volume|--mount)=?(.*)", re.DOTALL)
 _UNKNOWN_MOUNT = re.compile(r"\s(?:-[a-zA-Z]*v|--volume|--mount)[=\s]*\S*[$`]")
 _READ_ONLY_MOUNT = re.compile(r"[:,](?:ro|readonly)(?:[,=]|$)")
 _MOUNT_SIGN = re.compile(r"[:,=]")
-_NAMES_FROM_FILE = re.compile(r"--files0.*")
-"""Flag with which a reader takes the names of files from a list."""
-_LISTED_FILE_READERS = frozenset({"sort", "wc", "du"})
+_LISTED_FILE_READERS = {
+    **dict.fromkeys(("sort", "wc", "du"), re.compile(r"--files0")),
+    "file": re.compile(r"-[A-Za-z0-9]*f|--fi"),
+}
+"""Readers that take the names of files from a list, with the flag for it."""
 COMPILERS = frozenset({"gcc", "g++", "cc", "c++", "clang", "clang++", "ld", "javac"})
 """Programs that take arguments from a file after `@`."""
 _DOWNLOAD_SETTINGS = re.compile(r"-[A-Za-z]*K|--config|-i|--input-file")
@@ -98,7 +100,7 @@ _DOWNLOAD_SETTINGS = re.compile(r"-[A-Za-z]*K|--config|-i|--input-file")
 _LIST_READERS = _ARCHIVERS | _DIRECTORY_COPIERS | {"curl", "wget", "busybox", "toybox"}
 _SEARCHING_PROGRAMS = (
     _LIST_READERS
-    | _LISTED_FILE_READERS
+    | set(_LISTED_FILE_READERS)
     | _SEARCHERS
     | set(_CONTEXT_SUBCOMMANDS)
     | {"grep", "egrep", "fgrep", "zgrep", "rg", "git", "diff"}
@@ -133,6 +135,10 @@ _AWK_COMPUTED_INPUT = re.compile(
 )
 """awk code that reads a file whose name is not one plain string."""
 _INPUT_TOKEN = re.compile(r"[^\\\s'\"`;|&<>(){}\[\],=@:$]+")
+_CODE_SIGN = re.compile(r"[\s{(\['\"]")
+"""Characters of a word that may be more than a name: an expression, a query, a template."""
+_STREAM_SIGN = re.compile(r"[<|]")
+_PATH_END = re.compile(r"[\w})`]\"?/([^\s'\"`;|&<>(){}$*?\[]+)")
 _CODE_TOKEN = re.compile(r"[^\s'\"`;|&<>(){}\[\],=@:$]+")
 
 
@@ -301,7 +307,7 @@ def _list_directory_operands(name: str, words: Sequence[str | None]) -> tuple[st
     if name.startswith("python"):
         module = next((values[index + 1] for index in range(len(values) - 1) if values[index] == "-m"), None)
         name = name if module is None else module.partition(".")[0]
-    if name in _DIRECTORY_TOOLS or name in WRITING_COMMANDS or name in _DIRECTORY_LISTERS | _REMOTE_RUNNERS:
+    if name in DIRECTORY_TOOLS or name in WRITING_COMMANDS or name in _DIRECTORY_LISTERS | _REMOTE_RUNNERS:
         return ()
     found: list[str] = []
     for value in values:
@@ -358,7 +364,7 @@ def reads_listed_files(part: SimpleShellCommand) -> bool:
     words = part.words or part.argv or ("",)
     name = get_program_name(words)
     if name in _LISTED_FILE_READERS:
-        return any(word is not None and _NAMES_FROM_FILE.match(word) for word in words[1:])
+        return any(word is not None and _LISTED_FILE_READERS[name].match(word) for word in words[1:])
     if name in COMPILERS:
         return any(word is not None and word.startswith("@") for word in words[1:])
     if None in words and (name in _UNKNOWN_FILE_READERS or "blame" in words or "annotate" in words):
@@ -424,8 +430,15 @@ def iter_possible_read_paths(part: SimpleShellCommand) -> Iterator[str]:
         # Words with wildcards are unknown if a file name could be taken for a flag.
         wildcards = [word for word in part.text.split() if GLOB.search(word)] if part.globs else []
         yield from iter_input_tokens(part)
+        yield from iter_unknown_path_ends(part)
         for word in (*words, *wildcards):
             yield from _iter_paths_in_word(name, word)
+
+
+def iter_unknown_path_ends(part: SimpleShellCommand) -> Iterator[str]:
+    """Yield the ends of paths that begin with a value which is known only at run time, as `$PWD/.env`."""
+    if None in (part.words or part.argv or (None,)):
+        yield from _PATH_END.findall(part.text)
 
 
 def _iter_paths_in_word(name: str, word: str) -> Iterator[str]:
@@ -436,7 +449,7 @@ def _iter_paths_in_word(name: str, word: str) -> Iterator[str]:
     if word[:1] == "-" and word[1:2] != "-":
         yield word[2:]
         yield _FLAG_LETTERS.sub("", word, count=1)
-    if name in INTERPRETERS or name in COMMAND_RUNNERS or " " in word or "{" in word:
+    if name in INTERPRETERS or name in COMMAND_RUNNERS or _CODE_SIGN.search(word):
         # A star in code may be anything, such as a product.
         yield from (token for token in _CODE_TOKEN.findall(word) if not GLOB.search(token))
     if name in _SEDS:
@@ -446,14 +459,21 @@ def _iter_paths_in_word(name: str, word: str) -> Iterator[str]:
 
 
 def iter_input_tokens(part: SimpleShellCommand) -> Iterator[str]:
-    """Yield words of text that an interpreter may get as its input, such as a here-document."""
+    """Yield words of text that a program may get as its input, such as a here-document, and obey."""
+    if not part.code:
+        return
     words = part.words or part.argv or ("",)
     name = get_program_name(words)
-    if name in INTERPRETERS or name.startswith("python"):
-        for text in part.code:
-            if text is None or text in words:
-                continue
-            yield from (token for token in _INPUT_TOKEN.findall(text) if not GLOB.search(token))
+    is_interpreter = name in INTERPRETERS or name.startswith("python")
+    for text in part.code:
+        if text is None or text in words or not (is_interpreter or _STREAM_SIGN.search(text)):
+            continue
+        yield from iter_text_tokens(text)
+
+
+def iter_text_tokens(text: str) -> Iterator[str]:
+    """Yield the words of a text that may be paths."""
+    return (token for token in _INPUT_TOKEN.findall(text) if not GLOB.search(token))
 
 
 def get_program_name(words: Sequence[str | None]) -> str:

@@ -16,6 +16,7 @@ from shoal.policy.shell.known_commands import (
     HARMLESS_VARIABLES,
     RESERVED_WORDS,
     STATE_CHANGING_BUILTINS,
+    names_display_file,
 )
 from shoal.policy.shell.program_judges import get_found_name_pattern, list_tested_files
 from shoal.policy.shell.run_text import find_run_text
@@ -285,6 +286,8 @@ def _expand_wrapper_command(name: str, found: UnexpandedShellCommand, walk: Shel
         )
     for word in rest[: len(rest) - len(inner.words)] if inner.sets else ():
         variable, _, value = (word.value or word.prefix).partition("=")
+        if names_display_file(variable, None if word.value is None else value):
+            walk.note_trouble("sets_variable", name=variable)
         if code := find_variable_code(variable, None if word.value is None else value):
             walk.add_code(*code)
     inner_found = replace(

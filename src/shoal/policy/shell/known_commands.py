@@ -88,6 +88,14 @@ HARMLESS_VARIABLES = frozenset(
     """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 """Variables that only affect display, never which program or file is used."""
+_FILE_VALUE = re.compile(r"(?:TZ|TERM|LANG|LANGUAGE|LC_[A-Z]+)=(?::|:?/|.*\.\./)", re.DOTALL)
+"""Variables for display whose value is the path of a file, as in `TZ=:../zone`."""
+
+
+def names_display_file(name: str, value: str | None) -> bool:
+    """Return True if a variable for display makes a program read a file that the value names."""
+    return _FILE_VALUE.match(f"{name}={'/' if value is None else value}") is not None
+
 
 NPM_SETTINGS = ".npmrc"
 """File in a package directory whose settings npm applies."""
@@ -201,7 +209,7 @@ COMMAND_RUNNERS = frozenset(
     crontab cmd.exe wsl wsl.exe powershell.exe chronic cronic ifne lckdo sem pee mispipe runcon
     systemd-inhibit systemd-cat dbus-launch trickle cpulimit nocache hyperfine watchexec viddy hwatch dtach
     abduco ssh-agent socat ansible concurrently foreman honcho cross-env dotenvx sshpass autossh mosh
-    daemon nix-shell wine qemu-x86_64 qemu-aarch64 nodemon
+    daemon nix-shell wine qemu-x86_64 qemu-aarch64 nodemon powershell
     """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 """Programs that run a command given in their arguments, in more ways than are listed for wrappers."""
@@ -255,6 +263,9 @@ RUNNING_SUBCOMMANDS: dict[str, frozenset[str]] = {
     ),
     **dict.fromkeys(("bundle", "mise", "asdf", "rbenv", "pyenv", "nodenv"), frozenset({"exec", "x"})),
     "nix": frozenset({"run", "shell", "develop"}),
+    **dict.fromkeys(("snap", "flatpak"), frozenset({"run"})),
+    "machinectl": frozenset({"shell"}),
+    **dict.fromkeys(("terraform", "tofu"), frozenset({"console"})),
     "cargo": frozenset({"run"}),
     "vagrant": frozenset({"ssh"}),
     "cmake": frozenset({"-E"}),
