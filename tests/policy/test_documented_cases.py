@@ -40,6 +40,8 @@ def case_project(tmp_path: Path) -> Path:
         "fresh_11.txt",
         "fresh_12.txt",
         "fresh_13.txt",
+        "fresh_14.txt",
+        "fresh_15.txt",
     ],
 )
 def test_every_call_is_decided_as_documented(case_project: Path, name: str) -> None:

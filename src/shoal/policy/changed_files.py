@@ -111,6 +111,11 @@ _OWN_FILES: dict[str, tuple[frozenset[str], tuple[str, ...]]] = {
         ("terraform", "init providers", ".terraform.lock.hcl"),
         ("pod", "install update", "Podfile.lock"),
         ("flutter", "pub", "pubspec.yaml pubspec.lock"),
+        ("pre-commit", "install uninstall", ".git/hooks/pre-commit"),
+        ("lefthook", "install add uninstall", ".git/hooks/pre-commit"),
+        ("overcommit", "--install --uninstall -i", ".git/hooks/pre-commit"),
+        ("husky", "install init add", ".git/config"),
+        ("simple-git-hooks", "", ".git/hooks/pre-commit"),
         ("ncu", "-u --upgrade", "package.json"),
         ("npm-check-updates", "-u --upgrade", "package.json"),
     )

@@ -143,7 +143,9 @@ class ShellCommandRule:
         if _names_reader_output(name, words, self._words):
             return True
         named = OPEN_SUBCOMMANDS.get(name)
-        if named is not None and any(word in named and word not in self._words for word in words[1:]):
+        if named is not None and any(
+            word.partition("=")[0] in named and word not in self._words for word in words[1:]
+        ):
             return True
         return name in OPEN_WRAPPERS or (name in _DEBUGGERS and _runs_in_debugger(name, words))
 

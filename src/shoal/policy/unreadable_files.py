@@ -25,7 +25,9 @@ WORKING_DIRECTORY = ""
 """The directory that a command runs in, which a preceding `cd` may have changed."""
 _MAX_HIDDEN = 5_000
 _RECURSIVE = re.compile(r"-[A-Za-z0-9]*[rR].*|--r.*|--de.*|--di.*|-[A-Za-z0-9]*d.*")
-_SEARCHERS = frozenset({"ag", "ack", "ugrep", "ug", "sift", "pt"})
+_SEARCHERS = frozenset(
+    {"ag", "ack", "ugrep", "ug", "sift", "pt", "tig", "gitk", "lazygit", "gitui", "qgit", "gitg", "magit"}
+)
 """Programs that search directories unless told otherwise."""
 _DIRECTORY_COPIERS = frozenset({"cp", "mv", "install", "rsync", "scp", "ln"})
 """Programs that copy their operands to the last one, or to the directory given with -t."""
@@ -61,12 +63,30 @@ _DIRECTORY_WORD = re.compile(r"[^\s'\"`;|&<>(){}$*?\[]+")
 CONTAINER_PROGRAMS = frozenset({"docker", "podman", "buildah", "nerdctl"})
 _CONTEXT_SUBCOMMANDS: dict[str, frozenset[str]] = {
     **dict.fromkeys(CONTAINER_PROGRAMS, frozenset({"build", "buildx", "cp", "compose"})),
-    **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), frozenset({"pack", "publish"})),
+    **dict.fromkeys(("npm", "pnpm", "yarn", "bun", "cargo"), frozenset({"pack", "package", "publish"})),
+    **dict.fromkeys(
+        (
+            "fly",
+            "flyctl",
+            "vercel",
+            "netlify",
+            "firebase",
+            "eb",
+            "sam",
+            "serverless",
+            "sls",
+            "wrangler",
+            "vsce",
+        ),
+        frozenset({"deploy", "package", "publish", "push", "build", "--prod"}),
+    ),
+    **dict.fromkeys(("railway", "cf", "kamal", "cdk", "surge"), frozenset({"deploy", "up", "push"})),
+    "heroku": frozenset({"container:push", "builds:create"}),
     "busybox": frozenset({"tar", "cpio", "gzip", "bzip2", "cp", "mv", "ar"}),
     "toybox": frozenset({"tar", "cpio", "gzip", "cp", "mv"}),
     **dict.fromkeys(
         ("aws", "gsutil", "gcloud", "az", "s3cmd", "mc"),
-        frozenset({"sync", "cp", "mv", "rsync", "put", "mirror"}),
+        frozenset({"sync", "cp", "mv", "rsync", "put", "mirror", "deploy", "submit"}),
     ),
 }
 """Subcommands that read a whole directory: that of an operand, or the one they run in."""
@@ -80,9 +100,20 @@ _FILE_SERVERS: dict[str, frozenset[str]] = {
 """Words with which programs serve the files of a directory."""
 _IMPLICIT_FILES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("dotenv", "foreman", "honcho", "overmind", "docker-compose"), (".env",)),
+    "dotenv-cli": (".env",),
     "direnv": (".envrc", ".env"),
 }
 """Files that programs read without being told."""
+_LOADING_RUNNERS: dict[str, frozenset[str]] = {
+    "pipenv": frozenset({"run", "shell"}),
+    "heroku": frozenset({"local", "local:run", "local:start"}),
+    "vercel": frozenset({"dev", "env"}),
+    "netlify": frozenset({"dev", "dev:exec", "env:list"}),
+}
+"""Programs that load `.env` into the variables of a command that they run."""
+_VARIABLE_PRINTERS = frozenset(
+    {"env", "printenv", "set", "export", "declare", "local", "env:list", "sh", "bash"}
+)
 _MOUNT = re.compile(r"(?:-[a-zA-Z]*v|--volume|--mount)=?(.*)", re.DOTALL)
 """Flags of container programs that let the container read a directory."""
 _UNKNOWN_MOUNT = re.compile(r"\s(?:-[a-zA-Z]*v|--volume|--mount)[=\s]*\S*[$`]")
@@ -98,6 +129,12 @@ COMPILERS = frozenset({"gcc", "g++", "cc", "c++", "clang", "clang++", "ld", "jav
 _DOWNLOAD_SETTINGS = re.compile(r"-[A-Za-z]*K|--config|-i|--input-file")
 """Flags with which a program takes arguments or addresses from a file."""
 _LIST_READERS = _ARCHIVERS | _DIRECTORY_COPIERS | {"curl", "wget", "busybox", "toybox"}
+_VERSION_CONTROLS = frozenset({"hg", "chg", "svn", "jj", "sl", "bzr", "fossil", "darcs", "cvs", "p4"})
+_CONTENT_WORDS = frozenset(
+    {"diff", "export", "show", "cat", "annotate", "blame", "praise", "grep", "qdiff", "interdiff", "print"}
+    | {"bundle", "archive", "-p", "--patch", "--diff"}
+)
+"""Words with which other version control systems show or copy what is in files."""
 _SEARCHING_PROGRAMS = (
     _LIST_READERS
     | set(_LISTED_FILE_READERS)
@@ -118,7 +155,7 @@ _COMPUTED_FILE = re.compile(
     r"\b(?:open|readFile|readFileSync|createReadStream|file_get_contents|readfile|Path|File\.read|File\.open|IO\.read)"
     r"\s*\(\s*(?!\)|[rbf]?(['\"])[^'\"+%{$]*\1\s*[,)])|\bfileinput\b"
     r"|make_archive|copytree|\bcp(?:Sync)?\s*\(|dircopy|rcopy|\bcp_r\b|os\.walk|\br?glob\b|iterdir|scandir|listdir"
-    r"|\bPath\.(?:home|cwd)\b|read[dD]ir|File::Find|\bDir\b|\bopendir\b|\btarfile\b|\bzipfile\b|RecursiveDirectory"
+    r"|\bPath\.(?:home|cwd)\b|read[dD]ir|File::Find|\bDir\b|\bopendir\b|\btarfile\b|\bzipfile\b|\bzipapp\b|RecursiveDirectory"
 )
 """Code that opens a file without naming it as one plain text, or all files of a directory."""
 _PLAIN_TEXT = r"[rbf]?(?:'[^'+%{$]*'|\"[^\"+%{$]*\")"
@@ -296,6 +333,8 @@ def _list_copied_directories(name: str, words: Sequence[str | None]) -> tuple[st
         )
     if name in _SEARCHERS or _is_file_server(name, words):
         return (WORKING_DIRECTORY,)
+    if name in _VERSION_CONTROLS and not _CONTENT_WORDS.isdisjoint(words[1:]):
+        return (WORKING_DIRECTORY,)
     if name in _CONTEXT_SUBCOMMANDS and not _CONTEXT_SUBCOMMANDS[name].isdisjoint(words[1:3]):
         return (WORKING_DIRECTORY,)
     return list_mounted_directories(words) if name in CONTAINER_PROGRAMS else ()
@@ -311,7 +350,9 @@ def _list_directory_operands(name: str, words: Sequence[str | None]) -> tuple[st
         return ()
     found: list[str] = []
     for value in values:
-        found += [value.partition("=")[2]] if value.startswith("-") else [value]
+        found += [value.partition("=")[2]] if value.startswith("-") else [value.removeprefix("file://")]
+        if _PATH_SEPARATOR.search(value):
+            found += _PATH_SEPARATOR.split(value)
         if name in COMMAND_RUNNERS and " " in value:
             found += value.split()
     return tuple(each for each in found if each and _DIRECTORY_WORD.fullmatch(each))
@@ -427,12 +468,26 @@ def iter_possible_read_paths(part: SimpleShellCommand) -> Iterator[str]:
                 yield rest
     elif not part.read_only and name not in WRITING_COMMANDS:
         yield from _IMPLICIT_FILES.get(name, ())
+        if _shows_loaded_variables(name, words):
+            yield ".env"
         # Words with wildcards are unknown if a file name could be taken for a flag.
         wildcards = [word for word in part.text.split() if GLOB.search(word)] if part.globs else []
         yield from iter_input_tokens(part)
         yield from iter_unknown_path_ends(part)
         for word in (*words, *wildcards):
             yield from _iter_paths_in_word(name, word)
+
+
+def _shows_loaded_variables(name: str, words: Sequence[str]) -> bool:
+    """Return True if a program loads `.env` by itself for code or a command that may print the variables."""
+    if any("dotenv" in word for word in words):
+        return name in INTERPRETERS or name in COMMAND_RUNNERS or name.startswith("python")
+    if name in ("bun", "deno"):
+        loads = name == "bun" or any(word.startswith("--env") for word in words)
+        return loads and any(_CODE_FLAG.fullmatch(word) or word.startswith("--env") for word in words)
+    if name in _LOADING_RUNNERS and not _LOADING_RUNNERS[name].isdisjoint(words[:2]):
+        return not _VARIABLE_PRINTERS.isdisjoint(words) or any(map(_CODE_FLAG.fullmatch, words))
+    return False
 
 
 def iter_unknown_path_ends(part: SimpleShellCommand) -> Iterator[str]:

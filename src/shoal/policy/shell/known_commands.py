@@ -233,6 +233,7 @@ OPEN_SUBCOMMANDS: dict[str, frozenset[str]] = {
         """.split()  # noqa: SIM905 - easier to read and extend as one text
     ),
     **dict.fromkeys(("npx", "pnpx", "bunx", "npm", "pnpm"), frozenset({"-c", "--call", "--shell-mode"})),
+    "cmake": frozenset({"env", "time", "chdir"}),
 }
 """Subcommands and flags that run any command: an allow rule with an open end must name them."""
 LISTING_FLAGS: dict[str, frozenset[str]] = {
@@ -255,7 +256,10 @@ GIT_READERS = frozenset(
 FIND_CHANGING_FLAGS = frozenset({"-delete", *OUTPUT_FLAGS["find"]})
 """Flags of find that remove or write files; an allow rule must name them."""
 RUNNING_SUBCOMMANDS: dict[str, frozenset[str]] = {
-    **dict.fromkeys(("docker", "podman", "kubectl", "nerdctl", "lxc", "oc"), frozenset({"exec", "run"})),
+    **dict.fromkeys(
+        ("docker", "podman", "kubectl", "nerdctl", "lxc", "oc"),
+        frozenset({"exec", "run", "debug", "unshare", "attach"}),
+    ),
     **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), frozenset({"exec", "dlx", "x", "explore"})),
     **dict.fromkeys(
         ("uv", "poetry", "pipenv", "pdm", "hatch", "rye", "conda", "mamba", "pixi", "op", "doppler"),
@@ -264,7 +268,7 @@ RUNNING_SUBCOMMANDS: dict[str, frozenset[str]] = {
     **dict.fromkeys(("bundle", "mise", "asdf", "rbenv", "pyenv", "nodenv"), frozenset({"exec", "x"})),
     "nix": frozenset({"run", "shell", "develop"}),
     **dict.fromkeys(("snap", "flatpak"), frozenset({"run"})),
-    "machinectl": frozenset({"shell"}),
+    **dict.fromkeys(("machinectl", "buildah"), frozenset({"shell", "unshare"})),
     **dict.fromkeys(("terraform", "tofu"), frozenset({"console"})),
     "cargo": frozenset({"run"}),
     "vagrant": frozenset({"ssh"}),

@@ -71,13 +71,27 @@ _OPERANDS_BEFORE_COMMAND = {
 """Runners that start a shell, or run each line of their input, if no more operands follow."""
 _SSH_FLAG = re.compile(r"-[a-zA-Z]*[bcDEeFIiJLlmOopQRSWw]")
 _CODE_MODULES = frozenset(
-    {"timeit", "pdb", "code", "IPython", "cProfile", "profile", "trace", "doctest", "bpython"}
+    {
+        "asyncio",
+        "ptpython",
+        "timeit",
+        "pdb",
+        "code",
+        "IPython",
+        "cProfile",
+        "profile",
+        "trace",
+        "doctest",
+        "bpython",
+    }
 )
 """Modules of Python that run code in their arguments."""
+_INPUT_FILE = re.compile(r"/dev/(?:stdin|fd/)|/proc/[^/]+/fd/")
 _PLAIN_FILE = re.compile(r"-?-?[\w./-]+")
 _PIPING = frozenset({"pipe-pane", "pipep"})
 _LOADERS = ("ld-linux", "ld-musl", "ld.so")
 _COPIERS = COPYING_COMMANDS | {"install", "rsync"}
+_MAX_OPERANDS = 12
 _PROGRAM_FILE = re.compile(r"/(?:\S*/)?s?bin/[^/\s]+")
 _COMMAND_FLAG = re.compile(
     r"--?[\w.-]*(?:cmd|command|exec|editor|pager|program|shell|tool|viewer|browser|wrapper|hook|config|option)"
@@ -87,6 +101,26 @@ _COMMAND_FLAG = re.compile(
 """Flags whose value may be a command, or a setting that holds one, of programs that otherwise run none."""
 _RUNNING_FLAG = re.compile(r"--?[\w.-]*(?:cmd|command|exec|editor|pager|program|shell|wrapper|hook)[\w.-]*")
 """Flags whose value is a command, so one that is known only at run time may be any."""
+_CLIENTS = frozenset(
+    """
+    docker podman nerdctl kubectl helm gh glab aws gcloud az terraform cargo npm pnpm yarn bun uv poetry conda
+    mamba snap systemctl go pip pip3
+    """.split()  # noqa: SIM905 - easier to read and extend as one text
+)
+"""Programs of services and packages, some of whose options pass a command on."""
+_PROSE_FLAG = re.compile(
+    r"-[mbtFndlHqf]|--(?:message|body|title|notes|description|label|annotations?|subject|comment|reason|summary|jq"
+    r"|filter|query|format|template|header|search|author|name|tags?|output|file|set)[\w-]*"
+)
+"""Flags whose value is prose or a filter, not a command."""
+_CLIENT_TEXT = re.compile(r"[=,\[\]{}\"']+")
+_RECIPE_SUBCOMMANDS: dict[str, frozenset[str]] = {
+    **dict.fromkeys(
+        ("docker", "podman", "nerdctl"), frozenset({"build", "buildx", "bake", "compose", "stack"})
+    ),
+    "kubectl": frozenset({"apply", "create", "replace", "patch"}),
+}
+"""Subcommands that read from their input what a container runs."""
 _SETTING_SUBCOMMANDS = frozenset({"config", "conf", "alias", "set", "env", "c"})
 """Subcommands that change settings; a later call may run the value."""
 
@@ -117,7 +151,7 @@ def find_run_text(
     if base_name in WRITING_COMMANDS:
         return ()
     if base_name in NOT_RUNNING_COMMANDS:
-        return _find_setting_commands(base_name, [word.value for word in words])
+        return _find_setting_commands(base_name, [word.value for word in words], script)
     # Any other program may be a wrapper of its first operand, of words after `--`, or of text after a flag.
     values = [word.value or "" for word in words]
     operands = [value for value in values if _OPERAND.match(value)]
@@ -125,10 +159,13 @@ def find_run_text(
     if operands and _is_running_program(operands[0]):
         inner = expand_inner_words(values, has_input=_has_input(script))
         return (*(word.value for word in words), script.strip(), *inner)
-    attached = [value.partition("=")[2] for value in values if value.startswith("--") and "=" in value]
+    attached = [value.partition("=")[2] for value in values if value.startswith("-") and "=" in value]
     texts = [value for value in values if " " in value.strip()]
     streams = (script.strip() for _ in (1,) if _may_get_text(base_name, words, script))
-    names = (*filter(_PROGRAM_NAME.fullmatch, operands[1:3]), *filter(_PROGRAM_FILE.fullmatch, operands[1:]))
+    names = (
+        *filter(_PROGRAM_NAME.fullmatch, operands[1:_MAX_OPERANDS]),
+        *filter(_PROGRAM_FILE.fullmatch, operands[1:]),
+    )
     unknown = (
         None
         for flag, word in pairwise(words)
@@ -146,7 +183,7 @@ def _may_get_text(name: str, words: Sequence[ShellWord], script: str) -> bool:
     return any(word.stream for word in words) or "<" in script or "|" in script[: max(start, 0) or None]
 
 
-def _find_setting_commands(name: str, values: Sequence[str | None]) -> tuple[str | None, ...]:
+def _find_setting_commands(name: str, values: Sequence[str | None], script: str) -> tuple[str | None, ...]:
     """Return the values of flags and settings with which a program runs a command now or later."""
     if name == "git":
         return ()
@@ -157,11 +194,31 @@ def _find_setting_commands(name: str, values: Sequence[str | None]) -> tuple[str
             found += (match[1],) if match[1] is not None else values[index + 1 : index + 2]
     if not _SETTING_SUBCOMMANDS.isdisjoint(values[:2]):
         found += values[1:]
+    if name in _CLIENTS:
+        found += _list_client_texts(name, values, script)
     texts = [each.partition("=")[2].lstrip("!") for each in found if each]
     is_computed = any(
         value is None and _RUNNING_FLAG.fullmatch(flag or "") for flag, value in pairwise(values)
     )
     return tuple(dict.fromkeys((*filter(None, (*found, *texts)), *((None,) if is_computed else ()))))
+
+
+def _list_client_texts(name: str, values: Sequence[str | None], script: str) -> list[str]:
+    """Return the words of a client that a service or a container may run, and its input if it is a recipe."""
+    found: list[str] = []
+    previous = ""
+    for index, value in enumerate(values):
+        if value == "--":
+            found += filter(None, values[index + 1 :])
+            break
+        is_prose = _PROSE_FLAG.fullmatch(previous) or _PROSE_FLAG.fullmatch((value or "").partition("=")[0])
+        if value and not is_prose and (" " in value or "=" in value or "," in value):
+            found += (value, *_CLIENT_TEXT.split(value))
+        previous = value or ""
+    has_recipe = not _RECIPE_SUBCOMMANDS.get(name, frozenset()).isdisjoint(values)
+    if has_recipe and any((value or "").endswith("-") for value in values):
+        found.append(script.strip())
+    return found
 
 
 def _find_flag_commands(name: str, words: Sequence[ShellWord], script: str) -> tuple[str | None, ...]:
@@ -242,7 +299,8 @@ def _list_input_code(name: str, words: Sequence[ShellWord], script: str) -> tupl
         or (_ATTACHED_CODE.match(word.value or "") and (name in LANGUAGES or name.startswith("python")))
         for word in words
     )
-    return () if has_file and name not in _INPUT_EDITORS else (script.strip(),)
+    is_input_named = any(_INPUT_FILE.search(word.value or "") for word in words)
+    return () if has_file and not is_input_named and name not in _INPUT_EDITORS else (script.strip(),)
 
 
 def _reads_sed_input(words: Sequence[ShellWord]) -> bool:
