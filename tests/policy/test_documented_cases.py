@@ -42,6 +42,7 @@ def case_project(tmp_path: Path) -> Path:
         "fresh_13.txt",
         "fresh_14.txt",
         "fresh_15.txt",
+        "fresh_16.txt",
     ],
 )
 def test_every_call_is_decided_as_documented(case_project: Path, name: str) -> None:

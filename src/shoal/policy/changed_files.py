@@ -28,6 +28,7 @@ from shoal.policy.unreadable_files import (
     get_program_name,
     has_unknown_code,
     iter_input_tokens,
+    iter_unknown_path_ends,
     list_mounted_directories,
 )
 from shoal.policy.wildcards import GLOB
@@ -335,6 +336,7 @@ def iter_possible_changed_paths(part: SimpleShellCommand, *, is_closed: bool) ->
     if not (is_named or is_code_runner or _is_git_change(name, words)):
         return
     yield from iter_input_tokens(part)
+    yield from iter_unknown_path_ends(part)
     # A script that an interpreter runs may change anything; only code in the words is looked at.
     for word in filter(None, words[1:]):
         if is_code_runner and not is_named and " " not in word and "(" not in word:

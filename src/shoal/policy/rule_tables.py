@@ -57,6 +57,8 @@ class FilePathPermissionRules:
             lru_cache(maxsize=1024)(self._find_uncached_match) if self._each else _match_nothing
         )
         """Returns the first rule whose pattern matches; cached by path text, since few paths recur often."""
+        self.find_match_once = self._find_uncached_match if self._each else _match_nothing
+        """Does the same without a cache, for the paths of shell commands: most of them are new."""
 
     def _find_uncached_match(self, path: str) -> ToolPermissionRule | None:
         if self._any.fullmatch(path) is None:

@@ -340,9 +340,11 @@ class ShellFileRuleChecker:
             return None
         paths = self._paths.list_real_paths(path)
         for real in paths:
-            if rule := table.deny.find_match(real):
+            if rule := table.deny.find_match_once(real):
                 return build_rule_decision("deny", part, rule)
+        if table.ask.is_empty:
+            return None
         for real in paths:
-            if rule := table.ask.find_match(real):
+            if rule := table.ask.find_match_once(real):
                 return build_rule_decision("ask", part, rule)
         return None

@@ -587,7 +587,7 @@ class ShellCommandPermissionDecider:
             return FileWriteObjection(str(error))
         if self._paths.is_change_guarded(real):
             return FileWriteObjection(_format_protected_write(path), guarded=True)
-        if mode != "plan" and tables.shell_write_rules.allow.find_match(real):
+        if mode != "plan" and tables.shell_write_rules.allow.find_match_once(real):
             return None
         if not self._paths.is_inside_workspace(real):
             return FileWriteObjection(format_policy_notice("writes_outside", path=escape_filename(path)))

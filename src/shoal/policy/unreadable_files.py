@@ -493,7 +493,9 @@ def _shows_loaded_variables(name: str, words: Sequence[str]) -> bool:
 def iter_unknown_path_ends(part: SimpleShellCommand) -> Iterator[str]:
     """Yield the ends of paths that begin with a value which is known only at run time, as `$PWD/.env`."""
     if None in (part.words or part.argv or (None,)):
-        yield from _PATH_END.findall(part.text)
+        for end in _PATH_END.findall(part.text):
+            # Most often it is the working directory or the home.
+            yield from (end, f"~/{end}")
 
 
 def _iter_paths_in_word(name: str, word: str) -> Iterator[str]:
