@@ -23,6 +23,8 @@ _LEAD_DEFINITION = "app/test_shared_settings.py::test_the_lead_takes_prompt_tool
 _BARE = "app/test_bare_sessions.py::test_a_bare_session_uses_no_extension_but_every_permission_rule"
 _NO_SKILLS = "app/test_bare_sessions.py::test_skills_and_commands_can_be_disabled"
 _CHILD_KEYS = "app/test_foreign_variables.py::test_the_shell_background_work_and_keys_of_children"
+_ROLE_FIELDS = "app/test_team_templates.py::test_a_field_of_a_role_narrows_its_member"
+_TEMPLATE_BUDGET = "cli/test_team_commands.py::test_the_budget_of_a_template_holds_for_the_whole_team"
 PROVEN_ELSEWHERE = {
     **dict.fromkeys(
         (
@@ -108,6 +110,11 @@ PROVEN_ELSEWHERE = {
     "event ConfigChange": (
         "app/test_later_hook_events.py::test_a_hook_is_told_of_a_changed_settings_file_and_can_keep_it_out"
     ),
+    # Team templates
+    "template roles.mode": _ROLE_FIELDS,
+    "template roles.isolation": _ROLE_FIELDS,
+    "template budget.usd": _TEMPLATE_BUDGET,
+    "template budget.tokens": _TEMPLATE_BUDGET,
     # Child processes
     "variable CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": _CHILD_KEYS,
     **dict.fromkeys(
@@ -145,6 +152,8 @@ NOT_NARROWING = {
         | _list_items("flag", "--agents --settings --mcp-config --plugin-dir")
         | _list_items("option", "agents settings mcp_config plugin_dirs membership relayed_servers")
         | _list_items("agent", "skills")
+        | _list_items("template", "roles budget")
+        | _list_items("plugin", "agents skills commands hooks mcpServers")
         | _list_items("foreign", "serverCommand serverName serverUrl")
         | _list_items(
             "hook",
@@ -184,6 +193,11 @@ NOT_NARROWING = {
     ),
     "it changes when or how an agent works, not what it may do": (
         _list_items(
+            "template",
+            "name description tasks prompt roles.name roles.type roles.prompt roles.resources roles.count",
+        )
+        | _list_items("template", "roles.model")
+        | _list_items(
             "settings",
             "shoal.background_agents shoal.auto_background shoal.assistant shoal.compact_at"
             " shoal.session_memory shoal.request_deadline shoal.stream_gap shoal.outage_patience"

@@ -16,7 +16,13 @@ from shoal.app.options import Options
 from shoal.app.settings import foreign_settings, managed_switches
 from shoal.core.extensions.hooks import HOOK_EVENTS
 from shoal.surfaces.cli.flags import FLAG_SECTIONS
-from shoal.wire import hook_codec, hook_output_codec, skill_codec
+from shoal.wire import (
+    hook_codec,
+    hook_output_codec,
+    plugin_manifest_codec,
+    skill_codec,
+    team_template_codec,
+)
 from shoal.wire.agent_definition_codec import DEFINITION_FIELDS
 from shoal.wire.settings_codec import PerFileSettingsSchema, SettingsSchema
 
@@ -41,6 +47,11 @@ def list_read_items() -> set[str]:
         *(f"hook {name}" for keys in hook_codec._KEYS_BY_TYPE.values() for name in keys),
         *(f"hook {name}" for name in hook_codec._COMMON_KEYS),
         "hook matcher",
+        *(f"template {name}" for name in team_template_codec._TOML_KEYS),
+        *(f"template roles.{name}" for name in team_template_codec._ROLE_KEYS),
+        *(f"template budget.{name}" for name in team_template_codec._BUDGET_KEYS),
+        *(f"plugin {name}" for name in plugin_manifest_codec._PATH_KEYS),
+        *(f"plugin {name}" for name in plugin_manifest_codec._CONFIG_KEYS),
         *(f"output {name}" for name in _iter_schema_keys(hook_output_codec._HookOutputSchema)),
         *(f"output {name}" for name in hook_output_codec._ASYNC_KEYS),
     }

@@ -100,6 +100,29 @@ async def test_no_member_of_a_template_starts_before_all_have_joined(tmp_path: P
     assert member_names[0] == ["team-lead", "digger", "layer-1", "layer-2"]
 
 
+@pytest.mark.parametrize(
+    ("field", "is_made"), [("mode: plan", False), ("isolation: worktree", False), ("count: 1", True)]
+)
+async def test_a_field_of_a_role_narrows_its_member(field: str, is_made: bool, tmp_path: Path) -> None:
+    run_git(tmp_path, "init", "-q", "-b", "main")
+    run_git(
+        tmp_path, "-c", "user.name=A", "-c", "user.email=a@b.c", "commit", "-q", "--allow-empty", "-m", "x"
+    )
+    finished = asyncio.Event()
+
+    def finish(request: ModelRequest) -> str:
+        finished.set()
+        return "I wait."
+
+    text = f"---\ndescription: Digs.\nroles:\n  - name: digger\n    prompt: Dig\n    {field}\n---\nLead.\n"
+    parts = {"lead": ["done"], "digger": [call_tool("Bash", "touch", command="touch made"), finish]}
+    async with open_session(tmp_path, script_team(**parts), skip_permissions=True) as session:
+        await start_team_from_template(session, write_template(tmp_path, text), "the roof")
+        async with asyncio.timeout(30):
+            await finished.wait()
+    assert (tmp_path / "made").exists() is is_made
+
+
 @pytest.mark.spec("TSK-06")
 async def test_a_template_team_completes_its_tasks_in_dependency_order(tmp_path: Path) -> None:
     done: list[str] = []

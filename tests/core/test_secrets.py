@@ -36,6 +36,24 @@ KEYS = (
     f"xapp-1-{RANDOM[:24]}",
     f"xoxb-17653672481-19874698323-{RANDOM[:24]}",
     f"npm_{RANDOM}",
+    f"ghr_{RANDOM}",
+    f"glptt-{RANDOM[:24]}",
+    f"dckr_pat_{RANDOM[:27]}",
+    f"rubygems_{RANDOM}",
+    f"sntrys_{RANDOM}",
+    f"lin_api_{RANDOM}",
+    f"figd_{RANDOM}_{RANDOM[:4]}",
+    f"pscale_tkn_{RANDOM}",
+    f"PMAK-{RANDOM[:24]}-{RANDOM[:34]}",
+    f"gsk_{RANDOM}",
+    f"xai-{RANDOM}",
+    f"tskey-auth-{RANDOM[:12]}CNTRL-{RANDOM}",
+    f"GOCSPX-{RANDOM[:28]}",
+    f"AGE-SECRET-KEY-1{RANDOM.upper()}",
+    f"ATATT3x{RANDOM}",
+    f"LTAI{RANDOM[:20]}",
+    "dapi" + "0123456789abcdef" * 2,
+    f"xoxc-17653672481-{RANDOM}",
     f"hf_{RANDOM}",
     "AKIAIOSFODNN7EXAMPLE",
     f"AIza{RANDOM[:35]}",
@@ -58,6 +76,39 @@ def test_a_key_of_a_known_shape_is_redacted_in_any_context(key: str, around: str
         assert RANDOM[:10] not in redacted
     assert KEY_SHAPE_REDACTOR.redact_text(text).startswith(around.partition("{")[0])
     assert KEY_SHAPE_REDACTOR.redact_text(text).endswith(around.rpartition("}")[2])
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        (f"hvs.CAESI{RANDOM}", "hvs.[redacted]"),
+        (f"SG.{RANDOM[:22]}.{RANDOM}", "SG.[redacted]"),
+        (f"ya29.a0{RANDOM}", "ya29.[redacted]"),
+        (f"dp.pt.{RANDOM}", "dp.pt.[redacted]"),
+        (f"123456789:AA{RANDOM[:33]}", "123456789:[redacted]"),
+        (f"M{RANDOM[:23]}.{RANDOM[:6]}.{RANDOM[:27]}", "[redacted]"),
+        ("postgres://app:hunter2@db/x", "postgres://app:[redacted]@db/x"),
+        ("redis://:pass@cache:6379", "redis://:[redacted]@cache:6379"),
+    ],
+)
+def test_a_key_behind_a_dot_or_a_colon_is_redacted(text: str, kept: str) -> None:
+    for around in ("{}", "a {} b", '"{}"', "x={}\n"):
+        assert KEY_SHAPE_REDACTOR.redact_text(around.format(text)) == around.format(kept)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "fw_configurationmanager_updates_everything",
+        "ops_configurationmanagement",
+        "https://host:8080/path@revision",
+        "git@github.com:owner/repository.git",
+        "org.example.internationalization.resources.bundles",
+        "https://${USER}:${PASSWORD}@host",
+    ],
+)
+def test_a_name_that_begins_like_a_key_is_kept(text: str) -> None:
+    assert KEY_SHAPE_REDACTOR.redact_text(text) == text
 
 
 def test_a_bearer_token_and_a_private_key_are_redacted() -> None:

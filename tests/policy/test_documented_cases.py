@@ -36,6 +36,13 @@ def case_project(tmp_path: Path) -> Path:
         "fresh_7.txt",
         "fresh_8.txt",
         "fresh_9.txt",
+        "fresh_10.txt",
+        "fresh_11.txt",
+        "fresh_12.txt",
+        "fresh_13.txt",
+        "fresh_14.txt",
+        "fresh_15.txt",
+        "fresh_16.txt",
     ],
 )
 def test_every_call_is_decided_as_documented(case_project: Path, name: str) -> None:

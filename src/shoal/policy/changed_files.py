@@ -9,17 +9,26 @@ from itertools import pairwise
 
 from shoal.policy.shell.command_analysis import SimpleShellCommand
 from shoal.policy.shell.inner_commands import LANGUAGES
-from shoal.policy.shell.known_commands import INTERPRETERS, WRITING_COMMANDS
+from shoal.policy.shell.known_commands import (
+    COMMAND_RUNNERS,
+    INTERPRETERS,
+    NOT_RUNNING_COMMANDS,
+    WRITING_COMMANDS,
+)
+from shoal.policy.shell.readonly_table import load_readonly_command_table
 from shoal.policy.shell.small_languages import list_sed_files
+from shoal.policy.shell.wrapper_commands import SHELLS, WRAPPERS
 from shoal.policy.unreadable_files import (
     AWKS,
     COMPILERS,
     COMPUTED_COPY,
     CONTAINER_PROGRAMS,
+    DIRECTORY_TOOLS,
     WORKING_DIRECTORY,
     get_program_name,
     has_unknown_code,
     iter_input_tokens,
+    iter_unknown_path_ends,
     list_mounted_directories,
 )
 from shoal.policy.wildcards import GLOB
@@ -41,6 +50,33 @@ OPERAND_CHANGERS = frozenset(
     """.split()  # noqa: SIM905 - a list to be read and extended
 )
 """Programs that may change the files and directories named in their arguments."""
+_OPERAND_READERS = (
+    DIRECTORY_TOOLS
+    | NOT_RUNNING_COMMANDS
+    | COMMAND_RUNNERS
+    | COMPILERS
+    | INTERPRETERS
+    | SHELLS
+    | frozenset(WRAPPERS)
+    | frozenset(
+        """
+        rsync scp install dd ssh nc ncat cloc scc tokei loc lizard semgrep gitleaks trivy bat delta
+        pygmentize highlight glow mdcat jq yq xq gron fx dasel xmllint csvlook csvstat csvcut mlr xsv
+        tsx ts-node esno open xdg-open vulture pydocstyle pycodestyle pyright-python pyre pytype deptry
+        interrogate darglint
+        jshint jscpd depcheck madge knip tsd attw publint size-limit webpack-bundle-analyzer http-server
+        serve live-server uvicorn gunicorn hypercorn flask streamlit celery daphne waitress-serve php-fpm
+        behave robot locust cypress wdio testcafe karma detox appium k6 artillery newman bats shellspec
+        kubeconform kubeval conftest checkov tfsec terrascan cfn-lint actionlint yamale spectral redocly
+        buf proselint vale write-good alex textlint lychee linkchecker aspell hunspell wdiff colordiff
+        difft meld vimdiff kdiff3 opendiff diffstat sha512sum gprof gcov nm objdump readelf size strings
+        rustc swiftc kotlinc scalac ghc ocamlc ocamlopt nvcc gfortran tcc zig nim dmd gdc ldc2 fpc erlc
+        eval : true false exit wait trap jobs fg bg disown umask ulimit alias
+        """.split()  # noqa: SIM905 - easier to read and extend as one text
+    )
+) - OPERAND_CHANGERS
+"""Programs that read the files named in their arguments, or whose outputs are known by their flags."""
+_SCRIPT_NAME = re.compile(r"\.(?:sh|bash|zsh|py|rb|pl|js|mjs|cjs|ts)$")
 _COPYING_SUBCOMMANDS: dict[str, frozenset[str]] = {
     **dict.fromkeys(("docker", "podman", "nerdctl", "kubectl", "oc"), frozenset({"cp"})),
     **dict.fromkeys(
@@ -76,6 +112,13 @@ _OWN_FILES: dict[str, tuple[frozenset[str], tuple[str, ...]]] = {
         ("terraform", "init providers", ".terraform.lock.hcl"),
         ("pod", "install update", "Podfile.lock"),
         ("flutter", "pub", "pubspec.yaml pubspec.lock"),
+        ("pre-commit", "install uninstall", ".git/hooks/pre-commit"),
+        ("lefthook", "install add uninstall", ".git/hooks/pre-commit"),
+        ("overcommit", "--install --uninstall -i", ".git/hooks/pre-commit"),
+        ("husky", "install init add", ".git/config"),
+        ("simple-git-hooks", "", ".git/hooks/pre-commit"),
+        ("ncu", "-u --upgrade", "package.json"),
+        ("npm-check-updates", "-u --upgrade", "package.json"),
     )
 }  # fmt: skip
 """Subcommands of package managers that write their own files, with these files."""
@@ -137,16 +180,23 @@ _TAR_FILE = re.compile(r"-?[A-Za-z]*?f(.+)", re.DOTALL)
 _UNPACKERS = {
     **dict.fromkeys(("tar", "bsdtar", "gtar"), re.compile(r"-{0,2}[A-Za-z]*x[A-Za-z]*|--ex.*|--get")),
     "cpio": re.compile(r"-[A-Za-z]*i[A-Za-z]*|--ex.*"),
-    "7z": re.compile("[xe]"),
+    **dict.fromkeys(("7z", "7za", "7zr", "7zz", "rar", "unrar"), re.compile("[xe]")),
+    **dict.fromkeys(("bsdcpio", "pax"), re.compile(r"-[A-Za-z]*[ir][A-Za-z]*|--ex.*")),
+    **dict.fromkeys(
+        "cabextract unsquashfs unar innoextract dtrx aunpack patool ouch unace unarj unlzx lha".split(),  # noqa: SIM905
+        re.compile(r".*", re.DOTALL),
+    ),
     "ar": re.compile(r"-?[A-Za-z]*x[A-Za-z]*"),
+    "jar": re.compile(r"-?[A-Za-z]*x[A-Za-z]*|--ex.*"),
 }
 _WHOLE_DIRECTORY_CHANGERS = frozenset({"rm", "mv", "ln", "trash", "trash-put", "gio"})
 """Programs that change all files of a directory, or give them other names."""
 _GIT_TREE_CHANGERS = frozenset(
     """
     am apply bisect checkout-index cherry-pick clean fast-import filter-branch filter-repo merge merge-file
-    mktree mv pull read-tree rebase replay reset restore revert rm sparse-checkout stash submodule switch
-    update-index
+    mktree mv pull read-tree rebase replay reset restore revert rm sparse-checkout stash submodule subtree
+    switch update-index quiltimport archimport cvsimport p4 svn lfs flow absorb machete town branchless annex
+    crypt extras
     """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 _OTHER_TREE_CHANGERS: dict[str, frozenset[str]] = {
@@ -160,6 +210,17 @@ _OTHER_TREE_CHANGERS: dict[str, frozenset[str]] = {
         ("jj", "restore edit new abandon squash undo rebase op git split fix resolve"),
         ("sl", "goto pull rebase revert amend unamend shelve unshelve graft import purge fix"),
         ("fossil", "update checkout revert merge undo stash clean"),
+        ("gh", "checkout co sync"),
+        ("glab", "checkout co"),
+        ("hub", "checkout sync am apply merge cherry-pick"),
+        ("git-branchless", "move restack prev next switch undo reword record amend sync"),
+        ("stg", "push pop goto float sink refresh rebase pull import undo redo reset delete pick fold"),
+        ("p4", "sync edit revert resolve integrate merge copy unshelve clean update"),
+        ("cvs", "update up checkout co import"),
+        ("darcs", "pull apply revert unrecord obliterate rollback unrevert rebase"),
+        ("quilt", "push pop refresh fold import revert"),
+        ("repo", "sync init checkout rebase start download forall"),
+        ("gt", "checkout co sync restack move up down top bottom modify get"),
         ("bzr", "update revert pull merge switch clean-tree shelve unshelve"),
     )
 }
@@ -178,7 +239,7 @@ _FLAG_WORD = re.compile(r"[-_.]")
 _VALUE_PART = re.compile(r"[=:,;]")
 _OUTPUT_WORD = re.compile(
     r"out.*|junit.*|reports?|log.*|dump.*|save.*|export.*|write.*|dest.*|result.*|html|xml|json|csv|sarif|lcov"
-    r"|(?:base)?(?:tmp|temp).*|cache.*|target|record.*|artifacts?|emit|trace|snapshots?|downloads?|pidfile|db|o|O"
+    r"|(?:base)?(?:tmp|temp).*|cache.*|target|record.*|artifacts?|emit|trace|snapshots?|downloads?|pidfile|db|o|O|site|public|dist"
 )
 """Words in the names of flags that name files to write."""
 _INPUT_WORD = re.compile(
@@ -189,6 +250,11 @@ _INPUT_WORD = re.compile(
     r"|without|no|not|only|name|prune|mount|bind|type|attr|diff|cov"
 )
 """Words in the names of flags that name files to read or to leave out."""
+_CERTAIN_INPUT_WORD = re.compile(
+    r"env.*|key.*|cert.*|ca(?:file|path|cert.*)?|identity|in|input.*|infile|conf.*|cfg|settings?|kubeconfig|from"
+    r"|include|exclude|ignore.*|read|secrets?|credentials?|pass.*|netrc|rc|load|constraints?|require.*|schema"
+)
+"""Words in the names of flags whose values no program writes."""
 _OUTPUT_LETTERS = ("-o", "-O", "-d", "-D")
 _OTHER_OUTPUT_LETTERS = ("-w", "-t", "-P")
 _COMPILER_OUTPUT = re.compile(
@@ -196,7 +262,7 @@ _COMPILER_OUTPUT = re.compile(
 )
 """Flags of compilers that name further files to write."""
 _INSTALLERS = frozenset({"install", "download", "wheel"})
-_INSTALL_FLAGS = ("-t", "--root", "--prefix")
+_INSTALL_FLAGS = ("-t", "-i", "--root", "--prefix", "--path", "--dir", "--directory", "--install-dir")
 _AWK_COMPUTED_OUTPUT = re.compile(r"print[^;}\n]*>(?!>|\s*\"[^\"\\]*\"\s*(?:[;})\n]|$))")
 """awk code that writes a file whose name is not one plain string."""
 _COMPUTED_OUTPUT = re.compile(
@@ -243,8 +309,11 @@ _MOUNTS = frozenset({"mount", "umount", "fusermount", "fusermount3", "pivot_root
 _PATH_PART = re.compile(r"[\w./~@%+*?-]+")
 
 
-def iter_possible_changed_paths(part: SimpleShellCommand) -> Iterator[str]:
-    """Yield words, and parts of words, that may be paths it changes."""
+def iter_possible_changed_paths(part: SimpleShellCommand, *, is_closed: bool) -> Iterator[str]:
+    """Yield words, and parts of words, that may be paths it changes.
+
+    With `is_closed`, a program that is not listed may change every file that it names, except its inputs.
+    """
     words = part.words or part.argv or ()
     name = get_program_name(words) if words else ""
     yield from _list_own_files(name, words)
@@ -252,12 +321,22 @@ def iter_possible_changed_paths(part: SimpleShellCommand) -> Iterator[str]:
         return
     is_code_runner = name in INTERPRETERS or name.startswith("python")
     copies = not _COPYING_SUBCOMMANDS.get(name, frozenset()).isdisjoint(words[1:4])
+    # A package manager may be told where its files are, as with `--manifest-path`.
+    copies = copies or bool(_list_own_files(name, words))
     is_named = name in OPERAND_CHANGERS or copies or _makes_named_files(name, words)
+    if (
+        not is_named
+        and is_closed
+        and name not in _INPUT_FLAG_PROGRAMS
+        and not _leaves_operands(words[0] or "" if words else "")
+    ):
+        is_named, words = True, tuple(_iter_words_without_inputs(words))
     if not is_named and name not in _INPUT_FLAG_PROGRAMS:
         is_named = any(map(_WRITING_FLAG.fullmatch, filter(None, words[1:])))
     if not (is_named or is_code_runner or _is_git_change(name, words)):
         return
     yield from iter_input_tokens(part)
+    yield from iter_unknown_path_ends(part)
     # A script that an interpreter runs may change anything; only code in the words is looked at.
     for word in filter(None, words[1:]):
         if is_code_runner and not is_named and " " not in word and "(" not in word:
@@ -271,6 +350,40 @@ def iter_possible_changed_paths(part: SimpleShellCommand) -> Iterator[str]:
             attached = token[1:] if token[:1] in ("w", "W") else token.lstrip("-")[1:]
             if not GLOB.search(attached):
                 yield attached
+
+
+def _iter_words_without_inputs(words: Sequence[str | None]) -> Iterator[str | None]:
+    """Yield the words without the values of flags that name files to read."""
+    previous = ""
+    for word in words:
+        if not _is_input_flag(previous) and not ("=" in (word or "") and _is_input_flag(word or "")):
+            yield word
+        previous = word or ""
+
+
+def _is_input_flag(word: str) -> bool:
+    if not word.startswith("--"):
+        return False
+    parts = _FLAG_WORD.split(word.partition("=")[0].lstrip("-").lower())
+    return any(map(_CERTAIN_INPUT_WORD.fullmatch, parts))
+
+
+def _leaves_operands(program: str) -> bool:
+    """Return True if a program is known not to change the files that its words name, except its output.
+
+    A program of the project is as good as an existing script; any other one that is not listed may change
+    them.
+    """
+    name = program[program.rfind("/") + 1 :]
+    return (
+        not name
+        or "/" in program
+        or name in _OPERAND_READERS
+        or name in WRITING_COMMANDS
+        or name in load_readonly_command_table()
+        or name.startswith("python")
+        or _SCRIPT_NAME.search(name) is not None
+    )
 
 
 def _iter_derived_paths(name: str, word: str) -> Iterator[str]:
@@ -315,6 +428,10 @@ def _is_only_checking(name: str, words: Sequence[str | None]) -> bool:
 
 def _list_own_files(name: str, words: Sequence[str | None]) -> tuple[str, ...]:
     """Return the files that a package manager keeps for itself and may write now."""
+    if name in ("npx", "pnpx", "bunx"):
+        name = next((word for word in words[1:] if word and word[:1] != "-"), name).partition("@")[0]
+    if name in ("sort-package-json", "fixpack", "syncpack"):
+        return ("package.json",)
     subcommands, files = _OWN_FILES.get(name, (frozenset[str](), ()))
     return files if not subcommands.isdisjoint(words[1:4]) or (None in words[1:4] and files) else ()
 

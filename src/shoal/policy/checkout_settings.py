@@ -41,8 +41,11 @@ _GO_FILES = ("go.mod", "go.work")
 _GO_DOWNLOAD = re.compile(rb"^\s*(?:require|toolchain|tool)\b", re.MULTILINE)
 """Lines that name modules, or a toolchain other than the installed one."""
 _GO_TOOLCHAIN = re.compile(rb"^\s*toolchain\b", re.MULTILINE)
-_UV_FILES = (".venv", "uv.toml", "pyproject.toml")
+_UV_FILES = (".venv", "uv.toml", ".python-version", ".python-versions", "pyproject.toml")
 _MAX_SETTINGS_BYTES = 100_000
+_PYTHON_MODULES = (("-m", "json.tool"), ("-m", "pip"))
+"""Words with which Python runs one of its own modules, and imports others from the working directory."""
+_PIP_MODULES = frozenset({"pip", "setuptools", "pkg_resources", "_distutils_hack", "wheel", "keyring"})
 
 
 def get_checkout_judge(words: tuple[str | None, ...]) -> CheckoutJudge | None:
@@ -60,7 +63,7 @@ def get_checkout_judge(words: tuple[str | None, ...]) -> CheckoutJudge | None:
         return _judge_go
     if name == "uv":
         return _judge_uv
-    return _judge_json_tool if words[1:3] == ("-m", "json.tool") else None
+    return _judge_python_module if words[1:3] in _PYTHON_MODULES else None
 
 
 def may_write_settings(part: SimpleShellCommand) -> bool:
@@ -75,8 +78,8 @@ def may_write_python_module(part: SimpleShellCommand) -> bool:
     return any(not is_plain or _PYTHON_MODULE.search(path) for path in part.writes)
 
 
-def is_json_tool(part: SimpleShellCommand) -> bool:
-    return part.words[1:3] == ("-m", "json.tool")
+def runs_python_module(part: SimpleShellCommand) -> bool:
+    return part.words[1:3] in _PYTHON_MODULES
 
 
 def may_obey_new_settings(part: SimpleShellCommand, root: str) -> bool:
@@ -178,7 +181,7 @@ def _read_settings(path: str) -> bytes:
         return opened.read(_MAX_SETTINGS_BYTES)
 
 
-def _judge_json_tool(part: SimpleShellCommand, resolve: ResolvePath, root: str) -> str | None:
+def _judge_python_module(part: SimpleShellCommand, resolve: ResolvePath, root: str) -> str | None:
     """Return why python needs approval: it imports a file of the project instead of its own module."""
     for path in part.reads:
         try:
@@ -188,7 +191,8 @@ def _judge_json_tool(part: SimpleShellCommand, resolve: ResolvePath, root: str) 
             return str(error)
         for name in names:
             is_module = "." in name or os.path.lexists(f"{real}/{name}/__init__.py")
-            if is_module and name.partition(".")[0] in sys.stdlib_module_names:
+            module = name.partition(".")[0]
+            if is_module and (module in sys.stdlib_module_names or module in _PIP_MODULES):
                 return format_policy_notice("project_module", name=escape_filename(name))
     return None
 

@@ -53,6 +53,11 @@ _SCRIPT_RUNNERS = SHELLS | INTERPRETERS | {"source", ".", "fish", "ash", "mksh",
 _GIT_PROGRAM = "git-"
 _GIT_ALIAS = re.compile(r"(?:^|=)(?:alias|include)", re.IGNORECASE)
 """Git settings that can make a subcommand mean another one."""
+_PLAIN_GIT_SETTING = re.compile(
+    r"(?:user|color|author|committer|advice|init|gc|pack|http|i18n|log|format|column|help|status)\..*",
+    re.IGNORECASE,
+)
+"""Settings of git that cannot do what a flag of a subcommand does."""
 _GIT_FLAGS_WITH_VALUE = frozenset(
     {"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env", "--super-prefix", "--attr-source"}
 )
@@ -138,7 +143,9 @@ class ShellCommandRule:
         if _names_reader_output(name, words, self._words):
             return True
         named = OPEN_SUBCOMMANDS.get(name)
-        if named is not None and any(word in named and word not in self._words for word in words[1:]):
+        if named is not None and any(
+            word.partition("=")[0] in named and word not in self._words for word in words[1:]
+        ):
             return True
         return name in OPEN_WRAPPERS or (name in _DEBUGGERS and _runs_in_debugger(name, words))
 
@@ -283,7 +290,9 @@ class ShellCommandRule:
             flags = known_words[1 : len(known_words) - len(rest) + 1]
             if any(_GIT_ALIAS.search(word or "") for word in flags):
                 return "maybe"
-            return "no" if len(rest) == len(known_words) else self._match_forbidden_words(rest, ())
+            found = "no" if len(rest) == len(known_words) else self._match_forbidden_words(rest, ())
+            is_changed = found == "no" and rest[1:2] == self._words[1:2] and _sets_git_options(flags)
+            return "maybe" if is_changed else found
         matches = {
             self._match_partly_known_words((name, *known_words[index:]), ())
             for index in range(2, len(known_words))
@@ -477,6 +486,16 @@ def _may_glob_become(glob: str, pattern_word: str) -> bool:
     if "/" in rest or "*" in pattern_word:
         return True
     return pattern_word.startswith((start, _get_program_base_name(start)))
+
+
+def _sets_git_options(flags: Sequence[str | None]) -> bool:
+    """Return True if a setting in front of a git subcommand may have the effect of a flag."""
+    for flag, value in pairwise((*flags, "")):
+        setting = value if flag in ("-c", "--config-env") else (flag or "").removeprefix("--config-env=")
+        is_setting = flag in ("-c", "--config-env") or (flag or "").startswith(("-c", "--config-env="))
+        if is_setting and not _PLAIN_GIT_SETTING.fullmatch((setting or "").removeprefix("-c")):
+            return True
+    return False
 
 
 def skip_git_flags(words: tuple[str | None, ...]) -> tuple[str | None, ...]:

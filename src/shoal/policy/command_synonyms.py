@@ -307,6 +307,7 @@ SAME_FLAGS: dict[str, tuple[tuple[str, ...], ...]] = {
     "checkout": (("f", "--force"),),
     "switch": (("f", "--force", "--discard-changes"), ("c", "--create"), ("C", "--force-create")),
     "clean": (("f", "--force"),),
+    "config": (("--global", "f", "--file"),),
     "add": (("f", "--force"), ("A", "--all")),
     "fetch": (("p", "--prune"), ("f", "--force")),
     "pull": (("r", "--rebase"), ("f", "--force")),

@@ -32,7 +32,7 @@ class GitContents(Struct, frozen=True):
 _GIT_COPYING_SUBCOMMANDS = frozenset(
     """
     archive bundle checkout-index clone difftool fast-export format-patch merge-tree range-diff
-    send-email unpack-file rerere request-pull filter-branch mergetool
+    send-email unpack-file rerere request-pull filter-branch mergetool replace gui citool
     """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 _GIT_FILLING_SUBCOMMANDS = frozenset({"checkout", "restore", "read-tree", "reset", "switch", "stash"})

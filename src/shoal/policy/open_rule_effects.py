@@ -34,7 +34,7 @@ _REMOTE_PATH = re.compile(r"[\w.@-]+:(?!//)")
 _REMOTE_ARCHIVERS = frozenset({"tar", "gtar", "star", "cpio", "mt"})
 _REMOTE_ARCHIVE = re.compile(r"(?:--?[\w-]*[=fFIO])?[\w.@-]+:")
 """The archive of such a program, which is on another machine if a colon follows its first part."""
-_URL = re.compile(r"(?!file:)[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_URL = re.compile(r"(?!(?:[a-z]+\+)?file:)[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _CONTAINER_RUNS = frozenset({"run", "exec", "create", "debug"})
 _CONTAINER_FILE_FLAG = re.compile(
     r"(?:--(?:env-file|cidfile|iidfile|label-file|device|security-opt|file|project-directory|secret|ssh|volume|mount"
@@ -52,7 +52,7 @@ _SERVICE_FILE_FLAG = re.compile(
 _TEXT_FLAG = re.compile(r"-[A-Za-z]*m|--(?:message|title|body|notes|subject|description)(?:=.*)?", re.DOTALL)
 _TEXT_PROGRAMS = frozenset({"git", "gh", "glab", "hg", "jj", "svn"})
 _SYSTEM_LIBRARIES = ("/usr/include", "/usr/lib", "/usr/local/include", "/usr/local/lib", "/lib")
-_SEPARATOR = re.compile(r"[=@:,;]")
+_SEPARATOR = re.compile(r"[=@:,;<]")
 _FLAG_LETTERS = re.compile(r"-[A-Za-z0-9]*")
 _TEXT_SEPARATOR = re.compile(r"[\s=:,;@\"'()]+")
 _CHECKING_WORD = re.compile(r"--(?:check|diff|dry-run|noemit|list-different|no-fix)(?:-only)?", re.IGNORECASE)

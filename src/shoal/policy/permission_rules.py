@@ -12,11 +12,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.core.conversation.messages import ToolUseBlock
-from shoal.core.errors import SettingsError
+from shoal.core.errors import SettingsError, WorkspaceError
 from shoal.core.names import FORMER_TOOL_NAMES, TOOL_NAMES, translate_former_tool
 from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.core.text.absolute_globs import split_absolute_glob
 from shoal.policy.path_patterns import InvalidPathPatternError, convert_path_pattern_to_regex
+from shoal.policy.policy_texts import format_policy_notice
 from shoal.wire.field_parsers import InvalidFrontMatterFieldError, split_comma_separated_text
 
 READ_TOOLS = frozenset({"Read", "Glob", "Grep"})
@@ -51,11 +52,17 @@ def find_rule_parameter(tool: str, pattern: str) -> tuple[str, str] | None:
 
 
 def get_file_tool_call_path(call: ToolUseBlock) -> str:
-    """Return the path in a file tool's call; without one, the working directory."""
+    """Return the path in a file tool's call; without one, the working directory.
+
+    Raises `WorkspaceError` for a path that is no text.
+    """
     if call.name == "Glob" and isinstance(pattern := call.input.get("pattern"), str) and pattern[:1] == "/":
         return split_absolute_glob(pattern)[0]
-    path = call.input.get(_PATH_ARGUMENTS.get(call.name, "file_path"))
-    return path if isinstance(path, str) else "."
+    argument = _PATH_ARGUMENTS.get(call.name, "file_path")
+    path = call.input.get(argument)
+    if path is not None and not isinstance(path, str):
+        raise WorkspaceError(format_policy_notice("path_type", argument=argument, tool=call.name))
+    return path or "."
 
 
 class ToolPermissionRule(Struct, frozen=True, kw_only=True):

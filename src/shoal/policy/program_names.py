@@ -30,6 +30,7 @@ PROGRAM_NAMES: dict[str, tuple[str, ...]] = {
     "bunx": ("bun", "x"),
     "uvx": ("uv", "tool", "run"),
     "rails": ("rake",),
+    "sudoedit": ("sudo", "-e"),
 }
 """Other names of programs, and the command that they stand for."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
@@ -57,6 +57,8 @@ class FilePathPermissionRules:
             lru_cache(maxsize=1024)(self._find_uncached_match) if self._each else _match_nothing
         )
         """Returns the first rule whose pattern matches; cached by path text, since few paths recur often."""
+        self.find_match_once = self._find_uncached_match if self._each else _match_nothing
+        """Does the same without a cache, for the paths of shell commands: most of them are new."""
 
     def _find_uncached_match(self, path: str) -> ToolPermissionRule | None:
         if self._any.fullmatch(path) is None:
@@ -237,10 +239,7 @@ class PermissionRuleTables:
                 if _is_agent_type_match(_get_agent_type(arguments), parameter[1], forbids=True):
                     return rule
                 continue
-            if value is None or isinstance(value, dict | list):
-                continue
-            text = str(value).lower() if isinstance(value, bool) else str(value)
-            if fnmatchcase(text, parameter[1]):
+            if any(fnmatchcase(text, parameter[1]) for text in _iter_value_texts(value)):
                 return rule
         return None
 
@@ -277,6 +276,17 @@ def _is_server_match(rule: ToolPermissionRule, server: object) -> bool:
     return rule.tool == name or ("*" in rule.tool and fnmatchcase(f"{name}__\0", rule.tool))
 
 
+def _iter_value_texts(value: object) -> Iterator[str]:
+    """Yield a value of a call as text, or those in a list or a mapping."""
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, list | tuple):
+        for each in value:
+            yield from _iter_value_texts(each)
+    elif value is not None:
+        yield str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def is_tool_argument_pattern_match(
     tool: str, pattern: str, arguments: dict[str, object], *, forbids: bool
 ) -> bool:
@@ -284,6 +294,8 @@ def is_tool_argument_pattern_match(
         return _is_domain_match(
             pattern.removeprefix("domain:").lower(), arguments.get("url"), forbids=forbids
         )
+    if tool in AGENT_TOOLS and forbids and not isinstance(arguments.get("subagent_type") or "", str):
+        return True
     if tool in AGENT_TOOLS and (forbids or find_rule_parameter(tool, pattern) is None):
         return _is_agent_type_match(_get_agent_type(arguments), pattern, forbids=forbids)
     if find_rule_parameter(tool, pattern) is not None:

@@ -31,6 +31,7 @@ from shoal.policy.unreadable_files import (
     WORKING_DIRECTORY,
     UnreadableFileRules,
     iter_possible_read_paths,
+    iter_text_tokens,
     join_places,
     list_places,
     list_searched_directories,
@@ -39,6 +40,7 @@ from shoal.policy.unreadable_files import (
     reads_listed_files,
 )
 from shoal.policy.wildcards import GLOB, TooManyDirectoryEntriesError
+from shoal.policy.written_scripts import iter_written_texts
 
 REMOVERS = frozenset({"rm", "rmdir"})
 _PROCESS_FILE = re.compile(r"/+proc/+[^/]+/+(?:cwd|root|fd|map_files|task)(?:/|$)|/+dev/+fd/.*\.\.")
@@ -71,7 +73,27 @@ class ShellFileRuleChecker:
             if found is not None and found.verdict == "deny":
                 return found
             doubt = doubt or found or self._check_inner_parts(part, tables)
-        return self._check_included_files(analysis, tables) if doubt is None and may_include else doubt
+        if doubt is not None or not may_include:
+            return doubt
+        return self._check_included_files(analysis, tables) or self._check_written_texts(
+            command, analysis, tables
+        )
+
+    def _check_written_texts(
+        self, command: str, analysis: ShellCommandAnalysis, tables: PermissionRuleTables
+    ) -> ShellCommandPartDecision | None:
+        """Check the files named in a text that the line writes and that another part of it reads."""
+        tables_to_check = [
+            table
+            for table in (tables.shell_read_rules, tables.shell_write_rules)
+            if not table.forbids_nothing
+        ]
+        for part, text in iter_written_texts(analysis, command) if len(analysis.parts) > 1 else ():
+            for token in iter_text_tokens(text):
+                found = (self._find_possible_file_rule(part, token, table) for table in tables_to_check)
+                if (rule := next(filter(None, found), None)) is not None:
+                    return build_rule_decision("ask", part, rule, is_doubtful=True)
+        return None
 
     def _check_inner_parts(
         self, part: SimpleShellCommand, tables: PermissionRuleTables
@@ -174,7 +196,10 @@ class ShellFileRuleChecker:
             return None
         rule = self._find_unnamed_change_rule(part, tables)
         places = list_places(part)
-        words = (*iter_possible_changed_paths(part), *iter_output_paths(part, has_wide_names=False))
+        words = (
+            *iter_possible_changed_paths(part, is_closed=True),
+            *iter_output_paths(part, has_wide_names=False),
+        )
         named = [path for word in words for path in join_places((word,), places)]
         for path in filter(None, named):
             rule = rule or self._find_possible_file_rule(part, path, table)
@@ -315,9 +340,11 @@ class ShellFileRuleChecker:
             return None
         paths = self._paths.list_real_paths(path)
         for real in paths:
-            if rule := table.deny.find_match(real):
+            if rule := table.deny.find_match_once(real):
                 return build_rule_decision("deny", part, rule)
+        if table.ask.is_empty:
+            return None
         for real in paths:
-            if rule := table.ask.find_match(real):
+            if rule := table.ask.find_match_once(real):
                 return build_rule_decision("ask", part, rule)
         return None

@@ -30,10 +30,10 @@ from shoal.policy.changed_files import (
 )
 from shoal.policy.checkout_settings import (
     get_checkout_judge,
-    is_json_tool,
     may_obey_new_settings,
     may_write_python_module,
     may_write_settings,
+    runs_python_module,
 )
 from shoal.policy.command_meanings import (
     add_commands_of_variables,
@@ -71,6 +71,7 @@ from shoal.policy.unreadable_files import (
     find_glob_base,
     is_found_path,
     iter_possible_read_paths,
+    iter_text_tokens,
     list_searched_directories,
     reads_listed_files,
 )
@@ -85,6 +86,7 @@ _MAY_REMOVE = re.compile(r"\br\W*m|rmdir|delete|\\[xu0-7]|[`$]\(?")
 """Text that may hide a command that removes files."""
 _VARIABLE_PATH = re.compile(r"\"?\$\{?[A-Za-z_]\w*\}?\"?/+\*?(?=\s|\"|$)")
 _FIND_TESTS = re.compile(r"\s-(?!delete|depth|d\b|maxdepth|mindepth|L|H|P|xdev|mount|print|follow)[a-z]")
+_WRITES_FILE = re.compile(r">|\b(?:cp|mv|tee|ln|dd|install|touch|mkdir|rm|sed|rsync|tar|git)\b")
 _EVERYTHING = re.compile(r"\s\*(?=\s|$)")
 _REMOVER_ENDS = ("rm", "rmdir")
 _PUBLIC_FILES = frozenset(
@@ -322,7 +324,7 @@ class ShellCommandPermissionDecider:
         rules = tables.shell_command_rules
         by_whole = rules.bare_allow or rules.allow.find_exact_rule(command)
         if by_whole is not None and mode != "plan":
-            return self._allow_whole_command(analysis, by_whole)
+            return self._allow_whole_command(command, analysis, by_whole)
         if analysis.trouble is not None:
             return AskDecision(
                 analysis.trouble, suggestions=rule_suggestions.suggest_rules_for_command(command, ())
@@ -387,15 +389,17 @@ class ShellCommandPermissionDecider:
     def _may_obey_written_settings(self, parts: tuple[SimpleShellCommand, ...]) -> bool:
         if not any(part.words and get_checkout_judge(part.words) is not None for part in parts):
             return False
-        if any(map(is_json_tool, parts)) and any(map(may_write_python_module, parts)):
+        if any(map(runs_python_module, parts)) and any(map(may_write_python_module, parts)):
             return True
         return any(map(may_write_settings, parts)) and any(
             may_obey_new_settings(part, self._paths.root) for part in parts
         )
 
     def _allow_whole_command(
-        self, analysis: ShellCommandAnalysis, rule: ToolPermissionRule
+        self, command: str, analysis: ShellCommandAnalysis, rule: ToolPermissionRule
     ) -> PermissionDecision:
+        if rule.pattern is None and (objection := self._find_hidden_protected_path(command, analysis)):
+            return AskDecision(objection)
         for part in analysis.parts:
             for path in part.writes:
                 if path not in _NULL_DEVICES and self._is_protected_write_path(path):
@@ -407,6 +411,16 @@ class ShellCommandPermissionDecider:
         if rule.pattern is None and (objection := self._find_unpacking_objection(analysis.parts)):
             return AskDecision(objection)
         return AllowDecision(f"the rule {rule} ({rule.source})", str(rule), rule.source)
+
+    def _find_hidden_protected_path(self, command: str, analysis: ShellCommandAnalysis) -> str | None:
+        """Return why a line whose files are not known may change a protected file that its text names."""
+        if not analysis.is_complete and analysis.trouble is not None and _WRITES_FILE.search(command):
+            return analysis.trouble
+        if not any(path.startswith(UNKNOWN_PATH) for part in analysis.parts for path in part.writes):
+            return None
+        named = (token for token in iter_text_tokens(command) if "." in token)
+        found = next(filter(self._is_protected_write_path, named), None)
+        return None if found is None else _format_protected_write(found)
 
     def _decide_simple_command(
         self, part: SimpleShellCommand, tables: PermissionRuleTables, mode: PermissionMode
@@ -511,7 +525,10 @@ class ShellCommandPermissionDecider:
         """Return a protected file that a command names and may change, or None."""
         if part.read_only:
             return None
-        paths = (*iter_possible_changed_paths(part), *iter_output_paths(part, has_wide_names=True))
+        paths = (
+            *iter_possible_changed_paths(part, is_closed=False),
+            *iter_output_paths(part, has_wide_names=True),
+        )
         return next(
             (
                 path
@@ -570,7 +587,7 @@ class ShellCommandPermissionDecider:
             return FileWriteObjection(str(error))
         if self._paths.is_change_guarded(real):
             return FileWriteObjection(_format_protected_write(path), guarded=True)
-        if mode != "plan" and tables.shell_write_rules.allow.find_match(real):
+        if mode != "plan" and tables.shell_write_rules.allow.find_match_once(real):
             return None
         if not self._paths.is_inside_workspace(real):
             return FileWriteObjection(format_policy_notice("writes_outside", path=escape_filename(path)))

@@ -25,7 +25,9 @@ WORKING_DIRECTORY = ""
 """The directory that a command runs in, which a preceding `cd` may have changed."""
 _MAX_HIDDEN = 5_000
 _RECURSIVE = re.compile(r"-[A-Za-z0-9]*[rR].*|--r.*|--de.*|--di.*|-[A-Za-z0-9]*d.*")
-_SEARCHERS = frozenset({"ag", "ack", "ugrep", "ug", "sift", "pt"})
+_SEARCHERS = frozenset(
+    {"ag", "ack", "ugrep", "ug", "sift", "pt", "tig", "gitk", "lazygit", "gitui", "qgit", "gitg", "magit"}
+)
 """Programs that search directories unless told otherwise."""
 _DIRECTORY_COPIERS = frozenset({"cp", "mv", "install", "rsync", "scp", "ln"})
 """Programs that copy their operands to the last one, or to the directory given with -t."""
@@ -39,7 +41,7 @@ _ARCHIVERS = frozenset(
 _LISTED_FILES = re.compile(r"-[A-Za-z]*[T@].*|--files-from.*|--include-from.*|@.*|--null")
 """Flags with which an archiver takes the names of files from a list."""
 _WHOLE_DIRECTORY_ARCHIVERS = frozenset({"7z", "7za", "7zr", "7zz", "rar", "sftp", "lftp"})
-_DIRECTORY_TOOLS = frozenset(
+DIRECTORY_TOOLS = frozenset(
     """
     git hg svn pytest ruff black isort flake8 mypy pyright pylint bandit pyflakes autopep8 yapf vulture radon
     eslint prettier tsc jest vitest mocha biome oxlint stylelint tslint standard rome nyc c8 ava playwright
@@ -61,12 +63,30 @@ _DIRECTORY_WORD = re.compile(r"[^\s'\"`;|&<>(){}$*?\[]+")
 CONTAINER_PROGRAMS = frozenset({"docker", "podman", "buildah", "nerdctl"})
 _CONTEXT_SUBCOMMANDS: dict[str, frozenset[str]] = {
     **dict.fromkeys(CONTAINER_PROGRAMS, frozenset({"build", "buildx", "cp", "compose"})),
-    **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), frozenset({"pack", "publish"})),
+    **dict.fromkeys(("npm", "pnpm", "yarn", "bun", "cargo"), frozenset({"pack", "package", "publish"})),
+    **dict.fromkeys(
+        (
+            "fly",
+            "flyctl",
+            "vercel",
+            "netlify",
+            "firebase",
+            "eb",
+            "sam",
+            "serverless",
+            "sls",
+            "wrangler",
+            "vsce",
+        ),
+        frozenset({"deploy", "package", "publish", "push", "build", "--prod"}),
+    ),
+    **dict.fromkeys(("railway", "cf", "kamal", "cdk", "surge"), frozenset({"deploy", "up", "push"})),
+    "heroku": frozenset({"container:push", "builds:create"}),
     "busybox": frozenset({"tar", "cpio", "gzip", "bzip2", "cp", "mv", "ar"}),
     "toybox": frozenset({"tar", "cpio", "gzip", "cp", "mv"}),
     **dict.fromkeys(
         ("aws", "gsutil", "gcloud", "az", "s3cmd", "mc"),
-        frozenset({"sync", "cp", "mv", "rsync", "put", "mirror"}),
+        frozenset({"sync", "cp", "mv", "rsync", "put", "mirror", "deploy", "submit"}),
     ),
 }
 """Subcommands that read a whole directory: that of an operand, or the one they run in."""
@@ -80,25 +100,44 @@ _FILE_SERVERS: dict[str, frozenset[str]] = {
 """Words with which programs serve the files of a directory."""
 _IMPLICIT_FILES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("dotenv", "foreman", "honcho", "overmind", "docker-compose"), (".env",)),
+    "dotenv-cli": (".env",),
     "direnv": (".envrc", ".env"),
 }
 """Files that programs read without being told."""
+_LOADING_RUNNERS: dict[str, frozenset[str]] = {
+    "pipenv": frozenset({"run", "shell"}),
+    "heroku": frozenset({"local", "local:run", "local:start"}),
+    "vercel": frozenset({"dev", "env"}),
+    "netlify": frozenset({"dev", "dev:exec", "env:list"}),
+}
+"""Programs that load `.env` into the variables of a command that they run."""
+_VARIABLE_PRINTERS = frozenset(
+    {"env", "printenv", "set", "export", "declare", "local", "env:list", "sh", "bash"}
+)
 _MOUNT = re.compile(r"(?:-[a-zA-Z]*v|--volume|--mount)=?(.*)", re.DOTALL)
 """Flags of container programs that let the container read a directory."""
 _UNKNOWN_MOUNT = re.compile(r"\s(?:-[a-zA-Z]*v|--volume|--mount)[=\s]*\S*[$`]")
 _READ_ONLY_MOUNT = re.compile(r"[:,](?:ro|readonly)(?:[,=]|$)")
 _MOUNT_SIGN = re.compile(r"[:,=]")
-_NAMES_FROM_FILE = re.compile(r"--files0.*")
-"""Flag with which a reader takes the names of files from a list."""
-_LISTED_FILE_READERS = frozenset({"sort", "wc", "du"})
+_LISTED_FILE_READERS = {
+    **dict.fromkeys(("sort", "wc", "du"), re.compile(r"--files0")),
+    "file": re.compile(r"-[A-Za-z0-9]*f|--fi"),
+}
+"""Readers that take the names of files from a list, with the flag for it."""
 COMPILERS = frozenset({"gcc", "g++", "cc", "c++", "clang", "clang++", "ld", "javac"})
 """Programs that take arguments from a file after `@`."""
 _DOWNLOAD_SETTINGS = re.compile(r"-[A-Za-z]*K|--config|-i|--input-file")
 """Flags with which a program takes arguments or addresses from a file."""
 _LIST_READERS = _ARCHIVERS | _DIRECTORY_COPIERS | {"curl", "wget", "busybox", "toybox"}
+_VERSION_CONTROLS = frozenset({"hg", "chg", "svn", "jj", "sl", "bzr", "fossil", "darcs", "cvs", "p4"})
+_CONTENT_WORDS = frozenset(
+    {"diff", "export", "show", "cat", "annotate", "blame", "praise", "grep", "qdiff", "interdiff", "print"}
+    | {"bundle", "archive", "-p", "--patch", "--diff"}
+)
+"""Words with which other version control systems show or copy what is in files."""
 _SEARCHING_PROGRAMS = (
     _LIST_READERS
-    | _LISTED_FILE_READERS
+    | set(_LISTED_FILE_READERS)
     | _SEARCHERS
     | set(_CONTEXT_SUBCOMMANDS)
     | {"grep", "egrep", "fgrep", "zgrep", "rg", "git", "diff"}
@@ -116,7 +155,7 @@ _COMPUTED_FILE = re.compile(
     r"\b(?:open|readFile|readFileSync|createReadStream|file_get_contents|readfile|Path|File\.read|File\.open|IO\.read)"
     r"\s*\(\s*(?!\)|[rbf]?(['\"])[^'\"+%{$]*\1\s*[,)])|\bfileinput\b"
     r"|make_archive|copytree|\bcp(?:Sync)?\s*\(|dircopy|rcopy|\bcp_r\b|os\.walk|\br?glob\b|iterdir|scandir|listdir"
-    r"|\bPath\.(?:home|cwd)\b|read[dD]ir|File::Find|\bDir\b|\bopendir\b|\btarfile\b|\bzipfile\b|RecursiveDirectory"
+    r"|\bPath\.(?:home|cwd)\b|read[dD]ir|File::Find|\bDir\b|\bopendir\b|\btarfile\b|\bzipfile\b|\bzipapp\b|RecursiveDirectory"
 )
 """Code that opens a file without naming it as one plain text, or all files of a directory."""
 _PLAIN_TEXT = r"[rbf]?(?:'[^'+%{$]*'|\"[^\"+%{$]*\")"
@@ -133,6 +172,10 @@ _AWK_COMPUTED_INPUT = re.compile(
 )
 """awk code that reads a file whose name is not one plain string."""
 _INPUT_TOKEN = re.compile(r"[^\\\s'\"`;|&<>(){}\[\],=@:$]+")
+_CODE_SIGN = re.compile(r"[\s{(\['\"]")
+"""Characters of a word that may be more than a name: an expression, a query, a template."""
+_STREAM_SIGN = re.compile(r"[<|]")
+_PATH_END = re.compile(r"[\w})`]\"?/([^\s'\"`;|&<>(){}$*?\[]+)")
 _CODE_TOKEN = re.compile(r"[^\s'\"`;|&<>(){}\[\],=@:$]+")
 
 
@@ -290,6 +333,8 @@ def _list_copied_directories(name: str, words: Sequence[str | None]) -> tuple[st
         )
     if name in _SEARCHERS or _is_file_server(name, words):
         return (WORKING_DIRECTORY,)
+    if name in _VERSION_CONTROLS and not _CONTENT_WORDS.isdisjoint(words[1:]):
+        return (WORKING_DIRECTORY,)
     if name in _CONTEXT_SUBCOMMANDS and not _CONTEXT_SUBCOMMANDS[name].isdisjoint(words[1:3]):
         return (WORKING_DIRECTORY,)
     return list_mounted_directories(words) if name in CONTAINER_PROGRAMS else ()
@@ -301,11 +346,13 @@ def _list_directory_operands(name: str, words: Sequence[str | None]) -> tuple[st
     if name.startswith("python"):
         module = next((values[index + 1] for index in range(len(values) - 1) if values[index] == "-m"), None)
         name = name if module is None else module.partition(".")[0]
-    if name in _DIRECTORY_TOOLS or name in WRITING_COMMANDS or name in _DIRECTORY_LISTERS | _REMOTE_RUNNERS:
+    if name in DIRECTORY_TOOLS or name in WRITING_COMMANDS or name in _DIRECTORY_LISTERS | _REMOTE_RUNNERS:
         return ()
     found: list[str] = []
     for value in values:
-        found += [value.partition("=")[2]] if value.startswith("-") else [value]
+        found += [value.partition("=")[2]] if value.startswith("-") else [value.removeprefix("file://")]
+        if _PATH_SEPARATOR.search(value):
+            found += _PATH_SEPARATOR.split(value)
         if name in COMMAND_RUNNERS and " " in value:
             found += value.split()
     return tuple(each for each in found if each and _DIRECTORY_WORD.fullmatch(each))
@@ -358,7 +405,7 @@ def reads_listed_files(part: SimpleShellCommand) -> bool:
     words = part.words or part.argv or ("",)
     name = get_program_name(words)
     if name in _LISTED_FILE_READERS:
-        return any(word is not None and _NAMES_FROM_FILE.match(word) for word in words[1:])
+        return any(word is not None and _LISTED_FILE_READERS[name].match(word) for word in words[1:])
     if name in COMPILERS:
         return any(word is not None and word.startswith("@") for word in words[1:])
     if None in words and (name in _UNKNOWN_FILE_READERS or "blame" in words or "annotate" in words):
@@ -421,11 +468,34 @@ def iter_possible_read_paths(part: SimpleShellCommand) -> Iterator[str]:
                 yield rest
     elif not part.read_only and name not in WRITING_COMMANDS:
         yield from _IMPLICIT_FILES.get(name, ())
+        if _shows_loaded_variables(name, words):
+            yield ".env"
         # Words with wildcards are unknown if a file name could be taken for a flag.
         wildcards = [word for word in part.text.split() if GLOB.search(word)] if part.globs else []
         yield from iter_input_tokens(part)
+        yield from iter_unknown_path_ends(part)
         for word in (*words, *wildcards):
             yield from _iter_paths_in_word(name, word)
+
+
+def _shows_loaded_variables(name: str, words: Sequence[str]) -> bool:
+    """Return True if a program loads `.env` by itself for code or a command that may print the variables."""
+    if any("dotenv" in word for word in words):
+        return name in INTERPRETERS or name in COMMAND_RUNNERS or name.startswith("python")
+    if name in ("bun", "deno"):
+        loads = name == "bun" or any(word.startswith("--env") for word in words)
+        return loads and any(_CODE_FLAG.fullmatch(word) or word.startswith("--env") for word in words)
+    if name in _LOADING_RUNNERS and not _LOADING_RUNNERS[name].isdisjoint(words[:2]):
+        return not _VARIABLE_PRINTERS.isdisjoint(words) or any(map(_CODE_FLAG.fullmatch, words))
+    return False
+
+
+def iter_unknown_path_ends(part: SimpleShellCommand) -> Iterator[str]:
+    """Yield the ends of paths that begin with a value which is known only at run time, as `$PWD/.env`."""
+    if None in (part.words or part.argv or (None,)):
+        for end in _PATH_END.findall(part.text):
+            # Most often it is the working directory or the home.
+            yield from (end, f"~/{end}")
 
 
 def _iter_paths_in_word(name: str, word: str) -> Iterator[str]:
@@ -436,7 +506,7 @@ def _iter_paths_in_word(name: str, word: str) -> Iterator[str]:
     if word[:1] == "-" and word[1:2] != "-":
         yield word[2:]
         yield _FLAG_LETTERS.sub("", word, count=1)
-    if name in INTERPRETERS or name in COMMAND_RUNNERS or " " in word or "{" in word:
+    if name in INTERPRETERS or name in COMMAND_RUNNERS or _CODE_SIGN.search(word):
         # A star in code may be anything, such as a product.
         yield from (token for token in _CODE_TOKEN.findall(word) if not GLOB.search(token))
     if name in _SEDS:
@@ -446,14 +516,21 @@ def _iter_paths_in_word(name: str, word: str) -> Iterator[str]:
 
 
 def iter_input_tokens(part: SimpleShellCommand) -> Iterator[str]:
-    """Yield words of text that an interpreter may get as its input, such as a here-document."""
+    """Yield words of text that a program may get as its input, such as a here-document, and obey."""
+    if not part.code:
+        return
     words = part.words or part.argv or ("",)
     name = get_program_name(words)
-    if name in INTERPRETERS or name.startswith("python"):
-        for text in part.code:
-            if text is None or text in words:
-                continue
-            yield from (token for token in _INPUT_TOKEN.findall(text) if not GLOB.search(token))
+    is_interpreter = name in INTERPRETERS or name.startswith("python")
+    for text in part.code:
+        if text is None or text in words or not (is_interpreter or _STREAM_SIGN.search(text)):
+            continue
+        yield from iter_text_tokens(text)
+
+
+def iter_text_tokens(text: str) -> Iterator[str]:
+    """Yield the words of a text that may be paths."""
+    return (token for token in _INPUT_TOKEN.findall(text) if not GLOB.search(token))
 
 
 def get_program_name(words: Sequence[str | None]) -> str:

@@ -98,6 +98,22 @@ def _add_written_scripts(analysis: ShellCommandAnalysis, command: str) -> ShellC
     return replace(analysis, parts=tuple(found))
 
 
+def iter_written_texts(
+    analysis: ShellCommandAnalysis, command: str
+) -> Iterator[tuple[SimpleShellCommand, str]]:
+    """Yield each part that names a file which the line writes, with the text that it puts into files."""
+    writers = [part for part in analysis.parts if part.writes and _get_program(part) in _PRINTERS]
+    if not writers:
+        return
+    names = {path.rpartition("/")[2] for part in writers for path in part.writes}
+    texts = [word for part in writers for word in part.words[1:] if word]
+    if "<<" in command or "|" in command:
+        texts = [command]
+    for part in analysis.parts:
+        if part not in writers and _names_file(part, names):
+            yield from ((part, text) for text in texts)
+
+
 def _find_script_code(
     parts: tuple[SimpleShellCommand, ...], index: int, names: set[str], command: str
 ) -> tuple[str | None, ...]:

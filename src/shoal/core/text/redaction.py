@@ -43,10 +43,27 @@ _KEY_SHAPES: Final = {
             (b"sk_live_", b"rk_live_", b"sk_test_", b"rk_test_", b"whsec_", b"glpat-", b"glrt-", b"gldt-"),
             rb"[A-Za-z0-9_\-]{16,}",
         ),
-        ((b"glsa_", b"shpat_", b"shpca_", b"shpss_", b"dop_v1_", b"xapp-"), rb"[A-Za-z0-9_\-]{16,}"),
-        ((b"ghp_", b"gho_", b"ghs_", b"ghu_", b"npm_", b"hf_"), rb"[A-Za-z0-9]{30,}"),
+        (
+            b"glsa_ glptt- glft- glcbt- glimt- glsoat- glagent- shpat_ shpca_ shpss_ shppa_ dop_v1_ doo_v1_"
+            b" dor_v1_ xapp- dckr_pat_ sntrys_ sntryu_ lin_api_ pscale_tkn_ pscale_pw_ PMAK- NRAK- tskey-"
+            b" CCIPAT_ CFPAT- HRKU- ATATT3x GOCSPX- AGE-SECRET-KEY-1 sq0atp- sq0csp- shippo_live_".split(),
+            rb"[A-Za-z0-9_\-=]{16,}",
+        ),
+        # These may begin ordinary names, so nothing but letters and digits may follow.
+        (
+            b"glc_ rubygems_ sbp_ sqp_ squ_ sqa_ ntn_ nfp_ r8_ gsk_ xai- pplx- fw_ bkua_ pnu_ pul- ATBB LTAI"
+            b" AKID GR1348941 waka_".split(),
+            rb"(?=[A-Za-z]*[0-9])[A-Za-z0-9]{20,}(?![A-Za-z0-9_\-])",
+        ),
+        ((b"figd_", b"tfp_"), rb"[A-Za-z0-9_\-]{36,}"),
+        ((b"dapi",), rb"[0-9a-f]{32}"),
+        ((b"ops_eyJ",), rb"[A-Za-z0-9_\-]{40,}"),
+        ((b"ghp_", b"gho_", b"ghs_", b"ghu_", b"ghr_", b"npm_", b"hf_"), rb"[A-Za-z0-9]{30,}"),
         ((b"github_pat_",), rb"[A-Za-z0-9_]{30,}"),
-        ((b"xoxb-", b"xoxp-", b"xoxa-", b"xoxs-", b"xoxe-"), rb"[A-Za-z0-9\-]{10,}"),
+        (
+            (b"xoxb-", b"xoxp-", b"xoxa-", b"xoxs-", b"xoxe-", b"xoxc-", b"xoxd-", b"xoxr-"),
+            rb"[A-Za-z0-9\-%]{10,}",
+        ),
         ((b"pypi-",), rb"[A-Za-z0-9_\-]{40,}"),
         ((b"AKIA", b"ASIA"), rb"[A-Z0-9]{16}(?![A-Z0-9])"),
         ((b"AIza",), rb"[A-Za-z0-9_\-]{35}"),
@@ -54,6 +71,13 @@ _KEY_SHAPES: Final = {
     )
     for mark in marks
 }
+_DOTTED_MARKS = (b"hvs.", b"hvb.", b"hvr.", b"SG.", b"ya29.", b".pt.", b".st.", b".ct.", b".sa.", b"atlasv1.")
+"""Ends of prefixes that a dot separates from the key."""
+_DOTTED_KEY = rb"[A-Za-z0-9_\-]{13,}(?:\.[A-Za-z0-9_\-]{8,})*"
+_BOT_TOKEN = (
+    rb"(?:[A-Za-z0-9_\-]{23,28}\.[A-Za-z0-9_\-]{6}\.[A-Za-z0-9_\-]{27,}|AA[A-Za-z0-9_\-]{33}(?![A-Za-z0-9]))"
+)
+_URL_PASSWORD = rb"://[^/\s:@\"'<>]{0,64}:([^/\s@\"'<>\\$\[]{3,256})@"
 _KEY_BEGINNINGS = frozenset(mark[:2] for mark in _KEY_SHAPES)
 _BEARER, _BEARER_TOKEN = b"earer ", rb"[A-Za-z0-9_\-.~+/=]{12,}"
 _BEGIN, _END, _PRIVATE = b"-----BEGIN ", b"-----END ", b"PRIVATE KEY"
@@ -68,7 +92,9 @@ def _build_character_class_table(extra: bytes) -> bytes:
 
 _ALPHANUMERIC, _WORD = _build_character_class_table(b""), _build_character_class_table(b"_-")
 _LONG_RUN = b"a" * _MIN_RUN
-_BLANK, _BACKSLASH = b" \\"
+_BACKSLASH = b"\\"[0]
+_BEFORE_KEY = frozenset(b" .:")
+"""Characters before a key without a mark of its own: after `Bearer`, `hvs.` and the number of a bot."""
 
 
 def is_secret_variable_name(name: str) -> bool:
@@ -113,6 +139,8 @@ class SecretRedactor:
         for head, value, replacement in self._other_values:
             if head in text:
                 text = _replace_secret_value(text, value, replacement)
+        if b"://" in text and b"@" in text:
+            text = _redact_url_passwords(text)
         run_map = text.translate(_ALPHANUMERIC)
         run_start = run_map.find(_LONG_RUN)
         if run_start < 0:
@@ -190,7 +218,11 @@ def _redact_api_keys(text: bytes, run_map: bytes, run_start: int) -> bytes:
         if previous_byte == _BACKSLASH and text[start : start + 1] in b"nrt":
             start += 1  # in JSON the letter belongs to an escape
         # Most long runs are in words that do not start like a key and do not follow `Bearer`.
-        if (previous_byte == _BLANK or text[start : start + 2] in _KEY_BEGINNINGS) and start >= copied_to:
+        if (
+            previous_byte in _BEFORE_KEY
+            or text[start : start + 2] in _KEY_BEGINNINGS
+            or _has_dots(text, start)
+        ) and start >= copied_to:
             found = _match_api_key(text, start)
             if found is not None:
                 pieces += (text[copied_to : found[0]], b"[redacted]")
@@ -211,7 +243,26 @@ def _match_api_key(text: bytes, start: int) -> tuple[int, int] | None:
     if text[max(0, start - len(_BEARER)) : start] == _BEARER:
         match = re.compile(_BEARER_TOKEN).match(text, start)
         return match.span() if match else None
+    if text[max(0, start - 8) : start].endswith(_DOTTED_MARKS):
+        match = re.compile(_DOTTED_KEY).match(text, start)
+        return match.span() if match else None
+    is_bot = text[start - 1 : start] == b":" and text[max(0, start - 9) : start - 1].isdigit()
+    if (is_bot or _has_dots(text, start)) and (match := re.compile(_BOT_TOKEN).match(text, start)):
+        return match.span()
     return None
+
+
+def _has_dots(text: bytes, start: int) -> bool:
+    """Return True if a word looks like the first part of a token with three parts."""
+    dot = text.find(b".", start + 23, start + 29)
+    return dot > 0 and text[dot + 7 : dot + 8] == b"."
+
+
+def _redact_url_passwords(text: bytes) -> bytes:
+    """Redact the password in addresses such as `postgres://user:password@host`."""
+    return re.compile(_URL_PASSWORD).sub(
+        lambda match: match[0][: match.start(1) - match.start()] + b"[redacted]@", text
+    )
 
 
 def _redact_private_key_blocks(text: bytes) -> bytes:

@@ -9,12 +9,15 @@ from shoal.core.text.lazy_patterns import compile_on_first_use
 _ESCAPE_SEQUENCE = compile_on_first_use(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])"
 )
-# Control characters, and marks that change the reading order of text.
+# Control characters, marks that change the reading order of text, and characters without width. The joiners
+# U+200C and U+200D are parts of words and emoji.
 _CONTROL_CHARACTERS = compile_on_first_use(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e007f]"
 )
 _UNSHOWABLE_CHARACTERS = compile_on_first_use(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\ufe00-\ufe0f\ufeff\ufff0-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
 )
 # Runs of blanks that could push the rest of a line off the screen.
 _LONG_BLANK_RUN = compile_on_first_use("(?:[^\\S\n\u2028\u2029]|[\u115f\u1160\u2800\u3164\uffa0]){41,}")

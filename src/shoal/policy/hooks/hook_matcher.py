@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec.structs import replace
 
-from shoal.core.errors import SettingsError
+from shoal.core.errors import SettingsError, WorkspaceError
 from shoal.core.extensions.hooks import (
     MATCHER_FIELDS,
     Hook,
@@ -149,7 +149,10 @@ def _match_path_condition(
 ) -> ConditionMatch:
     from shoal.core.conversation.messages import ToolUseBlock
 
-    path = get_file_tool_call_path(ToolUseBlock(id="", name=tool, input=arguments))
+    try:
+        path = get_file_tool_call_path(ToolUseBlock(id="", name=tool, input=arguments))
+    except WorkspaceError:
+        return "perhaps"
     full = os.path.join(cwd, user.expand_home(path))  # noqa: PTH118 - of any text
     expression = re.compile(convert_path_pattern_to_regex(rule.pattern or "", cwd, user.home), re.DOTALL)
     named = expression.fullmatch(os.path.normpath(full))

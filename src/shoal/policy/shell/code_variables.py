@@ -57,6 +57,10 @@ _OPTION_VARIABLES: dict[str, str] = {
         r"|strict-markers|disable-warnings|randomly-seed)(?:=[\w./-]*)?|\s)*"
     ),
     "RUSTFLAGS": r"(?!.*link)(?:-[CDAWF]\s*[\w:=.+-]+|--cfg[ =]\w+|-[gO]|\s)*",
+    **dict.fromkeys(
+        "CFLAGS CXXFLAGS CPPFLAGS LDFLAGS FFLAGS CGO_CFLAGS CGO_CXXFLAGS CGO_CPPFLAGS CGO_LDFLAGS".split(),  # noqa: SIM905
+        r"(?!.*(?:wrapper|specs|plugin|-B|@))[\w\s=./,:+~%\"'\\-]*",
+    ),
     "RUBYOPT": r"(?:-[Ww]\S*|--(?:yjit|jit|enable=frozen-string-literal)|\s)*",
     "PERL5OPT": r"(?:-[wWT]|\s)*",
     "PYTHONBREAKPOINT": r"0?",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Protocol, cast
 
 from msgspec import Struct
@@ -16,6 +17,7 @@ from shoal.policy.shell.known_commands import (
     HARMLESS_VARIABLES,
     RESERVED_WORDS,
     STATE_CHANGING_BUILTINS,
+    names_display_file,
 )
 from shoal.policy.shell.program_judges import get_found_name_pattern, list_tested_files
 from shoal.policy.shell.run_text import find_run_text
@@ -157,7 +159,7 @@ def _get_command_name(word: ShellWord) -> str | None:
 def _expand_plain_command(name: str, found: UnexpandedShellCommand, walk: ShellSyntaxWalkState) -> None:
     rest = found.words[1:]
     if name in _DIRECTORY_BUILTINS:
-        _note_directory_change(name, walk)
+        _note_directory_change(name, rest, walk)
     if name == "cd":
         _expand_cd_command(found, walk)
         return
@@ -206,12 +208,13 @@ def _expand_plain_command(name: str, found: UnexpandedShellCommand, walk: ShellS
             )
 
 
-def _note_directory_change(name: str, walk: ShellSyntaxWalkState) -> None:
+def _note_directory_change(name: str, words: Sequence[ShellWord], walk: ShellSyntaxWalkState) -> None:
     if walk.repeated or walk.trapped:
         walk.note_trouble("changes_directory_repeatedly" if walk.repeated else "changes_directory_in_trap")
         walk.are_paths_unknown = True
     if name != "cd":
-        walk.directories.add_cd_target(ShellWord(None))
+        is_plain = name != "popd" and len(words) == 1 and (words[0].value or "-")[:1] not in "+-"
+        walk.directories.add_cd_target(words[0] if is_plain and not words[0].many else ShellWord(None))
 
 
 def _expand_state_changing_builtin(
@@ -285,6 +288,8 @@ def _expand_wrapper_command(name: str, found: UnexpandedShellCommand, walk: Shel
         )
     for word in rest[: len(rest) - len(inner.words)] if inner.sets else ():
         variable, _, value = (word.value or word.prefix).partition("=")
+        if names_display_file(variable, None if word.value is None else value):
+            walk.note_trouble("sets_variable", name=variable)
         if code := find_variable_code(variable, None if word.value is None else value):
             walk.add_code(*code)
     inner_found = replace(

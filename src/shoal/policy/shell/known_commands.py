@@ -88,6 +88,14 @@ HARMLESS_VARIABLES = frozenset(
     """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 """Variables that only affect display, never which program or file is used."""
+_FILE_VALUE = re.compile(r"(?:TZ|TERM|LANG|LANGUAGE|LC_[A-Z]+)=(?::|:?/|.*\.\./)", re.DOTALL)
+"""Variables for display whose value is the path of a file, as in `TZ=:../zone`."""
+
+
+def names_display_file(name: str, value: str | None) -> bool:
+    """Return True if a variable for display makes a program read a file that the value names."""
+    return _FILE_VALUE.match(f"{name}={'/' if value is None else value}") is not None
+
 
 NPM_SETTINGS = ".npmrc"
 """File in a package directory whose settings npm applies."""
@@ -201,7 +209,7 @@ COMMAND_RUNNERS = frozenset(
     crontab cmd.exe wsl wsl.exe powershell.exe chronic cronic ifne lckdo sem pee mispipe runcon
     systemd-inhibit systemd-cat dbus-launch trickle cpulimit nocache hyperfine watchexec viddy hwatch dtach
     abduco ssh-agent socat ansible concurrently foreman honcho cross-env dotenvx sshpass autossh mosh
-    daemon nix-shell wine qemu-x86_64 qemu-aarch64 nodemon
+    daemon nix-shell wine qemu-x86_64 qemu-aarch64 nodemon powershell
     """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 """Programs that run a command given in their arguments, in more ways than are listed for wrappers."""
@@ -225,6 +233,7 @@ OPEN_SUBCOMMANDS: dict[str, frozenset[str]] = {
         """.split()  # noqa: SIM905 - easier to read and extend as one text
     ),
     **dict.fromkeys(("npx", "pnpx", "bunx", "npm", "pnpm"), frozenset({"-c", "--call", "--shell-mode"})),
+    "cmake": frozenset({"env", "time", "chdir"}),
 }
 """Subcommands and flags that run any command: an allow rule with an open end must name them."""
 LISTING_FLAGS: dict[str, frozenset[str]] = {
@@ -247,7 +256,10 @@ GIT_READERS = frozenset(
 FIND_CHANGING_FLAGS = frozenset({"-delete", *OUTPUT_FLAGS["find"]})
 """Flags of find that remove or write files; an allow rule must name them."""
 RUNNING_SUBCOMMANDS: dict[str, frozenset[str]] = {
-    **dict.fromkeys(("docker", "podman", "kubectl", "nerdctl", "lxc", "oc"), frozenset({"exec", "run"})),
+    **dict.fromkeys(
+        ("docker", "podman", "kubectl", "nerdctl", "lxc", "oc"),
+        frozenset({"exec", "run", "debug", "unshare", "attach"}),
+    ),
     **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), frozenset({"exec", "dlx", "x", "explore"})),
     **dict.fromkeys(
         ("uv", "poetry", "pipenv", "pdm", "hatch", "rye", "conda", "mamba", "pixi", "op", "doppler"),
@@ -255,6 +267,9 @@ RUNNING_SUBCOMMANDS: dict[str, frozenset[str]] = {
     ),
     **dict.fromkeys(("bundle", "mise", "asdf", "rbenv", "pyenv", "nodenv"), frozenset({"exec", "x"})),
     "nix": frozenset({"run", "shell", "develop"}),
+    **dict.fromkeys(("snap", "flatpak"), frozenset({"run"})),
+    **dict.fromkeys(("machinectl", "buildah"), frozenset({"shell", "unshare"})),
+    **dict.fromkeys(("terraform", "tofu"), frozenset({"console"})),
     "cargo": frozenset({"run"}),
     "vagrant": frozenset({"ssh"}),
     "cmake": frozenset({"-E"}),

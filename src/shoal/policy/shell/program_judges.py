@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
+from shoal.policy.shell.readonly_table import load_readonly_command_table
 from shoal.policy.shell.readonly_usage import (
     ParsedCommandOptions,
     ReadOnlyCommandUsageSpec,
@@ -25,6 +26,7 @@ ProgramJudge = Callable[[Sequence[ShellWord]], ReadOnlyCommandVerdict]
 _NUMBER = re.compile(r"-?(?:[0-9]+|0x[0-9a-fA-F]+)")
 _PRINTS_NUMBERS = re.compile(r"%[^%sbqc]*[diouxXeEfFgGaA]|%[^%a-zA-Z]*[*(]")
 _PS_FLAGS = "-e -f -A -a -x -l -w -L -H -j -F -u: -p: -o: -O: -C: -t: --sort: --ppid: --no-headers --forest"
+_PS_COLUMNS = re.compile(r"(?!.*envir)[\w%:,=+ -]+", re.DOTALL | re.IGNORECASE)
 _READ_FLAGS = "-r -s -e -p: -n: -N: -t: -d: -u:"
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _ADDRESS = r"(?:[0-9]+(?:~[0-9]+)?|\$|/(?:[^/\\\n]|\\[^\n])*/I?)"
@@ -114,8 +116,11 @@ def judge_binary_tool(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
 
 
 def judge_python(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
-    """Judge python: only `-m json.tool`, which the engine checks for modules in the working directory."""
+    """Judge python: only `-m json.tool` and `-m pip`; the engine checks for modules where they run."""
     values = [word.value for word in words]
+    if values[:2] == ["-m", "pip"]:
+        verdict = judge_readonly_usage("pip", words[2:], load_readonly_command_table()["pip"])
+        return replace(verdict, reads=(ShellWord("."), *verdict.reads)) if verdict.read_only else verdict
     if values[:2] != ["-m", "json.tool"] or len(words) > 3 or any(word.may_be_flag for word in words[2:]):
         return build_not_proven_readonly_verdict("python_program")
     return build_readonly_verdict("json.tool only prints", reads=(ShellWord("."), *words[2:]))
@@ -264,8 +269,12 @@ def judge_numeric_builtin(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
 
 
 def judge_ps(words: Sequence[ShellWord]) -> ReadOnlyCommandVerdict:
-    """Judge ps: an `e` among the letters without a dash shows the environment, including keys."""
+    """Judge ps: an `e` among the letters without a dash shows the environment, including keys, and so does
+    the column `environ`."""
     options = parse_command_options(words, _PS_FLAGS)
+    columns = options.get_option_values("-o", "-O", "--sort")
+    if not all(_PS_COLUMNS.fullmatch(column.value or "") for column in columns):
+        return build_not_proven_readonly_verdict("ps_environment")
     if options.refused:
         return _build_refused_flag_verdict("ps", options)
     if not all(re.fullmatch(r"[auxwfhjlv]+|[0-9,]+", word.value or "") for word in options.operands):
@@ -379,6 +388,28 @@ def judge_netstat(words: Sequence[ShellWord], usage: ReadOnlyCommandUsageSpec) -
     return judge_readonly_usage("netstat", words, usage)
 
 
+def judge_lsof(words: Sequence[ShellWord], usage: ReadOnlyCommandUsageSpec) -> ReadOnlyCommandVerdict:
+    """Judge lsof: without -n, it looks up the names of the machines it lists, unless it lists files alone."""
+    has_flags = any(word.may_be_flag for word in words)
+    if not any(re.fullmatch(r"-[a-zA-Z]*n[a-zA-Z]*", word.value or "") for word in words) and (
+        has_flags or not words
+    ):
+        return build_not_proven_readonly_verdict("name_lookup")
+    return judge_readonly_usage("lsof", words, usage)
+
+
+_SERVICE_SECRETS = re.compile(r"environ|exec|credential", re.IGNORECASE)
+
+
+def judge_systemctl(words: Sequence[ShellWord], usage: ReadOnlyCommandUsageSpec) -> ReadOnlyCommandVerdict:
+    """Judge systemctl: the properties and the file of a service hold its environment, including keys."""
+    options = parse_command_options(words[1:], "-p: --property: --value --no-pager --user")
+    shown = [word.value or "Environment" for word in options.get_option_values("-p", "--property")]
+    if words[:1] and words[0].value == "show" and (not shown or any(map(_SERVICE_SECRETS.search, shown))):
+        return build_not_proven_readonly_verdict("service_environment")
+    return judge_readonly_usage("systemctl", words, usage)
+
+
 _OTHER_HOST = re.compile(r"[\w-]+(?:\.[\w-]+)+(?::\d+)?/[^/]+/")
 """A repository with the name of its server."""
 
@@ -441,5 +472,7 @@ TABLE_JUDGES: dict[str, Callable[[Sequence[ShellWord], ReadOnlyCommandUsageSpec]
     "date": judge_date,
     "kubectl": judge_kubectl,
     "netstat": judge_netstat,
+    "lsof": judge_lsof,
+    "systemctl": judge_systemctl,
 }
 """Judges of commands that also have an entry in the table."""

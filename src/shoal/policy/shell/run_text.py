@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Sequence
+from itertools import pairwise
 
 from shoal.policy.shell.inner_commands import LANGUAGES, expand_inner_text, expand_inner_words
 from shoal.policy.shell.interpreter_code import EXPRESSION_RUNNERS, may_run_programs
@@ -38,15 +39,17 @@ _PROGRAM_NAME = re.compile(r"[a-z][a-z0-9_+-]*")
 _BEFORE_COMMAND = re.compile(r"--|-c|-e|-x|-a|--(?:command|exec|execute|cmd|run)|/[cC]")
 """Words that precede the command in a wrapper's arguments."""
 _OPERAND = re.compile(r"[^-0-9]")
-_INPUT_EDITORS = frozenset({"ed", "ex", "sqlite3", "psql", "mysql", "bc", "dc"})
+_INPUT_EDITORS = frozenset("ed ex sqlite3 psql mysql bc dc ftp tnftp lftp sftp telnet".split())  # noqa: SIM905
 """Programs that take commands from their input although they have a file."""
 _DEBUGGERS = frozenset({"gdb", "lldb"})
 _AWK_SHELL = re.compile(r"\|&?\s*\"[^\"]*\b(?:sh|ash|bash|dash|ksh|zsh|xargs|env|make)\b")
 """A pipe in a program of awk to a program that runs its input."""
 _AWK_STRING = re.compile(r"\"([^\"\\]*)\"")
 _SED_COMMAND = re.compile(r"(?:^|[;{}\n/$!0-9])[ \t]*e[ \t]+([^\n]+)")
-_ATTACHED_CODE = re.compile(r"-[a-zA-Z0-9]*?[ceErpm](?!$)(.+)", re.DOTALL)
-"""Code in the same word as its flag, as in `-cprint(1)`."""
+_ATTACHED_CODE = re.compile(
+    r"(?:-[a-zA-Z0-9]*?[ceErpm](?!$)|--(?:eval|execute|command|expression|cmd|print)=)(.+)", re.DOTALL
+)
+"""Code in the same word as its flag, as in `-cprint(1)` and `--eval=print(1)`."""
 _HERE_DOCUMENT = re.compile(
     r"<<-?[ \t]*(?P<quote>['\"]?)(?P<end>\w+)(?P=quote)[^\n]*\n"
     r"(?P<body>.*?)(?:^|\n)[ \t]*(?P=end)[ \t]*(?=[\n)]|$)",
@@ -57,7 +60,9 @@ _PLAIN_GIT_SETTING = re.compile(
     r"(?:user|init|branch|push|pull|color|author|committer)\..*|remote\..*\.(?:url|fetch)"
 )
 """Settings of git that hold no command."""
-_CODE_RUNNERS = frozenset({"expect", "osascript", "pwsh", "powershell.exe", "cmd.exe"})
+_GIT_HELPER_SETTING = re.compile(r"-?-?c?remote\..*\.vcs=.*|--config-env=(?!(?:user|http)\.).*", re.DOTALL)
+"""Settings of git that choose a program by another name, or whose value is in a variable."""
+_CODE_RUNNERS = frozenset({"expect", "osascript", "pwsh", "powershell", "powershell.exe", "cmd.exe"})
 """Runners whose words are code in a language that is not read."""
 _OPERANDS_BEFORE_COMMAND = {
     **dict.fromkeys("script unshare nsenter newgrp fish csh tcsh rbash ash mksh yash parallel".split(), 0),  # noqa: SIM905
@@ -66,13 +71,58 @@ _OPERANDS_BEFORE_COMMAND = {
 """Runners that start a shell, or run each line of their input, if no more operands follow."""
 _SSH_FLAG = re.compile(r"-[a-zA-Z]*[bcDEeFIiJLlmOopQRSWw]")
 _CODE_MODULES = frozenset(
-    {"timeit", "pdb", "code", "IPython", "cProfile", "profile", "trace", "doctest", "bpython"}
+    {
+        "asyncio",
+        "ptpython",
+        "timeit",
+        "pdb",
+        "code",
+        "IPython",
+        "cProfile",
+        "profile",
+        "trace",
+        "doctest",
+        "bpython",
+    }
 )
 """Modules of Python that run code in their arguments."""
+_INPUT_FILE = re.compile(r"/dev/(?:stdin|fd/)|/proc/[^/]+/fd/")
 _PLAIN_FILE = re.compile(r"-?-?[\w./-]+")
 _PIPING = frozenset({"pipe-pane", "pipep"})
 _LOADERS = ("ld-linux", "ld-musl", "ld.so")
 _COPIERS = COPYING_COMMANDS | {"install", "rsync"}
+_MAX_OPERANDS = 12
+_PROGRAM_FILE = re.compile(r"/(?:\S*/)?s?bin/[^/\s]+")
+_COMMAND_FLAG = re.compile(
+    r"--?[\w.-]*(?:cmd|command|exec|editor|pager|program|shell|tool|viewer|browser|wrapper|hook|config|option)"
+    r"[\w.-]*(?:=(.*))?",
+    re.DOTALL | re.IGNORECASE,
+)
+"""Flags whose value may be a command, or a setting that holds one, of programs that otherwise run none."""
+_RUNNING_FLAG = re.compile(r"--?[\w.-]*(?:cmd|command|exec|editor|pager|program|shell|wrapper|hook)[\w.-]*")
+"""Flags whose value is a command, so one that is known only at run time may be any."""
+_CLIENTS = frozenset(
+    """
+    docker podman nerdctl kubectl helm gh glab aws gcloud az terraform cargo npm pnpm yarn bun uv poetry conda
+    mamba snap systemctl go pip pip3
+    """.split()  # noqa: SIM905 - easier to read and extend as one text
+)
+"""Programs of services and packages, some of whose options pass a command on."""
+_PROSE_FLAG = re.compile(
+    r"-[mbtFndlHqf]|--(?:message|body|title|notes|description|label|annotations?|subject|comment|reason|summary|jq"
+    r"|filter|query|format|template|header|search|author|name|tags?|output|file|set)[\w-]*"
+)
+"""Flags whose value is prose or a filter, not a command."""
+_CLIENT_TEXT = re.compile(r"[=,\[\]{}\"']+")
+_RECIPE_SUBCOMMANDS: dict[str, frozenset[str]] = {
+    **dict.fromkeys(
+        ("docker", "podman", "nerdctl"), frozenset({"build", "buildx", "bake", "compose", "stack"})
+    ),
+    "kubectl": frozenset({"apply", "create", "replace", "patch"}),
+}
+"""Subcommands that read from their input what a container runs."""
+_SETTING_SUBCOMMANDS = frozenset({"config", "conf", "alias", "set", "env", "c"})
+"""Subcommands that change settings; a later call may run the value."""
 
 
 def find_run_text(
@@ -98,8 +148,10 @@ def find_run_text(
         return tuple(script.strip() if word.value is None else word.value for word in words)
     if base_name in INTERPRETERS or base_name.startswith("python"):
         return _find_interpreter_code(base_name, words, script)
-    if base_name in NOT_RUNNING_COMMANDS or base_name in WRITING_COMMANDS:
+    if base_name in WRITING_COMMANDS:
         return ()
+    if base_name in NOT_RUNNING_COMMANDS:
+        return _find_setting_commands(base_name, [word.value for word in words], script)
     # Any other program may be a wrapper of its first operand, of words after `--`, or of text after a flag.
     values = [word.value or "" for word in words]
     operands = [value for value in values if _OPERAND.match(value)]
@@ -107,14 +159,66 @@ def find_run_text(
     if operands and _is_running_program(operands[0]):
         inner = expand_inner_words(values, has_input=_has_input(script))
         return (*(word.value for word in words), script.strip(), *inner)
-    attached = [value.partition("=")[2] for value in values if value.startswith("--") and "=" in value]
+    attached = [value.partition("=")[2] for value in values if value.startswith("-") and "=" in value]
     texts = [value for value in values if " " in value.strip()]
-    streams = (script.strip() for word in words if word.stream)
-    names = filter(_PROGRAM_NAME.fullmatch, operands[1:3])
+    streams = (script.strip() for _ in (1,) if _may_get_text(base_name, words, script))
+    names = (
+        *filter(_PROGRAM_NAME.fullmatch, operands[1:_MAX_OPERANDS]),
+        *filter(_PROGRAM_FILE.fullmatch, operands[1:]),
+    )
+    unknown = (
+        None
+        for flag, word in pairwise(words)
+        if word.value is None and not word.stream and _CODE_FLAG.fullmatch(flag.value or "")
+    )
     computed = (text for text in dict.fromkeys((*after, *attached, *texts)) if _COMPUTED_COMMAND.search(text))
     inner = tuple(each for text in computed for each in expand_inner_text(text))
     first_words = (text.split()[0] for text in texts)
-    return (*operands[:1], *names, *after, *attached, *first_words, *streams, *inner)
+    return (*operands[:1], *names, *after, *attached, *first_words, *streams, *inner, *unknown)
+
+
+def _may_get_text(name: str, words: Sequence[ShellWord], script: str) -> bool:
+    """Return True if a program may read text of the command line: nobody knows what it does with it."""
+    start = script.find(name)
+    return any(word.stream for word in words) or "<" in script or "|" in script[: max(start, 0) or None]
+
+
+def _find_setting_commands(name: str, values: Sequence[str | None], script: str) -> tuple[str | None, ...]:
+    """Return the values of flags and settings with which a program runs a command now or later."""
+    if name == "git":
+        return ()
+    found: list[str | None] = []
+    for index, value in enumerate(values):
+        match = _COMMAND_FLAG.fullmatch(value or "")
+        if match is not None:
+            found += (match[1],) if match[1] is not None else values[index + 1 : index + 2]
+    if not _SETTING_SUBCOMMANDS.isdisjoint(values[:2]):
+        found += values[1:]
+    if name in _CLIENTS:
+        found += _list_client_texts(name, values, script)
+    texts = [each.partition("=")[2].lstrip("!") for each in found if each]
+    is_computed = any(
+        value is None and _RUNNING_FLAG.fullmatch(flag or "") for flag, value in pairwise(values)
+    )
+    return tuple(dict.fromkeys((*filter(None, (*found, *texts)), *((None,) if is_computed else ()))))
+
+
+def _list_client_texts(name: str, values: Sequence[str | None], script: str) -> list[str]:
+    """Return the words of a client that a service or a container may run, and its input if it is a recipe."""
+    found: list[str] = []
+    previous = ""
+    for index, value in enumerate(values):
+        if value == "--":
+            found += filter(None, values[index + 1 :])
+            break
+        is_prose = _PROSE_FLAG.fullmatch(previous) or _PROSE_FLAG.fullmatch((value or "").partition("=")[0])
+        if value and not is_prose and (" " in value or "=" in value or "," in value):
+            found += (value, *_CLIENT_TEXT.split(value))
+        previous = value or ""
+    has_recipe = not _RECIPE_SUBCOMMANDS.get(name, frozenset()).isdisjoint(values)
+    if has_recipe and any((value or "").endswith("-") for value in values):
+        found.append(script.strip())
+    return found
 
 
 def _find_flag_commands(name: str, words: Sequence[ShellWord], script: str) -> tuple[str | None, ...]:
@@ -126,6 +230,10 @@ def _find_flag_commands(name: str, words: Sequence[ShellWord], script: str) -> t
         given = _find_interpreter_code(name, words, script)
     if not (name == "git" and any(_PLAIN_GIT_SETTING.fullmatch(value or "") for value in values)):
         given += expand_inner_words(values, has_input=True, are_flags_commands=True)
+    if name == "git" and any(
+        _GIT_HELPER_SETTING.fullmatch(value or "") or value == "--config-env" for value in values
+    ):
+        given += (None,)
     parts = (each for value in values for each in (value or "").split(",")) if name in _COMPILERS else ()
     return (*values, *attached_values, *given, *parts)
 
@@ -191,7 +299,8 @@ def _list_input_code(name: str, words: Sequence[ShellWord], script: str) -> tupl
         or (_ATTACHED_CODE.match(word.value or "") and (name in LANGUAGES or name.startswith("python")))
         for word in words
     )
-    return () if has_file and name not in _INPUT_EDITORS else (script.strip(),)
+    is_input_named = any(_INPUT_FILE.search(word.value or "") for word in words)
+    return () if has_file and not is_input_named and name not in _INPUT_EDITORS else (script.strip(),)
 
 
 def _reads_sed_input(words: Sequence[ShellWord]) -> bool:

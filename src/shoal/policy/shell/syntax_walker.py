@@ -11,7 +11,7 @@ from shoal.policy.policy_texts import format_shell_reason
 from shoal.policy.shell.code_variables import find_variable_code
 from shoal.policy.shell.command_expansion import UnexpandedShellCommand, expand_found_command
 from shoal.policy.shell.evaluated_text import UNKNOWN_NUMBER, ShellVariables, note_evaluated_words
-from shoal.policy.shell.known_commands import HARMLESS_VARIABLES, REDEFINING_VARIABLES
+from shoal.policy.shell.known_commands import HARMLESS_VARIABLES, REDEFINING_VARIABLES, names_display_file
 from shoal.policy.shell.known_values import (
     COUNTING_COMMAND,
     MAX_VALUES,
@@ -534,6 +534,8 @@ class ShellSyntaxWalker:
             raise UnjudgeableCommandError("assignment_form")
         words = self._decode_node_words(node)
         value = words[0].value if len(words) == 1 else None
+        if names_display_file(name, value):
+            self.note_trouble("sets_variable", name=name)
         self._record_variable_value(name, "0" if value is None and self._is_number_source(node) else value)
 
     def _walk_subscript(self, node: Node) -> Node:

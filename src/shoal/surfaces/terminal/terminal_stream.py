@@ -12,12 +12,19 @@ from typing import Any, BinaryIO, TextIO
 
 from shoal.core.text.lazy_patterns import compile_on_first_use
 
-# C1 control characters, and marks that change the reading order of text; as text and as UTF-8.
-_FORBIDDEN_TEXT = compile_on_first_use("[\x80-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-_FORBIDDEN_BYTES = compile_on_first_use(
-    rb"\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xaa-\xae]|\xe2\x81[\xa6-\xa9]", re.DOTALL
+# C1 control characters, marks that change the reading order of text, and characters without width, except
+# those in words and emoji; as text and as UTF-8.
+_FORBIDDEN_TEXT = compile_on_first_use(
+    "[\x80-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
-_UNFINISHED_BYTES = compile_on_first_use(rb"(?:\xc2|\xd8|\xe2[\x80\x81]?)\Z")
+_FORBIDDEN_BYTES = compile_on_first_use(
+    rb"\xc2[\x80-\x9f\xad]|\xd8\x9c|\xe1\xa0\x8e|\xe2\x80[\x8b\x8e\x8f\xaa-\xae]|\xe2\x81[\xa0-\xaf]|\xef\xbb\xbf"
+    rb"|\xef\xbf[\xb9-\xbb]|\xf3\xa0[\x80\x81][\x80-\xbf]",
+    re.DOTALL,
+)
+_UNFINISHED_BYTES = compile_on_first_use(
+    rb"(?:\xc2|\xd8|\xe1\xa0?|\xe2[\x80\x81]?|\xef[\xbb\xbf]?|\xf3(?:\xa0[\x80\x81]?)?)\Z"
+)
 
 
 class TerminalByteStream:
