@@ -53,8 +53,10 @@ class JournaledMailboxes:
         )
         return receipt
 
-    async def take_unread(self, owner: AgentName, *, limit: int = 64) -> tuple[MailMessage, ...]:
-        mails = await self._mailboxes.take_unread(owner, limit=limit)
+    async def take_unread(
+        self, owner: AgentName, *, limit: int = 64, beyond: Container[str] = ()
+    ) -> tuple[MailMessage, ...]:
+        mails = await self._mailboxes.take_unread(owner, limit=limit, beyond=beyond)
         if mails:
             self._taken.setdefault(owner, {}).update((mail.id, mail) for mail in mails)
         return mails
