@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
 
 from shoal.core.agents.subagents import AgentStatusSnapshot, SpawnRequest
-from shoal.core.conversation.inbox_items import InboxItem
+from shoal.core.conversation.inbox_items import InboxItem, split_item_ids
 from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import AgentRequestRefused, InvalidName, ShoalError
 from shoal.core.names import LEAD_NAME, AgentName, TaskId, map_to_inbox_name
@@ -246,7 +246,8 @@ class TeamSupervisor:
             if item.to == self._services.lead_id
             else AgentName(item.to.removesuffix(f"@{self.name}"))
         )
-        self._mail_pump.note_mail_settled(item.id, owner)
+        for mail_id in split_item_ids(item.id):
+            self._mail_pump.note_mail_settled(mail_id, owner)
         self.members.notify_changed()
 
     def send_permission_to_remote_members(self, update: PermissionSuggestion) -> None:

@@ -54,6 +54,8 @@ class BoardGroups:
     def __init__(self, board: str) -> None:
         self._board = board
         self._channel = build_channel("board", board)
+        self.may_have_more = False
+        """True if the last claims all got a task, so that the next one may too."""
         self.claims: GroupedCalls[Claimant, TaskRow | None] = GroupedCalls(self._claim_together)
         """Each returns None if no task is free."""
         self.reads: GroupedCalls[int, TaskRow | None] = GroupedCalls(self._read_together)
@@ -93,6 +95,7 @@ class BoardGroups:
         claimed = await worker.execute(claim)
         if claimed is None:
             raise worker.lose_lease()
+        self.may_have_more = len(claimed) == len(claimants)
         if claimed:
             worker.notify(self._channel, wakes=False)
         rows = [claimed.get(claimant.attempt) for claimant in claimants]

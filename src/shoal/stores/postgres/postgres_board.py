@@ -53,6 +53,8 @@ from shoal.stores.postgres.task_rows import (
 )
 
 T = TypeVar("T")
+_GUESS_SECONDS = 1.0
+"""Seconds after which abandoned tasks are looked for, even on a board with many free tasks."""
 _CHANGED_TASKS = f"SELECT {TASK_COLUMNS} FROM shoal.tasks WHERE board = $1 AND changed_in >= $2::text::xid8"
 
 
@@ -101,6 +103,7 @@ class BoardView:
         """Waiting handles, the first one first."""
         self._seen_claimable: set[tuple[int, int]] = set()
         self._hint_count = 0
+        self._checked_at = float("-inf")
         self._is_finding = False
 
     async def read_changes(self, worker: DatabaseWorker) -> tuple[str, list[Any]]:
@@ -117,6 +120,14 @@ class BoardView:
         subscription, self._subscription = self._subscription, None
         if subscription is not None:
             subscription.close()
+
+    def take_guess(self) -> bool:
+        """Return True if there are probably more tasks. At times, nobody guesses, and it is looked up."""
+        now = asyncio.get_running_loop().time()
+        if not self.groups.may_have_more or now > self._checked_at + _GUESS_SECONDS:
+            self._checked_at = now
+            return False
+        return True
 
     async def wait_for_claimable(self) -> None:
         await self._subscribe()
@@ -547,8 +558,11 @@ class PostgresTaskBoard:
     # --- waiting
 
     async def wait_for_claimable(self) -> None:
-        await self._release_abandoned_tasks()
-        await self._view.wait_for_claimable()
+        view = self._view
+        # Somebody who claims without success waits; then it is looked up.
+        if not view.take_guess():
+            await self._release_abandoned_tasks()
+            await view.wait_for_claimable()
 
 
 def _build_claim(row: TaskRow) -> TaskClaimResult:

@@ -35,8 +35,13 @@ from shoal.wire.mail_body_codec import get_authorized_mail_body
 MailHandler: TypeAlias = Callable[[MailMessage], Awaitable[bool]]
 """Returns True if the mail is settled; else it is marked as settled later."""
 _BATCH = 64
+_LARGE_BATCH = 500
 _RETRY_DELAY = 1.0
 """Seconds before a failed read or write is retried."""
+_MANY_HELD = 100
+_PAUSE_OF_MANY_HELD = 0.05
+"""Seconds between two reads of an inbox with more delivered and unread mail than this: the lead of a large
+team gets an idle notice after each task, and would read each of them alone."""
 MailReceiver: TypeAlias = Callable[[InboundMail], Awaitable[bool]]
 """Returns True if the mail is settled; else the mail pump is notified later."""
 MAX_OPEN_QUESTIONS = 8
@@ -196,8 +201,12 @@ class MailPump:
         if owner not in self._marked:
             history = await self._mailboxes.read_history(owner)
             self._marked[owner] = CompactIdSet(mail.id for mail in history if mail.read)
+        limit = _BATCH
+        if len(unmarked) > _MANY_HELD:
+            limit = _LARGE_BATCH
+            await self._clock.sleep(_PAUSE_OF_MANY_HELD)
         await self._mailboxes.wait_for_mail(owner, beyond=unmarked)
-        for mail in await self._mailboxes.take_unread(owner, limit=_BATCH, beyond=unmarked):
+        for mail in await self._mailboxes.take_unread(owner, limit=limit, beyond=unmarked):
             unmarked.add(mail.id)
             if mail.id in delivered or self._report_if_duplicate_mail(mail, owner):
                 self.note_mail_settled(mail.id, owner)
