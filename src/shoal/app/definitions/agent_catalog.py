@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -206,9 +207,7 @@ def load_agent_catalog(
         AgentDefinitionFileCache(path, "plugin", adapt=_make_agent_namespacer(namespace, complete))
         for namespace, path in plugins
     ]
-    catalog_sources.append(
-        AgentDefinitionFileCache(_BUILTIN_DIRECTORY, "builtin", adapt=_fill_bundled_docs_paths, is_fixed=True)
-    )
+    catalog_sources.append(_get_builtin_agents(_BUILTIN_DIRECTORY))
     return AgentCatalog(catalog_sources)
 
 
@@ -277,6 +276,12 @@ def _make_agent_namespacer(
         return replace(found, definition=definition if complete is None else complete(namespace, definition))
 
     return add_plugin_namespace
+
+
+@cache
+def _get_builtin_agents(directory: Path) -> AgentDefinitionFileCache:
+    """Return the agents of the program, which all sessions of this process share."""
+    return AgentDefinitionFileCache(directory, "builtin", adapt=_fill_bundled_docs_paths, is_fixed=True)
 
 
 def _fill_bundled_docs_paths(found: DefinitionResult) -> DefinitionResult:
