@@ -100,7 +100,7 @@ class CrowdProgress:
 
     async def follow(self) -> None:
         while True:
-            await asyncio.sleep(5)
+            await asyncio.sleep(10)
             await asyncio.to_thread(self.note_progress)
 
     def note_progress(self) -> None:

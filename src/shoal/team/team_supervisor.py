@@ -37,6 +37,9 @@ from shoal.team.team_briefing import TeamBriefer
 from shoal.team.team_prompts import format_unknown_member_error
 from shoal.team.team_services import TeamServices
 
+_ASKED_TOGETHER = 200
+"""Number of members that are asked at the same time whether they are idle."""
+
 
 class TeamSupervisor:
     """Supervisor of one team; `tasks` outlives it. `on_changed` is called when a member's state changes."""
@@ -364,16 +367,17 @@ class TeamSupervisor:
         """Return True if the team is quiet; repeats while the team changes during the check."""
         while True:
             version = self.members.version
-            handles = tuple(self.members.handles.values())
             if self.is_working:
                 return False
+            handles = tuple(self.members.handles.values())
             if await self._mail_pump.has_undelivered_mail():
                 return False
             # Before the members are asked: one that claims the last task in between would count as idle.
             if any(post.member.can_claim_task for post in handles) and await self._has_claimable_task():
                 return False
-            for handle in handles:
-                if not await handle.member.is_confirmed_idle():
+            for start in range(0, len(handles), _ASKED_TOGETHER):
+                asked = handles[start : start + _ASKED_TOGETHER]
+                if not all(await asyncio.gather(*(each.member.is_confirmed_idle() for each in asked))):
                     return False
             if version == self.members.version:
                 return True

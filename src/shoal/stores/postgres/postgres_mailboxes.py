@@ -97,6 +97,10 @@ class TeamMail:
         self._channel = build_channel("mail", team)
         self.posts: GroupedCalls[_NewMail, bool] = GroupedCalls(self._post_together)
         """Each returns False if there is no inbox."""
+        self.unread_checks: GroupedCalls[Sequence[AgentName], set[str]] = GroupedCalls(
+            self._find_unread_together
+        )
+        """Each returns those of the owners that have unread mail."""
         self._subscription: HintSubscription | None = None
         self._subscribing = asyncio.Lock()
         self.waiters: dict[AgentName, set[asyncio.Event]] = {}
@@ -140,7 +144,7 @@ class TeamMail:
             loop, owners = asyncio.get_running_loop(), list(self.waiters)
 
             async def find_and_wake(worker: DatabaseWorker) -> None:
-                found = await self.find_owners_with_unread_mail(worker, owners)
+                found = await self.unread_checks.call(worker, owners)
                 with suppress(RuntimeError):  # the event loop was closed
                     loop.call_soon_threadsafe(self._wake_owners, found)
 
@@ -151,20 +155,21 @@ class TeamMail:
             for changed in self.waiters.get(AgentName(owner), ()):
                 changed.set()
 
-    async def find_owners_with_unread_mail(
-        self, worker: DatabaseWorker, owners: Sequence[AgentName]
-    ) -> list[str]:
-        async def find_unread(raw: Any) -> list[str]:
+    async def _find_unread_together(
+        self, worker: DatabaseWorker, requests: list[Sequence[AgentName]]
+    ) -> list[set[str]]:
+        async def find_unread(raw: Any) -> set[str]:
             rows = await raw.fetch(
                 "SELECT owner FROM unnest($2::text[]) AS names (owner) "
                 "WHERE EXISTS (SELECT FROM shoal.mail WHERE team = $1 "
                 "AND mail.owner = names.owner AND NOT is_read)",
                 self._team,
-                owners,
+                list({owner for owners in requests for owner in owners}),
             )
-            return [row[0] for row in rows]
+            return {row[0] for row in rows}
 
-        return await worker.execute(find_unread)
+        unread = await worker.execute(find_unread)
+        return [unread.intersection(owners) for owners in requests]
 
 
 class PostgresMailboxes:
@@ -289,7 +294,7 @@ class PostgresMailboxes:
             return []
 
         team_mail = self._team_mail
-        unread = set(self._client.run(lambda worker: team_mail.find_owners_with_unread_mail(worker, names)))
+        unread = self._client.run(lambda worker: team_mail.unread_checks.call(worker, names))
         return [name for name in names if name in unread or name not in team_mail.waiters]
 
     def is_foreign_inbox(self, owner: AgentName) -> bool:
