@@ -23,6 +23,8 @@ from shoal.stores.postgres.task_rows import (
 )
 from shoal.stores.store_texts import format_store_notice
 
+_TASK_COLUMN_COUNT = len(TASK_COLUMNS.split(", "))
+
 
 class Claimant(NamedTuple):
     """Handle that claims the next free task."""
@@ -55,7 +57,7 @@ class BoardGroups:
         self._board = board
         self._channel = build_channel("board", board)
         self.may_have_more = False
-        """True if the last claims all got a task, so that the next one may too."""
+        """True if there were more free tasks than the last group of claims got."""
         self.claims: GroupedCalls[Claimant, TaskRow | None] = GroupedCalls(self._claim_together)
         """Each returns None if no task is free."""
         self.reads: GroupedCalls[int, TaskRow | None] = GroupedCalls(self._read_together)
@@ -95,22 +97,22 @@ class BoardGroups:
         claimed = await worker.execute(claim)
         if claimed is None:
             raise worker.lose_lease()
-        self.may_have_more = len(claimed) == len(claimants)
         if claimed:
             worker.notify(self._channel, wakes=False)
         rows = [claimed.get(claimant.attempt) for claimant in claimants]
-        return [None if row is None else parse_task_row(row) for row in rows]
+        return [None if row is None else parse_task_row(row[:_TASK_COLUMN_COUNT]) for row in rows]
 
     async def _claim_next(self, raw: Any, worker: DatabaseWorker, claimants: list[Claimant]) -> list[Any]:
+        self.may_have_more = False
         if len(claimants) == 1:
             row = await raw.fetchrow(CLAIM_NEXT, worker.epoch, self._board, *claimants[0])
             return [] if row is None else [row]
         owners, attempts = zip(*claimants, strict=True)
-        return list(
-            await raw.fetch(
-                CLAIM_SEVERAL, worker.epoch, self._board, list(owners), list(attempts), len(claimants)
-            )
+        rows = await raw.fetch(
+            CLAIM_SEVERAL, worker.epoch, self._board, list(owners), list(attempts), len(claimants)
         )
+        self.may_have_more = bool(rows) and rows[0]["found"] > len(rows)
+        return list(rows)
 
     async def _read_together(self, worker: DatabaseWorker, numbers: list[int]) -> Sequence[TaskRow | None]:
         rows = await worker.execute(lambda raw: fetch_task_rows(raw, self._board, numbers))

@@ -310,9 +310,9 @@ class PostgresTaskBoard:
 
         if not change.add_blocks and not change.add_blocked_by:
             groups, request = self._view.groups, TaskChange(number, change)
-            before, after = await self._client.call(lambda worker: groups.changes.call(worker, request))
-            if before is not None and after is not None:
-                return before, after
+            changed = await self._client.call(lambda worker: groups.changes.call(worker, request))
+            if changed.before is not None and changed.after is not None:
+                return changed.before, changed.after
             updated = await self._change(update_one_task)
             if updated is not None:
                 return updated

@@ -134,17 +134,20 @@ CLAIM_NEXT = f"""
     WHERE task.board = $2 AND task.number = next.number
     RETURNING {_RETURNING}
 """
-# The first claimant gets the first free task, and so on.
+# The first claimant gets the first free task, and so on. `found` shows whether there are more of them.
 CLAIM_SEVERAL = f"""
     {_FENCE},
     locked AS (SELECT number, rank FROM shoal.tasks WHERE board = $2 AND status = 'pending' AND owner IS NULL
                AND open_blockers = 0 ORDER BY rank, number LIMIT $5 FOR UPDATE SKIP LOCKED),
     free AS (SELECT number, row_number() OVER (ORDER BY rank, number) AS place FROM locked),
-    claimant AS (SELECT * FROM unnest($3::text[], $4::text[]) WITH ORDINALITY AS each (owner, attempt, place))
+    claimant AS (SELECT * FROM unnest($3::text[], $4::text[]) WITH ORDINALITY
+                 AS each (owner, attempt, place)),
+    found AS (SELECT count(*) AS count FROM (SELECT FROM shoal.tasks WHERE board = $2 AND status = 'pending'
+              AND owner IS NULL AND open_blockers = 0 LIMIT $5 + 1) AS pending)
     UPDATE shoal.tasks AS task SET {_CLAIMED}, owner = claimant.owner, attempt = claimant.attempt
-    FROM fence, free JOIN claimant USING (place)
+    FROM fence, found, free JOIN claimant USING (place)
     WHERE task.board = $2 AND task.number = free.number
-    RETURNING {_RETURNING}
+    RETURNING {_RETURNING}, found.count AS found
 """
 CHANGE_SEVERAL = f"""
     {_FENCE},
