@@ -201,11 +201,11 @@ class MailPump:
         if owner not in self._marked:
             history = await self._mailboxes.read_history(owner)
             self._marked[owner] = CompactIdSet(mail.id for mail in history if mail.read)
+        await self._mailboxes.wait_for_mail(owner, beyond=unmarked)
         limit = _BATCH
         if len(unmarked) > _MANY_HELD:
             limit = _LARGE_BATCH
             await self._clock.sleep(_PAUSE_OF_MANY_HELD)
-        await self._mailboxes.wait_for_mail(owner, beyond=unmarked)
         for mail in await self._mailboxes.take_unread(owner, limit=limit, beyond=unmarked):
             unmarked.add(mail.id)
             if mail.id in delivered or self._report_if_duplicate_mail(mail, owner):
