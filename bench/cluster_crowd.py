@@ -100,7 +100,7 @@ class CrowdProgress:
 
     async def follow(self) -> None:
         while True:
-            await asyncio.sleep(5)
+            await asyncio.sleep(10)
             await asyncio.to_thread(self.note_progress)
 
     def note_progress(self) -> None:
@@ -124,7 +124,7 @@ class CrowdProgress:
         return ", ".join(f"{name} {sum(seconds.values()):.0f} s" for name, seconds in self._seconds.items())
 
 
-async def measure(members: int, tasks: int, machine_count: int, per_process: int) -> None:
+async def measure(members: int, tasks: int, machine_count: int, per_process: int, concurrent: int) -> None:
     sys.path[:0] = [str(_ROOT / "tests" / "plugins"), str(_ROOT / "scripts")]
     from postgres_server import PostgresServer
     from ray_machines import RayMachines
@@ -138,13 +138,14 @@ async def measure(members: int, tasks: int, machine_count: int, per_process: int
                 machines.start()
                 script = root / "model.json"
                 script.write_text(json.dumps(build_script(members)))
-                settings = machines.build_settings(members_per_process=per_process)
+                settings = json.loads(machines.build_settings(members_per_process=per_process))
+                settings["shoal"]["max_concurrent"] = concurrent
                 address = server.create_empty_database("crowd")
                 async with shoal.open(
                     cwd=root,
                     model=f"scripted:{script}",
                     store=address,
-                    settings=settings,
+                    settings=json.dumps(settings),
                     skip_permissions=True,
                 ) as session:
                     await run_turns(session, "create")
@@ -182,9 +183,12 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, help="default: ten for each member")
     parser.add_argument("--machines", type=int, default=2)
     parser.add_argument("--per-process", type=int, default=100_000, help="members in one process")
+    parser.add_argument("--concurrent", type=int, default=400, help="members that work at the same time")
     arguments = parser.parse_args()
     tasks = arguments.tasks or 10 * arguments.members
-    asyncio.run(measure(arguments.members, tasks, arguments.machines, arguments.per_process))
+    asyncio.run(
+        measure(arguments.members, tasks, arguments.machines, arguments.per_process, arguments.concurrent)
+    )
 
 
 if __name__ == "__main__":

@@ -10,10 +10,12 @@ import pytest
 from team_helpers import read_task
 
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns
+from shoal.core.conversation.inbox_items import can_join_item_id, join_item_ids, split_item_ids
 from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.errors import BadRequest
 from shoal.core.events import MemberWentIdle, TurnStarted
+from shoal.core.names import LEAD_NAME
 from team_scripts import (
     find_speaker,
     find_tool_results,
@@ -57,6 +59,54 @@ async def test_eight_members_with_three_working_periods_each_cost_the_lead_one_t
     assert told.count("is idle (available).") == len(rested)
     assert told.count("sent no report") == len(rested)
     assert told.count("is completed.") == 16
+
+
+@pytest.mark.needs("postgres", "asyncpg")
+async def test_many_idle_notices_are_one_message_and_each_is_read_once(tmp_path: Path, database: str) -> None:
+    # In a database, because an inbox file has at most 64 unread messages.
+    count = 120
+    tasks = [call_tool("TaskCreate", f"t{n}", subject=f"task {n}", description="d") for n in range(count)]
+
+    def work(request: ModelRequest) -> ToolUseBlock | str:
+        if find_tool_results(request.messages[-1:]):
+            return f"done by {find_speaker(request)}"
+        number = get_last_text(request).partition("Task #")[2].partition(" ")[0]
+        return call_tool("TaskUpdate", taskId=number, status="completed") if number else "ready"
+
+    model = script_team(
+        lead=[
+            call_tool("TeamCreate", team_name="crew"),
+            tasks,
+            [spawn_member(name) for name in NAMES],
+            "wait",
+            get_last_text,
+        ],
+        **{name: [work] for name in NAMES},
+    )
+    async with open_session(tmp_path, model, store=database) as session:
+        await run_all_turns(session)
+        mailboxes = session.runtime.team_store.open_mailboxes("crew")
+        assert not await mailboxes.take_unread(LEAD_NAME)
+        answers = [each.text for each in session.agent.conversation.messages if each.role == "assistant"]
+        rested = sum(isinstance(event, MemberWentIdle) for event in read_events(session))
+        assert rested == count + len(NAMES)
+        (told,) = (answer for answer in answers if "idle notices arrived together" in answer)
+        assert told.count("is idle (available).") > 100
+        assert sum(answer.count("is idle (available).") for answer in answers) == rested
+        session_id = session.id
+    # Each of them counts as delivered, although they are one entry of the transcript.
+    async with open_session(tmp_path, model, store=database, resume=session_id) as session:
+        users = [each.text for each in session.agent.conversation.messages if each.role == "user"]
+        assert sum(text.count("is idle (available).") for text in users) == rested
+
+
+def test_ids_of_joined_items_are_taken_apart_and_others_are_not() -> None:
+    ids = [f"rest-{number}" for number in range(3)]
+    assert all(map(can_join_item_id, ids))
+    assert list(split_item_ids(join_item_ids(ids))) == ids
+    for other in ("rest-1", "mail\nrest-1", "rest-1\nmail", "", "a\nb"):
+        assert list(split_item_ids(other)) == [other]
+        assert not can_join_item_id(other) or other == "rest-1"
 
 
 @pytest.mark.spec("USR-17")

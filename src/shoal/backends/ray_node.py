@@ -121,6 +121,8 @@ class RayNode:
 
 def build_ray_start_command(spec: RayNodeSpec, directory: Path) -> list[str]:
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats"]
+    # Nobody reads the output of members through Ray.
+    command.append("--include-log-monitor=false")
     if spec.address is None:
         # In a directory of its own, because Ray refuses the address of an earlier head in the same one.
         command += ["--head", f"--port={spec.port}", "--include-dashboard=false", f"--temp-dir={directory}"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 MAX_MESSAGE_SIZE = 64 << 20
@@ -15,6 +15,8 @@ _PART_SIZE = 8 << 20
 _CHUNK = 1 << 18
 _NUMBER_SIZE = 4
 _DATA, _CLOSE = 0, 1
+_MAX_JOINED = 1 << 16
+"""Maximum bytes of a message of a shared connection that is sent together with others."""
 _MAX_READ_AHEAD = 1 << 20
 """Maximum number of bytes of whole messages read before anyone requests them."""
 
@@ -62,6 +64,15 @@ class SocketChannel:
         if self._is_closed_for_sending:
             return
         self._outbox.append(memoryview(len(message).to_bytes(_PREFIX_SIZE, "big") + message))
+        if self._sent.is_set():
+            self._write_pending()
+
+    def send_together(self, messages: Sequence[bytes]) -> None:
+        """Send short messages with as few calls of the system as possible."""
+        if self._is_closed_for_sending or not messages:
+            return
+        parts = [part for each in messages for part in (len(each).to_bytes(_PREFIX_SIZE, "big"), each)]
+        self._outbox.append(memoryview(b"".join(parts)))
         if self._sent.is_set():
             self._write_pending()
 
@@ -162,6 +173,8 @@ class ChannelMultiplexer:
         """Channels with messages that this end has not opened yet."""
         self._highest = -1
         self._ended = False
+        self._waiting: list[bytes] = []
+        """Messages that are sent at the end of this step of the event loop."""
 
     def open_channel(self, number: int, on_end: Callable[[], None] = lambda: None) -> SharedChannel:
         """Open a channel, with a higher number than any before.
@@ -199,16 +212,33 @@ class ChannelMultiplexer:
             channel.handle_end("")
 
     def send(self, number: int, message: bytes) -> None:
-        self._connection.send(number.to_bytes(_NUMBER_SIZE, "big") + bytes([_DATA]) + message)
+        self._send(number, _DATA, message)
 
     def close_channel(self, number: int, reason: str) -> None:
         if self._channels.pop(number, None) is not None:
-            self._connection.send(number.to_bytes(_NUMBER_SIZE, "big") + bytes([_CLOSE]) + reason.encode())
+            self._send(number, _CLOSE, reason.encode())
+
+    def _send(self, number: int, kind: int, content: bytes) -> None:
+        """Send the messages of all channels together, at the end of this step of the event loop."""
+        message = number.to_bytes(_NUMBER_SIZE, "big") + bytes([kind]) + content
+        if len(message) > _MAX_JOINED:
+            self._send_waiting()
+            self._connection.send(message)
+            return
+        if not self._waiting:
+            asyncio.get_running_loop().call_soon(self._send_waiting)
+        self._waiting.append(message)
+
+    def _send_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        self._connection.send_together(waiting)
 
     async def wait_until_sent(self) -> None:
+        self._send_waiting()
         await self._connection.wait_until_sent()
 
     def close(self) -> None:
+        self._send_waiting()
         self._connection.close()
 
 

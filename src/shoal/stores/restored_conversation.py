@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import ClassVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.core.budgets.usage import Usage
+from shoal.core.conversation.inbox_items import split_item_ids
 from shoal.core.conversation.left_out_images import count_images, leave_out_images
 from shoal.core.conversation.messages import (
     INTERRUPTED_RESULT,
@@ -76,7 +77,7 @@ class EarlierConversation:
         self.usage = sum((billing.usage for billing in billings), self.usage)
         self.model = billings[-1].model if billings else self.model
         self.cwd = next((line.cwd for line in reversed(lines) if line.cwd), self.cwd)
-        self.delivered.update(entry.delivered for entry in messages if entry.delivered)
+        self.delivered.update(_list_delivered_ids(messages))
         self.answered.add_ids(_list_answered_calls(messages))
         self.skipped.update(_count_skipped_transcript_parts(lines))
         self.damaged += DamagedLines.find(lines, agent)
@@ -244,7 +245,7 @@ def restore_conversation(
             if entry.id in restored_ids
         ),
         model=billings[-1].model if billings else earlier.model,
-        delivered=frozenset(entry.delivered for entry in all_messages if entry.delivered) | earlier.delivered,
+        delivered=frozenset(_list_delivered_ids(all_messages)) | earlier.delivered,
         answered=_join_answered_calls(earlier, all_messages),
         notes=tuple(notes),
         is_broken=is_broken,
@@ -467,3 +468,7 @@ def _describe_skipped_transcript_parts(kinds: Counter[str]) -> list[str]:
         return []
     kind_list = ", ".join(f"{kind} ({count})" for kind, count in kinds.most_common(8))
     return [f"Ignored conversation entries of unknown types:  {kind_list}."]
+
+
+def _list_delivered_ids(messages: Iterable[TranscriptMessageEntry]) -> Iterator[str]:
+    return (each for entry in messages if entry.delivered for each in split_item_ids(entry.delivered))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
 
 from shoal.core.agents.subagents import AgentStatusSnapshot, SpawnRequest
-from shoal.core.conversation.inbox_items import InboxItem
+from shoal.core.conversation.inbox_items import InboxItem, split_item_ids
 from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import AgentRequestRefused, InvalidName, ShoalError
 from shoal.core.names import LEAD_NAME, AgentName, TaskId, map_to_inbox_name
@@ -38,6 +38,9 @@ from shoal.team.team_briefing import TeamBriefer
 from shoal.team.team_prompts import format_unknown_member_error
 from shoal.team.team_services import TeamServices
 from shoal.wire.mail_body_codec import parse_mail_body
+
+_ASKED_TOGETHER = 200
+"""Number of members that are asked at the same time whether they are idle."""
 
 
 class TeamSupervisor:
@@ -279,7 +282,8 @@ class TeamSupervisor:
             if item.to == self._services.lead_id
             else AgentName(item.to.removesuffix(f"@{self.name}"))
         )
-        self._mail_pump.note_mail_settled(item.id, owner)
+        for mail_id in split_item_ids(item.id):
+            self._mail_pump.note_mail_settled(mail_id, owner)
         self.members.notify_changed()
 
     def send_permission_to_remote_members(self, update: PermissionSuggestion) -> None:
@@ -396,16 +400,17 @@ class TeamSupervisor:
         """Return True if the team is quiet; repeats while the team changes during the check."""
         while True:
             version = self.members.version
-            handles = tuple(self.members.handles.values())
             if self.is_working:
                 return False
+            handles = tuple(self.members.handles.values())
             if await self._mail_pump.has_undelivered_mail():
                 return False
             # Before the members are asked: one that claims the last task in between would count as idle.
             if any(post.member.can_claim_task for post in handles) and await self._has_claimable_task():
                 return False
-            for handle in handles:
-                if not await handle.member.is_confirmed_idle():
+            for start in range(0, len(handles), _ASKED_TOGETHER):
+                asked = handles[start : start + _ASKED_TOGETHER]
+                if not all(await asyncio.gather(*(each.member.is_confirmed_idle() for each in asked))):
                     return False
             if version == self.members.version:
                 return True

@@ -134,11 +134,16 @@ def _get_cached_tool_signature(
     function: Callable[..., Any], name: str, input_texts: Mapping[str, str]
 ) -> _ToolFunctionSignature:
     try:
-        defaults = (
-            tuple(map(_make_default_key, function.__defaults__ or ())),
-            tuple((function.__kwdefaults__ or {}).items()),
+        named = (function.__kwdefaults__ or {}).items()
+        defaults = tuple(map(_get_default_key, function.__defaults__ or ()))
+        named_defaults = tuple((each, _get_default_key(default)) for each, default in named)
+        key = (
+            function.__code__,
+            name,
+            defaults,
+            named_defaults,
+            tuple(function.__annotations__.items()),
         )
-        key = (function.__code__, name, defaults, tuple(function.__annotations__.items()))
         signature = _signatures.get(key)
     except (AttributeError, TypeError):  # not a plain function, or a default that cannot be compared
         return _parse_tool_signature(function, name, input_texts)
@@ -149,9 +154,9 @@ def _get_cached_tool_signature(
     return signature
 
 
-def _make_default_key(default: Any) -> Any:
-    """Return a value that is equal for equal defaults; an empty list or mapping cannot be in a key itself."""
-    return type(default) if type(default) in (list, dict) and not default else default
+def _get_default_key(default: Any) -> Any:
+    """Return what identifies a default; empty lists and mappings, which have no hash, are all the same."""
+    return type(default) if type(default) in (list, dict) and not default else (type(default), default)
 
 
 def _parse_tool_signature(

@@ -7,6 +7,8 @@ Sections named `text:…` are other texts of the tool.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 from shoal.core.text.model_texts import ModelTexts, unwrap_lines
@@ -15,7 +17,8 @@ _TEXTS = ModelTexts(Path(__file__).parent / "prompts")
 _TEXT_PREFIX = "text:"
 
 
-def load_input_texts(name: str) -> dict[str, str]:
+@cache
+def load_input_texts(name: str) -> Mapping[str, str]:
     """Return the descriptions of a tool's inputs."""
     sections = _TEXTS.load_sections(name)
     return {
@@ -23,6 +26,7 @@ def load_input_texts(name: str) -> dict[str, str]:
     }
 
 
+@cache
 def load_tool_description(name: str, *, without: str = "") -> str:
     """Return the description of a tool, without the lines that contain the given word."""
     lines = _TEXTS.load_sections(name)[""].split("\n")

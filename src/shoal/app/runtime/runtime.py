@@ -623,8 +623,8 @@ def _open_team_store(config: SessionConfig, events: EventBus, exit_stack: AsyncE
         clock=options.clock,
         ids=config.ids.derive_generator(),
         report=events.note,
-        emit=events.emit_event,
-        emit_all=events.emit_events if options.lead_channel is None else None,
+        emit_all=events.emit_events,
+        journals_tasks=options.lead_channel is None,
         shared_list=config.settings.foreign.task_list,
     )
     exit_stack.push_async_callback(team_store.aclose)

@@ -84,11 +84,12 @@ async def _run_host(order: Mapping[str, Any]) -> None:
     address = msgspec.convert(order["host"], LeadAddress)
     connection = await connect_to_lead(address, clock, read_tls_files(os.environ))
     threading.Thread(target=_watch_lead, args=(os.dup(connection.descriptor),), daemon=True).start()
+    multiplexer = ChannelMultiplexer(connection)
     try:
-        await SharedMemberProcess(ChannelMultiplexer(connection), clock).serve()
+        await SharedMemberProcess(multiplexer, clock).serve()
     finally:
-        await connection.wait_until_sent()
-        connection.close()
+        await multiplexer.wait_until_sent()
+        multiplexer.close()
 
 
 class SharedMemberProcess:

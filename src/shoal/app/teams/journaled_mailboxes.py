@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from contextlib import suppress
 
 from shoal.app.run_view.mail_text import classify_and_describe_mail
@@ -17,10 +17,15 @@ _MAX_PREVIEWS = 4_096
 
 
 class JournaledMailboxes:
-    def __init__(self, boxes: MailboxStore, team: TeamName, emit: Callable[[JournaledEvent], None]) -> None:
+    def __init__(
+        self,
+        boxes: MailboxStore,
+        team: TeamName,
+        emit_all: Callable[[Sequence[JournaledEvent]], None],
+    ) -> None:
         self._mailboxes = boxes
         self._team = team
-        self._emit = emit
+        self._emit_all = emit_all
         self._taken: dict[AgentName, dict[str, MailMessage]] = {}
         """Mail handed to its owner and not marked as read yet."""
         self._local_owners: set[AgentName] = set()
@@ -38,23 +43,24 @@ class JournaledMailboxes:
             self._previews[mail.id] = kind, preview
             if len(self._previews) > _MAX_PREVIEWS:
                 del self._previews[next(iter(self._previews))]
-        self._emit_mail_event(
-            MailPosted(
-                agent=LEAD_ID,
-                team=self._team,
-                mail=mail.id,
-                sender=mail.sender,
-                to=to,
-                kind=kind,
-                preview=preview,
-                summary=mail.summary or "",
-                fyi=mail.fyi,
-            )
+        event = MailPosted(
+            agent=LEAD_ID,
+            team=self._team,
+            mail=mail.id,
+            sender=mail.sender,
+            to=to,
+            kind=kind,
+            preview=preview,
+            summary=mail.summary or "",
+            fyi=mail.fyi,
         )
+        self._emit_mail_events((event,))
         return receipt
 
-    async def take_unread(self, owner: AgentName, *, limit: int = 64) -> tuple[MailMessage, ...]:
-        mails = await self._mailboxes.take_unread(owner, limit=limit)
+    async def take_unread(
+        self, owner: AgentName, *, limit: int = 64, beyond: Container[str] = ()
+    ) -> tuple[MailMessage, ...]:
+        mails = await self._mailboxes.take_unread(owner, limit=limit, beyond=beyond)
         if mails:
             self._taken.setdefault(owner, {}).update((mail.id, mail) for mail in mails)
         return mails
@@ -62,10 +68,8 @@ class JournaledMailboxes:
     async def mark_read(self, owner: AgentName, ids: Collection[str]) -> None:
         await self._mailboxes.mark_read(owner, ids)
         taken = self._taken.get(owner, {})
-        for mail_id in ids:
-            mail = taken.pop(mail_id, None)
-            if mail is not None:
-                self._emit_mail_event(self._make_taken_event(owner, mail))
+        mails = [mail for mail_id in ids if (mail := taken.pop(mail_id, None)) is not None]
+        self._emit_mail_events([self._make_taken_event(owner, mail) for mail in mails])
 
     async def wait_for_mail(self, owner: AgentName, *, beyond: Container[str] = ()) -> None:
         self._local_owners.add(owner)
@@ -97,9 +101,10 @@ class JournaledMailboxes:
             posted=mail.timestamp,
         )
 
-    def _emit_mail_event(self, event: MailPosted | MailTaken) -> None:
+    def _emit_mail_events(self, events: Sequence[MailPosted | MailTaken]) -> None:
+        """Emit events together: in a database, each alone would be a commit that the session waits for."""
         with suppress(StateFileError):  # it is posted or taken even if the journal is full
-            self._emit(event)
+            self._emit_all(events)
 
 
 def _preview_mail(mail: MailMessage) -> tuple[str, str]:

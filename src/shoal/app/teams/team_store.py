@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 class TeamStore:
     """Team state for a session and its agents, or for a command.
 
-    `store` is a store or a home directory. With `emit`, mail is journaled; with `emit_all`, set for the lead
-    of a run, so are task changes.
+    `store` is a store or a home directory. With `emit_all`, mail is journaled; with `journals_tasks`, set for
+    the lead of a run, so are task changes.
     """
 
     def __init__(
@@ -50,16 +50,16 @@ class TeamStore:
         clock: Clock,
         ids: IdGenerator,
         report: Callable[[str], None] = lambda _: None,
-        emit: Callable[[JournaledEvent], None] | None = None,
         emit_all: Callable[[Sequence[JournaledEvent]], None] | None = None,
+        journals_tasks: bool = False,
         shared_list: str | None = None,
     ) -> None:
         self._store = open_given_store(store)
         self._clock = clock
         self._ids = ids
         self._report = report
-        self._emit = emit
         self._emit_all = emit_all
+        self._journals_tasks = journals_tasks
         self._shared_list = shared_list
         """Name of the board for agents without a team, if sessions share one."""
         self._journaled_tasks: dict[str, PackedTaskMap[TaskChanged]] = {}
@@ -97,7 +97,7 @@ class TeamStore:
     def _wrap_board_with_journaling(self, board: StoredTaskBoard, name: str) -> TaskBoard:
         from shoal.app.teams.journaled_board import JournaledTaskBoard
 
-        if self._emit_all is None:
+        if self._emit_all is None or not self._journals_tasks:
             return board
         journaled = JournaledTaskBoard(board, name, self._emit_all, self._journaled_tasks.pop(name, None))
         journaled.start_watching()
@@ -113,7 +113,7 @@ class TeamStore:
                 name, clock=self._clock, ids=self._ids, report=self._report
             )
             self._mailboxes[name] = (
-                mailboxes if self._emit is None else JournaledMailboxes(mailboxes, name, self._emit)
+                mailboxes if self._emit_all is None else JournaledMailboxes(mailboxes, name, self._emit_all)
             )
         return self._mailboxes[name]
 

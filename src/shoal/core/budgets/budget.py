@@ -158,6 +158,10 @@ class Budget:
         """Wait until the agent may run; waiters are admitted in order."""
         await self._gate.activate_slot(slot)
 
+    def try_activate_agent_slot(self, slot: AgentSlot) -> bool:
+        """Let the agent run if it need not wait."""
+        return self._gate.try_activate_slot(slot)
+
     def deactivate_agent_slot(self, slot: AgentSlot) -> None:
         """Stop counting an agent as running while it waits for work."""
         self._gate.deactivate_slot(slot)

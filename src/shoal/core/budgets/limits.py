@@ -129,20 +129,26 @@ class AgentCountLimiter:
 
     async def activate_slot(self, slot: AgentSlot) -> None:
         """Wait until the slot has a place."""
-        if slot.is_running:
+        if self.try_activate_slot(slot):
             return
-        if self._is_full:
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiting.append(waiter)
-            try:
-                await waiter
-            except asyncio.CancelledError:
-                if waiter.done() and not waiter.cancelled():
-                    self._release_place()
-                raise
-        else:
-            self.running += 1
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled():
+                self._release_place()
+            raise
         slot.is_running = True
+
+    def try_activate_slot(self, slot: AgentSlot) -> bool:
+        """Give the slot a place if there is one."""
+        if not slot.is_running:
+            if self._is_full:
+                return False
+            self.running += 1
+            slot.is_running = True
+        return True
 
     def deactivate_slot(self, slot: AgentSlot) -> None:
         """Free the place of an agent that waits for work."""

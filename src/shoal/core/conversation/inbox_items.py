@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -29,3 +30,24 @@ class InboxItem(Struct, frozen=True, kw_only=True):
     """True if it wakes its agent; else it is delivered with an item that does."""
     instead_of: str = ""
     """Tool call whose result says the same; if the transcript has that result, the item is skipped."""
+
+
+_JOINABLE_PREFIX = "rest-"
+"""Ids of idle notices start with this. Ids of other programs' mail may contain any character."""
+
+
+def can_join_item_id(ident: str) -> bool:
+    return ident.startswith(_JOINABLE_PREFIX) and "\n" not in ident
+
+
+def join_item_ids(idents: Iterable[str]) -> str:
+    """Return the id of an item that replaces several; `can_join_item_id` is true for each of them."""
+    return "\n".join(idents)
+
+
+def split_item_ids(ident: str) -> Sequence[str]:
+    """Return the ids of the items that an item replaces, or its own."""
+    if not ident.startswith(_JOINABLE_PREFIX) or "\n" not in ident:
+        return (ident,)
+    parts = ident.split("\n")
+    return parts if all(part.startswith(_JOINABLE_PREFIX) for part in parts) else (ident,)

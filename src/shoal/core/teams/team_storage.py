@@ -31,8 +31,14 @@ class MailboxStore(Protocol):
         """Post mail; it is on disk when this returns. Concurrent posts share one write."""
         ...
 
-    async def take_unread(self, owner: AgentName, *, limit: int = 64) -> tuple[MailMessage, ...]:
-        """Return the oldest unread mail in order. It stays unread until `mark_read`: a crash loses none."""
+    async def take_unread(
+        self, owner: AgentName, *, limit: int = 64, beyond: Container[str] = ()
+    ) -> tuple[MailMessage, ...]:
+        """Return the oldest unread mail in order, other than these ids.
+
+        It stays unread until `mark_read`: a crash loses none. An id may leave `beyond` only when its mail is
+        marked as read; a reader that forgets an id passes a new container.
+        """
         ...
 
     async def mark_read(self, owner: AgentName, ids: Collection[str]) -> None:
@@ -42,7 +48,8 @@ class MailboxStore(Protocol):
     async def wait_for_mail(self, owner: AgentName, *, beyond: Container[str] = ()) -> None:
         """Return when there is unread mail other than these ids; at once if there is some.
 
-        The ids are checked whenever the inbox changes, so they may grow during the wait.
+        The ids are checked whenever the inbox changes, so they may grow during the wait. They leave `beyond`
+        as with `take_unread`.
         """
         ...
 

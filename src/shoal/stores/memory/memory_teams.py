@@ -84,9 +84,12 @@ class MemoryMailboxes:
         self._get_inbox(to).post(mail)
         return MailPostReceipt(id=mail.id, standing="delivered")
 
-    async def take_unread(self, owner: AgentName, *, limit: int = 64) -> tuple[MailMessage, ...]:
+    async def take_unread(
+        self, owner: AgentName, *, limit: int = 64, beyond: Container[str] = ()
+    ) -> tuple[MailMessage, ...]:
         inbox = self._get_inbox(owner)
-        return tuple(inbox.mail[ident] for ident in list(inbox.unread)[:limit])
+        found = [inbox.mail[ident] for ident in inbox.unread if ident not in beyond]
+        return tuple(found[:limit])
 
     async def mark_read(self, owner: AgentName, ids: Collection[str]) -> None:
         self._get_inbox(owner).mark_read(ids)

@@ -10,20 +10,64 @@ import asyncio
 import atexit
 import os
 import threading
-from collections.abc import Callable, Coroutine
-from concurrent.futures import CancelledError
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
+from weakref import WeakKeyDictionary, ref
 
 from shoal.core.errors import StateFileError
 from shoal.stores.postgres.database_worker import DatabaseWorker, StoreTiming
+from shoal.stores.postgres.line_writer import LineCall, NewLine
 from shoal.stores.postgres.shared_parts import SharedParts
 from shoal.stores.postgres.suspended_tasks import is_suspendable, suspend_until_done
 
 T = TypeVar("T")
 WorkerCall = Callable[[DatabaseWorker], Coroutine[Any, Any, T]]
+
+
+class _CallQueue:
+    """Callbacks for the event loop of another thread, which is woken once for all that wait."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        # Weak: the queues of event loops are kept by these.
+        self._loop = ref(loop)
+        self._callbacks: deque[Callable[[], object]] = deque()
+        self._is_woken = False
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        return self._loop()
+
+    def put(self, callback: Callable[[], object]) -> None:
+        """Raises `RuntimeError` if the event loop was closed."""
+        self._callbacks.append(callback)
+        # The other thread resets it before it takes callbacks, so none is left behind.
+        if not self._is_woken:
+            self._wake()
+
+    def _wake(self) -> None:
+        loop = self._loop()
+        if loop is None:
+            return
+        self._is_woken = True  # before the other thread may reset it
+        try:
+            loop.call_soon_threadsafe(self._run_callbacks)
+        except RuntimeError:
+            self._is_woken = False
+            raise
+
+    def _run_callbacks(self) -> None:
+        self._is_woken = False
+        try:
+            while self._callbacks:
+                self._callbacks.popleft()()
+        finally:
+            if self._callbacks:
+                self._wake()
 
 
 class DatabaseClient:
@@ -38,6 +82,8 @@ class DatabaseClient:
         self._worker: DatabaseWorker | None = None
         self._pid = 0
         self._is_closed = False
+        self._requests: _CallQueue | None = None
+        self._replies: WeakKeyDictionary[asyncio.AbstractEventLoop, _CallQueue] = WeakKeyDictionary()
 
     @property
     def is_usable(self) -> bool:
@@ -81,6 +127,34 @@ class DatabaseClient:
                 worker_loop.call_soon_threadsafe(abandon)
             raise
 
+    def append_lines(self, lines: Sequence[NewLine]) -> int:
+        """Store lines and wait for it; return the place of the last one."""
+        worker, loop = self._ensure_started()
+        if is_suspendable():
+            received: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+            replies = self._get_replies(asyncio.get_running_loop())
+
+            def finish(call: LineCall) -> None:
+                with suppress(RuntimeError):  # the event loop of the caller was closed
+                    replies.put(lambda: self._finish_lines(call, received))
+
+            self._put_request(loop, lambda: worker.lines.append(LineCall(lines, finish)))
+            return suspend_until_done(received)
+        stored: Future[int] = Future()
+        call = LineCall(lines, lambda call: self._finish_lines(call, stored))
+        loop.call_soon_threadsafe(worker.lines.append, call)
+        return stored.result()
+
+    def _finish_lines(self, call: LineCall, received: asyncio.Future[int] | Future[int]) -> None:
+        if received.done():
+            return
+        if isinstance(call.error, asyncio.CancelledError):
+            received.set_exception(self._build_closed_error())
+        elif call.error is not None:
+            received.set_exception(call.error)
+        else:
+            received.set_result(call.place)
+
     def _start_call(
         self, worker: DatabaseWorker, worker_loop: asyncio.AbstractEventLoop, call: WorkerCall[T]
     ) -> tuple[asyncio.Future[T], list[asyncio.Task[T]]]:
@@ -88,6 +162,7 @@ class DatabaseClient:
         loop = asyncio.get_running_loop()
         received: asyncio.Future[T] = loop.create_future()
         started: list[asyncio.Task[T]] = []
+        replies = self._get_replies(loop)
 
         # By hand, because the futures of `run_coroutine_threadsafe` cost more than a statement.
         def start() -> None:
@@ -96,10 +171,21 @@ class DatabaseClient:
 
         def finish(task: asyncio.Task[T]) -> None:
             with suppress(RuntimeError):  # the event loop of the caller was closed
-                loop.call_soon_threadsafe(self._hand_over, task, received)
+                replies.put(lambda: self._hand_over(task, received))
 
-        worker_loop.call_soon_threadsafe(start)
+        self._put_request(worker_loop, start)
         return received, started
+
+    def _put_request(self, worker_loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
+        if self._requests is None or self._requests.loop is not worker_loop:
+            self._requests = _CallQueue(worker_loop)
+        self._requests.put(callback)
+
+    def _get_replies(self, loop: asyncio.AbstractEventLoop) -> _CallQueue:
+        replies = self._replies.get(loop)
+        if replies is None:
+            replies = self._replies[loop] = _CallQueue(loop)
+        return replies
 
     def _hand_over(self, task: asyncio.Task[T], received: asyncio.Future[T]) -> None:
         error = self._build_closed_error() if task.cancelled() else task.exception()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -161,10 +162,27 @@ class EventLine(NamedTuple):
 NewLine: TypeAlias = EntryLine | EventLine
 
 
+class LineCall:
+    """Lines that were appended by one call. `on_done` is called once all of them are stored or failed."""
+
+    def __init__(self, lines: Sequence[NewLine], on_done: Callable[[LineCall], None]) -> None:
+        self.lines = lines
+        self.place = 0
+        """Number of the last line if it is an entry, or its position if it is an event."""
+        self.error: BaseException | None = None
+        self._open = len(lines)
+        self._on_done = on_done
+
+    def settle_line(self, place: int, error: BaseException | None = None) -> None:
+        self.place, self.error = place, self.error or error
+        self._open -= 1
+        if not self._open:
+            self._on_done(self)
+
+
 class _WaitingLine(NamedTuple):
     line: NewLine
-    place: asyncio.Future[int]
-    """Number of an entry, or position of an event, once it is stored."""
+    call: LineCall
 
 
 class LineWriter:
@@ -175,18 +193,12 @@ class LineWriter:
         self._waiting: deque[_WaitingLine] = deque()
         self._is_writing = False
 
-    async def append(self, *lines: NewLine) -> int:
-        """Store lines in their order, and return the place of the last one."""
-        loop = asyncio.get_running_loop()
-        places = [loop.create_future() for _ in lines]
-        self._waiting.extend(map(_WaitingLine, lines, places))
+    def append(self, call: LineCall) -> None:
+        """Store lines in their order, soon."""
+        self._waiting.extend(_WaitingLine(line, call) for line in call.lines)
         if not self._is_writing:
             self._is_writing = True
             self._worker.start_task(self._write_waiting())
-        if len(places) > 1:
-            await asyncio.gather(*places)
-        place: int = await places[-1]
-        return place
 
     async def _write_waiting(self) -> None:
         batch: list[_WaitingLine] = []
@@ -194,12 +206,15 @@ class LineWriter:
             while self._waiting:
                 batch = self._take_batch()
                 if len(batch) == 1 or not await self._write_together(batch):
-                    for waiting in batch:
-                        await self._write_alone(waiting)
+                    while batch:
+                        await self._write_alone(batch[0])
+                        del batch[0]
+                batch = []
         finally:
             self._is_writing = False
             for waiting in (*batch, *self._waiting):  # the worker is closing
-                waiting.place.cancel()
+                waiting.call.settle_line(0, asyncio.CancelledError())
+            self._waiting.clear()
 
     def _take_batch(self) -> list[_WaitingLine]:
         """Take the next lines of one session."""
@@ -216,11 +231,9 @@ class LineWriter:
         try:
             place = await waiting.line.append_alone(self._worker)
         except Exception as error:  # noqa: BLE001 - raised by the caller
-            if not waiting.place.done():
-                waiting.place.set_exception(error)
+            waiting.call.settle_line(0, error)
         else:
-            if not waiting.place.done():
-                waiting.place.set_result(place)
+            waiting.call.settle_line(place)
 
     async def _write_together(self, batch: list[_WaitingLine]) -> bool:
         """Store lines with one statement; return False if each has to be stored alone."""
@@ -229,16 +242,13 @@ class LineWriter:
             start = await self._worker.execute(lines.append)
         except Exception as error:  # noqa: BLE001 - raised by the callers
             for waiting in batch:
-                if not waiting.place.done():
-                    waiting.place.set_exception(error)
+                waiting.call.settle_line(0, error)
             return True
         if start is None:
             return False  # alone, each finds out why
         positions = iter(lines.offsets)
         for waiting in batch:
-            place = 0 if isinstance(waiting.line, EntryLine) else start + next(positions)
-            if not waiting.place.done():
-                waiting.place.set_result(place)
+            waiting.call.settle_line(0 if isinstance(waiting.line, EntryLine) else start + next(positions))
         return True
 
 

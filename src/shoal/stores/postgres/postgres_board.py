@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from shoal.core.errors import InvalidName, TaskUpdateRefused
+from shoal.core.errors import InvalidName
 from shoal.core.ids import IdGenerator
 from shoal.core.names import AgentName, TaskId, parse_task_id
 from shoal.core.teams.tasks import (
@@ -29,14 +29,21 @@ from shoal.core.teams.tasks import (
     refuse_blocked_status,
     sort_tasks_by_number,
 )
+from shoal.stores.postgres.board_groups import (
+    BoardGroups,
+    Claimant,
+    TaskChange,
+    build_no_task_error,
+    fetch_task_rows,
+    has_lease,
+)
 from shoal.stores.postgres.database_client import DatabaseClient
 from shoal.stores.postgres.database_worker import DatabaseWorker, build_channel
 from shoal.stores.postgres.postgres_hints import HintSubscription, PostgresWatch
 from shoal.stores.postgres.shared_parts import SharedPart
 from shoal.stores.postgres.task_rows import (
-    CLAIM_NEXT,
     CLAIM_TASK,
-    FIND_CLAIMABLE,
+    RELEASED,
     TASK_COLUMNS,
     TaskRow,
     count_open_blockers,
@@ -44,11 +51,10 @@ from shoal.stores.postgres.task_rows import (
     parse_task_row,
     write_task,
 )
-from shoal.stores.store_texts import format_store_notice
 
 T = TypeVar("T")
-_RELEASED = "status = 'pending', owner = NULL, attempt = NULL, version = version + 1, "
-_RELEASED += "changed_in = pg_current_xact_id()"
+_GUESS_SECONDS = 1.0
+"""Seconds after which abandoned tasks are looked for, even on a board with many free tasks."""
 _CHANGED_TASKS = f"SELECT {TASK_COLUMNS} FROM shoal.tasks WHERE board = $1 AND changed_in >= $2::text::xid8"
 
 
@@ -90,12 +96,14 @@ class BoardView:
         self._name = name
         self._channel = build_channel("board", name)
         self.mirror = TaskMirror()
+        self.groups = BoardGroups(name)
         self._subscription: HintSubscription | None = None
         self._subscribing = asyncio.Lock()
         self._waiters: dict[asyncio.Future[None], None] = {}
         """Waiting handles, the first one first."""
         self._seen_claimable: set[tuple[int, int]] = set()
         self._hint_count = 0
+        self._checked_at = float("-inf")
         self._is_finding = False
 
     async def read_changes(self, worker: DatabaseWorker) -> tuple[str, list[Any]]:
@@ -112,6 +120,14 @@ class BoardView:
         subscription, self._subscription = self._subscription, None
         if subscription is not None:
             subscription.close()
+
+    def take_guess(self) -> bool:
+        """Return True if there are probably more tasks. At times, nobody guesses, and it is looked up."""
+        now = asyncio.get_running_loop().time()
+        if not self.groups.may_have_more or now > self._checked_at + _GUESS_SECONDS:
+            self._checked_at = now
+            return False
+        return True
 
     async def wait_for_claimable(self) -> None:
         await self._subscribe()
@@ -130,16 +146,10 @@ class BoardView:
     async def _has_claimable_task(self) -> bool:
         while True:
             hint_count = self._hint_count
-            if await self._client.call(lambda worker: self._find_claimable(worker, 1)):
+            if await self._client.call(lambda worker: self.groups.searches.call(worker, None)):
                 return True
             if hint_count == self._hint_count:
                 return False
-
-    async def _find_claimable(self, worker: DatabaseWorker, limit: int) -> list[tuple[int, int]]:
-        async def find(raw: Any) -> list[tuple[int, int]]:
-            return [(row[0], row[1]) for row in await raw.fetch(FIND_CLAIMABLE, self._name, limit)]
-
-        return await worker.execute(find)
 
     async def _subscribe(self) -> None:
         async with self._subscribing:
@@ -163,7 +173,7 @@ class BoardView:
         async def find_and_wake(worker: DatabaseWorker) -> None:
             found: list[tuple[int, int]] | None = None
             try:
-                found = await self._find_claimable(worker, limit)
+                found = await self.groups.find_claimable(worker, limit)
             finally:
                 with suppress(RuntimeError):  # the event loop was closed
                     loop.call_soon_threadsafe(self._wake_waiters_for, found, hint_count)
@@ -207,11 +217,10 @@ class PostgresTaskBoard:
         number = _parse_task_number(task)
         if number is None:
             return None
-        row = await self._client.call(lambda worker: worker.execute(lambda raw: self._fetch_row(raw, number)))
+        reads = self._view.groups.reads
+        row = await self._client.call(lambda worker: reads.call(worker, number))
         if row is not None and row.task.status == "in_progress" and await self._release_abandoned_tasks():
-            row = await self._client.call(
-                lambda worker: worker.execute(lambda raw: self._fetch_row(raw, number))
-            )
+            row = await self._client.call(lambda worker: reads.call(worker, number))
         return None if row is None else row.task
 
     async def list_tasks(self) -> Sequence[Task]:
@@ -263,12 +272,7 @@ class PostgresTaskBoard:
     async def _fetch_rows(
         self, raw: Any, numbers: Collection[int], *, lock: bool = False
     ) -> dict[int, TaskRow]:
-        query = (
-            f"SELECT {TASK_COLUMNS} FROM shoal.tasks WHERE board = $1 AND number = ANY($2::bigint[]) "
-            f"AND status <> 'deleted' ORDER BY number {'FOR UPDATE' if lock else ''}"
-        )
-        rows = await raw.fetch(query, self._name, list(numbers))
-        return {row["number"]: parse_task_row(row) for row in rows}
+        return await fetch_task_rows(raw, self._name, numbers, lock=lock)
 
     # --- changes
 
@@ -305,6 +309,10 @@ class PostgresTaskBoard:
             return row.task, after
 
         if not change.add_blocks and not change.add_blocked_by:
+            groups, request = self._view.groups, TaskChange(number, change)
+            changed = await self._client.call(lambda worker: groups.changes.call(worker, request))
+            if changed.before is not None and changed.after is not None:
+                return changed.before, changed.after
             updated = await self._change(update_one_task)
             if updated is not None:
                 return updated
@@ -400,8 +408,8 @@ class PostgresTaskBoard:
                     CLAIM_TASK, worker.epoch, self._name, number, by, self._lease, mark
                 )
                 if claimed is not None:
-                    return _build_claim(claimed)
-                if not await _has_lease(raw, worker):
+                    return _build_claim(parse_task_row(claimed))
+                if not await has_lease(raw, worker):
                     return None
                 return _build_claim_refusal(await self._fetch_row(raw, number), by)
 
@@ -418,30 +426,12 @@ class PostgresTaskBoard:
 
     async def _claim_next(self, by: AgentName) -> TaskClaimResult | None:
         await self._ensure_lease()
-        attempt = f"{self._lease}-{self._ids.new_short_id()}"
-        tries = 0
+        claimant = Claimant(by, f"{self._lease}-{self._ids.new_short_id()}")
+        claims = self._view.groups.claims
 
         async def claim_next(worker: DatabaseWorker) -> TaskClaimResult | None:
-            async def execute(raw: Any) -> TaskClaimResult | bool:
-                nonlocal tries
-                tries += 1
-                row: Any = None
-                if tries > 1:  # the first try may have been committed when its connection was lost
-                    row = await raw.fetchrow(
-                        f"SELECT {TASK_COLUMNS} FROM shoal.tasks WHERE board = $1 AND lease = $2 "
-                        "AND attempt = $3 AND status = 'in_progress'",
-                        self._name,
-                        self._lease,
-                        attempt,
-                    )
-                if row is None:
-                    row = await raw.fetchrow(CLAIM_NEXT, worker.epoch, self._name, by, attempt)
-                return _build_claim(row) if row is not None else await _has_lease(raw, worker)
-
-            claim = await worker.execute(execute)
-            if claim is True:
-                return None
-            return self._finish_claim(worker, None if claim is False else claim)
+            row = await claims.call(worker, claimant)
+            return None if row is None else _build_claim(row)
 
         return await self._client.call(claim_next, undo=self._undo_claim)
 
@@ -483,7 +473,7 @@ class PostgresTaskBoard:
         async def release_task(raw: Any) -> bool:
             return bool(
                 await raw.fetchval(
-                    f"UPDATE shoal.tasks SET {_RELEASED} WHERE board = $1 AND number = $2 AND attempt = $3 "
+                    f"UPDATE shoal.tasks SET {RELEASED} WHERE board = $1 AND number = $2 AND attempt = $3 "
                     "AND status NOT IN ('completed', 'deleted') RETURNING true",
                     self._name,
                     number,
@@ -502,7 +492,7 @@ class PostgresTaskBoard:
             rows = await raw.fetch(
                 "WITH held AS (SELECT number FROM shoal.tasks WHERE board = $1 AND owner = $2 "
                 "AND status NOT IN ('completed', 'deleted') ORDER BY number FOR UPDATE) "
-                f"UPDATE shoal.tasks SET {_RELEASED} FROM held WHERE board = $1 "
+                f"UPDATE shoal.tasks SET {RELEASED} FROM held WHERE board = $1 "
                 "AND tasks.number = held.number RETURNING tasks.number",
                 self._name,
                 owner,
@@ -538,40 +528,8 @@ class PostgresTaskBoard:
 
     async def _release_abandoned_tasks(self) -> bool:
         """Release the tasks of handles that have ended; return True if there were any."""
-
-        async def release_tasks(worker: DatabaseWorker) -> bool:
-            async def find_ended(raw: Any) -> bool:
-                return bool(
-                    await raw.fetchval(
-                        "SELECT EXISTS (SELECT FROM shoal.board_leases WHERE board = $1 AND has_ended)",
-                        self._name,
-                    )
-                )
-
-            if not await worker.execute(find_ended):
-                return False
-            await worker.transact(release)
-            worker.notify(self._channel)
-            return True
-
-        async def release(raw: Any) -> None:
-            leases = [
-                row[0]
-                for row in await raw.fetch(
-                    "DELETE FROM shoal.board_leases WHERE board = $1 AND has_ended RETURNING lease",
-                    self._name,
-                )
-            ]
-            await raw.execute(
-                "WITH held AS (SELECT number FROM shoal.tasks WHERE board = $1 AND lease = ANY($2) "
-                "AND status = 'in_progress' ORDER BY number FOR UPDATE) "
-                f"UPDATE shoal.tasks SET {_RELEASED} FROM held "
-                "WHERE board = $1 AND tasks.number = held.number",
-                self._name,
-                leases,
-            )
-
-        return await self._client.call(release_tasks)
+        releases = self._view.groups.releases
+        return await self._client.call(lambda worker: releases.call(worker, None))
 
     async def aclose(self) -> None:
         """Close this handle. Its unfinished claims end, and return to pending when somebody looks."""
@@ -600,17 +558,15 @@ class PostgresTaskBoard:
     # --- waiting
 
     async def wait_for_claimable(self) -> None:
-        await self._release_abandoned_tasks()
-        await self._view.wait_for_claimable()
+        view = self._view
+        # Somebody who claims without success waits; then it is looked up.
+        if not view.take_guess():
+            await self._release_abandoned_tasks()
+            await view.wait_for_claimable()
 
 
-async def _has_lease(raw: Any, worker: DatabaseWorker) -> bool:
-    return bool(await raw.fetchval("SELECT true FROM shoal.holders WHERE epoch = $1", worker.epoch))
-
-
-def _build_claim(row: Any) -> TaskClaimResult:
-    task = parse_task_row(row).task
-    return TaskClaimResult(success=True, task=task, attempt=task.claim_attempt)
+def _build_claim(row: TaskRow) -> TaskClaimResult:
+    return TaskClaimResult(success=True, task=row.task, attempt=row.task.claim_attempt)
 
 
 def _build_claim_refusal(row: TaskRow | None, by: AgentName) -> TaskClaimResult:
@@ -634,15 +590,11 @@ def _parse_task_number(task: TaskId) -> int | None:
 def _require_task_number(task: TaskId) -> int:
     number = _parse_task_number(task)
     if number is None:
-        raise _build_no_task_error(task)
+        raise build_no_task_error(task)
     return number
 
 
 def _require_row(row: TaskRow | None, task: TaskId) -> TaskRow:
     if row is None:
-        raise _build_no_task_error(task)
+        raise build_no_task_error(task)
     return row
-
-
-def _build_no_task_error(task: TaskId) -> TaskUpdateRefused:
-    return TaskUpdateRefused(format_store_notice("unknown_task", task=task))

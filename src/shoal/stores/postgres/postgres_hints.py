@@ -17,6 +17,8 @@ class HintSubscription:
         self._on_hint = on_hint
         self._loop = asyncio.get_running_loop()
         self._is_closed = False
+        self._payloads: dict[str | None, None] = {}
+        """Hints that were received and not delivered."""
 
     async def start(self) -> None:
         await self._client.call(lambda worker: worker.listen(self._channel, self._receive))
@@ -33,14 +35,20 @@ class HintSubscription:
                 )
 
     def _receive(self, payload: str | None) -> None:
-        try:
-            self._loop.call_soon_threadsafe(self._deliver, payload)
-        except RuntimeError:
-            self._is_closed = True  # its event loop was closed
+        # The event loop is woken once for all hints that wait.
+        is_first = not self._payloads
+        self._payloads[payload] = None
+        if is_first:
+            try:
+                self._loop.call_soon_threadsafe(self._deliver)
+            except RuntimeError:
+                self._is_closed = True  # its event loop was closed
 
-    def _deliver(self, payload: str | None) -> None:
-        if not self._is_closed:
-            self._on_hint(payload)
+    def _deliver(self) -> None:
+        payloads, self._payloads = self._payloads, {}
+        for payload in payloads:
+            if not self._is_closed:
+                self._on_hint(payload)
 
 
 class PostgresWatch(HintSubscription):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Collection, Container, Iterable, Sequence
 from contextlib import suppress
-from typing import Any
+from itertools import takewhile
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -15,13 +17,13 @@ from shoal.core.teams.mail import MailMessage, MailPostReceipt
 from shoal.stores.postgres.database_client import DatabaseClient
 from shoal.stores.postgres.database_text import to_database_text
 from shoal.stores.postgres.database_worker import DatabaseWorker, build_channel
+from shoal.stores.postgres.grouped_calls import GroupedCalls
 from shoal.stores.postgres.postgres_hints import HintSubscription
 from shoal.stores.postgres.shared_parts import SharedPart
 from shoal.stores.store_texts import format_store_notice
 from shoal.wire.foreign_json import RejectedFileEntry
 from shoal.wire.mail_codec import encode_inbox_entry, parse_inbox_entry
 
-_MAX_BATCH = 500
 # The fence and the mail are one statement, so that a post costs one round trip.
 _POST = """
     WITH fence AS (SELECT 1 FROM shoal.holders WHERE epoch = $1 FOR KEY SHARE),
@@ -33,12 +35,53 @@ _POST = """
                ON CONFLICT (team, owner, id) DO NOTHING)
     SELECT (SELECT count(*) FROM fence) AS fences, ARRAY(SELECT owner FROM found) AS owners
 """
+_SNAPSHOT = (
+    "pg_snapshot_xmin(pg_current_snapshot())::text AS oldest, "
+    "pg_snapshot_xmax(pg_current_snapshot())::text AS next"
+)
 _MARK_READ = """
     WITH fence AS (SELECT 1 FROM shoal.holders WHERE epoch = $1 FOR KEY SHARE),
     marked AS (UPDATE shoal.mail SET is_read = true FROM fence
                WHERE team = $2 AND owner = $3 AND id = ANY($4::text[]) AND NOT is_read)
     SELECT count(*) FROM fence
 """
+
+
+class _NewMail(NamedTuple):
+    owner: AgentName
+    id: str
+    document: bytes
+
+
+class _UnreadCursor:
+    """Place in an inbox up to which its reader has all unread mail.
+
+    Mail gets its number before it is committed, so mail with a lower number may appear later. A number is
+    passed once every transaction that ran when it was read has ended.
+    """
+
+    def __init__(self, beyond: Container[str]) -> None:
+        self.beyond = beyond
+        self.start = 0
+        """All unread mail up to this number is in `beyond`."""
+        self.overlap = 0
+        """Number of rows in `beyond` that are read again."""
+        self._places: deque[tuple[int, int]] = deque()
+        """Numbers up to which the reader had all visible mail, and the first transaction after each."""
+
+    def advance(self, rows: Sequence[Any]) -> None:
+        """Move on after rows that were read from the start, in order."""
+        if not rows:
+            self.overlap = 0
+            return
+        known = list(takewhile(lambda row: row["id"] in self.beyond, rows))
+        if known:
+            end, oldest = known[-1]["number"], int(rows[0]["oldest"])
+            while self._places and self._places[0][1] <= oldest:
+                self.start = max(self.start, min(end, self._places.popleft()[0]))
+            if not self._places or self._places[-1][0] < end:
+                self._places.append((end, int(rows[0]["next"])))
+        self.overlap = sum(row["number"] > self.start for row in known)
 
 
 class TeamMail:
@@ -52,69 +95,35 @@ class TeamMail:
         self._client = client
         self._team = team
         self._channel = build_channel("mail", team)
-        self._pending_posts: list[tuple[AgentName, str, bytes, asyncio.Future[bool]]] = []
-        """Posts that the thread of the client writes together."""
-        self._is_posting = False
+        self.posts: GroupedCalls[_NewMail, bool] = GroupedCalls(self._post_together)
+        """Each returns False if there is no inbox."""
+        self.unread_checks: GroupedCalls[Sequence[AgentName], set[str]] = GroupedCalls(
+            self._find_unread_together
+        )
+        """Each returns those of the owners that have unread mail."""
         self._subscription: HintSubscription | None = None
         self._subscribing = asyncio.Lock()
         self.waiters: dict[AgentName, set[asyncio.Event]] = {}
+        self.has_lead_inbox = False
 
-    async def post_in_batch(
-        self, worker: DatabaseWorker, owner: AgentName, mail_id: str, document: bytes
-    ) -> bool:
-        """Store mail together with the mail that waits; return False if there is no inbox."""
-        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._pending_posts.append((owner, mail_id, document, future))
-        if not self._is_posting:
-            self._is_posting = True
-            try:
-                while self._pending_posts and not future.done():
-                    await self._write_pending_posts(worker)
-            finally:
-                self._is_posting = False
-                if self._pending_posts:
-                    worker.start_task(self._write_remaining_posts(worker))
-        return await future
-
-    async def _write_remaining_posts(self, worker: DatabaseWorker) -> None:
-        if self._is_posting:
-            return
-        self._is_posting = True
-        try:
-            while self._pending_posts:
-                await self._write_pending_posts(worker)
-        finally:
-            self._is_posting = False
-
-    async def _write_pending_posts(self, worker: DatabaseWorker) -> None:
-        batch, self._pending_posts = self._pending_posts[:_MAX_BATCH], self._pending_posts[_MAX_BATCH:]
-        owners = [owner for owner, *_ in batch]
-
+    async def _post_together(self, worker: DatabaseWorker, mails: list[_NewMail]) -> list[bool]:
         async def store_mail(raw: Any) -> Any:
             return await raw.fetchrow(
                 _POST,
                 worker.epoch,
                 self._team,
-                owners,
-                [mail_id for _, mail_id, _, _ in batch],
-                [document for _, _, document, _ in batch],
+                [mail.owner for mail in mails],
+                [mail.id for mail in mails],
+                [mail.document for mail in mails],
             )
 
-        try:
-            fences, found_owners = await worker.execute(store_mail)
-            if not fences:
-                raise worker.lose_lease()  # noqa: TRY301
-        except Exception as error:  # noqa: BLE001 - each caller gets it
-            for *_, future in batch:
-                if not future.done():
-                    future.set_exception(error)
-            return
-        existing = set(found_owners)
+        fences, owners = await worker.execute(store_mail)
+        if not fences:
+            raise worker.lose_lease()
+        existing = set(owners)
         for owner in existing:
             worker.notify(self._channel, owner)
-        for owner, _, _, future in batch:
-            if not future.done():
-                future.set_result(owner in existing)
+        return [mail.owner in existing for mail in mails]
 
     async def subscribe(self) -> None:
         async with self._subscribing:
@@ -135,7 +144,7 @@ class TeamMail:
             loop, owners = asyncio.get_running_loop(), list(self.waiters)
 
             async def find_and_wake(worker: DatabaseWorker) -> None:
-                found = await self.find_owners_with_unread_mail(worker, owners)
+                found = await self.unread_checks.call(worker, owners)
                 with suppress(RuntimeError):  # the event loop was closed
                     loop.call_soon_threadsafe(self._wake_owners, found)
 
@@ -146,31 +155,34 @@ class TeamMail:
             for changed in self.waiters.get(AgentName(owner), ()):
                 changed.set()
 
-    async def find_owners_with_unread_mail(
-        self, worker: DatabaseWorker, owners: Sequence[AgentName]
-    ) -> list[str]:
-        async def find_unread(raw: Any) -> list[str]:
+    async def _find_unread_together(
+        self, worker: DatabaseWorker, requests: list[Sequence[AgentName]]
+    ) -> list[set[str]]:
+        async def find_unread(raw: Any) -> set[str]:
             rows = await raw.fetch(
                 "SELECT owner FROM unnest($2::text[]) AS names (owner) "
                 "WHERE EXISTS (SELECT FROM shoal.mail WHERE team = $1 "
                 "AND mail.owner = names.owner AND NOT is_read)",
                 self._team,
-                owners,
+                list({owner for owners in requests for owner in owners}),
             )
-            return [row[0] for row in rows]
+            return {row[0] for row in rows}
 
-        return await worker.execute(find_unread)
+        unread = await worker.execute(find_unread)
+        return [unread.intersection(owners) for owners in requests]
 
 
 class PostgresMailboxes:
     def __init__(self, client: DatabaseClient, team: TeamName) -> None:
         self._client = client
         self._team = parse_team_name(team)
-        self._has_lead_inbox = False
         self._shared_mail: SharedPart[TeamMail] | None = None
+        self._cursors: dict[AgentName, _UnreadCursor] = {}
 
     async def open_inbox(self, owner: AgentName, *, foreign: bool = False) -> None:
         name = parse_agent_name(owner)
+        if name == LEAD_NAME and not foreign and self._team_mail.has_lead_inbox:
+            return
 
         async def create_inbox(raw: Any) -> None:
             await raw.execute(
@@ -182,21 +194,20 @@ class PostgresMailboxes:
             )
 
         await self._client.call(lambda worker: worker.transact(create_inbox))
+        if name == LEAD_NAME:
+            self._team_mail.has_lead_inbox = not foreign
 
     async def post(self, to: AgentName, mail: MailMessage) -> MailPostReceipt:
         owner = parse_agent_name(to)
         document, team_mail = encode_inbox_entry(replace(mail, read=False)), self._team_mail
-        if owner == LEAD_NAME and not self._has_lead_inbox:
+        new_mail = _NewMail(owner, to_database_text(mail.id), document)
+        if owner == LEAD_NAME and not team_mail.has_lead_inbox:
             await self._create_lead_inbox()
-        is_stored = await self._client.call(
-            lambda worker: team_mail.post_in_batch(worker, owner, to_database_text(mail.id), document)
-        )
+        is_stored = await self._client.call(lambda worker: team_mail.posts.call(worker, new_mail))
         if not is_stored and owner == LEAD_NAME:
             # The team was deleted and created again.
             await self._create_lead_inbox()
-            is_stored = await self._client.call(
-                lambda worker: team_mail.post_in_batch(worker, owner, to_database_text(mail.id), document)
-            )
+            is_stored = await self._client.call(lambda worker: team_mail.posts.call(worker, new_mail))
         if not is_stored:
             raise await self._build_inbox_not_found(owner)
         return MailPostReceipt(id=mail.id, standing="delivered")
@@ -210,14 +221,39 @@ class PostgresMailboxes:
             )
 
         await self._client.call(lambda worker: worker.transact(create_inbox))
-        self._has_lead_inbox = True
+        self._team_mail.has_lead_inbox = True
 
-    async def take_unread(self, owner: AgentName, *, limit: int = 64) -> tuple[MailMessage, ...]:
+    async def take_unread(
+        self, owner: AgentName, *, limit: int = 64, beyond: Container[str] = ()
+    ) -> tuple[MailMessage, ...]:
         name = parse_agent_name(owner)
-        rows = await self._read_mail(name, "AND NOT is_read ORDER BY number LIMIT $3", limit)
+        rows = await self._read_unread(name, limit, beyond, columns="document, is_read, id")
         if not rows:
             await self._require_inbox(name)
-        return _parse_mail_rows(rows)
+        return _parse_mail_rows(row[:3] for row in rows)
+
+    async def _read_unread(
+        self, owner: AgentName, limit: int, beyond: Container[str], *, columns: str = "id"
+    ) -> list[Any]:
+        """Return rows of unread mail that is not in `beyond`, without reading all of `beyond` again."""
+        cursor = self._cursors.get(owner)
+        if cursor is None or cursor.beyond is not beyond:
+            cursor = _UnreadCursor(beyond)
+            if beyond != ():
+                self._cursors[owner] = cursor
+        while True:
+            count = limit + cursor.overlap
+            rows = await self._read_mail(
+                owner,
+                "AND NOT is_read AND number > $3 ORDER BY number LIMIT $4",
+                cursor.start,
+                count,
+                columns=f"{columns}, number, {_SNAPSHOT}",
+            )
+            cursor.advance(rows)
+            found = [row for row in rows if row["id"] not in beyond]
+            if found or len(rows) < count:
+                return found[:limit]
 
     async def mark_read(self, owner: AgentName, ids: Collection[str]) -> None:
         name, texts = parse_agent_name(owner), [to_database_text(each) for each in ids]
@@ -244,8 +280,7 @@ class PostgresMailboxes:
         try:
             while True:
                 changed.clear()
-                rows = await self._read_mail(name, "AND NOT is_read ORDER BY number", columns="id")
-                if any(row[0] not in beyond for row in rows):
+                if await self._read_unread(name, 1, beyond):
                     return
                 await changed.wait()
         finally:
@@ -259,7 +294,7 @@ class PostgresMailboxes:
             return []
 
         team_mail = self._team_mail
-        unread = set(self._client.run(lambda worker: team_mail.find_owners_with_unread_mail(worker, names)))
+        unread = self._client.run(lambda worker: team_mail.unread_checks.call(worker, names))
         return [name for name in names if name in unread or name not in team_mail.waiters]
 
     def is_foreign_inbox(self, owner: AgentName) -> bool:

@@ -270,7 +270,7 @@ class PostgresTranscript:
 
     def append(self, entry: TranscriptEntry) -> None:
         line = EntryLine(self._store.session, self._encoder.encode_entry(entry), self._end)
-        self._store.client.run(lambda worker: worker.lines.append(line))
+        self._store.client.append_lines((line,))
 
     def set_title(self, title: str) -> None:
         self._encoder.set_title(title)
@@ -302,7 +302,7 @@ class PostgresJournal:
             for event in events
         ]
         if lines:
-            position = self._store.client.run(lambda worker: worker.lines.append(*lines))
+            position = self._store.client.append_lines(lines)
             self._position = position + len(lines[-1].line)
 
     def read_records(self, offset: int = 0) -> Iterator[JournalRecord]:

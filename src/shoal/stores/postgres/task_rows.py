@@ -18,6 +18,7 @@ TASK_COLUMNS = "number, document, status, owner, attempt, dependents, open_block
 
 
 class TaskRow(Struct, frozen=True, kw_only=True):
+    number: int
     task: Task
     file: ParsedTaskFile
     dependents: tuple[int, ...]
@@ -46,6 +47,7 @@ def parse_task_row(row: Any) -> TaskRow:
         metadata=metadata,
     )
     return TaskRow(
+        number=number,
         task=task,
         file=file,
         dependents=tuple(dependents),
@@ -107,6 +109,8 @@ async def count_open_blockers(raw: Any, board: str, numbers: Collection[int]) ->
     )
 
 
+RELEASED = "status = 'pending', owner = NULL, attempt = NULL, version = version + 1, "
+RELEASED += "changed_in = pg_current_xact_id()"
 _CLAIMED = "status = 'in_progress', version = version + 1, changed_in = pg_current_xact_id()"
 _FENCE = "WITH fence AS (SELECT 1 FROM shoal.holders WHERE epoch = $1 FOR KEY SHARE)"
 _RETURNING = ", ".join(f"task.{column}" for column in TASK_COLUMNS.split(", "))
@@ -129,6 +133,33 @@ CLAIM_NEXT = f"""
     UPDATE shoal.tasks AS task SET {_CLAIMED}, owner = $3, attempt = $4 FROM fence, next
     WHERE task.board = $2 AND task.number = next.number
     RETURNING {_RETURNING}
+"""
+# The first claimant gets the first free task, and so on. `found` shows whether there are more of them.
+CLAIM_SEVERAL = f"""
+    {_FENCE},
+    locked AS (SELECT number, rank FROM shoal.tasks WHERE board = $2 AND status = 'pending' AND owner IS NULL
+               AND open_blockers = 0 ORDER BY rank, number LIMIT $5 FOR UPDATE SKIP LOCKED),
+    free AS (SELECT number, row_number() OVER (ORDER BY rank, number) AS place FROM locked),
+    claimant AS (SELECT * FROM unnest($3::text[], $4::text[]) WITH ORDINALITY
+                 AS each (owner, attempt, place)),
+    found AS (SELECT count(*) AS count FROM (SELECT FROM shoal.tasks WHERE board = $2 AND status = 'pending'
+              AND owner IS NULL AND open_blockers = 0 LIMIT $5 + 1) AS pending)
+    UPDATE shoal.tasks AS task SET {_CLAIMED}, owner = claimant.owner, attempt = claimant.attempt
+    FROM fence, found, free JOIN claimant USING (place)
+    WHERE task.board = $2 AND task.number = free.number
+    RETURNING {_RETURNING}, found.count AS found
+"""
+CHANGE_SEVERAL = f"""
+    {_FENCE},
+    change AS (SELECT * FROM unnest($3::bigint[], $4::bigint[], $5::bytea[], $6::text[], $7::text[],
+               $8::text[], $9::float8[])
+               AS each (number, version, document, status, owner, attempt, rank)),
+    changed AS (UPDATE shoal.tasks AS task SET document = change.document, status = change.status,
+                owner = change.owner, attempt = change.attempt, rank = change.rank,
+                version = task.version + 1, changed_in = pg_current_xact_id()
+                FROM fence, change WHERE task.board = $2 AND task.number = change.number
+                AND task.version = change.version RETURNING task.number)
+    SELECT (SELECT count(*) FROM fence), ARRAY(SELECT number FROM changed)
 """
 FIND_CLAIMABLE = """
     SELECT number, version FROM shoal.tasks WHERE board = $1 AND status = 'pending' AND owner IS NULL

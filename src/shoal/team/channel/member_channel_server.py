@@ -219,10 +219,7 @@ class MemberBudgetServer:
             case AgentBudgetOpenedMessage(agent=agent, kind=kind, limits=limits):
                 self._agent_budgets[agent] = self._budget.get_or_create_agent_budget(agent, kind, limits)
             case BudgetReservationRequestedMessage():
-                # It may have to wait until other reservations are settled.
-                task = tasks.create_task(self._reserve_budget_and_reply(request))
-                self._reserve_tasks.add(task)
-                task.add_done_callback(self._reserve_tasks.discard)
+                self._reserve_or_wait(request, tasks)
             case BudgetReservationSettledMessage(number=number):
                 if (reserved := self._reservations.get(number)) is not None:
                     self._settle_reservation(request, *reserved)
@@ -232,7 +229,7 @@ class MemberBudgetServer:
                 if (slot := self._slots.pop(number, None)) is not None:
                     self._budget.close_agent_slot(slot, was_started=was_started)
             case MemberWorkSlotRequestedMessage(number=number):
-                self._slot_task = tasks.create_task(self._grant_work_slot(number))
+                self._grant_work_slot_or_wait(number, tasks)
             case MemberWorkSlotReleasedMessage():
                 self._release_work_slot()
 
@@ -244,6 +241,12 @@ class MemberBudgetServer:
             self._slots[request.number] = slot
             self._send(BudgetGrantDecidedMessage(number=request.number))
 
+    def _grant_work_slot_or_wait(self, number: int, tasks: asyncio.TaskGroup) -> None:
+        if self._budget.try_activate_agent_slot(self._member_slot):
+            self._send(BudgetGrantDecidedMessage(number=number))
+        else:
+            self._slot_task = tasks.create_task(self._grant_work_slot(number))
+
     async def _grant_work_slot(self, number: int) -> None:
         await self._budget.activate_agent_slot(self._member_slot)
         self._send(BudgetGrantDecidedMessage(number=number))
@@ -254,13 +257,31 @@ class MemberBudgetServer:
             task.cancel()
         self._budget.deactivate_agent_slot(self._member_slot)
 
-    async def _reserve_budget_and_reply(self, request: BudgetReservationRequestedMessage) -> None:
+    def _reserve_or_wait(self, request: BudgetReservationRequestedMessage, tasks: asyncio.TaskGroup) -> None:
+        """Reserve at once, without a task; wait if other reservations have to be settled first."""
         agent_budget = self._agent_budgets.get(request.agent) or self._budget.get_or_create_agent_budget(
             request.agent, "", NO_LIMITS
         )
-        reservation = await agent_budget.wait_and_reserve(
-            request.card, request.prompt_tokens, request.max_tokens
-        )
+        result = agent_budget.reserve(request.card, request.prompt_tokens, request.max_tokens)
+        if isinstance(result, BudgetRefusal) and result.for_now:
+            task = tasks.create_task(self._wait_and_reserve(request, agent_budget))
+            self._reserve_tasks.add(task)
+            task.add_done_callback(self._reserve_tasks.discard)
+        else:
+            self._reply_to_reservation(request, agent_budget, result)
+
+    async def _wait_and_reserve(
+        self, request: BudgetReservationRequestedMessage, agent_budget: AgentBudget
+    ) -> None:
+        result = await agent_budget.wait_and_reserve(request.card, request.prompt_tokens, request.max_tokens)
+        self._reply_to_reservation(request, agent_budget, result)
+
+    def _reply_to_reservation(
+        self,
+        request: BudgetReservationRequestedMessage,
+        agent_budget: AgentBudget,
+        reservation: BudgetReservation | BudgetRefusal,
+    ) -> None:
         if isinstance(reservation, BudgetRefusal):
             self._send(BudgetGrantDecidedMessage(number=request.number, refusal=reservation))
         else:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from msgspec import UnsetType
+from msgspec.structs import replace
 
-from shoal.core.conversation.inbox_items import InboxItem
+from shoal.core.conversation.inbox_items import InboxItem, can_join_item_id, join_item_ids
+from shoal.core.conversation.messages import TextBlock
 from shoal.core.errors import LockUnavailable, ShoalError, StateFileError
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.names import LEAD_NAME, AgentName
@@ -30,6 +33,7 @@ from shoal.core.teams.mail_bodies import (
     ShutdownRejectedMail,
     ShutdownRequestMail,
 )
+from shoal.runs.stored_report import excerpt_and_store_long_report
 from shoal.team.channel.mail_question_broker import (
     build_permission_response,
     permission_suggestions_from_updates,
@@ -43,6 +47,9 @@ from shoal.team.team_prompts import format_team_notice
 from shoal.team.team_services import TeamServices
 from shoal.tools.plan_tools import compute_plan_digest
 
+_MAX_SEPARATE_NOTICES = 100
+"""Maximum number of held idle notices that are separate items of the lead's conversation."""
+_MAX_NOTICE_TOKENS = 20_000
 _PAUSE = 1.0
 """Seconds before a failed write of an answer is retried."""
 
@@ -124,9 +131,30 @@ class LeadInbox:
     def release_held_idle_notices(self) -> bool:
         """Queue the held items for the lead; return True if there were any."""
         held, self._held_items = self._held_items, []
+        joinable = [item for item in held if can_join_item_id(item.id)]
+        if len(joinable) > _MAX_SEPARATE_NOTICES:
+            held = [item for item in held if not can_join_item_id(item.id)] + [self._join_notices(joinable)]
         for item in held:
             self._services.runtime.inbox.queue.put(item)
         return bool(held)
+
+    def _join_notices(self, items: Sequence[InboxItem]) -> InboxItem:
+        """Return one item for the notices of a large team, of which the lead's model gets a bounded part."""
+        report = excerpt_and_store_long_report(
+            "\n\n".join(
+                block.text for item in items for block in item.content if isinstance(block, TextBlock)
+            ),
+            self._services.lead_id,
+            self._services.ids.new_short_id(),
+            self._services.lead().environment.results,
+            tokens=_MAX_NOTICE_TOKENS,
+        )
+        text = format_team_notice("many_idle", count=len(items)) + "\n\n" + report.excerpt
+        if report.path is not None:
+            text += "\n" + format_team_notice("whole_text", path=report.path)
+        return replace(
+            items[-1], id=join_item_ids(item.id for item in items), content=(TextBlock(text=text),)
+        )
 
     def cancel_withdrawn_request(self, request: str) -> None:
         """Cancel a request whose sender no longer waits."""

@@ -35,12 +35,13 @@ from shoal.wire.mail_body_codec import get_authorized_mail_body
 MailHandler: TypeAlias = Callable[[MailMessage], Awaitable[bool]]
 """Returns True if the mail is settled; else it is marked as settled later."""
 _BATCH = 64
+_LARGE_BATCH = 500
 _RETRY_DELAY = 1.0
-_MANY_HELD = 1_000
-_PAUSE_PER_HELD = 20e-6
-"""Seconds to wait for more mail, for each delivered mail that is still unread. All of it is read again each
-time, so that a lead that holds 100,000 idle notices would do nothing else."""
 """Seconds before a failed read or write is retried."""
+_MANY_HELD = 100
+_PAUSE_OF_MANY_HELD = 0.05
+"""Seconds between two reads of an inbox with more delivered and unread mail than this: the lead of a large
+team gets an idle notice after each task, and would read each of them alone."""
 MailReceiver: TypeAlias = Callable[[InboundMail], Awaitable[bool]]
 """Returns True if the mail is settled; else the mail pump is notified later."""
 MAX_OPEN_QUESTIONS = 8
@@ -180,11 +181,11 @@ class MailPump:
         self, owner: AgentName, deliver: MailHandler, delivered: Container[str] = ()
     ) -> None:
         """Deliver incoming mail until canceled or the inbox is gone."""
-        unmarked = self._unmarked[owner] = set()
+        self._unmarked[owner] = set()
         try:
             while True:
                 try:
-                    await self._deliver_new_mail(owner, deliver, unmarked, delivered)
+                    await self._deliver_new_mail(owner, deliver, self._unmarked[owner], delivered)
                 except (LockUnavailable, StateFileError) as error:
                     self._report(f"Mail for {owner} is delayed: {error}")
                     await self._clock.sleep(_RETRY_DELAY)
@@ -201,11 +202,11 @@ class MailPump:
             history = await self._mailboxes.read_history(owner)
             self._marked[owner] = CompactIdSet(mail.id for mail in history if mail.read)
         await self._mailboxes.wait_for_mail(owner, beyond=unmarked)
+        limit = _BATCH
         if len(unmarked) > _MANY_HELD:
-            await self._clock.sleep(len(unmarked) * _PAUSE_PER_HELD)
-        for mail in await self._mailboxes.take_unread(owner, limit=_BATCH + len(unmarked)):
-            if mail.id in unmarked:
-                continue
+            limit = _LARGE_BATCH
+            await self._clock.sleep(_PAUSE_OF_MANY_HELD)
+        for mail in await self._mailboxes.take_unread(owner, limit=limit, beyond=unmarked):
             unmarked.add(mail.id)
             if mail.id in delivered or self._report_if_duplicate_mail(mail, owner):
                 self.note_mail_settled(mail.id, owner)
@@ -214,7 +215,7 @@ class MailPump:
             try:
                 settled = await deliver(mail)
             except (TeamStoreError, StateFileError):
-                unmarked.discard(mail.id)
+                self._unmarked[owner] = unmarked - {mail.id}
                 raise
             if settled:
                 self.note_mail_settled(mail.id, owner)
@@ -224,11 +225,10 @@ class MailPump:
         for owner in self._mailboxes.find_changed_inboxes(tuple(self._unmarked)):
             unmarked = self._unmarked.get(owner, set())
             try:
-                unread = await self._mailboxes.take_unread(owner, limit=_BATCH + len(unmarked))
+                if await self._mailboxes.take_unread(owner, limit=1, beyond=unmarked):
+                    return True
             except (TeamStoreError, StateFileError):
                 continue
-            if any(mail.id not in unmarked for mail in unread):
-                return True
         return False
 
     def note_mail_settled(self, mail: str, owner: AgentName) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from shoal.core.clock import Clock, format_iso_time
+from shoal.core.errors import InboxNotFound
 from shoal.core.ids import IdGenerator
 from shoal.core.names import LEAD_NAME, AgentName, map_to_inbox_name
 from shoal.core.teams.mail import MailMessage, MailPostReceipt
@@ -32,6 +33,7 @@ class TeamMailPoster:
         self._clock = clock
         self._ids = ids
         self._signer = seal
+        self._has_lead_inbox = False
 
     @property
     def current_timestamp(self) -> str:
@@ -108,9 +110,17 @@ class TeamMailPoster:
         )
         # A member that another program added may have a name that is not a file name.
         to = map_to_inbox_name(to)
-        if to == LEAD_NAME:
-            await self._mailboxes.open_inbox(to)
         mail = fit_mail_to_kind(mail, kind, from_lead=sender == LEAD_NAME)
-        return await self._mailboxes.post(
-            to, mail if self._signer is None else self._signer.sign_mail(mail, to)
-        )
+        if self._signer is not None:
+            mail = self._signer.sign_mail(mail, to)
+        if to == LEAD_NAME and not self._has_lead_inbox:
+            await self._mailboxes.open_inbox(to)
+            self._has_lead_inbox = True
+        try:
+            return await self._mailboxes.post(to, mail)
+        except InboxNotFound:
+            if to != LEAD_NAME:
+                raise
+        # The team was deleted and created again.
+        await self._mailboxes.open_inbox(to)
+        return await self._mailboxes.post(to, mail)

@@ -298,6 +298,13 @@ class MemberAdmission:
         self, request: SpawnRequest, backend: BackendType, slot: AgentSlot, call: str
     ) -> AdmittedMember:
         """Admit a member in its own process, like `_admit_local_member`."""
+        # Also for the roster: else all members of a large team join it before the first one starts.
+        async with self._starts:
+            return await self._admit_and_launch(request, backend, slot, call)
+
+    async def _admit_and_launch(
+        self, request: SpawnRequest, backend: BackendType, slot: AgentSlot, call: str
+    ) -> AdmittedMember:
         entry = await self._add_to_roster(request, backend)
         member: RemoteMember | None = None
         try:
@@ -385,7 +392,8 @@ class MemberAdmission:
     ) -> RemoteMember:
         """Restore a member in a new process, from its transcript; `monitor` has counted its usage."""
         await self._open_inbox(entry)
-        member = await self._launch_remote_member(entry, None, slot, "", monitor)
+        async with self._starts:
+            member = await self._launch_remote_member(entry, None, slot, "", monitor)
         try:
             await self._update_roster_backend(entry, backend, member.pane)
             await self._ensure_first_prompt_posted(entry)
@@ -453,11 +461,10 @@ class MemberAdmission:
             if request is None
             else parse_teammate_permission_mode(request.mode)
         )
-        async with self._starts:
-            process = await self._services.launcher.launch_member(entry, request, mode=mode, call=call)
-            return await RemoteMember.connect(
-                self._services, entry, request, process, slot=slot, observer=self._observer, monitor=monitor
-            )
+        process = await self._services.launcher.launch_member(entry, request, mode=mode, call=call)
+        return await RemoteMember.connect(
+            self._services, entry, request, process, slot=slot, observer=self._observer, monitor=monitor
+        )
 
     async def _update_roster_entry(
         self, entry: RosterEntry, resolved: ResolvedAgentSettings, pane: str = "in-process"

@@ -109,6 +109,28 @@ async def limited_take_returns_oldest_mail(open_store: StoreOpener[MailboxStore]
         assert _list_mail_ids(await mailboxes.take_unread(ANN, limit=2)) == ["m0", "m1"]
 
 
+@RULES.add_rule()
+async def taken_mail_that_stays_unread_can_be_skipped(open_store: StoreOpener[MailboxStore]) -> None:
+    """A reader that keeps mail unread gets only the mail that it does not have; a new reader gets all."""
+    async with open_store() as mailboxes:
+        await mailboxes.open_inbox(ANN)
+        known: set[str] = set()
+        for n in range(6):
+            await mailboxes.post(ANN, _make_mail(f"m{n}"))
+            assert _list_mail_ids(await mailboxes.take_unread(ANN, beyond=known)) == [f"m{n}"]
+            known.add(f"m{n}")
+            assert await mailboxes.take_unread(ANN, beyond=known) == ()
+        await mailboxes.mark_read(ANN, ["m0", "m3"])
+        known -= {"m0", "m3"}
+        for n in (6, 7, 8):
+            await mailboxes.post(ANN, _make_mail(f"m{n}"))
+        assert _list_mail_ids(await mailboxes.take_unread(ANN, limit=2, beyond=known)) == ["m6", "m7"]
+        assert _list_mail_ids(await mailboxes.take_unread(ANN, beyond=known | {"m7"})) == ["m6", "m8"]
+        assert _list_mail_ids(await mailboxes.take_unread(ANN, beyond=set())) == [
+            f"m{n}" for n in (1, 2, 4, 5, 6, 7, 8)
+        ]
+
+
 @RULES.add_rule("BOX-01")
 async def large_mail_backlog_is_not_lost(open_store: StoreOpener[MailboxStore]) -> None:
     """More mail than one batch holds arrives batch by batch in order, and the history has all of it."""

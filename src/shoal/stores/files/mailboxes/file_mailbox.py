@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Collection, Container
+from collections.abc import Collection, Container, Sequence
+from itertools import islice
 from pathlib import Path
 
 from msgspec import Struct
@@ -328,11 +329,11 @@ class FileMailbox:
 
     # Reading
 
-    async def take_unread(self, limit: int) -> tuple[MailMessage, ...]:
+    async def take_unread(self, limit: int, beyond: Container[str]) -> tuple[MailMessage, ...]:
         inbox = await self._read_valid_inbox()
         unread = inbox.unread
         if self._read_only:
-            return tuple(entry.mail for entry in unread[:limit])
+            return _take_first_mail(unread, limit, beyond)
         if (not unread and self._overflow.has_waiting_lines()) or any(
             has_derived_mail_id(entry) for entry in unread
         ):
@@ -341,7 +342,7 @@ class FileMailbox:
                     foreign_lock, self._read_or_quarantine_locked_inbox().entries
                 )
             unread = (self._inbox or inbox).unread
-        return tuple(entry.mail for entry in unread[:limit])
+        return _take_first_mail(unread, limit, beyond)
 
     async def mark_read(self, ids: Collection[str]) -> None:
         requested_ids = frozenset(ids)
@@ -628,6 +629,12 @@ class FileMailbox:
     @property
     def is_foreign(self) -> bool:
         return self._directories.foreign.has_entry(self.owner)
+
+
+def _take_first_mail(
+    unread: Sequence[MailInboxFileEntry], limit: int, beyond: Container[str]
+) -> tuple[MailMessage, ...]:
+    return tuple(islice((entry.mail for entry in unread if entry.mail.id not in beyond), limit))
 
 
 def _count_fitting_posts(inbox: MailInboxFileContent, posts: list[_PendingMailPost]) -> int:

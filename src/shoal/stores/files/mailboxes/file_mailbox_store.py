@@ -61,8 +61,10 @@ class FileMailboxStore:
     async def post(self, to: AgentName, mail: MailMessage) -> MailPostReceipt:
         return await self._get_mailbox(to).post(mail)
 
-    async def take_unread(self, owner: AgentName, *, limit: int = 64) -> tuple[MailMessage, ...]:
-        return await self._get_mailbox(owner).take_unread(limit)
+    async def take_unread(
+        self, owner: AgentName, *, limit: int = 64, beyond: Container[str] = ()
+    ) -> tuple[MailMessage, ...]:
+        return await self._get_mailbox(owner).take_unread(limit, beyond)
 
     async def mark_read(self, owner: AgentName, ids: Collection[str]) -> None:
         await self._get_mailbox(owner).mark_read(ids)
