@@ -55,6 +55,7 @@ from shoal.surfaces.terminal.screen import LiveTerminalScreen, PlainTerminalScre
 from shoal.surfaces.terminal.text_styles import measure_text_width, truncate_at_word
 from shoal.surfaces.terminal.tool_outcomes import describe_tool_outcome
 from shoal.surfaces.terminal.turn_activity import TurnActivity
+from shoal.testing import FakeClock
 
 
 def make_text(text: str, kind: Any = "text") -> TextStreamed:
@@ -314,10 +315,12 @@ def test_tool_outcomes_are_summarised_in_a_few_words(
     assert describe_tool_outcome(tool, text, data, is_error=is_error)[0] == words
 
 
-def test_the_live_line_shows_activity_and_usage_within_its_width() -> None:
-    activity = TurnActivity(SystemClock())
+async def test_the_live_line_shows_activity_and_usage_within_its_width() -> None:
+    clock = FakeClock()
+    activity = TurnActivity(clock)
+    assert activity.format_activity_line(80) == "⠋ lead · starting · 0 s"
     activity.apply_event(ModelRequestSent(agent=LEAD_ID, request=RequestId("r"), model="m"))
-    assert "lead · thinking" in activity.format_activity_line(80)
+    assert activity.format_activity_line(80) == "⠋ lead · thinking · 0 s"
     activity.apply_event(
         ModelRequestSettled(
             agent=LEAD_ID,
@@ -334,6 +337,16 @@ def test_the_live_line_shows_activity_and_usage_within_its_width() -> None:
     assert line.endswith("… · 1 request · 12.4k tokens · $0.0420 · 0 s")
     for columns in range(10, 120):
         assert measure_text_width(activity.format_activity_line(columns)) <= columns
+    await clock.advance(59.1)
+    assert activity.format_activity_line(80).endswith(" · $0.0420 · 59 s")
+    await clock.advance(30)
+    assert activity.format_activity_line(80).startswith("⠙ lead · Bash make all")
+    assert activity.format_activity_line(80).endswith(" · $0.0420 · 1 min 29 s")
+    free = ModelRequestSettled(
+        agent=LEAD_ID, request=RequestId("s"), model="m", usage=Usage(), cost_usd=None, duration_ms=1
+    )
+    activity.apply_event(free)
+    assert activity.format_activity_line(80).endswith("… · 2 requests · 12.4k tokens · 1 min 29 s")
 
 
 def test_progress_in_a_pipe_is_plain_lines() -> None:
