@@ -36,11 +36,11 @@ MailHandler: TypeAlias = Callable[[MailMessage], Awaitable[bool]]
 """Returns True if the mail is settled; else it is marked as settled later."""
 _BATCH = 64
 _RETRY_DELAY = 1.0
+"""Seconds before a failed read or write is retried."""
 _MANY_HELD = 1_000
 _PAUSE_PER_HELD = 20e-6
 """Seconds to wait for more mail, for each delivered mail that is still unread. All of it is read again each
 time, so that a lead that holds 100,000 idle notices would do nothing else."""
-"""Seconds before a failed read or write is retried."""
 MailReceiver: TypeAlias = Callable[[InboundMail], Awaitable[bool]]
 """Returns True if the mail is settled; else the mail pump is notified later."""
 MAX_OPEN_QUESTIONS = 8
