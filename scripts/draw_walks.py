@@ -46,6 +46,10 @@ class WalkStep:
         return before * any(parts) + ", ".join(filter(None, parts))
 
     @property
+    def place(self) -> str:
+        return f"{self.file}:{self.function}"
+
+    @property
     def layer(self) -> str:
         return self.file.split("/")[0]
 
@@ -60,6 +64,10 @@ class Walk:
     def files(self) -> tuple[str, ...]:
         """Files of the walk in order, each once."""
         return tuple(dict.fromkeys(step.file for step in self.steps))
+
+    @property
+    def places(self) -> frozenset[str]:
+        return frozenset(step.place for step in self.steps)
 
 
 def load_walks() -> tuple[Walk, ...]:

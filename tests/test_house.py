@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,31 @@ def test_a_module_opens_with_a_sentence_of_purpose():
 
 def _read_first_docstring_line(path: Path) -> str:
     return next(iter((ast.get_docstring(parse_module(path)) or "").splitlines()), "")
+
+
+def find_stray_docstrings(path: Path) -> list[int]:
+    """Return the lines of texts that follow neither an opening line nor the assignment they describe."""
+    blocks = (getattr(node, "body", ()) for node in ast.walk(parse_module(path)))
+    return [
+        text.lineno
+        for block in blocks
+        if isinstance(block, list)
+        for before, text in pairwise(block)
+        if isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+        and not isinstance(before, ast.Assign | ast.AnnAssign)
+    ]
+
+
+def test_a_docstring_of_a_variable_follows_its_assignment():
+    found = {module_name(path): lines for path in MODULES if (lines := find_stray_docstrings(path))}
+    assert found == {}
+
+
+def test_a_docstring_behind_another_one_is_found(tmp_path: Path):
+    (tmp_path / "mail.py").write_text('DELAY = 1\n"""Seconds."""\n"""Seconds too."""\n')
+    assert find_stray_docstrings(tmp_path / "mail.py") == [3]
 
 
 def test_a_module_has_at_most_700_lines():

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from msgspec import json
 
 from agent_scripts import call_tool, run_all_turns, script_agents, spawn_agent
-from call_trace import CallTrace
-from draw_walks import ROOT, Walk, build_outputs, load_walks
+from call_trace import CallTrace, TracedCall, find_walk_problems
+from draw_walks import ROOT, Walk, WalkStep, build_outputs, load_walks
 from server_scripts import open_process_session, run_provider
 from shoal.app.agents import backend_launcher
 from team_scripts import open_session, spawn_member
@@ -23,23 +24,25 @@ from web_client import serve_home
 WALKS = {walk.name: walk for walk in load_walks()}
 
 _TRACED_COMMAND_LINE = """
-import json, sys
+import sys
 from pathlib import Path
+from msgspec import json
 from call_trace import CallTrace
+from draw_walks import load_walks
 from shoal.surfaces.cli.main import main
-trace, status = CallTrace(), 0
+trace, status = CallTrace(load_walks()[0].places), 0
 try:
     with trace.record():
         status = main()
 except SystemExit as end:
     status = end.code
-Path("trace.json").write_text(json.dumps(trace.steps))
+Path("trace.json").write_bytes(json.encode(trace.calls))
 sys.exit(status)
 """
 
 
-def list_steps(walk: Walk, process: str = "") -> list[str]:
-    return [f"{step.file}:{step.function}" for step in walk.steps if step.process == process]
+def read_calls(path: Path) -> list[TracedCall]:
+    return json.decode(path.read_bytes(), type=list[TracedCall])
 
 
 def test_the_drawings_and_the_lists_are_up_to_date() -> None:
@@ -76,9 +79,7 @@ async def test_the_command_line_takes_the_path_of_a_prompt(
         )
         async with asyncio.timeout(60):
             assert await run.wait() == 0
-    trace = CallTrace()
-    trace.steps = json.loads((tmp_path / "trace.json").read_text())
-    assert trace.find_missing_step(list_steps(WALKS["prompt"])) == ""
+    assert find_walk_problems(WALKS["prompt"], read_calls(tmp_path / "trace.json")) == []
 
 
 async def test_a_run_takes_the_paths_of_a_subagent_a_question_and_a_page(tmp_path: Path) -> None:
@@ -88,7 +89,8 @@ async def test_a_run_takes_the_paths_of_a_subagent_a_question_and_a_page(tmp_pat
         grandchild=[call_tool("Bash", command="touch painted"), "It is painted."],
     )
     options = {"skip_permissions": False, "attended": True, "mode": "default"}
-    trace = CallTrace()
+    walks = [WALKS[name] for name in ("subagent", "question", "page")]
+    trace = CallTrace(place for walk in walks for place in walk.places)
     async with serve_home() as web, open_session(tmp_path, model, **options) as session:
         with trace.record():
             async with asyncio.TaskGroup() as tasks:
@@ -102,8 +104,9 @@ async def test_a_run_takes_the_paths_of_a_subagent_a_question_and_a_page(tmp_pat
                     await turns
                     await frames.read_event()
     assert (tmp_path / "painted").exists()
-    for name in ("subagent", "question", "page"):
-        assert trace.find_missing_step(list_steps(WALKS[name])) == "", name
+    assert {walk.name: find_walk_problems(walk, trace.calls) for walk in walks} == {
+        walk.name: [] for walk in walks
+    }
 
 
 async def test_a_teammate_takes_its_path_in_both_processes(
@@ -111,17 +114,40 @@ async def test_a_teammate_takes_its_path_in_both_processes(
 ) -> None:
     monkeypatch.setattr(backend_launcher, "MEMBER_ENTRY_POINT", "traced_member:main")
     lead = [call_tool("TeamCreate", team_name="crew"), spawn_member("ann"), "Ann works.", "Done.", "Done."]
-    lead_trace, member_trace = CallTrace(), CallTrace()
+    walk = WALKS["teammate"]
+    trace = CallTrace(walk.places)
     async with (
         run_provider(monkeypatch, lead=lead, ann=["I am done."]),
         open_process_session(tmp_path) as session,
     ):
-        with lead_trace.record():
+        with trace.record():
             await run_all_turns(session, "Go.")
-    member_trace.steps = json.loads((tmp_path / RECORD).read_text())
-    walk = WALKS["teammate"]
-    assert lead_trace.find_missing_step(list_steps(walk)) == ""
-    assert member_trace.find_missing_step(list_steps(walk, "the teammate")) == ""
+    assert find_walk_problems(walk, trace.calls) == []
+    assert find_walk_problems(walk, read_calls(tmp_path / RECORD), "the teammate") == []
+
+
+def test_a_step_of_another_process_has_a_cause() -> None:
+    for walk in WALKS.values():
+        for before, step in pairwise(walk.steps):
+            assert step.trigger or step.process == before.process, step.place
+
+
+@pytest.mark.parametrize(
+    ("calls", "problem"),
+    [
+        ({}, "app/turns.py:run was not entered after the steps before it"),
+        ({"app/turns.py:run": []}, "app/turns.py:run is not called by app/session.py:open"),
+        (
+            {"app/turns.py:run": ["app/session.py:open", "app/queue.py:put"]},
+            "app/turns.py:run is called through app/queue.py:put, whose file is not listed",
+        ),
+    ],
+)
+def test_a_run_that_takes_another_path_is_found(calls: dict[str, list[str]], problem: str) -> None:
+    steps = (WalkStep("app/session.py", "open", ""), WalkStep("app/turns.py", "run", ""))
+    taken = [TracedCall("app/session.py:open", ["cli.py:main"])]
+    taken += [TracedCall(function, callers) for function, callers in calls.items()]
+    assert find_walk_problems(Walk("turn", "A turn", steps), taken) == [problem]
 
 
 def _list_packages(layer: str) -> list[str]:
@@ -147,9 +173,9 @@ def test_the_answers_to_where_to_look_name_code_that_exists() -> None:
     for name in re.findall(r"`([\w/]+\.(?:py|ts))`", table):
         root = ROOT if name.startswith("web/") else ROOT / "src/shoal"
         assert (root / name).is_file(), name
-    methods = re.findall(r"`([\w/]+\.py)`: `(\w+)\.(\w+)`", table)
-    assert len(methods) >= 5
-    for file, kind, method in methods:
+    functions = re.findall(r"`([\w/]+\.py)`: `(?:(\w+)\.)?(\w+)`", table)
+    assert len(functions) >= 5
+    for file, kind, function in functions:
         source = (ROOT / "src/shoal" / file).read_text()
         assert f"class {kind}" in source, f"{file} has no {kind}"
-        assert f"def {method}(" in source, f"{file} has no {kind}.{method}"
+        assert f"def {function}(" in source, f"{file} has no {function}"

@@ -220,4 +220,6 @@ async def _follow_run(panel: TuiPanel, follower: RunFollower) -> None:
         panel.request_refresh()
         for screen in panel.app.screen_stack:
             if isinstance(screen, AnswerScreen):
-                screen.close_if_answered_elsewhere()
+                row = follower.view.questions.get_row(screen.row.id)
+                if row.answered:
+                    screen.close_settled_elsewhere(row)

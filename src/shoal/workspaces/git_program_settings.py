@@ -86,7 +86,6 @@ class GitProgramSettings(Struct, frozen=True, kw_only=True):
     """Key and value, in the order in which git must read them."""
     disabled_filters: tuple[str, ...] = ()
     """Filters of the repository without which its files are not usable."""
-    has_includes: bool = False
 
 
 def parse_git_settings(listing: bytes) -> tuple[GitSetting, ...]:
@@ -114,7 +113,6 @@ def replace_repository_programs(settings: Sequence[GitSetting]) -> GitProgramSet
     return GitProgramSettings(
         replacements=(*replacements.items(), *helpers),
         disabled_filters=tuple(sorted(_iter_disabled_filters(own, user_values))),
-        has_includes=any(each.section in ("include", "includeif") for each in own),
     )
 
 

@@ -67,11 +67,11 @@ def list_cluster_machines(settings: Settings, address: str, *, check: bool) -> l
         check=CHECK_ENTRY_POINT if check else "",
         argument=store if is_postgres_address(store) else "",
     )
-    machines = [_build_machine(node, needs_store=bool(store)) for node in nodes]
+    machines = [_build_machine(node) for node in nodes]
     return sorted(machines, key=lambda machine: (not machine.is_head, machine.state, machine.address))
 
 
-def _build_machine(node: Mapping[str, Any], *, needs_store: bool) -> ClusterMachine:
+def _build_machine(node: Mapping[str, Any]) -> ClusterMachine:
     check = node.get("check")
     return ClusterMachine(
         address=node["address"],

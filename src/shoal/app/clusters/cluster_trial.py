@@ -21,7 +21,6 @@ from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
 from shoal.core.ports import ProcessLauncher, ProcessLaunchSpec
 
-DATABASE = "shoal"
 EXTRA_NODES = 2
 _READY_TIMEOUT = 30.0
 _SERVER_DIRECTORIES = "usr/lib/postgresql/*/bin"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 from msgspec.structs import replace
 
 from shoal.app.run_view.change_table import ChangeTrackingRowMap
@@ -17,10 +15,6 @@ from shoal.core.events import (
     WorkflowStepStarted,
 )
 from shoal.core.ids import AgentId
-
-WorkflowEvent: TypeAlias = (
-    WorkflowStarted | WorkflowPhaseStarted | WorkflowStepStarted | WorkflowStepFinished | WorkflowEnded
-)
 
 
 class RunViewWorkflowsState:

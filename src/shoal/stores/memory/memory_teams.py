@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import deque
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
@@ -41,10 +40,12 @@ from shoal.core.teams.tasks import (
     extract_stable_claim_attempt_part,
     find_claim_refusal_reason,
     find_claimable_tasks,
+    has_claimable_task,
     refuse_blank_subject,
     refuse_blocked_status,
     sort_tasks_by_number,
 )
+from shoal.stores.board_waiters import TaskClaimWaiters
 from shoal.stores.store_texts import format_store_notice
 
 
@@ -161,8 +162,7 @@ class MemoryBoardState:
         """Leases of the open handles: a claim lasts as long as the handle that made it."""
         self.has_ended_leases = False
         """True if there may be claims of a handle that was closed."""
-        self.waiters: deque[asyncio.Future[None]] = deque()
-        self.seen_claimable: set[TaskId] = set()
+        self.waiters = TaskClaimWaiters()
         self.changed_ids: WeakKeyDictionary[MemoryTaskBoard, set[TaskId]] = WeakKeyDictionary()
         """Tasks that changed since each handle last asked for them."""
         self.watches: list[MemoryWatch] = []
@@ -291,18 +291,8 @@ class MemoryTaskBoard:
 
     async def wait_for_claimable(self) -> None:
         self._release_abandoned_tasks()
-        while not find_claimable_tasks(self._tasks):
-            wake_future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._state.waiters.append(wake_future)
-            try:
-                await wake_future
-            except asyncio.CancelledError:
-                if wake_future.done() and not wake_future.cancelled():
-                    self._wake_waiters(1)  # it was woken for a task that it will not claim now
-                raise
-            finally:
-                if wake_future in self._state.waiters:
-                    self._state.waiters.remove(wake_future)
+        while not has_claimable_task(self._tasks):
+            await self._state.waiters.wait()
 
     async def aclose(self) -> None:
         """Close this handle; its lease ends, so unfinished claims return to pending."""
@@ -359,20 +349,8 @@ class MemoryTaskBoard:
 
     def _wake_waiters_for_claimable(self) -> None:
         """Wake one waiter for each task that became claimable, once."""
-        if not self._state.waiters:
-            # A new waiter found nothing claimable.
-            self._state.seen_claimable.clear()
-            return
-        now = {task.id for task in find_claimable_tasks(self._tasks)}
-        self._wake_waiters(len(now - self._state.seen_claimable))
-        self._state.seen_claimable = now
-
-    def _wake_waiters(self, count: int) -> None:
-        while count and self._state.waiters:
-            wake_future = self._state.waiters.popleft()
-            if not wake_future.done():
-                wake_future.set_result(None)
-                count -= 1
+        if self._state.waiters:
+            self._state.waiters.notify_claimable(task.id for task in find_claimable_tasks(self._tasks))
 
 
 class MemoryRosterState:

@@ -29,6 +29,7 @@ from shoal.core.teams.tasks import (
     refuse_blocked_status,
     sort_tasks_by_number,
 )
+from shoal.stores.board_waiters import TaskClaimWaiters
 from shoal.stores.postgres.board_groups import (
     BoardGroups,
     Claimant,
@@ -99,9 +100,7 @@ class BoardView:
         self.groups = BoardGroups(name)
         self._subscription: HintSubscription | None = None
         self._subscribing = asyncio.Lock()
-        self._waiters: dict[asyncio.Future[None], None] = {}
-        """Waiting handles, the first one first."""
-        self._seen_claimable: set[tuple[int, int]] = set()
+        self._waiters = TaskClaimWaiters()
         self._hint_count = 0
         self._checked_at = float("-inf")
         self._is_finding = False
@@ -132,16 +131,7 @@ class BoardView:
     async def wait_for_claimable(self) -> None:
         await self._subscribe()
         while not await self._has_claimable_task():
-            wake_future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiters[wake_future] = None
-            try:
-                await wake_future
-            except asyncio.CancelledError:
-                if wake_future.done() and not wake_future.cancelled():
-                    self._wake_waiters(1)  # it was woken for a task that it will not claim now
-                raise
-            finally:
-                self._waiters.pop(wake_future, None)
+            await self._waiters.wait()
 
     async def _has_claimable_task(self) -> bool:
         while True:
@@ -160,14 +150,11 @@ class BoardView:
 
     def _on_hint(self, _payload: str | None) -> None:
         self._hint_count += 1
-        if not self._waiters:
-            # A new waiter finds what is claimable by itself.
-            self._seen_claimable.clear()
+        # A new waiter finds what is claimable by itself. A running query starts again after a hint.
+        if not self._waiters or self._is_finding:
             return
-        if self._is_finding:
-            return  # it starts again, because the number of hints has changed
         self._is_finding = True
-        limit, loop = len(self._waiters) + len(self._seen_claimable), asyncio.get_running_loop()
+        limit, loop = self._waiters.max_announced, asyncio.get_running_loop()
         hint_count = self._hint_count
 
         async def find_and_wake(worker: DatabaseWorker) -> None:
@@ -184,18 +171,9 @@ class BoardView:
         """Wake one waiter for each task that became claimable, once. None if the query failed."""
         self._is_finding = False
         if claimable is not None:
-            self._wake_waiters(len(set(claimable) - self._seen_claimable))
-            self._seen_claimable = set(claimable)
+            self._waiters.notify_claimable(claimable)
         if hint_count != self._hint_count:
             self._on_hint(None)
-
-    def _wake_waiters(self, count: int) -> None:
-        while count and self._waiters:
-            wake_future = next(iter(self._waiters))
-            del self._waiters[wake_future]
-            if not wake_future.done():
-                wake_future.set_result(None)
-                count -= 1
 
 
 class PostgresTaskBoard:

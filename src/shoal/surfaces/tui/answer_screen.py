@@ -140,12 +140,6 @@ class AnswerScreen(ModalScreen[bool | None]):
             )
         self._dismiss_screen(was_accepted=was_accepted)
 
-    def close_if_answered_elsewhere(self) -> None:
-        """Close the screen if another surface answered. Called when the run view changed."""
-        row = self.run_view.questions.get(self.row.id) if self.run_view is not None else None
-        if row is not None and row.answered:
-            self.close_settled_elsewhere(row)
-
     def close_settled_elsewhere(self, row: RunViewQuestionRow) -> None:
         """Close the screen because another surface answered or the run ended."""
         if not self._is_closed:

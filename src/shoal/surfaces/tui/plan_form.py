@@ -142,21 +142,24 @@ class PlanDiff(Static):
     """Difference of two plans: side by side if there is room, else unified."""
 
     def __init__(self, old: str, new: str) -> None:
-        super().__init__(markup=False)
         self._old, self._new = split_into_visible_lines(old), split_into_visible_lines(new)
+        self._is_comparable = max(len(self._old), len(self._new)) <= MOST_COMPARED
+        # Complete from the start: a text that is set in answer to the first layout may get no second one.
+        super().__init__(self._build_unified_content(), markup=False)
+        self._is_side_by_side = False
+
+    def _build_unified_content(self) -> Content:
+        if self._is_comparable:
+            return Content("\n").join(build_unified_plan_diff(self._old, self._new))
+        return Content(f"({len(self._old)} lines became {len(self._new)}: too many to compare)")
 
     def on_resize(self) -> None:
         width = self.size.width
-        if max(len(self._old), len(self._new)) > MOST_COMPARED:
-            self.update(f"({len(self._old)} lines became {len(self._new)}: too many to compare)")
-            return
-        is_side_by_side = width >= SIDE_BY_SIDE
-        lines = (
-            build_side_by_side_plan_diff(self._old, self._new, width)
-            if is_side_by_side
-            else build_unified_plan_diff(self._old, self._new)
-        )
-        self.update(Content("\n").join(lines))
+        if self._is_comparable and width >= SIDE_BY_SIDE:
+            self.update(Content("\n").join(build_side_by_side_plan_diff(self._old, self._new, width)))
+        elif self._is_side_by_side:
+            self.update(self._build_unified_content())
+        self._is_side_by_side = width >= SIDE_BY_SIDE
 
 
 def build_unified_plan_diff(old: list[str], new: list[str]) -> list[Content]:

@@ -116,6 +116,9 @@ class TaskBoardIndex:
             else:
                 del self._candidates[index]
 
+    def iterate_claimable_ids(self) -> Iterator[TaskId]:
+        return (task.id for task in self.iterate_claimable_tasks())
+
     def record_one_sided_dependencies(self) -> None:
         """Record which tasks changed since the last call, or their neighbors, have only one side of a
         dependency."""

@@ -28,12 +28,12 @@ from shoal.core.teams.tasks import (
     refuse_blank_subject,
     refuse_blocked_status,
 )
+from shoal.stores.board_waiters import TaskClaimBackoff, TaskClaimWaiters
 from shoal.stores.files.access.directory_handle import DirectoryHandle
 from shoal.stores.files.access.file_watch import POLL_INTERVAL, DirectoryWatch
 from shoal.stores.files.access.inotify import InotifyDirectoryWatch
 from shoal.stores.files.access.problem_reporter import ProblemReporter, ignore_problem
 from shoal.stores.files.board.board_index import TaskBoardIndex
-from shoal.stores.files.board.board_waiters import TaskClaimBackoff, TaskClaimWaiters
 from shoal.stores.files.board.task_files import TaskFiles
 from shoal.stores.files.home.home_directories import (
     open_existing_home_subdirectory,
@@ -158,7 +158,7 @@ class FileTaskBoard:
                 task = draft.to_task(TaskId(str(number)))
                 if self._files.create(task):
                     break
-            self._waiters.notify_claimable(index)
+            self._waiters.notify_claimable(index.iterate_claimable_ids())
         return task
 
     async def get(self, task: TaskId) -> Task | None:
@@ -221,7 +221,7 @@ class FileTaskBoard:
                 overlay_tasks_on_board(index.tasks, {task: updated}), task, change
             )
             self._write_changed_tasks(files, {task: updated, **others})
-        self._waiters.notify_claimable(index)
+        self._waiters.notify_claimable(index.iterate_claimable_ids())
         return files[task].task, index.tasks[task]
 
     async def claim(self, task: TaskId, *, by: AgentName) -> TaskClaimResult:
@@ -387,7 +387,7 @@ class FileTaskBoard:
             self._files.remove(task)
         # References are dropped under their own locks, now or, if this process dies, by the next one.
         async with self._lock_and_repair_board() as index:
-            self._waiters.notify_claimable(index)
+            self._waiters.notify_claimable(index.iterate_claimable_ids())
         return file.task
 
     def _find_claim_refusal(
@@ -421,7 +421,7 @@ class FileTaskBoard:
             if file is None or file.task.status == "completed" or not condition(file.task):
                 return False
             self._files.write(file, reset_task_to_pending(file.task))
-        self._waiters.notify_claimable(self._files.index)
+        self._waiters.notify_claimable(self._files.index.iterate_claimable_ids())
         return True
 
     async def _release_abandoned_tasks(self, tasks: Collection[TaskId]) -> None:
@@ -516,13 +516,13 @@ class FileTaskBoard:
         claimable = next(self._files.refresh_board_index().iterate_claimable_tasks(), None)
         pause = 0.0 if claimable is None else self._backoff.get_delay(claimable.id)
         if not pause:
-            self._waiters.notify_claimable(self._files.index)
+            self._waiters.notify_claimable(self._files.index.iterate_claimable_ids())
         elif self._backoff_timer is None:
             self._backoff_timer = asyncio.get_running_loop().call_later(pause, self._on_claim_backoff_elapsed)
 
     def _on_claim_backoff_elapsed(self) -> None:
         self._backoff_timer = None
-        self._waiters.notify_claimable(self._files.refresh_board_index())
+        self._waiters.notify_claimable(self._files.refresh_board_index().iterate_claimable_ids())
 
 
 def _build_task_not_found(task: TaskId) -> TaskUpdateRefused:

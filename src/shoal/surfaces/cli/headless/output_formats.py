@@ -291,9 +291,9 @@ class StreamJsonOutputWriter:
         self._state: stream_output_codec.SessionState = "idle"
         self._partial: dict[AgentId, PartialMessageEncoder] = {}
         self._tool_data: dict[str, Any] = {}
+        """Result data by call, until the message with the result arrives."""
         self._tool_inputs: dict[str, Mapping[str, Any]] = {}
         """Inputs of the calls that have not returned."""
-        """Result data by call, until the message with the result arrives."""
 
     async def send_line(self, line: object) -> None:
         await send_stream_line(self._stdout, line)

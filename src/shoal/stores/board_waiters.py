@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
+from collections.abc import Hashable, Iterable
 from itertools import islice
 from zlib import crc32
 
 from shoal.core.names import TaskId
-from shoal.stores.files.board.board_index import TaskBoardIndex
 
 _MIN_SPREAD, _MAX_SPREAD = 0.003, 0.05
 """Seconds over which the claims of several processes for one task are spread out."""
@@ -41,7 +41,7 @@ class TaskClaimWaiters:
 
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._announced: set[TaskId] = set()
+        self._announced: set[Hashable] = set()
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -54,23 +54,25 @@ class TaskClaimWaiters:
         try:
             await waiter
         except asyncio.CancelledError:
-            if waiter.done() and not waiter.cancelled():
+            if not waiter.cancelled():
                 self._wake_one()  # it was woken for a task that it will not claim now
-            raise
-        finally:
-            if waiter in self._waiting:
+            elif waiter in self._waiting:
                 self._waiting.remove(waiter)
+            raise
 
-    def notify_claimable(self, index: TaskBoardIndex) -> None:
-        """Wake one waiter for each newly claimable task."""
+    @property
+    def max_announced(self) -> int:
+        """Number of claimable tasks that are enough to wake everyone."""
+        return len(self._announced) + len(self._waiting)
+
+    def notify_claimable(self, tasks: Iterable[Hashable]) -> None:
+        """Wake one waiter for each newly claimable task. The tasks are read only if someone waits."""
         if not self._waiting:
-            self._announced.clear()
             return
-        max_announced = len(self._announced) + len(self._waiting)
-        claimable = {task.id for task in islice(index.iterate_claimable_tasks(), max_announced)}
-        new = claimable - self._announced
+        claimable = set(islice(tasks, self.max_announced))
+        new_count = len(claimable - self._announced)
         self._announced = claimable
-        for _ in new:
+        for _ in range(new_count):
             self._wake_one()
 
     def _wake_one(self) -> None:
