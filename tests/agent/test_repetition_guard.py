@@ -56,7 +56,9 @@ async def send_message(to: str, message: str) -> str:
 @tool(name="Bash")
 async def run_command(command: str, description: str = "", run_in_background: bool = False) -> str:
     """Run it."""
-    return f"Running in the background as bash_{next(_numbers)}." if run_in_background else f"{command}: ok"
+    if run_in_background:
+        return f"Running in the background as bash_{next(_numbers)}."
+    return f"{' '.join(command.partition('#')[0].split())}: ok"
 
 
 @tool(name="Agent")
@@ -170,10 +172,14 @@ async def test_calls_that_wait_may_be_repeated() -> None:
 
 
 @pytest.mark.spec("LIM-04")
-@pytest.mark.parametrize("kind", ["command", "background command", "agent"])
-async def test_descriptions_and_new_ids_make_no_other_call(kind: str) -> None:
+@pytest.mark.parametrize("kind", ["command", "spaces", "comment", "background command", "agent"])
+async def test_descriptions_spaces_and_new_ids_make_no_other_call(kind: str) -> None:
     def repeat(_: object) -> ToolUseBlock:
         match kind:
+            case "spaces":
+                return call("Bash", command=f"make {' ' * next(_numbers)} all")
+            case "comment":
+                return call("Bash", command=f"make all # try {next(_numbers)}")
             case "command":
                 return call("Bash", command="make", description=f"Try {next(_numbers)}")
             case "background command":
@@ -183,6 +189,23 @@ async def test_descriptions_and_new_ids_make_no_other_call(kind: str) -> None:
 
     ended = await create_guarded_harness(repeat).run_prompt()
     assert (ended.reason, ended.requests) == ("blocked", 6)
+
+
+@pytest.mark.spec("LIM-04")
+async def test_calls_that_all_fail_are_a_loop_whatever_they_are() -> None:
+    harness = create_guarded_harness(lambda _: call(f"Tool{next(_numbers)}"))
+    ended = await harness.run_prompt()
+    assert (ended.reason, ended.requests) == ("blocked", 26)
+    (told,) = harness.list_events(NoteAdded)
+    assert "its calls failed 25 times in a row" in told.text
+
+
+@pytest.mark.spec("LIM-04")
+async def test_one_call_that_succeeds_ends_a_row_of_failures() -> None:
+    failing = [call(f"Tool{number}") for number in range(24)]
+    harness = create_guarded_harness([*failing, call("Look", at="it"), *failing, "Found it."])
+    assert (await harness.run_prompt()).text == "Found it."
+    assert not harness.list_events(NoteAdded)
 
 
 @pytest.mark.spec("LIM-04")

@@ -31,6 +31,7 @@ from shoal.stores.files.sessions.question_files import QuestionFiles
 from shoal.stores.files.sessions.session_files import read_session_transcript
 from shoal.stores.files.teams.file_roster_store import FileRosterStore
 from shoal.stores.subagent_records import load_subagent_with_conversation
+from shoal.wire.checkpoint_codec import CheckpointFileChange as Changed
 from shoal.wire.foreign_json import InvalidFileContent, RejectedFileEntry
 from shoal.wire.mail_codec import (
     ParsedMailInboxFile,
@@ -40,7 +41,6 @@ from shoal.wire.mail_codec import (
     parse_inbox_entry,
 )
 from shoal.wire.task_codec import ParsedTaskFile, parse_task
-from shoal.workspaces.checkpoint_index import CheckpointFileChange as Changed
 from shoal.workspaces.checkpoint_index import CheckpointIndex
 
 from . import seed_documents

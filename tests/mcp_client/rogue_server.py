@@ -48,6 +48,11 @@ def handle_call(number: Any, name: str, arguments: dict[str, Any]) -> None:
         case "line":
             while True:
                 sys.stdout.write("w" * 1_000_000)
+        case "picture" | "late-id" if name == "echo":
+            image = {"type": "image", "mimeType": "image/png", "data": "A" * 27_000_000}
+            answer = {"id": number, "result": {"content": [image]}}
+            send_message(dict(reversed(answer.items())) if BEHAVIOUR == "late-id" else answer)
+            return
         case "garbage":
             sys.stdout.write("Listening on port 80\n" * 50)
         case "asks" | "returns":

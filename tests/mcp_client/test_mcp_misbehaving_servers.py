@@ -77,6 +77,20 @@ async def test_a_server_that_prints_only_garbage_is_stopped(tmp_path: Path) -> N
         assert "more than 1,000 lines that are not messages" in join_notes(read_events(session))
 
 
+@pytest.mark.parametrize("behaviour", ["picture", "late-id"])
+async def test_a_picture_that_is_too_large_fails_only_its_call(tmp_path: Path, behaviour: str) -> None:
+    """A picture of 20 MB, with the id of the call before or after it."""
+    servers = {"gallery": make_rogue_config(behaviour)}
+    lead = [call_tool("mcp__gallery__echo"), call_tool("mcp__gallery__pid", "one"), "done"]
+    async with open_session(tmp_path, script_agents(lead=lead), servers) as session:
+        await run_all_turns(session)
+        picture, pid = list_result_texts(session)
+        assert "The answer is longer than 16 MB." in picture
+        assert pid.isdecimal()
+        assert map_statuses(session) == {"gallery": "connected"}
+        assert "it sent a message of more than 16 MB, which is ignored" in join_notes(read_events(session))
+
+
 @pytest.mark.slow
 async def test_a_flood_of_output_uses_bounded_memory(tmp_path: Path) -> None:
     """100 MB of notifications before the answer, and a line without end."""
@@ -89,7 +103,7 @@ async def test_a_flood_of_output_uses_bounded_memory(tmp_path: Path) -> None:
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
         flood, line, other = list_result_texts(session)
     assert flood == "dry"
-    assert "it wrote a line of more than 16 MB" in line
+    assert "it wrote a line of more than 64 MB" in line
     assert other == "here still"
     assert grown < 90_000, "kilobytes"
 

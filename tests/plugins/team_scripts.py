@@ -11,9 +11,10 @@ from typing import Any, TypeAlias
 
 import shoal
 from agent_scripts import call_tool
+from shoal.core.budgets.usage import ModelCard
 from shoal.core.conversation.messages import Message, ToolResultBlock, ToolUseBlock, extract_tool_result_text
 from shoal.core.conversation.model_requests import ModelRequest
-from shoal.models.scripted_model import ReplyLike, ScriptedModel
+from shoal.models.scripted_model import SCRIPTED_CARD, ReplyLike, ScriptedModel
 
 TeamScriptLine: TypeAlias = ReplyLike | Callable[[ModelRequest], ReplyLike]
 _NAME = re.compile(r"^- You are ([\w-]+), a member of the team", re.MULTILINE)
@@ -24,7 +25,9 @@ def find_speaker(request: ModelRequest) -> str:
     return found.group(1) if found else "lead"
 
 
-def script_team(pace: float = 0.0, /, **scripts: Sequence[TeamScriptLine]) -> ScriptedModel:
+def script_team(
+    pace: float = 0.0, card: ModelCard = SCRIPTED_CARD, /, **scripts: Sequence[TeamScriptLine]
+) -> ScriptedModel:
     """Play one script per speaker, line by line, and repeat its last line; `pace` is seconds per word."""
 
     def choose_reply(request: ModelRequest) -> ReplyLike:
@@ -33,7 +36,7 @@ def script_team(pace: float = 0.0, /, **scripts: Sequence[TeamScriptLine]) -> Sc
         line = part[min(spoken, len(part) - 1)]
         return line(request) if callable(line) else line
 
-    return ScriptedModel(choose_reply, pace=pace)
+    return ScriptedModel(choose_reply, card=card, pace=pace)
 
 
 def open_session(tmp_path: Path, model: Any, **options: Any) -> shoal.Session:

@@ -17,7 +17,7 @@ from typing import Any
 from mail_helpers import make_mail
 from store_helpers import make_member
 
-from shoal.app.library.team_definition import StoredTeamDefinition, write_team_definition
+from shoal.app.library.team_definition import write_team_definition
 from shoal.app.mcp.mcp_host import McpOAuthTokenFile
 from shoal.app.settings.settings_writer import save_default_model
 from shoal.core.agents.subagent_metadata import SubagentMetadata
@@ -34,6 +34,7 @@ from shoal.stores.files.home.trust_file import ProjectTrustFile
 from shoal.stores.store_choice import open_store
 from shoal.testing.contracts.question_contract import make_question
 from shoal.testing.contracts.session_contract import CWD, FIRST, SECOND, make_entry
+from shoal.wire.team_definition_codec import StoredTeamDefinition
 from shoal.wire.trust_codec import TrustDecision
 
 TEAM = "roof"

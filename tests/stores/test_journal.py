@@ -235,7 +235,8 @@ def test_unreadable_lines_are_skipped_and_reported(path: Path, clock: FixedClock
         type="teleported", raw={"type": "teleported", "agent": "x", "to": [1]}
     )
     assert isinstance(changed, UnknownJournalEvent)
-    assert len(reports) == 3
+    assert len(reports) == 4
+    assert "an event (noted) with fields of other types" in reports[-1]
 
 
 def test_an_event_after_a_torn_line_is_not_lost(path: Path, clock: FixedClock):

@@ -15,13 +15,8 @@ import pytest
 
 import shoal
 from agent_scripts import call_tool, read_events, run_all_turns
-from git_repository import GitRepository
 from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import NoteAdded
-from shoal.core.ids import LEAD_ID
-from shoal.core.names import AgentName
-from shoal.core.permissions.questions import PermissionQuestion
-from shoal.core.teams.mail import MailMessage
 from shoal.stores.files.sessions.result_files import FileResultStore
 from shoal.stores.files.sessions.state_file_kinds import (
     FOLLOWED_DIRECTORIES,
@@ -29,35 +24,28 @@ from shoal.stores.files.sessions.state_file_kinds import (
     STATE_FILE_KINDS,
     StateFileKind,
 )
-from shoal.wire.question_codec import encode_question
-from team_scripts import get_home, open_session, script_team, send_message, spawn_member
+from stored_runs import (
+    CARD,
+    NOT_STATE,
+    PROCESS_SESSION,
+    SESSION,
+    TEAM,
+    create_stored_runs,
+    find_files,
+    find_session_of,
+    list_stored_kinds,
+)
+from team_scripts import get_home, open_session, script_team
 
-SESSION, TEAM = "6f1c0f0a-0000-4000-8000-00000000000d", "crew"
 OTHER_ENTRIES = ("directory", "link", "pipe", "socket")
 DAMAGES = ("truncated", "emptied", "nuls", "another type", *OTHER_ENTRIES)
-NOT_STATE = ("shell-snapshots/*", "debug/*", "worktrees/*/agent-????????/*", "shoal/runs/*/control.sock")
-"""Files without state of a run: logs, the environment of shells, the work itself."""
-UNSTORED_KINDS = {
-    "log of a process": "only members in other processes have logs",
-    "log of a server": "only MCP servers have logs",
-    "snapshot": "only long journals and conversations have one",
-    "marker of a team operation": "exists only while a team is created or deleted",
-    "record of Shoal's own changes": "exists only in teams that other programs lead",
-}
-"""Kinds of which the run below leaves no file."""
 UNDETECTABLE = {
     # A shorter text is a text.
     ("memory of the session", "truncated"),
     ("memory of the session", "another type"),
     ("record of the team's creator", "truncated"),
     ("record of the team's creator", "another type"),
-    # Half of this list may end with a complete line. The sizes that it still has are checked.
-    ("list of results", "another type"),
 }
-
-
-def list_stored_kinds() -> list[StateFileKind]:
-    return [kind for kind in STATE_FILE_KINDS if kind.name not in UNSTORED_KINDS]
 
 
 def list_damages(kind: StateFileKind) -> list[str]:
@@ -126,81 +114,11 @@ async def project(backup: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         shutil.rmtree(outside)
     outside.unlink(missing_ok=True)
     if not backup.exists():
-        GitRepository(live)
-        await run_team(live / "project")
+        await create_stored_runs(live)
         shutil.copytree(live, backup, symlinks=True)
     else:
         shutil.copytree(backup, live, symlinks=True)
     return live / "project"
-
-
-async def run_team(project: Path) -> None:
-    lead = [
-        call_tool("TeamCreate", team_name=TEAM),
-        call_tool("TaskCreate", subject="dig", description="d"),
-        call_tool("TaskCreate", "second", subject="fill", description="d"),
-        call_tool("TaskCreate", "third", subject="paint", description="d"),
-        call_tool("TaskUpdate", "deleted", taskId="2", status="deleted"),
-        call_tool("TaskUpdate", taskId="1", owner="nobody"),
-        call_tool("CronCreate", cron="0 0 1 1 *", prompt="later"),
-        call_tool("Write", file_path=str(project / "a.txt"), content="one"),
-        call_tool("Write", "again", file_path=str(project / "a.txt"), content="two"),
-        call_tool("Bash", command="true"),
-        spawn_member("ann"),
-        spawn_member("bob", isolation="worktree"),
-        "wait",
-        "end",
-    ]
-    ann = [
-        call_tool("TaskUpdate", taskId="3", status="in_progress"),
-        send_message("team-lead", "I am here."),
-        "x" * 20_000,
-        "idle",
-    ]
-    bob = [call_tool("Write", file_path="b.txt", content="two"), "done", "idle"]
-    model = script_team(lead=lead, ann=ann, bob=bob)
-    home, leftovers = get_home(), project.parent / "leftovers"
-    async with open_session(project, model, session_id=SESSION) as session:
-        await run_all_turns(session)
-        await fill_inbox(session)
-        # As a killed process leaves them.
-        marks = [home / "shoal" / "leases", home / "shoal" / "guardians", *home.glob("worktrees/*/.owners")]
-        for directory in marks:
-            shutil.copytree(directory, leftovers / directory.name)
-    for directory in marks:
-        shutil.copytree(leftovers / directory.name, directory, dirs_exist_ok=True)
-    question = PermissionQuestion(
-        id="q1", agent=LEAD_ID, tool="Bash", tool_use_id="t1", input={}, reason="it is new"
-    )
-    questions = home / "shoal" / "runs" / SESSION / "questions"
-    questions.mkdir(exist_ok=True)
-    (questions / "q1.json").write_bytes(encode_question(question))
-    (home / "shoal" / "teams" / TEAM / "foreign" / "cat").write_bytes(b"")
-    (home / "shoal" / "runs" / SESSION / "team.json").write_text('{"name": "crew"}')
-    (home / "shoal" / "runs" / SESSION / "memory.md").write_text("The roof is red.\n")
-
-
-async def fill_inbox(session: shoal.Session) -> None:
-    """Leave archived mail, unread mail, and mail that is waiting for space."""
-    mailboxes = session.runtime.team_store.open_mailboxes(TEAM)
-    await mailboxes.open_inbox(AgentName("cat"))
-    for number in range(300):
-        mail = MailMessage(id=f"m{number}", sender="bob", text=f"{number}", timestamp="t")
-        await mailboxes.post(AgentName("cat"), mail)
-    for _ in range(3):
-        unread = await mailboxes.take_unread(AgentName("cat"))
-        await mailboxes.mark_read(AgentName("cat"), [mail.id for mail in unread])
-
-
-def find_files(kind: StateFileKind) -> list[Path]:
-    """Return the files of this kind and of none before it."""
-
-    def match(each: StateFileKind) -> set[Path]:
-        pattern = f"{each.directory}/{each.file}".format(session=SESSION, team=TEAM, board=TEAM)
-        return {path for path in get_home().glob(pattern) if not path.is_dir()}
-
-    others = (each for each in STATE_FILE_KINDS[: STATE_FILE_KINDS.index(kind)])
-    return sorted(match(kind).difference(*(match(each) for each in others)))
 
 
 @pytest.mark.spec("LIM-15")
@@ -212,7 +130,7 @@ async def test_every_stored_file_is_of_a_known_kind(project: Path) -> None:
     assert not unknown, "add a kind to STATE_FILE_KINDS for these files"
     assert not [kind for kind in list_stored_kinds() if not find_files(kind)]
     directories = {kind.directory for kind in STATE_FILE_KINDS if "*" not in kind.directory}
-    unchecked = {"shoal", "shoal/runs/{session}", "shoal/runs/{session}/logs", "shoal/runs/{session}/mcp"}
+    unchecked = {"shoal", "shoal/runs/{session}", "shoal/runs/{session}/members", "shoal/runs/{session}/mcp"}
     assert directories - {*STATE_DIRECTORIES} == unchecked
 
 
@@ -266,7 +184,7 @@ async def test_a_directory_of_transcripts_that_is_a_link_is_reported(project: Pa
 async def test_a_new_session_reports_damage_of_files_that_all_sessions_share(project: Path) -> None:
     replace_by_directory(get_home() / "shoal" / "teams.lock")
     lead = [call_tool("TeamCreate", team_name="other"), "end"]
-    async with open_session(project, script_team(lead=lead)) as session:
+    async with open_session(project, script_team(0.0, CARD, lead=lead)) as session:
         assert await run_all_turns(session) == "end"
     assert any("teams.lock" in note for note in session.notes)
     assert (get_home() / "teams" / "other" / "config.json").is_file()
@@ -275,7 +193,7 @@ async def test_a_new_session_reports_damage_of_files_that_all_sessions_share(pro
 @pytest.mark.spec("LIM-15")
 async def test_files_of_a_running_session_are_not_set_aside(project: Path) -> None:
     spawned = get_home() / "shoal" / "teams" / TEAM / "spawned"
-    model = script_team(lead=["end"], ann=["end"], bob=["end"])
+    model = script_team(0.0, CARD, lead=["end"], ann=["end"], bob=["end"])
     async with open_session(project, model, resume=SESSION):
         spawned.write_bytes(b"")
         with pytest.raises(shoal.ShoalError, match="in use"):
@@ -287,7 +205,7 @@ async def test_files_of_a_running_session_are_not_set_aside(project: Path) -> No
 @pytest.mark.spec("LIM-15")
 async def test_nothing_is_reported_about_an_undamaged_run(project: Path) -> None:
     async with open_session(
-        project, script_team(lead=["end"], ann=["end"], bob=["end"]), resume=SESSION
+        project, script_team(0.0, CARD, lead=["end"], ann=["end"], bob=["end"]), resume=SESSION
     ) as session:
         assert await run_all_turns(session, "Go on.") == "end"
     in_view = [event.text for event in read_events(session) if isinstance(event, NoteAdded)]
@@ -316,10 +234,20 @@ async def test_content_that_cannot_be_parsed_is_reported(project: Path, name: st
 async def test_a_binary_result_is_not_reported_as_damaged(project: Path, content: bytes) -> None:
     results = FileResultStore(get_home() / "shoal" / "runs" / SESSION / "results")
     path = results.save_result("picture.png", content)
-    model = script_team(lead=["end"], ann=["end"], bob=["end"])
+    model = script_team(0.0, CARD, lead=["end"], ann=["end"], bob=["end"])
     async with open_session(project, model, resume=SESSION) as session:
         assert await run_all_turns(session, "Go on.") == "end"
     assert not [note for note in session.notes if path.name in note]
+
+
+@pytest.mark.spec("LIM-15")
+async def test_output_of_a_command_that_grew_after_it_was_stored_is_not_reported(project: Path) -> None:
+    (output,) = (get_home() / "shoal" / "runs" / PROCESS_SESSION / "results").glob("call-Bash-*")
+    assert output.read_text() == "ready\n"
+    model = script_team(0.0, CARD, lead=["end"], eve=["end"])
+    async with open_session(project, model, resume=PROCESS_SESSION) as session:
+        assert await run_all_turns(session, "Go on.") == "end"
+    assert not [note for note in session.notes if "damaged" in note]
 
 
 @pytest.mark.spec("LIM-15", "TRN-02")
@@ -340,15 +268,17 @@ async def resume_and_check_reports(
         first_roles.append(request.messages[0].role)
         return "end"
 
-    model = script_team(lead=[answer], ann=[answer], bob=[answer])
+    model = script_team(0.0, CARD, lead=[answer], ann=[answer], bob=[answer], eve=[answer])
+    session_id = find_session_of(path)
     async with (
         asyncio.timeout(60),
-        open_session(project, model, resume=SESSION) as session,
+        open_session(project, model, resume=session_id) as session,
     ):
         shown = list(session.notes)
         session.subscribe(lambda event: shown.append(event.text) if isinstance(event, NoteAdded) else None)
         assert await run_all_turns(session, "Go on.") == "end"
-        assert sorted(each.name for each in session.list_members()) == list(members)
+        if session_id == SESSION:
+            assert sorted(each.name for each in session.list_members()) == list(members)
     in_view = [event.text for event in read_events(session) if isinstance(event, NoteAdded)]
     for reports in (shown, in_view):
         assert any(path.name in text for text in reports), reports

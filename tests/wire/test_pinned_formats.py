@@ -114,6 +114,7 @@ from shoal.wire import (
     task_codec,
     transcript_codec,
 )
+from shoal.wire.checkpoint_codec import CheckpointFileChange, CheckpointUndoMark
 from shoal.wire.control_codec import EventSubscriptionGap, RunControlCommand, RunControlResponse
 from shoal.wire.journal_codec import _JournalLineTimestampSchema
 from shoal.wire.member_channel_codec import MessageFromLead, MessageFromMember
@@ -128,7 +129,6 @@ from shoal.wire.stream_output_codec import (
 from shoal.wire.stream_task_codec import AgentTaskUsage
 from shoal.wire.trust_codec import TrustDecision
 from shoal.wire.workflow_step_codec import ScriptMessage
-from shoal.workspaces.checkpoint_index import CheckpointFileChange, _CheckpointUndoMark
 from shoal.workspaces.checkpoints import ChangedFile, FileUndoReport, TurnFileChanges, UnrestoredFile
 
 PINNED = Path(__file__).with_name("pinned_formats.json")
@@ -240,7 +240,7 @@ FORMATS: dict[str, Mapping[str, Kind]] = {
     "tasks": {"task": task_codec._TaskSchema},
     # One flat object: test_subagent_metadata.py.
     "sub-agents": {"meta": SubagentMetadata, "origin": SubagentOrigin, "restrictions": SubagentRestrictions},
-    "checkpoints": {"change": CheckpointFileChange, "undone": _CheckpointUndoMark},
+    "checkpoints": {"change": CheckpointFileChange, "undone": CheckpointUndoMark},
     "worktrees": {"record": WorktreeRecord, "owner": WorktreeOwnerProcess},
     "trust": {"decision": TrustDecision},
     "settings": {

@@ -37,6 +37,8 @@ WAIT_MILLISECONDS = 10_000
 """A call that runs for at least this long waits for something, and may be repeated."""
 LONGEST_CYCLE = 4
 """Replies after which a sequence of calls may start again and still counts as one that repeats."""
+FAILURE_FACTOR = 5
+"""So many times more replies in a row may have only calls that fail, whatever they are."""
 CONTINUE_LABEL, STOP_LABEL = "Continue", "Stop the agent"
 _FILE_TOOLS = frozenset(("Write", "Edit", "NotebookEdit"))
 _READING_COMMANDS = frozenset(
@@ -49,7 +51,7 @@ _READING_COMMANDS = frozenset(
 _SHELL_OPERATORS = frozenset("|&;<>`$\n")
 _STARTING_TOOLS = frozenset(("Agent", "Task", "Workflow", "CronCreate"))
 """Tools whose results contain the id of the thing that they start."""
-_VARYING_TOOLS = _STARTING_TOOLS | {"Bash"}
+_VARYING_TOOLS = _STARTING_TOOLS | {"Bash", "Read"}
 """Tools whose calls or results differ although they do the same."""
 _PAUSE = "pause_turn"
 """Stands for the tool in the record of an answer that the provider paused."""
@@ -57,6 +59,10 @@ _NEW_IDS = re.compile(
     r"<usage>.*?</usage>|agentId: \S+|bash_\d+|/\S+/(?:results|tasks)/\S+|about [\d,]+ tokens", re.DOTALL
 )
 """Parts of the results of such tools that are different each time."""
+
+
+_COMMENT = re.compile(r"""(^|\s)#[^'"]*$""")
+"""Comment at the end of a shell command."""
 
 
 class _CallRecord(Struct, frozen=True):
@@ -77,10 +83,17 @@ class _CallRecord(Struct, frozen=True):
 
 
 def _record_varying_call(call: ToolUseBlock, result: ToolResultBlock) -> _CallRecord:
-    """Record a call without the description of a command and without ids of things that it started."""
+    """Record a call without the parts that make no difference if the result is the same.
+
+    These are the description, the spaces and the comment of a command, the position in a file that is read,
+    and the ids of things that the call started.
+    """
     name, call_input, content = call.name, call.input, result.content
     if name == "Bash":
-        call_input = {**call_input, "description": ""}
+        command = " ".join(_COMMENT.sub("", str(call_input.get("command", ""))).split())
+        call_input = {**call_input, "command": command, "description": ""}
+    elif name == "Read":
+        call_input = {"file_path": call_input.get("file_path")}
     if name in _STARTING_TOOLS or call_input.get("run_in_background"):
         return _CallRecord(name, call_input, _NEW_IDS.sub("", str(content)), result.is_error)
     return _CallRecord(name, call_input, content, result.is_error)
@@ -98,6 +111,8 @@ class RepetitionGuard(Struct, kw_only=True):
     """Calls of the latest replies, the newest last."""
     cycles: dict[int, int] = field(default_factory=dict[int, int])
     """Replies in a row that were equal to the one so many replies before."""
+    failures: int = 0
+    """Replies in a row whose calls all failed."""
     is_waiting: bool = False
     """True if a call of the current reply waited for something."""
     counted_at: float = 0.0
@@ -140,6 +155,8 @@ class RepetitionGuard(Struct, kw_only=True):
         self.round = []
         has_notification, self.has_notification = self.has_notification, False
         self.counted_at = now
+        is_failure = calls[0].is_error and all(call.is_error for call in calls)
+        self.failures = self.failures + 1 if is_failure else 0
         times = 1
         if len(calls) > 1 and calls.count(calls[0]) == len(calls):
             # Several agents with the same job, started together, are no loop.
@@ -181,6 +198,7 @@ class RepetitionGuard(Struct, kw_only=True):
         """Start the count of calls again: something new arrived for the agent."""
         self.last, self.repeats, self.told_repeats = [], 0, 0
         self.earlier, self.cycles = [], {}
+        self.failures = 0
 
     def forget_all(self) -> None:
         """Start all counts again, because a person wants the agent to continue."""
@@ -210,6 +228,15 @@ async def enforce_repetition_limits(agent: AgentRunner) -> None:
                 notice = format_notice("repeated_call", tools=tools, times=times)
             await _tell_or_ask(agent, was_told=guard.told_repeats > 0, subject=subject, notice=notice)
             guard.told_repeats = repeats if guard.last else 0
+        return
+    if max_calls is not None and guard.failures >= FAILURE_FACTOR * max_calls:
+        times = format_count_with_noun(guard.failures, "time")
+        await _tell_or_ask(
+            agent,
+            was_told=guard.failures > FAILURE_FACTOR * max_calls,
+            subject=format_notice("loop_of_failures", times=times),
+            notice=format_notice("failed_calls", times=times),
+        )
         return
     guard.told_repeats = 0
     if max_messages is not None and guard.sent:

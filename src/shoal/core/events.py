@@ -570,10 +570,12 @@ class RunFinished(LiveEvent, frozen=True, tag="finished"):
 
 
 class UnknownJournalEvent(Struct, frozen=True, kw_only=True):
-    """An event of unknown type or layout, written by a newer program."""
+    """An event of unknown type or layout, written by a newer program, or damaged."""
 
     type: str
     raw: dict[str, Any]
+    is_damaged: bool = False
+    """True if the type is known, but not the layout."""
 
 
 JournalEvent: TypeAlias = JournaledEvent | UnknownJournalEvent

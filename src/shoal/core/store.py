@@ -85,9 +85,9 @@ class SessionStore(Protocol):
         """Directory on this machine for working files of the run: outputs, logs, checkpoints, results."""
         ...
 
-    def report_damaged_files(self, *, now: int) -> tuple[str, ...]:
-        """Return a sentence for each damaged file, before a resume. Links and directories in
-        the place of files are set aside."""
+    def report_damaged_files(self, *, now: int | None) -> tuple[str, ...]:
+        """Return a sentence for each damaged file. Links and directories in the place of files are set
+        aside under a name with the time `now`, unless it is None: views change nothing."""
         ...
 
     def acquire_lock(self) -> None:

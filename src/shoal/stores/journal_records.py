@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from shoal.core.events import JournalRecord
+from shoal.core.events import PREVIEW_LENGTH, JournalRecord, UnknownJournalEvent
 from shoal.core.ports import JournalState
+from shoal.core.text.text_format import to_one_line
 from shoal.wire.journal_codec import parse_journal_line, recover_event_from_torn_line
 
 S = TypeVar("S", bound=JournalState)
@@ -47,4 +48,7 @@ def _parse_journal_record(
         if recovered is None:
             return None
         at, event = recovered
+    if isinstance(event, UnknownJournalEvent) and event.is_damaged:
+        name = to_one_line(event.type)[:PREVIEW_LENGTH] or "without a type"
+        report_problem(f"The journal has an event ({name}) with fields of other types at offset {offset}.")
     return JournalRecord(offset=offset, next=end, at=at, event=event)

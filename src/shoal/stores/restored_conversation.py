@@ -88,31 +88,37 @@ class DamagedLines(Struct, frozen=True):
 
     own: int = 0
     untyped: int = 0
-    """Lines without a type. They are damage only in a file with lines of Shoal: others may write them."""
+    """Lines without a type. Others may write them next to their own: they are damage if Shoal wrote the other
+    lines, or if there are no others."""
     has_own_lines: bool = False
+    has_typed_lines: bool = False
 
     @classmethod
     def find(cls, lines: Iterable[ParsedTranscriptLine], agent: str) -> DamagedLines:
         own = untyped = 0
-        has_own_lines = False
+        has_own_lines = has_typed_lines = False
         for line in lines:
             has_own_lines = has_own_lines or line.is_own
             if line.is_own:
                 own += line.is_damaged or line.agent != agent
             elif isinstance(line.entry, UnknownTranscriptEntry) and line.entry.kind == UNTYPED:
                 untyped += 1
-        return cls(own, untyped, has_own_lines)
+            else:
+                has_typed_lines = True
+        return cls(own, untyped, has_own_lines, has_typed_lines)
 
     def __add__(self, other: DamagedLines) -> DamagedLines:
         return DamagedLines(
             self.own + other.own,
             self.untyped + other.untyped,
             self.has_own_lines or other.has_own_lines,
+            self.has_typed_lines or other.has_typed_lines,
         )
 
     @property
     def count(self) -> int:
-        return self.own + (self.untyped if self.has_own_lines else 0)
+        is_foreign = self.has_typed_lines and not self.has_own_lines
+        return self.own + (0 if is_foreign else self.untyped)
 
 
 def restore_transcript(

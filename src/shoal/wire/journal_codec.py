@@ -15,6 +15,7 @@ from shoal.wire.foreign_json import convert_to_schema
 from shoal.wire.json_codec import decode_json, encode_json, parse_iso_timestamp
 
 _EVENT_UNION: Any = reduce(or_, JournaledEvent.__subclasses__())
+_EVENT_TYPES = frozenset(str(kind.__struct_config__.tag) for kind in JournaledEvent.__subclasses__())
 _LINE_START = b'{"at":"'
 
 
@@ -47,7 +48,9 @@ def parse_journal_line(line: bytes) -> tuple[int, JournalEvent]:
     try:
         return at, convert_to_schema(raw, _EVENT_UNION)
     except msgspec.ValidationError:
-        return at, UnknownJournalEvent(type=str(raw.get("type", "")), raw=raw)
+        kind = raw.get("type")
+        is_damaged = not isinstance(kind, str) or kind in _EVENT_TYPES
+        return at, UnknownJournalEvent(type=str(kind or ""), raw=raw, is_damaged=is_damaged)
 
 
 def recover_event_from_torn_line(line: bytes) -> tuple[int, JournalEvent] | None:

@@ -179,8 +179,8 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     """Limits for all agents of a type together; seconds apply to each agent."""
     max_repeated_calls: Count | None = 5
     """Number of times in a row that an agent may make the same tool call with the same result. After that,
-    Shoal warns the agent once, then pauses it with a question. None turns the check off. Calls of 10 seconds
-    or more do not count."""
+    Shoal warns the agent once, then pauses it with a question. Five times as many replies in a row may have
+    only calls that fail. None turns both checks off. Calls of 10 seconds or more do not count."""
     max_unproductive_messages: Count | None = 20
     """Number of messages that an agent may send to one other agent without a change to a task or a file.
     After that, Shoal warns the agent once, then pauses it with a question. None turns the check off."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import islice
+from types import NoneType
 from typing import Any, TypeAlias
 
 import msgspec
@@ -25,6 +26,40 @@ from shoal.wire.json_codec import decode_json, encode_json, parse_conversation_m
 _ASSISTANT_PREFIX = b'"type":"assistant","message":'
 _USER_PREFIX = b'"type":"user","message":'
 _OWN_FIRST_FIELDS = ("parentUuid", "uuid")
+_FIELD_TYPES: Mapping[str, tuple[type, ...]] = {
+    "parentUuid": (str, NoneType),
+    "uuid": (str,),
+    "logicalParentUuid": (str, NoneType),
+    "isSidechain": (bool,),
+    "agentId": (str,),
+    "userType": (str,),
+    "cwd": (str,),
+    "sessionId": (str,),
+    "version": (str,),
+    "gitBranch": (str,),
+    "type": (str,),
+    "subtype": (str,),
+    "isMeta": (bool,),
+    "isCompactSummary": (bool,),
+    "delivered": (str,),
+    "requestId": (str,),
+    "timestamp": (str,),
+    "content": (str,),
+    "compactMetadata": (dict,),
+    "turn": (int,),
+    "count": (int,),
+    "message": (dict,),
+}
+"""Types of the fields that Shoal writes."""
+_MESSAGE_FIELD_TYPES: Mapping[str, tuple[type, ...]] = {
+    "id": (str,),
+    "type": (str,),
+    "role": (str,),
+    "model": (str,),
+    "stop_reason": (str,),
+    "stop_sequence": (NoneType,),
+    "usage": (dict,),
+}
 
 
 class TranscriptEncoder:
@@ -179,12 +214,15 @@ class ParsedTranscriptLine(Struct, frozen=True, kw_only=True):
     agent: str = ""
     is_own: bool = False
     """True if Shoal wrote the line: only Shoal writes both ids first."""
+    has_wrong_types: bool = False
+    """True if Shoal wrote the line, but a field with another type."""
 
     @property
     def is_damaged(self) -> bool:
         """True if Shoal wrote the line, but not with this content."""
         entry = self.entry
-        return self.is_own and isinstance(entry, UnknownTranscriptEntry) and not entry.is_newer
+        is_unknown = isinstance(entry, UnknownTranscriptEntry) and not entry.is_newer
+        return self.is_own and (is_unknown or self.has_wrong_types)
 
 
 UNTYPED = "untyped"
@@ -200,6 +238,7 @@ def parse_transcript_line(line: bytes) -> ParsedTranscriptLine:
     if not isinstance(raw, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004 - it is the content that is wrong
     entry, left_out = _parse_transcript_entry(raw)
+    is_own = tuple(islice(raw, 2)) == _OWN_FIRST_FIELDS
     return ParsedTranscriptLine(
         entry=entry,
         left_out=left_out,
@@ -207,7 +246,19 @@ def parse_transcript_line(line: bytes) -> ParsedTranscriptLine:
         cwd=_to_text_or_empty(raw.get("cwd")),
         # Older programs write the lines of sub-agents into the session file without an agent id.
         agent=(_to_text_or_empty(raw.get("agentId")) or "unnamed") if raw.get("isSidechain") is True else "",
-        is_own=tuple(islice(raw, 2)) == _OWN_FIRST_FIELDS,
+        is_own=is_own,
+        has_wrong_types=is_own and _has_wrong_types(raw),
+    )
+
+
+def _has_wrong_types(raw: RawEntry) -> bool:
+    message = raw.get("message")
+    return any(type(value) not in _FIELD_TYPES.get(name, (type(value),)) for name, value in raw.items()) or (
+        isinstance(message, dict)
+        and any(
+            name in message and type(message[name]) not in types
+            for name, types in _MESSAGE_FIELD_TYPES.items()
+        )
     )
 
 

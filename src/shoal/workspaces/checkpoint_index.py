@@ -3,40 +3,20 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-import msgspec
 from msgspec import Struct
 
-from shoal.wire.json_codec import split_json_objects
+from shoal.wire.checkpoint_codec import (
+    CheckpointFileChange,
+    encode_checkpoint_change,
+    encode_checkpoint_undo,
+    parse_checkpoint_line,
+)
 from shoal.workspaces.atomic_files import read_private_file
 from shoal.workspaces.file_errors import build_file_error
-
-
-class CheckpointFileChange(Struct, frozen=True, kw_only=True):
-    turn: int
-    path: Path
-    before: str | None
-    """Digest of the old content; None if there was no file."""
-    after: str | None
-    """None if the change deletes the file."""
-    mode: int | None
-    """Mode bits of the file before the change."""
-
-
-class _CheckpointUndoMark(Struct, frozen=True, kw_only=True):
-    undone: int
-    replaced: dict[str, str | None]
-
-
-def _decode_path(_: type, value: Any) -> Path:
-    if not isinstance(value, str):
-        raise ValueError(f"{value!r} is not a path")  # noqa: TRY004 - of a file, not of an argument
-    return Path(value)
 
 
 def create_private_directory(path: Path) -> None:
@@ -56,31 +36,27 @@ class CheckpointIndex:
         self.path = path
 
     def append_change(self, change: CheckpointFileChange) -> None:
-        self._append_line(
-            {
-                "turn": change.turn,
-                "path": str(change.path),
-                "before": change.before,
-                "after": change.after,
-                "mode": change.mode,
-            }
-        )
+        self._append_line(encode_checkpoint_change(change))
 
     def mark_undone(self, turn: int, replaced: Mapping[Path, str | None]) -> None:
         """Mark changes of these files from `turn` on as undone; `replaced` names what the undo removed."""
-        self._append_line({"undone": turn, "replaced": {str(path): name for path, name in replaced.items()}})
+        self._append_line(encode_checkpoint_undo(turn, replaced))
 
     def read_undoable_changes(self) -> CheckpointChanges:
         live: list[CheckpointFileChange] = []
         damaged_lines = 0
         for line in self._read_lines():
-            records, is_whole = _parse_records(line)
-            for record in records:
-                try:
-                    live = _apply_record(live, record)
-                except (msgspec.ValidationError, UnicodeEncodeError):
-                    is_whole = False
-            damaged_lines += not is_whole
+            parsed = parse_checkpoint_line(line)
+            for record in parsed.records:
+                if isinstance(record, CheckpointFileChange):
+                    live.append(record)
+                else:
+                    live = [
+                        each
+                        for each in live
+                        if each.turn < record.undone or str(each.path) not in record.replaced
+                    ]
+            damaged_lines += not parsed.is_whole
         return CheckpointChanges(changes=live, damaged_lines=damaged_lines)
 
     def _read_lines(self) -> list[bytes]:
@@ -92,8 +68,7 @@ class CheckpointIndex:
             raise build_file_error("read", self.path, error) from None
         return [line for line in content.split(b"\n") if line]
 
-    def _append_line(self, line: Mapping[str, Any]) -> None:
-        encoded = json.dumps(line).encode() + b"\n"
+    def _append_line(self, encoded: bytes) -> None:
         create_private_directory(self.path.parent)
         descriptor = os.open(
             self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
@@ -107,21 +82,3 @@ class CheckpointIndex:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         finally:
             os.close(descriptor)
-
-
-def _apply_record(live: list[CheckpointFileChange], record: dict[str, Any]) -> list[CheckpointFileChange]:
-    if "undone" not in record:
-        live.append(msgspec.convert(record, CheckpointFileChange, dec_hook=_decode_path))
-        return live
-    undo_mark = msgspec.convert(record, _CheckpointUndoMark)
-    return [c for c in live if c.turn < undo_mark.undone or str(c.path) not in undo_mark.replaced]
-
-
-def _parse_records(line: bytes) -> tuple[list[dict[str, Any]], bool]:
-    """Return the records on a line, and whether all of it could be read."""
-    objects, is_whole = split_json_objects(line)
-    try:
-        # The json module preserves file names that are not UTF-8.
-        return [json.loads(each) for each in objects], is_whole
-    except RecursionError:
-        return [], False

@@ -12,6 +12,7 @@ from typing import Literal
 from msgspec import Struct
 
 from shoal.core.text.text_format import format_count_with_noun
+from shoal.wire.checkpoint_codec import CheckpointFileChange
 from shoal.workspaces.atomic_files import (
     create_new_file_atomically,
     read_private_file,
@@ -19,7 +20,6 @@ from shoal.workspaces.atomic_files import (
 )
 from shoal.workspaces.checkpoint_index import (
     CheckpointChanges,
-    CheckpointFileChange,
     CheckpointIndex,
     create_private_directory,
 )

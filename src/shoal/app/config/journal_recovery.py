@@ -332,7 +332,7 @@ class SessionRecoveryState:
             self._apply_task_change(record.event)
         elif isinstance(record.event, JournaledEvent):
             self._apply_event(record.event)
-        else:
+        elif not record.event.is_damaged:
             self.unknown_types[record.event.type] = None
 
     def forget_delivered_items(self, deliveries: LeadTranscriptDeliveries) -> None:

@@ -15,7 +15,6 @@ from shoal.app.config.session_config import resolve_environment
 from shoal.app.library.library_session import LibrarySession
 from shoal.app.library.session_options import SharedOptions, build_session_options
 from shoal.app.library.team_definition import (
-    StoredTeamDefinition,
     read_team_definition,
     refuse_missing_program_options,
     select_stored_options,
@@ -46,6 +45,7 @@ from shoal.runs.agent_registry import LEAD_NAMES
 from shoal.runs.event_channel import EventChannel
 from shoal.team.session_teams import SessionTeams
 from shoal.wire.settings_codec import TeammateMode
+from shoal.wire.team_definition_codec import StoredTeamDefinition
 
 if TYPE_CHECKING:
     from typing import Unpack

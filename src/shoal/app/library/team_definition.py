@@ -3,50 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from shoal.core.errors import SettingsError, StateFileError
 from shoal.core.store import SessionStore, Store
-from shoal.stores.files.home.home_paths import write_file_atomically
+from shoal.stores.files.home.home_paths import read_state_file, write_file_atomically
 from shoal.stores.store_choice import get_shared_address, to_shared_store
+from shoal.wire.team_definition_codec import (
+    StoredTeamDefinition,
+    StoredTeamOptions,
+    encode_team_definition,
+    parse_team_definition,
+)
 
 FILE_NAME = "team.json"
-_STORED_OPTIONS = (
-    "model", "fallback_model", "mode", "allowed_tools", "disallowed_tools", "available_tools",
-    "system_prompt", "append_system_prompt", "effort", "thinking_tokens", "betas", "max_turns",
-    "max_budget_usd", "max_total_tokens", "max_agents", "deadline", "strict_mcp_config", "plugin_dirs",
-    "skills", "slash_commands", "add_dirs", "settings", "setting_sources", "bare", "skip_permissions",
-    "allow_bypass", "coordinator",
-)  # fmt: skip
-"""Options that are restored when a team is resumed."""
 _PROGRAM_OPTIONS = ("model", "tools", "hooks", "on_question", "budget", "environ", "settings", "mcp_config")
 """Options that are program objects or may contain secrets; they must be passed again on resume."""
-
-
-class StoredTeamDefinition(Struct, frozen=True, kw_only=True):
-    """Everything that is needed to resume a team, except objects of the program."""
-
-    team: str
-    agents: dict[str, dict[str, Any]]
-    """Fields of each agent, as in agent files."""
-    members: dict[str, str]
-    """Agent of each member, by the name of the member."""
-    lead: str | None = None
-    backend: str | None = None
-    options: dict[str, Any] = {}
-    required: tuple[str, ...] = ()
-    """Options that were objects of the program."""
-    python_tools: tuple[str, ...] = ()
-    """Agents that have Python tools."""
 
 
 def select_stored_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return the options that can be stored, and the names of those that only the program has."""
     stored: dict[str, Any] = {}
-    for name in _STORED_OPTIONS:
+    for name in StoredTeamOptions.__annotations__:
         value = options.get(name)
         if value is not None and not _is_program_object(name, value):
             stored[name] = msgspec.to_builtins(value, enc_hook=str)
@@ -64,7 +45,7 @@ def _is_program_object(name: str, value: Any) -> bool:
 
 def write_team_definition(store: Store, session: SessionStore, definition: StoredTeamDefinition) -> None:
     """Write the definition to a file, and to a database so that other machines can read it."""
-    content = msgspec.json.encode(definition)
+    content = encode_team_definition(definition)
     # Without it, a resumed team would not know that hooks or permissions of the program are missing.
     write_file_atomically(session.directory / FILE_NAME, content, durable=True)
     if get_shared_address(store) is not None:
@@ -75,12 +56,19 @@ def read_team_definition(store: Store, session: SessionStore) -> StoredTeamDefin
     """Read the definition; None if there is none. Raises `StateFileError` if it cannot be read."""
     path = session.directory / FILE_NAME
     try:
-        content = path.read_bytes() if path.exists() else None
+        content = _read_definition_file(path)
         if content is None and get_shared_address(store) is not None:
             content = to_shared_store(store).read_result(session.session, FILE_NAME)
-        return None if content is None else msgspec.json.decode(content, type=StoredTeamDefinition)
+        return None if content is None else parse_team_definition(content)
     except (OSError, ValueError) as error:
         raise StateFileError(f"Cannot read {path}: {error}.", path=path) from error
+
+
+def _read_definition_file(path: Path) -> bytes | None:
+    try:
+        return read_state_file(path)
+    except FileNotFoundError:
+        return None
 
 
 def refuse_missing_program_options(definition: StoredTeamDefinition, given: Mapping[str, Any]) -> None:

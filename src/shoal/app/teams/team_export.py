@@ -13,7 +13,7 @@ from shoal.app.run_access.run_handle import RunHandle
 from shoal.app.teams.team_store import TeamStore
 from shoal.core.agents.subagents import AgentResult
 from shoal.core.budgets.usage import UsageAndCostTotals
-from shoal.core.errors import ShoalError
+from shoal.core.errors import SessionNotFound, ShoalError
 from shoal.core.events import AgentEnded, AgentStarted, Event, JournaledEvent, JournalRecord, ToolFinished
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.names import LEAD_NAME, AgentName, map_to_inbox_name
@@ -68,10 +68,11 @@ class TeamExport(Struct, frozen=True, kw_only=True):
 
 
 async def export_team(store: TeamStore, run: RunHandle, team: TeamRoster) -> TeamExport:
-    """Export the team that works in a run."""
+    """Export the team that works in a run, and report what is missing because it is damaged."""
     records = tuple(run.read_journal())
     usage = summarize_journal_usage(run.journal_path)
-    members = tuple(_collect_members(run, team, records))
+    members = tuple(_collect_members(store, run, team, records))
+    _report_damaged_files(store, run)
     return TeamExport(
         team=team,
         people=members,
@@ -84,8 +85,17 @@ async def export_team(store: TeamStore, run: RunHandle, team: TeamRoster) -> Tea
     )
 
 
+def _report_damaged_files(store: TeamStore, run: RunHandle) -> None:
+    try:
+        session = run.get_store().find_session(run.session)
+    except ShoalError:
+        return  # the run of a foreign lead, or a run whose transcript is gone
+    for report in session.report_damaged_files(now=None):
+        store.report_problem(report)
+
+
 def _collect_members(
-    run: RunHandle, team: TeamRoster, records: tuple[JournalRecord, ...]
+    store: TeamStore, run: RunHandle, team: TeamRoster, records: tuple[JournalRecord, ...]
 ) -> list[ExportedMember]:
     events = [each.event for each in records]
     results = {event.agent: event.completion for event in events if isinstance(event, AgentEnded)}
@@ -103,18 +113,24 @@ def _collect_members(
                 name=name, agent=agent, kind=event.kind, model=event.model, still=False
             )
     return [
-        replace(each, completion=results.get(each.agent), report=_read_member_report(run, each.agent))
+        replace(each, completion=results.get(each.agent), report=_read_member_report(store, run, each.agent))
         for each in found.values()
     ]
 
 
-def _read_member_report(run: RunHandle, agent: AgentId) -> str:
+def _read_member_report(store: TeamStore, run: RunHandle, agent: AgentId) -> str:
     """Return the last message; empty if there is none or the transcript is gone."""
     try:
         session = run.get_store().find_session(run.session)
-        return find_last_assistant_text(session.restore_conversation(agent).messages)
-    except ShoalError:
+        conversation = session.restore_conversation(agent)
+    except SessionNotFound:
+        return ""  # it never had a turn, or its lead is another program
+    except ShoalError as error:
+        store.report_problem(str(error))
         return ""
+    if damage := conversation.describe_damage(str(session.get_transcript_path(agent) or f"of {agent}")):
+        store.report_problem(damage)
+    return find_last_assistant_text(conversation.messages)
 
 
 def _collect_task_changes(

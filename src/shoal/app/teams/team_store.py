@@ -57,7 +57,7 @@ class TeamStore:
         self._store = open_given_store(store)
         self._clock = clock
         self._ids = ids
-        self._report = report
+        self.report_problem = report
         self._emit_all = emit_all
         self._journals_tasks = journals_tasks
         self._shared_list = shared_list
@@ -82,7 +82,7 @@ class TeamStore:
     def rosters(self) -> RosterStore:
         """Rosters of all teams."""
         if self._rosters is None:
-            self._rosters = self._store.open_rosters(clock=self._clock, report=self._report)
+            self._rosters = self._store.open_rosters(clock=self._clock, report=self.report_problem)
         return self._rosters
 
     def open_board(self, name: str) -> TaskBoard:
@@ -90,7 +90,7 @@ class TeamStore:
 
         name = parse_safe_name(name)
         if name not in self._boards:
-            board = self._store.open_board(name, clock=self._clock, ids=self._ids, report=self._report)
+            board = self._store.open_board(name, clock=self._clock, ids=self._ids, report=self.report_problem)
             self._boards[name] = self._wrap_board_with_journaling(board, name)
         return self._boards[name]
 
@@ -110,7 +110,7 @@ class TeamStore:
         name = parse_team_name(team)
         if name not in self._mailboxes:
             mailboxes = self._store.open_mailboxes(
-                name, clock=self._clock, ids=self._ids, report=self._report
+                name, clock=self._clock, ids=self._ids, report=self.report_problem
             )
             self._mailboxes[name] = (
                 mailboxes if self._emit_all is None else JournaledMailboxes(mailboxes, name, self._emit_all)
@@ -119,7 +119,7 @@ class TeamStore:
 
     def read_signing_key(self, team: TeamName) -> bytes:
         if team not in self._keys:
-            self._keys[team] = self._store.load_signing_key(parse_team_name(team), report=self._report)
+            self._keys[team] = self._store.load_signing_key(parse_team_name(team), report=self.report_problem)
         return self._keys[team]
 
     def open_agent_board(self, agent: AgentIdentity) -> TaskBoard:
@@ -184,7 +184,7 @@ class TeamStore:
         try:
             await self.post_mail(team, to, mail)
         except InboxNotFound:
-            self._report(
+            self.report_problem(
                 f"{to} now owns task {task.id}, but was not notified: {to} has no inbox in the team {team}."
             )
 

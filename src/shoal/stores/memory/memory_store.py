@@ -233,7 +233,7 @@ class MemorySessionStore:
         self._siblings = siblings
         self.is_locked = False
 
-    def report_damaged_files(self, *, now: int) -> tuple[str, ...]:
+    def report_damaged_files(self, *, now: int | None) -> tuple[str, ...]:
         return ()
 
     def acquire_lock(self) -> None:

@@ -59,7 +59,7 @@ class PostgresSessionStore:
         self.directory = directory
         self.client = client
 
-    def report_damaged_files(self, *, now: int) -> tuple[str, ...]:
+    def report_damaged_files(self, *, now: int | None) -> tuple[str, ...]:
         return ()
 
     def acquire_lock(self) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shoal.surfaces.cli import exit_codes
-from shoal.surfaces.cli.cli_output import print_json
+from shoal.surfaces.cli.cli_output import print_journal_damage, print_json
 
 if TYPE_CHECKING:
     from shoal.app.run_access.run_handle import RunHandle
@@ -26,6 +26,7 @@ def ps_command(*, session: str | None, as_json: bool) -> int:
     from shoal.app.settings.settings import find_process_shoal_home
     from shoal.core.clock import SystemClock
 
+    print_journal_damage()
     now = SystemClock().now() / 1000
     stored_runs = open_stored_runs(find_process_shoal_home(), session or "")
     runs = (

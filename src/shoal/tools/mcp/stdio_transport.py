@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Callable
 from contextlib import ExitStack
 from io import FileIO
@@ -23,7 +24,15 @@ from shoal.tools.mcp.filtering_transport import is_ignored_mcp_notification
 
 CHUNK = 1 << 16
 MAX_LINE_BYTES = 16 << 20
-"""Maximum number of bytes in one message."""
+"""Maximum number of bytes in one message. The call whose answer is longer fails; the server stays."""
+MAX_SKIPPED_BYTES = 64 << 20
+"""Maximum number of bytes of a longer message; after more, the line is taken for endless."""
+_EDGE_BYTES = 512
+"""Number of bytes at the start and at the end of a long message in which its id is searched."""
+_ID = rb'"id"\s*:\s*(\d{1,18}|"[^"\\]{1,100}")'
+_VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
+_ID_AT_START = re.compile(rb"\s*\{\s*(?:" + _VERSION + rb"\s*,\s*)?" + _ID)
+_ID_AT_END = re.compile(_ID + rb"\s*(?:,\s*" + _VERSION + rb"\s*)?\}\s*$")
 MAX_GARBAGE_LINES = 1_000
 """Maximum number of lines that are not messages."""
 MAX_LOG_BYTES = 5 << 20
@@ -161,17 +170,39 @@ class McpStdioTransport:
     async def _read_messages(self) -> str:
         """Forward messages until the output ends; return why reading stopped early, or ""."""
         buffer = bytearray()
+        skipped = 0
+        """Number of bytes of the current line that were dropped between its two ends."""
         while chunk := await self._stdout.read(CHUNK):
             buffer += chunk
             if b"\n" in chunk:
-                *lines, buffer = buffer.split(b"\n")
-                for line in lines:
-                    await self._forward_message(line)
+                *lines, rest = buffer.split(b"\n")
+                for number, line in enumerate(lines):
+                    if skipped and not number:
+                        await self._refuse_long_message(line)
+                    else:
+                        await self._forward_message(line)
+                buffer, skipped = rest, 0
                 if self._garbage_lines > MAX_GARBAGE_LINES:
                     return f"it wrote more than {MAX_GARBAGE_LINES:,} lines that are not messages"
-            if len(buffer) > MAX_LINE_BYTES:
-                return f"it wrote a line of more than {MAX_LINE_BYTES >> 20} MB"
+            if skipped or len(buffer) > MAX_LINE_BYTES:
+                dropped = len(buffer) - 2 * _EDGE_BYTES
+                if dropped > 0:
+                    del buffer[_EDGE_BYTES:-_EDGE_BYTES]
+                    skipped += dropped
+                if skipped > MAX_SKIPPED_BYTES:
+                    return f"it wrote a line of more than {MAX_SKIPPED_BYTES >> 20} MB"
         return ""
+
+    async def _refuse_long_message(self, edges: bytearray) -> None:
+        """Answer the call of a message that was too long with an error."""
+        found = _ID_AT_START.match(edges) or _ID_AT_END.search(edges)
+        self._note(f"it sent a message of more than {MAX_LINE_BYTES >> 20} MB, which is ignored")
+        if found is not None:
+            error = f'{{"code":-32000,"message":"The answer is longer than {MAX_LINE_BYTES >> 20} MB."}}'
+            answer = b'{"jsonrpc":"2.0","id":%s,"error":%s}' % (found[1], error.encode())
+            await self._incoming.send(
+                SessionMessage(jsonrpc_message_adapter.validate_json(answer, by_name=False))
+            )
 
     async def _forward_message(self, line: bytearray) -> None:
         if not line.strip():

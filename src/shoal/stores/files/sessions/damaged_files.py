@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 import stat
-from codecs import utf_8_decode
 from collections.abc import Iterator
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from glob import escape
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
 from shoal.core.errors import StateFileError
 from shoal.core.ids import SessionId
 from shoal.stores.files.home.home_paths import read_state_file
+from shoal.stores.files.sessions.content_checks import LINE_CHECKS, find_content_problem
 from shoal.stores.files.sessions.result_files import read_result_sizes
 from shoal.stores.files.sessions.state_file_kinds import (
     FOLLOWED_DIRECTORIES,
@@ -31,17 +30,19 @@ _ASIDE = ".damaged-"
 _OTHER_ENTRIES = (".", "spare-")
 """Temporary files, and lock directories that other programs are shown."""
 _EMPTY = "it is empty"
+_REPORT_SUFFIX = ".md"
+"""Suffix of the results that are texts: reports of agents."""
 _PART = 64
 """Number of bytes that are checked at the start and at the end."""
 _MAX_PARSED_BYTES = 1 << 20
-"""Larger objects are only checked at their start and their end."""
+"""Larger objects and texts are only checked at their start and their end."""
 
 
-def report_damaged_session_files(home: Path, session: SessionId, *, now: int) -> tuple[str, ...]:
+def report_damaged_session_files(home: Path, session: SessionId, *, now: int | None) -> tuple[str, ...]:
     """Return a sentence for each damaged file of a session, its teams and its boards.
 
-    Files that cannot be used are renamed. Reads only small objects and the first and the last bytes of each
-    other file, so that the cost does not grow with history.
+    Files that cannot be used are renamed, unless `now` is None. Reads only small objects and the first and
+    the last bytes of each other file, so that the cost does not grow with history.
     """
     teams = _find_led_teams(home, session)
     return _report_damage(home, {"session": (session,), "team": teams, "board": (*teams, session)}, now)
@@ -52,7 +53,7 @@ def report_damaged_home_files(home: Path, *, now: int) -> tuple[str, ...]:
     return _report_damage(home, {}, now)
 
 
-def _report_damage(home: Path, names: dict[str, tuple[str, ...]], now: int) -> tuple[str, ...]:
+def _report_damage(home: Path, names: dict[str, tuple[str, ...]], now: int | None) -> tuple[str, ...]:
     reports: list[str] = []
     for pattern in FOLLOWED_DIRECTORIES:
         reports.extend(
@@ -62,8 +63,7 @@ def _report_damage(home: Path, names: dict[str, tuple[str, ...]], now: int) -> t
         )
     for pattern in STATE_DIRECTORIES:
         reports.extend(
-            f"The directory {path} is damaged: {damage}. It was renamed to {_rename_aside(path, now)}. Shoal "
-            "creates a new one. The files in the old one are lost unless you put it back."
+            _report_damaged_directory(path, damage, now)
             for path in _expand_pattern(home, pattern, names)
             if (damage := _find_directory_damage(path)) is not None
         )
@@ -73,8 +73,18 @@ def _report_damage(home: Path, names: dict[str, tuple[str, ...]], now: int) -> t
     return tuple(reports)
 
 
+def _report_damaged_directory(path: Path, damage: str, now: int | None) -> str:
+    report = f"The directory {path} is damaged: {damage}."
+    if now is None:
+        return report
+    return (
+        f"{report} It was renamed to {_rename_aside(path, now)}. Shoal creates a new one. The files in the "
+        "old one are lost unless you put it back."
+    )
+
+
 def _report_damaged_files_of_kind(
-    directory: Path, kind: StateFileKind, names: dict[str, tuple[str, ...]], now: int
+    directory: Path, kind: StateFileKind, names: dict[str, tuple[str, ...]], now: int | None
 ) -> Iterator[str]:
     if kind.shape == "reader":
         return
@@ -86,12 +96,15 @@ def _report_damaged_files_of_kind(
             if damage is None or (damage.reason == _EMPTY and _is_drained_overflow(path)):
                 continue
             is_set_aside = kind.is_set_aside or not damage.is_file
-            aside = f" It was renamed to {_rename_aside(path, now)}." if is_set_aside else ""
+            aside = ""
+            if is_set_aside and now is not None:
+                aside = f" It was renamed to {_rename_aside(path, now)}."
         except FileNotFoundError:
             continue  # removed meanwhile
         except OSError as error:
             raise StateFileError(f"Cannot read {path}: {error.strerror}.", path=path) from error
-        yield f"The {kind.name} {path} is damaged: {damage.reason}.{aside} {kind.used} {kind.lost}"
+        report = f"The {kind.name} {path} is damaged: {damage.reason}."
+        yield f"{report} {kind.lost}" if now is None else f"{report}{aside} {kind.used} {kind.lost}"
 
 
 def _list_files_of_kind(
@@ -184,15 +197,22 @@ def _find_damage(entry: os.DirEntry[str], kind: StateFileKind, size: int | None)
         length = file.seek(0, os.SEEK_END)
         file.seek(max(0, length - _PART))
         end = file.read(_PART)
-        file.seek(0)
-        whole = file.read() if kind.shape == "object" and length <= _MAX_PARSED_BYTES else b""
-    if size is not None and start and length != size:
+        # Of a long list, the end is checked: it grows there, and a crash damages it there.
+        file.seek(max(0, length - _MAX_PARSED_BYTES) if kind.name in LINE_CHECKS else 0)
+        is_small = kind.shape in ("object", "text") and length <= _MAX_PARSED_BYTES
+        whole = file.read() if is_small or kind.name in LINE_CHECKS else b""
+    # The output of a command is stored when it starts, with no bytes, and grows.
+    grows = kind.name == "result" and size == 0
+    if size is not None and start and length != size and not grows:
         return _FileDamage(f"it has {length:,} of its {size:,} bytes")
-    if kind.name == "result" and length == size and (start + end).strip(_NULS):
-        return None  # it may be binary: servers also send images and other files
-    if kind.name == "result" and length == size == 0:
-        return None
-    reason = _find_content_damage(start, end, kind.shape) or (_find_json_damage(whole) if whole else None)
+    if kind.name == "result" and (grows or length == size) and not entry.name.endswith(_REPORT_SUFFIX):
+        # It may be binary: servers also send images and other files.
+        return None if not start or (start + end).strip(_NULS) else _FileDamage("it has NUL bytes")
+    reason = _find_content_damage(start, end, kind.shape)
+    if reason is None and whole:
+        if length > len(whole):
+            whole = whole.partition(b"\n")[2]
+        reason = find_content_problem(kind, Path(entry.path), whole)
     if reason is None and not start.startswith(kind.start):
         reason = "it has content of another type"
     return None if reason is None else _FileDamage(reason)
@@ -203,8 +223,6 @@ def _find_content_damage(start: bytes, end: bytes, shape: StateFileShape) -> str
         return _EMPTY
     if _NULS in start or _NULS in end:
         return "it has NUL bytes"
-    if shape == "text" and not _is_utf8(start, end):
-        return "it is not UTF-8 text"
     if shape == "number" and not start.lstrip()[:1].isdigit():
         return "it has content of another type"
     if shape in ("lines", "object") and not start.lstrip().startswith(b"{"):
@@ -213,26 +231,6 @@ def _find_content_damage(start: bytes, end: bytes, shape: StateFileShape) -> str
         return "its last line is incomplete"
     if shape == "object" and not end.rstrip().endswith(b"}"):
         return "its end is missing"
-    return None
-
-
-def _is_utf8(start: bytes, end: bytes) -> bool:
-    """Return True if both parts of a text are UTF-8. A character may be cut off between them."""
-    try:
-        utf_8_decode(start, "strict", len(start) < _PART)
-        end[next((i for i in range(min(4, len(end))) if end[i] & 0xC0 != 0x80), 0) :].decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _find_json_damage(content: bytes) -> str | None:
-    try:
-        msgspec.json.decode(content)
-    except RecursionError:
-        return "it is nested too deeply"
-    except ValueError:
-        return "it is not valid JSON"
     return None
 
 

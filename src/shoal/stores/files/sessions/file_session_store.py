@@ -54,7 +54,7 @@ class FileSessionStore:
         self._durable = durable
         self._lock: SessionLock | None = None
 
-    def report_damaged_files(self, *, now: int) -> tuple[str, ...]:
+    def report_damaged_files(self, *, now: int | None) -> tuple[str, ...]:
         from shoal.stores.files.sessions.damaged_files import (
             report_damaged_home_files,
             report_damaged_session_files,
@@ -62,7 +62,7 @@ class FileSessionStore:
 
         if is_session_running(self._home, self.session):
             return ()  # its files change all the time, and it cannot be resumed now
-        if not os.path.lexists(self.transcript):
+        if not os.path.lexists(self.transcript) and now is not None:
             return report_damaged_home_files(self._home, now=now)
         return report_damaged_session_files(self._home, self.session, now=now)
 

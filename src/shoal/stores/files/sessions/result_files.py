@@ -40,10 +40,21 @@ def read_result_sizes(directory: Path) -> dict[str, int]:
     sizes: dict[str, int] = {}
     with suppress(OSError):
         for line in read_state_file(directory / SIZES_FILE).splitlines():
-            size, separator, name = line.partition(b" ")
-            if separator and size.isdigit() and len(size) < 19:
-                sizes[name.decode(errors="replace")] = int(size)
+            if (parsed := parse_result_size(line)) is not None:
+                sizes[parsed[0]] = parsed[1]
     return sizes
+
+
+def parse_result_size(line: bytes) -> tuple[str, int] | None:
+    """Return the name and the size of a result; None if the line is damaged."""
+    size, separator, name = line.partition(b" ")
+    if not separator or not size.isdigit() or len(size) > 18:
+        return None
+    try:
+        text = name.decode()
+    except UnicodeDecodeError:
+        return None
+    return (text, int(size)) if text.isprintable() else None
 
 
 def record_result_size(directory: Path, name: str, size: int) -> None:

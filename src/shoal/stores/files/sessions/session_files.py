@@ -82,7 +82,8 @@ def _find_damaged_transcript(home: Path, session: str) -> Path | None:
     """Return the transcript of a stored run if something else is in its place, such as a directory."""
     if not is_uuid(session) or not (home / "shoal" / "runs" / session).is_dir():
         return None
-    return next((home / "projects").glob(f"*/{session}.jsonl"), None)
+    paths = (project / f"{session}.jsonl" for project in (home / "projects").glob("*/"))
+    return next((path for path in paths if os.path.lexists(path)), None)  # a link may lead nowhere
 
 
 def _find_titled_transcript(home: Path, title: str) -> Path | None:

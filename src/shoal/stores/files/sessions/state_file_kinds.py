@@ -106,7 +106,14 @@ STATE_FILE_KINDS = (
         is_set_aside=True,
     ),
     StateFileKind(
-        name="log of a server", directory=f"{_RUN}/mcp", file="*", shape="entry", lost="The log is lost."
+        name="log of a server", directory=f"{_RUN}/mcp", file="*.log", shape="entry", lost="The log is lost."
+    ),
+    StateFileKind(
+        name="log of a member's server",
+        directory=f"{_RUN}/mcp/*",
+        file="*.log",
+        shape="entry",
+        lost="The log is lost.",
     ),
     StateFileKind(
         name="list of results",
@@ -141,7 +148,11 @@ STATE_FILE_KINDS = (
         lost="The output that this file held is lost. An agent's output is still in its conversation.",
     ),
     StateFileKind(
-        name="log of a process", directory=f"{_RUN}/logs", file="*", shape="entry", lost="The log is lost."
+        name="log of a process",
+        directory=f"{_RUN}/members",
+        file="*.log",
+        shape="entry",
+        lost="The log is lost.",
     ),
     StateFileKind(name="signing key", directory="shoal/keys", file="{team}", shape="reader"),
     StateFileKind(name="roster", directory="teams/{team}", file="config.json", shape="reader"),

@@ -114,6 +114,8 @@ class FileRosterStore:
                 return self._read_roster_copy_for_view(directory, name, found)
             if isinstance(found, InvalidFileContent):
                 return await self._reread_roster_under_lock(directory, name)
+            if found is not None:
+                self._report_rejected_entries(found, name, directory)
         return None if found is None else found.team
 
     async def list_teams(self) -> Sequence[TeamName]:
@@ -275,13 +277,20 @@ class FileRosterStore:
             return None
         if isinstance(found, InvalidFileContent):
             return self._replace_damaged_roster(directory, name, found)
-        for rejected in found.rejected:
+        self._report_rejected_entries(found, name, directory)
+        return found
+
+    def _report_rejected_entries(
+        self, file: ParsedTeamRosterFile, name: TeamName, directory: DirectoryHandle
+    ) -> None:
+        for rejected in file.rejected:
             if (name, rejected.reason) not in self._reported:
                 self._reported.add((name, rejected.reason))
                 self._report_problem(
-                    f"The roster entry of a member of {name} cannot be read: {rejected.reason}."
+                    f"The roster entry of a member of {name} in {directory.path / ROSTER_FILE} cannot be "
+                    f"read: {rejected.reason}. Shoal uses the other entries. Repair the entry to bring the "
+                    "member back."
                 )
-        return found
 
     def _replace_damaged_roster(
         self, directory: DirectoryHandle, name: TeamName, damaged: InvalidFileContent
@@ -342,9 +351,21 @@ class FileRosterStore:
         if cached is not None and cached.content == content:
             return cached
         found = parse_team_roster(content, name)
-        if isinstance(found, ParsedTeamRosterFile):
-            self._cached_files[name] = found
+        if isinstance(found, InvalidFileContent):
+            return found
+        if found.rejected and self._has_complete_copy(found, name):
+            return InvalidFileContent(f"the entry of a member cannot be read: {found.rejected[0].reason}")
+        self._cached_files[name] = found
         return found
+
+    def _has_complete_copy(self, damaged: ParsedTeamRosterFile, name: TeamName) -> bool:
+        """Return True if the last good copy has the same members, and can be read in full."""
+        copy = self._read_roster_copy(name)
+        if copy is None or copy.rejected:
+            return False
+        names = {member.name for member in damaged.team.members}
+        others = [member for member in copy.team.members if member.name not in names]
+        return len(copy.team.members) == len(names) + len(others) and len(others) == len(damaged.rejected)
 
     def _create_team_files(self, team: TeamRoster) -> None:
         with self._open_private_team_directory(team.name) as own_directory:
