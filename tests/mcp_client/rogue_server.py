@@ -41,17 +41,12 @@ def handle_call(number: Any, name: str, arguments: dict[str, Any]) -> None:
         case "dies":
             os._exit(7)
         case "flood":
-            log = {"level": "info", "data": "z" * 1_000}
-            line = json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": log}) + "\n"
-            for _ in range(100):
-                sys.stdout.write(line * 1_000)
+            write_log_lines()
         case "line":
             while True:
                 sys.stdout.write("w" * 1_000_000)
         case "picture" | "late-id" if name == "echo":
-            image = {"type": "image", "mimeType": "image/png", "data": "A" * 27_000_000}
-            answer = {"id": number, "result": {"content": [image]}}
-            send_message(dict(reversed(answer.items())) if BEHAVIOUR == "late-id" else answer)
+            send_large_image(number)
             return
         case "garbage":
             sys.stdout.write("Listening on port 80\n" * 50)
@@ -65,6 +60,19 @@ def handle_call(number: Any, name: str, arguments: dict[str, Any]) -> None:
             pass
     text = str(os.getpid()) if name == "pid" else f"{ARGUMENT} {arguments.get('text', '')}".strip()
     send_message({"id": number, "result": {"content": [{"type": "text", "text": text}]}})
+
+
+def write_log_lines() -> None:
+    log = {"level": "info", "data": "z" * 1_000}
+    line = json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": log}) + "\n"
+    for _ in range(100):
+        sys.stdout.write(line * 1_000)
+
+
+def send_large_image(number: Any) -> None:
+    image = {"type": "image", "mimeType": "image/png", "data": "A" * 27_000_000}
+    answer = {"id": number, "result": {"content": [image]}}
+    send_message(dict(reversed(answer.items())) if BEHAVIOUR == "late-id" else answer)
 
 
 def handle_scripted_call(number: Any, script: Any) -> None:

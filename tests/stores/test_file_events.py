@@ -15,9 +15,9 @@ from mail_helpers import TIMESTAMP, get_inbox_path, make_mail, open_mailboxes
 
 from shoal.core.names import AgentName
 from shoal.core.teams.tasks import TaskUpdate
+from shoal.stores import board_waiters
 from shoal.stores.files.access import inotify
 from shoal.stores.files.access.file_watch import DirectoryWatch, FileWatch
-from shoal.stores import board_waiters
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs inotify")
 ANN, BOB = AgentName("ann"), AgentName("bob")
