@@ -117,3 +117,16 @@ async def test_unusable_values_cost_one_line_together(shoal: ShoalProgram, home:
     shown = (await shoal("doctor", "--claude")).text
     _, _, counted = shown.partition("8 items in your settings are not used, as the startup notice says")
     assert all(f": {name}" in counted for name in (*values.keys() - {"env"}, "env.MAX_THINKING_TOKENS"))
+
+
+@pytest.mark.spec("CMP-089")
+async def test_plugins_that_are_not_installed_or_not_trusted_are_not_called_used(
+    shoal: ShoalProgram, project: Path, home: Path
+) -> None:
+    write_json(home / "settings.json", {"enabledPlugins": {"gone@market": True}})
+    (project / ".claude").mkdir(exist_ok=True)
+    write_json(project / ".claude" / "settings.json", {"enabledPlugins": {"theirs@market": True}})
+    assert await list_items(shoal) == {
+        ("settings.json", "plug-in gone"): "not used",
+        ("settings.json", "enabledPlugins.theirs@market"): "not used",
+    }

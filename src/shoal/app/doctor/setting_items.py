@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from shoal.app.definitions.installed_plugins import list_installed_plugin_ids
 from shoal.app.definitions.output_styles import choose_output_style
 from shoal.app.doctor.claude_item import ClaudeItem
 from shoal.app.doctor.claude_variables import explain_unused_variable
@@ -70,7 +71,7 @@ def list_document_items(
         if item.location.rpartition(":")[0] == document.name
     }
     for name, value in iter_document_keys(document):
-        if name == "mcpServers":
+        if name == "mcpServers" or (name == "enabledPlugins" and not _has_plugins(settings, document, value)):
             continue  # listed with their state
         if name == "env":
             yield from _list_variable_items(settings, document, unused)
@@ -212,6 +213,19 @@ def _find_idle_reason(hook: Hook, servers: Collection[str]) -> str:
 
 def _is_absent_tool(name: str) -> bool:
     return names_no_tool(name, FORMER_TOOL_NAMES) and name not in RESOURCE_TOOLS
+
+
+def _has_plugins(settings: Settings, document: SettingsDocument, value: Any) -> bool:
+    """Return False if no plug-in of `enabledPlugins` is there: none is installed, or none is trusted."""
+    if not isinstance(value, dict):
+        return True
+    installed = list_installed_plugin_ids(settings.home)
+    is_left_out = any(
+        each.document.name == document.name and each.keys[0] == "enabledPlugins"
+        for each in settings.findings.untrusted_escalations
+    )
+    is_absent = bool(value) and all(is_enabled and id_ not in installed for id_, is_enabled in value.items())
+    return not is_absent and (bool(value) or not is_left_out)
 
 
 def _list_allow_rule_items(

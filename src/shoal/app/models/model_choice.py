@@ -11,7 +11,8 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from shoal.app.settings.settings import Settings, replace_variables
+from shoal.app.settings.foreign_variables import replace_variables
+from shoal.app.settings.settings import Settings
 from shoal.core.agents.agent_definitions import INHERIT_MODEL
 from shoal.core.clock import Clock
 from shoal.core.errors import ModelError, NoModelConfigured, Unauthorized, UnknownModel

@@ -374,3 +374,18 @@ def warn_unused_oauth_token(foreign: ForeignVariables, variables: Mapping[str, s
             "belongs to a Claude subscription. Requests have no key. If the server needs one, set "
             "ANTHROPIC_AUTH_TOKEN or ANTHROPIC_API_KEY."
         )
+
+
+def replace_variables(environ: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment with the variables of the key `env`, whose empty values unset variables."""
+    return {name: value for name, value in {**environ, **env}.items() if value or name not in env}
+
+
+def convert_env_values_to_text(env: Mapping[str, str | int | float | bool]) -> dict[str, str]:
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in env.items()
+    }
+
+
+def find_first_set_variable(names: Sequence[str], variables: Mapping[str, str]) -> str | None:
+    return next((variables[name] for name in names if variables.get(name)), None)

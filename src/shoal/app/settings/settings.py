@@ -23,7 +23,10 @@ from shoal.app.settings.foreign_settings import (
 )
 from shoal.app.settings.foreign_variables import (
     ForeignVariables,
+    convert_env_values_to_text,
+    find_first_set_variable,
     read_foreign_variables,
+    replace_variables,
     warn_unused_oauth_token,
 )
 from shoal.app.settings.managed_switches import check_managed_switches
@@ -246,11 +249,6 @@ class Settings(Struct, frozen=True, kw_only=True):
         return {**servers, **left_out, **self.environ, **self.env, **credential_variables, **stored}
 
 
-def replace_variables(environ: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment with the variables of the key `env`, whose empty values unset variables."""
-    return {name: value for name, value in {**environ, **env}.items() if value or name not in env}
-
-
 def qualify_anthropic_name(name: str) -> str:
     """Return the name with the provider, unless it names one of the known providers itself."""
     return name if name.partition(":")[0] in (*PROVIDER_KEYS, "openai-responses") else f"anthropic:{name}"
@@ -361,7 +359,7 @@ def load_settings(
         merge_user_controlled_documents(documents),
     )
     # A project may come from anyone: it must not redirect requests, including keys, to its own address.
-    user_env = _convert_env_values_to_text(trusted.env)
+    user_env = convert_env_values_to_text(trusted.env)
     provider_variables = {name: value for name, value in {**environ, **user_env}.items() if value}
     stored, credential_problems = _load_stored_credentials(home)
     provider_variables |= select_stored_provider_variables(stored, provider_variables)
@@ -375,7 +373,7 @@ def load_settings(
     foreign, variable_warnings, unusable_values = read_foreign_variables(
         environ=environ,
         user_env=user_env,
-        env=_convert_env_values_to_text(merged.env),
+        env=convert_env_values_to_text(merged.env),
         documents=documents,
     )
     has_own_mode = any(has_settings_key(document, ("shoal", "teammate_mode")) for document in documents)
@@ -387,14 +385,14 @@ def load_settings(
         ),
         stored=stored,
         models=ConfiguredModels(
-            main=_find_first_set_variable(
+            main=find_first_set_variable(
                 _MODEL_VARIABLES, {name: value for name, value in environ.items() if name not in user_env}
             )
             or own.model
-            or _find_first_set_variable(_MODEL_VARIABLES, provider_variables)
+            or find_first_set_variable(_MODEL_VARIABLES, provider_variables)
             or merged.model
             or (qualify_anthropic_name(foreign.models.default) if foreign.models.default else None),
-            subagents=_find_first_set_variable(_SUBAGENT_MODEL_VARIABLES, provider_variables),
+            subagents=find_first_set_variable(_SUBAGENT_MODEL_VARIABLES, provider_variables),
         ),
         permissions=ConfiguredPermissions(
             entries=permissions, rules=load_permission_rules(documents, cwd, user), bypass_ban=bypass_ban
@@ -405,7 +403,7 @@ def load_settings(
             attribution=_resolve_attribution(merged),
             plans_directory=_resolve_plans_directory(merged.plans_directory, home, cwd),
         ),
-        env=_convert_env_values_to_text(merged.env),
+        env=convert_env_values_to_text(merged.env),
         # A project may come from anyone: it must not have the user's sessions removed.
         cleanup_period_days=trusted.cleanup_period_days,
         own=own,
@@ -483,10 +481,6 @@ def _find_unused_plans_directory(
         yield UnusedItem(location=document.locate_key((key,)), name=key, reason="it is outside the project")
 
 
-def _find_first_set_variable(names: Sequence[str], variables: Mapping[str, str]) -> str | None:
-    return next((variables[name] for name in names if variables.get(name)), None)
-
-
 def _restrict_shoal_settings(
     merged: ShoalSettings, trusted: ShoalSettings, environ: Mapping[str, str]
 ) -> tuple[ShoalSettings, tuple[str, ...]]:
@@ -501,7 +495,7 @@ def _restrict_shoal_settings(
         web_search=trusted.web_search,
         # A project's file must not make agents' messages leave the machine.
         telemetry=trusted.telemetry,
-        store=_find_first_set_variable(_STORE_VARIABLES, environ) or trusted.store,
+        store=find_first_set_variable(_STORE_VARIABLES, environ) or trusted.store,
         # Code runs only on a cluster that the user named.
         cluster=trusted.cluster,
         coordinator=_read_boolean_variable(environ, _COORDINATOR_VARIABLES, default=merged.coordinator),
@@ -702,9 +696,3 @@ def _read_settings_file(
     except UnicodeDecodeError as error:
         raise SettingsError(f"The settings in {path} are not UTF-8 text.", path=path) from error
     yield parse_settings_document(text, name=str(path), kind=kind, path=path)
-
-
-def _convert_env_values_to_text(env: Mapping[str, str | int | float | bool]) -> dict[str, str]:
-    return {
-        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in env.items()
-    }
