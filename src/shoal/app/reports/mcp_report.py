@@ -156,13 +156,7 @@ class McpServerAdmin:
 
     async def log_in_to_server(self, name: str, show: Callable[[str], Awaitable[None]]) -> tuple[str, ...]:
         """Log in and return the available tools. Raises `SettingsError` and the errors of the login."""
-        server, _ = self.find_server(name)
-        try:
-            connection = expand_mcp_server_variables(server, self.settings.tool_environment).connection
-        except InvalidMcpServerConfigError as error:
-            raise SettingsError(f"Cannot use the MCP server {name}: {error}.") from error
-        if not isinstance(connection, McpHttpConfig):
-            raise SettingsError(f"The MCP server {name} is a local program, so it needs no login.")
+        connection = self._find_login_connection(name)
         try:
             from shoal.tools.mcp import sdk_connection
         except ModuleNotFoundError as error:
@@ -253,14 +247,19 @@ class McpServerAdmin:
 
     def log_out_of_server(self, name: str) -> bool:
         """Remove the tokens of a server; return True if there were any. Raises `SettingsError`."""
+        connection = self._find_login_connection(name)
+        return open_mcp_token_file(self.settings.home, name, connection.url).remove()
+
+    def _find_login_connection(self, name: str) -> McpHttpConfig:
+        """Return the connection of a server to which a user can log in. Raises `SettingsError`."""
         server, _ = self.find_server(name)
         try:
             connection = expand_mcp_server_variables(server, self.settings.tool_environment).connection
         except InvalidMcpServerConfigError as error:
             raise SettingsError(f"Cannot use the MCP server {name}: {error}.") from error
         if not isinstance(connection, McpHttpConfig):
-            raise SettingsError(f"The MCP server {name} is a local program, which needs no login.")
-        return open_mcp_token_file(self.settings.home, name, connection.url).remove()
+            raise SettingsError(f"The MCP server {name} is a local program, so it needs no login.")
+        return connection
 
     def forget_project_choices(self) -> tuple[str, ...]:
         """Remove the user's decisions on servers in `.mcp.json`; return the origins of those that remain.
