@@ -222,11 +222,12 @@ class _JsonSchemaValidator:
     def check_references(self, schema: Mapping[str, Any]) -> None:
         """Raise `_UnusableSchemaError` if a reference names nothing or leads back to itself."""
         seen: list[Any] = []
-        while isinstance(schema, Mapping) and "$ref" in schema:
-            if any(schema is each for each in seen):
-                raise _UnusableSchemaError(f"$ref {schema['$ref']} refers to itself")
-            seen.append(schema)
-            schema = self._resolve_ref(str(schema["$ref"]))
+        part: Any = schema
+        while isinstance(part, Mapping) and "$ref" in part:
+            if any(part is each for each in seen):
+                raise _UnusableSchemaError(f"$ref {part['$ref']} refers to itself")
+            seen.append(part)
+            part = self._resolve_ref(str(part["$ref"]))
 
     def _resolve_ref(self, ref: str) -> Any:
         """Resolve a JSON Pointer in the same document."""
