@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shoal.core.text.json_schema import find_schema_violations
+from shoal.core.text.json_schema import find_schema_problem, find_schema_violations
 
 SHIP = {
     "type": "object",
@@ -193,3 +193,39 @@ def test_a_deeply_nested_value_is_compared():
         value = {"a": [value]}
     assert find_schema_violations(value, {"const": value}) == []
     assert find_schema_violations([value, 1], {"uniqueItems": True}) == []
+
+
+def nest(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {}
+    for _ in range(levels):
+        schema = {"items": schema}
+    return schema
+
+
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        ({"type": "strng"}, "type: 'strng' is not one of object, array"),
+        ({"type": {}}, "type: {} is not one of"),
+        ({"properties": {"a": {"type": ["string", 5]}}}, "properties.a.type: 5 is not one of"),
+        ({"properties": []}, "properties: it is malformed"),
+        ({"items": {"enum": 5}}, "items.enum: it is malformed"),
+        ({"anyOf": [{}, 5]}, "anyOf[1]: expected a JSON Schema, got 5"),
+        ({"$ref": "#/$defs/x"}, "the schema has no #/$defs/x"),
+        ({"$ref": "http://127.0.0.1/x"}, "the schema has no http://127.0.0.1/x"),
+        ({"$ref": "#"}, "$ref # refers to itself"),
+        ({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}, "refers to itself"),
+        ({"items": {"pattern": "("}}, "items: missing ), unterminated subpattern"),
+        ({"$dynamicRef": "#x"}, "$dynamicRef: it is malformed or not supported"),
+        (nest(5_000), "it has more than 100 levels"),
+        ("text", "expected a JSON Schema, got 'text'"),
+    ],
+)
+def test_a_schema_that_cannot_be_used_is_explained(schema: Any, problem: str) -> None:
+    assert problem in find_schema_problem(schema)
+
+
+def test_usable_schemas_have_no_problem() -> None:
+    tree = {"type": "object", "properties": {"children": {"type": "array", "items": {"$ref": "#"}}}}
+    for schema in (SHIP, tree, True, False, {}, nest(99), {"items": [{}, {}], "type": ["array", "null"]}):
+        assert find_schema_problem(schema) == ""

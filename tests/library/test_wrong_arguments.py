@@ -44,6 +44,8 @@ def guard(event: Any) -> None: ...
 
 COMMAND = {"type": "command", "command": "exit 2"}
 WRONG_OPTIONS: list[tuple[str, Any, str]] = [
+    ("output_schema", {"items": {"type": "strng"}}, "output_schema: items.type: 'strng' is not one of"),
+    ("output_schema", {"type": {}}, "output_schema.type: unknown value {}"),
     ("fallback_model", "a,b,c,d", "fallback_model: name at most 3 models"),
     ("model", IncompleteModel(), "model: .* has no generate_reply. Pass a name, or an object with card"),
     ("model", OwnModel, r"got the class OwnModel. Write model=OwnModel\("),

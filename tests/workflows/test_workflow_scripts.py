@@ -424,6 +424,10 @@ LIMITS = {
         "return await flow.agent('Plan', 'x', schema={'items': {'type': 'string', 'pattern': '^(a+)+$'}})",
         "cannot use pattern",
     ),
+    "malformed schema": (
+        "return await flow.agent('Plan', 'x', schema={'type': 'object', 'required': 5})",
+        "the JSON Schema cannot be used: required: it is malformed",
+    ),
     "waits": ("await __import__('asyncio').Event().wait()", "it is waiting for something other than a step"),
     "exit": ("__import__('os')._exit(7)", "without a result (status 7)"),
     "large value": ("return 'x' * 2_000_000", "but the limit is 1,048,576"),

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, get_args, get_type_hints, is_typ
 
 import msgspec
 
+from shoal.core.text.json_schema import find_schema_problem
+
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
@@ -52,7 +54,9 @@ class OutputType(Generic[OutputT]):
 
     @classmethod
     def from_schema(cls, schema: dict[str, Any]) -> OutputType[Any]:
-        """Return the type of JSON values that fit a JSON Schema."""
+        """Return the type of JSON values that fit a JSON Schema. Raises `TypeError`."""
+        if problem := find_schema_problem(schema):
+            raise TypeError(f"the JSON Schema cannot be used: {problem}.")
         return cls(Any, schema)  # type: ignore[arg-type]
 
     def __repr__(self) -> str:

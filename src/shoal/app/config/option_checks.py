@@ -17,6 +17,7 @@ from shoal.core.errors import InvalidName, SettingsError
 from shoal.core.names import parse_team_name
 from shoal.core.permissions.permission_changes import REQUESTED_PERMISSION_MODES, suggest_permission_mode
 from shoal.core.text.encodable_text import find_encoding_problem
+from shoal.core.text.json_schema import find_schema_problem
 from shoal.core.text.name_suggestions import suggest_name
 from shoal.core.tool_names import DUPLICATE_TOOL_ADVICE, find_duplicate_tool_name
 from shoal.wire.settings_codec import TeammateMode
@@ -230,8 +231,12 @@ def _check_output_schema(schema: Any) -> Iterator[str]:
         )
         return
     kinds = schema.get("type", ())
-    for kind in (kinds,) if isinstance(kinds, str) else kinds:
-        yield from _check_choice("output_schema.type", kind, _SCHEMA_TYPES)
+    for kind in (kinds,) if not isinstance(kinds, list | tuple) else kinds:
+        if not isinstance(kind, str) or kind not in _SCHEMA_TYPES:
+            yield from _check_choice("output_schema.type", kind, _SCHEMA_TYPES)
+            return
+    if problem := find_schema_problem(schema):
+        yield f"output_schema: {problem}."
 
 
 def _check_type(options: Options, name: str, expected: type[Any], description: str) -> Iterator[str]:

@@ -37,6 +37,23 @@ _FORMS: Mapping[str, type | UnionType | tuple[()]] = {
     **dict.fromkeys(("unevaluatedItems", "unevaluatedProperties"), ()),
 }
 """Form that a keyword must have; no value has the form `()`, so these keywords are not supported."""
+_PARTS = frozenset(
+    (
+        "additionalItems",
+        "additionalProperties",
+        "contains",
+        "else",
+        "if",
+        "items",
+        "not",
+        "propertyNames",
+        "then",
+    )
+)
+_LISTS_OF_PARTS = frozenset(("allOf", "anyOf", "items", "oneOf", "prefixItems"))
+_MAPPINGS_OF_PARTS = frozenset(
+    ("$defs", "definitions", "dependentSchemas", "patternProperties", "properties")
+)
 
 
 class _UnusableSchemaError(Exception):
@@ -54,6 +71,53 @@ def find_schema_violations(value: Any, schema: Any) -> list[str]:
         return list(islice(violations, _MAX_VIOLATIONS))
     except (_UnusableSchemaError, re.error, OverflowError, RecursionError) as error:
         return [f"the schema cannot be used: {error}"]
+
+
+def find_schema_problem(schema: Any) -> str:
+    """Return the first part of a schema that no value could match, and why; empty if there is none."""
+    validator, remaining = _JsonSchemaValidator(schema, 0), [("", schema, 0)]
+    while remaining:
+        path, part, depth = remaining.pop()
+        if isinstance(part, bool):
+            continue
+        if not isinstance(part, Mapping):
+            return f"{path or 'the schema'}: expected a JSON Schema, got {_short_repr(part)}"
+        if depth > _MAX_DEPTH:
+            return f"{path}: it has more than {_MAX_DEPTH} levels"
+        if problem := _find_keyword_problem(validator, part, path):
+            return problem
+        remaining += ((name, each, depth + 1) for name, each in _iter_parts(part, path))
+    return ""
+
+
+def _find_keyword_problem(validator: _JsonSchemaValidator, schema: Mapping[str, Any], path: str) -> str:
+    for key in schema:
+        if key in _FORMS and not isinstance(schema[key], _FORMS[key]):
+            return f"{_join_property_path(path, key)}: it is malformed or not supported"
+    try:
+        validator.check_references(schema)
+        for pattern in (schema.get("pattern", ""), *schema.get("patternProperties", {})):
+            re.compile(pattern)
+    except (_UnusableSchemaError, re.error, TypeError) as error:
+        return f"{path or 'the schema'}: {error}"
+    kinds = schema.get("type", ())
+    for kind in kinds if isinstance(kinds, list | tuple) else (kinds,):
+        if not isinstance(kind, str) or kind not in _TYPES:
+            types = ", ".join(_TYPES)
+            return f"{_join_property_path(path, 'type')}: {_short_repr(kind)} is not one of {types}"
+    return ""
+
+
+def _iter_parts(schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
+    """Yield the schemas in a schema with their paths."""
+    for key, value in schema.items():
+        key_path = _join_property_path(path, key)
+        if key in _MAPPINGS_OF_PARTS and isinstance(value, Mapping):
+            yield from ((_join_property_path(key_path, name), each) for name, each in value.items())
+        elif key in _LISTS_OF_PARTS and isinstance(value, list | tuple):
+            yield from ((f"{key_path}[{index}]", each) for index, each in enumerate(value))
+        elif key in _PARTS:
+            yield key_path, value
 
 
 class _JsonSchemaValidator:
@@ -154,6 +218,16 @@ class _JsonSchemaValidator:
             count = sum(self._is_valid(item, schema["contains"], depth) for item in value)
             limits = {"minContains": 1, **schema}
             yield from _validate_size_limits(count, limits, ("minContains", "maxContains"), path, "fitting")
+
+    def check_references(self, schema: Mapping[str, Any]) -> None:
+        """Raise `_UnusableSchemaError` if a reference names nothing or leads back to itself."""
+        seen: list[Any] = []
+        part: Any = schema
+        while isinstance(part, Mapping) and "$ref" in part:
+            if any(part is each for each in seen):
+                raise _UnusableSchemaError(f"$ref {part['$ref']} refers to itself")
+            seen.append(part)
+            part = self._resolve_ref(str(part["$ref"]))
 
     def _resolve_ref(self, ref: str) -> Any:
         """Resolve a JSON Pointer in the same document."""
