@@ -142,7 +142,7 @@ async def test_a_new_session_says_that_there_is_nothing_yet(tmp_path: Path) -> N
             ("/cost", "$0.0000 · 0 tokens in, 0 out"),
             ("/delegate maybe", "/delegate switches the mode; /delegate on and /delegate off set it."),
             ("/permissions never", "Unknown mode never. Modes: "),
-            ("/modle", "Unknown command /modle. Did you mean /model? /help lists the commands."),
+            ("/costs", "Unknown command /costs. Did you mean /cost? /help lists the commands."),
             ("/qqqqq", "Unknown command /qqqqq. /help lists the commands."),
         ):
             assert answer in await terminal.run_line(line, answer), line

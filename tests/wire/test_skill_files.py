@@ -175,6 +175,12 @@ def fronts(draw: st.DrawFn) -> tuple[str, list[str]]:
     return name, lines
 
 
+def test_words_of_yaml_in_metadata_stay_as_they_are_written() -> None:
+    text = "---\nname: a\ndescription: d\nmetadata:\n  x: false\n  y: true\n  z: null\n  n: 12\n---\nGo.\n"
+    skill = parse_skill(text, DefinitionSource(kind="user", path=Path("SKILL.md")), name="a").skill
+    assert dict(skill.information.metadata) == {"x": "false", "y": "true", "z": "null", "n": "12"}
+
+
 @pytest.mark.needs("skills_ref")
 @pytest.mark.skipif(
     sys.getfilesystemencoding() != "utf-8",

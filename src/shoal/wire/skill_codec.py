@@ -263,7 +263,14 @@ def _parse_string_mapping_field(value: Any) -> Mapping[str, str]:
         raise InvalidFrontMatterFieldError(
             f"expected a mapping of strings to strings, got {describe_field_value(value)}"
         )
-    return {str(key): each if isinstance(each, str) else str(each) for key, each in value.items()}
+    return {str(key): _format_scalar(each) for key, each in value.items()}
+
+
+def _format_scalar(value: object) -> str:
+    """Return the text of a scalar; words of YAML stay as they are usually written."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "null" if value is None else str(value)
 
 
 def _parse_negated_flag(value: Any) -> bool:
