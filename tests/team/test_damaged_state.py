@@ -15,6 +15,7 @@ import pytest
 
 import shoal
 from agent_scripts import call_tool, read_events, run_all_turns
+from file_damages import damage_field, list_field_damages
 from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import NoteAdded
 from shoal.stores.files.sessions.result_files import FileResultStore
@@ -238,6 +239,29 @@ async def test_a_binary_result_is_not_reported_as_damaged(project: Path, content
     async with open_session(project, model, resume=SESSION) as session:
         assert await run_all_turns(session, "Go on.") == "end"
     assert not [note for note in session.notes if path.name in note]
+
+
+@pytest.mark.spec("LIM-15")
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"shoal/runs/{SESSION}/team.json",
+        f"shoal/runs/{SESSION}/questions/q1.json",
+        f"shoal/runs/{SESSION}/checkpoints/index.jsonl",
+        f"shoal/teams/{TEAM}/roster.copy",
+        f"shoal/teams/{TEAM}/overflow/cat.jsonl",
+        f"shoal/teams/{TEAM}/archive/cat.jsonl",
+        f"teams/{TEAM}/config.json",
+    ],
+    ids=lambda name: Path(name).name,
+)
+async def test_a_field_of_another_type_is_reported(project: Path, name: str) -> None:
+    path = get_home() / name
+    fields = dict(list_field_damages(path.read_bytes()))
+    pointer = "0/text" if path.name == "cat.jsonl" else list(fields)[-1]
+    damage_field(pointer, fields[pointer])(path)
+    os.utime(path, (0, 0))  # nobody is writing it
+    await resume_and_check_reports(project, path)
 
 
 @pytest.mark.spec("LIM-15")

@@ -13,6 +13,7 @@ from shoal.stores.files.sessions.result_files import parse_result_size
 from shoal.stores.files.sessions.state_file_kinds import StateFileKind
 from shoal.wire.checkpoint_codec import parse_checkpoint_line
 from shoal.wire.foreign_json import InvalidFileContent
+from shoal.wire.mail_codec import MailInboxFileEntry, parse_inbox_entry
 from shoal.wire.question_codec import parse_answer, parse_question
 from shoal.wire.roster_codec import parse_team_roster
 from shoal.wire.subagent_metadata_codec import parse_subagent_metadata
@@ -78,6 +79,10 @@ def _check_worktree_record(_: Path, content: bytes) -> str | None:
     return "it has content of another type" if parse_worktree_record(content) is None else None
 
 
+def _is_readable_mail(line: bytes) -> bool:
+    return isinstance(parse_inbox_entry(line), MailInboxFileEntry)
+
+
 _OBJECT_CHECKS: dict[str, Callable[[Path, bytes], str | None]] = {
     "definition of a Python program's team": _check_team_definition,
     "question": _check_question,
@@ -89,5 +94,7 @@ _OBJECT_CHECKS: dict[str, Callable[[Path, bytes], str | None]] = {
 LINE_CHECKS: dict[str, Callable[[bytes], bool]] = {
     "list of file checkpoints": lambda line: parse_checkpoint_line(line).is_whole,
     "list of results": lambda line: parse_result_size(line) is not None,
+    "mail that is waiting for space": _is_readable_mail,
+    "archive of read mail": _is_readable_mail,
 }
 """Check of each line of a list, for kinds whose readers skip lines without a report."""
