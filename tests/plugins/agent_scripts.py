@@ -79,11 +79,11 @@ class ToolGate:
             await self.is_reached.wait()
 
 
-async def run_all_turns(session: Session, prompt: str | None = "lead", *, seconds: float = 120) -> str:
+async def run_all_turns(session: Session, prompt: str | None = "lead") -> str:
     """Run the turn for this prompt and all turns that follow from it; return the last text."""
     text = ""
     # Only a hang takes that long: beside other work, members in processes of their own start slowly.
-    async with asyncio.timeout(seconds):
+    async with asyncio.timeout(120):
         turn: Turn | None = session.run(prompt)
         while turn is not None:
             async for event in turn:

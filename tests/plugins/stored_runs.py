@@ -82,7 +82,7 @@ async def run_team(project: Path) -> None:
     model = script_team(0.0, CARD, lead=lead, ann=ann, bob=bob)
     home, leftovers = get_home(), project.parent / LEFTOVERS
     async with open_session(project, model, session_id=SESSION) as session:
-        await run_all_turns(session, seconds=90)
+        await run_all_turns(session)
         await fill_inbox(session)
         marks = [home / "shoal" / "leases", home / "shoal" / "guardians", *home.glob("worktrees/*/.owners")]
         for directory in marks:
@@ -130,7 +130,7 @@ async def run_process_team(project: Path) -> None:
                 project, session_id=PROCESS_SESSION, mcp_config=[{"mcpServers": {"harbour": server}}]
             ) as session,
         ):
-            await run_all_turns(session, "Go.", seconds=90)  # three programs start
+            await run_all_turns(session, "Go.")  # three programs start
 
 
 @shoal.workflow

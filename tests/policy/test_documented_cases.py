@@ -43,6 +43,9 @@ def case_project(tmp_path: Path) -> Path:
         "fresh_14.txt",
         "fresh_15.txt",
         "fresh_16.txt",
+        "fresh_17.txt",
+        "fresh_18.txt",
+        "fresh_19.txt",
     ],
 )
 def test_every_call_is_decided_as_documented(case_project: Path, name: str) -> None:

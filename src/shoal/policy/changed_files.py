@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
@@ -61,7 +62,7 @@ _OPERAND_READERS = (
     | frozenset(
         """
         rsync scp install dd ssh nc ncat cloc scc tokei loc lizard semgrep gitleaks trivy bat delta
-        pygmentize highlight glow mdcat jq yq xq gron fx dasel xmllint csvlook csvstat csvcut mlr xsv
+        pygmentize highlight glow mdcat jq yq xq gron fx xmllint csvlook csvstat csvcut mlr xsv
         tsx ts-node esno open xdg-open vulture pydocstyle pycodestyle pyright-python pyre pytype deptry
         interrogate darglint
         jshint jscpd depcheck madge knip tsd attw publint size-limit webpack-bundle-analyzer http-server
@@ -70,12 +71,13 @@ _OPERAND_READERS = (
         kubeconform kubeval conftest checkov tfsec terrascan cfn-lint actionlint yamale spectral redocly
         buf proselint vale write-good alex textlint lychee linkchecker aspell hunspell wdiff colordiff
         difft meld vimdiff kdiff3 opendiff diffstat sha512sum gprof gcov nm objdump readelf size strings
-        rustc swiftc kotlinc scalac ghc ocamlc ocamlopt nvcc gfortran tcc zig nim dmd gdc ldc2 fpc erlc
+        rustc swiftc kotlinc scalac ghc ocamlc ocamlopt nvcc gfortran tcc nim dmd gdc ldc2 fpc erlc
         eval : true false exit wait trap jobs fg bg disown umask ulimit alias
         """.split()  # noqa: SIM905 - easier to read and extend as one text
     )
 ) - OPERAND_CHANGERS
 """Programs that read the files named in their arguments, or whose outputs are known by their flags."""
+_MODULE_FLAG = re.compile(r"-[bBdEiIOqsSuvx]*m(.*)")
 _SCRIPT_NAME = re.compile(r"\.(?:sh|bash|zsh|py|rb|pl|js|mjs|cjs|ts)$")
 _COPYING_SUBCOMMANDS: dict[str, frozenset[str]] = {
     **dict.fromkeys(("docker", "podman", "nerdctl", "kubectl", "oc"), frozenset({"cp"})),
@@ -314,7 +316,7 @@ def iter_possible_changed_paths(part: SimpleShellCommand, *, is_closed: bool) ->
 
     With `is_closed`, a program that is not listed may change every file that it names, except its inputs.
     """
-    words = part.words or part.argv or ()
+    words = _use_module_as_program(part.words or part.argv or ())
     name = get_program_name(words) if words else ""
     yield from _list_own_files(name, words)
     if _is_only_checking(name, words):
@@ -350,6 +352,20 @@ def iter_possible_changed_paths(part: SimpleShellCommand, *, is_closed: bool) ->
             attached = token[1:] if token[:1] in ("w", "W") else token.lstrip("-")[1:]
             if not GLOB.search(attached):
                 yield attached
+
+
+def _use_module_as_program(words: tuple[str | None, ...]) -> tuple[str | None, ...]:
+    """Return `black src` for `python3 -m black src`, but keep a module of Python itself as it is."""
+    if not words or not get_program_name(words).startswith("python"):
+        return words
+    for index, word in enumerate(words[1:], 1):
+        match = _MODULE_FLAG.fullmatch(word or "")
+        if match is not None:
+            module = match[1] or (words[index + 1] if index + 1 < len(words) else None) or ""
+            name = module.partition(".")[0]
+            is_own = not name or name in sys.stdlib_module_names or name == "pip"
+            return words if is_own else (name, *words[index + (1 if match[1] else 2) :])
+    return words
 
 
 def _iter_words_without_inputs(words: Sequence[str | None]) -> Iterator[str | None]:

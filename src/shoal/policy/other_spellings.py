@@ -34,6 +34,8 @@ _UNUSUAL_PROGRAMS = frozenset(
 """Programs whose subcommands are not simply words that are equal or not."""
 _OTHER_FIRST_WORDS = ("send-pack", "http-push", "fetch-pack", "commit-tree", "subtree", "for-each-repo")
 """Subcommands of git that do the work of others."""
+_CASELESS_PROGRAMS = frozenset({"redis-cli", "valkey-cli", "keydb-cli", "cmd", "reg", "net", "sc", "wmic"})
+"""Programs that ignore the case of their commands."""
 _PIP_STARTERS = {"uv": "pip", "pipx": "runpip"}
 """Programs that work as pip after this word, which flags may precede."""
 _MAX_PIP_POSITION = 8
@@ -46,6 +48,8 @@ def standardize_words(words: Sequence[str | None]) -> KnownWords:
     plain_name = get_plain_name(words[0] or "")
     known: KnownWords = (*PROGRAM_NAMES.get(plain_name, (plain_name,)), *words[1:])
     name = known[0] or ""
+    if name in _CASELESS_PROGRAMS:
+        known = (name, *(word and word.lower() for word in known[1:]))
     if name in _PIP_STARTERS and _PIP_STARTERS[name] in known[1:_MAX_PIP_POSITION]:
         start = known.index(_PIP_STARTERS[name])
         # pipx takes the name of an environment before the words for pip.
@@ -148,6 +152,7 @@ class OtherSpellings:
             not any(first[:1] in ("", "-") for first in self._firsts)
             and get_plain_name(rule[0]) not in PROGRAM_NAMES
             and self._name not in _UNUSUAL_PROGRAMS
+            and self._name not in _CASELESS_PROGRAMS
             and (self._name, "") not in EFFECTS
         )
         self._other_firsts = {

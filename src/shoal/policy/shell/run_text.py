@@ -249,6 +249,8 @@ def _find_runner_commands(name: str, words: Sequence[ShellWord], script: str) ->
         found.append(None)
     if name in _CODE_RUNNERS and any(value and value[:1] != "-" for value in values):
         found.append(None)
+    if name == "cmake" and any((value or "").startswith("remove") for value in values):
+        found.append("rm")
     if name == "parallel" and any(value and "{=" in value for value in values):
         found.append(None)
     return tuple(found)
