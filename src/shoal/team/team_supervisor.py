@@ -12,7 +12,7 @@ from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import AgentRequestRefused, InvalidName, ShoalError
 from shoal.core.names import LEAD_NAME, AgentName, TaskId, map_to_inbox_name
 from shoal.core.permissions.permission_changes import PermissionSuggestion
-from shoal.core.task_groups import uncancel_current_task
+from shoal.core.task_groups import open_task_group, uncancel_current_task
 from shoal.core.teams.mail_bodies import TaskAssignmentMail
 from shoal.core.teams.mail_signatures import MailSigner
 from shoal.core.teams.roster import EXTERNAL_MEMBER_TYPE, RosterEntry, TeamRoster
@@ -409,8 +409,12 @@ class TeamSupervisor:
             if any(post.member.can_claim_task for post in handles) and await self._has_claimable_task():
                 return False
             for start in range(0, len(handles), _ASKED_TOGETHER):
-                asked = handles[start : start + _ASKED_TOGETHER]
-                if not all(await asyncio.gather(*(each.member.is_confirmed_idle() for each in asked))):
+                async with open_task_group() as tasks:
+                    asked = [
+                        tasks.create_task(handle.member.is_confirmed_idle())
+                        for handle in handles[start : start + _ASKED_TOGETHER]
+                    ]
+                if not all(each.result() for each in asked):
                     return False
             if version == self.members.version:
                 return True

@@ -106,6 +106,9 @@ class TeamMail:
         self.waiters: dict[AgentName, set[asyncio.Event]] = {}
         self.has_lead_inbox = False
 
+    def note_lead_inbox(self, *, exists: bool) -> None:
+        self.has_lead_inbox = exists
+
     async def _post_together(self, worker: DatabaseWorker, mails: list[_NewMail]) -> list[bool]:
         async def store_mail(raw: Any) -> Any:
             return await raw.fetchrow(
@@ -195,7 +198,7 @@ class PostgresMailboxes:
 
         await self._client.call(lambda worker: worker.transact(create_inbox))
         if name == LEAD_NAME:
-            self._team_mail.has_lead_inbox = not foreign
+            self._team_mail.note_lead_inbox(exists=not foreign)
 
     async def post(self, to: AgentName, mail: MailMessage) -> MailPostReceipt:
         owner = parse_agent_name(to)
@@ -221,7 +224,7 @@ class PostgresMailboxes:
             )
 
         await self._client.call(lambda worker: worker.transact(create_inbox))
-        self._team_mail.has_lead_inbox = True
+        self._team_mail.note_lead_inbox(exists=True)
 
     async def take_unread(
         self, owner: AgentName, *, limit: int = 64, beyond: Container[str] = ()
