@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -11,37 +12,17 @@ from shoal.core.errors import InvalidAgentDefinition
 from shoal.wire.agent_definition_codec import parse_json_agent_definitions
 from shoal.wire.foreign_json import convert_to_schema, decode_to_schema
 
-
-class StoredTeamOptions(TypedDict, total=False):
-    """Options of the program that are restored when its team is resumed."""
-
-    model: str
-    fallback_model: str
-    mode: str
-    allowed_tools: list[str]
-    disallowed_tools: list[str]
-    available_tools: list[str]
-    system_prompt: str
-    append_system_prompt: str
-    effort: str
-    thinking_tokens: int
-    betas: list[str]
-    max_turns: int
-    max_budget_usd: float
-    max_total_tokens: int
-    max_agents: int
-    deadline: float
-    strict_mcp_config: bool
-    plugin_dirs: list[str]
-    skills: list[str]
-    slash_commands: bool
-    add_dirs: list[str]
-    settings: str
-    setting_sources: list[str]
-    bare: bool
-    skip_permissions: bool
-    allow_bypass: bool
-    coordinator: bool
+STORED_OPTION_TYPES: Mapping[str, Any] = {
+    **dict.fromkeys(("model", "fallback_model", "mode", "effort", "settings"), str),
+    **dict.fromkeys(("system_prompt", "append_system_prompt"), str),
+    **dict.fromkeys(("allowed_tools", "disallowed_tools", "available_tools", "betas"), list[str]),
+    **dict.fromkeys(("plugin_dirs", "skills", "add_dirs", "setting_sources"), list[str]),
+    **dict.fromkeys(("thinking_tokens", "max_turns", "max_total_tokens", "max_agents"), int),
+    **dict.fromkeys(("max_budget_usd", "deadline"), float),
+    **dict.fromkeys(("strict_mcp_config", "slash_commands", "bare", "coordinator"), bool),
+    **dict.fromkeys(("skip_permissions", "allow_bypass"), bool),
+}
+"""Types of the program's options that are restored when its team is resumed, by name."""
 
 
 class StoredTeamDefinition(Struct, frozen=True, kw_only=True):
@@ -55,7 +36,7 @@ class StoredTeamDefinition(Struct, frozen=True, kw_only=True):
     lead: str | None = None
     backend: str | None = None
     options: dict[str, Any] = {}
-    """Options by name, as in `StoredTeamOptions`."""
+    """Options by name, as in `STORED_OPTION_TYPES`."""
     required: tuple[str, ...] = ()
     """Options that were objects of the program."""
     python_tools: tuple[str, ...] = ()
@@ -72,9 +53,10 @@ def parse_team_definition(content: bytes) -> StoredTeamDefinition:
     A value that is ignored could be a limit of the team, so everything must be understood.
     """
     definition: StoredTeamDefinition = decode_to_schema(content, StoredTeamDefinition)
-    convert_to_schema(definition.options, StoredTeamOptions)
-    if unknown := definition.options.keys() - StoredTeamOptions.__annotations__.keys():
+    if unknown := definition.options.keys() - STORED_OPTION_TYPES.keys():
         raise ValueError(f"unknown options: {', '.join(sorted(unknown))}")
+    for name, value in definition.options.items():
+        convert_to_schema(value, STORED_OPTION_TYPES[name])
     try:
         parse_json_agent_definitions(definition.agents)
     except InvalidAgentDefinition as error:

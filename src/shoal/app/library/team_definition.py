@@ -13,8 +13,8 @@ from shoal.core.store import SessionStore, Store
 from shoal.stores.files.home.home_paths import read_state_file, write_file_atomically
 from shoal.stores.store_choice import get_shared_address, to_shared_store
 from shoal.wire.team_definition_codec import (
+    STORED_OPTION_TYPES,
     StoredTeamDefinition,
-    StoredTeamOptions,
     encode_team_definition,
     parse_team_definition,
 )
@@ -27,7 +27,7 @@ _PROGRAM_OPTIONS = ("model", "tools", "hooks", "on_question", "budget", "environ
 def select_stored_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return the options that can be stored, and the names of those that only the program has."""
     stored: dict[str, Any] = {}
-    for name in StoredTeamOptions.__annotations__:
+    for name in STORED_OPTION_TYPES:
         value = options.get(name)
         if value is not None and not _is_program_object(name, value):
             stored[name] = msgspec.to_builtins(value, enc_hook=str)
