@@ -205,7 +205,7 @@ def nest(levels: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("schema", "problem"),
     [
-        ({"type": "strng"}, "type: 'strng' is not one of object, array"),
+        ({"type": "txt"}, "type: 'txt' is not one of object, array"),
         ({"type": {}}, "type: {} is not one of"),
         ({"properties": {"a": {"type": ["string", 5]}}}, "properties.a.type: 5 is not one of"),
         ({"properties": []}, "properties: it is malformed"),

@@ -54,7 +54,7 @@ def find_rule_parameter(tool: str, pattern: str) -> tuple[str, str] | None:
 def get_file_tool_call_path(call: ToolUseBlock) -> str:
     """Return the path in a file tool's call; without one, the working directory.
 
-    Raises `WorkspaceError` for a path that is no text.
+    Raises `WorkspaceError` for a path that is not a string.
     """
     if call.name == "Glob" and isinstance(pattern := call.input.get("pattern"), str) and pattern[:1] == "/":
         return split_absolute_glob(pattern)[0]

@@ -117,7 +117,7 @@ def write_index_copies(
 
 
 def _remove_old_copies(directory: Path) -> None:
-    """Remove all but the newest copies, which commands may be about to use."""
+    """Remove all except the newest copies, which commands may be about to use."""
     copies = sorted(directory.iterdir(), key=lambda path: path.stat().st_mtime_ns)
     for path in copies[:-_KEPT_COPIES]:
         path.unlink(missing_ok=True)

@@ -94,7 +94,7 @@ _ALPHANUMERIC, _WORD = _build_character_class_table(b""), _build_character_class
 _LONG_RUN = b"a" * _MIN_RUN
 _BACKSLASH = b"\\"[0]
 _BEFORE_KEY = frozenset(b" .:")
-"""Characters before a key without a mark of its own: after `Bearer`, `hvs.` and the number of a bot."""
+"""Characters before a key that has no known prefix: after `Bearer`, `hvs.` and the number of a bot."""
 
 
 def is_secret_variable_name(name: str) -> bool:
