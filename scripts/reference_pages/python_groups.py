@@ -152,7 +152,8 @@ INTERNAL = {
     "Team": _words("find"),
     "TeamStore": _words(
         "aclose add_member attempts close_team_stores notify_assigned open_agent_board open_board "
-        "open_mailboxes post_assignment post_mail read_signing_key restore_journaled_tasks rosters"
+        "open_mailboxes post_assignment post_mail read_signing_key report_problem restore_journaled_tasks "
+        "rosters"
     ),
     "SlashCommandInvocation": _words("command"),
     "Hook": _words("action"),

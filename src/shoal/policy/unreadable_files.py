@@ -479,7 +479,7 @@ def iter_possible_read_paths(part: SimpleShellCommand) -> Iterator[str]:
 
 
 def _shows_loaded_variables(name: str, words: Sequence[str]) -> bool:
-    """Return True if a program automatically loads `.env` for code or a command that may print the variables."""
+    """Return True if a program automatically loads `.env` for code or a command that may print it."""
     if any("dotenv" in word for word in words):
         return name in INTERPRETERS or name in COMMAND_RUNNERS or name.startswith("python")
     if name in ("bun", "deno"):
