@@ -155,7 +155,7 @@ def _get_cached_tool_signature(
 
 
 def _get_default_key(default: Any) -> Any:
-    """Return what identifies a default; empty lists and mappings, which have no hash, are all the same."""
+    """Return what identifies a default; empty lists and mappings, which have no hash, are equal."""
     return type(default) if type(default) in (list, dict) and not default else (type(default), default)
 
 
