@@ -54,7 +54,7 @@ async def test_mail_taken_by_another_process_is_not_remembered_here() -> None:
 
 async def test_posted_and_taken_mail_events_have_equal_fields() -> None:
     events: list[JournaledEvent] = []
-    async with aclosing(JournaledMailboxes(open_mailboxes(), TeamName("crew"), events.append)) as boxes:
+    async with aclosing(JournaledMailboxes(open_mailboxes(), TeamName("crew"), events.extend)) as boxes:
         for owner in (ANN, BOB):
             await boxes.open_inbox(owner)
         await boxes.post(BOB, make_mail(1))

@@ -14,8 +14,8 @@ from shoal.surfaces.terminal.terminal_stream import (
     guard_terminal_streams,
 )
 
-FORBIDDEN = "\x80\x9b\x9f\u061c\u200e\u200f\u202a\u202e\u2066\u2069"
-PASSES = "a\x1b[31m\n\xa0é–\u200d\u2028\u2065日"
+FORBIDDEN = "\x80\x9b\x9f\u061c\u200b\u200e\u200f\u202a\u202e\u2060\u2065\u2066\u2069\ufeff"
+PASSES = "a\x1b[31m\n\xa0é–\u200d\u2028日"
 
 
 def test_no_forbidden_character_is_written_as_text() -> None:

@@ -81,6 +81,7 @@ def _check_judgement(data: bytes) -> None:
 def _parse_command(command: str) -> ShellCommandAnalysis:
     """Analyze with the parser alone, which must agree on plain lines."""
     walk, trouble = ShellSyntaxWalker(), None
+    walk.text = command
     try:
         walk._walk_parsed_script(command)
     except UnjudgeableCommandError as reason:

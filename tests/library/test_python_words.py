@@ -185,7 +185,7 @@ async def test_what_a_session_without_a_home_variable_uses_is_documented(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = (SOURCES.parents[1] / "docs" / "reference" / "python.md").read_text()
-    (row,) = re.findall(r"^\| `environ` \| .*$", page, re.MULTILINE)
+    (row,) = set(re.findall(r"^\| `environ` \| .*$", page, re.MULTILINE))
     assert "`HOME`, by default the home directory of the account" in row
 
     @shoal.workflow

@@ -4,8 +4,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -264,6 +265,10 @@ def test_a_line_of_shoal_with_other_fields_is_damage(
     assert loaded.messages[-1].text == "thanks, and good night"
 
 
+def encode_lines(lines: Sequence[Mapping[str, Any]]) -> bytes:
+    return b"".join(json.dumps(each).encode() + b"\n" for each in lines)
+
+
 @pytest.mark.spec("LIM-15")
 def test_lines_of_other_programs_and_newer_versions_are_not_damage(writer: Callable[..., TranscriptWriter]):
     lines = write_conversation(writer)
@@ -274,12 +279,13 @@ def test_lines_of_other_programs_and_newer_versions_are_not_damage(writer: Calla
         {"type": "queue-operation", "operation": "enqueue"},
         {"parentUuid": "p-2", "uuid": "p-3", "type": "system", "subtype": "shoal_later", "timestamp": 5},
     ]
-    content = b"\n".join([*lines, *(json.dumps(each).encode() for each in foreign)]) + b"\n"
-    loaded = restore_transcript(content)
+    loaded = restore_transcript(b"\n".join(lines) + b"\n" + encode_lines(foreign))
     assert not loaded.describe_damage("x")
     assert loaded.last == "p-3"
-    alone = [{key: value for key, value in each.items() if key != "type"} for each in foreign[:3]]
-    assert not restore_transcript(b"\n".join(json.dumps(each).encode() for each in alone) + b"\n").unreadable
+    untyped = [{key: value for key, value in each.items() if key != "type"} for each in foreign[:3]]
+    assert not restore_transcript(encode_lines([foreign[0], *untyped])).unreadable
+    # A file without any line that somebody writes into a conversation is none.
+    assert restore_transcript(encode_lines(untyped)).unreadable == len(untyped)
 
 
 def test_missing_results_are_added_so_that_a_provider_accepts_the_history(

@@ -408,11 +408,13 @@ class TeamSupervisor:
             # Before the members are asked: one that claims the last task in between would count as idle.
             if any(post.member.can_claim_task for post in handles) and await self._has_claimable_task():
                 return False
-            for start in range(0, len(handles), _ASKED_TOGETHER):
+            # Members in this process have no more to say, and a task for each would delay the answer.
+            elsewhere = [handle.member for handle in handles if handle.member.agent is None]
+            for start in range(0, len(elsewhere), _ASKED_TOGETHER):
                 async with open_task_group() as tasks:
                     asked = [
-                        tasks.create_task(handle.member.is_confirmed_idle())
-                        for handle in handles[start : start + _ASKED_TOGETHER]
+                        tasks.create_task(member.is_confirmed_idle())
+                        for member in elsewhere[start : start + _ASKED_TOGETHER]
                     ]
                 if not all(each.result() for each in asked):
                     return False

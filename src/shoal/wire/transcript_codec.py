@@ -221,8 +221,9 @@ class ParsedTranscriptLine(Struct, frozen=True, kw_only=True):
     def is_damaged(self) -> bool:
         """True if Shoal wrote the line, but not with this content."""
         entry = self.entry
-        is_unknown = isinstance(entry, UnknownTranscriptEntry) and not entry.is_newer
-        return self.is_own and (is_unknown or self.has_wrong_types)
+        if isinstance(entry, UnknownTranscriptEntry):
+            return self.is_own and not entry.is_newer
+        return self.has_wrong_types
 
 
 UNTYPED = "untyped"
