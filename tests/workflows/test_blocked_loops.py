@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -225,3 +226,18 @@ async def test_a_program_that_awaits_often_is_not_interrupted(tmp_path: Path) ->
 
     async with open_session(tmp_path) as session:
         assert await compute.run(session) != get_ident()
+
+
+@pytest.mark.spec("WFL-05")
+async def test_a_file_that_blocks_the_event_loop_while_it_is_loaded_gets_an_error(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    (home / "workflows").mkdir(parents=True)
+    (home / "workflows" / "spin.py").write_text(
+        "import shoal\n\n@shoal.workflow\nasync def spin(flow: shoal.Workflow) -> None: ...\n\n"
+        "while True:\n    pass\n"
+    )
+    async with open_session(tmp_path, home=home) as session:
+        result = await session.run(session.parse_slash_command("/spin")).wait()
+        assert "The workflow spin was interrupted" in result.detail
+        assert re.search(r"spin\.py:[67] in <module>", result.detail)
+        assert (await session.run("next")).text == "done"

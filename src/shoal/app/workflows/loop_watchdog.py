@@ -10,12 +10,15 @@ import asyncio
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import Context
 from types import FrameType
 from typing import Any
 
 from msgspec import Struct
 
+from shoal.app.model_notices import format_session_notice
+from shoal.core.errors import WorkflowError
 from shoal.core.text.filenames import escape_filename
 
 BLOCKED_SECONDS = 60.0
@@ -144,6 +147,37 @@ class LoopWatchdog:
             place=f"{escape_filename(code.co_filename)}:{program[0].f_lineno} in {code.co_name}",
             can_interrupt=program[0] is callers[0] and not is_debugged,
         )
+
+
+@contextmanager
+def interrupt_blocking_module(name: str) -> Iterator[None]:
+    """Raise `WorkflowError` if a module that is executed here blocks the event loop for too long.
+
+    Without an event loop nothing is watched: Ctrl-C ends such a module.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        yield
+        return
+    blocking: list[BlockingProgram] = []
+    watchdog = LoopWatchdog(lambda context, task: name, blocking.append)
+    watchdog.start()
+    try:
+        yield
+    except LoopBlocked as error:
+        raise WorkflowError(describe_blocking_program(blocking[0])) from error
+    finally:
+        watchdog.stop()
+
+
+def describe_blocking_program(program: BlockingProgram) -> str:
+    return format_session_notice(
+        "workflow_blocked",
+        workflow=program.workflow,
+        seconds=f"{program.seconds:g}",
+        place=program.place,
+    )
 
 
 def _iter_frames(frame: FrameType | None) -> Iterator[FrameType]:

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from shoal.app.definitions.workflow_files import NO_JAVASCRIPT, UNTRUSTED, WorkflowFiles, find_listing_project
+from shoal.app.workflows.loop_watchdog import interrupt_blocking_module
 from shoal.app.workflows.workflow_definition import WorkflowDefinition
 from shoal.core.errors import WorkflowError
 from shoal.core.events import WorkflowStarted
@@ -113,7 +114,10 @@ def load_workflow_file(
     # Types of the module's functions are looked up there.
     sys.modules[module_name] = module
     try:
-        exec(compile(source, str(path), "exec"), module.__dict__)  # noqa: S102 - the user's program
+        with interrupt_blocking_module(name or path.stem):
+            exec(compile(source, str(path), "exec"), module.__dict__)  # noqa: S102 - the user's program
+    except WorkflowError:
+        raise
     except Exception as error:  # boundary around the user's file: it may raise anything
         raise WorkflowError(f"{shown} cannot be run: {type(error).__name__}: {error}") from error
     return select_workflow(module, name, shown)

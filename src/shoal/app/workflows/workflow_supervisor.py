@@ -14,7 +14,7 @@ from msgspec import Struct
 from shoal.app.agents.program_agents import ProgramAgents
 from shoal.app.model_notices import format_session_notice
 from shoal.app.workflows.json_values import to_json_value
-from shoal.app.workflows.loop_watchdog import BlockingProgram, LoopWatchdog
+from shoal.app.workflows.loop_watchdog import BlockingProgram, LoopWatchdog, describe_blocking_program
 from shoal.app.workflows.step_log import StepLog, WorkflowRecord, WorkflowRecords
 from shoal.app.workflows.step_runner import StepRunner
 from shoal.core.agents.identity import AgentIdentity, current_identity
@@ -289,14 +289,7 @@ class WorkflowSupervisor:
     def _fail_blocking_workflow(self, program: BlockingProgram) -> None:
         """Let a workflow end with an error. The watchdog calls this in its thread, and then interrupts it."""
         running = self._running[program.workflow]
-        running.steps.refuse_later_steps(
-            format_session_notice(
-                "workflow_blocked",
-                workflow=program.workflow,
-                seconds=f"{program.seconds:g}",
-                place=program.place,
-            )
-        )
+        running.steps.refuse_later_steps(describe_blocking_program(program))
         # The interruption may end only one of its tasks, and the program may catch it.
         running.task.get_loop().call_soon_threadsafe(running.task.cancel)
 
