@@ -183,6 +183,17 @@ async def test_flags_select_available_allowed_and_denied_tools(
     assert "There is no tool named 'Bsh'. Did you mean Bash?" in unknown.err
 
 
+@pytest.mark.spec("CMP-018")
+async def test_a_name_with_an_asterisk_in_a_flag_removes_all_tools_that_match(shoal: ShoalProgram) -> None:
+    flags = ("--tools", "Bash,BashOutput,Read,WebFetch", "--disallowedTools", "Web*", "B*", "Nothing*")
+    async with messages_server(["done"]) as server:
+        shoal.use_server(server)
+        ran = await shoal("-p", "go", "--model", MODEL, *flags)
+    assert ran.code == 0
+    assert [tool["name"] for tool in server.requests[0].body["tools"]] == ["Read"]
+    assert "The rule Nothing* names an unknown tool." in ran.err
+
+
 @pytest.mark.spec("HOM-03")
 async def test_settings_are_shown_with_their_sources(
     shoal: ShoalProgram, project: Path, rules_file: Path
