@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -156,17 +157,18 @@ def test_an_entry_is_one_line():
     assert parse_inbox_entry(encode_inbox_entry(mail)).mail == mail
 
 
-def test_a_megabyte_of_mail_is_read_in_a_few_milliseconds():
+def test_a_megabyte_of_mail_is_read_with_one_parse():
     text = "x" * 400
     mails = (
         MailMessage(id=f"{n:036d}", sender="ann", text=text, timestamp=AT, summary="s") for n in range(1900)
     )
     content = encode_inbox(map(encode_inbox_entry, mails))
     assert len(content) > 1_000_000
-    times = []
-    for _ in range(10):
-        start = time.thread_time()
-        parse_inbox(content)
-        times.append(time.thread_time() - start)
-    # 1.5 ms on a quiet machine; the bound leaves room for a busy one and still catches a second parse.
-    assert min(times) < 0.006
+    times = {parse_inbox: [1.0], msgspec.json.decode: [1.0]}
+    for _ in range(15):
+        for parse, spent in times.items():
+            start = time.thread_time()
+            parse(content)
+            spent.append(time.thread_time() - start)
+    # About twice as much as plain JSON, on any machine; a second parse would double that.
+    assert min(times[parse_inbox]) < 3.2 * min(times[msgspec.json.decode])
