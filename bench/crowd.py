@@ -31,6 +31,8 @@ from shoal.core.conversation.model_requests import (
     ModelRequest,
 )
 from shoal.core.events import AgentStarted, Event, ModelRequestFailed
+from shoal.core.ids import LEAD_ID
+from shoal.stores.memory.memory_store import MemorySessionStore, UnpackedEntries
 
 _CHILD_PROMPT = "Add one, as often as you were told."
 _USAGE = Usage(input_tokens=100, output_tokens=10)
@@ -143,10 +145,19 @@ async def measure_idle(root: Path, agents: int, rounds: int, *, persist: bool) -
         for prompt in ("warm up", "go"):
             assert await run_prompt(session, prompt) == FINAL_TEXT
             session.agent.conversation.messages.clear()
+            _forget_transcript_of_lead(session)
             gc.collect()
             measurements.append(tracemalloc.get_traced_memory()[0])
         assert len(session.supervisor.list_agents()) == _WARM_UP_AGENTS + agents
         return (measurements[1] - measurements[0]) / agents
+
+
+def _forget_transcript_of_lead(session: Session) -> None:
+    store = session.config.history.store
+    if isinstance(store, MemorySessionStore):
+        for part in store.transcripts[LEAD_ID]:
+            if isinstance(part, UnpackedEntries):
+                part.entries.clear()
 
 
 _PROGRAM_AGENT = shoal.Agent("adder", prompt="You add numbers.", tools=["add"])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from shoal.core.conversation.messages import user_message
+from shoal.core.conversation.transcript_entries import TranscriptMessageEntry
 from shoal.core.errors import SettingsError
 from shoal.core.events import NoteAdded
-from shoal.core.ids import LEAD_ID, SessionId
+from shoal.core.ids import LEAD_ID, AgentId, EntryId, SessionId
 from shoal.core.text.redaction import KEY_SHAPE_REDACTOR
 from shoal.stores.files.file_store import FileStore
 from shoal.stores.memory.memory_store import MemoryStore
@@ -21,6 +23,22 @@ def test_a_bounded_memory_journal_keeps_only_the_latest_events(clock):
     records = list(journal.read_records())
     assert [record.event.text for record in records] == ["2", "3", "4"]
     assert journal.get_position() == records[-1].next > records[0].offset > 0
+
+
+def test_transcripts_of_ended_agents_are_compressed_when_there_are_many():
+    session = MemoryStore().create_session(SessionId("s-1"), cwd="/")
+    agents = [AgentId(f"a{number:07d}") for number in range(400)]
+    for number, agent in enumerate(agents):
+        transcript = session.open_transcript(agent, cwd="/", version="1")
+        message = user_message(f"{number} " + "word " * 800)
+        transcript.append(
+            TranscriptMessageEntry(id=EntryId(f"e{number}"), parent=None, at=1, message=message)
+        )
+        transcript.close()
+    texts = [session.restore_conversation(agent).messages[0].text for agent in agents]
+    assert texts == [f"{number} " + "word " * 800 for number in range(400)]
+    size = sum(len(part.content) for parts in session.transcripts.values() for part in parts)
+    assert size < 400 * 4_000 / 2
 
 
 def test_a_closed_memory_store_leaves_no_working_files():

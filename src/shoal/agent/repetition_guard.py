@@ -65,6 +65,25 @@ _COMMENT = re.compile(r"""(^|\s)#[^'"]*$""")
 """Comment at the end of a shell command."""
 
 
+class _VaryingResult:
+    """Result of a call that started something. Its ids are removed only if the same call is made again."""
+
+    __slots__ = ("_content", "_text")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, content: object) -> None:
+        self._content = content
+        self._text: str | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _VaryingResult) and self._remove_ids() == other._remove_ids()
+
+    def _remove_ids(self) -> str:
+        if self._text is None:
+            self._text, self._content = _NEW_IDS.sub("", str(self._content)), None
+        return self._text
+
+
 class _CallRecord(Struct, frozen=True):
     """A tool call and its result. Records are equal if the calls do the same with the same result."""
 
@@ -95,7 +114,7 @@ def _record_varying_call(call: ToolUseBlock, result: ToolResultBlock) -> _CallRe
     elif name == "Read":
         call_input = {"file_path": call_input.get("file_path")}
     if name in _STARTING_TOOLS or call_input.get("run_in_background"):
-        return _CallRecord(name, call_input, _NEW_IDS.sub("", str(content)), result.is_error)
+        return _CallRecord(name, call_input, _VaryingResult(content), result.is_error)
     return _CallRecord(name, call_input, content, result.is_error)
 
 
@@ -146,11 +165,14 @@ class RepetitionGuard(Struct, kw_only=True):
     def add_paused_answer(self, answer: Message) -> None:
         self.round.append(_CallRecord(_PAUSE, {}, answer.content))
 
+    def forget_round(self) -> None:
+        self.is_waiting, self.round = False, []
+
     def count_round(self, now: float) -> None:
         """Compare the calls of the reply with those of the reply before."""
         calls = self.round
         if self.is_waiting or not calls:
-            self.is_waiting, self.round = False, []
+            self.forget_round()
             return
         self.round = []
         has_notification, self.has_notification = self.has_notification, False
@@ -210,13 +232,23 @@ class RepetitionGuard(Struct, kw_only=True):
 
 async def enforce_repetition_limits(agent: AgentRunner) -> None:
     """Tell the agent about a loop once, then ask the user. Without an answer, stop the agent."""
-    guard, limits = agent.state.repetition, agent.limits
-    guard.count_round(agent.clock.monotonic())
-    if agent.state.halt_reason:
+    guard, max_messages = agent.state.repetition, agent.limits.max_unproductive_messages
+    max_calls = agent.limits.max_repeated_calls
+    if max_calls is None:
+        guard.forget_round()
+    else:
+        guard.count_round(agent.clock.monotonic())
+    if agent.state.halt_reason or (max_calls is not None and await _check_calls(agent, guard, max_calls)):
         return
-    max_calls, max_messages = limits.max_repeated_calls, limits.max_unproductive_messages
+    guard.told_repeats = 0
+    if max_messages is not None and guard.sent:
+        await _check_exchanges(agent, guard, max_messages)
+
+
+async def _check_calls(agent: AgentRunner, guard: RepetitionGuard, limit: int) -> bool:
+    """Return True if the latest calls repeat earlier ones or failed too often."""
     repeats, calls = guard.find_repetition()
-    if max_calls is not None and repeats >= max_calls:
+    if repeats >= limit:
         if repeats > guard.told_repeats:  # else the sequence is not complete again
             times = format_count_with_noun(repeats, "time")
             tools = ", ".join(dict.fromkeys(call.tool for call in calls))
@@ -228,19 +260,17 @@ async def enforce_repetition_limits(agent: AgentRunner) -> None:
                 notice = format_notice("repeated_call", tools=tools, times=times)
             await _tell_or_ask(agent, was_told=guard.told_repeats > 0, subject=subject, notice=notice)
             guard.told_repeats = repeats if guard.last else 0
-        return
-    if max_calls is not None and guard.failures >= FAILURE_FACTOR * max_calls:
+        return True
+    if guard.failures >= FAILURE_FACTOR * limit:
         times = format_count_with_noun(guard.failures, "time")
         await _tell_or_ask(
             agent,
-            was_told=guard.failures > FAILURE_FACTOR * max_calls,
+            was_told=guard.failures > FAILURE_FACTOR * limit,
             subject=format_notice("loop_of_failures", times=times),
             notice=format_notice("failed_calls", times=times),
         )
-        return
-    guard.told_repeats = 0
-    if max_messages is not None and guard.sent:
-        await _check_exchanges(agent, guard, max_messages)
+        return True
+    return False
 
 
 async def _check_exchanges(agent: AgentRunner, guard: RepetitionGuard, limit: int) -> None:

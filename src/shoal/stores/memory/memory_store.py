@@ -206,6 +206,8 @@ _COMPRESSED = b"z"
 """Start of compressed entries; those that are not compressed start as JSON does."""
 _UNCOMPRESSED_SIZE = 1_024
 """Bytes below which entries are not compressed, because that would save little memory."""
+_UNCOMPRESSED_TOTAL = 512 * 1_024
+"""Bytes of other entries that are not compressed either: that would take 5 % of the time of a short agent."""
 _MESSAGE_ENTRIES_DECODER = msgspec.json.Decoder(list[TranscriptMessageEntry])
 
 
@@ -231,6 +233,7 @@ class MemorySessionStore:
         self._journal_events: deque[tuple[int, int, JournaledEvent]] = deque(maxlen=max_events)
         self._questions = MemoryQuestions(directory / "questions")
         self._siblings = siblings
+        self._uncompressed_bytes = 0
         self.is_locked = False
 
     def report_damaged_files(self, *, now: int | None) -> tuple[str, ...]:
@@ -296,8 +299,26 @@ class MemorySessionStore:
             parts[:] = [
                 packed
                 for part in parts
-                for packed in (_pack_entries(part) if isinstance(part, UnpackedEntries) else (part,))
+                for packed in (self._pack_entries(part) if isinstance(part, UnpackedEntries) else (part,))
             ]
+
+    def _pack_entries(self, part: UnpackedEntries) -> Iterator[TranscriptPart]:
+        for kind, group in groupby(part.entries, type):
+            entries = list(group)
+            content = _encode_if_possible(entries) if kind is TranscriptMessageEntry else None
+            if content is None:
+                yield UnpackedEntries(part.origin, entries)
+            else:
+                yield PackedEntries(part.origin, self._compress_if_large(content))
+
+    def _compress_if_large(self, content: bytes) -> bytes:
+        size = len(content)
+        if size < _UNCOMPRESSED_SIZE:
+            return content
+        if self._uncompressed_bytes + size <= _UNCOMPRESSED_TOTAL // len(self._siblings):
+            self._uncompressed_bytes += size
+            return content
+        return _COMPRESSED + _compress(content)
 
     def _encode_lines(self, agent: AgentId, part: TranscriptPart) -> bytes:
         if isinstance(part, bytes):
@@ -360,17 +381,6 @@ class MemoryTranscript:
 
     def close(self) -> None:
         self._store.pack_transcript(self._agent)
-
-
-def _pack_entries(part: UnpackedEntries) -> Iterator[TranscriptPart]:
-    for kind, group in groupby(part.entries, type):
-        entries = list(group)
-        content = _encode_if_possible(entries) if kind is TranscriptMessageEntry else None
-        if content is None:
-            yield UnpackedEntries(part.origin, entries)
-        else:
-            is_small = len(content) < _UNCOMPRESSED_SIZE
-            yield PackedEntries(part.origin, content if is_small else _COMPRESSED + _compress(content))
 
 
 def _compress(content: bytes) -> bytes:

@@ -105,7 +105,7 @@ class LocalMember:
         self._stall_detector = preparation.stall_detector
         self._run_task: asyncio.Task[Any] | None = None
         self._in_turn = self._is_interrupting = False
-        self._has_started_idle = asyncio.Event()
+        self._idle_start: asyncio.Event | None = None
         self._claimed_task: TaskId | None = None
         self._board_error = ""
         """Last error that kept it from claiming tasks."""
@@ -198,7 +198,9 @@ class LocalMember:
         self.state = "idle"
         self._observer.set_roster_activity(self.name, active=False)
         self._services.runtime.events.emit_event(MemberWentIdle(agent=self.id, reason="available"))
-        self._has_started_idle.set()
+        if self._idle_start is not None:
+            self._idle_start.set()
+            self._idle_start = None  # an event takes almost a kilobyte
 
     async def _accept_late_permission(self, item_id: str, body: PermissionResponseMail) -> bool:
         """Queue a late permission for a call of an earlier process; return False if it is none."""
@@ -357,7 +359,9 @@ class LocalMember:
                 await self._claim_next_board_task()
 
     async def _wait_for_idle_start(self) -> None:
-        await self._has_started_idle.wait()
+        if self.state == "created":
+            self._idle_start = asyncio.Event()
+            await self._idle_start.wait()
 
     async def _wait_for_claimable_task(self) -> None:
         while True:

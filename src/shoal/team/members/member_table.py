@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import cached_property
 
 from shoal.core.budgets.limits import AgentSlot
 from shoal.core.ids import AgentId
@@ -35,13 +36,16 @@ class MemberHandle:
         self.failed_starts = 0
         """Number of attempts in a row that could not start it."""
         self.restarted_at = started_at
-        self.restart_requested = asyncio.Event()
-        """Set when somebody wants a member that is down to be restarted now."""
         self.known_mail: frozenset[str] = frozenset()
         """Ids of the unread mail of a down member; other mail starts the next attempt to restart it."""
         self.down_reported = False
         """True if the lead knows that it is down."""
         self.gone = asyncio.Event()
+
+    @cached_property
+    def restart_requested(self) -> asyncio.Event:
+        """Event that is set when somebody wants a member that is down to be restarted now."""
+        return asyncio.Event()
 
     def set_shutdown_request(self, request: ShutdownRequestMail | None) -> None:
         self.member.shutdown_request = request
