@@ -378,6 +378,9 @@ def load_settings(
     )
     has_own_mode = any(has_settings_key(document, ("shoal", "teammate_mode")) for document in documents)
     own = _apply_foreign_variables(own, foreign, has_own_teammate_mode=has_own_mode)
+    plans_directory, unused_plans_directory = _resolve_plans_directory(
+        documents, merged.plans_directory, home / "plans", cwd, user
+    )
     return Settings(
         home=home,
         access=ProviderCredentials(
@@ -401,7 +404,7 @@ def load_settings(
         writing=WritingSettings(
             language=merged.language or None,
             attribution=_resolve_attribution(merged),
-            plans_directory=_resolve_plans_directory(merged.plans_directory, home, cwd),
+            plans_directory=plans_directory,
         ),
         env=convert_env_values_to_text(merged.env),
         # A project may come from anyone: it must not have the user's sessions removed.
@@ -433,7 +436,7 @@ def load_settings(
                 *unusable_values,
                 *find_skipped_rules(documents),
                 *find_unused_keys(documents),
-                *_find_unused_plans_directory(documents, merged.plans_directory, home, cwd),
+                *unused_plans_directory,
                 *(_find_unused_parent_files(home, cwd) if sources is None or "project" in sources else ()),
             ),
         ),
@@ -464,21 +467,19 @@ def _resolve_attribution(settings: SettingsSchema) -> AttributionSettings:
     return texts
 
 
-def _resolve_plans_directory(setting: str | None, home: Path, cwd: Path) -> Path:
-    if setting:
-        directory = (cwd / setting).resolve()
-        if directory.is_relative_to(cwd.resolve()):
-            return directory
-    return home / "plans"
-
-
-def _find_unused_plans_directory(
-    documents: Sequence[SettingsDocument], setting: str | None, home: Path, cwd: Path
-) -> Iterator[UnusedItem]:
+def _resolve_plans_directory(
+    documents: Sequence[SettingsDocument], setting: str | None, default: Path, cwd: Path, user: UserEnvironment
+) -> tuple[Path, tuple[UnusedItem, ...]]:
+    """Return the directory for plans, and the setting if it is not used."""
+    if not setting:
+        return default, ()
+    directory = (cwd / user.expand_home(setting)).resolve()
+    if directory.is_relative_to(cwd.resolve()) or directory == default.resolve():
+        return directory, ()
     key = "plansDirectory"
-    if setting and _resolve_plans_directory(setting, home, cwd) == home / "plans":
-        document = next(each for each in documents if has_settings_key(each, (key,)))
-        yield UnusedItem(location=document.locate_key((key,)), name=key, reason="it is outside the project")
+    document = next(each for each in documents if has_settings_key(each, (key,)))
+    location = document.locate_key((key,))
+    return default, (UnusedItem(location=location, name=key, reason="it is outside the project"),)
 
 
 def _restrict_shoal_settings(
