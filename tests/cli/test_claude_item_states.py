@@ -90,6 +90,32 @@ async def test_tools_that_an_untrusted_command_allows_are_not_called_used(
     assert not [item for _, item in await list_items(shoal) if "allowed-tools" in item]
 
 
+@pytest.mark.spec("CMP-074")
+async def test_an_untrusted_skill_with_hooks_is_not_called_used(shoal: ShoalProgram, project: Path) -> None:
+    hooks = "hooks:\n  Stop:\n    - hooks:\n        - type: command\n          command: true\n"
+    directory = project / ".claude/skills/guarded"
+    directory.mkdir(parents=True)
+    (directory / "SKILL.md").write_text(f"---\nname: guarded\ndescription: d\n{hooks}---\nGo.\n")
+    assert (await list_items(shoal))["SKILL.md", "skill guarded"] == "not used"
+    assert (await shoal("trust")).code == 0
+    assert (await list_items(shoal))["SKILL.md", "skill guarded"] == "used"
+
+
+@pytest.mark.spec("CMP-077")
+@pytest.mark.parametrize(
+    ("tools", "use"),
+    [("LSP, Gone, Workflow", "not used"), ("LSP, Read", "used"), ("mcp__here__x", "used"), ("MultiEdit", "used")],
+)
+async def test_an_agent_without_any_available_tool_is_not_called_used(
+    shoal: ShoalProgram, home: Path, tools: str, use: str
+) -> None:
+    write_json(home / "settings.json", {"mcpServers": {"here": {"command": "x"}}})
+    (home / "agents").mkdir()
+    text = f"---\nname: diver\ndescription: d\ntools: {tools}\n---\nDive.\n"
+    (home / "agents/diver.md").write_text(text)
+    assert (await list_items(shoal))["diver.md", "agent diver"] == use
+
+
 async def test_a_variable_that_nothing_reads_is_not_called_used(shoal: ShoalProgram, home: Path) -> None:
     env = {"USE_BUILTIN_RIPGREP": "0", "TASK_MAX_OUTPUT_LENGTH": "1", "SHOAL_PLAIN": "1", "MINE": "1"}
     write_json(home / "settings.json", {"env": {**env, "MAX_THINKING_TOKENS": "many"}})

@@ -54,9 +54,8 @@ def list_definition_items(
     for item in _list_agent_items(settings, cwd, catalog, library.skills, servers):
         is_denied = item.use == "used" and engine.check_agent_start(item.item.removeprefix("agent "))
         yield replace(item, use="not used", advice=_DENIED_ADVICE) if is_denied else item
-    yield from _list_absent_tools(settings, catalog)
-    yield from _list_skill_items(settings, library, catalog, engine)
     trust = SkillTrustDecisionStore(settings.home, cwd)
+    yield from _list_skill_items(settings, library, catalog, engine, trust)
     for skill in find_escalating_skills(library):
         if skill.allowed_tools and not trust.list_granted_tools(skill):
             name = f"allowed-tools of the {skill.kind} {skill.name}"
@@ -67,15 +66,23 @@ def _list_agent_items(
     settings: Settings, cwd: Path, catalog: AgentCatalog, skills: SkillCatalog, servers: Sequence[str]
 ) -> Iterator[ClaudeItem]:
     is_locked = is_plugin_only(settings.documents, "agents")
-    for definition in catalog.all():
+    definitions = [each for each in catalog.all() if each.source.kind != "builtin"]
+    named = {name for each in definitions for _, name in _iter_named_tools(each)}
+    absent = find_absent_tools(settings, named)
+    for definition in definitions:
         source = definition.source
-        if source.kind != "builtin":
-            reason = PLUGIN_ONLY_ADVICE if is_locked and source.kind in ("user", "project") else ""
-            if definition.hooks and not is_agent_trusted(settings.home, cwd, definition):
-                reason = TRUST_ADVICE
-            reason = reason or _find_missing_part(definition, skills, servers)
-            yield _make_definition_item(source, f"agent {definition.name}", reason)
-            yield from _list_unknown_tools(definition, servers)
+        reason = PLUGIN_ONLY_ADVICE if is_locked and source.kind in ("user", "project") else ""
+        if definition.hooks and not is_agent_trusted(settings.home, cwd, definition):
+            reason = TRUST_ADVICE
+        reason = reason or _find_missing_part(definition, skills, servers)
+        missing_tools = {
+            **dict(_find_unknown_tools(definition, servers)),
+            **{entry: absent[name] for entry, name in _iter_named_tools(definition) if name in absent},
+        }
+        if not reason and missing_tools and not set(definition.capabilities.tools or ()) - set(missing_tools):
+            reason = "none of its tools is available, so the agent cannot start"
+        yield _make_definition_item(source, f"agent {definition.name}", reason)
+        yield from (_make_tool_item(definition, entry, advice) for entry, advice in missing_tools.items())
     for shadowed in catalog.shadowed:
         if shadowed.definition.source.kind != "builtin":
             item = f"agent {shadowed.definition.name}"
@@ -98,8 +105,8 @@ def _find_missing_part(definition: AgentDefinition, skills: SkillCatalog, server
     return ""
 
 
-def _list_unknown_tools(definition: AgentDefinition, servers: Sequence[str]) -> Iterator[ClaudeItem]:
-    """Yield each entry in `tools` of an agent that names no tool."""
+def _find_unknown_tools(definition: AgentDefinition, servers: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield each entry in `tools` of an agent that names no tool, with the reason."""
     inline = [
         name for each in definition.capabilities.mcp_servers if not isinstance(each, str) for name in each
     ]
@@ -118,22 +125,18 @@ def _list_unknown_tools(definition: AgentDefinition, servers: Sequence[str]) -> 
             similar = " or ".join(find_similar_names(name.split("__")[1], sorted({*servers, *inline})))
             advice = "no MCP server with this name is configured"
             advice += f"; did you mean {similar}?" if similar else ""
-        yield _make_tool_item(definition, entry, advice)
+        yield entry, advice
 
 
-def _list_absent_tools(settings: Settings, catalog: AgentCatalog) -> Iterator[ClaudeItem]:
-    """Yield each built-in tool in `tools` of an agent that sessions do not have with these settings."""
-    named = [
-        (definition, entry, FORMER_TOOL_NAMES.get(name, name))
-        for definition in catalog.all()
-        for entry in definition.capabilities.tools or ()
-        if definition.source.kind != "builtin" and (name := entry.partition("(")[0].strip())
-    ]
-    absent = find_absent_tools(settings, {name for _, _, name in named})
-    yield from (_make_tool_item(each, entry, absent[name]) for each, entry, name in named if name in absent)
+def _iter_named_tools(definition: AgentDefinition) -> Iterator[tuple[str, str]]:
+    """Yield each entry in `tools` of an agent with the current name of its tool."""
+    for entry in definition.capabilities.tools or ():
+        name = entry.partition("(")[0].strip()
+        yield entry, FORMER_TOOL_NAMES.get(name, name)
 
 
 def find_absent_tools(settings: Settings, named: Collection[str]) -> dict[str, str]:
+    """Return the built-in tools among those named that sessions do not have with these settings."""
     absent: dict[str, str] = {}
     card = find_lead_card(settings) if WEB_SEARCH_TOOL in named else None
     if card is not None and not can_search(settings, card):
@@ -158,12 +161,16 @@ def _make_tool_item(definition: AgentDefinition, entry: str, advice: str) -> Cla
 
 
 def _list_skill_items(
-    settings: Settings, library: SkillAndCommandLibrary, agents: AgentCatalog, engine: PermissionEngine
+    settings: Settings,
+    library: SkillAndCommandLibrary,
+    agents: AgentCatalog,
+    engine: PermissionEngine,
+    trust: SkillTrustDecisionStore,
 ) -> Iterator[ClaudeItem]:
     policy = load_skill_policy(settings.documents)
     reason = PLUGIN_ONLY_ADVICE if is_plugin_only(settings.documents, "skills") else ""
     for noun, catalog in (("skill", library.skills), ("command", library.commands)):
-        yield from _list_catalog_items(noun, catalog, policy, reason, agents, engine)
+        yield from _list_catalog_items(noun, catalog, policy, reason, agents, engine, trust)
 
 
 def _list_catalog_items(
@@ -173,9 +180,12 @@ def _list_catalog_items(
     common_reason: str,
     agents: AgentCatalog,
     engine: PermissionEngine,
+    trust: SkillTrustDecisionStore,
 ) -> Iterator[ClaudeItem]:
     for skill in catalog.all():
         reason = "" if skill.source.kind == "plugin" else common_reason
+        if skill.hooks and trust.read_skill_trust(skill) != "trusted":
+            reason = TRUST_ADVICE
         if policy.apply_to_skill(skill) is None:
             reason = "skillOverrides turns it off"
         if not reason and skill.execution.forks and (kind := skill.execution.agent):
