@@ -14,7 +14,7 @@ from agent_scripts import call_tool, run_all_turns, spawn_agent
 from shoal.app.options import Options
 from shoal.app.reports.permission_report import build_session_permission_report
 from shoal.app.session.session import Session
-from shoal.app.settings import settings as settings_module
+from shoal.app.settings import settings_files
 from shoal.app.settings.mcp_files import load_mcp_servers
 from shoal.app.settings.settings import load_settings
 from shoal.app.settings.settings_trust import save_project_trust_decision
@@ -41,7 +41,7 @@ def home() -> Path:
 @pytest.fixture
 def managed_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     directory = tmp_path / "etc"
-    monkeypatch.setattr(settings_module, "MANAGED_FILES", (directory / "managed-settings.json",))
+    monkeypatch.setattr(settings_files, "MANAGED_FILES", (directory / "managed-settings.json",))
     return directory
 
 
