@@ -66,7 +66,7 @@ async def test_allow_rules_for_tools_that_do_not_exist_are_listed(shoal: ShoalPr
         "Bash(ls)",
         "SlashCommand",
     ]
-    settings = {"permissions": {"allow": rules}, "mcpServers": {"here": {"command": "x"}}}
+    settings = {"permissions": {"allow": rules}, "mcpServers": {"here": {"command": "sh"}}}
     write_json(home / "settings.json", settings)
     items = await list_items(shoal)
     assert {item for (_, item), use in items.items() if use == "not used"} == {
@@ -104,7 +104,12 @@ async def test_an_untrusted_skill_with_hooks_is_not_called_used(shoal: ShoalProg
 @pytest.mark.spec("CMP-077")
 @pytest.mark.parametrize(
     ("tools", "use"),
-    [("LSP, Gone, Workflow", "not used"), ("LSP, Read", "used"), ("mcp__here__x", "used"), ("MultiEdit", "used")],
+    [
+        ("LSP, Gone, Workflow", "not used"),
+        ("LSP, Read", "used"),
+        ("mcp__here__x", "used"),
+        ("MultiEdit", "used"),
+    ],
 )
 async def test_an_agent_without_any_available_tool_is_not_called_used(
     shoal: ShoalProgram, home: Path, tools: str, use: str
@@ -114,6 +119,23 @@ async def test_an_agent_without_any_available_tool_is_not_called_used(
     text = f"---\nname: diver\ndescription: d\ntools: {tools}\n---\nDive.\n"
     (home / "agents/diver.md").write_text(text)
     assert (await list_items(shoal))["diver.md", "agent diver"] == use
+
+
+async def test_a_server_that_cannot_start_is_not_called_used(shoal: ShoalProgram, home: Path) -> None:
+    servers = {
+        "unset": {"command": "${NO_SUCH_VARIABLE}"},
+        "defaulted": {"command": "${NO_SUCH_VARIABLE:-sh}"},
+        "header": {"type": "http", "url": "http://127.0.0.1:9", "headers": {"A": "${NO_SUCH_VARIABLE}"}},
+        "absent": {"command": "no-such-program"},
+        "absolute": {"command": "/no/such/program"},
+        "relative": {"command": "./server"},
+        "found": {"command": "sh"},
+        "elsewhere": {"command": "sh", "env": {"PATH": "/no/such/directory"}},
+    }
+    write_json(home / "settings.json", {"mcpServers": servers})
+    items = {item: use for (_, item), use in (await list_items(shoal)).items()}
+    used = {name for name in servers if items[f"mcpServers.{name}"] == "used"}
+    assert used == {"defaulted", "relative", "found"}
 
 
 async def test_a_variable_that_nothing_reads_is_not_called_used(shoal: ShoalProgram, home: Path) -> None:

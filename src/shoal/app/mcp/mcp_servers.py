@@ -233,8 +233,12 @@ class SessionMcpServerManager:
                 async with self._clock.deadline(remaining):
                     while any(managed.status == "pending" for managed in required):
                         await self._change_event.wait()
+        self._settle(required)
+
+    def _settle(self, required: Sequence[ManagedMcpServer]) -> None:
+        """End the wait of the first request. Several callers may have waited."""
         if self._settled:
-            return  # by another caller that waited too
+            return
         # Later tools are appended, because a prompt cache depends on the order of tools.
         self._settled = True
         self._late_names = tuple(each.server.name for each in required if each.status == "pending")
