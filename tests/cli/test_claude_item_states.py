@@ -121,6 +121,34 @@ async def test_an_agent_without_any_available_tool_is_not_called_used(
     assert (await list_items(shoal))["diver.md", "agent diver"] == use
 
 
+async def test_fields_of_an_agent_that_have_no_effect_are_not_called_used(
+    shoal: ShoalProgram, home: Path
+) -> None:
+    (home / "agents").mkdir()
+    for name, field in (
+        ("odd", "model: nowhere:thing"),
+        ("listed", "model: haiku"),
+        ("unlisted", "model: opus"),
+        ("free", "permissionMode: bypassPermissions"),
+        ("usual", "permissionMode: plan"),
+    ):
+        (home / f"agents/{name}.md").write_text(f"---\nname: {name}\ndescription: d\n{field}\n---\nGo.\n")
+    env = {"ANTHROPIC_API_KEY": "sk-for-tests"}
+
+    async def find_unused(settings: dict[str, Any]) -> set[str]:
+        write_json(home / "settings.json", {"env": env} | settings)
+        return {item for (_, item), use in (await list_items(shoal)).items() if use == "not used"}
+
+    mode = "permissionMode of the agent free"
+    assert await find_unused({}) == {"agent odd", mode}
+    assert await find_unused({"permissions": {"defaultMode": "bypassPermissions"}}) == {"agent odd"}
+    limits = {"availableModels": ["sonnet", "haiku"], "model": "sonnet"}
+    assert await find_unused(limits) == {"agent odd", "model of the agent unlisted", mode}
+    variables = env | {"CLAUDE_CODE_SUBAGENT_MODEL": "haiku"}
+    models = {f"model of the agent {name}" for name in ("odd", "listed", "unlisted")}
+    assert await find_unused({"env": variables}) == {*models, mode}
+
+
 async def test_a_server_that_cannot_start_is_not_called_used(shoal: ShoalProgram, home: Path) -> None:
     servers = {
         "unset": {"command": "${NO_SUCH_VARIABLE}"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cache, partial
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -13,7 +14,8 @@ from shoal.app.definitions.agent_files import DefinitionText, read_definition_te
 from shoal.app.definitions.agent_trust import is_agent_trusted
 from shoal.app.definitions.plugin_set import PluginSet
 from shoal.app.doctor.claude_item import PLUGIN_ONLY_ADVICE, TRUST_ADVICE, ClaudeItem
-from shoal.app.doctor.start_refusals import find_lead_card
+from shoal.app.doctor.start_refusals import find_lead_card, find_unknown_model
+from shoal.app.models.child_model import choose_subagent_model
 from shoal.app.settings.claude_keys import KeyUse
 from shoal.app.settings.managed_switches import is_plugin_only
 from shoal.app.settings.mcp_files import load_mcp_servers
@@ -40,6 +42,7 @@ from shoal.wire.skill_codec import UNUSED_SKILL_FIELDS
 
 _COMMAND_REMARK = "only you can run it; for agents, move it to skills/NAME/SKILL.md"
 _DENIED_ADVICE = "permissions.deny forbids it"
+_CLAUDE_FIELDS = {"permission_mode": "permissionMode"}
 RESOURCE_TOOLS = ("ListMcpResourcesTool", "ReadMcpResourceTool")
 
 
@@ -69,12 +72,13 @@ def _list_agent_items(
     definitions = [each for each in catalog.all() if each.source.kind != "builtin"]
     named = {name for each in definitions for _, name in _iter_named_tools(each)}
     absent = find_absent_tools(settings, named)
+    models = _AgentModels(settings)
     for definition in definitions:
         source = definition.source
         reason = PLUGIN_ONLY_ADVICE if is_locked and source.kind in ("user", "project") else ""
         if definition.hooks and not is_agent_trusted(settings.home, cwd, definition):
             reason = TRUST_ADVICE
-        reason = reason or _find_missing_part(definition, skills, servers)
+        reason = reason or _find_missing_part(definition, skills, servers) or models.find_unknown(definition)
         missing_tools = {
             **dict(_find_unknown_tools(definition, servers)),
             **{entry: absent[name] for entry, name in _iter_named_tools(definition) if name in absent},
@@ -83,6 +87,13 @@ def _list_agent_items(
             reason = "none of its tools is available, so the agent cannot start"
         yield _make_definition_item(source, f"agent {definition.name}", reason)
         yield from (_make_tool_item(definition, entry, advice) for entry, advice in missing_tools.items())
+        unused_fields = {
+            "model": models.find_unused(definition),
+            "permission_mode": _find_unused_mode_reason(settings, definition),
+        }
+        for field, advice in unused_fields.items():
+            if advice and not reason:
+                yield _make_part_item(definition, field, _CLAUDE_FIELDS.get(field, field), advice)
     for shadowed in catalog.shadowed:
         if shadowed.definition.source.kind != "builtin":
             item = f"agent {shadowed.definition.name}"
@@ -90,6 +101,45 @@ def _list_agent_items(
                 shadowed.definition.source, item, "another file with this name takes precedence"
             )
     yield from _list_definition_problems("agent", catalog.problems, catalog.unused_parts)
+
+
+class _AgentModels:
+    """Models of agents that Shoal does not use; each name is looked up once."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._find_lead_card = cache(partial(find_lead_card, settings))
+        # An agent whose model is not permitted runs on another one.
+        models = replace(settings.foreign.models, available=())
+        unlimited = replace(settings, foreign=replace(settings.foreign, models=models))
+        self._find_unknown = cache(partial(find_unknown_model, settings=unlimited))
+
+    def find_unknown(self, definition: AgentDefinition) -> str:
+        """Return why there is no such model, so that the agent cannot start; empty if there is one."""
+        name = self._choose_name(definition)
+        return "" if name is None else self._find_unknown(name)
+
+    def find_unused(self, definition: AgentDefinition) -> str:
+        """Return why the agent runs on another model; empty if it does not."""
+        from shoal.app.models.model_choice import find_unavailable_reason
+
+        if definition.model is not None and self._settings.models.subagents is not None:
+            return f"every agent runs on {self._settings.models.subagents}, which a variable sets"
+        name = self._choose_name(definition)
+        return "" if name is None else find_unavailable_reason(name, self._settings) or ""
+
+    def _choose_name(self, definition: AgentDefinition) -> str | None:
+        if definition.model is None or (card := self._find_lead_card()) is None:
+            return None
+        return choose_subagent_model(self._settings, card, call=None, definition=definition.model)
+
+
+def _find_unused_mode_reason(settings: Settings, definition: AgentDefinition) -> str:
+    mode, permissions = definition.permission_mode, settings.permissions
+    if mode == "bypassPermissions" and permissions.bypass_ban is not None:
+        return f"{permissions.bypass_ban} forbids it"
+    is_unused = mode == "bypassPermissions" and permissions.entries.default_mode != mode
+    return "it applies only with --dangerously-skip-permissions" if is_unused else ""
 
 
 def _find_missing_part(definition: AgentDefinition, skills: SkillCatalog, servers: Sequence[str]) -> str:
@@ -151,10 +201,14 @@ def find_absent_tools(settings: Settings, named: Collection[str]) -> dict[str, s
 
 
 def _make_tool_item(definition: AgentDefinition, entry: str, advice: str) -> ClaudeItem:
-    line = (definition.source.locate_field("tools") or "").rpartition(":")[2]
+    return _make_part_item(definition, "tools", f"tool {entry}", advice)
+
+
+def _make_part_item(definition: AgentDefinition, field: str, item: str, advice: str) -> ClaudeItem:
+    line = (definition.source.locate_field(field) or "").rpartition(":")[2]
     return ClaudeItem(
         file=str(definition.source.path or definition.source),
-        item=f"tool {entry} of the agent {definition.name}",
+        item=f"{item} of the agent {definition.name}",
         use="not used",
         advice=f"{line}: {advice}" if line.isdigit() else advice,
     )
