@@ -14,7 +14,7 @@ from app_session_helpers import run_prompt
 from shoal.app.options import Options
 from shoal.app.run_view.agent_status import RunViewAgentsState
 from shoal.app.session.session import Session
-from shoal.app.settings import settings as settings_module
+from shoal.app.settings import settings_files
 from shoal.core.errors import UnknownModel
 from shoal.core.events import Event
 from shoal.core.ids import LEAD_ID
@@ -27,7 +27,7 @@ OPUS = "claude-opus-5-5"
 @pytest.fixture
 def managed_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "managed-settings.json"
-    monkeypatch.setattr(settings_module, "MANAGED_FILES", (path,))
+    monkeypatch.setattr(settings_files, "MANAGED_FILES", (path,))
     return path
 
 

@@ -176,10 +176,41 @@ def test_the_sandbox_lists_of_all_files_are_joined(project: Path) -> None:
 
 
 @pytest.mark.spec("CMP-027")
+def test_credentials_of_the_sandbox_are_withheld_in_either_mode(project: Path) -> None:
+    credentials = {
+        "files": [{"path": "~/.aws", "mode": "deny"}, {"path": "//srv/key", "mode": "mask"}, "~/.kube"],
+        "envVars": [
+            {"name": "NPM_TOKEN", "mode": "deny"},
+            {"name": "GH_TOKEN", "mode": "mask", "injectHosts": ["api.github.com"]},
+            "OTHER",
+        ],
+    }
+    own = load(project, user={"sandbox": {"enabled": True, "credentials": credentials}}).own.sandbox
+    assert own.hidden == ("~/.aws", "/srv/key", "~/.kube")
+    assert own.withheld_variables == ("NPM_TOKEN", "GH_TOKEN", "OTHER")
+
+
+@pytest.mark.spec("CMP-027")
+def test_relative_sandbox_paths_in_the_user_file_restrict_its_directory_too(project: Path) -> None:
+    files = {"denyRead": ["./keys", "~/x", "/y"], "denyWrite": ["locked"], "allowWrite": ["out"]}
+    raw = {"sandbox": {"enabled": True, "filesystem": files}}
+    home = project.parent / "home"
+    own = load(project, user=raw).own.sandbox
+    assert own.hidden == ("./keys", str(home / "keys"), "~/x", "/y")
+    assert own.read_only == ("locked", str(home / "locked"))
+    assert own.writable == ("out",)
+    own = load(project, user={}, project=raw).own.sandbox
+    assert (own.hidden, own.read_only) == (("./keys", "~/x", "/y"), ("locked",))
+
+
+@pytest.mark.spec("CMP-027")
 @pytest.mark.parametrize(
     ("raw", "line"),
     [({"enabled": True, "filesystem": {"denyWrite": "x"}}, 5), ({"enabled": "yes"}, 3),
      ({"enabled": True, "credentials": {"envVars": [{}]}}, 5), ({"failIfUnavailable": 1}, 3),
+     ({"enabled": True, "credentials": {"files": [{"mode": "deny"}]}}, 5),
+     ({"enabled": True, "credentials": {"files": {"path": "x"}}}, 5),
+     ({"enabled": True, "credentials": {"envVars": [{"name": ["A"]}]}}, 5),
      ({"enabled": True, "filesystem": {"denyRead": "x"}}, 5), ({"enabled": True, "network": ["x"]}, 4)],
 )  # fmt: skip
 def test_a_sandbox_restriction_that_cannot_hold_ends_the_start(

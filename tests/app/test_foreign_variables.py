@@ -91,6 +91,37 @@ async def test_thinking_follows_the_setting_and_the_variable_wins(
     assert (await run_and_record(project)).thinking_tokens == 0
 
 
+@pytest.mark.spec("CMP-059")
+async def test_the_effort_of_agents_and_skills_does_not_override_the_variable(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MAX_THINKING_TOKENS", "0")
+    for file, text in (
+        ("agents/thinker.md", "name: thinker\ndescription: d\neffort: high\n---\nThink."),
+        ("skills/hard/SKILL.md", "name: hard\ndescription: d\neffort: high\n---\nThink."),
+        ("skills/apart/SKILL.md", "name: apart\ndescription: d\neffort: high\ncontext: fork\n---\nThink."),
+    ):
+        path = project / ".claude" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"---\n{text}\n")
+    requests: list[ModelRequest] = []
+    calls = [
+        call_tool("Agent", "a1", description="d", prompt="child", subagent_type="thinker"),
+        call_tool("Skill", "s1", skill="apart"),
+        call_tool("Skill", "s2", skill="hard"),
+    ]
+
+    def choose_reply(request: ModelRequest) -> Any:
+        requests.append(request)
+        is_lead = request.messages[0].text == "go"
+        return calls.pop(0) if is_lead and calls else "done"
+
+    options = Options(cwd=project, model=ScriptedModel(choose_reply), skip_permissions=True)
+    async with Session(options) as session:
+        await run_prompt(session, "go")
+    assert [request.thinking_tokens for request in requests] == [0] * 6
+
+
 @pytest.mark.spec("CMP-061")
 async def test_variables_limit_shell_commands(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BASH_DEFAULT_TIMEOUT_MS", "700000")

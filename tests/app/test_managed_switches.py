@@ -11,7 +11,7 @@ import pytest
 
 import shoal
 from agent_scripts import call_tool, run_all_turns
-from shoal.app.settings import settings as settings_module
+from shoal.app.settings import settings_files
 from shoal.app.settings.settings import load_settings
 from shoal.core.conversation.messages import ToolResultBlock
 from shoal.core.conversation.model_requests import ModelRequest
@@ -37,7 +37,7 @@ def home() -> Path:
 @pytest.fixture
 def managed_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "etc/managed-settings.json"
-    monkeypatch.setattr(settings_module, "MANAGED_FILES", (path,))
+    monkeypatch.setattr(settings_files, "MANAGED_FILES", (path,))
     return path
 
 

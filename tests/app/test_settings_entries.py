@@ -260,6 +260,29 @@ async def test_a_leading_slash_in_your_own_allow_rules_is_the_directory_of_the_f
     assert not (project / "src/made").exists()
 
 
+@pytest.mark.spec("CMP-022")
+@pytest.mark.parametrize("behavior", ["deny", "ask"])
+async def test_a_leading_slash_in_your_own_forbidding_rules_is_the_project_and_the_directory_of_the_file(
+    project: Path, behavior: str
+) -> None:
+    home = Path(os.environ["SHOAL_HOME"])
+    write_user_settings({"permissions": {behavior: ["Read(/keys/**)", "Edit(//other/**)"]}})
+    for directory in (home, project):
+        (directory / "keys").mkdir()
+        (directory / "keys/a").write_text("the key\n")
+    request, _ = await run_calls(
+        project,
+        make_call("Read", 1, file_path=str(home / "keys/a")),
+        make_call("Read", 2, file_path=str(project / "keys/a")),
+        make_call("Bash", 3, command=f"cat {home}/keys/a"),
+        make_call("Write", 4, file_path="other/made", content="x"),
+        skip_permissions=True,
+        add_dirs=[home],
+    )
+    assert "the key" not in str(list_results(request)[:3])
+    assert (project / "other/made").exists()
+
+
 @pytest.mark.spec("CMP-026")
 @pytest.mark.parametrize(
     ("rule", "host", "allowed", "denied"),

@@ -14,7 +14,7 @@ from agent_scripts import call_tool, run_all_turns, spawn_agent
 from shoal.app.options import Options
 from shoal.app.reports.permission_report import build_session_permission_report
 from shoal.app.session.session import Session
-from shoal.app.settings import settings as settings_module
+from shoal.app.settings import settings_files
 from shoal.app.settings.mcp_files import load_mcp_servers
 from shoal.app.settings.settings import load_settings
 from shoal.app.settings.settings_trust import save_project_trust_decision
@@ -41,7 +41,7 @@ def home() -> Path:
 @pytest.fixture
 def managed_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     directory = tmp_path / "etc"
-    monkeypatch.setattr(settings_module, "MANAGED_FILES", (directory / "managed-settings.json",))
+    monkeypatch.setattr(settings_files, "MANAGED_FILES", (directory / "managed-settings.json",))
     return directory
 
 
@@ -421,15 +421,16 @@ async def test_agents_attribute_commits_as_configured(
 
 @pytest.mark.spec("CMP-010")
 @pytest.mark.parametrize(
-    ("setting", "is_used"), [("docs/plans", True), ("../plans", False), ("/plans", False)]
+    ("setting", "is_used"), [("docs/plans", True), ("../plans", False), ("/plans", False), ("~/plans", False)]
 )
 async def test_plans_are_stored_in_the_configured_directory_of_the_project(
     project: Path, home: Path, setting: str, is_used: bool
 ) -> None:
     write_json(home / "settings.json", {"plansDirectory": setting})
-    requests, _ = await record_requests(project, call_tool("EnterPlanMode"))
+    requests, notes = await record_requests(project, call_tool("EnterPlanMode"))
     expected = project / "docs/plans" if is_used else home / "plans"
-    assert str(expected) in str(requests[-1].messages)
+    assert f"{expected}/" in str(requests[-1].messages)
+    assert bool([note for note in notes if "1 item in your settings is not used" in note]) is not is_used
 
 
 @pytest.mark.spec("CMP-011")

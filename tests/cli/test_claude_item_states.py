@@ -66,7 +66,7 @@ async def test_allow_rules_for_tools_that_do_not_exist_are_listed(shoal: ShoalPr
         "Bash(ls)",
         "SlashCommand",
     ]
-    settings = {"permissions": {"allow": rules}, "mcpServers": {"here": {"command": "x"}}}
+    settings = {"permissions": {"allow": rules}, "mcpServers": {"here": {"command": "sh"}}}
     write_json(home / "settings.json", settings)
     items = await list_items(shoal)
     assert {item for (_, item), use in items.items() if use == "not used"} == {
@@ -88,6 +88,82 @@ async def test_tools_that_an_untrusted_command_allows_are_not_called_used(
     assert items == {"allowed-tools of the command claude": "not used"}
     assert (await shoal("trust")).code == 0
     assert not [item for _, item in await list_items(shoal) if "allowed-tools" in item]
+
+
+@pytest.mark.spec("CMP-074")
+async def test_an_untrusted_skill_with_hooks_is_not_called_used(shoal: ShoalProgram, project: Path) -> None:
+    hooks = "hooks:\n  Stop:\n    - hooks:\n        - type: command\n          command: true\n"
+    directory = project / ".claude/skills/guarded"
+    directory.mkdir(parents=True)
+    (directory / "SKILL.md").write_text(f"---\nname: guarded\ndescription: d\n{hooks}---\nGo.\n")
+    assert (await list_items(shoal))["SKILL.md", "skill guarded"] == "not used"
+    assert (await shoal("trust")).code == 0
+    assert (await list_items(shoal))["SKILL.md", "skill guarded"] == "used"
+
+
+@pytest.mark.spec("CMP-077")
+@pytest.mark.parametrize(
+    ("tools", "use"),
+    [
+        ("LSP, Gone, Workflow", "not used"),
+        ("LSP, Read", "used"),
+        ("mcp__here__x", "used"),
+        ("MultiEdit", "used"),
+    ],
+)
+async def test_an_agent_without_any_available_tool_is_not_called_used(
+    shoal: ShoalProgram, home: Path, tools: str, use: str
+) -> None:
+    write_json(home / "settings.json", {"mcpServers": {"here": {"command": "x"}}})
+    (home / "agents").mkdir()
+    text = f"---\nname: diver\ndescription: d\ntools: {tools}\n---\nDive.\n"
+    (home / "agents/diver.md").write_text(text)
+    assert (await list_items(shoal))["diver.md", "agent diver"] == use
+
+
+async def test_fields_of_an_agent_that_have_no_effect_are_not_called_used(
+    shoal: ShoalProgram, home: Path
+) -> None:
+    (home / "agents").mkdir()
+    for name, field in (
+        ("odd", "model: nowhere:thing"),
+        ("listed", "model: haiku"),
+        ("unlisted", "model: opus"),
+        ("free", "permissionMode: bypassPermissions"),
+        ("usual", "permissionMode: plan"),
+    ):
+        (home / f"agents/{name}.md").write_text(f"---\nname: {name}\ndescription: d\n{field}\n---\nGo.\n")
+    env = {"ANTHROPIC_API_KEY": "sk-for-tests"}
+
+    async def find_unused(settings: dict[str, Any]) -> set[str]:
+        write_json(home / "settings.json", {"env": env} | settings)
+        return {item for (_, item), use in (await list_items(shoal)).items() if use == "not used"}
+
+    mode = "permissionMode of the agent free"
+    assert await find_unused({}) == {"agent odd", mode}
+    assert await find_unused({"permissions": {"defaultMode": "bypassPermissions"}}) == {"agent odd"}
+    limits = {"availableModels": ["sonnet", "haiku"], "model": "sonnet"}
+    assert await find_unused(limits) == {"agent odd", "model of the agent unlisted", mode}
+    variables = env | {"CLAUDE_CODE_SUBAGENT_MODEL": "haiku"}
+    models = {f"model of the agent {name}" for name in ("odd", "listed", "unlisted")}
+    assert await find_unused({"env": variables}) == {*models, mode}
+
+
+async def test_a_server_that_cannot_start_is_not_called_used(shoal: ShoalProgram, home: Path) -> None:
+    servers = {
+        "unset": {"command": "${NO_SUCH_VARIABLE}"},
+        "defaulted": {"command": "${NO_SUCH_VARIABLE:-sh}"},
+        "header": {"type": "http", "url": "http://127.0.0.1:9", "headers": {"A": "${NO_SUCH_VARIABLE}"}},
+        "absent": {"command": "no-such-program"},
+        "absolute": {"command": "/no/such/program"},
+        "relative": {"command": "./server"},
+        "found": {"command": "sh"},
+        "elsewhere": {"command": "sh", "env": {"PATH": "/no/such/directory"}},
+    }
+    write_json(home / "settings.json", {"mcpServers": servers})
+    items = {item: use for (_, item), use in (await list_items(shoal)).items()}
+    used = {name for name in servers if items[f"mcpServers.{name}"] == "used"}
+    assert used == {"defaulted", "relative", "found"}
 
 
 async def test_a_variable_that_nothing_reads_is_not_called_used(shoal: ShoalProgram, home: Path) -> None:

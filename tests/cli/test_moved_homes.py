@@ -26,8 +26,8 @@ ROOT = Path(__file__).parents[2]
 _PROGRAM = """
 import sys
 from pathlib import Path
-from shoal.app.settings import settings
-settings.MANAGED_FILES = (Path(sys.argv.pop(1)),)
+from shoal.app.settings import settings_files
+settings_files.MANAGED_FILES = (Path(sys.argv.pop(1)),)
 from shoal.surfaces.cli.main import main
 main()
 """

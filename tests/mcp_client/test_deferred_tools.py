@@ -11,10 +11,10 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from mcp_helpers import list_result_texts, make_rogue_config, map_statuses, open_session
+from mcp_helpers import join_notes, list_result_texts, make_rogue_config, map_statuses, open_session
 
 import shoal
-from agent_scripts import call_tool, run_all_turns, script_agents, spawn_agent
+from agent_scripts import call_tool, read_events, run_all_turns, script_agents, spawn_agent
 from moved_homes import make_stdio_server
 from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.conversation.tools import ToolOutput
@@ -324,6 +324,39 @@ async def test_without_a_search_the_first_request_has_the_tools_of_all_servers(
         await run_all_turns(session)
     assert "mcp__near__echo" in names
     assert "ToolSearch" not in names
+
+
+@pytest.mark.spec("CMP-111")
+@pytest.mark.needs("mcp")
+@pytest.mark.parametrize("can_search", [False, True])
+async def test_a_server_that_the_first_request_stops_waiting_for_is_announced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_search: bool
+) -> None:
+    monkeypatch.setenv("ENABLE_TOOL_SEARCH", str(can_search).lower())
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    servers = {"slow": make_rogue_config("slow", str(pipe))}
+    settings = {"mcpServers": servers, "shoal": {"mcp_wait": 0.05}}
+    (get_home() / "settings.json").write_text(json.dumps(settings))
+    requests: list[tuple[str, list[str]]] = []
+
+    def look(request: ModelRequest) -> str:
+        requests.append((str(request.messages), [each.name for each in request.tools]))
+        return "done"
+
+    model = ScriptedModel(look)
+    async with shoal.open(cwd=tmp_path, model=model, skip_permissions=True) as session:
+        await run_all_turns(session, "first")
+        Thread(target=pipe.write_text, args=("go",)).start()
+        await session.runtime.servers.wait_until_settled()
+        await run_all_turns(session, "second")
+        notes = join_notes(read_events(session))
+    (first, first_tools), (second, second_tools) = requests
+    notice = "These MCP servers are still connecting: slow."
+    assert notes.count("Still connecting: slow (MCP).") == 1
+    assert [first.count(notice), second.count(notice)] == ([0, 0] if can_search else [1, 1])
+    assert ("ToolSearch" in first_tools) is can_search
+    assert ("mcp__slow__echo" in second_tools) is not can_search
 
 
 @pytest.mark.spec("CMP-111")

@@ -11,7 +11,7 @@ from mcp_helpers import list_result_texts, make_rogue_config, map_statuses
 
 import shoal
 from agent_scripts import call_tool, run_all_turns, script_agents, spawn_agent
-from shoal.app.settings import settings as settings_module
+from shoal.app.settings import settings_files
 from shoal.core.conversation.model_requests import ModelRequest
 from team_scripts import get_home
 
@@ -119,7 +119,7 @@ async def test_a_server_that_managed_files_forbid_is_not_started(
     managed.mkdir()
     for name, content in files.items():
         (managed / name).write_text(json.dumps(content))
-    monkeypatch.setattr(settings_module, "MANAGED_FILES", (managed / "managed-settings.json",))
+    monkeypatch.setattr(settings_files, "MANAGED_FILES", (managed / "managed-settings.json",))
     write_agent(get_home())
     project = tmp_path / "project"
     project.mkdir()

@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp_helpers import WAIT_SETTINGS, list_result_texts, make_harbour_config, open_session
+from mcp_helpers import (
+    WAIT_SETTINGS,
+    list_result_texts,
+    make_harbour_config,
+    make_rogue_config,
+    open_session,
+)
 
 from agent_scripts import call_tool, run_all_turns
 from shoal.models.scripted_model import ScriptedModel
@@ -41,3 +47,38 @@ async def test_an_mcp_tool_that_fails_blocks_what_its_hook_guards(tmp_path: Path
         (result,) = list_result_texts(session)
     assert "mcp__harbour__wreck failed" in result
     assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.spec("CMP-040")
+async def test_the_hook_limits_the_time_of_its_mcp_tool(tmp_path: Path) -> None:
+    settings = json.loads(make_settings("PreToolUse", "Write", tool="echo", server="mute", timeout=1))
+    settings["shoal"] = WAIT_SETTINGS | {"mcp_deadline": 0.1}
+    model = ScriptedModel([call_tool("Write", "w1", file_path=str(tmp_path / "made"), content="x"), "done"])
+    servers = {"mute": make_rogue_config("mute")}
+    async with open_session(tmp_path, model, servers, settings=json.dumps(settings)) as session:
+        await run_all_turns(session, "begin")
+        (result,) = list_result_texts(session)
+    assert "within 1 s" in result
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.spec("CMP-062", "CMP-086")
+@pytest.mark.parametrize(
+    ("server", "variable", "setting"),
+    [
+        ({"timeout": 100}, "", "the server's timeout"),
+        ({}, "100", "MCP_TOOL_TIMEOUT"),
+        ({}, "", "shoal.mcp_deadline"),
+    ],
+)
+async def test_a_slow_call_names_the_setting_that_limits_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: dict[str, Any], variable: str, setting: str
+) -> None:
+    monkeypatch.setenv("MCP_TOOL_TIMEOUT", variable)
+    servers = {"mute": make_rogue_config("mute") | server}
+    settings = json.dumps({"shoal": WAIT_SETTINGS | {"mcp_deadline": 0.1}})
+    model = ScriptedModel([call_tool("mcp__mute__echo"), "done"])
+    async with open_session(tmp_path, model, servers, settings=settings) as session:
+        await run_all_turns(session, "begin")
+        (result,) = list_result_texts(session)
+    assert result.endswith(f"did not answer within 0.1 s. To allow more time, increase {setting}.")

@@ -138,6 +138,15 @@ async def test_unknown_skills_are_left_out_with_a_note(harness: SdkHarness) -> N
     assert "shoal.open" not in "\n".join(lines)
 
 
+async def test_verbatim_prompts_are_reported_as_ignored(harness: SdkHarness) -> None:
+    if "verbatim_prompts" not in harness.sdk.ClaudeAgentOptions.__dataclass_fields__:
+        pytest.skip("this version of the SDK has no verbatim_prompts")
+    lines: list[str] = []
+    async with messages_server(["one"]) as server:
+        await harness.run_query(server, "hi", verbatim_prompts=True, stderr=lines.append)
+    assert "ignored unknown fields: client_composed" in "\n".join(lines)
+
+
 async def test_sessions_are_resumed_continued_forked_and_named(harness: SdkHarness) -> None:
     name = "6f2b1c9e-8d34-4a5b-9e0f-1a2b3c4d5e6f"
     async with messages_server(lambda body: f"answer {len(body['messages'])}") as server:

@@ -132,6 +132,19 @@ async def test_clear_starts_a_new_session_and_resume_returns_to_an_old_one(
     await terminal.wait_for_text(f"shoal --resume {session}", "status=0")
 
 
+@pytest.mark.spec("CMP-103")
+async def test_the_letter_of_an_alt_shortcut_is_not_typed(tmux: TmuxServer, tmp_path: Path) -> None:
+    terminal = TmuxTerminal(tmux, tmp_path, {"text": "heard"})
+    await terminal.wait_for_text("/help lists the commands")
+    terminal.type_text("hello")
+    await terminal.wait_for_text("│ hello ")
+    terminal.press_keys("M-t")
+    await terminal.wait_for_text("Shoal does not switch thinking on or off.")
+    terminal.press_keys("M-x")
+    terminal.type_text("!")
+    await terminal.wait_for_text("│ hello! ")
+
+
 async def test_no_color_turns_off_all_colours(tmux: TmuxServer, tmp_path: Path) -> None:
     terminal = TmuxTerminal(tmux, tmp_path, {"text": "an answer with `code`"}, NO_COLOR="1")
     await terminal.wait_for_text("/help lists the commands")

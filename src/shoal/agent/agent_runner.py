@@ -82,6 +82,8 @@ class LoopLimits(Struct, frozen=True, kw_only=True):
     thinking_tokens: int = 0
     adaptive_thinking: bool = False
     """True if a model that decides itself how much to think may do so without thinking tokens."""
+    has_fixed_thinking: bool = False
+    """True if the effort of an agent or a skill does not change the thinking tokens."""
     auto_compact: bool = True
     """False if the conversation is compacted only when someone asks for it."""
     bash_result_limit: int | None = None

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shoal.agent.agent_runner import AgentRunner
 from shoal.agent.agent_texts import format_notice
@@ -186,9 +187,15 @@ async def run_unrecorded_tool_call(agent: AgentRunner, call: ToolUseBlock, tool:
     return await _run_tool_call_with_hooks(agent, call, tool, (call,))
 
 
-async def run_tool_for_hook(agent: AgentRunner, call: ToolUseBlock, tool: Tool) -> ToolOutput:
-    """Run a call made by a hook: hooks run with the user's permissions, and no hook runs for them."""
-    return await _run_tool_within_deadline(tool, call, _build_tool_context(agent, call, (call,)))
+async def run_tool_for_hook(
+    agent: AgentRunner, call: ToolUseBlock, tool: Tool, seconds: float | None = None
+) -> ToolOutput:
+    """Run a call made by a hook: hooks run with the user's permissions, and no hook runs for them.
+
+    `seconds` replaces the tool's default time limit.
+    """
+    context = replace(_build_tool_context(agent, call, (call,)), call_timeout=seconds)
+    return await _run_tool_within_deadline(tool, call, context)
 
 
 async def run_tool_for_host(agent: AgentRunner, call: ToolUseBlock, tool: Tool) -> ToolOutput:
@@ -407,13 +414,15 @@ def _create_not_run_output(call: ToolUseBlock, reason: str) -> ToolOutput:
 
 
 async def _run_tool_within_deadline(tool: Tool, call: ToolUseBlock, context: ToolContext) -> ToolOutput:
+    seconds = tool.deadline
     try:
-        if tool.deadline is None:
+        if seconds is None:
             return await tool.run(call.input, context)
-        return await run_with_deadline(context.clock, tool.deadline, tool.run(call.input, context))
+        seconds = context.call_timeout or seconds
+        return await run_with_deadline(context.clock, seconds, tool.run(call.input, context))
     except TimeoutError:
-        seconds = f"{tool.deadline or 0:g}"
-        return create_tool_error_output(format_notice("timed_out", tool=call.name, seconds=seconds))
+        text = format_notice("timed_out", tool=call.name, seconds=f"{seconds or 0:g}")
+        return create_tool_error_output(text)
     except StateFileError:
         raise  # the transcript cannot be written: stop this turn, not the next one
     except ShoalError as error:

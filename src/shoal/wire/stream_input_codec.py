@@ -96,7 +96,7 @@ class UserPromptInputStreamLine(Struct, frozen=True, kw_only=True):
 
     message: Message
     left_out: tuple[str, ...] = ()
-    """Types of content blocks that were skipped as unknown."""
+    """Types of content blocks that were skipped as unknown, and fields without effect."""
 
 
 class ControlRequestInputStreamLine(Struct, frozen=True, kw_only=True):
@@ -188,4 +188,7 @@ def _parse_stream_prompt(raw: Mapping[str, Any]) -> UserPromptInputStreamLine:
     parsed, left_out = parse_conversation_message({"role": "user", "content": message["content"]})
     if all(isinstance(block, TextBlock) and not block.text.strip() for block in parsed.content):
         raise InvalidInputStreamLineError("the message has no known content")
+    if raw.get("client_composed"):
+        # The text is not to be read as a command. Shoal reads it as one, and says so.
+        left_out = (*left_out, "client_composed")
     return UserPromptInputStreamLine(message=parsed, left_out=left_out)

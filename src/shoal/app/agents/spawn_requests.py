@@ -59,7 +59,8 @@ def resolve_loop_limits(
     default: LoopLimits, definition: AgentDefinition, request: SpawnRequest, thinking: int | None = None
 ) -> LoopLimits:
     """Resolve the loop limits; a resumed agent keeps `thinking`, because a change would miss the cache."""
-    effort = definition.effort if request.effort is None else request.effort
+    definition_effort = None if default.has_fixed_thinking else definition.effort
+    effort = definition_effort if request.effort is None else request.effort
     is_adaptive = default.adaptive_thinking
     if thinking is None:
         thinking = default.thinking_tokens if effort is None else parse_effort_thinking_tokens(effort)

@@ -23,7 +23,7 @@ from shoal.app.definitions.bundled_docs import find_bundled_docs_directory, find
 from shoal.app.definitions.precedence_index import DefinitionPrecedenceIndex
 from shoal.app.settings.file_stamps import FileStamp, FileStampSet
 from shoal.app.settings.project_directories import exclude_directory, iter_project_directories
-from shoal.app.settings.settings import MANAGED_FILES
+from shoal.app.settings.settings_files import MANAGED_FILES
 from shoal.core.agents.agent_definitions import AgentDefinition, DefinitionProblem, DefinitionSource
 from shoal.core.errors import InvalidAgentDefinition, UnknownAgentType
 from shoal.core.user_environment import UserEnvironment, get_user_environment

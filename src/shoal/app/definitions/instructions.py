@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from shoal.app.model_notices import format_session_notice
-from shoal.app.settings import settings as settings_files
+from shoal.app.settings import settings_files
 from shoal.app.settings.project_directories import iter_project_directories
 from shoal.core.extensions.instruction_files import InstructionLoadReason
 from shoal.core.text.control_tags import escape_control_tags

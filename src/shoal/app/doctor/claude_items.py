@@ -25,7 +25,8 @@ from shoal.app.hooks.hook_sources import list_unused_settings, load_configured_h
 from shoal.app.reports.permission_report import create_permission_engine
 from shoal.app.settings.claude_keys import iter_document_keys
 from shoal.app.settings.mcp_files import load_mcp_servers
-from shoal.app.settings.settings import list_settings_files, load_settings, resolve_shoal_home
+from shoal.app.settings.settings import load_settings, resolve_shoal_home
+from shoal.app.settings.settings_files import list_settings_files
 from shoal.core.errors import SettingsError
 from shoal.core.user_environment import get_user_environment
 from shoal.wire.json_comments import decode_commented_json

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cache, partial
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -13,7 +14,8 @@ from shoal.app.definitions.agent_files import DefinitionText, read_definition_te
 from shoal.app.definitions.agent_trust import is_agent_trusted
 from shoal.app.definitions.plugin_set import PluginSet
 from shoal.app.doctor.claude_item import PLUGIN_ONLY_ADVICE, TRUST_ADVICE, ClaudeItem
-from shoal.app.doctor.start_refusals import find_lead_card
+from shoal.app.doctor.start_refusals import find_lead_card, find_unknown_model
+from shoal.app.models.child_model import choose_subagent_model
 from shoal.app.settings.claude_keys import KeyUse
 from shoal.app.settings.managed_switches import is_plugin_only
 from shoal.app.settings.mcp_files import load_mcp_servers
@@ -40,6 +42,7 @@ from shoal.wire.skill_codec import UNUSED_SKILL_FIELDS
 
 _COMMAND_REMARK = "only you can run it; for agents, move it to skills/NAME/SKILL.md"
 _DENIED_ADVICE = "permissions.deny forbids it"
+_CLAUDE_FIELDS = {"permission_mode": "permissionMode"}
 RESOURCE_TOOLS = ("ListMcpResourcesTool", "ReadMcpResourceTool")
 
 
@@ -54,9 +57,8 @@ def list_definition_items(
     for item in _list_agent_items(settings, cwd, catalog, library.skills, servers):
         is_denied = item.use == "used" and engine.check_agent_start(item.item.removeprefix("agent "))
         yield replace(item, use="not used", advice=_DENIED_ADVICE) if is_denied else item
-    yield from _list_absent_tools(settings, catalog)
-    yield from _list_skill_items(settings, library, catalog, engine)
     trust = SkillTrustDecisionStore(settings.home, cwd)
+    yield from _list_skill_items(settings, library, catalog, engine, trust)
     for skill in find_escalating_skills(library):
         if skill.allowed_tools and not trust.list_granted_tools(skill):
             name = f"allowed-tools of the {skill.kind} {skill.name}"
@@ -67,15 +69,31 @@ def _list_agent_items(
     settings: Settings, cwd: Path, catalog: AgentCatalog, skills: SkillCatalog, servers: Sequence[str]
 ) -> Iterator[ClaudeItem]:
     is_locked = is_plugin_only(settings.documents, "agents")
-    for definition in catalog.all():
+    definitions = [each for each in catalog.all() if each.source.kind != "builtin"]
+    named = {name for each in definitions for _, name in _iter_named_tools(each)}
+    absent = find_absent_tools(settings, named)
+    models = _AgentModels(settings)
+    for definition in definitions:
         source = definition.source
-        if source.kind != "builtin":
-            reason = PLUGIN_ONLY_ADVICE if is_locked and source.kind in ("user", "project") else ""
-            if definition.hooks and not is_agent_trusted(settings.home, cwd, definition):
-                reason = TRUST_ADVICE
-            reason = reason or _find_missing_part(definition, skills, servers)
-            yield _make_definition_item(source, f"agent {definition.name}", reason)
-            yield from _list_unknown_tools(definition, servers)
+        reason = PLUGIN_ONLY_ADVICE if is_locked and source.kind in ("user", "project") else ""
+        if definition.hooks and not is_agent_trusted(settings.home, cwd, definition):
+            reason = TRUST_ADVICE
+        reason = reason or _find_missing_part(definition, skills, servers) or models.find_unknown(definition)
+        missing_tools = {
+            **dict(_find_unknown_tools(definition, servers)),
+            **{entry: absent[name] for entry, name in _iter_named_tools(definition) if name in absent},
+        }
+        if not reason and missing_tools and not set(definition.capabilities.tools or ()) - set(missing_tools):
+            reason = "none of its tools is available, so the agent cannot start"
+        yield _make_definition_item(source, f"agent {definition.name}", reason)
+        yield from (_make_tool_item(definition, entry, advice) for entry, advice in missing_tools.items())
+        unused_fields = {
+            "model": models.find_unused(definition),
+            "permission_mode": _find_unused_mode_reason(settings, definition),
+        }
+        for field, advice in unused_fields.items():
+            if advice and not reason:
+                yield _make_part_item(definition, field, _CLAUDE_FIELDS.get(field, field), advice)
     for shadowed in catalog.shadowed:
         if shadowed.definition.source.kind != "builtin":
             item = f"agent {shadowed.definition.name}"
@@ -83,6 +101,45 @@ def _list_agent_items(
                 shadowed.definition.source, item, "another file with this name takes precedence"
             )
     yield from _list_definition_problems("agent", catalog.problems, catalog.unused_parts)
+
+
+class _AgentModels:
+    """Models of agents that Shoal does not use; each name is looked up once."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._find_lead_card = cache(partial(find_lead_card, settings))
+        # An agent whose model is not permitted runs on another one.
+        models = replace(settings.foreign.models, available=())
+        unlimited = replace(settings, foreign=replace(settings.foreign, models=models))
+        self._find_unknown = cache(partial(find_unknown_model, settings=unlimited))
+
+    def find_unknown(self, definition: AgentDefinition) -> str:
+        """Return why there is no such model, so that the agent cannot start; empty if there is one."""
+        name = self._choose_name(definition)
+        return "" if name is None else self._find_unknown(name)
+
+    def find_unused(self, definition: AgentDefinition) -> str:
+        """Return why the agent runs on another model; empty if it does not."""
+        from shoal.app.models.model_choice import find_unavailable_reason
+
+        if definition.model is not None and self._settings.models.subagents is not None:
+            return f"every agent runs on {self._settings.models.subagents}, which a variable sets"
+        name = self._choose_name(definition)
+        return "" if name is None else find_unavailable_reason(name, self._settings) or ""
+
+    def _choose_name(self, definition: AgentDefinition) -> str | None:
+        if definition.model is None or (card := self._find_lead_card()) is None:
+            return None
+        return choose_subagent_model(self._settings, card, call=None, definition=definition.model)
+
+
+def _find_unused_mode_reason(settings: Settings, definition: AgentDefinition) -> str:
+    mode, permissions = definition.permission_mode, settings.permissions
+    if mode == "bypassPermissions" and permissions.bypass_ban is not None:
+        return f"{permissions.bypass_ban} forbids it"
+    is_unused = mode == "bypassPermissions" and permissions.entries.default_mode != mode
+    return "it applies only with --dangerously-skip-permissions" if is_unused else ""
 
 
 def _find_missing_part(definition: AgentDefinition, skills: SkillCatalog, servers: Sequence[str]) -> str:
@@ -98,8 +155,8 @@ def _find_missing_part(definition: AgentDefinition, skills: SkillCatalog, server
     return ""
 
 
-def _list_unknown_tools(definition: AgentDefinition, servers: Sequence[str]) -> Iterator[ClaudeItem]:
-    """Yield each entry in `tools` of an agent that names no tool."""
+def _find_unknown_tools(definition: AgentDefinition, servers: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield each entry in `tools` of an agent that names no tool, with the reason."""
     inline = [
         name for each in definition.capabilities.mcp_servers if not isinstance(each, str) for name in each
     ]
@@ -118,22 +175,18 @@ def _list_unknown_tools(definition: AgentDefinition, servers: Sequence[str]) -> 
             similar = " or ".join(find_similar_names(name.split("__")[1], sorted({*servers, *inline})))
             advice = "no MCP server with this name is configured"
             advice += f"; did you mean {similar}?" if similar else ""
-        yield _make_tool_item(definition, entry, advice)
+        yield entry, advice
 
 
-def _list_absent_tools(settings: Settings, catalog: AgentCatalog) -> Iterator[ClaudeItem]:
-    """Yield each built-in tool in `tools` of an agent that sessions do not have with these settings."""
-    named = [
-        (definition, entry, FORMER_TOOL_NAMES.get(name, name))
-        for definition in catalog.all()
-        for entry in definition.capabilities.tools or ()
-        if definition.source.kind != "builtin" and (name := entry.partition("(")[0].strip())
-    ]
-    absent = find_absent_tools(settings, {name for _, _, name in named})
-    yield from (_make_tool_item(each, entry, absent[name]) for each, entry, name in named if name in absent)
+def _iter_named_tools(definition: AgentDefinition) -> Iterator[tuple[str, str]]:
+    """Yield each entry in `tools` of an agent with the current name of its tool."""
+    for entry in definition.capabilities.tools or ():
+        name = entry.partition("(")[0].strip()
+        yield entry, FORMER_TOOL_NAMES.get(name, name)
 
 
 def find_absent_tools(settings: Settings, named: Collection[str]) -> dict[str, str]:
+    """Return the built-in tools among those named that sessions do not have with these settings."""
     absent: dict[str, str] = {}
     card = find_lead_card(settings) if WEB_SEARCH_TOOL in named else None
     if card is not None and not can_search(settings, card):
@@ -148,22 +201,30 @@ def find_absent_tools(settings: Settings, named: Collection[str]) -> dict[str, s
 
 
 def _make_tool_item(definition: AgentDefinition, entry: str, advice: str) -> ClaudeItem:
-    line = (definition.source.locate_field("tools") or "").rpartition(":")[2]
+    return _make_part_item(definition, "tools", f"tool {entry}", advice)
+
+
+def _make_part_item(definition: AgentDefinition, field: str, item: str, advice: str) -> ClaudeItem:
+    line = (definition.source.locate_field(field) or "").rpartition(":")[2]
     return ClaudeItem(
         file=str(definition.source.path or definition.source),
-        item=f"tool {entry} of the agent {definition.name}",
+        item=f"{item} of the agent {definition.name}",
         use="not used",
         advice=f"{line}: {advice}" if line.isdigit() else advice,
     )
 
 
 def _list_skill_items(
-    settings: Settings, library: SkillAndCommandLibrary, agents: AgentCatalog, engine: PermissionEngine
+    settings: Settings,
+    library: SkillAndCommandLibrary,
+    agents: AgentCatalog,
+    engine: PermissionEngine,
+    trust: SkillTrustDecisionStore,
 ) -> Iterator[ClaudeItem]:
     policy = load_skill_policy(settings.documents)
     reason = PLUGIN_ONLY_ADVICE if is_plugin_only(settings.documents, "skills") else ""
     for noun, catalog in (("skill", library.skills), ("command", library.commands)):
-        yield from _list_catalog_items(noun, catalog, policy, reason, agents, engine)
+        yield from _list_catalog_items(noun, catalog, policy, reason, agents, engine, trust)
 
 
 def _list_catalog_items(
@@ -173,9 +234,12 @@ def _list_catalog_items(
     common_reason: str,
     agents: AgentCatalog,
     engine: PermissionEngine,
+    trust: SkillTrustDecisionStore,
 ) -> Iterator[ClaudeItem]:
     for skill in catalog.all():
         reason = "" if skill.source.kind == "plugin" else common_reason
+        if skill.hooks and trust.read_skill_trust(skill) != "trusted":
+            reason = TRUST_ADVICE
         if policy.apply_to_skill(skill) is None:
             reason = "skillOverrides turns it off"
         if not reason and skill.execution.forks and (kind := skill.execution.agent):

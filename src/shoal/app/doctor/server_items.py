@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import shutil
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
@@ -16,6 +18,8 @@ from shoal.app.settings.claude_keys import CLAUDE_KEYS
 from shoal.app.settings.managed_switches import is_plugin_only
 from shoal.app.settings.mcp_files import load_mcp_servers
 from shoal.app.settings.settings import Settings
+from shoal.core.extensions.mcp_servers import McpServerConfig, McpStdioConfig
+from shoal.wire.mcp_codec import UnsetMcpConfigVariableError, expand_mcp_server_variables
 
 _GLOBAL_PREFERENCES = frozenset(
     {"autoConnectIde", "autoInstallIdeExtension", "autoUpdates", "verbose"}
@@ -28,12 +32,20 @@ _OAUTH_ADVICE = "`shoal mcp login` uses only clientId and callbackPort"
 def list_mcp_server_items(settings: Settings, cwd: Path, plugins: PluginSet) -> Iterator[ClaudeItem]:
     found = load_mcp_servers(settings, cwd=cwd, plugins=plugins.build_mcp_documents())
     is_installed = importlib.util.find_spec("mcp") is not None
-    used = {(server.origin.rpartition(":")[0], server.name) for server in found.servers if is_installed}
+    unusable = {
+        server.name: problem for server in found.servers if (problem := _find_problem(settings, server))
+    }
+    used = {
+        (server.origin.rpartition(":")[0], server.name)
+        for server in found.servers
+        if is_installed and server.name not in unusable
+    }
     disabled = {server.name for server in found.disabled}
     for document in (*settings.documents, *plugins.build_mcp_documents()):
         for name, server in (document.raw.get("mcpServers") or {}).items():
             is_used = (document.name, name) in used
             reason = "it is disabled" if name in disabled else _find_server_problem(found.problems, name)
+            reason = reason or unusable.get(name, "")
             if document.kind != "plugin" and is_plugin_only(settings.documents, "mcp"):
                 reason = PLUGIN_ONLY_ADVICE
             if not is_installed:
@@ -53,6 +65,22 @@ def list_mcp_server_items(settings: Settings, cwd: Path, plugins: PluginSet) -> 
                     use="used" if is_known else "not used",
                     advice="" if is_known else _OAUTH_ADVICE,
                 )
+
+
+def _find_problem(settings: Settings, server: McpServerConfig) -> str:
+    """Return why a server cannot start; empty if only an attempt could tell."""
+    try:
+        server = expand_mcp_server_variables(server, settings.tool_environment)
+    except UnsetMcpConfigVariableError as error:
+        return str(error)
+    if not isinstance(server.connection, McpStdioConfig):
+        return ""
+    program = server.connection
+    path = program.env.get("PATH") or settings.tool_environment.get("PATH", os.defpath)
+    # A relative path starts at the server's directory.
+    is_missing = "/" not in program.command or program.command.startswith("/")
+    is_missing = is_missing and shutil.which(program.command, path=path) is None
+    return f"there is no program {program.command}" if is_missing else ""
 
 
 def _find_server_problem(problems: Iterable[str], name: str) -> str:

@@ -121,6 +121,15 @@ async def _choose_and_close(name: str | None, settings: Settings) -> ModelCard:
     return model.card
 
 
+def find_unknown_model(name: str, settings: Settings) -> str:
+    """Return why there is no such model; empty if there is one."""
+    try:
+        asyncio.run(_choose_models([name], settings))
+    except UnknownModel as error:
+        return str(error)
+    return ""
+
+
 def find_lead_card(settings: Settings) -> ModelCard | None:
     """Return what is known about the model of a session; None if none can be used."""
     from shoal.app.models.model_choice import find_plan_mode_names

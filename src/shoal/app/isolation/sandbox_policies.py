@@ -293,8 +293,9 @@ def check_sandbox_settings(settings: Settings, cwd: Path) -> list[str]:
             notes.append(f"shoal.sandbox.writable: {path} does not exist. Commands cannot write there.")
     for path, text in hidden.items():
         if cwd.is_relative_to(path):
+            key = "shoal.sandbox.hidden" if text in own_hidden else "sandbox.filesystem.denyRead"
             raise SettingsError(
-                f"shoal.sandbox.hidden: {text} contains the project {cwd}, where commands run. Hide a "
+                f"{key}: {text} contains the project {cwd}, where commands run. Hide a "
                 "directory inside it, or work elsewhere."
             )
         if text in own_hidden and not path.exists() and not is_glob_pattern(text):

@@ -61,6 +61,7 @@ def create_mcp_client_context(
     clock: Clock,
     note: Callable[[str], None],
 ) -> McpClientContext:
+    has_default_deadline = settings.foreign.tools.mcp_call_timeout is None
     return McpClientContext(
         processes=processes,
         clock=clock,
@@ -68,6 +69,7 @@ def create_mcp_client_context(
         env=settings.tool_environment,
         logs=logs,
         deadline=settings.own.mcp_deadline,
+        deadline_setting="shoal.mcp_deadline" if has_default_deadline else "MCP_TOOL_TIMEOUT",
         connect_timeout=settings.foreign.tools.mcp_start_timeout or CONNECT_TIMEOUT,
         note=note,
         tokens=lambda name, url: open_mcp_token_file(settings.home, name, url),

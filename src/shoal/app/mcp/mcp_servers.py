@@ -174,6 +174,7 @@ class SessionMcpServerManager:
         self._optional_start = asyncio.Event()
         self._started: float | None = None
         self._settled = False
+        self._late_names: tuple[str, ...] = ()
 
     async def __aenter__(self) -> SessionMcpServerManager:
         await self._group.__aenter__()
@@ -232,8 +233,26 @@ class SessionMcpServerManager:
                 async with self._clock.deadline(remaining):
                     while any(managed.status == "pending" for managed in required):
                         await self._change_event.wait()
+        self._settle(required)
+
+    def _settle(self, required: Sequence[ManagedMcpServer]) -> None:
+        """End the wait of the first request. Several callers may have waited."""
+        if self._settled:
+            return
         # Later tools are appended, because a prompt cache depends on the order of tools.
         self._settled = True
+        self._late_names = tuple(each.server.name for each in required if each.status == "pending")
+        if self._late_names:
+            self._host.note(
+                f"Still connecting: {', '.join(self._late_names)} (MCP). The first request does not wait "
+                "any longer; the agent gets the tools when the connection is ready. /mcp shows the servers; "
+                "shoal.mcp_wait sets the time to wait."
+            )
+
+    def take_late_names(self) -> tuple[str, ...]:
+        """Return the servers that the first request waited for in vain, on the first call only."""
+        names, self._late_names = self._late_names, ()
+        return names
 
     async def wait_for_pending(self, seconds: float) -> None:
         """Wait at most this long until no server is still connecting."""

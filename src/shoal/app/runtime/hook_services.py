@@ -55,7 +55,7 @@ class SessionHookServices:
         system = f"{load_prompt('hook_judge')}\n\n{load_prompt('hook_agent')}"
         return await _ask_model_with_tools(runner, judge, tools, system=system, text=prompt)
 
-    async def call_mcp_tool(self, action: McpToolHookAction, *, agent: AgentId) -> str:
+    async def call_mcp_tool(self, action: McpToolHookAction, *, agent: AgentId, seconds: float) -> str:
         runner = self._find_runner(agent)
         await self._servers.wait_until_ready()
         name = format_mcp_tool_name(action.server, action.tool)
@@ -69,7 +69,7 @@ class SessionHookServices:
                 format_session_notice("hook_tool_missing", server=action.server, tool=action.tool)
             )
         call = ToolUseBlock(id=f"hook-{runner.ids.new_short_id()}", name=name, input=dict(action.input))
-        output = await run_tool_for_hook(runner, call, tool)
+        output = await run_tool_for_hook(runner, call, tool, seconds)
         if output.is_error:
             raise HookToolCallError(format_session_notice("hook_tool_failed", name=name, text=output.text))
         return output.text

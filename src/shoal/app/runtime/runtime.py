@@ -157,6 +157,7 @@ def create_default_loop_limits(options: Options, settings: Settings) -> LoopLimi
         max_tokens=own.max_output_tokens,
         thinking_tokens=thinking_tokens or 0,
         adaptive_thinking=thinking_tokens is None,
+        has_fixed_thinking=foreign.thinking.max_tokens is not None,
         auto_compact=not foreign.is_compaction_disabled,
         bash_result_limit=foreign.tools.bash_output_length,
         mcp_result_limit=None if mcp_tokens is None else mcp_tokens * BYTES_PER_TOKEN,

@@ -25,6 +25,7 @@ from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.core.task_groups import uncancel_current_task
 from shoal.runs.event_channel import EventChannel
 from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT
+from shoal.tools.tool_search_tool import TOOL_SEARCH
 
 if TYPE_CHECKING:
     from shoal.app.session.session import Session
@@ -325,6 +326,7 @@ class TurnRunner:
                 ) is not None:
                     return stopped, None
                 await self._runtime.servers.wait_until_ready()
+                await self._announce_late_servers()
                 return await run_structured_turn(self._session, prompt), None
         except asyncio.CancelledError:
             if not self._is_interrupted:
@@ -343,6 +345,13 @@ class TurnRunner:
             return self._close_open_tool_calls(LoopResult(reason="model_error", detail=str(error))), error
         except StateFileError as error:
             return LoopResult(reason="store_error", detail=str(error)), error
+
+    async def _announce_late_servers(self) -> None:
+        names = self._runtime.servers.take_late_names()
+        # A lead with ToolSearch knows all servers, and its searches wait for them.
+        if names and TOOL_SEARCH not in self._agent.tools:
+            text = format_session_notice("late_servers", names=", ".join(names))
+            await self._agent.receive_message(user_message(text), by="runtime")
 
     def _close_open_tool_calls(self, result: LoopResult) -> LoopResult:
         """Give every open call a result, so that the conversation can continue."""

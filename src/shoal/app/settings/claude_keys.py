@@ -117,8 +117,8 @@ CLAUDE_KEYS = (
     ClaudeKey("sandbox.network.allowedDomains", "used", "commands have no network at all"),
     ClaudeKey("sandbox.network.deniedDomains", "used", "commands have no network at all"),
     ClaudeKey("sandbox.network.strictAllowlist", "used", "commands have no network at all"),
-    ClaudeKey("sandbox.credentials.envVars", "used"),
-    ClaudeKey("sandbox.credentials.files", "used"),
+    ClaudeKey("sandbox.credentials.envVars", "used", "mode mask withholds the variable"),
+    ClaudeKey("sandbox.credentials.files", "used", "mode mask hides the file"),
 )  # fmt: skip
 _BY_NAME = {key.name: key for key in CLAUDE_KEYS}
 _OWN_KEYS = frozenset({"shoal", "$schema"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ from shoal.wire.settings_codec import SettingsDocument, convert_to_settings_sche
 
 BEHAVIORS: tuple[RuleBehavior, ...] = ("allow", "ask", "deny")
 _APPROVES_NOTHING = "it approves nothing; name the tools, or the tools of one MCP server as in mcp__server__*"
+_ONE_SLASH = re.compile("/(?!/)")
+_GLOB_CHARACTER = re.compile(r"[*?\[\\]")
 FLAGS: dict[RuleBehavior, str] = {"allow": "--allowedTools", "deny": "--disallowedTools"}
 
 
@@ -103,9 +106,8 @@ def _parse_document_rules(
 ) -> tuple[ToolPermissionRule, ...]:
     found: list[ToolPermissionRule] = []
     # A pattern with one leading slash starts at the directory of your own file; forbidding rules, which
-    # must not lose what they covered, start at the project.
-    is_user_allow = document.kind == "user" and behavior == "allow" and document.path is not None
-    anchor = str(document.path.parent) if is_user_allow and document.path is not None else None
+    # must not lose what they covered, start at the project too.
+    anchor = None if document.kind != "user" or document.path is None else str(document.path.parent)
     for text, line in _pair_rules_with_lines(document, behavior, texts):
         if behavior == "allow" and _find_allow_rule_problem(text) is not None:
             continue
@@ -114,8 +116,14 @@ def _parse_document_rules(
         except SettingsError as error:
             message = f"{document.name}:{line}: permissions.{behavior}: {error}"
             raise SettingsError(message, path=document.path, line=line) from error
-        has_anchor = anchor is not None and (rule.pattern or "").startswith("/")
-        found.append(replace(rule, anchor=anchor) if has_anchor and rule.tool in FILE_TOOLS else rule)
+        pattern = rule.pattern or ""
+        if anchor is None or rule.tool not in FILE_TOOLS or not _ONE_SLASH.match(pattern):
+            found.append(rule)
+        elif behavior == "allow":
+            found.append(replace(rule, anchor=anchor))
+        else:
+            escaped = _GLOB_CHARACTER.sub(r"\\\g<0>", anchor)
+            found += (rule, replace(rule, pattern=f"/{escaped}{pattern}"))
     return tuple(found)
 
 

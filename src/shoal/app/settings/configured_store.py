@@ -50,7 +50,8 @@ def find_store_address(home: Path, given: str | None = None) -> str | None:
 
 
 def _find_configured_place(home: Path, cwd: Path | None, environ: Mapping[str, str] | None) -> str | None:
-    from shoal.app.settings.settings import list_settings_files, load_settings
+    from shoal.app.settings.settings import load_settings
+    from shoal.app.settings.settings_files import list_settings_files
 
     cwd = Path.cwd() if cwd is None else cwd
     if not (os.environ if environ is None else environ).get("SHOAL_STORE"):

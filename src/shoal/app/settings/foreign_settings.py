@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from msgspec.structs import replace
@@ -111,25 +111,25 @@ def _restrict_sandbox_by_key(
 ) -> SandboxSettings:
     files, network, credentials = (_read_section(document, raw, name) for name in _SECTIONS)
     hidden = (
-        *_list_paths(document, files, "filesystem", "denyRead"),
-        *_list_paths(document, credentials, "credentials", "files"),
+        *_list_texts(document, files, "filesystem", "denyRead"),
+        *_list_credentials(document, credentials, "files", "path"),
     )
-    read_only = _list_paths(document, files, "filesystem", "denyWrite")
+    read_only = _list_texts(document, files, "filesystem", "denyWrite")
     has_domains = any(network.get(key) for key in _DOMAIN_KEYS)
-    writable = _list_paths(document, files, "filesystem", "allowWrite") if document.is_user_controlled else ()
+    writable = _list_texts(document, files, "filesystem", "allowWrite") if document.is_user_controlled else ()
     return replace(
         own,
         network=own.network and not has_domains,
-        hidden=_join(own.hidden, hidden),
-        read_only=_join(own.read_only, read_only),
-        writable=_join(own.writable, writable),
+        hidden=_join(own.hidden, _restrict_paths(document, hidden)),
+        read_only=_join(own.read_only, _restrict_paths(document, read_only)),
+        writable=_join(own.writable, map(_convert_path, writable)),
         withheld_variables=_join(
-            own.withheld_variables, _list_texts(document, credentials, "credentials", "envVars")
+            own.withheld_variables, _list_credentials(document, credentials, "envVars", "name")
         ),
     )
 
 
-def _join(first: tuple[str, ...], second: Sequence[str]) -> tuple[str, ...]:
+def _join(first: tuple[str, ...], second: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*first, *second)))
 
 
@@ -143,12 +143,38 @@ def _read_section(document: SettingsDocument, raw: Mapping[str, Any], name: str)
     return dict(section)
 
 
-def _list_paths(
-    document: SettingsDocument, section: Mapping[str, Any], name: str, key: str
-) -> tuple[str, ...]:
-    paths = _list_texts(document, section, name, key)
+def _restrict_paths(document: SettingsDocument, paths: Iterable[str]) -> Iterator[str]:
+    """Yield the paths; a relative path in the user's file applies to the project and to the file's directory.
+
+    Claude Code starts at the directory. Files in the project, which it meant here before, stay restricted.
+    """
+    for path in map(_convert_path, paths):
+        yield path
+        if document.kind == "user" and document.path is not None and not path.startswith(("/", "~")):
+            yield str(document.path.parent / path)
+
+
+def _convert_path(path: str) -> str:
     # Two slashes begin an absolute path in these files.
-    return tuple(path[1:] if path.startswith("//") else path for path in paths)
+    return path[1:] if path.startswith("//") else path
+
+
+def _list_credentials(
+    document: SettingsDocument, section: Mapping[str, Any], key: str, field: str
+) -> Iterator[str]:
+    """Yield the files or variables, written as texts or as objects with a mode.
+
+    `mask` replaces a value and inserts the real one into requests. Without that, the value is withheld.
+    """
+    entries = section.get(key) or []
+    if not isinstance(entries, list):
+        _refuse(document, ("sandbox", "credentials", key), "expected a list")
+    for entry in entries:
+        text = entry.get(field) if isinstance(entry, Mapping) else entry
+        if not isinstance(text, str) or not text:
+            problem = f'expected objects like {{"{field}": "…", "mode": "deny"}}'
+            _refuse(document, ("sandbox", "credentials", key), problem)
+        yield text
 
 
 def _list_texts(

@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from shoal.app.settings.file_stamps import is_file_unchanged, stamp_files
-from shoal.app.settings.settings import Settings, list_settings_files, load_settings
+from shoal.app.settings.settings import Settings, load_settings
+from shoal.app.settings.settings_files import list_settings_files
 from shoal.core.errors import SettingsError
 from shoal.policy.permission_rules import PermissionRuleSet
 from shoal.stores.files.home.trust_file import ProjectTrustFile

@@ -1,16 +1,15 @@
-"""Settings merged from the environment and the settings files. Only this module reads them."""
+"""Settings merged from the environment and the settings files."""
 
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.app.settings import settings_files
 from shoal.app.settings.claude_json import ClaudeJson, read_claude_json
 from shoal.app.settings.claude_keys import THEMES, find_unused_keys, note_zero_cleanup_period
 from shoal.app.settings.configured_rules import find_skipped_rules, load_permission_rules
@@ -32,10 +31,8 @@ from shoal.app.settings.foreign_variables import (
 from shoal.app.settings.managed_switches import check_managed_switches
 from shoal.app.settings.mcp_files import (
     collect_mcp_server_variables,
-    read_managed_mcp_files,
     read_project_mcp_files,
 )
-from shoal.app.settings.project_directories import exclude_directory, iter_project_directories
 from shoal.app.settings.provider_credentials import (
     ACCESS_VARIABLES,
     PROVIDER_KEYS,
@@ -43,6 +40,12 @@ from shoal.app.settings.provider_credentials import (
     select_stored_provider_variables,
 )
 from shoal.app.settings.proxy_variables import ProxyVariables, read_proxy_variables
+from shoal.app.settings.settings_files import (
+    filter_documents_by_source,
+    find_unused_parent_files,
+    list_settings_files,
+    read_settings_documents,
+)
 from shoal.app.settings.settings_trust import (
     PermissionEscalation,
     merge_user_controlled_documents,
@@ -60,24 +63,13 @@ from shoal.wire.settings_codec import (
     SandboxSettings,
     SettingsDocument,
     SettingsSchema,
-    SettingsSourceKind,
     ShoalSettings,
     WorktreeGuard,
     convert_to_settings_schema,
     describe_unknown_shoal_settings,
     has_settings_key,
     merge_settings_documents,
-    parse_settings_document,
 )
-
-_MANAGED_BY_PLATFORM = {
-    "linux": ("/etc/shoal/managed-settings.json", "/etc/claude-code/managed-settings.json"),
-    "darwin": (
-        "/Library/Application Support/Shoal/managed-settings.json",
-        "/Library/Application Support/ClaudeCode/managed-settings.json",
-    ),
-}
-MANAGED_FILES = tuple(Path(path) for path in _MANAGED_BY_PLATFORM.get(sys.platform, ()))
 
 
 class ConfiguredModels(Struct, frozen=True, kw_only=True):
@@ -297,10 +289,7 @@ _KEY_VARIABLES = {
     "shoal.background_agents": ("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS",),
     "shoal.auto_background": ("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS",),
 }
-SettingsFiles: TypeAlias = tuple[tuple[Path, SettingsSourceKind], ...]
 _USER_ONLY_KEYS = frozenset({"cleanupPeriodDays"})
-_SOURCE_KINDS: tuple[SettingsSourceKind, ...] = ("user", "project", "local")
-_KINDS_OF_SERVER_FILES: dict[SettingsSourceKind, SettingsSourceKind] = {"mcp": "project", "private": "local"}
 _SWITCH_VALUES = {
     **dict.fromkeys(_TRUE_VALUES, True),
     **dict.fromkeys(("0", "false", "no", "off"), False),
@@ -337,11 +326,11 @@ def load_settings(
     home, user = resolve_shoal_home(environ, cwd), get_user_environment(environ)
     servers, server_problems = read_project_mcp_files(cwd)
     claude_json = read_claude_json(home, cwd)
-    managed = MANAGED_FILES if managed is None else managed
+    managed = settings_files.MANAGED_FILES if managed is None else managed
     files = list_settings_files(home, cwd, given and user.expand_home(given), managed)
-    documents_of_files = _read_settings_documents(files, given, managed, contents or {})
+    documents_of_files = read_settings_documents(files, given, managed, contents or {})
     all_documents = tuple(
-        _filter_documents_by_source((*documents_of_files, *claude_json.documents, *servers), sources)
+        filter_documents_by_source((*documents_of_files, *claude_json.documents, *servers), sources)
     )
     check_managed_switches(all_documents)
     check_skill_keys(all_documents)
@@ -378,6 +367,9 @@ def load_settings(
     )
     has_own_mode = any(has_settings_key(document, ("shoal", "teammate_mode")) for document in documents)
     own = _apply_foreign_variables(own, foreign, has_own_teammate_mode=has_own_mode)
+    plans_directory, unused_plans_directory = _resolve_plans_directory(
+        documents, merged.plans_directory, home / "plans", cwd, user
+    )
     return Settings(
         home=home,
         access=ProviderCredentials(
@@ -401,7 +393,7 @@ def load_settings(
         writing=WritingSettings(
             language=merged.language or None,
             attribution=_resolve_attribution(merged),
-            plans_directory=_resolve_plans_directory(merged.plans_directory, home, cwd),
+            plans_directory=plans_directory,
         ),
         env=convert_env_values_to_text(merged.env),
         # A project may come from anyone: it must not have the user's sessions removed.
@@ -433,8 +425,8 @@ def load_settings(
                 *unusable_values,
                 *find_skipped_rules(documents),
                 *find_unused_keys(documents),
-                *_find_unused_plans_directory(documents, merged.plans_directory, home, cwd),
-                *(_find_unused_parent_files(home, cwd) if sources is None or "project" in sources else ()),
+                *unused_plans_directory,
+                *(find_unused_parent_files(home, cwd) if sources is None or "project" in sources else ()),
             ),
         ),
     )
@@ -464,21 +456,23 @@ def _resolve_attribution(settings: SettingsSchema) -> AttributionSettings:
     return texts
 
 
-def _resolve_plans_directory(setting: str | None, home: Path, cwd: Path) -> Path:
-    if setting:
-        directory = (cwd / setting).resolve()
-        if directory.is_relative_to(cwd.resolve()):
-            return directory
-    return home / "plans"
-
-
-def _find_unused_plans_directory(
-    documents: Sequence[SettingsDocument], setting: str | None, home: Path, cwd: Path
-) -> Iterator[UnusedItem]:
+def _resolve_plans_directory(
+    documents: Sequence[SettingsDocument],
+    setting: str | None,
+    default: Path,
+    cwd: Path,
+    user: UserEnvironment,
+) -> tuple[Path, tuple[UnusedItem, ...]]:
+    """Return the directory for plans, and the setting if it is not used."""
+    if not setting:
+        return default, ()
+    directory = (cwd / user.expand_home(setting)).resolve()
+    if directory.is_relative_to(cwd.resolve()) or directory == default.resolve():
+        return directory, ()
     key = "plansDirectory"
-    if setting and _resolve_plans_directory(setting, home, cwd) == home / "plans":
-        document = next(each for each in documents if has_settings_key(each, (key,)))
-        yield UnusedItem(location=document.locate_key((key,)), name=key, reason="it is outside the project")
+    document = next(each for each in documents if has_settings_key(each, (key,)))
+    location = document.locate_key((key,))
+    return default, (UnusedItem(location=location, name=key, reason="it is outside the project"),)
 
 
 def _restrict_shoal_settings(
@@ -605,94 +599,8 @@ def resolve_shoal_home(environ: Mapping[str, str], cwd: Path) -> Path:
     return Path(home) / ".claude"
 
 
-def _read_settings_documents(
-    files: SettingsFiles, given: str | None, managed: Sequence[Path], contents: Mapping[str, bytes | None]
-) -> Iterator[SettingsDocument]:
-    for path, kind in files:
-        if kind == "managed":
-            yield from _read_settings_file(path, kind, contents)
-    yield from read_managed_mcp_files(managed)
-    if given is not None and given.lstrip().startswith("{"):
-        yield parse_settings_document(given, name="--settings", kind="command line", path=None)
-    for path, kind in files:
-        if kind != "managed":
-            yield from _read_settings_file(path, kind, contents)
-
-
-def _filter_documents_by_source(
-    documents: Iterable[SettingsDocument], sources: Sequence[str] | None
-) -> Iterator[SettingsDocument]:
-    """Yield the documents of the given sources; managed files and flags always count."""
-    for document in documents:
-        kind = _KINDS_OF_SERVER_FILES.get(document.kind, document.kind)
-        if sources is None or kind not in _SOURCE_KINDS or kind in sources:
-            yield document
-
-
-def list_settings_files(
-    home: Path, cwd: Path, given: str | None, managed: Sequence[Path] | None = None
-) -> SettingsFiles:
-    """Return every file that may contain settings, highest precedence first. Raises `SettingsError`.
-
-    A path in `given` has no `~`.
-    """
-    files: list[tuple[Path, SettingsSourceKind]] = []
-    for path in MANAGED_FILES if managed is None else managed:
-        # A later name overrides an earlier one, and all of them override the single file.
-        files += ((each, "managed") for each in reversed(_list_managed_parts(path)))
-        files.append((path, "managed"))
-    if given is not None and not given.lstrip().startswith("{"):
-        files.append((cwd / given, "command line"))
-    # Claude Code reads the local file of the repository in its subdirectories too, but not the shared one.
-    directories = [*_iter_project_settings_directories(home, cwd)]
-    files += ((each / "settings.local.json", "local") for each in directories)
-    files += ((each / "settings.json", "project") for each in directories if each.parent == cwd)
-    return (*files, (home / "settings.json", "user"))
-
-
-def _iter_project_settings_directories(home: Path, cwd: Path) -> Iterator[Path]:
-    return exclude_directory(home, (each / ".claude" for each in iter_project_directories(cwd)))
-
-
-def _find_unused_parent_files(home: Path, cwd: Path) -> Iterator[UnusedItem]:
-    for directory in _iter_project_settings_directories(home, cwd):
-        path = directory / "settings.json"
-        if directory.parent != cwd and path.is_file():
-            reason = f"it applies only if you start Shoal in {directory.parent}"
-            yield UnusedItem(location=str(path), name="file", reason=reason)
-
-
-def _list_managed_parts(path: Path) -> list[Path]:
-    directory = path.with_name("managed-settings.d")
-    try:
-        return sorted(each for each in directory.iterdir() if each.suffix == ".json" and each.name[0] != ".")
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        message = f"Cannot read the managed settings in {directory}: {error.strerror}."
-        raise SettingsError(message, path=directory) from error
-
-
 def _describe_foreign_trust(
     escalations: Sequence[PermissionEscalation], claude_json: ClaudeJson
 ) -> Iterator[str]:
     if claude_json.is_project_trusted and any(each.trust == "unasked" for each in escalations):
         yield "You trust this project in Claude Code. Trust it in Shoal too: shoal trust"
-
-
-def _read_settings_file(
-    path: Path, kind: SettingsSourceKind, contents: Mapping[str, bytes | None]
-) -> Iterator[SettingsDocument]:
-    try:
-        content = contents[str(path)] if str(path) in contents else path.read_bytes()
-        text = "{}" if content is None else content.decode("utf-8-sig")
-    except (FileNotFoundError, NotADirectoryError):
-        if kind == "command line":
-            message = f"There is no settings file {path}. --settings takes a file path or JSON."
-            raise SettingsError(message, path=path) from None
-        return
-    except OSError as error:
-        raise SettingsError(f"Cannot read the settings in {path}: {error.strerror}.", path=path) from error
-    except UnicodeDecodeError as error:
-        raise SettingsError(f"The settings in {path} are not UTF-8 text.", path=path) from error
-    yield parse_settings_document(text, name=str(path), kind=kind, path=path)

@@ -105,7 +105,7 @@ class SkillInvoker:
             content = await self.render_skill_and_grant_tools(skill, arguments, agent)
         except AgentRequestRefused as refusal:
             return create_tool_error_output(str(refusal))
-        if skill.execution.effort is not None:
+        if skill.execution.effort is not None and not agent.limits.has_fixed_thinking:
             agent.state.turn_thinking_tokens = compute_thinking_tokens(skill.execution.effort)
         return ToolOutput(content=content, data={"skill": skill.name, "directory": str(skill.directory)})
 
@@ -176,7 +176,7 @@ class SkillInvoker:
             prompt=heading + body,
             kind=skill.execution.agent or DEFAULT_AGENT,
             model=skill.execution.model,
-            effort=skill.execution.effort,
+            effort=None if agent.limits.has_fixed_thinking else skill.execution.effort,
             lent=granted,
         )
         self._allow_reading_directory(skill, agent)

@@ -83,6 +83,8 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     """Sandbox of this agent, instead of the session's."""
     hooks: HookDispatcher = NO_HOOKS
     """Hooks of the agent."""
+    call_timeout: float | None = None
+    """Seconds that the caller allows, instead of the tool's default."""
 
 
 @runtime_checkable

@@ -332,8 +332,8 @@ class HookServices(Protocol):
         """
         ...
 
-    async def call_mcp_tool(self, action: McpToolHookAction, *, agent: AgentId) -> str:
-        """Return the text of the tool's answer."""
+    async def call_mcp_tool(self, action: McpToolHookAction, *, agent: AgentId, seconds: float) -> str:
+        """Return the text of the tool's answer, which may take that many seconds."""
         ...
 
 

@@ -218,7 +218,9 @@ class HookRunner:
             case McpToolHookAction() as action:
                 action = fill_mcp_hook_input(action, decode_json(hook_input.data))
                 async with self._environment.clock.deadline(hook.seconds):
-                    answer = await self._services.call_mcp_tool(action, agent=hook_input.agent)
+                    answer = await self._services.call_mcp_tool(
+                        action, agent=hook_input.agent, seconds=hook.seconds
+                    )
                 return _HookResult(verdict=parse_hook_output_text(hook.event, answer))
             case PythonCallbackHookAction(function=function):
                 async with self._environment.clock.deadline(hook.seconds):

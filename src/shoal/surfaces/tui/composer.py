@@ -108,6 +108,9 @@ class Composer(TextArea):
             self._submit_text()
         elif event.key == "tab":
             self._consume_key(event)
+        elif event.key.startswith("alt+"):
+            # A terminal sends the letter too; it is a shortcut, not text.
+            event.prevent_default()
         else:
             await super()._on_key(event)
 

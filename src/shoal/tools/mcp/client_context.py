@@ -56,6 +56,8 @@ class McpClientContext(Struct, frozen=True, kw_only=True):
     """Directory for the logs of the servers' standard error."""
     deadline: float
     """Seconds that one call may take without reporting progress."""
+    deadline_setting: str = "shoal.mcp_deadline"
+    """Name of the setting or variable that sets the deadline."""
     note: Callable[[str], None]
     tokens: Callable[[str, str], McpTokenStore]
     """Returns the token store for a server's name and address."""

@@ -214,7 +214,7 @@ class ManagedMcpServer:
         self, what: str, context: ToolContext, work: Callable[[McpConnection, ActiveMcpCall], Any]
     ) -> ToolOutput:
         """Run work on the connection for an agent; failures become tool output the model can act on."""
-        seconds = self.client_context.deadline if self.server.timeout is None else self.server.timeout
+        seconds, setting = self._choose_call_timeout(context)
         name, connection = self.server.name, None
         try:
             async with context.clock.deadline(seconds) as deadline:
@@ -227,9 +227,10 @@ class ManagedMcpServer:
                     output: ToolOutput = await work(connection, call)
                     return output
         except TimeoutError:
-            return create_tool_error_output(
-                format_tool_text("mcp", "timed_out", what=what, server=name, seconds=f"{seconds:g}")
+            text = format_tool_text(
+                "mcp", "timed_out", what=what, server=name, seconds=f"{seconds:g}", setting=setting
             )
+            return create_tool_error_output(text)
         except McpConnectionLost as error:
             if connection is not None and connection is self._connection:
                 self.mark_connection_lost(str(error))
@@ -238,6 +239,14 @@ class ManagedMcpServer:
             return create_tool_error_output(
                 format_tool_text("mcp", "refused", what=what, server=name, reason=refusal)
             )
+
+    def _choose_call_timeout(self, context: ToolContext) -> tuple[float, str]:
+        """Return the seconds that a call may take, and the name of the setting that says so."""
+        if self.server.timeout is not None:
+            return self.server.timeout, "the server's timeout"
+        if context.call_timeout is not None:
+            return context.call_timeout, "the hook's timeout"
+        return self.client_context.deadline, self.client_context.deadline_setting
 
     async def _run_with_restarts(self, sdk: ModuleType, server: McpServerConfig) -> None:
         restarts_left = MAX_RESTARTS
