@@ -69,7 +69,7 @@ def split_into_visible_lines(text: str) -> list[str]:
 
 
 def find_unshowable_character(text: str) -> str | None:
-    """Return the first character that a person cannot see or that changes how others look; None if none is."""
+    """Return the first character that people cannot see, or that changes how others look; None if none."""
     match = _UNSHOWABLE_CHARACTERS.search(text)
     return None if match is None else match[0]
 
