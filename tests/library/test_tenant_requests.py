@@ -52,7 +52,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    do_POST = do_CONNECT = do_DELETE = do_GET
+    do_POST = do_CONNECT = do_DELETE = do_GET  # noqa: N815 - names of the base class
 
     def log_message(self, *_: Any) -> None:
         """Print nothing."""

@@ -7,7 +7,7 @@ import contextlib
 import shutil
 import ssl
 import subprocess
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
