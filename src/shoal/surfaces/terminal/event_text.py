@@ -79,7 +79,7 @@ def _describe_workflow_event(
 
 
 def _describe_workflow_step(event: WorkflowStepStarted) -> tuple[str, str] | None:
-    """Describe a command or a wait. Agents and questions have lines of their own."""
+    """Describe a command or a wait. Agents and questions have separate lines."""
     workflow, preview = to_one_line(event.workflow), truncate_text(to_one_line(event.preview), _WIDEST)
     match event.path.rpartition("/")[2]:
         case "shell":
