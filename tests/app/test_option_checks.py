@@ -35,6 +35,7 @@ def ignore_event(_: dict[str, Any]) -> None:
             r"available_tools: there is no tool named 'Raed'. Did you mean Read\?",
         ),
         ({"disallowed_tools": [3]}, r"disallowed_tools\[0\]"),
+        ({"name": "../ana"}, "name: '../ana' is not a valid name"),
         (
             {"disallowed_tools": ["bash"]},
             "disallowed_tools: the rule bash names an unknown tool. Did you mean Bash\\?",
