@@ -162,6 +162,8 @@ LATE_ASSIGNMENTS = {
     "backends/member_listener.py context.minimum_version",
     "backends/member_listener.py context.verify_mode",
     "core/keyword_checks.py checked._is_coroutine",
+    "core/tls_contexts.py context.keylog_filename",
+    "core/tls_contexts.py context.verify_flags",
     "surfaces/cli/headless/stream_initialization.py request_hook_decision.__qualname__",
     "surfaces/tui/launch.py last.daemon",
     # What a screen shows at the moment: status rows, one run, one conversation, a line of text to ask for.

@@ -133,3 +133,23 @@ def test_the_check_finds_processes_that_inherit_the_environment() -> None:
     ]
     assert [line for text in inherits for line in iter_starts(ast.parse(text))] == [1, 1, 1]
     assert not [line for text in given for line in iter_starts(ast.parse(text))]
+
+
+def test_http_clients_and_tls_contexts_do_not_read_the_variables_of_the_process() -> None:
+    """Libraries read them too: each client is told not to, and gets its certificates from one module."""
+    found: list[str] = []
+    for path in sorted(SOURCES.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            owner = node.func.value.id if isinstance(node.func.value, ast.Name) else ""
+            arguments = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
+            if owner in ("httpx", "httpx2") and node.func.attr in ("AsyncClient", "Client", "get", "post"):
+                is_isolated = arguments.get("trust_env") == "False" and "get_tls_context" in arguments.get(
+                    "verify", ""
+                )
+            else:
+                is_isolated = node.func.attr not in ("create_default_context", "load_default_certs")
+            if not is_isolated:
+                found.append(f"{path.relative_to(SOURCES)}:{node.lineno}")
+    assert found == []

@@ -46,7 +46,7 @@ GROUPS = (
         "members, tasks and mail",
         _words(
             "Team TeamResumption TeamReport Member MemberState Task TaskStatus MailMessage TeammateMode "
-            "TeammateForm IdleReason TeamStore"
+            "TeammateForm IdleReason"
         ),
     ),
     NameGroup(
@@ -150,11 +150,6 @@ INTERNAL = {
         "require_own_loop"
     ),
     "Team": _words("find"),
-    "TeamStore": _words(
-        "aclose add_member attempts close_team_stores notify_assigned open_agent_board open_board "
-        "open_mailboxes post_assignment post_mail read_signing_key report_problem restore_journaled_tasks "
-        "rosters"
-    ),
     "SlashCommandInvocation": _words("command"),
     "Hook": _words("action"),
     "ToolContext": _words("hooks ids processes question_broker results sandbox unreadable_filter workspace"),

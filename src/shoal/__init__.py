@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from shoal.app.session.turn import StoppedAgentsAndCommands as StoppedAgentsAndCommands
     from shoal.app.session.turn import Turn as Turn
     from shoal.app.session.typed_commands import SlashCommandInvocation as SlashCommandInvocation
-    from shoal.app.teams.team_store import TeamStore as TeamStore
     from shoal.app.workflows.step_runner import ShellStepResult as ShellStepResult
     from shoal.app.workflows.workflow import Workflow as Workflow
     from shoal.app.workflows.workflow_definition import WorkflowDefinition as WorkflowDefinition
@@ -376,7 +375,6 @@ __all__ = [
     "Team",
     "TeamReport",
     "TeamResumption",
-    "TeamStore",
     "TeammateForm",
     "TeammateIdleHookOutput",
     "TeammateIdleInput",
@@ -581,7 +579,6 @@ _EXPORT_MODULES = {
     "Team": "shoal.app.library.team",
     "TeamReport": "shoal.app.library.team_report",
     "TeamResumption": "shoal.app.library.team",
-    "TeamStore": "shoal.app.teams.team_store",
     "TeammateForm": "shoal.core.agents.identity",
     "TeammateIdleHookOutput": "shoal.core.extensions.hook_types",
     "TeammateIdleInput": "shoal.core.extensions.hook_types",

@@ -30,8 +30,12 @@ def ignore_event(_: dict[str, Any]) -> None:
         ({"allowed_tools": "Bash"}, r"allowed_tools: expected a list of strings.*\['Bash'\]"),
         ({"disallowed_tools": "Bash"}, "disallowed_tools: expected a list of strings"),
         ({"available_tools": "Read"}, "available_tools: expected a list of strings"),
-        ({"available_tools": ["Raed"]}, r"There is no tool named 'Raed'. Did you mean Read\?"),
+        (
+            {"available_tools": ["Raed"]},
+            r"available_tools: there is no tool named 'Raed'. Did you mean Read\?",
+        ),
         ({"disallowed_tools": [3]}, r"disallowed_tools\[0\]"),
+        ({"name": "../ana"}, "name: '../ana' is not a valid name"),
         (
             {"disallowed_tools": ["bash"]},
             "disallowed_tools: the rule bash names an unknown tool. Did you mean Bash\\?",

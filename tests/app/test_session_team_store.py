@@ -13,6 +13,7 @@ import pytest
 
 import shoal
 from agent_scripts import call_tool, script_agents, spawn_agent
+from shoal.app.teams.team_store import TeamStore
 from shoal.core.clock import SystemClock
 from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.conversation.model_requests import ModelRequest
@@ -31,13 +32,13 @@ def make_new_member(name: str, prompt: str = "Take a task.") -> NewMember:
 
 @pytest.fixture
 async def team_store():
-    opened = shoal.TeamStore(get_home(), clock=SystemClock(), ids=IdGenerator(1))
+    opened = TeamStore(get_home(), clock=SystemClock(), ids=IdGenerator(1))
     yield opened
     await opened.aclose()
 
 
 @pytest.fixture
-async def team(team_store: shoal.TeamStore) -> TeamRoster:
+async def team(team_store: TeamStore) -> TeamRoster:
     lead = make_new_member(LEAD_NAME, "")
     return await team_store.rosters.create_team(
         parse_team_name("crew"), lead=lead, session="s", description=None
@@ -50,9 +51,7 @@ def read_inbox(name: str) -> Any:
 
 
 @pytest.mark.spec("BOX-02")
-async def test_the_prompt_of_a_member_is_its_first_mail(
-    team_store: shoal.TeamStore, team: TeamRoster
-) -> None:
+async def test_the_prompt_of_a_member_is_its_first_mail(team_store: TeamStore, team: TeamRoster) -> None:
     member = await team_store.add_member(team.name, make_new_member("anna", "Paint the hull."))
     (first,) = read_inbox(member.name)
     assert (first["from"], first["text"], first["read"]) == ("team-lead", "Paint the hull.", False)
@@ -61,7 +60,7 @@ async def test_the_prompt_of_a_member_is_its_first_mail(
 
 @pytest.mark.spec("BOX-02")
 async def test_the_leads_inbox_is_created_by_the_first_mail_to_it(
-    team_store: shoal.TeamStore, team: TeamRoster
+    team_store: TeamStore, team: TeamRoster
 ) -> None:
     assert read_inbox(LEAD_NAME) is None
     mail = MailMessage(
@@ -73,7 +72,7 @@ async def test_the_leads_inbox_is_created_by_the_first_mail_to_it(
 
 @pytest.mark.spec("MSG-09")
 async def test_a_members_end_reaches_the_lead_as_a_turn_and_not_as_mail(
-    tmp_path: Path, team_store: shoal.TeamStore, team: TeamRoster
+    tmp_path: Path, team_store: TeamStore, team: TeamRoster
 ) -> None:
     ended = TeammateTerminatedNotice(task="7", kind="in_process_teammate", status="completed")
     received: list[str] = []
@@ -97,9 +96,7 @@ async def test_a_members_end_reaches_the_lead_as_a_turn_and_not_as_mail(
 
 
 @pytest.mark.spec("HOM-06")
-async def test_foreign_files_in_the_home_are_left_unchanged(
-    tmp_path: Path, team_store: shoal.TeamStore
-) -> None:
+async def test_foreign_files_in_the_home_are_left_unchanged(tmp_path: Path, team_store: TeamStore) -> None:
     foreign = ["session-env/a", "history.jsonl", "stats-cache.json", "hooks/x.sh", "plugins/p/plugin.json",
                "todos/1.json", "output-styles/s.md", "cache/c", "file-history/f", "teams/theirs/config.json",
                "projects/-elsewhere/0.jsonl", "tasks/theirs/1.json", "tasks/crew/1.json", "debug/0.txt",

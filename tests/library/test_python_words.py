@@ -199,3 +199,20 @@ async def test_what_a_session_without_a_home_variable_uses_is_documented(
     async with shoal.open(**options, environ=environ, mode="bypassPermissions") as session:
         account_home = pwd.getpwuid(os.getuid()).pw_dir
         assert (await show.run(session)).strip() == f"{account_home}::{tmp_path}"
+
+
+@pytest.mark.spec("API-07")
+@pytest.mark.parametrize(
+    ("prompt", "options"),
+    [("go", {"mode": "plam"}), ("go", {"available_tools": ["Raed"]}), ("go", {"on_event": 5}), ("", {})],
+)
+async def test_an_error_names_the_function_that_the_program_called(
+    tmp_path: Path, prompt: str, options: dict[str, Any]
+) -> None:
+    given: dict[str, Any] = {"cwd": tmp_path, "model": shoal.ScriptedModel(["done"]), **options}
+    with pytest.raises((shoal.SettingsError, TypeError, ValueError)) as awaited:
+        await shoal.run(prompt, **given)
+    with pytest.raises((shoal.SettingsError, TypeError, ValueError)) as called:
+        shoal.run_sync(prompt, **given)
+    assert str(awaited.value).startswith("shoal.run")
+    assert str(called.value) == str(awaited.value).replace("shoal.run", "shoal.run_sync", 1)

@@ -205,10 +205,13 @@ def read_price() -> float:
         (lambda: shoal.Team.resume(5), r"shoal.Team.resume\(\): name: expected a string, got 5"),
         (lambda: shoal.Team.resume(""), r"shoal.Team.resume\(\): name is empty"),
         (lambda: shoal.ScriptedModel(on_event_async), "expected a plain function, got an async one"),
-        (lambda: shoal.run_sync(None, model=shoal.ScriptedModel([])), r"shoal.run\(\): prompt: .* got None"),
+        (
+            lambda: shoal.run_sync(None, model=shoal.ScriptedModel([])),
+            r"shoal.run_sync\(\): prompt: .* got None",
+        ),
         (
             lambda: shoal.run_sync("go", on_event=on_event_async, model=shoal.ScriptedModel([])),
-            r"shoal.run\(\): on_event: expected a plain function, got the async function",
+            r"shoal.run_sync\(\): on_event: expected a plain function, got the async function",
         ),
     ],
 )

@@ -7,7 +7,7 @@ import contextlib
 import shutil
 import ssl
 import subprocess
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
@@ -30,7 +30,7 @@ from shoal.core.conversation.model_requests import (
 )
 from shoal.core.errors import BadRequest, ConnectionLost
 from shoal.models.catalogue import get_model_card
-from shoal.models.http_connection import ProviderHttpConnection, get_tls_context
+from shoal.models.http_connection import ProviderHttpConnection
 from shoal.models.providers import ProviderAccess, create_model, list_provider_models
 from shoal.testing import FakeClock, MockServer, messages_server
 from shoal.testing.messages_format import MockMessagesApiFormat
@@ -44,16 +44,14 @@ HELLO = make_response(
 
 
 @pytest.fixture
-def certificate(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
+def certificate(tmp_path: Path) -> tuple[Path, Path]:
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed: no certificate can be made")
     key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
     make = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
     names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(key), "-out", str(cert)]
     subprocess.run(["openssl", *make.split(), *names], check=True, capture_output=True)
-    get_tls_context.cache_clear()
-    yield key, cert
-    get_tls_context.cache_clear()
+    return key, cert
 
 
 @contextlib.asynccontextmanager

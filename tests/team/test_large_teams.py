@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-import shoal
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns
 from shoal.app.session.turn import Turn
+from shoal.app.teams.team_store import TeamStore
 from shoal.core.agents.identity import current_identity, current_member
 from shoal.core.clock import SystemClock
 from shoal.core.conversation.messages import ToolUseBlock
@@ -196,7 +196,7 @@ async def test_mail_of_another_process_is_in_the_next_request_of_a_busy_member(t
         ],
         ann=[call_tool("Gate"), note],
     )
-    other = shoal.TeamStore(get_home(), clock=SystemClock(), ids=IdGenerator())
+    other = TeamStore(get_home(), clock=SystemClock(), ids=IdGenerator())
     async with open_session(tmp_path, model, tools=[gate.tool, gate.wait_tool]) as session:
         async with asyncio.timeout(20):
             async for _ in session.run("Begin."):

@@ -13,8 +13,8 @@ import pytest
 from crashing_scripts import SCRIPTS, TASKS
 from team_helpers import CRASHING_LEAD, run_crashing_lead
 
-import shoal
 from agent_scripts import call_tool, read_events, run_all_turns
+from shoal.app.teams.team_store import TeamStore
 from shoal.core.clock import SystemClock
 from shoal.core.events import AgentStarted, RunFinished
 from shoal.core.ids import IdGenerator
@@ -93,7 +93,7 @@ async def test_a_task_claimed_just_before_a_crash_is_announced_to_its_owner(
     tmp_path: Path,
 ) -> None:
     await run_crashing_lead(tmp_path, SESSION, "idle")
-    record = shoal.TeamStore(get_home(), clock=SystemClock(), ids=IdGenerator())
+    record = TeamStore(get_home(), clock=SystemClock(), ids=IdGenerator())
     board = record.open_board("crew")
     task = await board.create(TaskDraft(subject="caulk it", description=""))
     assert (await board.claim(task.id, by=AgentName("ann"))).success
@@ -135,7 +135,7 @@ async def test_all_tasks_are_done_and_all_mail_is_delivered_once_after_a_kill_at
     async with open_session(tmp_path, script_team(**SCRIPTS["workers"]), resume=SESSION) as session:
         await run_following_turns(session)
         tasks = [json.loads((get_home() / f"tasks/crew/{n + 1}.json").read_text()) for n in range(TASKS)]
-    record = shoal.TeamStore(get_home(), clock=SystemClock(), ids=IdGenerator())
+    record = TeamStore(get_home(), clock=SystemClock(), ids=IdGenerator())
     # One that had just been entered in the roster and got no inbox is out of it again.
     names = [each["name"] for each in read_team_config("crew")["members"]]
     boxes = {name: await record.open_mailboxes("crew").read_history(AgentName(name)) for name in names}
@@ -208,7 +208,7 @@ async def test_a_new_member_does_not_continue_the_conversation_of_a_former_one(t
     async with open_session(tmp_path, model, session_id=SESSION) as session:
         await run_all_turns(session, "Begin.")
         assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead"]
-    record = shoal.TeamStore(get_home(), clock=SystemClock(), ids=IdGenerator())
+    record = TeamStore(get_home(), clock=SystemClock(), ids=IdGenerator())
     new_member = NewMember(
         name=AgentName("ann"), agent_type="Explore", model="m", cwd=str(tmp_path), prompt="Look around."
     )

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-import shoal
 from agent_scripts import call_tool, read_events, run_all_turns
 from foreign_mail import TIMESTAMP, encode_body, join_notes, make_entry, run_until_quiet, write_to_inbox
+from shoal.app.teams.team_store import TeamStore
 from shoal.core.clock import SystemClock
 from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import Event, MessageAdded, QuestionAsked
@@ -412,7 +412,7 @@ async def test_a_registered_foreign_program_is_trusted_only_in_its_own_name(tmp_
     async with open_session(tmp_path, team.model, settings=make_trust_settings("never")) as session:
         await run_all_turns(session)
         # As the lead does that starts another program.
-        record = shoal.TeamStore(get_home(), clock=SystemClock(), ids=IdGenerator())
+        record = TeamStore(get_home(), clock=SystemClock(), ids=IdGenerator())
         await record.open_mailboxes("crew").open_inbox("fay", foreign=True)
         await record.aclose()
         await write_to_inbox(

@@ -199,6 +199,81 @@ async def test_the_question_about_a_script_has_numbers_even_if_the_model_gave_no
     assert expected in asked[0].reason
 
 
+@pytest.mark.spec("WFL-08")
+@pytest.mark.parametrize("number", ["7", 7.0])
+async def test_the_question_about_a_script_has_the_number_that_the_call_gets(
+    tmp_path: Path, number: object
+) -> None:
+    asked: list[PermissionQuestion] = []
+
+    def allow(question: shoal.Question) -> shoal.Answer:
+        assert isinstance(question, PermissionQuestion)
+        asked.append(question)
+        return AllowAnswer()
+
+    body = "await flow.map('Plan', [str(number) for number in range(8)])"
+    ended = await Writer(f"async def main(flow):\n    {body}\n", max_agents=number).run(
+        tmp_path, mode="default", on_question=allow
+    )
+    assert "up to 7 agents, about " in asked[0].reason
+    assert ended is not None
+    assert "only 7 agents were approved" in ended.detail
+
+
+@pytest.mark.spec("WFL-08")
+async def test_the_cost_of_agents_with_their_own_models_is_said_to_differ(tmp_path: Path) -> None:
+    asked: list[PermissionQuestion] = []
+
+    def deny(question: shoal.Question) -> shoal.Answer:
+        assert isinstance(question, PermissionQuestion)
+        asked.append(question)
+        return DenyAnswer(reason="no")
+
+    script = "async def main(flow):\n    return await flow.agent('judge', 'one')\n"
+    for model in (None, "opus"):
+        judge = {"description": "judges", "prompt": "Judge.", **({} if model is None else {"model": model})}
+        await Writer(script).run(tmp_path, mode="default", on_question=deny, agents={"judge": judge})
+    assert ["so the cost can differ" in question.reason for question in asked] == [False, True]
+
+
+@pytest.mark.spec("WFL-08")
+async def test_a_person_sees_the_script_that_a_call_resumes(tmp_path: Path) -> None:
+    """The script may have been approved long ago, by a rule, or by another person."""
+    asked: list[PermissionQuestion] = []
+
+    def answer(question: shoal.Question) -> shoal.Answer:
+        assert isinstance(question, PermissionQuestion)
+        asked.append(question)
+        return DenyAnswer(reason="not again")
+
+    writer = Writer("async def main(flow, part):\n    raise ValueError(part)\n", arguments={"part": "x"})
+    async with writer.open(tmp_path) as session:
+        await session.run("go")
+        while (turn := await session.next_turn()) is not None:
+            await turn
+        (workflow,) = session.workflows.read_records().workflows
+        writer.result = ""
+
+    def resume(request: ModelRequest) -> ReplyLike:
+        if request.messages[-1].text == "go on":
+            return [ToolUseBlock(id="again", name="Workflow", input={"resume": workflow})]
+        return "ok"
+
+    model = shoal.ScriptedModel(resume)
+    async with shoal.open(
+        cwd=tmp_path, model=model, settings=SETTINGS, on_question=answer, continue_last=True
+    ) as session:
+        await session.run("go on")
+    (question,) = asked
+    assert question.input == {
+        "resume": workflow,
+        "script": writer.input["script"],
+        "max_agents": 5,
+        "arguments": {"part": "x"},
+    }
+    assert "up to 5 agents, about " in question.reason
+
+
 @pytest.mark.spec("WFL-09")
 async def test_a_person_sees_only_a_few_questions_of_a_script_at_once(tmp_path: Path) -> None:
     script = """
@@ -506,6 +581,14 @@ async def test_a_script_is_refused_without_a_sandbox(tmp_path: Path, monkeypatch
         (
             {"script": f"async def main(flow):\n    x = 1{' ' * 600}; await flow.shell('ls')\n"},
             "Line 2 of the script has 633 characters; the maximum is 400",
+        ),
+        (
+            {"script": "async def main(flow):\r    await flow.shell('ls')\r    return 1\n"},
+            "Line 1 of the script contains U+000D, which people cannot see",
+        ),
+        (
+            {"script": "async def main(flow):\n    return 1  # \u202e(x)llehs.wolf tiawa\n"},
+            "Line 2 of the script contains U+202E, which people cannot see",
         ),
         ({"max_agents": 100_000}, "max_agents"),
         ({"script": None, "resume": "job-missing"}, "no script workflow 'job-missing'"),

@@ -18,6 +18,7 @@ from shoal.core.events import (
     WorkflowStepStarted,
 )
 from shoal.core.ids import LEAD_ID, AgentId
+from shoal.surfaces.tui.conversation_timeline import ConversationTimelineState, TimelineRemarkItem
 from shoal.surfaces.tui.panels.agents_panel import AgentsPanel
 from tui_snapshots import render_text
 
@@ -113,3 +114,27 @@ def test_the_end_of_a_process_interrupts_its_workflows() -> None:
     scenario.apply_event(WorkflowEnded(agent=LEAD_ID, workflow="migrate-1", status="failed", detail="why"))
     row = scenario.run_view.workflows.rows.get_row("migrate-1")
     assert (row.status, row.detail) == ("failed", "why")
+
+
+@shoal.workflow
+async def publish(flow: shoal.Workflow) -> str:
+    await flow.sleep(0.001)
+    return (await flow.shell("echo published; echo twice")).text
+
+
+@pytest.mark.spec("WFL-10")
+async def test_the_conversation_shows_the_commands_and_waits_of_a_workflow(tmp_path: Path) -> None:
+    timeline = ConversationTimelineState()
+    model = shoal.ScriptedModel(lambda request: "done")
+    async with shoal.open(cwd=tmp_path, model=model, mode="bypassPermissions") as session:
+        session.subscribe(timeline.apply_event)
+        await publish.run(session)
+    remarks = [item for item in timeline.items if isinstance(item, TimelineRemarkItem)]
+    assert remarks == timeline.items
+    lines = ["".join(text for text, _ in remark.pieces) for remark in remarks]
+    name = lines[0].removesuffix(" started")
+    assert lines[1:] == [
+        f"{name}: waits 0.001 s",
+        f"{name}: runs echo published; echo twice",
+        f"{name} completed",
+    ]

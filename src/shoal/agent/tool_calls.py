@@ -341,7 +341,7 @@ async def _ask_person_for_permission(
         agent=agent.identity.agent,
         tool_use_id=call.id,
         tool=call.name,
-        input=call.input,
+        input=tool.expand_call(call.input) if isinstance(tool, SelfDescribingTool) else call.input,
         reason=_explain_question(tool, call, ask_decision),
         rule=format_session_permission_rules(ask_decision.suggestions),
         suggestions=ask_decision.suggestions,

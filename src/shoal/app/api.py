@@ -68,11 +68,22 @@ async def run(
     The result is that of the last turn, after all reports from background agents were handled. Raises
     `RunFailed` unless the work was completed.
     """
-    built, agents = build_session_options("shoal.run()", options, output)
-    check_prompt("shoal.run()", prompt, is_required=True)
+    return await _run_prompt("shoal.run()", prompt, output, on_event, options)
+
+
+async def _run_prompt(
+    function: str,
+    prompt: str,
+    output: type[Any] | None,
+    on_event: Callable[[Event], object] | None,
+    options: SessionOptions,
+) -> Result[Any]:
+    """Run a prompt for a function of this module, which errors name."""
+    built, agents = build_session_options(function, options, output)
+    check_prompt(function, prompt, is_required=True)
     if on_event is not None:
-        check_callback("shoal.run()", "on_event", on_event)
-    session: LibrarySession[Any] = LibrarySession(built, agents, opened_by="shoal.run")
+        check_callback(function, "on_event", on_event)
+    session: LibrarySession[Any] = LibrarySession(built, agents, opened_by=function.removesuffix("()"))
     async with session:
         turn: Turn[Any] | None = session.run(prompt)
         while turn is not None:
@@ -115,9 +126,7 @@ def run_sync(
     """
 
     def run_to_end() -> Result[Any]:
-        if output is None:
-            return asyncio.run(run(prompt, on_event=on_event, **options))
-        return asyncio.run(run(prompt, output=output, on_event=on_event, **options))
+        return asyncio.run(_run_prompt("shoal.run_sync()", prompt, output, on_event, options))
 
     try:
         asyncio.get_running_loop()

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64encode
-from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from shoal.core.tls_contexts import TlsVariables, get_tls_context
 from shoal.models.http_parser import HttpResponseParser
 
 if TYPE_CHECKING:
@@ -89,11 +89,11 @@ class ProviderHttpConnection(asyncio.Protocol):
             self._transport.resume_reading()
         return data
 
-    async def start_tls(self, host: str) -> None:
+    async def start_tls(self, host: str, context: ssl.SSLContext) -> None:
         """Upgrade the connection to TLS."""
         assert self._transport is not None
         tls_transport = await asyncio.get_running_loop().start_tls(
-            self._transport, self, get_tls_context(), server_hostname=host
+            self._transport, self, context, server_hostname=host
         )
         if tls_transport is None:
             raise ConnectionResetError("the connection closed during the TLS handshake")
@@ -109,13 +109,17 @@ class ProviderHttpConnection(asyncio.Protocol):
 class ProviderHttpConnectionPool:
     """Pool of idle connections to one scheme, host and port, possibly through a proxy."""
 
-    def __init__(self, url: SplitResult, clock: Clock, *, proxy: str | None = None) -> None:
+    def __init__(
+        self, url: SplitResult, clock: Clock, *, proxy: str | None = None, tls: TlsVariables | None = None
+    ) -> None:
+        """`tls` are the variables of the session; None means those of the process."""
         if url.scheme not in ("http", "https") or not url.hostname:
             raise ValueError(f"{url.geturl()!r} is not an http:// or https:// URL")
         self._uses_tls = url.scheme == "https"
         self._host = url.hostname
         self._port = url.port or (443 if self._uses_tls else 80)
         self._proxy = _parse_proxy_url(proxy) if proxy else None
+        self._tls = tls
         self._clock = clock
         self._idle: list[ProviderHttpConnection] = []
 
@@ -155,7 +159,7 @@ class ProviderHttpConnectionPool:
                 ProviderHttpConnection,
                 self._host,
                 self._port,
-                ssl=get_tls_context() if self._uses_tls else None,
+                ssl=get_tls_context(self._tls) if self._uses_tls else None,
                 server_hostname=self._host if self._uses_tls else None,
             )
             return connection
@@ -165,7 +169,7 @@ class ProviderHttpConnectionPool:
         try:
             await self._open_proxy_tunnel(connection)
             if self._uses_tls:
-                await connection.start_tls(self._host)
+                await connection.start_tls(self._host, get_tls_context(self._tls))
         except BaseException:
             connection.close()
             raise
@@ -205,18 +209,3 @@ def _parse_proxy_url(address: str) -> SplitResult:
         )
     _ = url.port  # raises if it is not a number
     return url
-
-
-@lru_cache(maxsize=1)
-def get_tls_context() -> ssl.SSLContext:
-    """Return a context with the system's certificates (including a company's) and certifi's if installed."""
-    import ssl
-
-    context = ssl.create_default_context()
-    context.set_alpn_protocols(["http/1.1"])
-    try:
-        import certifi
-    except ImportError:
-        return context
-    context.load_verify_locations(certifi.where())
-    return context

@@ -19,6 +19,7 @@ from shoal.core.errors import (
     StreamStalled,
     Unauthorized,
 )
+from shoal.core.tls_contexts import TlsVariables
 from shoal.models.http_connection import ProviderHttpConnection, ProviderHttpConnectionPool
 from shoal.models.http_parser import HttpResponseHead, HttpResponseParser, MalformedHttpResponseError
 from shoal.models.model_errors import ModelRequestTarget, build_model_response_error, build_non_stream_error
@@ -72,11 +73,12 @@ class ModelEndpoint:
         clock: Clock,
         deadlines: ProviderHttpTimeouts,
         proxy: str | None = None,
+        tls: TlsVariables | None = None,
         key_source: KeySource | None = None,
     ) -> None:
         url = urlsplit(target.url)
         try:
-            self._pool = ProviderHttpConnectionPool(url, clock, proxy=proxy)
+            self._pool = ProviderHttpConnectionPool(url, clock, proxy=proxy, tls=tls)
             head = _build_http_request_head(url, headers)
         except ValueError as error:
             raise target.build_error(BadRequest, f"Cannot build the request: {error}.") from error
@@ -285,12 +287,13 @@ async def fetch_json_or_none(
     timeout: float,
     headers: Mapping[str, str] | None = None,
     proxy: str | None = None,
+    tls: TlsVariables | None = None,
 ) -> Any:
     """Return the JSON at an address, or None: for probing whether a server answers."""
     parts = urlsplit(url)
     header_lines = [f"{name}: {value}" for name, value in (headers or {}).items()]
     try:
-        pool = ProviderHttpConnectionPool(parts, clock, proxy=proxy)
+        pool = ProviderHttpConnectionPool(parts, clock, proxy=proxy, tls=tls)
         async with clock.deadline(timeout):
             connection = await pool.acquire(timeout=timeout)
             try:

@@ -12,6 +12,7 @@ from shoal.core.budgets.usage import ModelCard
 from shoal.core.clock import Clock, SystemClock
 from shoal.core.errors import UnknownModel
 from shoal.core.ports import Model
+from shoal.core.tls_contexts import TlsVariables
 from shoal.models import catalogue
 from shoal.models.model_endpoint import (
     KeySource,
@@ -59,6 +60,8 @@ class ProviderAccess(Struct, frozen=True, kw_only=True):
     api_key: str | None = None
     auth_token: str | None = None
     proxy: str | None = None
+    tls: TlsVariables | None = None
+    """Variables that name certificates; None means those of the process."""
     deadlines: ProviderHttpTimeouts | None = None
     betas: tuple[str, ...] = ()
     """Beta flags of the Messages API; not sent to other providers."""
@@ -92,6 +95,7 @@ def create_model(provider: str, card: ModelCard, access: ProviderAccess, *, cloc
         clock=clock,
         deadlines=access.deadlines or get_default_http_deadlines(provider),
         proxy=access.proxy,
+        tls=access.tls,
         key_source=access.key_source,
     )
     return _create_api_model(api, card, endpoint, base_url)
@@ -190,7 +194,7 @@ async def list_provider_models(provider: str, access: ProviderAccess, *, timeout
     if any(character in value for value in headers.values() for character in "\r\n\0"):
         return None
     answer = await fetch_json_or_none(
-        url, clock=SystemClock(), timeout=timeout, headers=headers, proxy=access.proxy
+        url, clock=SystemClock(), timeout=timeout, headers=headers, proxy=access.proxy, tls=access.tls
     )
     return _parse_model_ids(answer)
 

@@ -275,16 +275,17 @@ class FunctionTool:
     def __repr__(self) -> str:
         return f"<tool {self.schema.name}>"
 
-    async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+    def parse_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any] | str:
+        """Return the arguments as the function gets them, or a text that lists everything wrong."""
         try:
-            keywords = msgspec.structs.asdict(
-                msgspec.convert(arguments, self._arguments, dec_hook=convert_path)
-            )
+            return msgspec.structs.asdict(msgspec.convert(arguments, self._arguments, dec_hook=convert_path))
         except msgspec.ValidationError:
-            parsed = parse_tool_arguments_leniently(self.schema, self._parameters, arguments)
-            if isinstance(parsed, str):
-                return create_tool_error_output(parsed)
-            keywords = parsed
+            return parse_tool_arguments_leniently(self.schema, self._parameters, arguments)
+
+    async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        keywords = self.parse_arguments(arguments)
+        if isinstance(keywords, str):
+            return create_tool_error_output(keywords)
         for field, output_type in self._pydantic_types.items():
             if field in self._defaults and keywords[field] is self._defaults[field]:
                 continue

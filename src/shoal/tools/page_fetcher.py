@@ -12,6 +12,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 from msgspec import Struct
 
 from shoal.core.errors import ShoalError
+from shoal.core.tls_contexts import TlsVariables, get_tls_context
 from shoal.tools.tool_texts import format_tool_text, load_tool_text
 
 if TYPE_CHECKING:
@@ -57,7 +58,10 @@ async def fetch_web_page(url: str, *, allow_private: bool) -> FetchedWebPage | U
     import httpx
 
     async with httpx.AsyncClient(
-        timeout=httpx.Timeout(20, connect=10), trust_env=False, follow_redirects=False
+        timeout=httpx.Timeout(20, connect=10),
+        trust_env=False,
+        verify=get_tls_context(TlsVariables()),
+        follow_redirects=False,
     ) as client:
         for _ in range(MAX_REDIRECTS + 1):
             parts = parse_page_url(url)

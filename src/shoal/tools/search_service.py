@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_error_output
+from shoal.core.tls_contexts import get_tls_context, read_tls_variables
 from shoal.tools.tool_texts import format_tool_text
 from shoal.tools.web_search_tool import WebSearchQuery
+
+if TYPE_CHECKING:
+    import httpx
 
 _SECONDS = 30.0
 _MAX_RESULTS = 10
@@ -17,24 +21,28 @@ _MAX_BYTES = 2_000_000
 
 
 class HttpSearchService:
-    """Search service at an address; `keys` are the variables that may hold its key."""
+    """Search service at an address.
 
-    def __init__(self, url: str, keys: Mapping[str, str]) -> None:
+    `variables` are those of the session: they may hold its key, and name certificates.
+    """
+
+    def __init__(self, url: str, variables: Mapping[str, str], *, proxy: str | None = None) -> None:
         self._url = url
         self._host = urlsplit(url).hostname or ""
-        self._keys = keys
+        self._variables = variables
+        self._proxy = proxy
 
     async def search(self, query: WebSearchQuery, context: ToolContext) -> ToolOutput:
         import httpx
 
         try:
-            async with context.clock.deadline(_SECONDS), httpx.AsyncClient(follow_redirects=False) as client:
+            async with context.clock.deadline(_SECONDS), self._open_client() as client:
                 response = await client.send(self._build_request(client, query))
         except TimeoutError:
             return create_tool_error_output(
                 format_tool_text("WebSearch", "slow", host=self._host, seconds=f"{_SECONDS:g}")
             )
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, OSError, ValueError) as error:
             return create_tool_error_output(
                 format_tool_text(
                     "WebSearch", "failed", host=self._host, error=str(error) or type(error).__name__
@@ -54,16 +62,26 @@ class HttpSearchService:
             data={"results": [{"title": row["title"], "url": row["url"]} for row in permitted]},
         )
 
+    def _open_client(self) -> httpx.AsyncClient:
+        import httpx
+
+        return httpx.AsyncClient(
+            follow_redirects=False,
+            trust_env=False,
+            proxy=self._proxy,
+            verify=get_tls_context(read_tls_variables(self._variables)),
+        )
+
     def _build_request(self, client: Any, query: WebSearchQuery) -> Any:
         if self._host.endswith("tavily.com"):
             fields: dict[str, Any] = {"query": query.text, "max_results": _MAX_RESULTS}
             fields |= {"include_domains": list(query.allowed_domains)} if query.allowed_domains else {}
             fields |= {"exclude_domains": list(query.blocked_domains)} if query.blocked_domains else {}
-            headers = {"Authorization": f"Bearer {self._keys.get('TAVILY_API_KEY', '')}"}
+            headers = {"Authorization": f"Bearer {self._variables.get('TAVILY_API_KEY', '')}"}
             return client.build_request("POST", self._url, json=fields, headers=headers)
         headers = {"Accept": "application/json"}
         if self._host.endswith("brave.com"):
-            headers["X-Subscription-Token"] = self._keys.get("BRAVE_API_KEY", "")
+            headers["X-Subscription-Token"] = self._variables.get("BRAVE_API_KEY", "")
             return client.build_request("GET", self._url, params={"q": query.text}, headers=headers)
         parameters = {"q": query.text, "format": "json"}
         return client.build_request("GET", self._url, params=parameters, headers=headers)

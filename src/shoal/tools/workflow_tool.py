@@ -18,6 +18,7 @@ from shoal.core.agents.workflow_scripts import (
 from shoal.core.conversation.model_requests import ToolSchema
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
 from shoal.core.ids import LEAD_ID
+from shoal.core.text.text_format import find_unshowable_character
 from shoal.tools.builtin_tool import builtin_tool
 from shoal.tools.function_tool import FunctionTool
 from shoal.tools.tool_texts import format_tool_text
@@ -38,15 +39,30 @@ class WorkflowTool:
         self.schema: ToolSchema = tool.schema
 
     def describe_call(self, arguments: Mapping[str, Any]) -> str:
-        agents, script = arguments.get("max_agents", 1), arguments.get("script")
-        if not isinstance(agents, int) or not isinstance(script, str):
+        script = self._find_script(arguments)
+        if script is None:
             return ""
+        agents = script.max_agents
         noun = "agent" if agents == 1 else "agents"
-        about = f"it may start up to {agents:,} {noun}, {self._workflows.describe_cost(agents)}"
-        if "model" not in script:
-            return about
-        # The estimate is for the lead's model.
-        return f"{about}; the script chooses models, so the cost can differ"
+        cost = self._workflows.describe_cost(script.script, agents)
+        return f"it may start up to {agents:,} {noun}, {cost}"
+
+    def expand_call(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        script = None if arguments.get("resume") is None else self._find_script(arguments)
+        if script is None:
+            return dict(arguments)
+        shown = {"script": script.script, "max_agents": script.max_agents, "arguments": script.arguments}
+        return {**arguments, **shown}
+
+    def _find_script(self, arguments: Mapping[str, Any]) -> WorkflowScript | None:
+        """Return the script that the call would start or resume; None if the call is refused."""
+        # As the call gets them: some models send numbers as text.
+        parsed = self._tool.parse_arguments(arguments)
+        if isinstance(parsed, str) or (parsed["script"] is None) == (parsed["resume"] is None):
+            return None
+        if parsed["resume"] is not None:
+            return self._workflows.find_script(parsed["resume"])
+        return WorkflowScript(name=parsed["name"], script=parsed["script"], max_agents=parsed["max_agents"])
 
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         return await self._tool.run(arguments, context)
@@ -93,4 +109,8 @@ def _find_unreadable_part(script: str) -> str | None:
         if len(line) > MAX_SCRIPT_LINE_CHARACTERS:
             limit = MAX_SCRIPT_LINE_CHARACTERS
             return format_tool_text(WORKFLOW_TOOL, "long_line", line=number, length=len(line), limit=limit)
+        if (character := find_unshowable_character(line)) is not None:
+            return format_tool_text(
+                WORKFLOW_TOOL, "invisible", line=number, character=f"U+{ord(character):04X}"
+            )
     return None

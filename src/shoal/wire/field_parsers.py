@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from shoal.core.agents.agent_definitions import EFFORT_LEVELS
+from shoal.core.text.name_suggestions import find_similar_names
 
 _TOOL_PATTERN = re.compile(r"(\*|[A-Za-z_][\w.-]*(?:__\*)?)(\(.+\))?", re.DOTALL)
 
@@ -93,8 +94,10 @@ def parse_effort_field(value: Any) -> str | int:
     try:
         return parse_positive_integer_field(value)
     except InvalidFrontMatterFieldError:
+        close = find_similar_names(str(value), EFFORT_LEVELS)
+        hint = f"; did you mean {close[0]}?" if close else ""
         raise InvalidFrontMatterFieldError(
-            f"{value!r} is not one of {', '.join(EFFORT_LEVELS)} or a number of tokens"
+            f"{value!r} is not one of {', '.join(EFFORT_LEVELS)} or a number of tokens{hint}"
         ) from None
 
 

@@ -14,7 +14,7 @@ from shoal.core.agents.agent_definitions import EFFORT_LEVELS
 from shoal.core.budgets.shared_budget import SharedBudget
 from shoal.core.budgets.usage import ModelCard
 from shoal.core.errors import InvalidName, SettingsError
-from shoal.core.names import parse_team_name
+from shoal.core.names import parse_safe_name
 from shoal.core.permissions.permission_changes import REQUESTED_PERMISSION_MODES, suggest_permission_mode
 from shoal.core.text.encodable_text import find_encoding_problem
 from shoal.core.text.json_schema import find_schema_problem
@@ -123,11 +123,17 @@ def _check_texts(options: Options) -> Iterator[str]:
         yield f"trace: expected a traceparent such as 00-TRACE-SPAN-01, got {_describe(options.trace)}."
     if not options.name.strip():
         yield "name is empty. Write a name, or leave it out."
+    else:
+        yield from _check_name("name", options.name)
     if options.team is not None:
-        try:
-            parse_team_name(options.team)
-        except InvalidName as error:
-            yield f"team: {error}"
+        yield from _check_name("team", options.team)
+
+
+def _check_name(option: str, name: str) -> Iterator[str]:
+    try:
+        parse_safe_name(name)
+    except InvalidName as error:
+        yield f"{option}: {error}"
 
 
 def _check_list(options: Options, name: str, items: tuple[type, ...], description: str) -> Iterator[str]:

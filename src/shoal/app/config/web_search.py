@@ -46,7 +46,7 @@ def create_web_search_tools(
     elif choice.startswith(("https://", "http://")):
         from shoal.tools.search_service import HttpSearchService
 
-        backend = HttpSearchService(choice, settings.environ)
+        backend = HttpSearchService(choice, settings.environ, proxy=settings.proxies.find_proxy(choice))
     else:
         # The start reports a setting that is none of these. Another service must not get the searches.
         return ()

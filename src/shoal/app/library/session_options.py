@@ -316,7 +316,8 @@ def _refuse_rules_of_unknown_tools(fields: Mapping[str, Any]) -> None:
         refuse_rules_of_unknown_tools(f"shoal.open: {option}", rules, own_tools)
     for name in _list_items(fields, "available_tools"):
         if isinstance(name, str) and names_no_tool(name, own_tools) and name not in FOREIGN_TOOL_NAMES:
-            raise SettingsError(f"There is no tool named {name!r}.{suggest_tool(name, own_tools)}")
+            suggestion = suggest_tool(name, own_tools)
+            raise SettingsError(f"shoal.open: available_tools: there is no tool named {name!r}.{suggestion}")
 
 
 def _list_own_tools(fields: Mapping[str, Any]) -> set[str]:

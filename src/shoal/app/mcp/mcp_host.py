@@ -12,6 +12,7 @@ from shoal.app.settings.settings import Settings
 from shoal.core.clock import Clock
 from shoal.core.errors import StateFileError
 from shoal.core.ports import ProcessLauncher
+from shoal.core.tls_contexts import read_tls_variables
 from shoal.stores.files.home.home_paths import read_state_file, write_file_atomically
 from shoal.tools.mcp.client_context import CONNECT_TIMEOUT, McpClientContext
 
@@ -67,6 +68,8 @@ def create_mcp_client_context(
         clock=clock,
         root=root,
         env=settings.tool_environment,
+        find_proxy=settings.proxies.find_proxy,
+        tls=read_tls_variables(settings.environ),
         logs=logs,
         deadline=settings.own.mcp_deadline,
         deadline_setting="shoal.mcp_deadline" if has_default_deadline else "MCP_TOOL_TIMEOUT",

@@ -17,6 +17,7 @@ from shoal.core.agents.agent_definitions import INHERIT_MODEL
 from shoal.core.clock import Clock
 from shoal.core.errors import ModelError, NoModelConfigured, Unauthorized, UnknownModel
 from shoal.core.ports import Model
+from shoal.core.tls_contexts import read_tls_variables
 
 if TYPE_CHECKING:
     from shoal.app.models.key_helper import ApiKeyHelper
@@ -256,6 +257,7 @@ def build_provider_access(provider: str, settings: Settings) -> ProviderAccess:
         key_source=_find_key_helper(settings) if is_anthropic and not (key or token) else None,
         headers=settings.foreign.access.custom_headers if is_anthropic else (),
         proxy=settings.proxies.find_proxy(base_url or PROVIDERS[provider].base_url),
+        tls=read_tls_variables(settings.environ),
         deadlines=_build_http_deadlines(provider, settings),
         betas=settings.models.betas,
     )

@@ -42,6 +42,7 @@ from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.core.clock import SystemClock
 from shoal.core.errors import MissingPackageExtra, SettingsError
 from shoal.core.extensions.mcp_servers import McpHttpConfig, McpServerConfig, McpServerStatus, McpStdioConfig
+from shoal.core.tls_contexts import read_tls_variables
 from shoal.tools.mcp.client_context import CONNECT_TIMEOUT
 from shoal.tools.mcp.managed_server import LOG_HINT
 from shoal.wire.mcp_codec import InvalidMcpServerConfigError, expand_mcp_server_variables, parse_mcp_server
@@ -162,7 +163,11 @@ class McpServerAdmin:
         except ModuleNotFoundError as error:
             raise MissingPackageExtra("Talking to MCP servers", "mcp") from error
         return await sdk_connection.log_in_to_mcp_server(
-            connection, open_mcp_token_file(self.settings.home, name, connection.url), show
+            connection,
+            open_mcp_token_file(self.settings.home, name, connection.url),
+            show,
+            proxy=self.settings.proxies.find_proxy(connection.url),
+            tls=read_tls_variables(self.settings.environ),
         )
 
     def add_server(self, name: str, given: Mapping[str, Any], *, scope: str) -> AddedMcpServer:

@@ -17,6 +17,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import Tracer
 
 import shoal
+from shoal.app.telemetry.otlp_exporters import create_metric_exporter, create_resource, create_span_exporter
 
 CLOSE_TIMEOUT = 3.0
 """Seconds allowed for sending the rest at the end; an unreachable collector must not delay a run."""
@@ -45,13 +46,14 @@ def _join_exporter_threads(threads: Sequence[threading.Thread], timeout: float) 
 
 
 def create_telemetry_pipeline(session: str, environ: Mapping[str, str]) -> TelemetryPipeline:
-    resource = Resource.create(
+    resource = create_resource(
+        environ,
         {
             "service.name": environ.get("OTEL_SERVICE_NAME") or "shoal",
             "service.version": shoal.__version__,
             # Each process of a session counts separately.
             "service.instance.id": f"{session}-{os.getpid()}",
-        }
+        },
     )
     # Without any handler, errors of an exporter would be printed over the screen.
     logging.getLogger("opentelemetry").addHandler(logging.NullHandler())
@@ -61,10 +63,9 @@ def create_telemetry_pipeline(session: str, environ: Mapping[str, str]) -> Telem
         tracer_provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         closers.append(tracer_provider.shutdown)
         if environ.get("OTEL_TRACES_EXPORTER") != "none":
-            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
             from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-            tracer_provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+            tracer_provider.add_span_processor(BatchSpanProcessor(create_span_exporter(environ)))
     meter_provider = metrics.get_meter_provider()
     if not isinstance(meter_provider, MeterProvider):
         meter_provider = _create_meter_provider(resource, environ)
@@ -78,8 +79,7 @@ def create_telemetry_pipeline(session: str, environ: Mapping[str, str]) -> Telem
 def _create_meter_provider(resource: Resource, environ: Mapping[str, str]) -> MeterProvider:
     if environ.get("OTEL_METRICS_EXPORTER") == "none":
         return MeterProvider(resource=resource, shutdown_on_exit=False)
-    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
     from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 
-    reader = PeriodicExportingMetricReader(OTLPMetricExporter())
+    reader = PeriodicExportingMetricReader(create_metric_exporter(environ))
     return MeterProvider(resource=resource, metric_readers=[reader], shutdown_on_exit=False)

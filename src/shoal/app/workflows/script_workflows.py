@@ -13,7 +13,12 @@ from shoal.app.workflows.step_log import StepLog, WorkflowRecord, WorkflowRecord
 from shoal.app.workflows.step_runner import StepRunner
 from shoal.app.workflows.workflow_supervisor import WorkflowLaunch, WorkflowSupervisor
 from shoal.backends.sandbox.sandbox_driver import SandboxDriver
-from shoal.core.agents.workflow_scripts import WorkflowScript, WorkflowSnapshot, WorkflowStatus
+from shoal.core.agents.workflow_scripts import (
+    MAX_SCRIPT_AGENTS,
+    WorkflowScript,
+    WorkflowSnapshot,
+    WorkflowStatus,
+)
 from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.conversation.messages import TextBlock
 from shoal.core.conversation.tools import ToolContext
@@ -32,8 +37,27 @@ class ScriptWorkflows:
         self._supervisor = supervisor
         self._runtime = supervisor.agents.runtime
 
-    def describe_cost(self, agents: int) -> str:
-        return describe_agents_cost(agents, self._supervisor.agents.lead.model.card, self._runtime.budget)
+    def describe_cost(self, script: str, agents: int) -> str:
+        cost = describe_agents_cost(agents, self._supervisor.agents.lead.model.card, self._runtime.budget)
+        # The estimate is for the lead's model.
+        if "model" in script:
+            return f"{cost}; the script chooses models, so the cost can differ"
+        definitions = self._runtime.config.definitions.all()
+        if any(each.model is not None and each.name in script for each in definitions):
+            return f"{cost}; its agents have their own models, so the cost can differ"
+        return cost
+
+    def find_script(self, workflow: str) -> WorkflowScript | None:
+        record = self._supervisor.read_records().workflows.get(workflow)
+        if record is None or not record.started.script:
+            return None
+        started = record.started
+        return WorkflowScript(
+            name=started.name,
+            script=started.script,
+            max_agents=MAX_SCRIPT_AGENTS if started.max_agents is None else started.max_agents,
+            arguments=started.arguments,
+        )
 
     async def start_script(self, script: WorkflowScript, context: ToolContext) -> str:
         driver = await select_script_sandbox(self._runtime)

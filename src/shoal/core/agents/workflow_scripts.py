@@ -42,8 +42,12 @@ class WorkflowSnapshot(Struct, frozen=True, kw_only=True):
 class WorkflowOperations(Protocol):
     """Runs workflows in the background."""
 
-    def describe_cost(self, agents: int) -> str:
-        """Return the estimated cost of that many agents as part of a sentence."""
+    def describe_cost(self, script: str, agents: int) -> str:
+        """Return the estimated cost of a script with that many agents as part of a sentence."""
+        ...
+
+    def find_script(self, workflow: str) -> WorkflowScript | None:
+        """Return the script of a workflow of the session; None if it has none with this id."""
         ...
 
     async def start_script(self, script: WorkflowScript, context: ToolContext) -> str:

@@ -95,6 +95,10 @@ class SelfDescribingTool(Protocol):
         """Return the consequences of a call as part of a sentence; empty if there is nothing to add."""
         ...
 
+    def expand_call(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments together with what they stand for, so that a person sees what would run."""
+        ...
+
 
 class Tool(Protocol):
     """A tool that agents can call."""

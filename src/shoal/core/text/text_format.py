@@ -68,6 +68,12 @@ def split_into_visible_lines(text: str) -> list[str]:
     return lines
 
 
+def find_unshowable_character(text: str) -> str | None:
+    """Return the first character that people cannot see, or that changes how others look; None if none."""
+    match = _UNSHOWABLE_CHARACTERS.search(text)
+    return None if match is None else match[0]
+
+
 def make_visible_in_one_line(text: str) -> str:
     """Like `split_into_visible_lines`, but write the end of a line as an escape."""
     return "\\n".join(map(_make_line_visible, text.split("\n")))

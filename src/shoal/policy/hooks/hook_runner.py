@@ -35,6 +35,7 @@ from shoal.core.extensions.hooks import (
 )
 from shoal.core.ids import AgentId
 from shoal.core.program_calls import CONTAIN_EXITS, contain_stop_iteration
+from shoal.core.tls_contexts import TlsVariables, get_tls_context
 from shoal.policy.hooks.background_hooks import MAX_QUEUED, MAX_RUNNING, BackgroundHookRunner
 from shoal.policy.hooks.hook_process import (
     HookCommandResult,
@@ -433,7 +434,12 @@ async def post_hook_event(target: HttpPostHookAction, data: bytes, *, seconds: f
     try:
         async with (
             clock.deadline(seconds),
-            httpx.AsyncClient(timeout=seconds, trust_env=False, follow_redirects=False) as client,
+            httpx.AsyncClient(
+                timeout=seconds,
+                trust_env=False,
+                verify=get_tls_context(TlsVariables()),
+                follow_redirects=False,
+            ) as client,
             client.stream("POST", target.url, content=data, headers=headers) as response,
         ):
             body = b""

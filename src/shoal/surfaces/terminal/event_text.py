@@ -21,6 +21,7 @@ from shoal.core.events import (
     WorkflowEnded,
     WorkflowPhaseStarted,
     WorkflowStarted,
+    WorkflowStepStarted,
     WorktreeWorkRetained,
 )
 from shoal.core.text.text_format import (
@@ -53,26 +54,40 @@ def describe_notice_event(event: Event) -> tuple[str, str] | None:
             return f"stopped: {to_one_line(reason)}", YELLOW
         case BudgetThresholdReached():
             return to_one_line(describe_budget_warning(event)), YELLOW
-        case WorkflowStarted() | WorkflowPhaseStarted() | WorkflowEnded():
+        case WorkflowStarted() | WorkflowPhaseStarted() | WorkflowStepStarted() | WorkflowEnded():
             return _describe_workflow_event(event)
         case _:
             return None
 
 
 def _describe_workflow_event(
-    event: WorkflowStarted | WorkflowPhaseStarted | WorkflowEnded,
-) -> tuple[str, str]:
+    event: WorkflowStarted | WorkflowPhaseStarted | WorkflowStepStarted | WorkflowEnded,
+) -> tuple[str, str] | None:
     workflow = to_one_line(event.workflow)
     match event:
         case WorkflowStarted(resumed=is_resumed):
             return f"workflow {workflow} {'continues' if is_resumed else 'started'}", DIM
         case WorkflowPhaseStarted(phase=phase):
             return f"workflow {workflow}: phase {to_one_line(phase)}", DIM
+        case WorkflowStepStarted():
+            return _describe_workflow_step(event)
         case WorkflowEnded(status="completed"):
             return f"workflow {workflow} completed", DIM
         case WorkflowEnded(status=status, detail=detail):
             outcome = "was stopped" if status == "stopped" else status
             return f"workflow {workflow} {outcome}: {truncate_text(to_one_line(detail), _WIDEST)}", YELLOW
+
+
+def _describe_workflow_step(event: WorkflowStepStarted) -> tuple[str, str] | None:
+    """Describe a command or a wait. Agents and questions have separate lines."""
+    workflow, preview = to_one_line(event.workflow), truncate_text(to_one_line(event.preview), _WIDEST)
+    match event.path.rpartition("/")[2]:
+        case "shell":
+            return f"workflow {workflow}: runs {preview}", DIM
+        case "sleep":
+            return f"workflow {workflow}: waits {preview}", DIM
+        case _:
+            return None
 
 
 def describe_background_agent_event(event: Event, status: AgentStatusRecord) -> str | None:

@@ -205,6 +205,8 @@ class ConversationTimelineState:
     def _apply_tool_event(
         self, event: ToolStarted | ToolProgressed | ToolOutputReturned | ToolFinished
     ) -> None:
+        if isinstance(event, ToolProgressed) and event.call not in self._calls:
+            return  # a command of a workflow, which is no call of the agent
         tool = "" if isinstance(event, ToolProgressed) else event.tool
         call = self._get_or_add_tool_call_item(event.call, tool)
         match event:

@@ -14,6 +14,7 @@ from shoal.core.conversation.tools import ToolContext
 from shoal.core.errors import ShoalError
 from shoal.core.extensions.mcp_servers import McpPrompt
 from shoal.core.ports import ProcessLauncher
+from shoal.core.tls_contexts import TlsVariables
 
 CONNECT_TIMEOUT = 30.0
 """Seconds allowed for a server to start and list its features."""
@@ -61,6 +62,10 @@ class McpClientContext(Struct, frozen=True, kw_only=True):
     note: Callable[[str], None]
     tokens: Callable[[str, str], McpTokenStore]
     """Returns the token store for a server's name and address."""
+    find_proxy: Callable[[str], str | None] = lambda url: None
+    """Returns the proxy for requests to a URL."""
+    tls: TlsVariables = TlsVariables()
+    """Variables that name certificates."""
     connect_timeout: float = CONNECT_TIMEOUT
     """Seconds that a server may take to start."""
     version: str = ""

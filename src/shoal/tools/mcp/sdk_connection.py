@@ -27,6 +27,7 @@ from shoal.core.extensions.mcp_servers import (
     McpStdioConfig,
     format_mcp_tool_name,
 )
+from shoal.core.tls_contexts import TlsVariables, get_tls_context
 from shoal.tools.mcp.client_context import (
     ListedMcpTool,
     McpConnectionLost,
@@ -111,7 +112,12 @@ class McpPushReceiver:
 
 @asynccontextmanager
 async def open_mcp_http_transport(
-    address: McpHttpConfig, *, auth: httpx2.Auth | None, on_error_status: Callable[[int], None]
+    address: McpHttpConfig,
+    *,
+    auth: httpx2.Auth | None,
+    proxy: str | None,
+    tls: TlsVariables,
+    on_error_status: Callable[[int], None],
 ) -> AsyncIterator[Any]:
     """Open the transport; `on_error_status` receives the status of each error response."""
 
@@ -131,6 +137,9 @@ async def open_mcp_http_transport(
             headers=dict(address.headers),
             timeout=httpx2.Timeout(CONNECT_TIMEOUT, read=READ_TIMEOUT),
             auth=auth,
+            trust_env=False,
+            proxy=proxy,
+            verify=get_tls_context(tls),
             event_hooks={"response": [check_http_response]},
         )
 
@@ -181,6 +190,8 @@ async def open_mcp_connection(
         transport = open_mcp_http_transport(
             server.connection,
             auth=_create_mcp_http_auth(server, server.connection, managed),
+            proxy=managed.client_context.find_proxy(server.connection.url),
+            tls=managed.client_context.tls,
             on_error_status=error_statuses.append,
         )
 
@@ -226,7 +237,12 @@ def _create_mcp_http_auth(server: McpServerConfig, config: McpHttpConfig, manage
 
 
 async def log_in_to_mcp_server(
-    address: McpHttpConfig, tokens: McpTokenStore, show_url: Callable[[str], Awaitable[None]]
+    address: McpHttpConfig,
+    tokens: McpTokenStore,
+    show_url: Callable[[str], Awaitable[None]],
+    *,
+    proxy: str | None,
+    tls: TlsVariables,
 ) -> tuple[str, ...]:
     """Run the login; `show_url` gives the user the address to open. Return the names of the tools."""
     tokens.write(b"")  # an older registration has another redirect URL
@@ -239,7 +255,9 @@ async def log_in_to_mcp_server(
             show_url=show_url,
             wait_for_code=callback_server.wait_for_code,
         )
-        transport = open_mcp_http_transport(address, auth=auth, on_error_status=lambda _: None)
+        transport = open_mcp_http_transport(
+            address, auth=auth, proxy=proxy, tls=tls, on_error_status=lambda _: None
+        )
         async with Client(transport, cache=None) as client:
             return tuple(tool.name for tool in (await client.list_tools()).tools)
 
