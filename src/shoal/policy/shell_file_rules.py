@@ -46,6 +46,7 @@ REMOVERS = frozenset({"rm", "rmdir"})
 _PROCESS_FILE = re.compile(r"/+proc/+[^/]+/+(?:cwd|root|fd|map_files|task)(?:/|$)|/+dev/+fd/.*\.\.")
 """Paths that lead to other files in the process that opens them."""
 _ASSIGNED_PATH = re.compile(r"(?:^|[\s;&|(])[A-Z][A-Z0-9_]*=(?:\"([^\"`]*)\"|'?([^\s\"'`;&|)]+))")
+_ASSIGNED_PART = re.compile(r"[:=,]")
 _CURRENT_DIRECTORY = re.compile(r"\$\{?PWD\}?|\$\(pwd\)")
 
 
@@ -113,7 +114,7 @@ class ShellFileRuleChecker:
         if table.forbids_nothing or all(part.read_only for part in analysis.parts):
             return None
         for match in _ASSIGNED_PATH.finditer(command):
-            for value in filter(None, (match[1] or match[2]).split(":")):
+            for value in filter(None, _ASSIGNED_PART.split(match[1] or match[2])):
                 path = _CURRENT_DIRECTORY.sub(self._paths.root, value)
                 part = SimpleShellCommand(text=match[0].strip(), argv=None)
                 rule = self._find_possible_file_rule(part, path, table)
