@@ -57,6 +57,8 @@ class FilePathPermissionRules:
             lru_cache(maxsize=1024)(self._find_uncached_match) if self._each else _match_nothing
         )
         """Returns the first rule whose pattern matches; cached by path text, since few paths recur often."""
+        self.find_rule = self.find_match if self.bare is None else self._find_bare_rule
+        """Returns the rule about every file, or else the first whose pattern matches."""
         self.find_match_once = self._find_uncached_match if self._each else _match_nothing
         """Does the same without a cache, for the paths of shell commands: most of them are new."""
 
@@ -69,8 +71,8 @@ class FilePathPermissionRules:
     def first_patterned_rule(self) -> ToolPermissionRule | None:
         return self._each[0][1] if self._each else None
 
-    def find_rule(self, path: str) -> ToolPermissionRule | None:
-        return self.bare or self.find_match(path)
+    def _find_bare_rule(self, path: str) -> ToolPermissionRule | None:
+        return self.bare
 
 
 class FilePermissionRuleTable:

@@ -20,7 +20,7 @@ from shoal.policy.changed_files import (
 from shoal.policy.git_contents import find_git_contents, list_tracked_files
 from shoal.policy.included_files import find_unseen_includer
 from shoal.policy.incoming_files import list_incoming_files
-from shoal.policy.inner_parts import list_inner_parts
+from shoal.policy.inner_parts import PACKAGE_MANAGERS, list_inner_parts
 from shoal.policy.path_resolver import CommandPathResolver
 from shoal.policy.permission_rules import ToolPermissionRule
 from shoal.policy.policy_texts import format_policy_notice
@@ -73,7 +73,9 @@ class ShellFileRuleChecker:
             found = self._check_files_against_rules(part, tables)
             if found is not None and found.verdict == "deny":
                 return found
-            doubt = doubt or found or self._check_inner_parts(part, tables)
+            doubt = doubt or found
+            if doubt is None and (part.code or part.words[:1] in PACKAGE_MANAGERS):
+                doubt = self._check_inner_parts(part, tables)
         if doubt is not None or not may_include:
             return doubt
         return self._check_included_files(analysis, tables) or self._check_written_texts(
@@ -151,7 +153,8 @@ class ShellFileRuleChecker:
                 if found is not None and found.verdict == "deny":
                     return found
                 doubt = doubt or found
-        return doubt or self._check_searched_files(part, tables) or self._check_changed_files(part, tables)
+        doubt = doubt or self._check_searched_files(part, tables)
+        return doubt if doubt is not None or part.read_only else self._check_changed_files(part, tables)
 
     def _check_searched_files(
         self, part: SimpleShellCommand, tables: PermissionRuleTables
@@ -191,9 +194,10 @@ class ShellFileRuleChecker:
     def _check_changed_files(
         self, part: SimpleShellCommand, tables: PermissionRuleTables
     ) -> ShellCommandPartDecision | None:
-        """Check files it may change: named by its words, in directories, or tracked by git."""
+        """Check files that a command which is not read-only may change: named by its words, in directories,
+        or tracked by git."""
         table, unchangeable = tables.shell_write_rules, tables.unchangeable_files
-        if table.forbids_nothing or part.read_only:
+        if table.forbids_nothing:
             return None
         rule = self._find_unnamed_change_rule(part, tables)
         places = list_places(part)
