@@ -46,7 +46,8 @@ class PathResolver:
             self._home: str = home._home
         else:
             self._home = "" if home is None else f"{os.path.realpath(home)}/"
-        own_directory = f"{self._home}shoal/"
+        # In lower case: the file system may ignore case.
+        own_directory = f"{self._home}shoal/".lower()
         self._secrets = (
             f"{own_directory}keys/",
             f"{own_directory}credentials.json",
@@ -106,7 +107,7 @@ class PathResolver:
 
     def is_shoal_secret_file(self, real: str) -> bool:
         """Return True for Shoal's keys and credentials; a dot file is left by a writer that died."""
-        return bool(self._home) and f"{real}/".startswith(self._secrets)
+        return bool(self._home) and f"{real}/".lower().startswith(self._secrets)
 
     @property
     def has_home(self) -> bool:

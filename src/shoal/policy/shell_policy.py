@@ -79,7 +79,7 @@ from shoal.policy.wildcards import GLOB, TooManyDirectoryEntriesError, has_odd_n
 from shoal.policy.written_scripts import add_written_scripts
 
 _QUOTED_WILDCARD = re.compile(r"\[([*?\[])\]")
-_KEY_WORDS = ("keys", "credentials")
+_KEY_WORDS = re.compile(r"keys|credentials", re.IGNORECASE)
 MAX_COMMAND_LENGTH = 100_000
 """Maximum length; the system accepts little more in one argument, and nobody can review a longer one."""
 _MAY_REMOVE = re.compile(r"\br\W*m|rmdir|delete|\\[xu0-7]|[`$]\(?")
@@ -140,7 +140,7 @@ class ShellCommandPermissionDecider:
         if (
             bypasses
             and not self._has_forbidding_rules(tables)
-            and not any(word in command for word in _KEY_WORDS)
+            and not _KEY_WORDS.search(command)
             and not _MAY_REMOVE.search(command)
         ):
             return AllowDecision("permissions are skipped")
@@ -260,7 +260,7 @@ class ShellCommandPermissionDecider:
     ) -> ShellCommandPartDecision | None:
         """Return the decision of a deny rule, or else an ask rule, about any part; a possible match asks."""
         doubt = self._check_shoal_key_access(analysis.parts)
-        if doubt is None and not analysis.are_paths_known and any(word in command for word in _KEY_WORDS):
+        if doubt is None and not analysis.are_paths_known and _KEY_WORDS.search(command):
             part = SimpleShellCommand(text=command, argv=None)
             doubt = ShellCommandPartDecision(
                 part=part, verdict="ask", reason=format_policy_notice("unclear_files")
